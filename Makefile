@@ -53,7 +53,7 @@ lint: install ## Check lint, types, import contracts and language
 	@$(TOOL).language . # only the paths in .vale/clean.txt, until all texts are clean
 	@if $(HAS_NODE); then $(BIN)/trellis dev page --check; else echo "node or npm not found: the console's page is neither built nor checked" >&2; fi
 
-language: install ## Check texts with Vale, those in .vale/clean.txt; others: ARGS="PATH … --area AREA", counts: ARGS=--counts
+language: install ## Check texts with Vale: the paths in .vale/clean.txt, or ARGS="PATH … --area AREA"; counts: ARGS=--counts
 	@$(TOOL).language . $(ARGS)
 
 check: lint ## Run before each commit: lint, and the fast unit and contract tests

@@ -80,7 +80,7 @@ def settled(api: Api) -> int:
         {one["type"]: one["status"] for one in (group.get("status") or {}).get("conditions") or ()}
         for group in listed(api, HOST_CONFIGS.path(NAMESPACE))
     ]
-    return sum((one.get("Ready"), one.get("Progressing")) == ("True", "False") for one in conditions)
+    return sum((one.get("Available"), one.get("Progressing")) == ("True", "False") for one in conditions)
 
 
 def one_by_one(api: Api) -> list[float]:

@@ -1,7 +1,7 @@
-"""What mkdocs is told besides mkdocs.yml: the decisions' place in the navigation, and links out of docs/.
+"""Hooks of mkdocs: add the decisions to the navigation, and rewrite links to files outside docs/.
 
 In: the navigation, the text of each page. Out: the same, with every page listed, and links to other files of the
-repository led to where it is published. Called by mkdocs. Invariant: such a link to what is not there fails the build.
+repository as URLs of the published one. Called by mkdocs. Invariant: such a link to a missing file fails the build.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _LINK = re.compile(r"(\]\()((?:\.\./)+(?!\.\.)[^)#\s]+)")
 
 
 def on_config(config: Any) -> Any:  # noqa: ANN401 (mkdocs' own type)
-    """List the decisions, and pages that mkdocs.yml does not place: none is to be out of reach."""
+    """Add the decisions, and the pages that mkdocs.yml does not list, so that every page is reachable."""
     docs = ROOT / "docs"
     decisions = ["adr/index.md", *sorted(path.relative_to(docs).as_posix() for path in (docs / "adr").glob("0*.md"))]
     placed = {*decisions, *_pages(config["nav"])}
@@ -42,10 +42,10 @@ def _pages(nav: Any) -> Iterator[str]:  # noqa: ANN401 (a tree of lists, diction
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:  # noqa: ANN401 (mkdocs' own type)
-    """Lead links out of docs/ to the repository.
+    """Return a page whose links to files outside docs/ lead to the published repository.
 
     Raises:
-        PluginError: there is no such file.
+        PluginError: the file does not exist.
     """
     here = (ROOT / "docs" / page.file.src_uri).parent
 
@@ -54,9 +54,9 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:  # noqa: ANN401
         if target.is_relative_to(ROOT / "docs"):
             return found[0]
         if not target.exists():
-            message = f"{page.file.src_uri} links to {found[2]}, which is not there"
+            message = f"{page.file.src_uri} links to {found[2]}, which does not exist"
             raise PluginError(message)
         return f"{found[1]}{PUBLISHED}/{target.relative_to(ROOT).as_posix()}"
 
-    # A block may have a name behind its language, which tests know it by and Markdown does not.
+    # A block may have a name after its language, for tests only.
     return _NAMED.sub(r"\1", _LINK.sub(led, markdown))

@@ -51,11 +51,11 @@ def shown(results: Sequence[Result]) -> list[Result]:
 def figures() -> list[Figure]:
     """Return the figures that are judged by how they grow."""
     found = [
-        Figure("memory, nothing to do", lambda one: one.memory["steady"], "MiB"),
+        Figure("memory, idle", lambda one: one.memory["steady"], "MiB"),
         Figure("memory, at its peak", lambda one: one.memory["peak"], "MiB"),
-        Figure("started again: nothing left to do after", lambda one: one.again["quiet"], "s", clock=True),
-        Figure("started again: processor", lambda one: one.again["processor"], "s"),
-        Figure("started again: messages of NATS", lambda one: one.again["messages"], ""),
+        Figure("restarted: idle after", lambda one: one.again["quiet"], "s", clock=True),
+        Figure("restarted: processor", lambda one: one.again["processor"], "s"),
+        Figure("restarted: messages of NATS", lambda one: one.again["messages"], ""),
         Figure("idle: processor", lambda one: one.idle["processor"] * 100, "%"),
         Figure("idle: messages of NATS a second", lambda one: one.idle["messages"], ""),
     ]
@@ -84,7 +84,7 @@ def _start() -> list[Figure]:
     for what in ("nodes", "slices", "applications", "controllers", "all"):
         title = "all of that" if what == "all" else f"new {what} settled"
         found.append(_settled(f"{title} after", what))
-    return [*found, Figure("started again: ready after", lambda one: one.again["ready"], "s", clock=True)]
+    return [*found, Figure("restarted: ready after", lambda one: one.again["ready"], "s", clock=True)]
 
 
 def _settled(title: str, what: str) -> Figure:

@@ -1,1 +1,1 @@
-"""For developers and for trying things out: a control plane on this machine, fakes for tests, a demo."""
+"""Development tools: local clusters, test doubles of the API server, and the demo."""

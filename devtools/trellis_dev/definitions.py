@@ -1,7 +1,7 @@
-"""Makes our kinds known to a cluster of this machine, so that the first `kubectl apply` of one works.
+"""Applies the CustomResourceDefinitions of Trellis to a local cluster.
 
-In: how to reach a local cluster. Out: CustomResourceDefinitions as this version has them, served. Called by
-`trellis dev up` and the demo. Invariant: only definitions are written; objects of our kinds stay as they are.
+In: the addresses of a local cluster. Out: the CRDs of this version, served. Called by `trellis dev up` and the demo.
+Invariant: only CRDs are written; custom resources are not changed.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ _POLL_SECONDS: Final = 0.05
 
 
 def define_kinds(info: ClusterInfo, progress: Progress, *others: Kind) -> None:
-    """Create or update the definition of every kind of ours, and of these others, and wait until each is served.
+    """Create or update the CRDs of Trellis and of ``others``, and wait until each is served.
 
     Raises:
         LocalClusterError: the API server refuses one, or does not serve it within 30 s.
     """
     api = Api.of_kubeconfig(info.kubeconfig)
     try:
-        with stepping(progress, "define the kinds"):
+        with stepping(progress, "apply the CRDs"):
             for kind in (*KINDS, *others):
                 _write(api, make_definition(kind))
             for kind in (*KINDS, *others):
                 _await(api, kind)
     except OSError as error:
-        message = f"the kinds of Trellis could not be defined in cluster '{info.name}': {error}"
+        message = f"the CRDs could not be applied to cluster '{info.name}': {error}"
         raise LocalClusterError(message) from error
     finally:
         api.close()
@@ -47,15 +47,15 @@ def _write(api: Api, manifest: dict[str, Any]) -> None:
         change = {"metadata": {"labels": manifest["metadata"]["labels"]}, "spec": manifest["spec"]}
         status, answer = api.call("PATCH", f"{_DEFINITIONS}/{name}", change)
     if status not in {http.HTTPStatus.OK, http.HTTPStatus.CREATED}:
-        message = f"the API server refuses the definition {name} ({status}): {answer.get('message', answer)}"
+        message = f"the API server rejects the CRD {name} ({status}): {answer.get('message', answer)}"
         raise LocalClusterError(message)
 
 
 def _await(api: Api, kind: Kind) -> None:
-    """Wait until objects of a kind can be listed: a definition is accepted a moment before."""
+    """Wait until objects of a kind can be listed: the API server accepts a CRD shortly before it serves the kind."""
     deadline = time.monotonic() + _SECONDS
     while not api.ok(f"/apis/{kind.group}/{kind.version}/{kind.plural}"):
         if time.monotonic() > deadline:
-            message = f"the kind {kind.name} is defined but not served after {_SECONDS:.0f} s: see kube-apiserver's log"
+            message = f"the kind {kind.name} is not served {_SECONDS:.0f} s after its CRD: see the kube-apiserver log"
             raise LocalClusterError(message)
         time.sleep(_POLL_SECONDS)

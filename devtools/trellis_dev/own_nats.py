@@ -1,8 +1,8 @@
-"""A nats-server of this process' own: ``trellis run --own-nats DIR``, for machines that have no bus.
+"""A nats-server of this process: ``trellis run --own-nats DIR``, for machines without a bus.
 
-In: a directory. Out: an address with a password, and a server that is there as long as this process. Called by ``run``.
-Invariants: what was stored stays in the directory; nobody can connect who may not read it; the server ends with this
-process, by SIGKILL too (on Linux; elsewhere the next start ends it); one that ends by itself comes back on its port.
+In: a directory. Out: an address with a password, and a server for the lifetime of this process. Called by ``run``.
+Invariants: stored data stays in the directory; only users with read access to it can connect; the server ends with this
+process, even on SIGKILL (on Linux; elsewhere the next start ends it); if it ends earlier, it is restarted on its port.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ _START_SECONDS: Final = 20.0
 _STOP_SECONDS: Final = 10.0
 _POLL_SECONDS: Final = 0.02
 _LIVED_SECONDS: Final = 60.0
-"""A server that was there this long was well: the next one is not waited for longer than the first."""
+"""Uptime in seconds after which the restart backoff is reset."""
 _PR_SET_PDEATHSIG: Final = 1
 
 _log = get_logger(__name__)
 
 
 class OwnNats:
-    """The server. Its port and password are new in each process, its store is not."""
+    """The server. Each process has a new port and password; the store is kept."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -51,16 +51,16 @@ class OwnNats:
 
     @property
     def url(self) -> str:
-        """Address for the services of this process; it has the password."""
+        """Address for the services of this process, with the password."""
         return f"nats://{_USER}:{self._password}@{LOOPBACK}:{self._port}"
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Keep the server running within the block.
+        """Run the server within the block, and restart it when it ends.
 
         Raises:
-            SettingsError: the directory cannot be used or another process has it, there is no nats-server, or it does
-                not come up within 20 s; says what to do.
+            SettingsError: the directory cannot be used or is in use, nats-server is missing, or it is not
+                ready within 20 s; with the remedy.
         """
         program = _program()
         with self._held():
@@ -75,7 +75,7 @@ class OwnNats:
 
     @contextlib.contextmanager
     def _held(self) -> Iterator[None]:
-        """Hold the directory for this process alone, readable by nobody else."""
+        """Lock the directory for this process; only its owner can read it."""
         try:
             self._directory.mkdir(parents=True, exist_ok=True, mode=0o700)
             self._directory.chmod(0o700)
@@ -86,7 +86,7 @@ class OwnNats:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                message = f"--own-nats: {self._directory} belongs to another trellis that runs: give each its own"
+                message = f"--own-nats: {self._directory} is in use by another trellis process: use another"
                 raise SettingsError(message) from None
             yield
 
@@ -94,7 +94,7 @@ class OwnNats:
         return os.fdopen(os.open(self._directory / name, os.O_RDWR | os.O_CREAT | flags, 0o600), "r+b")
 
     def _end_former(self) -> None:
-        """End a server that a killed process left: two on one store would spoil it."""
+        """End the server of a killed process: two servers would corrupt the store."""
         with contextlib.suppress(FileNotFoundError, ValueError, TypeError):
             end([ProcessRecord(**json.loads((self._directory / "process.json").read_bytes()))], grace=_STOP_SECONDS)
 
@@ -109,7 +109,7 @@ class OwnNats:
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                start_new_session=True,  # Ctrl-C is for us: the services still need it while they stop
+                start_new_session=True,  # no Ctrl-C: the services need the server while they stop
                 preexec_fn=_end_with_parent if sys.platform == "linux" else None,
             )
         (self._directory / "process.json").write_text(record_of(process.pid).model_dump_json(), encoding="utf-8")
@@ -118,11 +118,11 @@ class OwnNats:
         except BaseException:
             await _end(process)
             raise
-        _log.info("own nats-server is there", port=self._port, directory=str(self._directory))
+        _log.info("own nats-server started", port=self._port, directory=str(self._directory))
         return process
 
     def _config(self) -> str:
-        """Return its configuration: the loopback address, one user, a store."""
+        """Return the configuration: the loopback address, one user, a store."""
         return (
             f"listen: {json.dumps(f'{LOOPBACK}:{self._port}')}\n"
             f"jetstream {{ store_dir: {json.dumps(str((self._directory / 'store').absolute()))} }}\n"
@@ -136,12 +136,12 @@ class OwnNats:
                     if await asyncio.to_thread(nats_answers, self._port):
                         return
                     await asyncio.sleep(_POLL_SECONDS)
-        state = "does not answer" if process.returncode is None else f"ended with status {process.returncode}"
+        state = "does not respond" if process.returncode is None else f"ended with status {process.returncode}"
         log = self._directory / "nats-server.log"
         raise SettingsError(f"--own-nats: nats-server {state}: see the end of {log}")
 
     async def _keep(self, program: Path, process: Process) -> None:
-        """Start it again whenever it ends; end it when cancelled."""
+        """Restart the server when it ends; end it on cancellation."""
         attempts = Attempts()
         loop = asyncio.get_running_loop()
         while True:
@@ -152,14 +152,14 @@ class OwnNats:
                 await _end(process)
             if loop.time() - since > _LIVED_SECONDS:
                 attempts.reset()
-            _log.error("own nats-server ended, starting it again", status=status)
+            _log.error("own nats-server ended, restarting", status=status)
             while True:
                 await asyncio.sleep(attempts.next())
                 try:
                     process = await self._start(program)
                     break
                 except (SettingsError, OSError) as error:
-                    _log.error("own nats-server does not come back, trying on", error=str(error))
+                    _log.error("own nats-server does not start, retrying", error=str(error))
 
 
 def _program() -> Path:
@@ -170,7 +170,7 @@ def _program() -> Path:
 
 
 async def _end(process: Process) -> None:
-    """End the server politely: its store is closed, and then need not be repaired."""
+    """End the server gracefully, so that it closes its store without need for recovery."""
     if process.returncode is not None:
         return
     with contextlib.suppress(ProcessLookupError):
@@ -184,5 +184,5 @@ async def _end(process: Process) -> None:
 
 
 def _end_with_parent() -> None:
-    """In the new process: have the kernel end it when our process ends, however it does (prctl(2))."""
+    """Make the kernel end this new process when its parent ends (prctl(2))."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)

@@ -1,7 +1,6 @@
-"""Keeps Applications equal in Kubernetes and in wadm: what is applied with kubectl runs, what wash puts is seen.
+"""Synchronizes Applications between Kubernetes and wadm: kubectl and wash change the same applications.
 
-Consumes: Applications, WasmCloudHostConfigs, wadm's storage and what wadm says of applications. Emits:
-``application.synced``, ``application.overridden``, ``application.rejected``, ``application.deleted``.
-Owns (is the only writer of): status and finalizer of Applications, the spec of those that wash changed; in wadm the
-models of those that were applied in Kubernetes.
+Consumes: Applications, WasmCloudHostConfigs, the storage and events of wadm. Publishes: ``application.synced``,
+``application.overridden``, ``application.rejected``, ``application.deleted``. Owns (is the only writer of): status and
+finalizer of Applications, the spec of those changed by wash; in wadm the models of those applied in Kubernetes.
 """

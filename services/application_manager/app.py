@@ -1,6 +1,6 @@
-"""Wires application_manager: the only place that builds its clients and joins its parts.
+"""Wires application_manager: creates its clients and connects its components.
 
-In: settings (and clients, where a test brings its own). Out: a service to run. Called by ``__main__`` and
+In: settings (and clients in tests). Out: a service to run. Called by ``__main__`` and
 ``trellis run``.
 """
 
@@ -47,7 +47,7 @@ LATTICE_WORKERS: Final = 4
 def create_app(
     settings: Settings, *, bus: Bus | None = None, kube: Kube | None = None, timings: Timings = Timings()
 ) -> LedService:
-    """Return the service; it connects when it is run."""
+    """Return the service; it connects to Kubernetes and NATS when it is run."""
     return LedService(
         name=APPLICATION_MANAGER,
         settings=settings,
@@ -63,7 +63,7 @@ def create_app(
 
 
 def compose(settings: Settings, base: Base, timings: Timings = Timings()) -> Work:
-    """Join the parts for one term of leadership."""
+    """Connect the components for one leadership term."""
     kube, telemetry = base.kube, base.telemetry
     queue = KeyedQueue[Key](workers=WORKERS, name="applications", telemetry=telemetry)
     lattices = KeyedQueue[str](workers=LATTICE_WORKERS, name="lattices", telemetry=telemetry)
@@ -101,7 +101,7 @@ def compose(settings: Settings, base: Base, timings: Timings = Timings()) -> Wor
     async def follow(mark: str, address: LatticeAddress | None) -> None:
         await cache.following.follow(mark, address)
         metrics.follow(mark, address)
-        applications_changed(mark, None)  # its groups may be others
+        applications_changed(mark, None)  # the lattice may have other host groups now
 
     def noted_lattice(mark: str) -> AbstractContextManager[None]:
         return rights.noted(f"lattice {mark}")

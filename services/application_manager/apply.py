@@ -1,8 +1,8 @@
-"""Application_manager's side effects: Applications in Kubernetes, models in wadm.
+"""Side effects of application_manager: Applications in Kubernetes, models in wadm.
 
-In: actions of ``decide``. Out: writes to Kubernetes, requests to wadm; ``cache`` takes note of what was asked and
-acknowledged. Called by ``reconciler``, which asks ``hold`` before a deletion. Invariants: what is changed or deleted is
-the very object that was read; wadm is given the manifest that was decided on.
+In: actions of ``decide``. Out: writes to Kubernetes, requests to wadm; requests and acknowledgements are recorded in
+``cache``. Called by ``reconciler``, which calls ``hold`` before a deletion. Invariants: writes and deletions have the
+preconditions uid and resourceVersion of the object that was read; wadm receives the manifest that was decided on.
 """
 
 from __future__ import annotations
@@ -56,17 +56,17 @@ from trellis.telemetry import get_logger
 _log = get_logger(__name__)
 
 
-class Outdated(Exception):  # noqa: N818 - it is no error
-    """The object or the model is another by now, which is heard, and then decided on."""
+class Outdated(Exception):  # noqa: N818 - not an error
+    """The object or the model changed in the meantime; its watch triggers the next reconcile."""
 
 
-class NotTaken(Exception):  # noqa: N818 - named as what happened
-    """The API server made something else of a manifest than wadm has: writing it again would never end."""
+class NotTaken(Exception):  # noqa: N818 - named after the event
+    """The API server changed a manifest of wadm, so that another write of it would never converge."""
 
 
 @dataclass(frozen=True, slots=True)
 class Effects:
-    """Where actions go."""
+    """Executes actions."""
 
     kube: Kube
     recorder: EventRecorder
@@ -77,10 +77,10 @@ class Effects:
     timings: Timings = Timings()
 
     async def hold(self, view: ApplicationView) -> float | None:
-        """Return None if an Application may be deleted on the other side, else when to ask the circuit breaker again.
+        """Return None if the application may be deleted on the other side, else seconds until the next check.
 
         Raises:
-            KubeError: no certain answer.
+            KubeError: the state of the circuit breaker is unknown.
         """
         what = "deletion of an application"
         kind = APPLICATIONS
@@ -88,20 +88,20 @@ class Effects:
         return await self.breaker.hold(target)
 
     async def apply(self, snapshot: Snapshot, actions: Sequence[Action]) -> None:
-        """Carry out actions about one application, in order; recording is part of its status.
+        """Apply actions to one application, in order; Record is part of the status.
 
         Raises:
-            KubeError: a write was refused or not answered; what follows it was not done.
+            KubeError: a write was rejected or not answered; later actions were not applied.
             LinkAwayError: wadm does not answer.
-            WadmRefusedError: wadm says no.
-            Outdated: something changed in the meantime.
+            WadmRefusedError: wadm rejects the request.
+            Outdated: the object or the model changed in the meantime.
             NotTaken: the API server changed a manifest.
         """
         for action in actions:
             snapshot = await self._one(snapshot, action)
 
     async def _one(self, snapshot: Snapshot, action: Action) -> Snapshot:
-        """Carry out one action; return the snapshot that the next is made from."""
+        """Apply one action; return the snapshot for the next action."""
         match action:
             case Record():
                 pass  # part of the status
@@ -127,7 +127,7 @@ class Effects:
         return snapshot
 
     async def status(self, key: Key, view: ApplicationView, patch: Manifest) -> None:
-        """Write what of a status is new."""
+        """Write the changed fields of a status."""
         read = {"uid": view.uid, "resourceVersion": view.resource_version}
         with contextlib.suppress(NotFound):
             written = await self.kube.merge_patch(
@@ -142,12 +142,12 @@ class Effects:
         _log.debug("status written", application=str(key), fields=sorted(patch))
 
     async def event(self, view: ApplicationView, reason: str, message: str) -> None:
-        """Tell people, by an Event on an Application."""
+        """Record a warning Event on an Application."""
         regarding = ObjectRef(APPLICATIONS.api_version, APPLICATIONS.kind, view.name, view.uid, view.namespace)
         await self.recorder.record(regarding=regarding, type="Warning", reason=reason, message=message)
 
     async def warn_home(self, snapshot: Snapshot, reason: str, message: str) -> None:
-        """Tell people of what has no object, by an Event on the group whose namespace is its home."""
+        """Record a warning Event on the oldest host group in the home namespace, for an application without object."""
         groups = [one for one in self.cache.groups_of(snapshot.key.mark).values() if one.namespace == snapshot.home]
         for group in sorted(groups, key=lambda one: (one.created, one.key))[:1]:
             regarding = ObjectRef(HOST_CONFIGS.api_version, HOST_CONFIGS.kind, group.name, group.uid, group.namespace)
@@ -159,9 +159,9 @@ class Effects:
         self.cache.advance(snapshot.key, lambda progress: progress.removal_accepted(action.view))
 
     async def _bury(self, view: ApplicationView, revision: int, reason: str) -> None:
-        """Store a tombstone of an object that goes while wadm has its application, and report that."""
+        """Store a tombstone for an object that is deleted while wadm has its application, and report it."""
         lattice, base = view.shown, view.object.base
-        assert base is not None  # decided so
+        assert base is not None  # ensured by decide
         await self.tombstones.bury(Tombstone(lattice, view.application, base.bucket, revision))
         message = f"{reason}: wadm's lattice {lattice} keeps application {view.application}; remove it there with wash"
         await self.event(view, "FinalizerRemoved", message)
@@ -190,9 +190,9 @@ class Effects:
         _log.info("Application finalizer removed", application=view.key, reason=action.said.reason.value)
 
     async def _delete_for_sure(self, snapshot: Snapshot) -> None:
-        """Let wadm delete what it may have been given since its storage was read: nobody would do so afterwards.
+        """Delete the application in wadm, as a request since the last read of its storage may have created it.
 
-        What was never recorded need not be there, so it is let go too where wadm does not answer.
+        For an object without a recorded base, an unreachable wadm does not block the removal of the finalizer.
         """
         try:
             await self._wadm(snapshot).delete(snapshot.key.name)
@@ -208,12 +208,12 @@ class Effects:
         except NotFound:
             return None
         except KubeError as error:
-            if is_refused(error) or isinstance(error, Conflict):  # any other may have been carried out
+            if is_refused(error) or isinstance(error, Conflict):  # after any other error the write may have succeeded
                 self.cache.not_released(view.uid)
             raise
 
     async def _delete(self, snapshot: Snapshot) -> None:
-        """Remove the finalizer, then delete: in the other order wadm could lose a concurrent change."""
+        """Remove the finalizer, then delete the object: the other order could lose a concurrent change in wadm."""
         view = _view(snapshot)
         written = await self._without_finalizer(view)
         if written is not None:
@@ -235,7 +235,7 @@ class Effects:
         _log.info("Application created from wadm", application=f"{snapshot.home}/{name}", version=version)
 
     def _free_name(self, snapshot: Snapshot) -> str:
-        """Return the name for a new object: the second one if another application has the first."""
+        """Return the name for a new object; an alternative name if another application has the first one."""
         name = names.application_object(snapshot.key.name)
         taken = self.cache.applications.get(f"{snapshot.home}/{name}")
         return name if taken is None else names.second_application_object(snapshot.key.name, snapshot.key.mark)
@@ -255,11 +255,11 @@ class Effects:
         )
         self.applications.wrote(written, view)
         if read_manifest(written).digest != held.digest:
-            raise NotTaken(f"Kubernetes makes something else of wadm's version {version} of {view.application}")
+            raise NotTaken(f"Kubernetes changes the manifest of wadm's version {version} of {view.application}")
         _log.info("Application updated from wadm", application=view.key, version=version)
 
     async def _read(self, view: ApplicationView) -> Manifest:
-        """Return the object as it is in the view, with its manifest."""
+        """Return the object with its manifest, at the resourceVersion of the view."""
         try:
             item = await self.kube.get(APPLICATIONS, view.name, view.namespace)
         except NotFound:
@@ -293,10 +293,10 @@ class Effects:
             "wadm request sent", application=str(key), action=type(action).__name__, reason=action.said.reason.value
         )
         if isinstance(action, Put) and action.said.reason is Reason.RESTORED:  # for the user who deleted it with wash
-            await self.event(_view(snapshot), Reason.RESTORED.value, f"put again: {action.said.message}")
+            await self.event(_view(snapshot), Reason.RESTORED.value, f"stored in wadm again: {action.said.message}")
 
     async def _without_version(self, view: ApplicationView) -> None:
-        """Take what wadm calls its version from an object that has something else now, and the mark that we wrote."""
+        """Remove wadm's version and the last-synced annotation from an object whose manifest changed since."""
         gone = {"annotations": dict.fromkeys((VERSION, names.ANNOTATION_LAST_SYNCED))}
         patch = {"metadata": {"uid": view.uid, "resourceVersion": view.resource_version} | gone}
         written = await self.kube.merge_patch(
@@ -315,10 +315,10 @@ class Effects:
 
 
 def _view(snapshot: Snapshot) -> ApplicationView:
-    assert snapshot.view is not None  # decided so
+    assert snapshot.view is not None  # ensured by decide
     return snapshot.view
 
 
 def _held(snapshot: Snapshot, version: str) -> Projection:
-    assert snapshot.model is not None  # decided so
+    assert snapshot.model is not None  # ensured by decide
     return project(dict(snapshot.model.versions)[version].read(), snapshot.key.name)

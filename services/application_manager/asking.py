@@ -1,6 +1,6 @@
-"""The span of what wadm is asked to do: its answer is all that is seen of it, wadm follows no trace.
+"""Trace span of a request to wadm; wadm propagates no trace context.
 
-In: an action. Out: a span, the current one in the meantime. Called by ``apply``.
+In: an action. Out: a span, current during the request. Called by ``apply``.
 """
 
 from __future__ import annotations
@@ -17,5 +17,5 @@ _VERBS: Final = {Put: "put", Deploy: "deploy", Undeploy: "undeploy", DeleteModel
 
 
 def asking(telemetry: Telemetry, action: Put | Deploy | Undeploy | DeleteModel) -> AbstractContextManager[Span]:
-    """Begin the span of a change that wadm is asked for."""
+    """Start the span of a write request to wadm."""
     return telemetry.tracer.start_as_current_span(f"wadm {_VERBS[type(action)]}", kind=SpanKind.CLIENT)

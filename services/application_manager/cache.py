@@ -1,9 +1,9 @@
-"""What application_manager knows during one term of leadership: all of its state that survives a run.
+"""The cache of application_manager for one leadership term: all state that outlives a reconcile.
 
-In: changes that informers see (``watches``), what runs of keys observe, decide, ask and write (``reconciler``,
-``apply``). Out: reads for ``gather``, ``freshness`` and ``metrics``. Invariants: only the methods here change it, but
-for ``applications``, which its informer fills, and ``following``, which reads the lattices; losing all of it costs a
-repetition.
+In: changes from informers (``watches``); observations, decisions, requests and writes of reconciles (``reconciler``,
+``apply``). Out: reads for ``gather``, ``freshness`` and ``metrics``. Invariants: only the methods here change it,
+except for ``applications``, which its informer fills, and ``following``, which reads the lattices; loss of the cache
+only repeats work.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ V = TypeVar("V")
 
 @dataclass(slots=True)
 class Cache:
-    """``applications``: objects by ``namespace/name``. ``following``: the lattices, with what wadm has there.
+    """``applications``: objects by ``namespace/name``. ``following``: the lattices, with the state of wadm.
 
-    ``controller``: wasmcloud-operator, while it is active. ``published``: what the bus has of each object.
+    ``controller``: wasmcloud-operator, while it is active. ``published``: the events on the bus for each object.
     """
 
     applications: dict[str, ApplicationView]
@@ -41,15 +41,15 @@ class Cache:
     _groups_by_namespace: dict[str, dict[str, GroupView]] = field(default_factory=dict)
     _objects_by_application: dict[str, set[str]] = field(default_factory=dict)
     _released: set[str] = field(default_factory=set)
-    """Uids of objects whose finalizer we removed: their going is no act of a user."""
+    """Uids of objects whose finalizer Trellis removed; their deletion is not an action of a user."""
     _progress: dict[Key, Progress] = field(default_factory=dict)
     _digests: dict[str, Digests] = field(default_factory=dict)
     _unavailable_since: dict[str, float] = field(default_factory=dict)
 
-    # What watches say.
+    # Changes from watches.
 
     def group_changed(self, change: Change[GroupView]) -> None:
-        """Take note of a change of a host group."""
+        """Record a change of a host group."""
         for group in (change.old, change.new):
             if group is not None:
                 _drop(self._groups_by_lattice, group.lattice, change.key)
@@ -59,9 +59,9 @@ class Cache:
             self._groups_by_namespace.setdefault(change.new.namespace, {})[change.key] = change.new
 
     def application_changed(self, change: Change[ApplicationView]) -> None:
-        """Take note of a change of an Application; one that goes may have lost its finalizer by a user's hand.
+        """Record a change of an Application, and detect that a user removed the finalizer from a deleted one.
 
-        It may stay for a while without ours, as another finalizer holds it.
+        Without the finalizer of Trellis, the object may remain while it has other finalizers.
         """
         old, new = change.old, change.new
         if old is not None:
@@ -77,13 +77,13 @@ class Cache:
         lost = old.object.finalizer and (same is None or (same.object.deleting and not same.object.finalizer))
         if lost and old.uid not in self._released:
             self.advance(self.key_of(old), lambda progress: progress.removed_by_user(old))
-        if same is None or (same.object.finalizer and not old.object.finalizer):  # it is gone, or stayed after all
+        if same is None or (same.object.finalizer and not old.object.finalizer):  # deleted, or the finalizer is back
             self._released.discard(old.uid)
 
-    # What runs of keys say.
+    # Changes from reconciles.
 
     def advance(self, key: Key, step: Callable[[Progress], Progress]) -> Progress:
-        """Take note of what happened to an application, by one of the transitions of ``Progress``; returns the next."""
+        """Apply a transition of ``Progress`` to the progress of an application; return the new progress."""
         progress = step(self.progress(key))
         if progress == SETTLED:
             self._progress.pop(key, None)
@@ -92,23 +92,23 @@ class Cache:
         return progress
 
     def releasing(self, uid: str) -> None:
-        """Take note that we are about to remove our finalizer from an object."""
+        """Record that Trellis is about to remove its finalizer from an object."""
         self._released.add(uid)
 
     def not_released(self, uid: str) -> None:
-        """Take note that the API server refused that."""
+        """Record that the API server rejected the removal of the finalizer."""
         self._released.discard(uid)
 
     def outage_over(self, mark: str) -> None:
-        """Take note that a lattice answers, or that no host group names it."""
+        """Record that a lattice answers, or that no host group names it."""
         self._unavailable_since.pop(mark, None)
 
     def unavailable(self, mark: str, now: float) -> float:
-        """Take note that a lattice does not answer; returns since when, as monotonic seconds."""
+        """Record that a lattice does not answer; return the start of the outage in monotonic seconds."""
         return self._unavailable_since.setdefault(mark, now)
 
     def deleted(self, key: Key) -> None:
-        """Take note that an application is on neither side any more."""
+        """Record that an application no longer exists on either side."""
         self.advance(key, Progress.deleted)
         if (digests := self._digests.get(key.mark)) is not None:
             digests.forget(key.name)
@@ -116,11 +116,11 @@ class Cache:
     # Reads.
 
     def progress(self, key: Key) -> Progress:
-        """Return how far an application has come."""
+        """Return the progress of an application."""
         return self._progress.get(key, SETTLED)
 
     def versions_of(self, mark: str, model: StoredModel) -> tuple[tuple[str, str], ...]:
-        """Return version and digest of what wadm has, the oldest first; each digest is computed once."""
+        """Return version and digest of each version in wadm, the oldest first; each digest is computed once."""
         return self._digests.setdefault(mark, Digests()).of(model)
 
     @property
@@ -129,19 +129,19 @@ class Cache:
         return {*self._groups_by_lattice, *self.following.marks}
 
     def groups_of(self, mark: str) -> Mapping[str, GroupView]:
-        """Return the groups of a lattice."""
+        """Return the host groups of a lattice."""
         return self._groups_by_lattice.get(mark, {})
 
     def groups_to_follow(self, mark: str) -> Iterable[GroupView]:
-        """Return the groups of a lattice that is to be followed: none while another operator is active."""
+        """Return the host groups of a lattice to follow: none while wasmcloud-operator is active."""
         return () if self.controller is not None else self.groups_of(mark).values()
 
     def groups_in(self, namespace: str) -> Iterable[GroupView]:
-        """Return the groups of a namespace."""
+        """Return the host groups of a namespace."""
         return self._groups_by_namespace.get(namespace, {}).values()
 
     def means(self, namespace: str, mark: str) -> bool:
-        """Return whether an object of a namespace that names a lattice means this one, and no other of that name."""
+        """Return whether the lattice name, in objects of this namespace, resolves to this lattice."""
         return lattice_of(self.groups_in(namespace), name_of(mark), "") == mark
 
     def key_of(self, view: ApplicationView) -> Key:
@@ -150,7 +150,7 @@ class Cache:
         return Key(mark, view.application) if mark else Key("", view.key)
 
     def keys_of(self, mark: str, applications: Iterable[str] | None) -> Iterator[Key]:
-        """Yield the keys that news of applications concern; None is every one of the lattice."""
+        """Yield the keys that a change of these applications affects; None: all applications of the lattice."""
         if applications is not None:
             yield from (Key(mark, name) for name in applications)
             return
@@ -160,14 +160,14 @@ class Cache:
         yield from (self.key_of(view) for view in self.applications.values() if view.namespace in namespaces)
 
     def all_keys(self) -> set[Key]:
-        """Return every key there is something to decide about."""
+        """Return the keys of all objects and of all applications in wadm."""
         keys = {self.key_of(view) for view in self.applications.values()}
         for mark, store in self.following.stores.items():
             keys |= {Key(mark, name) for name in store.names()}
         return keys
 
     def objects_of(self, key: Key) -> list[ApplicationView]:
-        """Return the objects that are an application, the oldest first."""
+        """Return the objects of an application, the oldest first."""
         places = [key.name] if not key.mark else self._objects_by_application.get(key.name, ())
         found = [self.applications[place] for place in places if place in self.applications]
         return sorted(
@@ -176,7 +176,7 @@ class Cache:
         )
 
     def needs_groups(self) -> str | None:
-        """Return why host groups have to be listed: an object names the lattice that it is in; None if none does."""
+        """Return why host groups have to be listed: an object has the finalizer; None if no object does."""
         kept = (one.key for one in self.applications.values() if one.object.finalizer)
         first = min(kept, default=None)
         return None if first is None else f"Application {first} belongs to a lattice: no Application is changed"

@@ -1,7 +1,7 @@
-"""Follows the lattices of host groups: what wadm has of their applications.
+"""Follows the lattices of host groups: their applications in wadm.
 
-In: which lattice is where. Out: a store and a client of wadm for each, and word of what is new. Called by ``gather``,
-``apply`` and ``app``. Invariants: nobody waits for a lattice; what was known of one that is unreachable stays.
+In: the addresses of lattices. Out: a store and a wadm client for each, and notifications of changes. Called by
+``gather``, ``apply`` and ``app``. Invariants: no caller blocks on a lattice; an unreachable lattice keeps its state.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ CONNECTION: Final = "trellis-application-manager"
 _READER: Final = "models"
 
 Wake = Callable[[str, Iterable[str] | None], None]
-"""Called with a lattice's mark and the applications of which something may be new, None for all."""
+"""Called with the ``mark`` of a lattice and the names of applications that may have changed, None for all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class _Followed:
 
 
 class Following:
-    """``wake`` is called in the event loop. ``cluster`` is this one's name, by which it owns lattices."""
+    """``wake`` is called in the event loop. ``cluster`` is the name of this cluster, the owner in lattice claims."""
 
     def __init__(self, wake: Wake, cluster: str, timings: LatticeTimings = LatticeTimings()) -> None:
         self._timings = timings
@@ -58,7 +58,7 @@ class Following:
 
     @property
     def stores(self) -> Mapping[str, ModelStore]:
-        """By mark what is known of a lattice's applications."""
+        """Applications of each followed lattice, by ``mark``."""
         return {mark: found.store for mark in self._needs if (found := self._of(mark)) is not None}
 
     async def run(self) -> None:
@@ -66,7 +66,7 @@ class Following:
         await self._lattices.run()
 
     async def follow(self, mark: str, address: LatticeAddress | None) -> None:
-        """Follow a lattice at an address from now on, None for not at all."""
+        """Follow a lattice at an address; None stops following it."""
         if address is None:
             self._needs.pop(mark, None)
         else:
@@ -74,27 +74,27 @@ class Following:
         await self._lattices.need(mark, address)
 
     def store(self, mark: str) -> ModelStore | None:
-        """Return what is known of a lattice's applications, None if it is not followed (yet)."""
+        """Return the applications of a lattice, None if it is not followed (yet)."""
         found = self._of(mark)
         return None if found is None else found.store
 
     def wadm(self, mark: str) -> Wadm | None:
-        """Return who is told what to do with a lattice's applications, None if it is not followed (yet)."""
+        """Return the wadm client of a lattice, None if it is not followed (yet)."""
         found = self._of(mark)
         return None if found is None else found.store.wadm
 
     def linked(self, mark: str) -> bool:
-        """Return whether there is a connection to a lattice's NATS."""
+        """Return whether the connection to a lattice's NATS is up."""
         view = self._lattices.view(mark) if mark in self._needs else None
         return view is not None and view.linked_since is not None
 
     def owner(self, mark: str) -> str | None:
-        """Return the cluster that owns a lattice's applications, None while that is not known."""
+        """Return the cluster that owns a lattice's applications, None while the owner is unknown."""
         found = self._of(mark)
         return None if found is None else found.claim.owner
 
     def ours(self, mark: str) -> bool:
-        """Return whether this cluster may write to a lattice now; asked again before each write."""
+        """Return whether this cluster may write to a lattice now; checked before each write."""
         found = self._of(mark)
         return found is not None and found.claim.ours
 
@@ -120,7 +120,7 @@ class Following:
                 del self._followed[address]
 
     def _bucket(self, link: Link) -> Bucket:
-        """Return wadm's storage on a link, whoever of its lattices and its reader comes first."""
+        """Return wadm's storage on a lattice connection, created on first use."""
         if link not in self._buckets:
             name = f"trellis-{consumer_name(APPLICATION_MANAGER, _READER, self._cluster)}"
             self._buckets[link] = Bucket(link, name, self._timings.bucket)
@@ -133,7 +133,7 @@ class Following:
             del self._buckets[link]
 
     def _on_view(self, mark: str) -> None:
-        """A lattice's link was lost or is back."""
+        """Pass a lost or restored lattice connection on to the store and the claim."""
         found = self._of(mark)
         if found is not None:
             found.store.link_changed()

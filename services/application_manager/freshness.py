@@ -1,7 +1,7 @@
-"""Says on each host group whether what is shown of its lattice's applications is as wadm has it, and since when.
+"""Reports on each host group whether the applications of its lattice are in sync with wadm.
 
-In: marks of lattices. Out: the condition ``ApplicationsSynced`` of groups. Called by ``app``, for a queue of its own.
-Invariants: host_manager's part of the status stays as it is; an outage of some seconds costs no write.
+In: marks of lattices. Out: the condition ``ApplicationsSynced`` of host groups. Called by ``app``, for its own queue.
+Invariants: the part of host_manager in the status is unchanged; an outage of some seconds causes no write.
 Source: ADR 0041, rule 7.
 """
 
@@ -17,6 +17,7 @@ from application_manager.cache import Cache
 from application_manager.domain.placement import name_of
 from application_manager.timings import Timings
 from trellis import names
+from trellis.crds.conditions import make_condition
 from trellis.kube.client import Kube
 from trellis.kube.errors import NotFound
 from trellis.kube.permissions import MissingPermissions
@@ -35,44 +36,41 @@ class Verdict(NamedTuple):
 
 
 def verdict_of(store: ModelStore | None, owner: str | None, *, ours: bool) -> Verdict:
-    """Return what holds of a lattice; ``owner``: the cluster that keeps its applications, None while unknown."""
+    """Return the condition for a lattice; ``owner``: the cluster that owns its applications, None while unknown."""
     if store is None:
-        return Verdict("Unknown", "NotFollowed", "the lattice is not followed yet")
+        return Verdict("Unknown", "NotFollowed", "application_manager is not connected to the lattice yet")
     if store.synced_at is None:
-        return Verdict("Unknown", "WadmUnavailable", f"applications are shown as they were: {store.why}")
+        return Verdict("Unknown", "WadmUnavailable", f"the applications shown may be outdated: {store.why}")
     if store.silent:
-        return Verdict("Unknown", "WadmUnavailable", f"what wadm last said may be old: {store.silent}")
+        return Verdict("Unknown", "WadmUnavailable", f"the last reports of wadm may be outdated: {store.silent}")
     if owner is None:
-        return Verdict("Unknown", "OwnerUnknown", "it is not known yet which cluster keeps the lattice's applications")
+        return Verdict("Unknown", "OwnerUnknown", "the cluster that owns the lattice's applications is not known yet")
     if not ours:
-        return Verdict("True", "ReadOnly", f"cluster {owner} keeps the lattice's applications, here they are shown")
+        return Verdict("True", "ReadOnly", f"cluster {owner} owns the lattice's applications; they are shown here")
     if store.why:
         return Verdict("True", "DeletionsNotProved", store.why)
-    return Verdict("True", "Synced", "what wadm has is shown as it changes")
+    return Verdict("True", "Synced", "changes in wadm are shown as they occur")
 
 
-def with_condition(conditions: list[Manifest], said: Verdict | None, now: str) -> list[Manifest] | None:
-    """Return the conditions of a group with this one, or without it; None if they are so already.
+def with_condition(
+    conditions: list[Manifest], said: Verdict | None, now: str, generation: int
+) -> list[Manifest] | None:
+    """Return the conditions of a host group with this one, or without it; None if nothing changes.
 
-    ``said``: None if nobody is to say it any more; ``now``: in RFC 3339.
+    ``said``: None removes the condition; ``now``: in RFC 3339.
     """
     former = next((one for one in conditions if one["type"] == names.CONDITION_APPLICATIONS_SYNCED), None)
     if said is None:
         return None if former is None else [one for one in conditions if one is not former]
-    if former is not None and (former["status"], former["reason"], former.get("message")) == said:
+    condition = make_condition((names.CONDITION_APPLICATIONS_SYNCED, *said), conditions, generation, now)
+    if condition == former:
         return None
-    same = former is not None and former["status"] == said.status
-    condition = {
-        "type": names.CONDITION_APPLICATIONS_SYNCED,
-        **said._asdict(),
-        "lastTransitionTime": former["lastTransitionTime"] if same and former is not None else now,
-    }
     return [*(one for one in conditions if one is not former), condition]
 
 
 @dataclass(frozen=True, slots=True)
 class TellGroups:
-    """One run of a lattice's mark. ``remove_finalizers``: the condition is removed, as it will not be updated again."""
+    """One reconcile of a lattice. ``remove_finalizers``: removes the condition, as it would become outdated."""
 
     kube: Kube
     cache: Cache
@@ -81,10 +79,10 @@ class TellGroups:
     timings: Timings = Timings()
 
     async def run(self, mark: str, trace: TraceContext | None) -> float | None:
-        """Bring the condition of each group of a lattice up to date; returns when to look again.
+        """Update the condition of each host group of a lattice; return seconds until the next run.
 
         Raises:
-            KubeError: for the queue to try again.
+            KubeError: the queue retries.
         """
         del trace
         with self.rights.noted(f"groups of {mark}"):
@@ -94,7 +92,7 @@ class TellGroups:
         if self.remove_finalizers:
             return await self._tell_all(mark, None)
         if not self._groups(mark):
-            self.cache.outage_over(mark)  # a group that names the lattice later gets the whole delay again
+            self.cache.outage_over(mark)  # a group that names the lattice later gets the full delay
             return None
         following = self.cache.following
         said = verdict_of(following.store(mark), following.owner(mark), ours=following.ours(mark))
@@ -115,23 +113,25 @@ class TellGroups:
         return None if all(told) else self.timings.status
 
     def _of(self, group: GroupView, said: Verdict) -> Verdict:
-        """Return what holds for a group: its namespace may mean another lattice of the name."""
+        """Return the condition of a host group: its namespace may resolve the name to another lattice."""
         if self.cache.means(group.namespace, group.lattice):
             return said
         name = name_of(group.lattice)
         why = (
-            f"an older group of this namespace is of another lattice {name}: what this one has is shown elsewhere only"
+            f"an older host group of this namespace is on another lattice {name}, so this lattice's applications are "
+            "not shown"
         )
         return Verdict("Unknown", "NameTaken", why)
 
     async def _tell(self, group: GroupView, said: Verdict | None) -> bool:
-        """Say it on a group; return whether that could be: a status begins with what host_manager says."""
+        """Update the condition of a host group; return False if it has no status yet: host_manager writes it first."""
         with contextlib.suppress(NotFound):
             item = await self.kube.get(HOST_CONFIGS, group.name, group.namespace)
             if not item.get("status"):
                 return False
             now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-            conditions = with_condition(item["status"].get("conditions") or [], said, now)
+            before, generation = item["status"].get("conditions") or [], item["metadata"].get("generation") or 0
+            conditions = with_condition(before, said, now, generation)
             if conditions is None or item["metadata"]["uid"] != group.uid:
                 return True
             read = {key: item["metadata"][key] for key in ("uid", "resourceVersion")}

@@ -1,7 +1,7 @@
-"""Reads what a run of a key decides on, and makes a snapshot of it. It changes nothing.
+"""Reads the snapshot for the decision about a key, and changes nothing.
 
-In: ``cache``, with what informers and lattices show; the tombstones. Out: a frozen snapshot, with the progress that it
-leads to. Called by ``reconciler``. Invariant: what is not known of a lattice is not taken for not being there.
+In: ``cache``, with the state of informers and lattices; the tombstones. Out: a frozen snapshot, and its progress.
+Called by ``reconciler``. Invariant: unknown state of a lattice never counts as absent.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from trellis.kube.client import Kube
 from trellis.lattice.domain.store import ModelStore, Proof
 
 _ABSENCES: Final = {Proof.GONE: Absence.GONE, Proof.LOST: Absence.LOST, Proof.UNKNOWN: Absence.LOST}
-"""What is not proved to be deleted is put again: nothing is destroyed on silence."""
+"""A model without proof of its deletion counts as lost, and is stored in wadm again."""
 _BEFORE_TOMBSTONES: Final = (State.FINALIZER_REMOVED, State.AWAITED)
-"""States in which no object is made, so that it does not matter whether there is a tombstone."""
+"""States in which no object is created, so that tombstones are irrelevant."""
 
 
 @dataclass(frozen=True, slots=True)
 class Gather:
-    """``groups_known``, ``applications_known``: whether the API server serves the kind, so that what is not among its
-    objects does not exist. ``remove_finalizers``: that is all this process is to do.
+    """``groups_known``, ``applications_known``: whether the API server serves the CRD, so that a missing object does
+    not exist. ``remove_finalizers``: this process only removes finalizers.
     """
 
     kube: Kube
@@ -42,7 +42,7 @@ class Gather:
     timings: Timings = Timings()
 
     async def snapshot(self, key: Key) -> Snapshot:
-        """Return all that a decision about one application depends on.
+        """Return all inputs of a decision about one application.
 
         Raises:
             KubeError: the tombstones cannot be read.
@@ -54,7 +54,7 @@ class Gather:
         store = self.cache.following.store(key.mark)
         bucket = store.bucket if store is not None else ""
         buried = await self.tombstones.holds(name_of(key.mark), key.name, bucket, model.revision)
-        return self._snapshot(key, tombstone=buried)  # more may be known by now
+        return self._snapshot(key, tombstone=buried)  # the cache may have changed during the read
 
     def _snapshot(self, key: Key, *, tombstone: bool) -> Snapshot:
         objects = self.cache.objects_of(key)
@@ -81,7 +81,7 @@ class Gather:
         return Duty.STAND_BY if unable else Duty.RECONCILE
 
     def _with_lattice(self, found: Snapshot) -> Snapshot:
-        """Return a snapshot with the application's lattice, as far as that is known."""
+        """Return a snapshot with the application's lattice, as far as it is known."""
         key, view = found.key, found.view
         nothing_awaited = found.progress.storage_read(None, answered=False, now=found.monotonic)
         if not self.groups_known():
@@ -92,14 +92,14 @@ class Gather:
         if not groups or (view is None and not home):
             why = "" if view is None else why_none(self.cache.groups_in(view.namespace), view.lattice, view.shown)
             return replace(found, standing=Standing.NO_LATTICE, progress=nothing_awaited, why=why)
-        # While it is not known who keeps the lattice, wadm counts as away: nobody is let go for another's sake.
+        # While the owner of the lattice is unknown, wadm counts as unavailable: no finalizer is removed on a guess.
         following = self.cache.following
         others = following.owner(key.mark) is not None and not following.ours(key.mark)
         found = replace(found, standing=Standing.OTHERS if others else Standing.OURS, home=home)
         return self._with_wadm(found, following.store(key.mark))
 
     def _with_wadm(self, found: Snapshot, store: ModelStore | None) -> Snapshot:
-        """Return a snapshot with what wadm has, and the progress that follows from it."""
+        """Return a snapshot with the state of wadm, and the progress that follows from it."""
         key, now = found.key, found.monotonic
         base = found.object.base if found.object is not None else None
         model = store.find(key.name) if store is not None else None
@@ -110,7 +110,7 @@ class Gather:
             wadm = Absence.AWAY if answers is None else _ABSENCES[answers.absence(key.name)]
         else:
             progress = progress.list_read(listed=answers.listed(key.name), now=now)
-            # A bucket whose age cannot be read is taken for the one that it was.
+            # A bucket whose age cannot be read counts as the recorded bucket.
             bucket = answers.bucket or (base.bucket if base is not None else "")
             may_be_listed = progress.unlisted_since is None or progress.listing_due(now, self.timings) is not None
             versions = self.cache.versions_of(key.mark, model)
@@ -125,7 +125,7 @@ class Gather:
         )
 
     def _answering(self, key: Key, store: ModelStore | None) -> ModelStore | None:
-        """Return the storage of a lattice if it is up to date, and it is known which cluster keeps the lattice."""
+        """Return the storage of a lattice if it is up to date and the owner of the lattice is known, else None."""
         if store is None or store.synced_at is None or store.silent or self.cache.following.owner(key.mark) is None:
             return None
         return store
@@ -133,9 +133,9 @@ class Gather:
 
 def _why_away(store: ModelStore | None) -> str:
     if store is None:
-        return "its lattice is not followed yet"
+        return "application_manager is not connected to the lattice yet"
     if store.synced_at is None:
-        return f"what wadm has is not known: {store.why}"
+        return f"the state of wadm is unknown: {store.why}"
     if store.silent:
-        return f"wadm does not answer, so what it last said may be old: {store.silent}"
-    return "it is not known yet which cluster keeps its lattice's applications"
+        return f"wadm does not answer, so its last report may be outdated: {store.silent}"
+    return "the cluster that owns its lattice's applications is not known yet"

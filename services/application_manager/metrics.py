@@ -1,7 +1,7 @@
-"""What there is to see of each lattice in Prometheus: its applications by phase, how old what is shown of them may be.
+"""Metrics of each lattice: its applications by phase, and the age of their state.
 
-In: which lattice is followed where. Out: gauges that are read at each scrape. Called by ``app``.
-Invariants: a lattice that is followed no more, and a term that ended, leave no series behind; a scrape looks at each
+In: the addresses of followed lattices. Out: gauges that are read at each scrape. Called by ``app``.
+Invariants: a lattice that is no longer followed, and an ended leadership term, leave no series; a scrape reads each
 application once.
 """
 
@@ -22,12 +22,12 @@ from trellis.telemetry.followed import FollowedGauges
 from trellis.telemetry.metrics import Forget, KeptReads, Metrics
 
 UNKNOWN: Final = "Unknown"
-"""The phase of an object that has no status yet."""
+"""Phase of an object without a status."""
 PHASES: Final = (*get_args(Phase), UNKNOWN)
 
 
 class ApplicationMetrics(FollowedGauges[LatticeAddress]):
-    """The gauges of one term."""
+    """The gauges of one leadership term."""
 
     def __init__(self, metrics: Metrics, cache: Cache, timings: Timings = Timings()) -> None:
         super().__init__()
@@ -59,7 +59,7 @@ class ApplicationMetrics(FollowedGauges[LatticeAddress]):
         return self._counted[mark, phase]
 
     def _synced_age(self, mark: str) -> float:
-        """Return since when what is shown may be old; of what was never complete, since it is followed."""
+        """Return seconds since the state was last complete; before that, seconds since the lattice is followed."""
         store = self._cache.following.store(mark)
         if store is not None and store.synced_at is not None and not store.silent:
             self._synced[mark] = store.synced_at

@@ -1,6 +1,6 @@
-"""What is to be applied where application_manager may not do what it has to, or its kind is not defined.
+"""Remedies for missing permissions of application_manager, and for a missing CRD.
 
-Pure: errors in, sentences out. Called by ``app``. Source of the names: ``deploy/rbac`` and ``deploy/crds``.
+Pure: errors in, messages out. Called by ``app``. Source of the names: ``deploy/rbac`` and ``deploy/crds``.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ RIGHTS: Final = "deploy/rbac/application-manager.yaml"
 
 
 def describe_error(error: KubeError) -> str:
-    """Say what an error means; an error that nothing here is known about says it itself."""
+    """Return the meaning and the remedy of an error; the text of the error itself if there is none."""
     right = missing_right(error)
     if right is not None:
         return lacking(right, remedy(right))
     if isinstance(error, NotFound) and error.call.plural == APPLICATIONS.plural and not error.call.name:
         return (
-            f"cannot {error.call}: the kind {APPLICATIONS.kind} of {APPLICATIONS.group} is not defined here, or "
-            "another API server answers for it: `trellis crds check` tells which, `trellis crds apply` defines it"
+            f"cannot {error.call}: the CRD {APPLICATIONS.kind} of {APPLICATIONS.group} is not installed, or another "
+            "API server serves its group: `trellis crds check` shows the cause, `trellis crds apply` installs the CRD"
         )
     return str(error)
 
 
 def remedy(right: Right) -> str:
-    """Return what gives a right."""
-    del right  # one file gives all of them
+    """Return the command that grants a permission."""
+    del right  # one file grants all of them
     return f"give `kubectl apply -f {RIGHTS}`"

@@ -1,7 +1,7 @@
-"""Reads back from the bus what was published of Applications, so that a new leader publishes only what changed.
+"""Restores from NATS the published events of Applications, so that a new leader publishes changes only.
 
-In: the last event of each subject. Out: the memory of what was published. Called once, before the first run of a key.
-Invariant: a lost stream is no trouble: then all is published again, which readers take without harm.
+In: the last event of each subject. Out: ``published``, filled with them. Called once, before the first reconcile.
+Invariant: after the loss of the stream, all events are published; subscribers tolerate duplicates.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from trellis.events.applications import (
 
 
 async def recall(published: Published, bus: Bus) -> None:
-    """Read back the last event about each Application; the deletion of one that is gone is published afterwards."""
+    """Read the last event about each Application; deletions during the gap between leaders are published later."""
     kinds = (ApplicationSynced, ApplicationOverridden, ApplicationRejected, ApplicationDeleted)
     facts: AsyncIterator[ApplicationFact] = bus.last_facts(kinds)
     async for fact in facts:

@@ -1,8 +1,8 @@
-"""One run of a key: gather, decide, apply, report; the next run goes on until both sides are equal.
+"""One reconcile of a key: gather, decide, apply, report; reconciles continue until both sides are in sync.
 
-In: keys. Out: writes on either side, a status, events on the bus. Called by the queue of ``app``. Every step of it is
-noted in ``cache`` as a transition of ``Progress``, where the states are drawn. Invariant: what wadm refuses is reported
-in its words.
+In: keys. Out: writes on either side, a status, events. Called by the queue of ``app``. Every step is recorded in
+``cache`` as a transition of ``Progress``; its module has a diagram of the states. Invariant: a rejection by wadm is
+reported with its message.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _log = get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Reconciler:
-    """Keeps one application equal on both sides."""
+    """Reconciles one application between Kubernetes and wadm."""
 
     gather: Gather
     cache: Cache
@@ -55,10 +55,10 @@ class Reconciler:
     timings: Timings = Timings()
 
     async def run(self, key: Key, trace: TraceContext | None) -> float | None:
-        """Bring both sides of one application together; returns when to look again.
+        """Reconcile one application; return seconds until the next reconcile.
 
         Raises:
-            KubeError: for the queue to try again.
+            KubeError: the queue retries.
         """
         with self.rights.noted(str(key)):
             return await self._run(key, trace)
@@ -76,7 +76,7 @@ class Reconciler:
         return _soonest(again, self.cache.progress(key).listing_due(time.monotonic(), self.timings))
 
     async def _duplicate(self, snapshot: Snapshot, view: ApplicationView, decision: Decision) -> None:
-        """Do what was decided about a newer object that names the same application."""
+        """Apply the decision about a newer object that names the same application."""
         snapshot = replace(snapshot, view=view, object=view.object, why="", progress=SETTLED)
         if decision.silent:
             await self.effects.apply(snapshot, decision.actions)
@@ -84,7 +84,7 @@ class Reconciler:
             await self._write(Seen(view, snapshot, decision))
 
     async def _keep(self, snapshot: Snapshot, decision: Decision, trace: TraceContext | None) -> float | None:
-        """Do what was decided, and report what holds then."""
+        """Apply a decision, and report the result."""
         key, view, actions = snapshot.key, snapshot.view, decision.actions
         destruction = next(filter(deciding.destroys, actions), None)
         if destruction is None and decision.waits is None and view is not None:
@@ -93,7 +93,7 @@ class Reconciler:
         if decision.refused is not None or not actions or isinstance(actions[0], Record):
             again = _soonest(await self._report(snapshot, decision), decision.again)
             if again is None and decision.waits is None:
-                self.stories.end(key)  # both sides are equal, and everybody knows
+                self.stories.end(key)  # both sides are equal, and all events are published
             return again
         if destruction is not None and view is not None:
             wait = await self.effects.hold(view)
@@ -124,9 +124,9 @@ class Reconciler:
         return self.timings.look if asks(decision.actions) else None
 
     def _with_own_writes(self, snapshot: Snapshot) -> Snapshot:
-        """Return the snapshot with the object as it is after what was written: its status is to be told of that one.
+        """Return the snapshot with the object after the writes of this reconcile, as the base of its status.
 
-        One whose spec changed in the meantime is left to the next run.
+        An object whose spec changed in the meantime is left to the next reconcile.
         """
         former = snapshot.view
         view = self.cache.applications.get(former.key) if former is not None else None
@@ -135,7 +135,7 @@ class Reconciler:
         return replace(snapshot, view=view)
 
     async def _refused_by_kubernetes(self, snapshot: Snapshot, error: KubeError | NotTaken) -> None:
-        """Report what the API server refuses on the Application, or on the group that it would be shown beside."""
+        """Report a write that the API server rejects, on the Application or on a host group of its home namespace."""
         if isinstance(error, KubeError) and not is_refused(error):
             return
         if snapshot.view is None:
@@ -147,19 +147,19 @@ class Reconciler:
             await self._report(snapshot, deciding.refused_by_kubernetes(str(error)))
 
     def _refuse(self, snapshot: Snapshot, error: Exception) -> Refused:
-        """Take note of what wadm refused, or NATS."""
+        """Record a rejection by wadm or NATS."""
         refusal = Refusal.TOO_LARGE if isinstance(error, TooLargeError) else Refusal.REJECTED
         if isinstance(error, WadmRefusedError):
             refusal = error.refusal
         answer = (snapshot.object, refusal, str(error), time.monotonic(), self.timings)
         refused = self.cache.advance(snapshot.key, lambda progress: progress.refused_as(*answer)).refused
-        assert refused is not None  # it just was
+        assert refused is not None  # set by refused_as
         key = str(snapshot.key)
         _log.warning("application rejected", application=key, reason=refusal.value, message=str(error))
         return refused
 
     async def _report(self, snapshot: Snapshot, decision: Decision) -> float | None:
-        """Write the status where it differs, and publish events; returns when to publish what could not be."""
+        """Write the status if it differs, and publish events; return seconds until the next attempt, None if done."""
         key, view = snapshot.key, snapshot.view
         if view is None:
             if snapshot.model is None:
@@ -198,7 +198,7 @@ class Reconciler:
         return status
 
     async def _publish_deleted(self, key: Key) -> float | None:
-        """Publish of every object of this application that is gone that it is."""
+        """Publish the deletion of every deleted object of this application."""
         published = self.cache.published
         for place in published.objects_of(key.name):
             wait = None if place in self.cache.applications else await self._publish(key, published.gone(place))
@@ -225,7 +225,7 @@ def _identity(snapshot: Snapshot, view: ApplicationView) -> Identity:
 
 
 def _is_nowhere(error: Exception) -> bool:
-    """Return whether there is no place for an Application: its home is going, or the kind is not defined any more."""
+    """Return whether an Application has no place: its namespace is deleted or terminating, or the CRD is missing."""
     return isinstance(error, NotFound) or (isinstance(error, KubeError) and is_terminating(error))
 
 

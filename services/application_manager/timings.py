@@ -1,6 +1,6 @@
-"""How long application_manager waits for what; tests pass shorter times.
+"""Timings of application_manager, in seconds; tests use shorter ones.
 
-Pure. Called by ``app``, which passes it on. Values are seconds.
+Pure. Called by ``app``, which passes them on.
 """
 
 from __future__ import annotations
@@ -13,35 +13,35 @@ from trellis.lattice.timings import LatticeTimings
 
 @dataclass(frozen=True, slots=True)
 class Timings:
-    """Of one term of leadership."""
+    """Timings of one leadership term."""
 
     soon: float = 0.2
-    """After a write that was decided on an outdated state, and at least before a refused one is tried again."""
+    """Delay after a write on an outdated state, and minimum delay before a rejected write is retried."""
     away: float = 2.0
-    """Between two attempts while wadm does not answer."""
+    """Retry interval while wadm does not answer."""
     told: float = 5.0
-    """For so long wadm may be unavailable before objects and host groups say so: a reconnect costs no writes."""
+    """Duration of an outage of wadm before objects and host groups report it: a reconnect causes no writes."""
     look: float = 5.0
-    """After what wadm acknowledged it is looked again, should nothing be heard."""
+    """Delay of the next reconcile after a request that wadm acknowledged, in case no event arrives."""
     nowhere: float = 60.0
-    """Between two attempts to show an application of wadm's that has no place in Kubernetes."""
+    """Retry interval for an application of wadm that has no place in Kubernetes."""
     refused_first: float = 2.0
-    """Doubled for each refusal of wadm's in a row before it is asked again."""
+    """First retry delay after a rejection by wadm; doubled for each consecutive rejection."""
     refused_most: float = 300.0
-    """The same at most, and at once where only another manifest helps."""
+    """Maximum of that delay; used from the start for a rejection that only another manifest resolves."""
     status: float = 5.0
-    """After which a host group without a status is looked at again."""
+    """Delay of the next check of a host group without a status."""
     publish: float = 5.0
-    """Between two attempts to publish while the bus is unavailable."""
+    """Retry interval while the bus is unavailable."""
     awaited: float = 15.0
-    """For so long a store may lag behind what wadm acknowledged."""
+    """Maximum lag of a store behind a request that wadm acknowledged."""
     settle: float = 10.0
-    """Within which a version that was put may be deployed (ADR 81)."""
+    """Period in which a version that was put may be deployed (ADR 81)."""
     unlisted: float = 5.0
-    """Within which wadm may still write its list after it stored an application."""
+    """Period in which wadm may still write its list after it stored an application."""
     contest: float = 600.0
-    """Within which three changes of alternating sides are a contest, and after which a side counts as quiet."""
+    """Period in which three changes of alternating sides are a contest, and after which a side counts as quiet."""
     counted: float = 1.0
-    """For which the counts of a scrape are used again: it reads one gauge after the other."""
+    """Cache TTL of the counts in a scrape, which reads one gauge after the other."""
     watch: WatchTimings = field(default_factory=WatchTimings)
     lattice: LatticeTimings = field(default_factory=LatticeTimings)

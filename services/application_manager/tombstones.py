@@ -1,7 +1,7 @@
-"""Applications that were let go while wadm had them: their models do not come back as if wash had put them.
+"""Tombstones: records of Applications whose finalizer was removed while wadm had the application.
 
-In: which one was let go, and wadm's entry of then. Out: whether a model is still that entry. Called by ``app`` and
-``apply``. Kept in one ConfigMap. Invariant: a model that changed since is shown again.
+In: the Application, and wadm's entry at that time. Out: whether a model is still that entry. Called by ``app`` and
+``apply``. Stored in one ConfigMap. Invariant: a model that has changed since is shown again.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _ENTRY: Final = re.compile(r"[0-9a-f]{10}")
 
 @dataclass(frozen=True, slots=True)
 class Tombstone:
-    """``bucket`` and ``revision``: of wadm's entry; a later one is a change."""
+    """``bucket`` and ``revision``: of wadm's entry; a later revision is a change."""
 
     lattice: str
     application: str
@@ -32,18 +32,18 @@ class Tombstone:
 
     @property
     def key(self) -> str:
-        """The key in the ConfigMap, which takes fewer characters than wadm does in names."""
+        """The key in the ConfigMap: a hash, as names in wadm allow more characters than keys of a ConfigMap."""
         return names.short_hash(self.lattice, self.application)
 
     def text(self) -> str:
-        """Return it as JSON, for users too."""
+        """Return the tombstone as JSON, readable for users."""
         fields = {"lattice": self.lattice, "application": self.application}
         return json.dumps(fields | {"bucket": self.bucket, "revision": self.revision})
 
 
 @dataclass(slots=True)
 class Tombstones:
-    """Read when they are asked for first."""
+    """Tombstones of a namespace, read on first use."""
 
     kube: Kube
     namespace: str
@@ -51,7 +51,7 @@ class Tombstones:
     _read: bool = False
 
     async def holds(self, lattice: str, application: str, bucket: str, revision: int) -> bool:
-        """Return whether a model is what it was when its object was let go.
+        """Return whether a model is unchanged since its object lost the finalizer.
 
         Raises:
             KubeError: the ConfigMap cannot be read.
@@ -62,10 +62,10 @@ class Tombstones:
         return found is not None and found.bucket == bucket and revision <= found.revision
 
     async def bury(self, stone: Tombstone) -> None:
-        """Remember one.
+        """Store a tombstone.
 
         Raises:
-            KubeError: it could not be written.
+            KubeError: the write failed.
         """
         found = await self._get()
         self._found.pop(stone.key, None)
@@ -105,7 +105,7 @@ class Tombstones:
 
 
 def _parsed(text: str) -> Tombstone | None:
-    """Return what stands in the ConfigMap; what a user broke there says nothing."""
+    """Return the tombstone in a value of the ConfigMap; None if the value is invalid."""
     try:
         held: Any = read_json(text)
         return Tombstone(str(held["lattice"]), str(held["application"]), str(held["bucket"]), int(held["revision"]))

@@ -1,7 +1,7 @@
-"""What application_manager watches: host groups, Applications, the operator that it replaces.
+"""The watches of application_manager: host groups, Applications, wasmcloud-operator.
 
 In: a client. Out: informers to run; their changes fill indexes, and put keys in the queues. Called by ``app`` and, in
-the event loop, by the informers. Invariant: nothing is decided here.
+the event loop, by the informers. Invariant: a handler makes no decisions.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from trellis.provisioning.other_controllers import Controller
 
 @dataclass(frozen=True, slots=True)
 class Enqueue:
-    """What a change has run: the key of an application, the mark of a lattice, or all of them."""
+    """Functions that enqueue the key of an application, the mark of a lattice, or all keys."""
 
     application: Callable[[Key], None]
     lattice: Callable[[str], None]
@@ -32,7 +32,7 @@ class Enqueue:
 
 
 class Watches:
-    """The informers. Both kinds are optional: an installation may use one of them alone."""
+    """The informers. Both CRDs are optional: an installation may use only one of them."""
 
     def __init__(
         self,
@@ -81,7 +81,7 @@ class Watches:
 def on_group(
     cache: Cache, wake: Callable[[Key], None], wake_lattice: Callable[[str], None]
 ) -> Callable[[Change[GroupView]], None]:
-    """Return the handler of changes of groups: which lattices there are, and where."""
+    """Return the handler of changes of host groups: it enqueues the affected lattices and applications."""
 
     def handle(change: Change[GroupView]) -> None:
         views = [group for group in (change.old, change.new) if group is not None]
@@ -90,9 +90,9 @@ def on_group(
         keys = {cache.key_of(view) for view in objects}
         cache.group_changed(change)
         beside = {one.lattice for place in places for one in cache.groups_in(place)}
-        for mark in ({group.lattice for group in views} | beside) - {""}:  # which of one name is meant may be another
+        for mark in ({group.lattice for group in views} | beside) - {""}:  # a name may resolve to another lattice now
             wake_lattice(mark)
-        # Under its former key nothing else ends what an application waits for: the outage of that lattice, for one.
+        # Only a reconcile of the former key ends what an application waits for there, such as an outage of wadm.
         for key in keys | {cache.key_of(view) for view in objects}:
             wake(key)
 

@@ -1,6 +1,6 @@
-"""Shows a cluster and its lattices to people, live and read-only: the JSON and the streams that a page draws.
+"""Shows a cluster and its lattices in the browser, live and read-only: JSON and streams for the page.
 
-Consumes: every fact, copies of lattice events and dead letters of its cluster, by consumers that acknowledge nothing.
-Emits: nothing. Owns (is the only writer of): nothing; it has no right of its own in Kubernetes but, behind a proxy, to
-be somebody else. Each read is the viewer's.
+Consumes: all events, forwarded lattice events and dead letters of its cluster, by consumers that acknowledge nothing.
+Publishes: nothing. Owns (is the only writer of): nothing. It has no permission of its own in Kubernetes except, behind
+a proxy, impersonation; each read uses the identity of the viewer.
 """

@@ -1,8 +1,7 @@
-"""Wires the console: the only place that builds its clients and joins its parts.
+"""Wires the console: creates its clients and connects its components.
 
-In: settings (and a client, where a test brings its own). Out: a service to run. Called by ``__main__`` and
-``trellis run``. Invariant: towards Kubernetes it is nobody but a viewer, and, where a proxy says who that is, the one
-who may be him.
+In: settings (and clients in tests). Out: a service to run. Called by ``__main__`` and ``trellis run``. Invariant: it
+accesses Kubernetes only as a viewer: with the viewer's token, or by impersonation behind a proxy.
 """
 
 from __future__ import annotations
@@ -51,17 +50,17 @@ def create_app(
     kube: Kube | None = None,
     timings: Timings = Timings(),  # noqa: B008 - frozen
 ) -> Console:
-    """Return the service; it connects when it is run.
+    """Return the service; it connects to Kubernetes and NATS when it is run.
 
     Raises:
-        SettingsError: the secret that it shares with a proxy cannot be used.
+        SettingsError: the secret of the proxy is invalid.
     """
     telemetry = setup(CONSOLE, otlp_endpoint=settings.otlp_endpoint, sample_ratio=settings.trace_sample_ratio)
     return Console(settings, telemetry, _proxy(settings), kube, timings)
 
 
 class Console:
-    """The console. Unlike other services it asks Kubernetes for nothing of its own, not even which cluster it is in."""
+    """The console. Unlike other services it has no permissions of its own, and does not read the cluster's name."""
 
     name: Final = CONSOLE
 
@@ -72,7 +71,7 @@ class Console:
         self.health: Final = Health(CONSOLE)
         self.together = Together([CONSOLE])
         self.port = 0
-        """The port that is listened on, once it is."""
+        """The listening port, 0 before that."""
         self._telemetry: Final = telemetry
         self._proxy: Final = proxy
         self._kube: Final = kube
@@ -82,7 +81,7 @@ class Console:
     async def run(self, stop: asyncio.Event) -> None:
         """Serve until ``stop`` is set."""
         bind_service(self.name)
-        self.together.has_read(self.name)  # it holds up nobody: it reads when somebody looks
+        self.together.has_read(self.name)  # it reads on request, so no other service waits
         grace = Grace(self.settings.shutdown_grace_period)
         kube = self._kube or await Kube.connect(
             Access(self.settings.kubeconfig, self.settings.context, without_identity=self._proxy is None),
@@ -123,21 +122,21 @@ class Console:
                 await stop.wait()
                 grace.begin()
                 lobby.stopping.set()
-                await ends_within(grace.left(CLOSED), listener.stop(), "port of the console")
+                await ends_within(grace.left(CLOSED), listener.stop(), "closing the console port")
                 for task in tasks:
                     task.cancel()
         finally:
             await listener.stop()
 
     def _cluster_name(self) -> asyncio.Future[str]:
-        """Return the cluster's name on the bus: as it is set, else as the first viewer tells who may read it."""
+        """Return the cluster's name on the bus: the setting, else as read for the first permitted viewer."""
         name: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         if self.settings.cluster:
             name.set_result(self.settings.cluster)
         return name
 
     async def _probe(self, kube: Kube) -> None:
-        """Say whether the API server is there; that it refuses who has no name says that it is."""
+        """Report whether the API server responds; a rejected anonymous request counts as a response."""
         while True:
             try:
                 await kube.probe()
@@ -152,17 +151,17 @@ class Console:
 
 
 async def _kept(part: Callable[[], Coroutine[Any, Any, None]], restart: float) -> None:
-    """Run a part for ever: one that fails begins anew, and ends neither the console nor what runs beside it."""
+    """Run a component forever; restart it if it fails, without effect on the other components."""
     while True:
         try:
             await part()
-        except Exception as error:  # noqa: BLE001 - as a part of any service
-            _log.error("a part failed; it begins anew", error=repr(error), exc_info=error)
+        except Exception as error:  # noqa: BLE001 - restarted
+            _log.error("component failed, restarting", error=repr(error), exc_info=error)
         await asyncio.sleep(restart)
 
 
 def make_application(routes: Routes, telemetry: Telemetry, assets: Assets | None = None) -> web.Application:
-    """Return what answers at the port."""
+    """Return the web application."""
     application = web.Application(middlewares=[answering(telemetry)], client_max_size=REQUEST_BYTES)
     application.on_response_prepare.append(put_headers)
     routes.add_to(application.router)
@@ -171,7 +170,7 @@ def make_application(routes: Routes, telemetry: Telemetry, assets: Assets | None
 
 
 def _connector(kube: Kube, proxy: Proxy | None) -> Callable[[Viewer], Kube]:
-    """Return what makes a viewer's connection."""
+    """Return the factory of Kubernetes clients for viewers."""
 
     def connect(viewer: Viewer) -> Kube:
         own = kube.for_viewer(CONNECTIONS_EACH, Health("viewer"))

@@ -1,4 +1,4 @@
-"""What the console can be told; the only place that reads its environment."""
+"""Settings of the console from the environment. No other module of the console reads the environment."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ _HEADER: Final = re.compile(r"[A-Za-z0-9-]{1,64}")
 
 
 class Auth(StrEnum):
-    """How the console learns who looks."""
+    """How the console identifies viewers."""
 
-    TOKEN = "token"  # noqa: S105 - a word, no password
+    TOKEN = "token"  # noqa: S105 - a mode, not a password
     PROXY = "proxy"
 
 
 def _header(value: str) -> str:
     if not _HEADER.fullmatch(value):
-        message = "needs the name of a header, as X-Forwarded-User"
+        message = "needs the name of a header, such as X-Forwarded-User"
         raise ValueError(message)
     return value
 
@@ -46,57 +46,57 @@ class Settings(ServiceSettings):
     installer_namespace: DnsLabel = Field(
         default="trellis-installers", description="namespace of the installer Jobs, the only privileged pods"
     )
-    console_port: int = Field(default=8088, ge=0, le=65535, description="port of the console's pages; 0 is any")
+    console_port: int = Field(default=8088, ge=0, le=65535, description="port of the console; 0 selects a free port")
     console_address: str | None = Field(
-        default=None, description="address that the console listens on; every one if unset"
+        default=None, description="listen address of the console; all addresses if unset"
     )
     console_url: HttpUrl | None = Field(
         default=None,
-        description="where browsers find the console, https://console.example; as its Host header says if unset",
+        description="public URL of the console, https://console.example; the Host header if unset",
     )
     console_auth: Auth = Field(
-        default=Auth.TOKEN, description="token: a viewer gives a bearer token; proxy: a proxy in front says who looks"
+        default=Auth.TOKEN,
+        description="token: viewers log in with a bearer token; proxy: a reverse proxy authenticates viewers",
     )
-    console_user_header: Header = Field(default="X-Forwarded-User", description="header in which the proxy names him")
+    console_user_header: Header = Field(default="X-Forwarded-User", description="header of the proxy with the user")
     console_groups_header: Header = Field(
-        default="X-Forwarded-Groups", description="header with his groups, separated by commas, or one each"
+        default="X-Forwarded-Groups",
+        description="header of the proxy with the groups, separated by commas, or one header per group",
     )
     console_proxy_secret_file: OwnFile | None = Field(
-        default=None, description="file with what the proxy sends as X-Trellis-Proxy-Secret, at least 32 characters"
+        default=None, description="file with the value of X-Trellis-Proxy-Secret, at least 32 characters"
     )
     console_proxy_ca_file: OwnFile | None = Field(
-        default=None, description="authorities (PEM) that the proxy's client certificate has to be of, for a proxy"
+        default=None, description="CA certificates (PEM) that verify the client certificate of the proxy"
     )
     console_proxy_names: Annotated[tuple[str, ...], BeforeValidator(_listed)] = Field(
-        default=(), description="names that such a certificate has to have one of"
+        default=(), description="permitted names in the client certificate of the proxy"
     )
     console_system_identities: bool = Field(
-        default=False, description="believe a proxy that somebody is a user or in a group that begins with system:"
+        default=False, description="accept users and groups of the proxy that begin with system:"
     )
-    console_tls_cert_file: OwnFile | None = Field(default=None, description="certificate (PEM) of the console's port")
-    console_tls_key_file: OwnFile | None = Field(default=None, description="its key")
+    console_tls_cert_file: OwnFile | None = Field(default=None, description="TLS certificate (PEM) of the console")
+    console_tls_key_file: OwnFile | None = Field(default=None, description="TLS private key (PEM) of the console")
     console_session_ttl: Annotated[Seconds, Field(gt=0)] = Field(
-        default=8 * 3600.0, description="after so long a viewer has to give his token again"
+        default=8 * 3600.0, description="duration of a session with a token"
     )
     console_viewers: int = Field(
         default=VIEWERS,
         ge=1,
         le=200,
-        description="viewers at a time for whom the cluster is watched; the next is refused",
+        description="maximum number of viewers at a time",
     )
-    jaeger_url: HttpUrl | None = Field(
-        default=None, description="where the console asks for traces: Jaeger's query API, http://host:16686"
-    )
-    jaeger_link: HttpUrl | None = Field(default=None, description="where browsers find Jaeger; no links if unset")
+    jaeger_url: HttpUrl | None = Field(default=None, description="URL of Jaeger's query API, http://host:16686")
+    jaeger_link: HttpUrl | None = Field(default=None, description="public URL of Jaeger for links; no links if unset")
 
     @property
     def tls(self) -> bool:
-        """Whether the console's own port has TLS."""
+        """True if the console's own port uses TLS."""
         return self.console_tls_cert_file is not None
 
     @property
     def secure(self) -> bool:
-        """Whether browsers come by TLS, as far as that is known."""
+        """True if browsers use TLS, as far as the settings show."""
         return self.tls or (self.console_url or "").startswith("https://")
 
     @model_validator(mode="after")
@@ -114,7 +114,7 @@ class Settings(ServiceSettings):
         if self.console_auth is Auth.PROXY and not proves:
             message = (
                 "TRELLIS_CONSOLE_AUTH: has proxy, needs TRELLIS_CONSOLE_PROXY_SECRET_FILE or "
-                "TRELLIS_CONSOLE_PROXY_CA_FILE: whoever reaches the port could be anybody otherwise"
+                "TRELLIS_CONSOLE_PROXY_CA_FILE: otherwise any client that reaches the port can impersonate any user"
             )
             raise ValueError(message)
         return self

@@ -1,4 +1,4 @@
-"""How long the console waits for what, and keeps what; tests pass shorter times. Called by ``app``."""
+"""Timeouts, intervals and TTLs of the console; tests use shorter ones. Called by ``app``."""
 
 from __future__ import annotations
 
@@ -10,45 +10,45 @@ from trellis.read_model.live.watching import viewer_timings
 
 @dataclass(frozen=True, slots=True)
 class Timings:
-    """Seconds. Why those that viewers notice have these values: ADR 82."""
+    """In seconds. ADR 82 has the reasons for the values that viewers notice."""
 
     body: float = 10.0
-    """For the body of a request to come; a token is sent at once."""
+    """Timeout for the body of a request; a token is sent at once."""
     idle: float = 1800.0
-    """After so long without a request a session ends."""
+    """Idle timeout of a session."""
     stream: float = 600.0
-    """A stream ends after so long, and the page opens a new one: a lost session, or a lost proxy, is noticed."""
+    """Maximum duration of a stream; the page opens a new one, which detects a lost session or proxy."""
     heartbeat: float = 15.0
-    """After so long without a message a stream sends a comment, and notices a page that is gone."""
+    """Silence after which a stream sends a comment, which detects a closed page."""
     slow: float = 10.0
-    """A page that takes nothing for so long is cut off."""
+    """Write timeout, after which a slow page is disconnected."""
     coalesce: float = 0.1
-    """For so long changes are collected before they are shown together."""
+    """Period in which changes are collected into one message."""
     linger: float = 20.0
-    """For so long watches of a viewer go on after the last tab: a reload finds them."""
+    """Period for which a viewer's watches remain after the last tab closes: a page reload uses them."""
     sweep: float = 1.0
-    """Between two looks for visits and watches that are to end."""
+    """Interval of the checks for visits and watches to end."""
     recheck: float = 60.0
-    """Between two questions to the API server whether it still knows a viewer."""
+    """Interval of the checks that the API server still accepts a viewer."""
     rights: float = 10.0
-    """For so long an answer about a right of a viewer is believed."""
+    """Cache TTL of a viewer's permission."""
     review: float = 5.0
-    """For an answer about a right to come."""
+    """Timeout of an access review."""
     replay: float = 8.0
-    """For one page of past events to be read; what is read by then is shown."""
+    """Time limit for one page of past events; the page shows the events read by then."""
     probe: float = 10.0
-    """Between two probes of the API server."""
+    """Interval of the probes of the API server."""
     restart: float = 1.0
-    """A part that failed is started again after so long."""
+    """Delay before a failed component is restarted."""
     bus_first: float = 0.5
-    """The first wait of the backoff with which the bus is dialled again."""
+    """First delay of the backoff between connection attempts to the bus."""
     bus_most: float = 10.0
-    """The longest wait of that backoff."""
+    """Maximum of that delay."""
     keepalive: float = 75.0
-    """A connection without a request is closed after so long."""
+    """Idle timeout of a connection."""
     shutdown: float = 2.0
-    """For handlers to end once the port is closed."""
+    """Timeout for request handlers after the port is closed."""
     traces: float = 5.0
-    """How long sending the last spans may take."""
+    """Timeout for the export of the last spans."""
     watch: WatchTimings = field(default_factory=viewer_timings)
-    """Of the watches that are made as a viewer."""
+    """Timings of the watches with a viewer's identity."""

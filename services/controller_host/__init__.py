@@ -1,5 +1,5 @@
-"""Runs Kubernetes controllers that are WebAssembly modules, each as its own account, and puts those that idle to disk.
+"""Runs Kubernetes controllers that are WebAssembly modules, each as its own account; suspends idle ones to disk.
 
-Consumes: nothing of the bus; it watches WasmController objects and what they ask for. Emits: controller.woken,
+Consumes: no events; it watches WasmControllers and the objects that they request. Publishes: controller.woken,
 controller.suspended, controller.trapped. Owns (is the only writer of): the status of WasmController.
 """

@@ -7,7 +7,7 @@ from trellis.installer_api.pid1 import end_at_sigterm
 
 def main() -> None:
     """Entry point of the console script."""
-    end_at_sigterm()  # before what takes its time to import
+    end_at_sigterm()  # before the slow imports
     from trellis.runtime import gc as heap
 
     with heap.importing():

@@ -1,6 +1,6 @@
-"""Wires controller_host: the only place that builds its clients and joins its parts.
+"""Wires controller_host: creates its clients and connects its components.
 
-In: settings (and clients, where a test brings its own). Out: a service to run. Called by ``__main__`` and
+In: settings (and clients in tests). Out: a service to run. Called by ``__main__`` and
 ``trellis run``.
 """
 
@@ -52,12 +52,12 @@ from trellis.telemetry import get_logger, setup
 from trellis.telemetry.health import Health
 
 _WAITING: Final = 64
-"""Controllers that may be prepared beside those that are called: that waits for the API server, not for a thread."""
+"""Additional workers that prepare controllers: preparation waits for the API server, not for a thread."""
 _REPORTERS: Final = 8
 TENANTS_CONNECTIONS: Final = 128
-"""To the API server, for what guests ask and what is read as their accounts: as many as there are guests at a time."""
+"""Connections to the API server for requests as accounts of guests: one per guest that runs at the same time."""
 NAMESPACE_CONNECTIONS: Final = 16
-"""Of these, for the accounts of one namespace."""
+"""Maximum number of these connections for the accounts of one namespace."""
 _ENGINE: Final = "engine"
 
 _log = get_logger(__name__)
@@ -73,7 +73,7 @@ def create_app(
     """Return the service; it connects when it is run.
 
     Raises:
-        SettingsError: the directory of the data cannot be used.
+        SettingsError: the data directory cannot be used.
     """
     check_directory(settings)
     heap.share_arenas()
@@ -92,7 +92,7 @@ def create_app(
 
 
 def maxima_of(settings: Settings) -> Maxima:
-    """Return what controllers may ask for."""
+    """Return the maximum limits of controllers from the settings."""
     return Maxima(
         memory_bytes=settings.controller_max_memory,
         cpu_seconds=settings.controller_max_cpu_per_call,
@@ -109,7 +109,7 @@ def compose(
     *,
     timings: Timings = Timings(),  # noqa: B008 - frozen
 ) -> Work:
-    """Join the parts for one term of leadership."""
+    """Build the components for one leadership term and connect them."""
     kube, telemetry = base.kube, base.telemetry
     workers = settings.controller_threads + _WAITING
     controllers = KeyedQueue[str](workers=workers, name="controllers", telemetry=telemetry)
@@ -182,7 +182,7 @@ def compose(
 
     async def sweep() -> None:
         if not informer.known:
-            return  # Sweeping comes to it
+            return  # Sweeping does this later
         await asyncio.get_running_loop().run_in_executor(
             None, sweep_all, disk.progress, disk.guests, {*_uids(informer)}
         )
@@ -220,7 +220,7 @@ def compose(
 
 
 def telling(health: Health) -> Callable[[str], None]:
-    """Return what says, from any thread, whether the engine of controllers is there: "" or why it is not."""
+    """Return a thread-safe function that reports the state of the engine to ``health``: "" or the error."""
     loop = asyncio.get_running_loop()
 
     def say(why: str) -> None:
@@ -237,7 +237,7 @@ def telling(health: Health) -> Callable[[str], None]:
 
 
 def ending(hosting: Hosting, health: Health) -> None:
-    """End the guests; whether there is an engine is of no account any more."""
+    """End the guests and remove the engine from the health checks."""
     hosting.end()
     health.forget(_ENGINE)
 
@@ -245,7 +245,7 @@ def ending(hosting: Hosting, health: Health) -> None:
 def holding(
     disk: Disk, end: Callable[[], None], *close: Callable[[], Coroutine[Any, Any, None]]
 ) -> Callable[[], Coroutine[Any, Any, None]]:
-    """Return what keeps the disk and connections open for as long as it runs; ``end`` ends the guests."""
+    """Return a task that closes the disk and the connections when it is cancelled; first, ``end`` ends the guests."""
 
     async def hold() -> None:
         try:
@@ -259,7 +259,7 @@ def holding(
 
 
 def not_watched(watches: SharedWatches, one: Hosted) -> Trouble | None:
-    """Return why a controller's watches do not work, None if they do."""
+    """Return the reason why a watch of a controller is refused, None if all watches work."""
     for refusal in watches.refused(one.key, one.account.user).values():
         return Trouble(refusal.reason, refusal.message)
     return None

@@ -1,8 +1,7 @@
-"""What there is to see of controllers in Prometheus.
+"""Gauges of controllers for Prometheus.
 
-In: what happens to guests, from any thread; the controllers. Out: counters, histograms, gauges that are read at each
-scrape. Called by ``lifecycle``, ``starting``, ``calling`` and ``app``. Invariants: no label has a value that a guest
-can choose; a scrape looks at each controller once.
+In: the controllers. Out: gauges that are computed at each scrape. Called by ``app``. Invariants: a guest cannot choose
+the value of a label; a scrape reads each controller once.
 """
 
 from __future__ import annotations
@@ -20,9 +19,9 @@ from trellis.telemetry.metrics import Metrics
 
 
 class Gauges:
-    """Reads of all controllers; ``hosted`` returns them, ``refuses`` says whether the disk takes nothing.
+    """Gauges over all controllers; ``hosted`` returns them, ``refuses`` returns whether the disk refuses writes.
 
-    A look at them counts for ``fresh`` seconds.
+    The values are cached for ``fresh`` seconds.
     """
 
     def __init__(
@@ -45,7 +44,7 @@ class Gauges:
         self._oldest = 0.0
 
     async def run(self) -> None:
-        """Be read until cancelled."""
+        """Register the gauges until cancelled."""
         metrics, service = self._metrics, self._service
         for state in ControllerState:
             metrics.controllers.labels(service, state.value).set_function(partial(self._of, state.value))
@@ -80,7 +79,7 @@ class Gauges:
         return self._oldest
 
     def _look(self) -> None:
-        """Look at all controllers, once for the gauges of one scrape."""
+        """Read all controllers, once for all gauges of a scrape."""
         now = time.monotonic()
         if now - self._at < self._fresh:
             return

@@ -1,7 +1,7 @@
-"""What is to be applied where controller_host may not do what it has to.
+"""Messages for permission errors of controller_host, with the manifest to apply.
 
-Pure: errors in, sentences out. Called by ``app``, ``sources`` and whoever acts as an account. Source of the names:
-``deploy/rbac``. Invariant: what a controller's account itself may not do is its owner's affair, and not advised on.
+Pure: errors in, sentences out. Called by ``app``, ``sources`` and all code that acts as an account. Source of the
+names: ``deploy/rbac``. Invariant: the permissions of a controller's account are decided by its owner: no advice.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ _ACCOUNT: Final = "system:serviceaccount:"
 
 
 def describe_error(error: KubeError) -> str:
-    """Say what an error of the service's own calls means; one that nothing here is known about says it itself."""
+    """Return the message for an error of the service's own requests; for an unknown error, the error's own text."""
     right = missing_right(error)
-    return str(error) if right is None else lacking(right, f"give `kubectl apply -f {FILE}`")
+    return str(error) if right is None else lacking(right, f"run `kubectl apply -f {FILE}`")
 
 
 def acting_words(error: KubeError, user: str) -> str:
-    """Say what an error of a call as a controller's account means: that it may not, or that we may not be it."""
+    """Return the message for an error of a request as an account: a missing permission of it, or to impersonate it."""
     right = missing_right(error)
     if right is None:
         return error.message
-    # Newer API servers say `impersonate-on:serviceaccount:list` of the resource that it was for.
+    # Newer API servers name the impersonated resource in the verb: `impersonate-on:serviceaccount:list`.
     if not right.verb.startswith(_IMPERSONATE):
-        return lacking(right, "its Roles decide")
+        return lacking(right, "grant it by a Role")
     namespace, _, name = user.removeprefix(_ACCOUNT).partition(":")
     return (
-        f"controller_host may not be ServiceAccount {namespace}/{name}: give "
+        f"controller_host cannot impersonate ServiceAccount {namespace}/{name}: run "
         f"`trellis controllers roles -n {namespace} -a {name} | kubectl apply -f -`"
     )

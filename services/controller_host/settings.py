@@ -25,10 +25,10 @@ def _listed(value: object) -> object:
 def _resources(values: tuple[str, ...]) -> tuple[str, ...]:
     for value in values:
         if not _RESOURCE.fullmatch(value):
-            message = f"needs kinds as <apiVersion>/<kind>, v1/ConfigMap or batch/v1/Job, and {value!r} is none"
+            message = f"needs kinds as <apiVersion>/<kind>, e.g. v1/ConfigMap or batch/v1/Job, not {value!r}"
             raise ValueError(message)
         if value == _NEVER:
-            message = "needs kinds without v1/Secret: Secrets are never watched, a controller gets those it may read"
+            message = "needs kinds without v1/Secret: Secrets are never watched, a controller reads them with get"
             raise ValueError(message)
     return tuple(dict.fromkeys(values))
 
@@ -37,7 +37,7 @@ def _bytes(value: object) -> object:
     try:
         return parse_bytes(value) if isinstance(value, str) else value
     except ValueError:
-        message = "needs a quantity of memory, e.g. 512Mi or 2Gi; 0 is no limit"
+        message = "needs a quantity of memory, e.g. 512Mi or 2Gi; 0 means unlimited"
         raise ValueError(message) from None
 
 

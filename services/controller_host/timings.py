@@ -1,4 +1,4 @@
-"""How long controller_host waits for what, and keeps what; tests pass shorter times. Called by ``app``."""
+"""Timeouts, intervals and TTLs of controller_host in seconds; tests pass shorter ones. Called by ``app``."""
 
 from __future__ import annotations
 
@@ -10,30 +10,30 @@ from trellis.kube.watch_timings import WatchTimings
 
 @dataclass(frozen=True, slots=True)
 class CallTimings:
-    """Seconds of what guests ask of Kubernetes."""
+    """Seconds of requests of guests to Kubernetes."""
 
     request: float = 15.0
-    """Of one request, waits that the API server asked for included."""
+    """Timeout of one request, including the waits that the API server requested."""
     call: float = 120.0
-    """Of all requests in one call of the guest: a guest that waits holds a thread."""
+    """Timeout of all requests in one call of the guest: a waiting guest occupies a thread."""
     late: float = 1.0
-    """Beyond a request's time, for its answer to come from the event loop."""
+    """Additional time for the answer of a request to arrive from the event loop."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReportTimings:
-    """Seconds of what is reported of controllers."""
+    """Seconds of status updates and events of controllers."""
 
     figures: float = 60.0
-    """Between two writes of figures of one controller."""
+    """Interval between two writes of the counters of one controller."""
     facts: float = 600.0
-    """Between two events of a kind about a controller that is woken and suspended."""
+    """Interval between two events of one type about waking and suspending a controller."""
     traps: float = 60.0
-    """Between two events about the faults of a controller."""
+    """Interval between two events about faults of a controller."""
     bus_retry: float = 5.0
-    """Before an event is published again that the bus did not take."""
+    """Delay before an event that the bus rejected is published again."""
     conflict: float = 0.5
-    """Before a status is written again that another writer has changed in the meantime."""
+    """Delay before a status write is retried after a conflict with another writer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,30 +41,30 @@ class ReviewTimings:
     """Seconds of SubjectAccessReviews."""
 
     keep: float = 60.0
-    """For so long an answer is believed."""
+    """Cache TTL of an answer."""
     forget: float = 1.0
-    """Between two times that all answers about a user are forgotten: each call of a guest may be refused something."""
+    """Minimum interval between two invalidations of the answers for a user: any call of a guest can be refused."""
     ask: float = 5.0
-    """For an answer to come."""
+    """Timeout of a review."""
     retry_first: float = 0.5
     retry_most: float = 10.0
-    """The first and the longest wait of the backoff while the API server cannot be asked."""
+    """First and longest delay of the backoff while the API server is unreachable."""
 
 
 @dataclass(frozen=True, slots=True)
 class SourceTimings:
-    """Seconds of fetching modules."""
+    """Seconds of module fetches."""
 
     connect: float = 10.0
-    """For a TCP connection."""
+    """Timeout of a TCP connection."""
     patience: float = 20.0
-    """Which any fetch has, and a second more for each ``transfers.LEAST_SPEED`` bytes that it has got."""
+    """Base timeout of a fetch; one second is added for each ``transfers.LEAST_SPEED`` bytes received."""
     most: float = 120.0
-    """Which no fetch has more than; waiting for memory apart."""
+    """Maximum timeout of a fetch, without the wait for memory."""
     file: float = 60.0
-    """For a file: a volume that hangs is no reason to wait forever."""
+    """Timeout of reading a file: a volume can stall."""
     end: float = 1.0
-    """For what is being prepared to end with the term of leadership."""
+    """Timeout for the preparation of controllers to stop at the end of the leadership term."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,17 +73,17 @@ class DiskTimings:
 
     first: float = 1.0
     most: float = 30.0
-    """Between two tries while it takes nothing; doubled each time that it refuses again."""
+    """First and longest delay between two attempts while the disk refuses writes; doubled after each failure."""
     least: float = 0.1
-    """The shortest wait of a guest that could not be put there."""
+    """Shortest delay of a guest that could not be suspended."""
     look: float = 1.0
-    """Between two looks whether it takes nothing."""
+    """Interval of the checks whether the disk refuses writes."""
     sweep: float = 60.0
-    """Between two removals of what no controller needs any more."""
+    """Interval between two removals of unused data."""
     busy: float = 5.0
-    """For a lock of the file that says what controllers have worked through."""
+    """Timeout for the lock of the database of processed versions."""
     young: float = 60.0
-    """A module that was asked for is not removed before."""
+    """Minimum age of a requested module before it is removed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,11 +91,11 @@ class CacheTimings:
     """Seconds of the shared caches."""
 
     linger: float = 60.0
-    """A cache that nobody wants is kept for so long."""
+    """Duration for which an unused cache is kept."""
     look: float = 1.0
-    """Between two looks at an informer."""
+    """Interval between two checks of an informer."""
     absent: float = 10.0
-    """Between two looks for a kind that does not exist."""
+    """Interval between two lookups of a kind that does not exist."""
     watch: WatchTimings = field(default_factory=WatchTimings)
 
 
@@ -104,20 +104,20 @@ class TurnTimings:
     """Seconds of the turns of controllers."""
 
     slice: float = 0.05
-    """A controller that has called for so long lets others have the thread."""
+    """Duration of the calls of a controller after which it yields its thread."""
     fetching: float = 2.0
-    """After which people are told that its module is still being fetched."""
+    """Delay before the status reports that the module is still being fetched."""
     unknown: float = 1.0
-    """After which is asked again where nobody knows yet whether objects may be told."""
+    """Retry interval of an access review without an answer."""
     denied: float = 60.0
-    """After which is asked again where they may not: as long as a review counts."""
+    """Retry interval of a denied access review: the TTL of a review."""
     unwritten: float = 5.0
-    """After which a key is tried again that the disk did not take note of."""
+    """Retry interval of a key that could not be recorded on the disk."""
     poll: float = 0.02
-    """Between two looks whether all turns have ended, when the service is to end."""
+    """Interval of the checks whether all turns have ended, during shutdown."""
     engine: float = 30.0
-    """After which the engine is loaded again that could not be: each try reads megabytes, and a thousand controllers
-    may ask."""
+    """Retry interval of loading the engine: each attempt reads megabytes, and a thousand controllers may request
+    it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,8 +133,8 @@ class Timings:
     turns: TurnTimings = field(default_factory=TurnTimings)
     refusals: RefusalTimings = field(default_factory=RefusalTimings)
     watch: WatchTimings = field(default_factory=WatchTimings)
-    """Of the watch of WasmControllers."""
+    """Watch of WasmControllers."""
     give_back: float = 30.0
-    """Between two times that memory which calls needed is given back to the system."""
+    """Interval at which memory that calls freed is returned to the operating system."""
     fresh: float = 0.5
-    """For so long a look at all controllers counts for the gauges of one scrape."""
+    """Cache TTL of the values of the gauges."""

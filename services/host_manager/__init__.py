@@ -1,6 +1,6 @@
-"""Runs host groups: WasmCloudHostConfig becomes pods with a NATS leaf each, and what belongs to them.
+"""Runs host groups: creates pods with a NATS leaf node, and their other children, from a WasmCloudHostConfig.
 
 Consumes: WasmCloudHostConfigs, their children and pods, the Secrets and ConfigMaps they name; ``secret.changed``.
-Emits: ``hosts.*``, ``host_pod.ready``, ``host_pod.gone``.
-Owns (is the only writer of): children and status of WasmCloudHostConfig.
+Publishes: ``hosts.*``, ``host_pod.ready``, ``host_pod.gone``. Owns (is the only writer of): children and status of
+WasmCloudHostConfig.
 """

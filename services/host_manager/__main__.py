@@ -1,4 +1,4 @@
-"""Runs host_manager alone."""
+"""Entry point of host_manager as a process of its own."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from trellis.installer_api.pid1 import end_at_sigterm
 
 
 def main() -> None:
-    """Entry point of the console script."""
-    end_at_sigterm()  # before what takes its time to import
+    """Run the service; the console script calls this."""
+    end_at_sigterm()  # before the slow imports
     from trellis.runtime import gc as heap
 
     with heap.importing():

@@ -1,6 +1,6 @@
-"""Wires host_manager: the only place that builds its clients and joins its parts.
+"""Wires host_manager: creates its clients and connects its components.
 
-In: settings (and clients, where a test brings its own). Out: a service to run. Called by ``__main__`` and
+In: settings (and clients in tests). Out: a service to run. Called by ``__main__`` and
 ``trellis run``.
 """
 
@@ -47,7 +47,7 @@ SECRET_WORKERS: Final = 16
 def create_app(
     settings: Settings, *, bus: Bus | None = None, kube: Kube | None = None, timings: Timings = Timings()
 ) -> LedService:
-    """Return the service; it connects when it is run."""
+    """Return the service; it connects to Kubernetes and NATS when it is run."""
     return LedService(
         name=HOST_MANAGER,
         settings=settings,
@@ -62,7 +62,7 @@ def create_app(
 
 
 def compose(settings: Settings, base: Base, timings: Timings = Timings()) -> Work:
-    """Join the parts for one term of leadership."""
+    """Connect the components for one leadership term."""
     kube, bus, telemetry = base.kube, base.bus, base.telemetry
     queue = KeyedQueue[str](workers=WORKERS, name="groups", telemetry=telemetry)
     followed = KeyedQueue[str](workers=POD_WORKERS, name="pods", telemetry=telemetry)
@@ -91,7 +91,7 @@ def compose(settings: Settings, base: Base, timings: Timings = Timings()) -> Wor
     present = {HOSTS: lambda: going_with(groups, pods) if watches.complete else None}
     scope = Scope(HOST_MANAGER, settings.namespace, {HOSTS: lambda: len(pods)}, present)
     breaker = Breaker(kube, recorder, scope, list_all)
-    defined = None if settings.watch_namespaces else HOST_CONFIGS  # a confined service may not read the CRD
+    defined = None if settings.watch_namespaces else HOST_CONFIGS  # a confined service has no permission for the CRD
     leave = Leave(groups, Deletions(kube, defined, timings.deletions), breaker)
     rights = MissingPermissions(base.health, Advice(settings).remedy)
     stories: TraceSpans[str] = TraceSpans(telemetry)

@@ -1,7 +1,8 @@
-"""Host_manager's side effects: children, finalizer, status, Events.
+"""Side effects of host_manager: children, finalizer, status, Events.
 
-In: actions of ``decide``. Out: writes to Kubernetes. Called by ``app``. Invariants: what is changed or deleted is the
-very object that was read; a child that is missing is made by an apply, so that its fields are ours from the beginning.
+In: actions of ``decide``. Out: writes to Kubernetes. Called by ``app``. Invariants: writes and deletions have the
+preconditions uid and resourceVersion of the object that was read; a missing child is created by server-side apply, so
+that host_manager owns its fields from the start.
 """
 
 from __future__ import annotations
@@ -18,10 +19,10 @@ from host_manager.domain.decide import (
     Action,
     ApplyChild,
     DeleteChild,
+    RecordGroupEvent,
     RecyclePod,
     RetryPods,
     SetFinalizers,
-    WarnGroup,
     WriteStatus,
 )
 from host_manager.domain.group import API_VERSION, KIND, Manifest
@@ -37,24 +38,24 @@ from trellis.telemetry import get_logger
 
 _log = get_logger(__name__)
 _NOT_DECLARED = "field not declared in schema"
-"""What the API server says, with status 500, of a field that no pod has."""
+"""Message of the API server, with status 500, for a field that pods do not have."""
 
 
 @dataclass(frozen=True, slots=True)
 class Effects:
-    """Where actions go."""
+    """Executes actions."""
 
     kube: Kube
     recorder: EventRecorder
     cache: Cache
 
     async def tried(self, actions: Sequence[Action]) -> tuple[list[Action], str]:
-        """Try by a dry run what runs the pods; return the actions, and the API server's words if it refuses that.
+        """Validate the workload by a dry run; return the actions, and the message of the API server if it rejects it.
 
-        Its fields are taken over before, which changes nothing that it says: else what we leave out would stay.
+        Before that, the field ownership is transferred, which changes no values; otherwise omitted fields would remain.
 
         Raises:
-            KubeError: it could not be tried.
+            KubeError: the dry run failed.
         """
         done: list[Action] = []
         refusal = ""
@@ -80,10 +81,10 @@ class Effects:
         return ""
 
     async def apply(self, key: str, actions: Sequence[Action]) -> None:
-        """Carry out the actions about one group, in order.
+        """Apply the actions on one host group, in order.
 
         Raises:
-            KubeError: a write was refused or not answered; what follows it was not done.
+            KubeError: a write was rejected or not answered; later actions were not applied.
         """
         version = ""
         for step in _steps(actions):
@@ -102,7 +103,7 @@ class Effects:
             return await self._one(key, action, version)
 
     async def _one(self, key: str, action: Action, version: str) -> str | None:
-        """Carry out one action; returns the group's resourceVersion if it was changed."""
+        """Apply one action; return the resourceVersion of the host group if it was changed."""
         match action:
             case SetFinalizers():
                 patch = {"metadata": _read(action.head, version) | {"finalizers": list(action.finalizers)}}
@@ -112,14 +113,14 @@ class Effects:
             case DeleteChild():
                 await self._delete(key, action)
             case WriteStatus():
-                # Of the former status nothing stays that is not in the new one.
+                # Fields of the former status that are not in the new one are removed.
                 patch = {"metadata": _read(action.head, version), "status": action.status}
                 return await self._patch(action.head, patch, subresource="status")
-            case WarnGroup():
+            case RecordGroupEvent():
                 head = action.head
                 await self.recorder.record(
                     regarding=ObjectRef(API_VERSION, KIND, head.name, head.uid, head.namespace),
-                    type="Warning",
+                    type="Warning" if action.warning else "Normal",
                     reason=action.reason,
                     message=action.message,
                 )
@@ -132,28 +133,28 @@ class Effects:
         return None
 
     async def _recycle(self, key: str, action: RecyclePod) -> None:
-        """Evict the pod, and say so on the group; a disruption budget may ask to wait."""
+        """Evict the pod, and record an Event on the host group; a disruption budget may delay the eviction."""
         begun = True
         try:
             with contextlib.suppress(NotFound):
                 await self.kube.evict(action.pod.namespace, action.pod.name, uid=action.pod.uid)
         except TooManyRequests:
-            begun = False  # no host restarts, so there is none to wait for before the next try
+            begun = False  # no host restarts, so the pause before the next attempt does not start
             raise
         finally:
             if begun:
                 self.cache.listening.recycling.begun(key, time.monotonic())
         _log.info("pod of a host without heartbeat evicted", group=key, pod=action.pod.name)
-        await self._one(key, WarnGroup(action.head, "HostRecycled", action.message), "")
+        await self._one(key, RecordGroupEvent(action.head, "HostRecycled", action.message), "")
 
     async def _retry(self, key: str, action: RetryPods) -> None:
-        """Change an annotation: a Deployment's controller copies it to the ReplicaSet, whose controller tries again."""
+        """Set an annotation on the workload, on which the controller that creates the pods retries at once."""
         metadata = action.found["metadata"]
         patch = {name: metadata[name] for name in ("uid", "resourceVersion")}
         patch["annotations"] = {names.ANNOTATION_PODS_RETRIED: action.at}
         with contextlib.suppress(
             NotFound, Conflict
-        ):  # it changed in the meantime: it is still due, and looked at again
+        ):  # the workload changed in the meantime: the retry remains due
             await self.kube.merge_patch(
                 RESOURCES[action.found["kind"]],
                 metadata["name"],
@@ -169,7 +170,7 @@ class Effects:
         self.cache.applied.setdefault(key, {})[action.key] = (fingerprint(action.wanted), fingerprint(written))
 
     async def _taken_over(self, action: ApplyChild) -> Manifest | None:
-        """Write the managedFields of a child, if they are to change; return it as it is then."""
+        """Write the managedFields of a child if they are to change; return the child after the write."""
         if action.managed_fields is None or action.found is None:
             return action.found
         metadata = action.found["metadata"]
@@ -203,7 +204,7 @@ class Effects:
                     raise
                 _log.debug("Role of a RoleBinding not found yet", error=str(error))
             await asyncio.sleep(wait)
-        raise AssertionError("the last try returns or raises")
+        raise AssertionError("the last attempt returns or raises")
 
     async def _delete(self, key: str, action: DeleteChild) -> None:
         found = action.found
@@ -231,9 +232,9 @@ class Effects:
 
 
 def _steps(actions: Sequence[Action]) -> list[list[Action]]:
-    """Return the actions in steps: children that nothing waits for are written at the same time, in one step.
+    """Return the actions in steps; a step consists of children that are written concurrently.
 
-    A RoleBinding is none of them: who is no administrator can make it only once there is its Role.
+    A RoleBinding has a step of its own: without admin permissions it can be created only after its Role.
     """
     steps: list[list[Action]] = []
     for action in actions:
@@ -250,7 +251,7 @@ def _goes_along(action: Action) -> bool:
 
 
 def _tell(key: str, actions: Sequence[Action]) -> None:
-    """Say in the log what was done about a group, in one line."""
+    """Log the actions on a host group, in one line."""
     told = {
         "made": [action.key[0] for action in actions if isinstance(action, ApplyChild) and action.found is None],
         "changed": [action.key[0] for action in actions if isinstance(action, ApplyChild) and action.found is not None],
@@ -262,5 +263,5 @@ def _tell(key: str, actions: Sequence[Action]) -> None:
 
 
 def _read(head: Head, version: str) -> Manifest:
-    """Return what a write must name: the group, and its state as read, or as our own write just left it."""
+    """Return the preconditions of a write: the host group, and its resourceVersion as read or after the last write."""
     return {"uid": head.uid, "resourceVersion": version or head.resource_version}

@@ -1,9 +1,9 @@
-"""Copies the events of lattices to the bus: their originals live 70 s.
+"""Forwards the events of lattices to the bus, as the lattice keeps them for only 70 s.
 
-In: a lattice's address and link. Out: copies in the stream of lattice events, with their own ids; the lag as a metric.
-Called by ``trellis.lattice.connection.lattices`` for each lattice that a group names. Invariants: an event is
-acknowledged at its origin once the bus has stored it; a bus that is unreachable is waited for; what the bus refuses for
-good keeps no other back.
+In: a lattice's address and connection. Out: forwarded events with their original ids; the lag as a metric. Called by
+``trellis.lattice.connection.lattices`` for each lattice that a host group names. Invariants: an event is acknowledged
+to the lattice after the bus has stored it; while the bus is unavailable, events wait; an event that the bus rejects
+permanently does not block later ones.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _log = get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Copying:
-    """Where copies go."""
+    """Forwards events to the bus."""
 
     bus: Bus
     telemetry: Telemetry
@@ -35,7 +35,7 @@ class Copying:
     timings: Timings = Timings()
 
     async def run(self, address: LatticeAddress, link: Link) -> None:
-        """Copy a lattice's events until cancelled."""
+        """Forward a lattice's events until cancelled."""
         name = f"trellis-{consumer_name(HOST_MANAGER, address.token, self.cluster)}"
         forwarder = Forwarder(link, address, name, self._take, self.timings.lattice.forwarder)
         metrics, nats = self.telemetry.metrics, redact_url(address.link.url)

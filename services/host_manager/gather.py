@@ -1,7 +1,7 @@
-"""What host_manager knows: groups by their informer, one group in full from the API server, its pods from the watch.
+"""The cache of host_manager: host groups from their informer, one host group in full, its pods from the watch.
 
-In: views of the informers, the group, its children and what it names. Out: a frozen snapshot for ``decide``. Called by
-``app``. Invariant: what is written is decided on what was read in the same run.
+In: views of the informers, the host group, its children and the objects that it names. Out: a frozen snapshot for
+``decide``. Called by ``app``. Invariant: a write is decided on state that was read in the same reconcile.
 """
 
 from __future__ import annotations
@@ -61,14 +61,14 @@ RESOURCES: Final[Mapping[str, Resource]] = {
         SECRETS,
     )
 }
-"""Kinds of children, and of what groups name."""
+"""Kinds of children, and of objects that host groups refer to."""
 NEW_GROUP_KINDS: Final = frozenset({"Role", "RoleBinding", "Service"})
-"""What of a new group is read before it is made, and a budget that is known to be there: another owner's of that name
-must be found before hosts run. One that is in the way of what comes before them is refused by the API server, which
-lets no object have two controllers."""
+"""Children of a new host group that are read before its creation, with a disruption budget that the watch shows: an
+unmanaged object of that name must be detected before hosts run. Conflicts with earlier children are rejected by the API
+server, which allows only one controller per object."""
 CALLS_AT_ONCE: Final = 12
-"""To the API server, of all groups together: each is a connection, and a connection holds a third of a MiB. More are no
-faster: what a new group takes is the API server's own time."""
+"""Concurrent requests to the API server, over all host groups: each uses a connection with a third of a MiB. More are
+not faster, as the API server limits the creation of a new group."""
 _CRASHING: Final = "CrashLoopBackOff"
 _LAST_LINES: Final = 3
 _LAST_BYTES: Final = 512
@@ -76,12 +76,12 @@ _LAST_BYTES: Final = 512
 
 @dataclass(slots=True)
 class Cache:
-    """What is remembered during a term. ``applied``: by group and child what it said when it was written last.
+    """The cache of one leadership term. ``applied``: by group and child the fingerprints of its last write.
 
-    ``controller``: of wasmcloud-operator, while it runs and nobody has taken over. ``deployments``, ``daemon_sets``:
-    what runs the pods of groups; ``operators``: every Deployment, as any could. ``waiting``: groups that nobody has
-    looked at yet. ``making``: those of which the first half is made. ``ready``: by group its ready pods, and since when
-    that is seen.
+    ``controller``: wasmcloud-operator, while it is active. ``deployments``, ``daemon_sets``: workloads of host groups;
+    ``operators``: all Deployments, as any could be wasmcloud-operator. ``waiting``: groups without a reconcile so far.
+    ``making``: new groups of which the first half is created. ``ready``: by group its ready pods, and since when the
+    watch shows them as ready.
     """
 
     kube: Kube
@@ -106,7 +106,7 @@ class Cache:
     calls: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(CALLS_AT_ONCE))
 
     def forget(self, key: str) -> None:
-        """Forget a group that is gone."""
+        """Drop the state of a deleted host group."""
         self.applied.pop(key, None)
         self.looked.pop(key, None)
         self.making.pop(key, None)
@@ -116,48 +116,48 @@ class Cache:
         self.retries.forget(key)
 
     def begun(self, key: str) -> None:
-        """Something of a group may have been made."""
+        """Record that children of a host group may exist."""
         self.applied.setdefault(key, {})
 
     def invalidate(self, key: str) -> None:
-        """Look at the whole group in its next run."""
+        """Read the full host group in its next reconcile."""
         self.looked.pop(key, None)
 
     def half_made(self, snapshot: Snapshot) -> None:
-        """What runs the pods of a new group is made; the rest follows in its next run, which reads nothing again."""
+        """Record that the workload of a new group is created; its next reconcile creates the rest without reads."""
         head = snapshot.head
         self.invalidate(head.key)
         self.making[head.key] = HalfMade(head.uid, head.generation, time.monotonic() + self.timings.half_made)
 
     def gives_way(self, key: str) -> bool:
-        """Return whether a group whose hosts can start lets those go first that nobody has looked at yet."""
+        """Return whether a host group whose hosts can start yields to groups without a reconcile so far."""
         making = self.making.get(key)
         may = making is not None and making.until > time.monotonic()
         return bool(self.waiting) and (may or self.early_for(key) is not None)
 
     def knows(self, snapshot: Snapshot, seconds: float) -> None:
-        """Take a group as it was looked at, and as it is written by now, for so long."""
+        """Record the full read of a host group, which is valid for ``seconds`` with the writes of this reconcile."""
         head, now = snapshot.head, time.monotonic()
         contents = frozenset(fingerprint(child) for (kind, _), child in snapshot.children.items() if kind in WORKLOADS)
         early = now + self.timings.first_status if snapshot.fresh else 0.0
         self.looked[head.key] = Looked(head.uid, head.generation, snapshot.problems, contents, now + seconds, early)
 
     def look_in(self, key: str) -> float | None:
-        """Return the seconds until the whole group is to be looked at again."""
+        """Return the seconds until the next full read of the host group."""
         looked = self.looked.get(key)
         return max(0.0, looked.until - time.monotonic()) if looked is not None else None
 
     def early_for(self, key: str) -> float | None:
-        """Return the seconds until a group's first status is due, None if it is."""
+        """Return the seconds until a new group's first status is due, None if it is due."""
         looked = self.looked.get(key)
         left = looked.early_until - time.monotonic() if looked is not None else 0.0
         return left if left > 0 else None
 
     async def snapshot(self, key: str) -> Snapshot | None:
-        """Return all that a decision about one group depends on; None if there is none.
+        """Return all inputs of a decision about one host group; None if it does not exist.
 
         Raises:
-            KubeError: something could not be read.
+            KubeError: a read failed.
         """
         self.waiting.discard(key)
         namespace, _, name = key.partition("/")
@@ -193,14 +193,14 @@ class Cache:
         return self.retries.fill(self.listening.fill(await self._look(base, group)))
 
     def _ready_at(self, key: str, pods: tuple[PodView, ...]) -> dict[str, float]:
-        """Return by name since when each pod is seen ready, by our own clock."""
+        """Return, by name, since when the watch shows each pod as ready, in monotonic seconds."""
         former, now = self.ready.get(key, {}), time.monotonic()
         seen = {(one.name, one.uid, one.ready_since): one.name for one in pods if one.ready}
         self.ready[key] = {what: former.get(what, now) for what in seen}
         return {name: self.ready[key][what] for what, name in seen.items()}
 
     async def _glance(self, base: Snapshot, group: Group) -> Snapshot:
-        """Read only what the status is made from."""
+        """Read only the inputs of the status."""
         written = [kind for kind, _ in self.applied.get(base.head.key, ()) if kind in WORKLOADS]
         running = base.status.get("workload")
         kinds = (running,) if running in WORKLOADS else tuple(written) or WORKLOADS
@@ -208,7 +208,7 @@ class Cache:
         return replace(base, children=children, last_words=words, glance=True)
 
     async def _look(self, base: Snapshot, group: Group) -> Snapshot:
-        """Read the group's children and all that it names."""
+        """Read the children of the host group, and all objects that it refers to."""
         self.invalidate(base.head.key)
         making = self.making.pop(base.head.key, None)
         half_made = making is not None and (making.uid, making.generation) == (base.head.uid, base.head.generation)
@@ -233,12 +233,12 @@ class Cache:
         )
 
     def _as_left(self, key: str, glance: Snapshot, looked: Looked) -> bool:
-        """Return whether what runs the pods is as it was looked at, or as it was written since."""
+        """Return whether the workload is as in the last full read, or as written since."""
         contents = looked.contents | {content for _, content in self.applied.get(key, {}).values()}
         return all(fingerprint(child) in contents for child in glance.children.values())
 
     def _is_fresh(self, base: Snapshot) -> bool:
-        """Return whether nothing was ever made of a group, by us or by wasmcloud-operator."""
+        """Return whether no child was ever created for a host group, by Trellis or by wasmcloud-operator."""
         marked = {names.FINALIZER_HOSTS, names.WASMCLOUD_OPERATOR}.intersection(base.head.finalizers)
         key, workloads = base.head.key, (self.deployments, self.daemon_sets, self.operators)
         return not (marked or base.status or key in self.applied or any(key in found for found in workloads))
@@ -269,7 +269,7 @@ class Cache:
     def _foreign_budget(self, group: Group) -> bool:
         """Return whether a budget of another owner selects the pods.
 
-        With two of them a pod cannot be evicted at all.
+        Two budgets that select the same pod block each eviction.
         """
         labels = pod_labels(group).items()
         return any(
@@ -281,10 +281,10 @@ class Cache:
         )
 
     async def _last_words(self, pods: tuple[PodView, ...]) -> str:
-        """Return the end of the log of the first container that keeps crashing; "" if there is none to be had."""
+        """Return the last log line of the first container in CrashLoopBackOff; "" if it is unavailable."""
         for pod in sorted(pods, key=lambda pod: pod.name):
             if pod.trouble and pod.trouble.reason == _CRASHING:
-                with contextlib.suppress(KubeError):  # the log is an extra: the condition says the rest without it
+                with contextlib.suppress(KubeError):  # the log is optional in the condition
                     text = await self.kube.pod_log(
                         pod.namespace,
                         pod.name,
@@ -298,6 +298,6 @@ class Cache:
 
 
 def _inputs(group: Group, sources: Mapping[Source, Manifest | None]) -> tuple[Inputs, tuple[Problem, ...]]:
-    """Return the inputs; the configuration of the leaf counts among them, and itself depends on them."""
+    """Return the inputs, including the configuration of the leaf, which itself depends on them."""
     inputs, _ = read_inputs(group, sources, "")
     return read_inputs(group, sources, make_nats_conf(HostGroupSpec(group, inputs, LATEST)))

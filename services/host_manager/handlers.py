@@ -1,8 +1,8 @@
-"""What wakes host_manager from the bus: Secrets that changed after components were given them.
+"""Handlers of the events of ``secrets_backend``: Secrets that changed after components received them.
 
-In: events of ``secrets_backend``. Out: keys (Secrets) in a queue of their own, whose run has groups look at them.
-Called by the bus and by that queue. Invariants: an event rolls nothing by itself, the group's run does; changes that
-come within ten seconds make one roll. An event that is lost leaves hosts with the former value until their next roll.
+In: events of ``secrets_backend``. Out: keys (Secrets) in their own queue, whose reconcile enqueues host groups. Called
+by the bus and by that queue. Invariants: only the reconcile of a host group rolls its pods; changes within ten seconds
+cause one roll. After a lost event hosts keep the former value until their next roll.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def on_secret(changes: Changes, queue: KeyedQueue[str]) -> Callable[[Received[Se
 
 @dataclass(slots=True)
 class SecretReconciler:
-    """One run of a Secret's key: gather what else changes, then have the groups look that want to roll for it."""
+    """Reconciles a Secret: collects further changes, then enqueues the host groups that roll for them."""
 
     changes: Changes
     groups: Mapping[str, GroupView]
@@ -46,7 +46,7 @@ class SecretReconciler:
     _traces: dict[str, TraceContext | None] = field(default_factory=dict, init=False)
 
     async def run(self, key: str, trace: TraceContext | None) -> None:
-        """Return once every group that it may concern has looked; raises TimeoutError for the queue to try again."""
+        """Return after the reconcile of each affected host group; raises TimeoutError, on which the queue retries."""
         if key in self.changes.gathered:
             self._traces[key] = joined(self._traces.get(key), trace)
             now = asyncio.get_running_loop().time()
@@ -57,7 +57,7 @@ class SecretReconciler:
             await self.changes.seen(key)
 
     def _hand_over(self) -> None:
-        """Have groups look at all that was gathered; the first run that has waited does it for the others."""
+        """Enqueue the host groups for all collected changes; the first run that has waited does this for all runs."""
         self._until = None
         gathered, self.changes.gathered = self.changes.gathered, {}
         traces, self._traces = self._traces, {}

@@ -1,8 +1,8 @@
-"""Which lattice a host group belongs to, and which of its hosts run in which pods.
+"""The lattice of a host group, and the host in each pod.
 
-Pure. In: the group and the Secrets it names; pods and what the lattice tells. Out: an address; a report a pod. Called
-by ``gather`` and ``status``. Invariants: a pod is silent only if our own link could have heard it for 70 s since it
-was ready; which host is a pod's is known from the label it gives itself (template revision 2), never guessed.
+Pure. In: the host group and its Secrets; pods and the lattice. Out: an address; a report for each pod. Called by
+``gather`` and ``status``. Invariants: a heartbeat counts as missing only after 70 s in which the pod was ready and the
+lattice connection was up; the host of a pod is identified by the label that it reports (template revision 2).
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ _WORDS: Final[Mapping[Presence, Literal["Yes", "No", "Unknown"]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What the lattice tells of one pod. ``sighting``: of the host in it; ``due``: in how many seconds the answer is
-    another one if nothing is heard, None if it stays.
+    """Report of the lattice on one pod. ``sighting``: of its host; ``due``: seconds until the report changes without a
+    heartbeat, None if it does not.
     """
 
     reported: Literal["Yes", "No", "Unknown"]
@@ -41,24 +41,24 @@ class Report:
 
 
 def lattice_of(group: Group, read: Mapping[Source, Mapping[str, Any] | None]) -> LatticeAddress:
-    """Return the lattice of a group: the NATS that its leaves connect to, with the same credentials.
+    """Return the lattice of a host group: the NATS that its leaf nodes connect to, with the same credentials.
 
-    ``read``: by source the object, None if there is none.
+    ``read``: objects by source, None for a missing one.
 
     Raises:
-        SubjectError: the lattice's name, or the prefix of its control subjects, can be in no subject.
+        SubjectError: the lattice name, or the prefix of its control subjects, is not valid in a subject.
     """
     secrets = {name: found for (kind, name), found in read.items() if kind == "Secret"}
     return lattice_address(group.spec, group.namespace, secrets)
 
 
 def reports_of(snapshot: Snapshot) -> dict[str, Report]:
-    """Return by name what the lattice tells of each pod."""
+    """Return the report of the lattice on each pod, by name."""
     view = snapshot.lattice
     if view is None:
         return {pod.name: Report("Unknown") for pod in snapshot.pods}
-    # A host that was started again in its pod is another, and the former one is silent only after a while. Whoever may
-    # publish on a lattice can claim a pod; that makes no pod silent, and the answer is the same at every look.
+    # A host that restarts in its pod has a new id; the heartbeat of the former one is missing after a while. Any client
+    # of a lattice can claim a pod; that does not make a heartbeat missing, and the result is deterministic.
     pods = {pod.name for pod in snapshot.pods}
     claims = [seen for seen in view.hosts if seen.host.labels.get(POD_LABEL) in pods]
     hosts = {seen.host.labels[POD_LABEL]: seen for seen in sorted(claims, key=_started)}
@@ -71,8 +71,8 @@ def _report(pod: PodView, seen: Sighting | None, snapshot: Snapshot, view: Latti
     if not pod.ready:
         heard = seen is not None and snapshot.clock - seen.at <= view.silence
         return Report("Yes" if heard else "Unknown", seen)
-    # What it could not say before it was ready, and we not hear before our link was there, is no silence.
-    # The API server's clock may be far from ours, so that its time alone proves nothing.
+    # Only the time counts in which the pod was ready and the lattice connection was up. The clock of the API server may
+    # differ from the local one, so that its time alone is not sufficient.
     told = snapshot.clock - _ready_seconds(pod, snapshot)
     listened = max(view.linked_since, told, snapshot.ready_at.get(pod.name, told))
     presence = presence_of(None if seen is None else seen.at, snapshot.clock, listened, view.silence)
@@ -82,7 +82,7 @@ def _report(pod: PodView, seen: Sighting | None, snapshot: Snapshot, view: Latti
 
 
 def has_been_ready(pod: PodView, snapshot: Snapshot, seconds: float) -> bool:
-    """Return whether a pod is ready for longer than so long, by the API server's clock."""
+    """Return whether a pod is ready for more than ``seconds``, by the API server's clock."""
     return pod.ready and _ready_seconds(pod, snapshot) > seconds
 
 

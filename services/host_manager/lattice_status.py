@@ -1,8 +1,8 @@
-"""What the status of a group says of its lattice: hosts beside pods, all hosts, applications, how well it is heard.
+"""The part of the status about the lattice: the host of each pod, all hosts, applications, conditions.
 
-Pure. In: a snapshot. Out: parts of the status. Called by ``status``. Invariants: while the lattice cannot be heard,
-what it told last stays and the condition says Unknown; a heartbeat that tells nothing new changes nothing here; nor
-does a link that is new: what was said of a host stays until it could have been heard.
+Pure. In: a snapshot. Out: parts of the status. Called by ``status``. Invariants: while the lattice is unreachable, the
+last report remains and the conditions are Unknown; a heartbeat without changes does not change the status; after a
+reconnect, the report on a host remains until its heartbeat is due.
 """
 
 from __future__ import annotations
@@ -25,22 +25,22 @@ from trellis.lattice.domain.models import Model
 REPORTED: Final = "HostsReporting"
 APPLICATIONS: Final = "ApplicationsKnown"
 HOSTS_SHOWN: Final = 500
-"""Of a lattice, and of a group's pods: an object has to stay well below the 1.5 MiB that etcd takes."""
+"""Maximum number of hosts of a lattice, and of pods: the object has to stay well below the 1.5 MiB limit of etcd."""
 _LIST_BYTES: Final = 300 * 1024
-"""Of each of the three lists."""
+"""Size limit of each of the three lists."""
 _ITEM_BYTES: Final = 30 * 1024
 _UNITS_SHOWN: Final = 100
 _APPS_SHOWN: Final = 1000
 _PODS_NAMED: Final = 3
 _JITTER: Final = 30
-"""Seconds. A host tells its uptime in whole seconds with every heartbeat: its start does not move by that."""
+"""Seconds. Heartbeats have the uptime in whole seconds: the start time does not change by the rounding."""
 
 Said = tuple[str, str, str, str]
 """Type, status, reason and message of a condition."""
 
 
 def make_hosts(snapshot: Snapshot) -> list[Manifest]:
-    """Return the group's pods, each with the host in it."""
+    """Return the pods of the host group, each with its host."""
     reports = _shown_reports(snapshot)
     former = _by_id(snapshot, "hosts")
     pods = sorted(snapshot.pods, key=lambda pod: pod.name)[:HOSTS_SHOWN]
@@ -48,7 +48,7 @@ def make_hosts(snapshot: Snapshot) -> list[Manifest]:
 
 
 def make_lattice(snapshot: Snapshot) -> Manifest:
-    """Return ``apps``, ``app_count`` and ``latticeHosts``; what is not known is as it was."""
+    """Return ``apps``, ``app_count`` and ``latticeHosts``; an unknown value keeps its former value."""
     former = snapshot.status
     apps, hosts = former.get("apps") or [], former.get("latticeHosts")
     count = former.get("app_count") or 0
@@ -63,15 +63,17 @@ def make_lattice(snapshot: Snapshot) -> Manifest:
 
 
 def make_conditions(snapshot: Snapshot, shown: Mapping[str, Any]) -> list[Said]:
-    """Return the conditions about the lattice; ``shown``: what the status shows of it."""
+    """Return the conditions about the lattice; ``shown``: the part of the status from ``make_lattice``."""
     view = snapshot.lattice
     if view is None:
-        why = snapshot.lattice_why or "the lattice is not listened to: what hosts report is not known"
+        why = (
+            snapshot.lattice_why or "host_manager is not connected to the lattice, so the reports of hosts are unknown"
+        )
         return [(kind, "Unknown", "LatticeNotConnected", why) for kind in (REPORTED, APPLICATIONS)]
     if not view.settled:
         return [_as_it_was(snapshot, kind) for kind in (REPORTED, APPLICATIONS)]
     if view.linked_since is None:
-        why = f"the lattice's NATS cannot be heard: {view.why}; nothing is taken away because of that"
+        why = f"host_manager cannot reach the NATS of the lattice, so nothing is removed: {view.why}"
         return [(kind, "Unknown", "LatticeUnreachable", why) for kind in (REPORTED, APPLICATIONS)]
     wadm: Said = (APPLICATIONS, "True", "Healthy", _left_out(shown, "apps", len(view.models or ())))
     if view.models_why:
@@ -82,25 +84,25 @@ def make_conditions(snapshot: Snapshot, shown: Mapping[str, Any]) -> list[Said]:
 
 
 def _left_out(shown: Mapping[str, Any], name: str, count: int, *, more: bool = False) -> str:
-    """Return how many of a list's items are shown, "" if all are."""
+    """Return the number of items that a list shows, "" if it shows all."""
     fitting = len(shown.get(name) or ())
     return f"status.{name} shows {fitting} of {'more than ' * more}{count}" if fitting < count or more else ""
 
 
 def silent_pods(snapshot: Snapshot) -> list[str]:
-    """Return the names of the pods whose host is silent although it could have been heard."""
+    """Return the names of the pods with a missing heartbeat."""
     return sorted(name for name, report in reports_of(snapshot).items() if report.reported == "No")
 
 
 def due_in(snapshot: Snapshot) -> float | None:
-    """Return in how many seconds a host has been silent for too long if nothing is heard, None if none can be."""
+    """Return the seconds until a heartbeat counts as missing, None if none can."""
     return min((report.due for report in reports_of(snapshot).values() if report.due is not None), default=None)
 
 
 def _fitting(items: Iterable[Manifest]) -> list[Manifest]:
-    """Return those that fit: whoever may publish on a lattice could else make a status that cannot be written.
+    """Return the items that fit; otherwise any client of a lattice could cause a status that is too large to write.
 
-    One that says a great deal is shown by what tells it apart: it must not take the place of all others.
+    A large item is reduced to its scalar fields, so that it does not displace further items.
     """
     shown, room = [], _LIST_BYTES
     for item in items:
@@ -116,8 +118,8 @@ def _fitting(items: Iterable[Manifest]) -> list[Manifest]:
 
 
 def _shown_reports(snapshot: Snapshot) -> dict[str, Report]:
-    """Return by name what is shown of each pod: after each start, and each time that NATS is there again, every silent
-    host would else be unknown, and silent again 70 s later, with an Event.
+    """Return the shown report of each pod, by name. The former report remains after a start and a reconnect to NATS:
+    otherwise each missing heartbeat would be Unknown, and missing again 70 s later, with an Event.
     """
     reports, view = reports_of(snapshot), snapshot.lattice
     if view is None or (view.settled and view.linked_since is None):
@@ -140,26 +142,31 @@ def _reported(snapshot: Snapshot) -> Said:
         named = ", ".join(silent[:_PODS_NAMED]) + (
             f" and {len(silent) - _PODS_NAMED} more" * (len(silent) > _PODS_NAMED)
         )
-        message = f"no heartbeat for 70 s of the host in pod {named}: see its log, or set hostRecycling: OneAtATime"
+        message = f"the host in pod {named} sent no heartbeat for 70 s: see its log, or set hostRecycling: OneAtATime"
         return REPORTED, "False", "HeartbeatMissing", message
     untold = [pod for pod in ready if not pod.tells]
     if untold:
         message = (
-            f"which host runs in which pod is told from template revision 2 on, which {len(untold)} pods do not have: "
-            "see latticeHosts for all hosts"
+            f"{len(untold)} pods have a template before revision 2 and do not report their host: see latticeHosts for "
+            "all hosts"
         )
         return REPORTED, "Unknown", "HostIDUnknown", message
     waiting = [pod.name for pod in ready if reports[pod.name].reported != "Yes"]
     if waiting:
-        return REPORTED, "Unknown", "WaitingForHosts", f"{len(waiting)} of {len(ready)} ready pods are not heard of yet"
-    return REPORTED, "True", "AllReporting", f"{len(ready)} of {len(ready)} ready pods are heard of in the lattice"
+        return (
+            REPORTED,
+            "Unknown",
+            "WaitingForHosts",
+            f"{len(waiting)} of {len(ready)} ready pods have not been reported by the lattice yet",
+        )
+    return REPORTED, "True", "AllReporting", f"the lattice reports {len(ready)} of {len(ready)} ready pods"
 
 
 def _as_it_was(snapshot: Snapshot, kind: str) -> Said:
     for one in snapshot.status.get("conditions") or ():
         if one["type"] == kind:
             return kind, one["status"], one["reason"], one["message"]
-    return kind, "Unknown", "LatticeNotConnected", "the lattice is being connected to"
+    return kind, "Unknown", "LatticeNotConnected", "host_manager is connecting to the lattice"
 
 
 def _host(snapshot: Snapshot, pod: PodView, report: Report, former: Mapping[str, Manifest]) -> Manifest:
@@ -172,7 +179,7 @@ def _host(snapshot: Snapshot, pod: PodView, report: Report, former: Mapping[str,
         return host | _identity(snapshot, report.sighting, former)
     before = next((one for one in former.values() if one.get("pod") == pod.name), None)
     if before is not None and (snapshot.lattice is None or snapshot.lattice.linked_since is None):
-        # It is not known any more, which is no reason to forget what it was.
+        # The host is currently unknown: its last known identity remains.
         return host | {name: before[name] for name in ("id", "version", "startedAt", "labels") if name in before}
     return host
 

@@ -1,8 +1,8 @@
-"""Which host groups that are being deleted may go now.
+"""Decides which deleted host groups may lose their finalizer now.
 
-In: groups and pods as watched, their CRD. Out: leave, or how long to wait. Called by ``app`` before a deleted group is
-let go. Invariant: a group that was not deleted by itself goes only if the circuit breaker permits it for each of its
-hosts; until then its finalizer keeps the group, and with it the pods.
+In: host groups and pods from watches, their CRD. Out: permission, or a delay. Called by ``app`` before the finalizer is
+removed. Invariant: a group that is deleted together with many is released only if the circuit breaker permits it for
+each of its hosts; until then its finalizer keeps the group, and with it the pods.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from trellis.kube.resources import PODS
 from trellis.limits.breaker import Destruction
 
 HOSTS: Final = "hosts"
-"""Kind of the circuit breaker: pods of groups."""
+"""Kind in the circuit breaker: pods of host groups."""
 
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """A group stays for so many ``seconds``; ``held``: the circuit breaker holds it."""
+    """A group keeps its finalizer for ``seconds``; ``held``: the circuit breaker pauses its deletion."""
 
     seconds: float
     held: bool
@@ -33,21 +33,21 @@ class Wait:
 
 @dataclass(frozen=True, slots=True)
 class Leave:
-    """Asked for each deleted group."""
+    """Called for each deleted host group."""
 
     groups: Mapping[str, GroupView]
     deletions: Deletions
     breaker: Breaker
 
     async def wait(self, key: str, pods: tuple[PodView, ...]) -> Wait | None:
-        """Return how long a deleted group stays, None if it may go now.
+        """Return how long a deleted host group keeps its finalizer, None if it can be removed now.
 
         Raises:
-            KubeError: no certain answer, so the group stays.
+            KubeError: the state of the circuit breaker is unknown, so the finalizer stays.
         """
         group = self.groups.get(key)
         if group is None or not group.deleting:
-            return Wait(self.deletions.timings.settle, held=False)  # the watch is behind
+            return Wait(self.deletions.timings.settle, held=False)  # the watch lags behind
         await self.deletions.look(self.groups.values())
         if left := self.deletions.settles_in(group):
             return Wait(left, held=False)
@@ -59,7 +59,7 @@ class Leave:
 
 
 def going_with(groups: Mapping[str, GroupView], pods: Mapping[str, PodView]) -> dict[str, str]:
-    """Return the names by uid of the hosts that go with a deleted group: all that the circuit breaker can hold."""
+    """Return the hosts of deleted groups, names by uid: all that the circuit breaker can pause."""
     deleted = {key for key, group in groups.items() if group.deleting}
     return {pod.uid: pod.name for pod in pods.values() if pod.group_key in deleted}
 

@@ -1,10 +1,9 @@
-"""Listens to the lattices of groups, and remembers when a silent host was last restarted.
+"""Follows the lattices of host groups, and stores the time of the last restart of a host without heartbeat.
 
-In: groups and what they name. Out: a view for the snapshot; keys whose lattice has news. Called by ``gather``,
-``apply`` and ``app``. Invariants: nobody waits for a lattice; a group that is gone, or another owner's, is not
-listened for.
+In: host groups and their Secrets. Out: a view for the snapshot; keys whose lattice changed. Called by ``gather``,
+``apply`` and ``app``. Invariants: no caller blocks on a lattice; the lattice of a deleted or unmanaged group is not
+followed.
 """
-
 from __future__ import annotations
 
 import time
@@ -26,10 +25,10 @@ CONNECTION: Final = "trellis-host-manager"
 
 @dataclass(slots=True)
 class Recycling:
-    """When silent hosts of a group may be restarted: a restart that does not help is not repeated at once.
+    """Backoff of restarts of hosts without heartbeat.
 
-    The pause doubles with each, from two minutes to an hour, and ends when every host of the group is heard.
-    ``pauses``: by group the end of its pause and how many restarts in a row there were.
+    The pause doubles with each restart, from two minutes to an hour, and ends when all hosts of the group report.
+    ``pauses``: by group the end of its pause, and the number of consecutive restarts.
     """
 
     timings: Timings = Timings()
@@ -40,18 +39,18 @@ class Recycling:
         return self.pauses.get(key, (0.0, 0))[0] <= now
 
     def begun(self, key: str, now: float) -> None:
-        """A host of a group is restarted now."""
+        """Record that a host of a group is restarted now."""
         restarts = self.pauses.get(key, (0.0, 0))[1] + 1
         pause = Backoff(self.timings.recycle_first, self.timings.recycle_most).bound(restarts)
         self.pauses[key] = (now + pause, restarts)
 
     def calm(self, key: str) -> None:
-        """Every host of a group is heard, or it is gone."""
+        """Record that all hosts of a group report, or that it is deleted."""
         self.pauses.pop(key, None)
 
 
 class Listening:
-    """``wake`` is called with the key of each group whose lattice has news; ``beside`` runs for each lattice."""
+    """``wake`` is called with the key of each group whose lattice changed; ``beside`` runs for each lattice."""
 
     def __init__(self, wake: Callable[[str], None], beside: Beside | None = None, timings: Timings = Timings()) -> None:
         self.lattices: Final[Lattices[str]] = Lattices(
@@ -61,11 +60,11 @@ class Listening:
         self._why: dict[str, str] = {}
 
     async def run(self) -> None:
-        """Listen until cancelled."""
+        """Follow the lattices until cancelled."""
         await self.lattices.run()
 
     async def follow(self, key: str, group: Group, read: Mapping[Source, Mapping[str, Any] | None]) -> None:
-        """Listen to a group's lattice from now on, with the credentials that were read."""
+        """Follow a group's lattice from now on, with the credentials that were read."""
         try:
             address = lattice_of(group, read)
         except SubjectError as error:
@@ -76,13 +75,13 @@ class Listening:
         await self.lattices.need(key, address)
 
     async def leave(self, key: str) -> None:
-        """Do not listen for a group any more."""
+        """Stop following the lattice of a group."""
         self._why.pop(key, None)
         self.recycling.calm(key)
         await self.lattices.need(key, None)
 
     def fill(self, snapshot: Snapshot) -> Snapshot:
-        """Return the snapshot with what is known of its lattice now."""
+        """Return the snapshot with the current state of its lattice."""
         key, now = snapshot.head.key, time.monotonic()
         return replace(
             snapshot,

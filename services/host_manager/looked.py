@@ -1,6 +1,6 @@
-"""What is remembered of a look at a group until the next one.
+"""Results of a full read of a host group, kept until the next one.
 
-Values with a time: seconds of the monotonic clock. Made and asked by ``gather``.
+Values with times in monotonic seconds. Created and used by ``gather``.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from host_manager.domain.snapshot import Head
 
 @dataclass(frozen=True, slots=True)
 class Looked:
-    """What the last look at a whole group found: until the next only its counts are read.
+    """Result of the last full read of a host group; until the next one only its counts are read.
 
-    ``contents``: fingerprints of what runs its pods. ``early_until``: of a group that is being made, when its first
-    status is due.
+    ``contents``: fingerprints of its workloads. ``early_until``: for a new group, the time at which its first status
+    is due.
     """
 
     uid: str
@@ -28,13 +28,13 @@ class Looked:
     early_until: float = 0.0
 
     def covers(self, head: Head) -> bool:
-        """Return whether it still tells how a group is."""
+        """Return whether the result is still valid for a host group."""
         return (self.uid, self.generation) == (head.uid, head.generation) and self.until > time.monotonic()
 
 
 @dataclass(frozen=True, slots=True)
 class HalfMade:
-    """A group of which only what lets hosts start is made; ``until``: how long the rest may wait."""
+    """A new group with the first half of its children, with which hosts can start; ``until``: deadline of the rest."""
 
     uid: str
     generation: int

@@ -1,6 +1,6 @@
-"""What is to be applied where host_manager may not do what it has to, or its kind is not defined.
+"""Remedies for missing permissions of host_manager, and for a missing CRD.
 
-Pure: errors in, sentences out. Called by ``app``. Source of the names: ``deploy/rbac`` and ``deploy/crds``.
+Pure: errors in, messages out. Called by ``app``. Source of the names: ``deploy/rbac`` and ``deploy/crds``.
 """
 
 from __future__ import annotations
@@ -18,29 +18,29 @@ CONFINED: Final = "deploy/rbac/host-manager-confined.yaml"
 WATCHED: Final = "deploy/rbac/host-manager-watched.yaml"
 DEFINITION: Final = f"deploy/crds/{HOST_CONFIGS.plural}.{HOST_CONFIGS.group}.yaml"
 _OF_ITS_OWN: Final = ("leases.", "namespaces")
-"""Resources that are needed in the namespace of the installation only."""
+"""Resources that are required only in the namespace of the installation."""
 
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """Advice for an installation with these settings."""
+    """Remedies for an installation with these settings."""
 
     settings: Settings
 
     def describe_error(self, error: KubeError) -> str:
-        """Say what an error means; an error that nothing here is known about says it itself."""
+        """Return the meaning and the remedy of an error; the text of the error itself if there is none."""
         right = missing_right(error)
         if right is not None:
             return lacking(right, self.remedy(right))
         if isinstance(error, NotFound) and _is_about_the_kind(error.call):
             return (
-                f"cannot {error.call}: the kind {HOST_CONFIGS.kind} is not defined here: somebody who may define kinds "
-                f"gives `kubectl apply -f {DEFINITION}`"
+                f"cannot {error.call}: the CRD {HOST_CONFIGS.kind} is not installed: a user with permission for CRDs "
+                f"installs it with `kubectl apply -f {DEFINITION}`"
             )
         return str(error)
 
     def remedy(self, right: Right) -> str:
-        """Return what gives a right."""
+        """Return the command or the setting that resolves a missing permission."""
         if not self.settings.watch_namespaces:
             return f"give `kubectl apply -f {CLUSTER}`"
         if right.namespace == self.settings.namespace and right.resource.startswith(_OF_ITS_OWN):

@@ -1,7 +1,7 @@
-"""One run of a pod's key: publish what became of it.
+"""Reconciles a pod: publishes its state.
 
-In: keys of pods of host groups. Out: events on the bus. Called by the queue of ``app``. Invariant: a pod that is not
-seen need not be gone.
+In: keys of pods of host groups. Out: events. Called by the queue of ``app``. Invariant: a pod in a namespace that is
+not listed yet does not count as deleted.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from trellis.telemetry import TraceContext, TraceSpans
 
 @dataclass(frozen=True, slots=True)
 class PodReconciler:
-    """One run of a pod's key: say what became of it."""
+    """One reconcile of a pod: publishes the changes of its state."""
 
     cache: Cache
     bus: Bus
@@ -26,10 +26,10 @@ class PodReconciler:
     knows: Callable[[str], bool]
 
     async def run(self, key: str, trace: TraceContext | None) -> float | None:
-        """Say the events that are due; returns when to try again if NATS is unreachable."""
+        """Publish the events that are due; return seconds until the retry if NATS is unreachable."""
         del trace
         if not self.knows(key):
-            return self.cache.timings.unknown  # a pod that is not seen need not be gone
+            return self.cache.timings.unknown  # the namespace is not listed yet: the pod may exist
         said = self.cache.said.ready
         pod = self.cache.pods.get(key)
         for fact in due(pod, said.get(key)):

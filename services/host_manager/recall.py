@@ -1,7 +1,7 @@
-"""Reads back from the bus which pods and host groups were ready, so that a new leader publishes only what changed.
+"""Restores from NATS the published events of pods and host groups, so that a new leader publishes changes only.
 
-In: the last event of each subject. Out: the memory of what was published. Called once, before the first run of a key.
-Invariant: a lost stream is no trouble: then all is published again, which readers take without harm.
+In: the last event of each subject. Out: ``Cache.said``, filled with them. Called once, before the first reconcile.
+Invariant: after the loss of the stream, all events are published; subscribers tolerate duplicates.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from trellis.events.hosts import HostPodGone, HostPodReady, HostsReady
 
 
 async def recall(cache: Cache, bus: Bus) -> None:
-    """Read back which pods were published as ready; the end of one that is gone is published afterwards."""
+    """Read which pods and groups were published as ready; the deletion of a pod that is gone is published later."""
     facts: AsyncIterator[FactData] = bus.last_facts((HostPodReady, HostPodGone, HostsReady))
     async for fact in facts:
         if isinstance(fact, HostsReady):

@@ -1,7 +1,7 @@
-"""One run of a host group's key: gather, decide, apply, publish.
+"""Reconciles a host group: gather, decide, apply, publish.
 
-In: keys of host groups. Out: their children and status by ``apply``, events on the bus. Called by the queue of ``app``.
-Invariant: what the API server refuses for good is reported on the group before it is tried again.
+In: keys of host groups. Out: their children and status by ``apply``, events. Called by the queue of ``app``. Invariant:
+a permanent rejection by the API server is reported on the host group before the retry.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from trellis.kube.refusals import WRITE_REFUSED, is_refused
 from trellis.telemetry import TraceContext, TraceSpans
 
 _PASSING: Final = (Conflict, Unavailable, TooManyRequests, Unauthorized)
-"""What passes by itself, and is no news about the group."""
+"""Errors that resolve without a change of the host group, and are not reported on it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reconciler:
-    """One run of a group's key: gather, decide, apply.
+    """One reconcile of a host group: gather, decide, apply.
 
-    While groups wait that nobody has looked at yet, a new one is made in two runs: first all that lets its hosts start.
+    While groups without a reconcile wait, a new group is created in two steps: first the children its hosts need.
     """
 
     cache: Cache
@@ -46,7 +46,7 @@ class Reconciler:
     leave: Leave
 
     async def run(self, key: str, trace: TraceContext | None) -> float | None:
-        """Bring one group up to date; raises KubeError for the queue to try again."""
+        """Reconcile one host group; raises KubeError, on which the queue retries."""
         if not self.knows(key):
             self.cache.waiting.discard(key)
             return self.cache.timings.unknown
@@ -69,7 +69,7 @@ class Reconciler:
         if (wait := await self._stays(snapshot)) is not None:
             return wait
         if not snapshot.glance:
-            # Whatever changes from now on takes another look.
+            # Any change from now on requires another full read.
             self.cache.knows(snapshot, self.sources_interval)
         actions = deciding.decide(snapshot)
         if actions:
@@ -82,14 +82,14 @@ class Reconciler:
         self.cache.changes.looked_at(key, changes, deciding.changes_over(snapshot))
         status = next((one.status for one in actions if isinstance(one, deciding.WriteStatus)), snapshot.status)
         if refused_by(status):
-            self.cache.invalidate(key)  # what is refused is no part of what a look finds
+            self.cache.invalidate(key)  # a full read does not contain rejections
         if status.get("hosts") and not silent_pods(snapshot) and due_in(snapshot) is None:
             self.cache.listening.recycling.calm(key)
         again = await self._say(snapshot, status, deleted=False)
         if again is not None:
             return again
         soon = self.cache.look_in(key)
-        # What was to be waited for may have come, and the time be over, while the rest was written.
+        # The first status may have become due during the writes.
         first = self.cache.early_for(key) or 0.0 if snapshot.early and not status else None
         undecided = self.cache.timings.undecided if self.cache.changes.of(key) else None
         retry = self.cache.retries.left(key)
@@ -97,9 +97,9 @@ class Reconciler:
         return min(one for one in looks if one is not None) + self.cache.timings.late
 
     async def _stays(self, snapshot: Snapshot) -> float | None:
-        """Return how long a group stays that is being deleted and that finalizers keep; None if it may go.
+        """Return how long a deleted host group keeps its finalizer; None if it can be removed.
 
-        A group that the circuit breaker holds reports it.
+        If the circuit breaker pauses the deletion, the status reports it.
         """
         head = snapshot.head
         if not head.deleting or not deciding.decide(snapshot):
@@ -114,16 +114,16 @@ class Reconciler:
     async def _act(
         self, key: str, snapshot: Snapshot, actions: list[deciding.Action]
     ) -> tuple[list[deciding.Action], float | None]:
-        """Carry out what was decided; return what was done, and when to go on.
+        """Apply the actions; return the applied ones, and the seconds until the next reconcile.
 
-        A refusal by the API server is reported on the group before the write is tried again.
+        A rejection by the API server is reported on the host group before the retry.
         """
         try:
             if deciding.may_be_refused(snapshot):
                 actions, refused = await self.effects.tried(actions)
                 if refused:
                     actions = deciding.decide(replace(snapshot, refused=refused))
-            # A group that is to go has to be told of before it can be gone.
+            # The removal is published before the finalizer is removed.
             again = await self._say(snapshot, snapshot.status, deleted=True)
             half = deciding.first_half(actions) if snapshot.fresh and self.cache.waiting else actions
             await self.effects.apply(key, half)
@@ -135,7 +135,7 @@ class Reconciler:
                 raise
             self.cache.invalidate(key)
             if snapshot.fresh and isinstance(error, Invalid):
-                # Something in its way was not looked for: now it is.
+                # An existing object is in the way, which the reads for a new group do not include: read all of them.
                 self.cache.begun(key)
                 return actions, 0.0
             now = await self.cache.snapshot(key)
@@ -145,7 +145,7 @@ class Reconciler:
         return actions, again
 
     async def _say(self, snapshot: Snapshot, status: Mapping[str, Any], *, deleted: bool) -> float | None:
-        """Say what holds of a group; returns when to try again if NATS is unreachable."""
+        """Publish the state of a host group; return seconds until the retry if NATS is unreachable."""
         head, said = snapshot.head, self.cache.said.groups
         if snapshot.other is not None or snapshot.group is None or deleted != head.deleting:
             return None
@@ -161,7 +161,7 @@ class Reconciler:
         else:
             conditions = {one["type"]: one for one in status.get("conditions") or ()}
             mine = status.get("observedGeneration") == head.generation
-            done = (conditions.get("Ready", {}).get("status"), conditions.get("Progressing", {}).get("status"))
+            done = (conditions.get("Available", {}).get("status"), conditions.get("Progressing", {}).get("status"))
             if not mine or done != ("True", "False"):
                 said.pop(head.key, None)  # it is published once more when it is ready again
                 return None
@@ -174,7 +174,7 @@ class Reconciler:
             with self.stories.follow(head.key):
                 await self.bus.publish(fact, dedup=f"{head.uid}.{head.resource_version}.{fact.fact}")
         except BusUnavailable:
-            return None if head.deleting else self.cache.timings.publish  # a group that is deleted must be able to go
+            return None if head.deleting else self.cache.timings.publish  # an outage does not block a deletion
         said[head.key] = mark
         self.stories.end(head.key)
         return None

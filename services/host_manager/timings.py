@@ -1,6 +1,6 @@
-"""How long host_manager waits for what; tests pass shorter times.
+"""Timings of host_manager, in seconds; tests use shorter ones.
 
-Pure. Called by ``app``, which passes it on. Values are seconds.
+Pure. Called by ``app``, which passes them on.
 """
 
 from __future__ import annotations
@@ -14,37 +14,37 @@ from trellis.lattice.timings import LatticeTimings
 
 @dataclass(frozen=True, slots=True)
 class Timings:
-    """Of one term of leadership."""
+    """Timings of one leadership term."""
 
     unknown: float = 5.0
-    """After how long it is asked again whether a namespace can be watched by now."""
+    """Interval of the checks whether a namespace is listed by now."""
     gathering: float = 10.0
-    """In which changes of Secrets become one roll."""
+    """Period in which changes of Secrets are collected into one roll."""
     patience: float = 40.0
-    """How long groups may take to look; then the event is tried again, and not acknowledged in the meantime."""
+    """Timeout for the reconciles of host groups; then the event is retried, and it is not acknowledged before."""
     rest: float = 300.0
-    """Between two rolls of a group for changed Secrets: what changes in the meantime waits, and makes one."""
+    """Minimum interval of rolls of a group for changed Secrets; changes in between are collected into one roll."""
     undecided: float = 30.0
-    """After which a group is looked at again of which it is not known whether its hosts were given a changed Secret."""
+    """Interval of the checks whether the hosts of a group received a changed Secret, while that is unknown."""
     copy_again: float = 0.5
-    """Between two attempts to copy an event of a lattice while the bus is unavailable: it is patient itself."""
+    """Retry interval of a forwarded lattice event while the bus is unavailable, in addition to the bus client's."""
     publish: float = 5.0
-    """Between two attempts to publish while the bus is unavailable."""
+    """Retry interval of published events while the bus is unavailable."""
     give_way: float = 0.3
-    """For which a group whose hosts can start lets those go first that are new."""
+    """Delay with which a group whose hosts can start yields to new groups."""
     late: float = 0.05
-    """Added to each wait: a look that comes a moment early finds nothing new yet."""
+    """Added to each delay, as a reconcile a moment too early finds nothing new."""
     status_delay: float = 0.2
-    """A status counts pods: changes that come in a burst are counted once."""
+    """Period in which changes of pods are collected into one status."""
     half_made: float = 10.0
-    """For which the rest of a new group may wait for others."""
+    """Maximum delay of the second half of a new group's children."""
     first_status: float = 2.0
-    """After which a new group has a status at the latest."""
+    """Maximum delay of a new group's first status."""
     recycle_first: float = 120.0
-    """After the restart of a silent host, before another one; twice as long after each that does not help."""
+    """Pause after the restart of a host without heartbeat; doubled for each restart that does not help."""
     recycle_most: float = 3600.0
     role: tuple[float, ...] = (0.05, 0.1, 0.2, 0.4, 0.8)
-    """Between attempts to create a RoleBinding whose Role the API server's authorizer does not know yet."""
+    """Retry delays of a RoleBinding whose Role is not visible to the API server's authorizer yet."""
     deletions: DeletionTimings = field(default_factory=DeletionTimings)
     refusals: RefusalTimings = field(default_factory=RefusalTimings)
     lattice: LatticeTimings = field(default_factory=LatticeTimings)

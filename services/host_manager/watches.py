@@ -1,8 +1,8 @@
-"""What host_manager watches: of each kind all namespaces, or each of those that it is confined to.
+"""The watches of host_manager: each kind in all namespaces, or in the configured ones.
 
 In: a client, namespaces. Out: informers to run; their changes fill indexes, and put keys in the queues. Called by
-``app`` and, in the event loop, by the informers. Invariants: nothing is decided here; what is not known of a namespace
-yet is no reason to do anything in it, and none to do nothing in the others either.
+``app`` and, in the event loop, by the informers. Invariants: a handler makes no decisions; a namespace that is not
+listed yet causes no action in it, and does not block other namespaces.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from trellis.lattice.wasmcloud_operator import on_operator, view_operator
 from trellis.provisioning.other_controllers import NAMES, Controller, Peer
 
 POD_SELECTOR: Final = f"{names.LABEL_MANAGED_BY} in ({','.join(sorted(NAMES[Peer.WASMCLOUD_OPERATOR]))})"
-"""Pods of groups, and what runs them: as wasmcloud-operator labels them, and as it did before 0.5.1."""
+"""Pods and workloads of host groups: labels of wasmcloud-operator, including those before 0.5.1."""
 Wake = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
 class Enqueue:
-    """What a change has run, by key: a group, now or with what else changes in a moment, a pod, or all of them."""
+    """Functions that enqueue a host group now, a group after a delay that collects changes, a pod, or all keys."""
 
     group: Callable[[str], None]
     group_soon: Callable[[str], None]
@@ -39,11 +39,11 @@ class Enqueue:
 
 
 class Watches:
-    """The informers of host_manager. ``places``: the namespaces it is confined to, none for all of the cluster."""
+    """The informers of host_manager. ``places``: the configured namespaces, empty for all namespaces."""
 
     def __init__(self, kube: Kube, cache: Cache, places: tuple[str, ...], enqueue: Enqueue) -> None:
         self._places = places
-        # Who names namespaces wants groups there; one process for all services may run where nobody has any.
+        # Configured namespaces require the CRD; a process for all services may run in a cluster without it.
         optional = not places
         group, pod = on_group(cache, enqueue.group), on_pod(cache, enqueue.group_soon, enqueue.pod)
         workload, operator = on_workload(cache, enqueue.group_soon), on_operator(cache, cache.operators, enqueue.all)
@@ -74,7 +74,7 @@ class Watches:
                 kube, DAEMON_SETS, view_workload, workload, place, POD_SELECTOR, objects=cache.daemon_sets
             ),
         )
-        # Not to be done without: what is not seen would be worked beside.
+        # Required: without this watch, both controllers could be active.
         self._operators: Informers[Controller | None] = Informers(
             places,
             lambda place: Informer(kube, DEPLOYMENTS, view_operator, operator, place, objects=cache.operators),
@@ -90,13 +90,13 @@ class Watches:
         return not self._places or key.partition("/")[0] in self._places
 
     def knows(self, key: str) -> bool:
-        """Return whether the namespace of an object (``namespace/name``) was seen as a whole."""
+        """Return whether the namespace of an object (``namespace/name``) is listed."""
         place = key.partition("/")[0]
         return all(kind.synced(place if self._places else None) for kind in self._kinds())
 
     @property
     def complete(self) -> bool:
-        """Whether all groups and pods were seen."""
+        """True if all host groups and pods are listed."""
         return all(one.known for kind in (self._groups, self._pods) for one in kind)
 
     def _kinds(self) -> tuple[Informers[Any], ...]:
@@ -104,14 +104,14 @@ class Watches:
 
 
 def only_our_mark(change: Change[GroupView]) -> bool:
-    """Return whether a group differs only in that it has our finalizer now."""
+    """Return whether the finalizer of Trellis is the only change of a host group."""
     if change.old is None or change.new is None or names.FINALIZER_HOSTS not in change.new.finalizers:
         return False
     return replace(change.old, finalizers=()) == replace(change.new, finalizers=())
 
 
 def on_group(cache: Cache, wake: Wake) -> Callable[[Change[GroupView]], None]:
-    """Return the handler of changes of groups."""
+    """Return the handler of changes of host groups."""
 
     def handle(change: Change[GroupView]) -> None:
         if change.old is None:
@@ -124,20 +124,20 @@ def on_group(cache: Cache, wake: Wake) -> Callable[[Change[GroupView]], None]:
 
 
 def on_workload(cache: Cache, wake: Wake) -> Callable[[Change[WorkloadView]], None]:
-    """Return the handler of changes of what runs pods; a run finds out whether another writer wrote there."""
+    """Return the handler of changes of workloads; the reconcile detects changes by other writers."""
 
     def handle(change: Change[WorkloadView]) -> None:
         if change.new is None:
             cache.invalidate(change.key)
         elif not change.new.seen and cache.early_for(change.key) is not None:
-            return  # made a moment ago: there is nothing to say of it yet, and its first status comes by itself
+            return  # created just now: it has no status yet, and the first status of the group is scheduled
         wake(change.key)
 
     return handle
 
 
 def on_pod(cache: Cache, wake_group: Wake, wake_pod: Wake) -> Callable[[Change[PodView]], None]:
-    """Return the handler of changes of pods; what a group's status says of them may wait a moment, events may not."""
+    """Return the handler of changes of pods; the status of the group is delayed, events are not."""
 
     def handle(change: Change[PodView]) -> None:
         for pod in (change.old, change.new):

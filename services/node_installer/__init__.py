@@ -1,6 +1,6 @@
-"""The program in the installer Job's container: puts Wasm shims onto one node, proves them, takes them away again.
+"""The program of installer Jobs: installs Wasm shims on a node, verifies and uninstalls them.
 
-Consumes: a wish (``trellis.installer_api.spec``) and the node's disk at ``/mnt/node-root``. Emits: spans, and a result
-as its termination message. Owns: the node's shims, their entries in the container runtime's configuration, its own
-state.
+Consumes: a specification (``trellis.installer_api.spec``) and the disk of the node at ``/mnt/node-root``. Emits: spans,
+and a result as its termination message. Owns: the shims of the node, their entries in the configuration of the
+container runtime, its own state.
 """

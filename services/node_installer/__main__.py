@@ -6,8 +6,8 @@ from trellis.installer_api.pid1 import end_at_sigterm
 
 
 def main() -> None:
-    """Entry point of the console script and of the image."""
-    end_at_sigterm()  # before what takes its time to import
+    """Run the installer, as the console script and in the image."""
+    end_at_sigterm()  # before the slow imports
     from node_installer.command_line import main as run
 
     run()

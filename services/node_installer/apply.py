@@ -1,11 +1,11 @@
-"""Carries out a plan on the node, so that it can be undone or finished whenever this process is killed.
+"""Executes a plan on the node, so that it can be rolled back or finished whenever this process is killed.
 
 In: a plan. Out: effects on disk and runtime, and which of them happened. Called by ``operations``.
-The journal is written before the first effect: it names every file that will change and where the former one is kept.
-- Killed while applying: the next run plans again from what is there, and keeps the first run's backups.
-- An effect fails, or the runtime does not come up: all files go back, and the runtime is restarted if it had been.
-- Killed while rolling back: the next run rolls back before anything else.
-Invariant: there is no journal if and only if the node is as a whole plan left it, or as it was before one.
+The journal is written before the first effect: it names every file that will change and its backup.
+- Killed while applying: the next run creates a plan for the present state, and keeps the first run's backups.
+- An effect fails, or the runtime does not start: all files are restored, and the runtime is restarted if it had been.
+- Killed while rolling back: the next run rolls back before any other action.
+Invariant: no journal exists if and only if the node has the result of a complete plan, or its state before one.
 """
 
 from __future__ import annotations
@@ -40,20 +40,20 @@ from node_installer.node.runtime import agrees
 from trellis.installer_api.result import FailureReason
 
 Step = Callable[[str, str], AbstractContextManager[object]]
-"""Says what begins now, and opens a span of a name around it. Name and line are its arguments."""
+"""Reports the start of a step, and opens a span around it. Arguments: name of the span, line of the report."""
 Check = Callable[[], None]
-"""Sees that what was done is what was wanted. Raises InstallError ``VerificationFailed``."""
+"""Verifies the result of a plan. Raises InstallError ``VerificationFailed``."""
 
-_AS_BEFORE: Final = RestartRuntime({}, frozenset(), Reason.ROLLED_BACK, "the former configuration is back")
+_AS_BEFORE: Final = RestartRuntime({}, frozenset(), Reason.ROLLED_BACK, "the former configuration was restored")
 
 
 class RolledBackError(InstallError):
-    """The run failed after the runtime had been restarted; everything was put back."""
+    """The run failed after the runtime had been restarted; all changes were rolled back."""
 
 
 @dataclass(frozen=True, slots=True)
 class Executor:
-    """Does plans on one node. ``step``: called around each action."""
+    """Executor of plans on one node. ``step``: called around each action."""
 
     effects: Effects
     step: Step
@@ -61,16 +61,16 @@ class Executor:
 
     @property
     def disk(self) -> Disk:
-        """The node's."""
+        """The disk of the node."""
         return self.effects.disk
 
     def run(self, found: Inspection, plan: Plan, operation: str, check: Check = lambda: None) -> bool:
-        """Do the plan; True if the runtime was restarted for it. ``check``: what must hold then, or all is undone.
+        """Execute the plan; return True if the runtime was restarted for it. ``check``: if it fails, roll back.
 
         Raises:
-            RolledBackError: the runtime did not come up, or what is there then is not what it should be; it runs again
-                as before, or the message says that it does not.
-            InstallError: an effect failed before any restart; the node is as it was.
+            RolledBackError: the runtime did not start, or the check failed; the runtime runs as before, or the message
+                states that it does not.
+            InstallError: an effect failed before any restart; the node is unchanged.
         """
         self.interruption.hold()
         self._sweep(found)
@@ -106,14 +106,14 @@ class Executor:
         """Finish a rollback that was killed, if there is one.
 
         Raises:
-            RolledBackError: always then: the run that was rolled back had failed, and says why.
+            RolledBackError: always then, with the cause of the failure of that run.
         """
         if found.journal is not None and found.journal.phase is Phase.ROLLING_BACK:
             cause = InstallError(FailureReason.INTERRUPTED, found.journal.cause)
             self._fail(found, found.journal, cause, restart=found.journal.restart)
 
     def tidy(self, found: Inspection) -> bool:
-        """Remove what a run left that was killed when all was over but its own directories; True if there was any."""
+        """Remove the directories of a run that was killed when only these were left; True if there were any."""
         layout = Layout(found.base)
         if found.journal is not None or not found.state.empty or layout.own not in found.directories:
             return False
@@ -149,7 +149,7 @@ class Executor:
         return journal
 
     def _keep(self, layout: Layout, journal: Journal, new: list[str], found: Inspection) -> None:
-        """Make our own directories, keep the former files, then write the journal: from here on the run is known."""
+        """Create the directories of Trellis, keep the former files, then write the journal, which records the run."""
         made = []
         try:
             for folder in _ancestors(layout.backups):
@@ -175,17 +175,17 @@ class Executor:
     def _fail(
         self, found: Inspection, journal: Journal, cause: InstallError, *, restart: bool, plan: Plan | None = None
     ) -> None:
-        """Put everything back and raise why; processes that were ended stay so, and the error says it."""
+        """Roll back all changes and raise the cause; processes that were ended stay so, and the error names them."""
         if words := report.ended_words(self.effects.ending.ended):
             cause = InstallError(cause.reason, f"{cause.message.rstrip('.')} (before that it {words})", cause.shims)
         key = next((action.key for action in plan.actions if isinstance(action, RestartRuntime)), "") if plan else ""
-        # A full disk must not keep the former files away: restoring them needs no space.
+        # A full disk must not prevent the rollback, which needs no space.
         with contextlib.suppress(InstallError, OSError):
             self._write_journal(found.base, replace(journal.at(Phase.ROLLING_BACK, cause.message), restart=restart))
         if restart and key:
-            # After the journal: what is not on its way back must be tried, not refused.
+            # After the journal: a run without a rollback must be retried, not refused.
             self._remember(key, cause)
-        with self.step("RollBack", f"put everything back ({cause.reason}: {cause.message})"):
+        with self.step("RollBack", f"roll back all changes ({cause.reason}: {cause.message})"):
             for path, backup in journal.backups.items():
                 if self._folder_exists(path):
                     self.disk.restore(path, backup)
@@ -195,16 +195,16 @@ class Executor:
         if not restart:
             raise cause
         if trouble:
-            # It was not for what it was told: when it is mended, the same is worth a try.
+            # The new configuration was not the cause: after a repair it may be retried.
             self.disk.remove(refusal.PATH)
-        message = f"{cause.message.rstrip('.')}. Everything was put back{trouble or ', and the runtime runs as before'}"
+        message = f"{cause.message.rstrip('.')}. All changes are undone{trouble or ', and the runtime runs as before'}"
         raise RolledBackError(cause.reason, message, cause.shims) from cause
 
     def _remember(self, key: str, cause: InstallError) -> None:
-        """Write down what the runtime did not come up with, before it is restarted once more: that may kill us."""
+        """Store the configuration with which the runtime did not start, before a restart that may kill this process."""
         if cause.reason in refusal.REASONS and self._folder_exists(refusal.PATH):
             content = Refusal(key, time.time(), cause.message).to_bytes()
-            # It only saves restarts: a full or read-only /run must not keep the former files away.
+            # It only prevents restarts: a full or read-only /run must not prevent the rollback.
             with contextlib.suppress(InstallError, OSError):
                 self.disk.write(refusal.PATH, content, private=True)
 
@@ -212,11 +212,11 @@ class Executor:
         try:
             self.effects.do(found, _AS_BEFORE)
         except InstallError as error:
-            return f", but the runtime does not come up with its former configuration either: {error.message}"
+            return f", but the runtime does not start with its former configuration either: {error.message}"
         return ""
 
     def _commit(self, base: str, journal: Journal) -> None:
-        """Forget how to undo: first the journal, so that no journal ever names a backup that is gone."""
+        """Delete the data for a rollback: first the journal, so that no journal ever names a missing backup."""
         layout = Layout(base)
         self.disk.remove(layout.journal)
         for backup in [*journal.backups.values(), *self.disk.matches(f"{layout.backups}/*")]:
@@ -225,7 +225,7 @@ class Executor:
         self.disk.remove_directory(layout.backups)
 
     def _sweep(self, found: Inspection) -> None:
-        """Remove what a killed run left that no journal speaks of: unfinished files, backups of a finished run."""
+        """Remove leftovers of a killed run that no journal names: unfinished files, backups of a finished run."""
         layout = Layout(found.base)
         near = found.base.rpartition("/")[0]
         files = [layout.state, *found.binaries, *found.files, *(found.journal.backups if found.journal else ())]
@@ -241,7 +241,7 @@ class Executor:
         self._remove_directories(base, paths)
 
     def _remove_directories(self, base: str, paths: Sequence[str]) -> None:
-        """Remove directories, innermost first. Our own one goes with its base: it shows that the base is ours too."""
+        """Remove directories, innermost first. The state directory marks the base as created by Trellis: both go."""
         own = Layout(base).own
         for path in paths:
             if path == base and own in paths:

@@ -1,7 +1,6 @@
-"""One run of the installer: settings, operation, last words, termination message, exit code.
+"""One run of the installer: settings, operation, summary, termination message, exit code.
 
-In: arguments and the environment. Out: an exit status, and a message where the pod has a place for it. Called by
-``__main__``.
+In: arguments and the environment. Out: an exit status, and in a pod a termination message. Called by ``__main__``.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from trellis.installer_api.result import EXIT_FINAL, InstallResult, Outcome
 
 
 def main() -> None:
-    """Do what the arguments ask for, and exit."""
+    """Run the operation that the arguments name, and exit."""
     try:
         settings = read_settings(sys.argv[1:], os.environ)
     except InstallError as error:
@@ -48,7 +47,7 @@ def main() -> None:
 
 
 def exit_code(result: InstallResult) -> int:
-    """Return 0 if what was asked for holds, 1 if another try may help, 2 if none will now."""
+    """Return 0 for success, 1 if a retry may help, 2 if an immediate retry does not."""
     if result.ok:
         return 0
     return EXIT_FINAL if result.is_final else 1
@@ -62,7 +61,7 @@ def _finish(settings: Settings, result: InstallResult) -> None:
 
 
 def _leave_message(result: InstallResult, path: str) -> None:
-    """Write the termination message, where there is a place for it: outside of a pod there is none."""
+    """Write the termination message if its file exists, which it does only in a pod."""
     if not os.path.exists(path):  # noqa: PTH110
         return
     try:

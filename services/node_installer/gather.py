@@ -1,5 +1,4 @@
-"""Reads a node: which distribution, what its runtime is configured to, what of Trellis and of others is there, what
-runs.
+"""Reads a node: its distribution, runtime configuration, files of Trellis and of other installers, and processes.
 
 In: the node's disk, its processes, its runtime's socket. Out: an :class:`Inspection`. Called by ``operations``.
 Invariant: it changes nothing on the node.
@@ -37,7 +36,7 @@ _OS_ID = re.compile(r"^ID=[\"']?([a-z0-9._-]+)", re.MULTILINE)
 
 
 def find_preset(disk: Disk, wanted: str | None = None) -> Preset:
-    """Return the first preset of the table that fits the node, or the one of this name.
+    """Return the first preset of the table that matches the node, or the one of this name.
 
     Raises:
         InstallError: ``RuntimeNotFound`` or, for a name that no preset has, ``InvalidSpec``.
@@ -47,7 +46,7 @@ def find_preset(disk: Disk, wanted: str | None = None) -> Preset:
             if preset.name == wanted:
                 return preset
         names = ", ".join(preset.name for preset in PRESETS)
-        raise InstallError(FailureReason.INVALID_SPEC, f"no preset is called {wanted!r}; there are {names}")
+        raise InstallError(FailureReason.INVALID_SPEC, f"preset {wanted!r} does not exist; use one of {names}")
     os_id = _os_id(disk)
     for preset in PRESETS:
         if preset.os_ids and os_id not in preset.os_ids:
@@ -62,7 +61,7 @@ def find_preset(disk: Disk, wanted: str | None = None) -> Preset:
 
 
 def inspect(disk: Disk, preset: Preset, runtime: Runtime, run: Run) -> Inspection:
-    """Return what is on the node now.
+    """Return the present state of the node.
 
     Raises:
         InstallError: ``ConfigUnreadable`` or ``StateUnreadable``.
@@ -76,7 +75,7 @@ def inspect(disk: Disk, preset: Preset, runtime: Runtime, run: Run) -> Inspectio
     imports, imported = _imports(disk, main, live)
     files = _files(disk, preset, (main, *imported), state)
     binaries = _binaries(disk, layout, state)
-    # Also where the file is gone: what runs it is still a shim.
+    # Also for deleted files: their processes are still shims.
     programs = {*binaries, *(shim.path for shim in state.shims.values()), *state.retired}
     executing = _executing(disk, found, programs)
     return Inspection(
@@ -103,13 +102,13 @@ def inspect(disk: Disk, preset: Preset, runtime: Runtime, run: Run) -> Inspectio
 
 
 def journal_of(disk: Disk, base: str) -> Journal | None:
-    """Return the journal of a run that is not over, None if the last one is."""
+    """Return the journal of an unfinished run, None if there is none."""
     path = Layout(base).journal
     return parse_journal(disk.read(path), path)
 
 
 def base_of(disk: Disk, preset: Preset) -> str:
-    """Return the directory of Trellis on this node, whether anything can be written there or not."""
+    """Return the directory of Trellis on this node, even if it is not writable."""
     return _base(disk, preset)[0]
 
 
@@ -122,7 +121,7 @@ def _os_id(disk: Disk) -> str:
 
 
 def _main_config(disk: Disk, preset: Preset, found: Sequence[Process]) -> str:
-    """Return the file containerd was started with, where its command line says so and the distribution does not."""
+    """Return the configuration file of containerd: of its command line, unless the distribution generates the file."""
     if preset.config_is_generated:
         return preset.config
     for arguments in (process.arguments for process in found):
@@ -139,7 +138,7 @@ def _main_config(disk: Disk, preset: Preset, found: Sequence[Process]) -> str:
 
 
 def _base(disk: Disk, preset: Preset) -> tuple[str, str]:
-    """Return our directory, and why it cannot be used: the one in use, else the first that can be."""
+    """Return the directory of Trellis, and why it is unusable: the one in use, else the first usable one."""
     for base in preset.base_dirs:
         layout = Layout(base)
         if disk.exists(layout.state) or disk.exists(layout.journal):
@@ -171,7 +170,7 @@ def _free_bytes(disk: Disk, base: str) -> int:
 
 
 def _imports(disk: Disk, main: str, live: Live | None) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the patterns this containerd follows, as absolute paths, and the files it finds by them, in its order.
+    """Return the import patterns of this containerd, as absolute paths, and the matching files, in its order.
 
     Source: containerd's ``LoadConfig``: the files of a level, each by name, before those that they import themselves; a
     file once. Before 1.6.29 and 1.7.16 a relative pattern matched nothing: only plain relative paths were joined.
@@ -223,7 +222,7 @@ def _binaries(disk: Disk, layout: Layout, state: State) -> dict[str, str]:
     for path in dict.fromkeys(paths):
         digest = disk.sha256(path)
         if digest is not None:
-            # One that cannot be executed is as good as a damaged one.
+            # A file that cannot be executed counts as damaged.
             found[path] = digest if os.access(disk.real(path), os.X_OK) else ""
     return found
 
@@ -277,7 +276,7 @@ def _usable(disk: Disk, way: Restart) -> bool:
 
 
 def _active(units: list[str], run: Run) -> str:
-    """Return the unit that runs, where a package brings several (RKE2's server and agent), else the first."""
+    """Return the active unit if a package has several (RKE2's server and agent), else the first."""
     if len(units) > 1:
         for unit in units:
             if run(("systemctl", "is-active", "--quiet", unit), _COMMAND_SECONDS).ok:

@@ -1,9 +1,10 @@
-"""What SIGTERM does: an end at the next point where the node is whole.
+"""Handles SIGTERM: the run ends at the next point at which the node is consistent.
 
 In: the signal. Out: an exception at a safe point. Called by ``operations`` and ``apply``.
-While nothing was changed, at once. While files change, after the current one, and all go back: no further run may
-come, when it was the Job's deadline. Once the runtime restarts, not any more: it may be that restart that ends our
-pod, and undoing it would restart the runtime a second time; the journal lets the next run finish.
+Before the first change, the run ends at once. While files change, it ends after the current one, and all are restored:
+after the deadline of the Job, no further run may follow. Once the runtime restarts, it does not end: that restart may
+be the cause of the signal, and a rollback would restart the runtime a second time; the journal lets the next run
+finish.
 """
 
 from __future__ import annotations
@@ -16,24 +17,24 @@ from node_installer.domain.errors import InstallError
 from trellis.installer_api.result import FailureReason
 
 INTERRUPTED: Final = InstallError(
-    FailureReason.INTERRUPTED, "the installer was told to end (SIGTERM) before it was done: the node is as it was"
+    FailureReason.INTERRUPTED, "the installer received SIGTERM before it was done: the node is unchanged"
 )
 
 
 class Interruption:
-    """Whether this process was asked to end."""
+    """Request to end this process."""
 
     def __init__(self) -> None:
         self.requested = False
         self._at_once = True
 
     def listen(self) -> None:
-        """Take SIGTERM and SIGINT from now on."""
+        """Handle SIGTERM and SIGINT from now on."""
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._take)
 
     def hold(self) -> None:
-        """From now on only note it: the node is being changed, and who changes it looks at ``requested``."""
+        """Only record signals from now on: the node is being changed, and the caller checks ``requested``."""
         self._at_once = False
 
     def _take(self, number: int, frame: FrameType | None) -> None:

@@ -1,7 +1,7 @@
 """The four operations, from a node to a result.
 
-In: settings and the node's parts. Out: an :class:`InstallResult`, whatever happens. Called by ``command_line``, and by
-tests. Invariant: an error before the first effect leaves the node as it was; a result never claims what was not proved.
+In: settings and the node's parts. Out: an :class:`InstallResult` in every case. Called by ``command_line``, and by
+tests. Invariant: an error before the first effect leaves the node unchanged; a result claims only verified state.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def real_node(session: Session) -> Node:
     """Return the node below ``--node-root``.
 
     Raises:
-        InstallError: there is none, or no container runtime that is known.
+        InstallError: it does not exist, or has no supported container runtime.
     """
     settings, timings = session.settings, session.timings.runtime
     root = settings.node_root
@@ -67,7 +67,7 @@ def real_node(session: Session) -> Node:
 
 
 def perform(session: Session, make_node: Callable[[Session], Node] = real_node) -> InstallResult:
-    """Do what the settings ask for. Never raises for what the node or the world may do."""
+    """Run the operation of the settings. Errors of the node or its environment are results, not exceptions."""
     started = time.monotonic()
     settings = session.settings
     spec: InstallSpec | None = None
@@ -88,7 +88,7 @@ def perform(session: Session, make_node: Callable[[Session], Node] = real_node) 
 
 
 def _failed(outcome: Outcome, error: InstallError, operation: str, spec: InstallSpec | None) -> InstallResult:
-    """Return how a run ended; of each shim it failed because of it tells the version that was wanted."""
+    """Return the result of a failed run; each shim that caused the failure has its requested version."""
     versions = {wish.handler: wish.digest for wish in spec.shims} if spec else {}
     shims = tuple(replace(shim, digest=shim.digest or versions.get(shim.handler, "")) for shim in error.shims)
     restarted = outcome is Outcome.ROLLED_BACK
@@ -135,7 +135,7 @@ def _install(session: Session, node: Node, spec: InstallSpec) -> InstallResult:
     with _locked(session, node.disk):
         executor = _executor(session, node)
         found = _whole(session, node, executor)
-        # All that speaks against it is said before anything is fetched.
+        # The plan is checked before anything is downloaded.
         plan_install(found, spec, unfetched(found, spec))
         with tempfile.TemporaryDirectory(prefix="trellis-") as work:
             staged = fetched(session, found, spec, Path(work))
@@ -195,10 +195,10 @@ def _check_verified(results: tuple[ShimResult, ...]) -> None:
 
 
 def _whole(session: Session, node: Node, executor: Executor) -> Inspection:
-    """Return what is on the node once what a killed run has left to do is done.
+    """Return the state of the node after the unfinished work of a killed run is completed.
 
     Raises:
-        RolledBackError: that was a rollback.
+        RolledBackError: that work was a rollback.
     """
     found = _inspect(session, node)
     executor.finish_rollback(found)
@@ -228,7 +228,7 @@ def _proved(session: Session, node: Node, spec: InstallSpec | None) -> tuple[Shi
 
 def _planned(session: Session, found: Inspection, plan: Plan) -> InstallResult:
     session.say(report.plan_diff(found, plan))
-    message = "nothing to do" if plan.empty else f"{len(plan.actions) + len(plan.last)} actions, none of them done"
+    message = "nothing to do" if plan.empty else f"{len(plan.actions) + len(plan.last)} actions, none executed"
     return InstallResult(
         session.settings.operation, Outcome.PLANNED, None, message, shims=plan.shims, warnings=plan.warnings
     )
@@ -239,7 +239,7 @@ def _locked(session: Session, disk: Disk) -> Iterator[None]:
     """Hold the node's lock for the run.
 
     Raises:
-        InstallError: ``Locked``: another installer still works after the time to wait.
+        InstallError: ``Locked``: another installer still runs after the timeout.
     """
     folder = next((folder for folder in _LOCK_FOLDERS if disk.exists(folder)), "")
     deadline = time.monotonic() + session.settings.lock_seconds
@@ -250,8 +250,8 @@ def _locked(session: Session, disk: Disk) -> Iterator[None]:
                 return
         if time.monotonic() >= deadline:
             message = (
-                f"another installer has been at work on this node for {session.settings.lock_seconds:g} s: "
-                "try again when it is done"
+                f"another installer has been running on this node for {session.settings.lock_seconds:g} s: "
+                "retry when it has ended"
             )
             raise InstallError(FailureReason.LOCKED, message)
         time.sleep(session.timings.lock)

@@ -1,6 +1,6 @@
-"""What belongs to one run of this program, whatever it does: settings, a voice, spans, being told to end, timings.
+"""The context of one run of this program: settings, output, spans, interruption, timings.
 
-Made by ``command_line`` and tests, used by ``operations`` and ``fetching``.
+Created by ``command_line`` and tests, used by ``operations`` and ``fetching``.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from node_installer.spans import Tracer
 from node_installer.timings import Timings
 
 Say = Callable[[str], None]
-"""Tells people what is going on, a line at a time."""
+"""Prints one line about the progress of the run."""
 
 
 @dataclass(slots=True)
 class Session:
-    """One run."""
+    """Context of one run."""
 
     settings: Settings
     say: Say

@@ -2,7 +2,7 @@
 
 In: the command line and the environment. Out: frozen settings, and the specification as text. Called by
 ``command_line``.
-Without pydantic-settings, which the other services use: importing it takes longer than a whole run (ADR 18).
+Without pydantic-settings, which the other services use: its import is slower than a whole run (ADR 18).
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ exit codes: 0 success, 1 failure that a retry may resolve, 2 failure that an imm
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """One run. Seconds where times are meant."""
+    """Settings of one run. Durations are in seconds."""
 
     operation: str
     node_root: Path
@@ -62,11 +62,11 @@ class Settings:
 
 
 def read_settings(arguments: Sequence[str], environment: Mapping[str, str]) -> Settings:
-    """Return what the command line and the environment say; the command line wins.
+    """Return the settings of the command line and the environment; the command line has precedence.
 
     Raises:
-        SystemExit: with 2, for a command line that cannot be understood.
-        InstallError: ``InvalidSpec``: the file with the wish cannot be read.
+        SystemExit: with 2, for an invalid command line.
+        InstallError: ``InvalidSpec``: the file with the specification cannot be read.
     """
     chosen = _parser().parse_args(arguments)
     ca_file = chosen.ca_file or environment.get("TRELLIS_INSTALLER_CA_FILE")
@@ -98,7 +98,7 @@ def read_settings(arguments: Sequence[str], environment: Mapping[str, str]) -> S
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="trellis-node-installer",
-        description="Put Wasm shims onto a node, prove them, take them away again.",
+        description="Install Wasm shims on a node, verify them, and uninstall them.",
         epilog=_ENVIRONMENT,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -130,7 +130,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _spec_text(operation: str, given: str | None, environment: Mapping[str, str], *, everything: bool) -> str | None:
-    """Return the wish, None where the operation can do without one."""
+    """Return the specification, None if the operation does not need one."""
     if given is None and (inline := environment.get("TRELLIS_INSTALLER_SPEC")):
         return inline
     if given is not None and given.lstrip().startswith("{"):
@@ -144,10 +144,10 @@ def _spec_text(operation: str, given: str | None, environment: Mapping[str, str]
     try:
         return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        what = getattr(error, "strerror", None) or "it is no UTF-8"
-        message = f"the wish cannot be read from {path}: {what}; give it with --spec or TRELLIS_INSTALLER_SPEC"
+        what = getattr(error, "strerror", None) or "it is not UTF-8"
+        message = f"the specification cannot be read from {path}: {what}; set --spec or TRELLIS_INSTALLER_SPEC"
         if operation == "uninstall":
-            message += ", or take everything away with --all"
+            message += ", or uninstall everything with --all"
         raise InstallError(FailureReason.INVALID_SPEC, message) from error
 
 

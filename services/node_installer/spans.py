@@ -1,10 +1,10 @@
-"""The steps of a run as spans of the trace that made its Job.
+"""Exports the steps of a run as spans of the trace that created its Job.
 
-In: ``TRACEPARENT`` and an OTLP endpoint. Out: one request with all spans, at the end. Called by ``operations``. It goes
-the way of the downloads: the same proxies, the same CA file. Source: OTLP/HTTP with JSON encoding (OpenTelemetry
-protocol 1.x), W3C Trace Context. By hand, because the SDK and its exporter are 40 times the size of this program and
-start slower than it runs (ADR 18). Invariants: nothing is sent without an endpoint and a valid parent; a collector that
-is unreachable costs 2 s and a warning.
+In: ``TRACEPARENT`` and an OTLP endpoint. Out: one request with all spans, at the end. Called by ``operations``. The
+request uses the proxies and the CA file of the downloads. Source: OTLP/HTTP with JSON encoding (OpenTelemetry protocol
+1.x), W3C Trace Context. Without the SDK, because it and its exporter are 40 times the size of this program and start
+slower than it runs (ADR 18). Invariants: nothing is sent without an endpoint and a valid parent; an unreachable
+collector delays the end of a run by 2 s and causes a warning.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Span:
 
 @dataclass(slots=True)
 class Tracer:
-    """Collects the spans of one run."""
+    """Collector of the spans of one run."""
 
     endpoint: str | None
     traceparent: str | None
@@ -54,9 +54,9 @@ class Tracer:
     headers: Mapping[str, str] = field(default_factory=dict)
     ca_file: Path | None = None
     samples_always: bool = False
-    """Send also what whoever began the trace does not."""
+    """Export spans even if the parent is not sampled."""
     seconds: float = 2.0
-    """For the collector to answer."""
+    """Timeout of the collector."""
     _spans: list[Span] = field(default_factory=list, init=False)
     _open: list[Span] = field(default_factory=list, init=False)
 
@@ -92,11 +92,11 @@ class Tracer:
             return _why(error)
 
     def _ca_file(self) -> Path | None:
-        """Return the file where it matters: without TLS a missing one is no reason to send nothing."""
+        """Return the CA file if it is used: without TLS, a missing file must not prevent the export."""
         return self.ca_file if (self.endpoint or "").lower().startswith("https:") else None
 
     def _is_sampled(self) -> bool:
-        """Return whether whoever began the trace sends it: the rest of it alone would be of no use."""
+        """Return whether the parent is sampled: without it, the spans of this run have no context."""
         if self.samples_always:
             return True
         found = _TRACEPARENT.fullmatch((self.traceparent or "").strip().lower())
@@ -137,7 +137,7 @@ def _why(error: Exception) -> str:
     reason = getattr(error, "reason", None) or error
     text = str(getattr(reason, "strerror", None) or reason)
     if isinstance(reason, ssl.SSLCertVerificationError):
-        text += "; give the CA that signed it as the CA file"
+        text += "; provide the CA that signed it as the CA file"
     return text
 
 

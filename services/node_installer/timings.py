@@ -1,7 +1,7 @@
-"""How long a run of the installer waits for what; tests pass shorter times, and longer ones.
+"""Timings of a run of the installer; tests pass shorter and longer ones.
 
-Pure. Made by ``session``, passed on by ``operations`` and ``fetching``. Values are seconds; how long the runtime and
-other installers are waited for are settings.
+Pure. Created by ``session``, passed on by ``operations`` and ``fetching``. Values are seconds; the timeouts of the
+runtime and of the lock are settings.
 """
 
 from __future__ import annotations
@@ -11,41 +11,41 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class EndingTimings:
-    """Of the end of processes."""
+    """Timings of the end of processes."""
 
     term: float = 5.0
-    """After SIGTERM, before SIGKILL."""
+    """Time after SIGTERM, before SIGKILL."""
     kill: float = 5.0
-    """After SIGKILL, before a process counts as one that hangs."""
+    """Time after SIGKILL, before a process counts as one that hangs."""
     poll: float = 0.05
-    """Between two looks whether they ended."""
+    """Interval of checks whether they ended."""
     cleanup: float = 10.0
-    """For a shim's ``delete`` while the runtime restarts."""
+    """Timeout of a shim's ``delete`` while the runtime restarts."""
     watch: float = 0.5
-    """Between two looks for those that take longer."""
+    """Interval of checks for a ``delete`` past its timeout."""
 
 
 @dataclass(frozen=True, slots=True)
 class RuntimeTimings:
-    """Of the container runtime."""
+    """Timings of the container runtime."""
 
     probe: float = 2.0
-    """For an answer on its socket."""
+    """Timeout of an answer on its socket."""
     poll: float = 0.25
-    """Between two questions whether it runs as wanted."""
+    """Interval of checks whether it runs as required."""
     stop: float = 20.0
-    """For the pods of all sandboxes together to be stopped."""
+    """Timeout for the stop of all sandboxes together."""
     reload: float = 20.0
-    """For a distribution that reloads by itself, before it is told to (k0s waits 3 s after the last change)."""
+    """Timeout of the reload by a distribution itself, before a restart (k0s waits 3 s after the last change)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Timings:
-    """Of one run."""
+    """Timings of one run."""
 
     pause: float = 1.0
-    """Before the second attempt of a download, twice that before the third."""
+    """Delay before the second attempt of a download, twice that before the third."""
     lock: float = 0.2
-    """Between two attempts to get the node's lock."""
+    """Interval of attempts to get the node's lock."""
     ending: EndingTimings = field(default_factory=EndingTimings)
     runtime: RuntimeTimings = field(default_factory=RuntimeTimings)

@@ -1,8 +1,8 @@
-"""Proves on the node that a shim is what it should be and can run (design 5.1, step 5, proof a), and what is beyond it.
+"""Verifies on the node that a shim is unchanged, can run (design 5.1, step 5, proof a) and is configured.
 
-In: an inspection, a wish. Out: one result a shim, with its problem in words. Called by ``operations``.
-Invariant: "verified" means all of it: the digest of the file on disk, an answer within 5 s, the entry in the
-configuration, and, where the running runtime tells its handlers, that it has this one.
+In: an inspection, a specification. Out: one result per shim, with its problem. Called by ``operations``.
+Invariant: "verified" means all of these: the digest of the file on disk, an answer within 5 s, the entry in the
+configuration, and, if the running runtime reports its handlers, this handler.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ _VERSION = re.compile(r"version:?\s*v?(\d[\w.+-]*)", re.IGNORECASE)
 
 
 def prove(run: Run, path: str, clock: Callable[[], float] = time.monotonic) -> str:
-    """Return the version a shim answers with, "" if it tells none.
+    """Return the version that a shim reports, "" if it reports none.
 
-    Every shim of containerd answers ``-v``, or ``-info`` (containerd 2's), without doing anything else. Both must end:
-    containerd 2 asks every shim in its configuration for ``-info`` when it starts, and waits for as long as it takes.
+    Every shim of containerd answers ``-v``, or ``-info`` (containerd 2's), without any other effect. Both must end:
+    containerd 2 runs every shim in its configuration with ``-info`` when it starts, and waits without a timeout.
 
     Raises:
-        InstallError: ``ShimNotExecutable``, with what it printed.
+        InstallError: ``ShimNotExecutable``, with the output of the shim.
     """
     deadline = clock() + ANSWER_SECONDS
     output, version = "", None
@@ -51,7 +51,7 @@ def prove(run: Run, path: str, clock: Callable[[], float] = time.monotonic) -> s
 
 
 def verify(found: Inspection, spec: InstallSpec | None, run: Run) -> tuple[ShimResult, ...]:
-    """Return what holds of each shim of the wish, or of every shim of Trellis without one."""
+    """Return the result of each shim of the specification, or of every shim of Trellis without one."""
     defined = target.definitions(found, target.choose(found))
     if spec is None:
         return tuple(
@@ -99,7 +99,7 @@ def _verified(
 def _disk_problem(found: Inspection, shim: ShimState) -> str:
     present = found.binaries.get(shim.path)
     if present is None:
-        return f"{shim.path} is gone"
+        return f"{shim.path} is missing"
     if present == "":
         return f"{shim.path} is not executable"
     if present != shim.sha256:

@@ -1,7 +1,6 @@
-"""Wires node_watcher: the only place that builds its clients and joins its parts.
+"""Wires node_watcher: creates its clients and connects its components.
 
-In: settings (and clients, where a test brings its own). Out: a service to run. Called by ``__main__`` and
-``trellis run``.
+In: settings (and clients in tests). Out: a service to run. Called by ``__main__`` and ``trellis run``.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ WORKERS = 16
 def create_app(
     settings: Settings, *, bus: Bus | None = None, kube: Kube | None = None, timings: Timings = Timings()
 ) -> LedService:
-    """Return the service; it connects when it is run."""
+    """Return the service; it connects when it runs."""
     return LedService(
         name=NODE_WATCHER,
         settings=settings,
@@ -61,7 +60,7 @@ def create_app(
 
 
 def compose(settings: Settings, base: Base, timings: Timings = Timings()) -> Work:
-    """Join the parts for one term of leadership."""
+    """Build the components of one leadership term."""
     kube, bus = base.kube, base.bus
     queue = KeyedQueue[str](workers=WORKERS, name="nodes", telemetry=base.telemetry)
     marks = ShimMarks(lambda: shims.known)

@@ -1,8 +1,8 @@
-"""Node_watcher's side effects: patches of Nodes, Events, events.
+"""Side effects of node_watcher: patches of Nodes, Kubernetes Events, events.
 
-In: actions of ``decide``. Out: writes to Kubernetes and the bus. Called by ``app``.
-Invariants: a Node is patched only if it still is as it was read; nothing is destroyed without leave of the
-breaker; a lost bus never keeps a Kubernetes write from being made, the event is said when the bus is back.
+In: actions of ``decide``. Out: writes to Kubernetes and NATS. Called by ``app``. Invariants: a Node is patched only if
+it did not change since the read; nothing is deleted without permission of the circuit breaker; an unreachable NATS
+never blocks a Kubernetes write, the event is published when NATS is back.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _log = get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Effects:
-    """Where actions go; ``wrote`` takes a Node as a patch returned it, and the view the patch was made from."""
+    """The targets of actions; ``wrote`` receives a patched Node and the view that the patch was made from."""
 
     kube: Kube
     bus: Bus
@@ -38,14 +38,14 @@ class Effects:
     wrote: Callable[[Manifest, NodeView], None]
 
     async def apply(self, name: str, actions: Sequence[Action]) -> float | None:
-        """Carry out the actions about one node, in order.
+        """Apply the actions on one node, in order.
 
-        Returns the seconds after which an event that could not be said, or a destruction that is held, is to be tried
-        again; None if all is done.
+        Returns the seconds until the retry of an event that could not be published or of a paused deletion; None if
+        all is done.
 
         Raises:
-            KubeError: a write was refused or not answered; what follows it was not done.
-            FactRefused: the bus will not take an event as it is; everything else was done.
+            KubeError: a write was refused or not answered; the actions after it were not applied.
+            FactRefused: the bus refuses an event; all other actions were applied.
         """
         again: list[float] = []
         refused = None
@@ -54,7 +54,7 @@ class Effects:
                 if (wait := await self._one(name, action)) is not None:
                     again.append(wait)
             except BusUnavailable:
-                again.append(self.cache.timings.publish)  # the bus itself warns of its outage, once
+                again.append(self.cache.timings.publish)  # the bus itself logs its outage, once
             except FactRefused as error:
                 refused = error
         if refused is not None:
@@ -62,7 +62,7 @@ class Effects:
         return min(again, default=None)
 
     async def report_refusal(self, node: NodeView, job: JobView | None, error: KubeError) -> None:
-        """Report on a Node that the API server refuses what is to be written there, and of which Job."""
+        """Record an Event on a Node, with its Job, that the API server refuses the write."""
         await self.recorder.record(
             regarding=ObjectRef("v1", "Node", node.name, node.uid),
             type="Warning",
@@ -72,7 +72,7 @@ class Effects:
         )
 
     async def _one(self, name: str, action: Action) -> float | None:
-        """Carry out one action; returns the seconds for which a destruction is held."""
+        """Apply one action and return the seconds for which its deletion is paused, None if it is done."""
         match action:
             case Destroy():
                 if (wait := await self.breaker.hold(action.target)) is not None:

@@ -1,7 +1,7 @@
-"""What node_watcher knows: Nodes and installer Jobs as watched, and what it has said of them.
+"""The cache of node_watcher: watched Nodes and installer Jobs, and published events.
 
-In: changes from the informers, and by ``recall`` the last events from the bus. Out: a frozen snapshot of one node name.
-Called by ``app``; filled by ``watches``. Invariant: reading a snapshot makes no request.
+In: changes from the informers, and the last events from NATS by ``recall``. Out: a frozen snapshot of one node name.
+Called by ``app``; filled by ``watches``. Invariant: a snapshot needs no request.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from trellis.telemetry import TraceContext
 class Cache:
     """Caches of one term of leadership. Informers fill ``nodes`` and ``shims``.
 
-    ``traces`` holds the trace a node's opting in began, ``causes`` what is to begin one: ``uid/resourceVersion``.
+    ``traces``: the trace that the opt-in of a node started. ``causes``: the ``uid/resourceVersion`` that starts one.
     """
 
     nodes: dict[str, NodeView]
@@ -35,14 +35,14 @@ class Cache:
     timings: Timings = Timings()
     jobs: JobIndex = field(default_factory=JobIndex)
     missing: dict[str, float] = field(default_factory=dict)
-    """By name of a Shim that nodes have and that does not exist, monotonic: since when."""
+    """Monotonic time since which a Shim that nodes have does not exist, by Shim name."""
     said: dict[str, Said] = field(default_factory=dict)
     traces: dict[str, TraceContext] = field(default_factory=dict)
     causes: dict[str, str] = field(default_factory=dict)
     observed_ns: dict[str, int] = field(default_factory=dict)
 
     def snapshot(self, name: str) -> Snapshot:
-        """Return all that a decision about this node name depends on."""
+        """Return the input of a decision about this node name."""
         node = self.nodes.get(name)
         job = newest(self.jobs.of_uid(node.uid)) if node else None
         wanted = wanted_on(node, self.shims.values(), auto_provision=self.auto_provision) if node else frozenset()
@@ -67,10 +67,10 @@ class Cache:
         )
 
     def _waits(self, node: NodeView, marked: Collection[str]) -> dict[str, float]:
-        """Return the Shims of a node that stay for now, and the seconds for which they do.
+        """Return the Shims that stay on a node for now, with the remaining seconds.
 
-        One that was just deleted: others may follow that make it a mass deletion. One that is gone without having been
-        uninstalled: it may be re-created, and then the node has it already. An annotation that opts the node out wins.
+        A Shim that was just deleted stays, because further deletions may make it a mass deletion. A Shim that no longer
+        exists but was not uninstalled stays, because it may be re-created. An opt-out annotation has precedence.
         """
         if node.opt_in is not None and opt_in_of(node, auto_provision=False) is not OptIn.IN:
             return {}
@@ -85,21 +85,21 @@ class Cache:
         return {name: seconds for name, seconds in left.items() if seconds > 0}
 
     def remember(self, name: str, said: Said | None) -> None:
-        """Note what has been said of a node name; None forgets it, as node names come and go by the thousand."""
+        """Store the published state of a node name; None drops it, as node names change by the thousand."""
         if said is None:
             self.said.pop(name, None)
         else:
             self.said[name] = said
 
     def forget(self, name: str) -> None:
-        """Drop all that is held of a node name that is no more and of which nothing is left to say."""
+        """Drop all data of a node name that no longer exists and has no event left to publish."""
         for held in (self.said, self.traces, self.causes, self.observed_ns):
             held.pop(name, None)
 
     def forget_said(self) -> None:
-        """Let every event that holds be said again: the stream that heard them is gone."""
+        """Mark every current event as unpublished, because the stream that stored them is gone."""
         self.said = {name: Said(said.uid, complained=said.complained) for name, said in self.said.items()}
 
     def names(self) -> set[str]:
-        """Return every node name of our concern: those that exist and those something was said of."""
+        """Return the names of existing nodes and of nodes with published events."""
         return set(self.nodes) | set(self.said)

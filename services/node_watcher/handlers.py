@@ -1,8 +1,8 @@
-"""What node_watcher hears on the bus: how provisioning went.
+"""Handlers of the events of ``provisioner``.
 
-In: events of ``provisioner``. Out: acknowledgements, given when a run of the node that saw what the event says is done;
-a run where the watch is behind the bus. Called by the bus. Invariant: an event is a hint; the Job and the Node are read
-before acting. Source: ADR 102.
+In: events of ``provisioner``. Out: acknowledgements, sent after a run of the node that saw the change of the event; a
+run if the watch is behind NATS. Called by the bus. Invariant: an event is a hint; the Job and the Node are read before
+a decision. Source: ADR 102.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ CONSUMED = (ProvisionSucceeded, ProvisionFailed)
 
 
 def on_provision(jobs: JobIndex, queue: KeyedQueue[str]) -> Callable[[Received[ProvisionFact]], None]:
-    """Return the handler of provisioning events; ``jobs``: as the watch shows them."""
+    """Return the handler of provisioning events; ``jobs``: as the watch reports them."""
 
     def handle(received: Received[ProvisionFact]) -> None:
         fact = received.fact
@@ -32,7 +32,7 @@ def on_provision(jobs: JobIndex, queue: KeyedQueue[str]) -> Callable[[Received[P
 
 
 def is_shown(fact: ProvisionFact, jobs: Iterable[JobView]) -> bool:
-    """Return whether the watch has shown, of the Jobs of a node, that the one of an event ended so."""
+    """Return whether the watch already reports the outcome of an event for its Job."""
     for job in jobs:
         if f"{job.namespace}/{job.name}" == fact.job:
             return bool(job.failure) if isinstance(fact, ProvisionFailed) else job.state is JobState.COMPLETE

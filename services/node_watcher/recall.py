@@ -1,7 +1,7 @@
-"""Reads back from the bus what was published of each node, so that a new leader publishes only what changed.
+"""Restores the published events of each node from the stream, so that a new leader publishes changes only.
 
-In: the last event of each subject. Out: the memory of what was published. Called once, before the first run of a key.
-Invariant: a lost stream is no trouble: then all is published again, which readers take without harm.
+In: the last event of each subject. Out: the published state. Called once, before the first run of a key. Invariant:
+without the stream all events are published again, which is harmless for readers.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ NODE_FACTS = (NodeOptedIn, NodeOptedOut, NodeReplaced, NodeGone, NodeReady)
 
 
 async def recall(cache: Cache, bus: Bus) -> None:
-    """Read back the last events about each node."""
+    """Read the last events of each node from the stream."""
     facts = [fact async for fact in bus.last_facts(NODE_FACTS)]
     for fact in facts:
         cache.remember(fact.name, said_after(cache.said.get(fact.name), fact))
 
 
 def said_after(said: Said | None, fact: NodeFact) -> Said | None:
-    """Return what has been said once this event is added, events coming in the order they were said."""
+    """Return the published state after this event; events are passed in the order of their publication."""
     ready = said.ready if said and said.uid == fact.uid else None
     match fact:
         case NodeOptedIn():

@@ -1,7 +1,7 @@
-"""One run of a node name's key: gather, decide, apply, in the node's trace.
+"""A run of the key of a node: gather, decide, apply, in the trace of the node.
 
-In: names of Nodes. Out: writes and events by ``apply``. Called by the queue of ``app``. Invariant: what is withdrawn
-from the circuit breaker is nothing that this run would take away.
+In: names of Nodes. Out: writes and events by ``apply``. Called by the queue of ``app``. Invariant: a deletion withdrawn
+from the circuit breaker is never one of this run.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from trellis.telemetry import Telemetry, TraceContext, context_from, current_tra
 
 @dataclass(frozen=True, slots=True)
 class Reconciler:
-    """One run of a node name's key: gather, decide, apply, in the node's trace."""
+    """Reconciler of a node name: gather, decide, apply, in the trace of the node."""
 
     cache: Cache
     effects: Effects
     telemetry: Telemetry
 
     async def run(self, name: str, trace: TraceContext | None) -> float | None:
-        """Bring one node up to date; raises KubeError for the queue to try again."""
+        """Reconcile one node; raises KubeError, upon which the queue retries."""
         observed_ns = self.cache.observed_ns.pop(name, None)
         await self.cache.deletions.look(self.cache.shims.values())
         snapshot = self.cache.snapshot(name)
@@ -42,24 +42,24 @@ class Reconciler:
             if snapshot.node is None:
                 self.cache.forget(name)
             if not undecided:
-                self.cache.causes.pop(name, None)  # what holds is published: nothing begins by it
+                self.cache.causes.pop(name, None)  # the state is published: no trace starts
             return snapshot.look_in
         with self._span(snapshot, trace, observed_ns, actions):
             if (current := current_trace()) is not None:
                 self.cache.traces[name] = current
             again = await self._apply(snapshot, actions)
         if (said := self.cache.said.get(name)) is not None and said.opted_in:
-            self.cache.causes.pop(name, None)  # until that is published, a retry is in the same trace
+            self.cache.causes.pop(name, None)  # until then, a retry belongs to the same trace
         if any(isinstance(action, Publish) and isinstance(action.fact, NodeReady) for action in actions):
-            self.cache.traces.pop(name, None)  # what happens to the node from now on is another story
+            self.cache.traces.pop(name, None)  # later changes of the node belong to another trace
         return min((one for one in (again, snapshot.look_in) if one is not None), default=None)
 
     def _span(
         self, snapshot: Snapshot, trace: TraceContext | None, observed_ns: int | None, actions: Sequence[Action]
     ) -> AbstractContextManager[object]:
-        """Return the span of a run with actions: the first one of the trace that an opting in begins, or a further one.
+        """Return the span of a run with actions: the first one of the trace that an opt-in starts, or a further one.
 
-        ``observed_ns``: when the watch showed the change, where the run begins a trace.
+        ``observed_ns``: when the watch reported the change, for a run that starts a trace.
         """
         name, cause = f"reconcile node {snapshot.name}", self.cache.causes.get(snapshot.name)
         done = [type(action).__name__ for action in actions]
@@ -88,7 +88,7 @@ class Reconciler:
             raise
 
     def _trace_of(self, snapshot: Snapshot) -> TraceContext | None:
-        """Return the trace a change belongs to: the Job's, else the one the node's opting in began."""
+        """Return the trace of a change: that of the Job, else the one that the opt-in of the node started."""
         node, said = snapshot.node, snapshot.said
         if node is None or (said is not None and not (said.opted_in and said.uid == node.uid)):
             self.cache.traces.pop(snapshot.name, None)

@@ -1,6 +1,6 @@
-"""How long node_watcher waits for what; tests pass shorter times.
+"""Timings of node_watcher; tests use shorter ones.
 
-Pure. Called by ``app``, which passes it on. Values are seconds.
+Pure. Called by ``app``, which passes them on. In seconds.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from trellis.kube.timings import RefusalTimings
 
 @dataclass(frozen=True, slots=True)
 class Timings:
-    """Of one term of leadership."""
+    """Timings of one leadership term."""
 
     publish: float = 5.0
-    """Between two attempts to publish while the bus is unavailable."""
+    """Interval of attempts to publish while the bus is unavailable."""
     deletions: DeletionTimings = field(default_factory=DeletionTimings)
     refusals: RefusalTimings = field(default_factory=RefusalTimings)

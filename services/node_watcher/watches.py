@@ -1,7 +1,7 @@
-"""What wakes node_watcher from Kubernetes: changes of Nodes and of installer Jobs.
+"""Watch handlers of node_watcher: changes of Nodes and of installer Jobs.
 
 In: changes from the informers. Out: keys (node names) in the queue. Called by the informers, in the event loop.
-Invariant: nothing is decided here; a change is remembered and its node's key enqueued.
+Invariant: a handler decides nothing; it caches a change and enqueues the key of its node.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Enqueue = Callable[[str], None]
 
 
 def on_node(cache: Cache, enqueue: Enqueue) -> Callable[[Change[NodeView]], None]:
-    """Return the handler of Node changes; the moment of the first one begins the node's trace."""
+    """Return the handler of Node changes; the trace of a node starts at the time of the first one."""
 
     def handle(change: Change[NodeView]) -> None:
         cache.observed_ns.setdefault(change.key, time.time_ns())

@@ -1,6 +1,5 @@
-"""Runs installer Jobs on the nodes that opted in, never on more at a time than the rollout allows.
+"""Runs installer Jobs on opted-in nodes, within the limits of the rollout.
 
-Consumes: ``node.*`` events, Nodes, its own Jobs.
-Emits: ``provision.started``, ``.succeeded``, ``.failed``, ``.removed``, ``rollout.halted``, ``.resumed``.
-Owns (is the only writer of): installer Jobs and the rollout ledger.
+Consumes: ``node.*`` events, Nodes, its own Jobs. Publishes: ``provision.started``, ``.succeeded``, ``.failed``,
+``.removed``, ``rollout.halted``, ``.resumed``. Owns (is the only writer of): installer Jobs and the rollout ledger.
 """

@@ -1,9 +1,9 @@
-"""What admission changed in an installer Job: policies and webhooks may return another object than was asked for.
+"""Detects changes of installer Jobs by admission: policies and webhooks may return another object than requested.
 
-In: a Job as it was asked for and as the API server returned it. Out: differences, each harmless, worth a report, or
-such that the Job is of no use. Called by ``apply`` and ``canary_apply`` when they create a Job, by ``apply`` when it
-finds one. Invariant: no Job stays that the watch cannot see, that works on another node, or that runs two installers.
-Defaults, and labels, annotations, variables, volumes and tolerations that are added, are no difference.
+In: a Job as requested and as the API server returned it. Out: differences, each harmless, worth a report, or such that
+the Job is unusable. Called by ``apply`` and ``canary_apply`` when they create a Job, by ``apply`` when it finds one.
+Invariant: no Job stays that the watch cannot see, that works on another node, or that runs two installers.
+Defaults, and added labels, annotations, variables, volumes and tolerations, do not count as differences.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Manifest = Mapping[str, Any]
 
 
 class Changed(StrEnum):
-    """What of a Job admission changed."""
+    """Part of a Job that admission changed."""
 
     MARKS = "MarksChangedByAdmission"
     NODE = "NodeChangedByAdmission"
@@ -38,7 +38,7 @@ class Changed(StrEnum):
 
 
 USELESS: Final = frozenset({Changed.MARKS, Changed.NODE, Changed.PARALLELISM})
-"""A Job with these is deleted: nobody would see it, or it would prove nothing about its node, or run twice."""
+"""A Job with one of these is deleted: it would not be watched, verify nothing about its node, or run twice."""
 _DELETES: Final = 5
 _PREFIXES: Final = ("trellis.dev/", "kwasm.sh/")
 _CONTAINER: Final[Sequence[tuple[str, Changed]]] = (
@@ -51,27 +51,27 @@ _CONTAINER: Final[Sequence[tuple[str, Changed]]] = (
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """One thing that admission changed. ``text``: what it was and is, for users."""
+    """One change by admission. ``text``: the former and the present value, for users."""
 
     what: Changed
     text: str
 
     @property
     def useless(self) -> bool:
-        """Whether the Job is of no use with it."""
+        """True if the Job is unusable with this change."""
         return self.what in USELESS
 
 
 class JobUnusable(Forbidden):
-    """Admission returned a Job that is of no use; it was deleted."""
+    """Admission returned an unusable Job; it was deleted."""
 
 
 async def create_job(kube: Kube, asked: Manifest) -> tuple[dict[str, Any], tuple[Difference, ...]]:
-    """Create a Job; return it as the API server has it, and what admission changed.
+    """Create a Job; return it as the API server returned it, and the changes by admission.
 
     Raises:
-        JobUnusable: what was made was of no use, and is deleted.
-        KubeError: it was refused, or not answered.
+        JobUnusable: the created Job was unusable, and is deleted.
+        KubeError: the request was refused, or not answered.
     """
     made = await kube.create(JOBS, dict(asked))
     found = differences(asked, made)
@@ -85,9 +85,9 @@ async def create_job(kube: Kube, asked: Manifest) -> tuple[dict[str, Any], tuple
 
 
 async def delete_unusable(kube: Kube, made: Manifest) -> None:
-    """Delete a Job that nobody would follow; its name stays taken until its pods are gone.
+    """Delete a Job that would not be watched; its name stays in use until its pods are deleted.
 
-    The Job controller writes its status at the same time, so it is read again when that was first.
+    The Job controller writes its status at the same time, so the Job is re-read after a conflict.
     """
     name, namespace, uid = (made["metadata"][field] for field in ("name", "namespace", "uid"))
     version = made["metadata"]["resourceVersion"]
@@ -97,7 +97,7 @@ async def delete_unusable(kube: Kube, made: Manifest) -> None:
         except NotFound:
             return
         except Conflict:
-            # A list, because the right to list Jobs is there anyway.
+            # A list, because the permission to list Jobs exists anyway.
             listing = await kube.list(JOBS, namespace, field_selector=f"metadata.name={name}")
             versions = [one["metadata"]["resourceVersion"] for one in listing.items if one["metadata"]["uid"] == uid]
             if not versions:
@@ -108,7 +108,7 @@ async def delete_unusable(kube: Kube, made: Manifest) -> None:
 
 
 def is_usable(made: Manifest) -> bool:
-    """Return whether a Job can be found and understood, works on its node, and has one pod at a time."""
+    """Return whether a Job has its labels and annotations, works on its node, and has one pod at a time."""
     metadata, spec = made["metadata"], made["spec"]
     labels, annotations = metadata.get("labels") or {}, metadata.get("annotations") or {}
     node = annotations.get(names.ANNOTATION_NODE)
@@ -117,7 +117,7 @@ def is_usable(made: Manifest) -> bool:
 
 
 def differences(asked: Manifest, returned: Manifest) -> tuple[Difference, ...]:
-    """Return what admission changed in a Job, the worst first."""
+    """Return the changes of a Job by admission, the worst first."""
     found = [*_marks(asked, returned), *_job(asked["spec"], returned["spec"])]
     pods = (asked["spec"]["template"]["spec"], returned["spec"]["template"]["spec"])
     found += [*_pod(*pods), *_containers(*pods)]
@@ -171,7 +171,7 @@ def _pod(asked: Manifest, returned: Manifest) -> list[Difference]:
 
 
 def _containers(asked: Manifest, returned: Manifest) -> list[Difference]:
-    """Compare containers. Of those that are added one beside ours alone matters: it may keep the Job from its end."""
+    """Return the differences of containers; of added ones only those count that may delay the end of the Job."""
     found = []
     for kind in ("initContainers", "containers"):
         returned_by_name = {one["name"]: one for one in returned.get(kind) or ()}
@@ -195,7 +195,7 @@ def _containers(asked: Manifest, returned: Manifest) -> list[Difference]:
 
 
 def _holds(asked: object, returned: object) -> bool:
-    """Return whether what was asked for is what there is; a mapping may have more."""
+    """Return whether the returned value has the requested one; a mapping may have further keys."""
     if isinstance(asked, Mapping):
         return isinstance(returned, Mapping) and all(returned.get(key) == value for key, value in asked.items())
     return asked == returned

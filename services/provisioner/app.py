@@ -1,6 +1,6 @@
-"""Wires provisioner: the only place that builds its clients and joins its parts.
+"""Wires provisioner: creates its clients and connects its components.
 
-In: settings (and clients, where a test brings its own). Out: a service to run. Called by ``__main__`` and
+In: settings (and clients in tests). Out: a service to run. Called by ``__main__`` and
 ``trellis run``.
 """
 
@@ -53,13 +53,13 @@ WORKERS: Final = 16
 SHIM_WORKERS: Final = 4
 
 SHIM_REFUSED: Final = "ShimUpdateRefused"
-"""Part of readiness: writes that the API server refuses."""
+"""Key of the readiness note about writes that the API server refuses."""
 
 
 def create_app(
     settings: Settings, *, bus: Bus | None = None, kube: Kube | None = None, timings: Timings = Timings()
 ) -> LedService:
-    """Return the service; it connects when it is run."""
+    """Return the service; it connects when it runs."""
     return LedService(
         name=PROVISIONER,
         settings=settings,
@@ -74,7 +74,7 @@ def create_app(
 
 
 def compose(settings: Settings, base: Base, timings: Timings = Timings()) -> Work:
-    """Join the parts for one term of leadership."""
+    """Build the components of one leadership term."""
     kube, bus, telemetry = base.kube, base.bus, base.telemetry
     node_views, shim_views, canary_pods = dict[str, NodeView](), dict[str, ShimView](), dict[str, CanaryPod]()
     cache = Cache(

@@ -1,8 +1,8 @@
-"""Provisioner's side effects on nodes: Jobs and their verdicts, Events, events. ``rollout_apply``: those of plans.
+"""Side effects of provisioner on nodes: Jobs and their failures, Kubernetes Events, events.
 
-In: actions. Out: writes to Kubernetes and the bus. Called by ``app``.
-Invariants: a Job whose events could not be said is not deleted, so that they are said later; nothing is destroyed
-without leave of the breaker; a lost bus keeps nothing else from being done.
+In: actions. Out: writes to Kubernetes and NATS. Called by ``app``; ``rollout_apply`` has those of plans. Invariants: a
+Job is not deleted before its events are published; nothing is deleted without permission of the circuit breaker; an
+unreachable NATS blocks no other write.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _log = get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Effects:
-    """Where actions go."""
+    """The targets of actions."""
 
     kube: Kube
     bus: Bus
@@ -63,15 +63,15 @@ class Effects:
     breaker: Breaker
     proof: ProofEffects
     show: Callable[[Manifest], None]
-    """Takes a Job as the API server returned it, which the watch may not show yet."""
+    """Receives a Job that the API server returned, which the watch may not report yet."""
     plan_soon: Callable[[], None]
 
     async def apply(self, actions: Sequence[Action]) -> float | None:
-        """Carry out the actions about one node, in order; returns the seconds until it is worth looking again.
+        """Apply the actions on one node, in order; return the seconds until the next run, if any.
 
         Raises:
-            KubeError: a write was refused or not answered; what follows it was not done.
-            FactRefused: the bus will not take an event as it is; everything but deleting its Job was done.
+            KubeError: a write was refused or not answered; the actions after it were not applied.
+            FactRefused: the bus refuses an event; all actions but the deletion of its Job were applied.
         """
         steps, again = await self._with_leave(actions)
         unsaid, refused = False, None
@@ -82,7 +82,7 @@ class Effects:
                 if (wait := await self._one(action)) is not None:
                     again.append(wait)
             except BusUnavailable:
-                unsaid = True  # the bus itself warns of its outage, once
+                unsaid = True  # the bus itself logs its outage, once
             except FactRefused as error:
                 refused = error
         if refused is not None:
@@ -92,7 +92,7 @@ class Effects:
         return min(again, default=None)
 
     async def _with_leave(self, actions: Sequence[Action]) -> tuple[list[Step], list[float]]:
-        """Return the steps that may be taken, and the seconds after which each of the others is worth a look."""
+        """Return the permitted steps, and the seconds until the retry of each remaining action."""
         steps: list[Step] = []
         again: list[float] = []
         for action in actions:
@@ -113,7 +113,7 @@ class Effects:
         return steps, again
 
     async def report_refusal(self, node: NodeView, reason: Reason, message: str) -> None:
-        """Report a refusal on the Node, with what is recorded there at present, on its Shims and in readiness."""
+        """Report a refusal on the Node, with its present record, on its Shims and in readiness."""
         if self.cache.refusal_reported(node, reason, message):
             self.plan_soon()
         there = self.cache.nodes.get(node.name, node)
@@ -126,7 +126,7 @@ class Effects:
             self.plan_soon()
 
     async def _one(self, action: Step) -> float | None:
-        """Carry out one action; returns the seconds until it is worth looking whether it can be carried out."""
+        """Apply one action; return the seconds until its retry, None if it is done."""
         match action:
             case CreateJob():
                 return await self._create(action)
@@ -171,8 +171,8 @@ class Effects:
             try:
                 await self._take(node, manifest, what)
             except AlreadyExists:
-                # The watch shows our own, from a create whose answer got lost. It shows none that admission took the
-                # marks from: that one is being deleted.
+                # The watch reports a Job from a create whose response was lost. It does not report one whose labels
+                # admission removed: that one is being deleted.
                 self.cache.job_created(job)
                 return self.cache.timings.nodes.name_taken
         self.cache.job_created(job)
@@ -180,9 +180,9 @@ class Effects:
         return None
 
     async def _take(self, node: NodeView, manifest: Manifest, what: tuple[str, int]) -> None:
-        """Have the API server take a Job; that it is refused is told on the Node, and tried again.
+        """Create a Job; a refusal is reported on the Node, and the queue retries.
 
-        A quota or a policy does, or the namespace is gone, or was created again without the Roles that went with it.
+        Causes: a quota, a policy, or a namespace that was deleted, or re-created without its Roles.
         """
         try:
             made, changed = await create_job(self.kube, manifest)
@@ -191,7 +191,7 @@ class Effects:
             self.cache.left_nothing((node.uid, *what))
             reason = Reason.JOB_CHANGED if isinstance(error, JobUnusable) else Reason.JOB_REFUSED
             remedy = f"; {APPLY_AGAIN}" if isinstance(error, NotFound) or missing_right(error) else ""
-            await self.report_refusal(node, reason, f"its installer Job is not taken: {error.message}{remedy}")
+            await self.report_refusal(node, reason, f"its installer Job is rejected: {error.message}{remedy}")
             raise
         if changed:
             text = "; ".join(f"{one.what.value}: {one.text}" for one in changed)
@@ -201,15 +201,15 @@ class Effects:
         self._made(node.uid, made)
 
     async def find_begun(self, name: str) -> None:
-        """Learn what became of a node's Job whose making had no certain answer, before anything is decided there.
+        """Find a node's Job whose create had no certain answer, before any decision on the node.
 
         Raises:
-            KubeError: it could not be learned.
+            KubeError: the Jobs could not be listed.
         """
         node = self.cache.nodes.get(name)
         if node is None or (job := self.cache.job_asked_for(node.uid)) is None:
             return
-        # A list, because the right to list Jobs is there anyway.
+        # A list, because the permission to list Jobs exists anyway.
         place = self.cache.settings.installer_namespace
         listing = await self.kube.list(JOBS, place, field_selector=f"metadata.name={job}")
         for found in listing.items:
@@ -220,7 +220,7 @@ class Effects:
         self._begun_ended(node.uid)
 
     def _made(self, uid: str, job: Manifest) -> None:
-        """Show a Job as it was made, unless the watch was quicker, which may have shown its end by now."""
+        """Cache a Job as it was created, unless the watch was faster, which may have reported its end by now."""
         if self.cache.job_asked_for(uid) is not None:
             self.show(job)
             self._begun_ended(uid)
@@ -292,7 +292,7 @@ class Effects:
         try:
             await self.kube.evict(user.namespace, user.name, uid=user.uid)
         except NotFound:
-            return  # gone already
+            return  # already deleted
         except TooManyRequests as error:
             message = f"{user.shim} cannot be removed: pod {user} runs with it and is not evicted: {error}"
             await self._warn(WarnNode(action.node, Reason.DRAIN_BLOCKED, message))
@@ -300,7 +300,7 @@ class Effects:
         _log.info("pod evicted", pod=str(user), shim=user.shim)
 
     def _draw_installer(self, job: JobView) -> None:
-        """Put the installer's own time, as it was watched, into the trace: a legacy image sends no spans."""
+        """Add the observed duration of the installer to the trace: a legacy image sends no spans."""
         began_ns = self.cache.job_drawn(job.name) or (job.started_at or job.created_at) * 10**9
         span = self.telemetry.tracer.start_span(
             "installer job",

@@ -1,10 +1,10 @@
-"""What provisioner knows during one term of leadership: all of its state that survives a run.
+"""The cache of provisioner for one leadership term: all state that outlives a run.
 
-In: changes that informers see (``watches``), what runs of keys read, decide, ask and write. Out: reads for ``gather``.
-Invariants: only the methods here change it, but for ``nodes``, ``shims`` and ``canaries``, which their informers fill,
-and ``deletions``, which reads the CRD; the ledger here is one that the API server has accepted; a node is begun from
-before its Job is asked for until that is seen, or is known not to be there: only then may its slot go to another node,
-or another Job be made for it; losing all of it costs a repetition.
+In: changes from informers (``watches``), reads, decisions, requests and writes of runs. Out: reads for ``gather``.
+Invariants: only the methods here change it, except for ``nodes``, ``shims`` and ``canaries``, which their informers
+fill, and ``deletions``, which reads the CRD; the cached ledger was accepted by the API server; a node counts as in
+progress from before the request for its Job until the Job is seen, or known to be missing: only then may its slot go to
+another node, or another Job be created for it; losing the cache only repeats work.
 """
 
 from __future__ import annotations
@@ -45,18 +45,18 @@ from trellis.telemetry import TraceContext
 PLAN_REST: Final = 3.0
 """Multiple of the duration of the last plan, including the ledger write, between two plans.
 
-Plans take at most a quarter of the event loop, for any number of nodes. A change after such a rest is planned at once.
+Plans use at most a quarter of the event loop, for any number of nodes. A change after such a rest is planned at once.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Noted:
-    """What is known of a Node besides what it says itself.
+    """State of a Node that the Node itself does not have.
 
-    ``trace``: the one that its opting in began; ``plan``: that of the plan that claimed it. ``waiting_since``: for a
-    slot, Unix seconds. ``blocked_until``: monotonic, its slot is given back; ``in_use``: for users, what keeps a Shim
-    there that is to go. ``told_unserved``, ``told_skip``: what its Events report: that there is nothing to install on
-    it, why it is skipped.
+    ``trace``: the one that its opt-in started; ``plan``: that of the plan that claimed it. ``waiting_since``: for a
+    slot, Unix seconds. ``blocked_until``: monotonic time until which its slot is released; ``in_use``: for users, why a
+    Shim cannot be removed. ``told_unserved``, ``told_skip``: content of its Events: that there is nothing to install
+    on it, why it is skipped.
     """
 
     trace: TraceContext | None = None
@@ -73,9 +73,9 @@ _NOTHING: Final = Noted()
 
 @dataclass(eq=False)
 class Cache:
-    """``canaries``: pods by ``namespace/name``. ``shims_known``: whether the API server serves Shims.
+    """Caches of one leadership term. ``canaries``: pods by ``namespace/name``. ``shims_known``: Shims are served.
 
-    ``handover_until``: monotonic; until then nodes that have a runtime are not begun, as another installation
+    ``handover_until``: monotonic; until then nodes that have a runtime are not started, as another installation
     provisioned them.
     """
 
@@ -90,32 +90,32 @@ class Cache:
     refused: RefusedNodes = field(default_factory=RefusedNodes)
     pod_refusals: PodRefusals = field(default_factory=PodRefusals)
     controllers: tuple[Controller, ...] = ()
-    """Those of others beside which nothing is begun."""
+    """Controllers of other owners; nothing is started while they are active."""
     ledger: Ledger | None = None
-    """None while it is doubted."""
+    """None while it is invalidated."""
     ledger_refusal: str = ""
-    """Why the ledger cannot be read or written, in the API server's words, "" if it can."""
+    """Error of the API server for the ledger, "" if it can be read and written."""
     halts_lost: bool = False
-    """Whether the stream that had the halts is gone."""
-    _writing: Ledger | None = None  # the ledger that is on its way to the API server
+    """True if the stream that had the halts is gone."""
+    _writing: Ledger | None = None  # the ledger that is being written
     _noted: dict[str, Noted] = field(default_factory=dict)  # by Node uid
     _begun: dict[str, tuple[Entry, str]] = field(default_factory=dict)
-    """By Node uid, the slot that a Job was asked for in, and its name: the watch does not show it yet."""
+    """By Node UID, slot and name of a Job that was requested but that the watch does not report yet."""
     _certain: set[Try] = field(default_factory=set)
-    """Tries that have a slot and no Job, and left nothing unknown: none was made, or it was cleared away here."""
+    """Attempts that have a slot, no Job, and no unknown effect: no Job was created, or it was deleted here."""
     _published: set[str] = field(default_factory=set)
     _created_ns: dict[str, int] = field(default_factory=dict)  # by name of a Job
     _canary_classes: set[str] = field(default_factory=set)  # runtimeClasses of canaries that are known to exist
     _class_refusals: dict[str, str] = field(default_factory=dict)
-    """By Shim, what the API server answered to its RuntimeClass."""
+    """By Shim, the error of the API server for its RuntimeClass."""
     _newest_versions: dict[str, tuple[str, Manifest]] = field(default_factory=dict)
-    """By Shim its uid, and the version that its newest revision has."""
-    debounce_until: float = 0.0  # monotonic: from then on nodes may be begun
+    """By Shim, its UID, and the version of its newest revision."""
+    debounce_until: float = 0.0  # monotonic: from then on nodes may be started
     rested_at: float = 0.0  # monotonic: the next plan is not made before
-    _plan_seconds: float = 0.0  # how long the last plan took
+    _plan_seconds: float = 0.0  # duration of the last plan
 
     def __post_init__(self, kube: Kube) -> None:
-        """Make what follows from the settings, and what indexes objects."""
+        """Create the components that depend on the settings, and the indexes."""
         auto, checksum = self.settings.auto_provision, self.settings.require_checksum
         self.installer, self.keys = self.settings.installer(), Keys.parse(self.settings.shim_keys)
         self.fleet = Fleet(
@@ -128,10 +128,10 @@ class Cache:
         self.jobs, self.marks = JobIndex(), ShimMarks(self.shims_known)
         self.clock = JobClock(self.installer.deadline, self.timings.nodes.grace, time.monotonic)
 
-    # What watches show, and the bus tells.
+    # Changes from watches and from the bus.
 
     def node_changed(self, change: Change[NodeView], trace_of: Callable[[str], TraceContext]) -> None:
-        """Take note of a change of a Node. ``trace_of``: the trace that an opting in begins (ADR 102)."""
+        """Record a change of a Node. ``trace_of``: the trace that an opt-in starts (ADR 102)."""
         old, new = change.old, change.new
         self.marks.take_node(change.key, new)
         self.fleet.take(change.key)
@@ -144,20 +144,20 @@ class Cache:
         if new.skip is None:
             self._note(new.uid, told_skip=None)
         cause = opting_in(old, new)
-        # One that is listed with marks was opted in before: nobody records the first span of a trace of its own.
+        # A Node that is listed with marks opted in before: a trace of its own would lack the first span.
         if cause is not None and not (old is None and new.bears_marks):
             self._note(new.uid, trace=trace_of(cause))
         elif new.marked_digest is not None and (old is None or old.marked_digest is None):
-            self._note(new.uid, trace=None)  # what is proved ends it
+            self._note(new.uid, trace=None)  # the verification ends it
 
     def trace_told(self, uid: str, trace: TraceContext | None) -> None:
-        """Take note of the trace of a node's opting in, as the bus tells it: the watch may have shown the same one."""
+        """Record the trace of a node's opt-in from the bus; the watch may have reported the same one."""
         former = self.noted(uid).trace
         if trace is not None and (former is None or former.trace_id != trace.trace_id):
             self._note(uid, trace=trace)
 
     def job_changed(self, change: Change[JobView]) -> bool:
-        """Take note of a change of a Job; returns whether it was begun: then its slot may be another's again."""
+        """Record a change of a Job; return whether its request was pending: then its slot may become free."""
         old, new = change.old, change.new
         for component in (self.jobs.change, self.clock.change, self.pod_refusals.take_job, self.marks.take_job):
             component(old, new)
@@ -169,49 +169,49 @@ class Cache:
         return False
 
     def job_refreshed(self, job: JobView) -> None:
-        """Take note of a newer view of a Job that is equal but for its resource version."""
+        """Record a newer view of a Job that is equal but for its resource version."""
         self.jobs.refresh(job)
 
     def pod_refusal_changed(self, change: Change[PodRefusal]) -> list[str]:
-        """Take note of an Event about a refused pod; returns the node names of its Job."""
+        """Record an Event about a refused pod; return the node names of its Job."""
         uid = self.pod_refusals.take(change)
         return [job.node for jobs in self.jobs.by_uid().values() for job in jobs if job.uid == uid]
 
     def wishes_changed(self) -> None:
-        """Let no node be begun for a moment; changes within that moment do not make it longer."""
+        """Start no node during the debounce time; changes within that time do not extend it."""
         now = time.monotonic()
         if now >= self.debounce_until:
             self.debounce_until = now + self.timings.settle
 
     def controllers_changed(self, controllers: tuple[Controller, ...]) -> tuple[Controller, ...]:
-        """Take note of the controllers beside which nothing is begun; returns the former ones."""
+        """Record the active controllers of other owners; return the former ones."""
         former, self.controllers = self.controllers, controllers
         return former
 
     def stream_lost(self) -> None:
-        """Let every event that holds be published again: the stream that had them is gone."""
+        """Mark every current event as unpublished, because the stream that stored them is gone."""
         self._published.clear()
         self.halts_lost = True
 
     def term_ended(self) -> None:
-        """Take note that another replica provisions."""
+        """Record that another replica provisions."""
         self.refused.forget()
 
-    # What runs of the plan read and decide.
+    # Reads and decisions of plans.
 
     def ledger_accepted(self, manifest: Manifest | None) -> Ledger:
-        """Take note of the ledger as the API server has it, and return it; None if there is none."""
+        """Cache the ledger as the API server returned it, and return it; None if it does not exist."""
         self.ledger = ledger = read_ledger(manifest) if manifest is not None else Ledger({})
         self._certain &= {entry.tried(uid) for uid, entry in ledger.entries.items()}
         return ledger
 
     def ledger_doubted(self) -> None:
-        """Have the ledger read before the next plan: another wrote it, or a write's answer got lost."""
+        """Invalidate the ledger: another client wrote it, or the response to a write was lost."""
         self.ledger = None
 
     @contextmanager
     def ledger_written(self, ledger: Ledger) -> Iterator[None]:
-        """Take note that a ledger is on its way to the API server, until it is answered."""
+        """Record that a ledger is being written, until the API server answers."""
         self._writing = ledger
         try:
             yield
@@ -219,18 +219,18 @@ class Cache:
             self._writing = None
 
     def ledger_refused(self, why: str) -> None:
-        """Take note of why the ledger cannot be read or written, in the API server's words; "" if it can."""
+        """Record the error of the API server for the ledger; "" if it can be read and written."""
         self.ledger_refusal = why
 
     def planned(self, plan: Plan, now: float) -> None:
-        """Take note of who waits for a slot or gets one, for which no Job was made yet. ``now``: Unix seconds."""
+        """Record the nodes that wait for a slot, or have one but no Job yet. ``now``: Unix seconds."""
         for node in (*plan.claimed, *plan.waiting):
             if self.noted(node.uid).waiting_since is None:
                 self._note(node.uid, waiting_since=now)
         self._certain |= {plan.ledger.entries[node.uid].tried(node.uid) for node in plan.claimed}
 
     def claimed(self, plan: Plan, trace: TraceContext) -> None:
-        """Take note of the trace of a plan that gave slots."""
+        """Record the trace of a plan that assigned slots."""
         for node in plan.claimed:
             self._note(node.uid, plan=trace)
 
@@ -239,21 +239,21 @@ class Cache:
         self.rested_at = now + min(self.timings.plan_rest, PLAN_REST * self._plan_seconds)
 
     def plan_ended(self, began: float, now: float) -> None:
-        """Take note of when a plan began and ended, with writing the ledger."""
+        """Record the start and the end of a plan, including the write of the ledger."""
         self._plan_seconds = now - began
         self.plan_began(now)
 
     def halts_published(self) -> None:
-        """Take note that the stream has every halt."""
+        """Record that the stream has every halt."""
         self.halts_lost = False
 
-    # What runs of nodes do.
+    # Changes by runs of nodes.
 
     def job_begins(self, uid: str, what: tuple[str, int], job: str) -> Noted | None:
-        """Take note that a Job (digest, attempt) is about to be asked for, if its node has the slot at this moment.
+        """Record that a Job (digest, attempt) is about to be requested, if its node has the slot at this moment.
 
-        Returns what was noted of the node; None if it has no slot. A decision is older than its write: the planner may
-        have given the slot to another node in the meantime, or be about to.
+        Returns the former state of the node; None if it has no slot. A decision is older than its write: the planner
+        may have assigned the slot to another node in the meantime, or be about to.
         """
         ledgers = [self.ledger, *([self._writing] if self._writing is not None else [])]
         slots = [slot for one in ledgers if one is not None and (slot := one.entries.get(uid)) is not None]
@@ -264,59 +264,59 @@ class Cache:
         return self._note(uid, plan=None, waiting_since=None, in_use="")
 
     def begun_ended(self, uid: str) -> bool:
-        """Take note that a node's Job is seen, or is not there; returns whether it was begun, as of job_changed."""
+        """Record that a node's Job is observed or missing; return whether its request was pending (job_changed)."""
         return self._begun.pop(uid, None) is not None
 
     def job_created(self, name: str) -> None:
-        """Take note of when a Job was created."""
+        """Record the creation time of a Job."""
         self._created_ns[name] = time.time_ns()
 
     def job_drawn(self, name: str) -> int | None:
-        """Take note that a Job is in its trace; returns when it was created here, in Unix ns."""
+        """Record that a Job is in its trace; return its creation time, if it was created here, in Unix ns."""
         return self._created_ns.pop(name, None)
 
     def left_nothing(self, tried: Try, *, certain: bool = True) -> None:
-        """Take note that a try left nothing on its node, as its Job was refused or is cleared away; or that it may."""
+        """Record that an attempt left nothing on its node, as its Job was refused or deleted; or that it may have."""
         self._certain.add(tried) if certain else self._certain.discard(tried)
 
     def slot_given_back(self, uid: str, seconds: float, why: str) -> None:
-        """Take note that a node waits for something else. ``why``: for users, what keeps a Shim there; or ""."""
+        """Record that a node waits for another condition. ``why``: for users, why a Shim cannot be removed; or ""."""
         self._note(uid, blocked_until=time.monotonic() + seconds, **({"in_use": why} if why else {}))
 
     def event_published(self, mark: str) -> None:
-        """Take note that the bus has what is said of a Job."""
+        """Record that an event about a Job was published."""
         self._published.add(mark)
 
     def node_warned(self, node: NodeView, reason: Reason) -> None:
-        """Take note of what the Events of a Node report."""
+        """Record the content of an Event on a Node."""
         if reason is Reason.NOTHING_TO_INSTALL:
             self._note(node.uid, told_unserved=True)
         if node.skip is not None and reason is node.skip.reason:
             self._note(node.uid, told_skip=node.skip)
 
     def refusal_reported(self, node: NodeView, reason: Reason, message: str) -> bool:
-        """Take note of what the API server refuses on a node; returns whether it is news."""
+        """Record a refusal of the API server on a node; return whether it is new."""
         return self.refused.take(node, reason, message)
 
     def refusal_ended(self, uid: str) -> bool:
-        """Take note that nothing is refused on a node any more; returns whether something was."""
+        """Record that nothing is refused on a node any more; return whether something was."""
         ended = self.refused.end(uid)
-        for one in self.refused.by_uid if ended else ():  # what refused one may have refused all: they may be begun
+        for one in self.refused.by_uid if ended else ():  # all may have had the same cause: they may start
             self._note(one, blocked_until=0.0)
         return ended
 
     def canary_class_made(self, name: str) -> None:
-        """Take note that the RuntimeClass of a Shim's canaries exists."""
+        """Record that the RuntimeClass of a Shim's canaries exists."""
         self._canary_classes.add(name)
 
-    # What runs of Shims do.
+    # Changes by runs of Shims.
 
     def class_refused(self, shim: str, why: str) -> None:
-        """Take note of what the API server answered to the RuntimeClass of a Shim; "" if it took it."""
+        """Record the error of the API server for the RuntimeClass of a Shim; "" if it was accepted."""
         self._class_refusals[shim] = why
 
     def versions_read(self, name: str, snapshot: ShimSnapshot | None) -> None:
-        """Take note of the newest revision of a Shim, if a run has read its revisions; None: the Shim is gone."""
+        """Record the newest revision of a Shim, if a run has read its revisions; None: the Shim is deleted."""
         if snapshot is not None and snapshot.revisions is None:
             return
         self._newest_versions.pop(name, None)
@@ -326,15 +326,15 @@ class Cache:
     # Reads.
 
     def noted(self, uid: str) -> Noted:
-        """Return what is noted of a Node."""
+        """Return the cached state of a Node."""
         return self._noted.get(uid, _NOTHING)
 
     def in_use(self) -> dict[str, str]:
-        """Return by Node uid what keeps a Shim there that is to go, for users."""
+        """Return by Node UID why a Shim cannot be removed, for users."""
         return {uid: one.in_use for uid, one in self._noted.items() if one.in_use}
 
     def held(self) -> frozenset[str]:
-        """Return the nodes that are in use, and those that another installation provisioned until a moment ago."""
+        """Return the nodes that are blocked, and during a handover those that another installation provisioned."""
         now = time.monotonic()
         held = frozenset(uid for uid, one in self._noted.items() if one.blocked_until > now)
         if now < self.handover_until:
@@ -342,19 +342,19 @@ class Cache:
         return held
 
     def begun(self) -> dict[str, Entry]:
-        """Return by Node uid the slots of the Jobs that were asked for."""
+        """Return by Node UID the slots of the requested Jobs."""
         return {uid: slot for uid, (slot, _) in self._begun.items()}
 
     def job_asked_for(self, uid: str) -> str | None:
-        """Return the name of the Job that was asked for on a node, None if the watch shows all there is."""
+        """Return the name of the requested Job of a node, None if the watch reports every Job."""
         return self._begun[uid][1] if uid in self._begun else None
 
     def certain(self, uid: str, entry: Entry) -> bool:
-        """Return whether what a slot's Job did is known though the watch shows none."""
+        """Return whether the effect of a slot's Job is known though the watch reports no Job."""
         return uid in self._begun or entry.tried(uid) in self._certain
 
     def published(self, jobs: Iterable[JobView]) -> frozenset[str]:
-        """Return the marks of what is published of these Jobs."""
+        """Return the deduplication IDs of the published events of these Jobs."""
         return frozenset(mark for job in jobs for mark in _marks_of(job) if mark in self._published)
 
     def has_canary_class(self, name: str) -> bool:
@@ -362,7 +362,7 @@ class Cache:
         return name in self._canary_classes
 
     def class_refusal(self, shim: str) -> str:
-        """Return what the API server answered to the RuntimeClass of a Shim, "" if it took it."""
+        """Return the error of the API server for the RuntimeClass of a Shim, "" if it was accepted."""
         return self._class_refusals.get(shim, "")
 
     def is_newest(self, shim: ShimView, version: Manifest) -> bool:

@@ -1,7 +1,7 @@
-"""Side effects of proving a Job: canary pods, their RuntimeClasses, the proof on the Job, the Job that takes it back.
+"""Side effects of verifying a Job: canary pods, their RuntimeClasses, annotations, rollback Jobs.
 
-In: actions of ``decide``. Out: writes to Kubernetes. Called by ``apply``.
-Invariant: each write names what it was decided on; what is there already, from a try whose answer got lost, is ours.
+In: actions of ``decide``. Out: writes to Kubernetes. Called by ``apply``. Invariant: each write has preconditions; an
+object that exists from an earlier write without an answer is reused.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ _log = get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class ProofEffects:
-    """Where the actions of a proof go."""
+    """The targets of the actions of a verification."""
 
     kube: Kube
     cache: Cache
     telemetry: Telemetry
 
     async def apply(self, action: CreateCanary | DeleteCanary | ProveJob | CreateUndo) -> float | None:
-        """Carry out one action; returns the seconds until it is worth looking whether it can be carried out.
+        """Apply one action; return the seconds until its retry, None if it is done.
 
         Raises:
             KubeError: a write was refused or not answered.
@@ -53,25 +53,25 @@ class ProofEffects:
         return None
 
     async def _begin(self, action: CreateCanary) -> None:
-        """Make a canary pod, and the RuntimeClass it needs."""
+        """Create a canary pod, and the RuntimeClass that it needs."""
         job, canary = action.job, action.canary
         await self._ensure_class(canary)
         seconds = 2 * self.cache.settings.verify_timeout
         manifest = make_canary_pod(self.cache.installer, job, canary, seconds)
-        # Our own, from a create whose answer got lost, or one that is being deleted: the watch tells.
+        # It exists from a create whose response was lost, or is being deleted: the watch reports it.
         with contextlib.suppress(AlreadyExists):
             await self.kube.create(PODS, manifest)
         _log.info("canary pod created", node=job.node, shim=canary.shim, pod=manifest["metadata"]["name"])
 
     async def _end(self, action: DeleteCanary) -> None:
-        """Delete a canary pod, whatever it does."""
+        """Delete a canary pod in any phase."""
         pod = action.pod
         with contextlib.suppress(NotFound):
             await self.kube.delete(PODS, pod.name, pod.namespace, uid=pod.uid, resource_version=pod.resource_version)
         _log.info("canary pod deleted", node=pod.node, shim=pod.shim, pod=pod.name, reason=action.reason.value)
 
     async def _prove(self, action: ProveJob) -> None:
-        """Write on the Job what is proved by its canaries."""
+        """Write the verification by canaries to the Job."""
         job = action.job
         read = {"uid": job.uid, "resourceVersion": job.resource_version}
         patch = {"metadata": read | {"annotations": {names.ANNOTATION_PROOF: action.proof.value}}}
@@ -79,7 +79,7 @@ class ProofEffects:
         _log.info("installer job verified", node=job.node, job=job.name, proof=action.proof.value)
 
     async def _take_back(self, action: CreateUndo) -> float | None:
-        """Make the Job that takes back what another did."""
+        """Create the Job that rolls back another Job."""
         job, task = action.job, action.task
         with self.telemetry.tracer.start_as_current_span(
             "create undoing job", attributes={"k8s.node.name": action.node.name, "trellis.reason": action.reason.value}
@@ -90,7 +90,7 @@ class ProofEffects:
             )
             try:
                 await create_job(self.kube, manifest)
-            except AlreadyExists:  # ours, which the watch shows, or one without marks that no watch shows
+            except AlreadyExists:  # from a lost response, or without labels and thus not watched
                 return self.cache.timings.nodes.name_taken
         _log.warning("verification failed, rolling back", node=job.node, shims=task.blamed, message=task.why)
         return None

@@ -1,7 +1,7 @@
-"""Reads what a plan of all nodes, and a decision about one, depend on. It changes nothing.
+"""Reads the snapshots for a plan of all nodes and for a decision about one. It changes nothing.
 
-In: ``cache``, and reads of unwatched objects: the ledger, pods of installers and users of Shims, former versions.
-Out: frozen fleet snapshots for ``plan``, frozen snapshots for ``decide``. Called by ``planner``, ``reconciler``.
+In: ``cache``, and reads of unwatched objects: the ledger, pods of installers and users of Shims, former versions. Out:
+frozen fleet snapshots for ``plan``, frozen snapshots for ``decide``. Called by ``planner``, ``reconciler``.
 """
 
 from __future__ import annotations
@@ -44,15 +44,15 @@ async def ledger_manifest(kube: Kube, namespace: str) -> Manifest | None:
 
 @dataclass(frozen=True, slots=True)
 class Gather:
-    """Reads what is decided on. It changes nothing."""
+    """Reader of the input of decisions. It changes nothing."""
 
     kube: Kube
     cache: Cache
 
     def fleet_snapshot(self) -> FleetSnapshot:
-        """Return all that a plan may depend on.
+        """Return the input of a plan.
 
-        Of the nodes only those at which something is to be done or is in progress: the others are counted.
+        It contains only nodes with work to do or in progress; all further nodes are counted.
         """
         cache, settings = self.cache, self.cache.settings
         ledger = cache.ledger or Ledger({})
@@ -87,7 +87,7 @@ class Gather:
         )
 
     async def snapshot(self, name: str) -> Snapshot:
-        """Return all that a decision about one node depends on; reads its installer's pod if that has news."""
+        """Return the input of a decision about one node; read the pod of its installer if that is relevant."""
         cache, pods, now = self.cache, Pods(self.kube), self.kube.now()
         settings, node, jobs = cache.settings, cache.nodes.get(name), cache.jobs.of_name(name)
         job = _newest_of(node, jobs)
@@ -139,10 +139,10 @@ class Gather:
         )
 
     async def with_former(self, snapshot: Snapshot) -> Snapshot:
-        """Return a snapshot with the former versions that its node may go back to; reads them if it does.
+        """Return a snapshot with the former versions for a rollback of its node; read them only for a rollback.
 
         Raises:
-            KubeError: they cannot be read, and nothing may be decided without them.
+            KubeError: they cannot be read, and no decision is allowed without them.
         """
         node, job = snapshot.node, _newest_of(snapshot.node, snapshot.jobs)
         if node is None or job is None or snapshot.shims_unknown or not (shims := in_vain(snapshot, node, job)):
@@ -153,7 +153,7 @@ class Gather:
         return replace(snapshot, former=former)
 
     async def _kept(self, name: str, node: NodeView, digest: str) -> WantedShim | None:
-        """Return what installs a version of a Shim that a node had, None if that version is not kept."""
+        """Return the spec of a former version of a Shim on a node, None if no revision has that version."""
         manifest = await self.kube.get(SHIMS, name)
         selector, namespace = label_selector(name), self.cache.settings.namespace
         listing = await self.kube.list(CONTROLLER_REVISIONS, namespace, label_selector=selector)
@@ -161,13 +161,13 @@ class Gather:
         return kept_version(manifest, revisions, node.architecture, digest)
 
     def _feared(self, node: NodeView, entry: Entry | None) -> frozenset[str]:
-        """Return the Shims that a Job which is gone may have left on a node; by name."""
+        """Return the names of the Shims that a deleted Job may have left on a node."""
         if entry is None or self.cache.certain(node.uid, entry):
             return frozenset()
         return doubted(node, entry, self.cache.jobs.of_uid(node.uid))
 
     def _task(self, node: NodeView, target: Target, now: float) -> Task:
-        """Return what the Job that brings a node to its target is to do."""
+        """Return the task of the Job that brings a node to its target."""
         settings, shims = self.cache.settings, self.cache.shims
         latest = now + settings.retries().most
         retry = forgives(node, target, settings.limits(shims.values()), latest)
@@ -175,30 +175,30 @@ class Gather:
         return task_of(node, target, shims, Rules(settings.handler, image, checksum, settings.allow_http, retry))
 
     def _other(self, node: NodeView, target: Target) -> Controller | None:
-        """Return the controller of another owner that keeps us from what is to be done on a node."""
+        """Return the controller of another owner that prevents the work on a node."""
         controllers = self.cache.controllers
         return keeping_off(node, changes_of(node, target), controllers) if controllers else None
 
     def _unserved(self, node: NodeView) -> bool:
-        """Return whether a user is to be told that there is nothing to install on a node."""
+        """Return whether to report on a node that there is nothing to install."""
         told = self.cache.noted(node.uid).told_unserved or self.cache.installer.digest is not None
         return not told and unserved(node, self.cache.shims.values())
 
     async def _update_refused(self, node: NodeView | None, job: JobView | None, done_for: float) -> str:
-        """Return why node_watcher does not write on a Node what is proved there, "" if it may be about to."""
+        """Return why node_watcher does not label a verified Node, "" if it may be about to."""
         if node is None or job is None or proof_of(job, node) is None or fulfilled(job, node):
             return ""
         return await Pods(self.kube).update_refused(node, job) if done_for >= self.cache.timings.nodes.record else ""
 
     def _verify_timeout(self, job: JobView | None) -> float:
-        """Return how long a node has to prove what a Job installed: the longest that one of its Shims is given."""
+        """Return the seconds for the verification of a Job: the longest timeout of one of its Shims."""
         default = self.cache.settings.verify_timeout
         names_of = job.shims if job is not None else ()
         given = [self.cache.shims[name].verification.timeout for name in names_of if name in self.cache.shims]
         return max((default if one is None else one for one in given), default=default)
 
     def _canaries(self, job: JobView | None, target: Target | None) -> tuple[Canary, ...]:
-        """Return what tries the Shims of a Job, but for those that are no longer wanted."""
+        """Return the canaries of the Shims of a Job, without Shims that are no longer wanted."""
         wanted = dict(target.shims) if target else {}
         names_of = sorted(job.canaries) if job is not None else ()
         found = (
@@ -209,7 +209,7 @@ class Gather:
         return tuple(canary for canary in found if canary is not None)
 
     async def _pods(self, job: JobView | None, *, explain: bool) -> tuple[CanaryPod, ...]:
-        """Return the canary pods of a Job. ``explain``: one that did not end says why as far as its Events know."""
+        """Return the canary pods of a Job. ``explain``: with the reason, from their Events, why they do not run."""
         pods = [pod for pod in self.cache.canaries.values() if job is not None and pod.job_uid == job.uid]
         if not explain:
             return tuple(pods)
@@ -217,5 +217,5 @@ class Gather:
 
 
 def _newest_of(node: NodeView | None, jobs: tuple[JobView, ...]) -> JobView | None:
-    """Return the newest Job of this very Node."""
+    """Return the newest Job of this Node, not of a former one of its name."""
     return newest(tuple(job for job in jobs if node is not None and job.node_uid == node.uid))

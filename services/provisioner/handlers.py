@@ -1,8 +1,8 @@
-"""What provisioner hears on the bus: nodes that opted in or out, were replaced or deleted.
+"""Handlers of the events of ``node_watcher``: nodes that opted in or out, were replaced or deleted.
 
-In: events of ``node_watcher``. Out: acknowledgements, given when a run of the node that saw what the event says is
-done; a run and a plan where the watch is behind the bus. Called by the bus. Invariant: an event is a hint; the Node is
-read before acting. Source: ADR 102.
+In: events of ``node_watcher``. Out: acknowledgements, sent after a run of the node that saw the change of the event; a
+run and a plan if the watch is behind NATS. Called by the bus. Invariant: an event is a hint; the Node is read before a
+decision. Source: ADR 102.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ CONSUMED = (NodeOptedIn, NodeOptedOut, NodeReplaced, NodeGone)
 def on_node_fact(
     cache: Cache, queue: KeyedQueue[str], plan: Callable[[], None]
 ) -> Callable[[Received[NodeFact]], None]:
-    """Return the handler of events about nodes; an opting in that no annotation shows tells the trace for its Job."""
+    """Return the handler of events about nodes; an opt-in without an annotation provides the trace for its Job."""
 
     def handle(received: Received[NodeFact]) -> None:
         fact = received.fact
@@ -37,9 +37,9 @@ def on_node_fact(
 
 
 def is_shown(fact: NodeFact, node: NodeView | None) -> bool:
-    """Return whether the watch has shown of a node, which it has as ``node``, what an event says.
+    """Return whether the watch, which has the node as ``node``, already reports the change of an event.
 
-    Resource versions of one kind are numbers that grow (KEP-5504); one that is no number is not compared.
+    Resource versions of one kind are increasing numbers (KEP-5504); a version that is not a number is not compared.
     """
     if isinstance(fact, NodeGone):
         return node is None or node.uid != fact.uid

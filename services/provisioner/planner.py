@@ -1,7 +1,7 @@
-"""The run of the planner's one key: which nodes get a slot.
+"""The run of the only key of the planner: assigns slots to nodes.
 
-In: the nodes, Jobs and Shims that are known, and the ledger. Out: the ledger, then the keys of nodes. Called by the
-queue of ``app``. Invariant: the ledger is written before a Job is made.
+In: the known nodes, Jobs and Shims, and the ledger. Out: the ledger, then the keys of nodes. Called by the queue of
+``app``. Invariant: the ledger is written before a Job is created.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from trellis.telemetry.health import Health
 
 LEDGER_REFUSED: Final = Reason.LEDGER_REFUSED.value
 HANDOVER: Final = "InstallationChanged"
-"""Parts of readiness."""
+"""Keys of readiness notes."""
 
 _log = get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class FleetReconciler:
-    """The run of the planner's one key: who gets a slot, written to the ledger before any Job is made."""
+    """Reconciler of the planner's only key: assigns slots in the ledger, before any Job is created."""
 
     gather: Gather
     cache: Cache
@@ -42,7 +42,7 @@ class FleetReconciler:
     nodes: KeyedQueue[str]
 
     async def run(self, _: str, trace: TraceContext | None) -> float | None:
-        """Plan once; raises KubeError when the ledger could not be written, for the queue to try again."""
+        """Plan once; raises KubeError if the ledger could not be written, upon which the queue retries."""
         del trace
         started = time.monotonic()
         self.cache.plan_began(started)
@@ -56,7 +56,7 @@ class FleetReconciler:
             self.cache.ledger_accepted(await ledger_manifest(self.gather.kube, self.cache.settings.namespace))
         snapshot = self.gather.fleet_snapshot()
         if snapshot.shims_unknown:
-            return None  # the informer of Shims calls for a plan as soon as they can be listed
+            return None  # the informer of Shims requests a plan as soon as they can be listed
         outcome = plan(snapshot)
         self.telemetry.metrics.rollouts_halted.labels(self.telemetry.service).set(len(outcome.ledger.halted))
         self.cache.planned(outcome, snapshot.now)
@@ -74,7 +74,7 @@ class FleetReconciler:
                     self.cache.claimed(outcome, plan_trace)
                 if outcome.ledger.halted != snapshot.ledger.halted:
                     await self.effects.show_rollout(outcome, snapshot.ledger.halted, written)
-        # A slot that a former leader gave, and whose Job it did not live to make, is known to nobody else.
+        # A former leader may have assigned a slot without creating its Job: only the ledger has that slot.
         begin = (
             [node for node in snapshot.nodes if node.uid in outcome.ledger.entries]
             if just_read
@@ -88,7 +88,7 @@ class FleetReconciler:
         return outcome.wake_in
 
     async def shown(self) -> None:
-        """Wait until the term ends, and leave no figure or report of it behind: another replica plans then."""
+        """Wait until the term ends, then remove its metrics and reports: another replica plans then."""
         try:
             await asyncio.get_running_loop().create_future()
         finally:
@@ -98,11 +98,11 @@ class FleetReconciler:
 
 
 async def show_handover(health: Health, until: float, plan_soon: Callable[[], None]) -> None:
-    """Report that another installation provisioned the nodes until a moment ago; plan once that is over."""
+    """Report the handover of the nodes from another installation; plan once that is over."""
     seconds = until - time.monotonic()
     try:
         if seconds > 0:
-            text = f"nodes with a runtime are not begun for {seconds:.0f} s after another installation gave them up"
+            text = f"nodes with a runtime are not started for {seconds:.0f} s after another installation released them"
             health.note(HANDOVER, text)
             _log.warning("took over the nodes from another installation", settle_seconds=round(seconds))
             await asyncio.sleep(seconds)
@@ -114,7 +114,7 @@ async def show_handover(health: Health, until: float, plan_soon: Callable[[], No
 
 
 def report_ledger(health: Health, queues: Queues, why: str) -> None:
-    """Report in readiness and on all Shims that the ledger is refused; "" takes it back."""
+    """Report in readiness and on all Shims that the ledger is refused; "" ends the report."""
     queues.cache.ledger_refused(why)
     unready(health, LEDGER_REFUSED)(why)
     queues.status_soon()

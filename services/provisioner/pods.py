@@ -1,7 +1,7 @@
-"""What pods say: an installer's of its run, a canary's of what keeps it from running, those that use what is to go.
+"""Reads pods: the outcome of an installer, why a canary does not run, and the users of a Shim to uninstall.
 
-In: pods, their logs and Events from the API server. Out: words and users for a snapshot. Called by ``gather``.
-Invariant: what cannot be read is left empty or said to be so; it keeps nothing from being decided.
+In: pods, their logs and Events from the API server. Out: messages and users for a snapshot. Called by ``gather``.
+Invariant: unreadable data is left empty or reported as unreadable; it prevents no decision.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ _ENDED = ("Succeeded", "Failed")
 
 @dataclass(frozen=True, slots=True)
 class Pods:
-    """Reads pods when they are asked for: nothing of them is watched but the canaries."""
+    """Reader of pods on demand: only canary pods are watched."""
 
     kube: Kube
 
     async def installer(self, job: JobView) -> InstallerState:
-        """Return what the newest pod of a Job says; what cannot be read is left empty, the Job's own words remain."""
+        """Return the state of the newest pod of a Job; unreadable parts are empty, the Job's conditions remain."""
         try:
             listing = await self.kube.list(
                 PODS, job.namespace, label_selector=f"batch.kubernetes.io/job-name={job.name}"
@@ -49,9 +49,9 @@ class Pods:
         return state
 
     async def at_work(self, namespace: str, node: str) -> tuple[str, ...]:
-        """Return the names of the installer pods on a node that have not ended, also of Jobs and Nodes that are gone.
+        """Return the names of the installer pods on a node that have not ended, also of deleted Jobs and Nodes.
 
-        A kubelet goes by the name: it runs what is bound to a former Node of its name.
+        A kubelet selects pods by the node name: it runs pods that are bound to a former Node of its name.
         """
         listing = await self.kube.list(
             PODS, namespace, label_selector=f"{names.LABEL_JOB}=true", field_selector=f"spec.nodeName={node}"
@@ -73,11 +73,11 @@ class Pods:
                 limit_bytes=LOG_BYTES,
             )
         except KubeError:
-            # The node may be cut off while its kubelet's report got through: then that is all there is.
+            # The node may have become unreachable after its kubelet's last report: then no log is available.
             return ""
 
     async def explained(self, pod: CanaryPod) -> str:
-        """Return why a pod does not run: a sandbox that cannot be made is told in Events alone."""
+        """Return why a pod does not run: only Events report a sandbox that cannot be created."""
         if pod.phase == "Succeeded" or pod.trouble.startswith("exit code"):
             return pod.trouble
         try:
@@ -90,30 +90,30 @@ class Pods:
         return max(told)[1] if told else pod.trouble
 
     async def update_refused(self, node: NodeView, job: JobView) -> str:
-        """Return what node_watcher reported last of a refused write of what a Job did, "" if nothing."""
+        """Return the last report of node_watcher about a refused write of a Job's outcome, "" if none."""
         selector = f"involvedObject.uid={node.uid},reason={NODE_UPDATE_REFUSED}"
         try:
             listing = await self.kube.list(EVENTS, "default", field_selector=selector)
         except KubeError as error:
-            return f"node_watcher does not write it, and the Node's Events cannot be read: {error}"
+            return f"node_watcher does not label the node, and the Events of the Node cannot be read: {error}"
         told = [
             (str(event.get("lastTimestamp") or ""), str(event.get("message") or ""))
             for event in listing.items
-            if (event.get("related") or {}).get("uid") == job.uid  # it stays for an hour, and node_watcher may be away
+            if (event.get("related") or {}).get("uid") == job.uid  # node_watcher may be down, Events last an hour
         ]
         return max(told)[1] if told else ""
 
     async def users(self, node: str, going: tuple[str, ...], shims: Mapping[str, ShimView]) -> tuple[User, ...]:
-        """Return the pods on a node that still run with a Shim that is to go."""
+        """Return the pods on a node that still run with a Shim to uninstall."""
         listing = await self.kube.list(PODS, field_selector=f"spec.nodeName={node}")
         return users_of(listing.items, going, shims)
 
 
 def users_of(pods: Iterable[Manifest], going: Iterable[str], shims: Mapping[str, ShimView]) -> tuple[User, ...]:
-    """Return the pods that run with one of the Shims that are to go.
+    """Return the pods that run with one of the Shims to uninstall.
 
-    A pod is known by its RuntimeClass, and where that went with the Shim's object by the label that it has selected its
-    node by: Kubernetes copies the nodeSelector of a RuntimeClass into its pods.
+    A pod is identified by its RuntimeClass; if that was deleted with the Shim, by the label in its nodeSelector:
+    Kubernetes copies the nodeSelector of a RuntimeClass into its pods.
     """
     going = tuple(going)
     by_class = {shims[name].runtime_class: name for name in going if name in shims}

@@ -1,7 +1,7 @@
-"""One run of a key: gather, decide, apply; of a node name's in the trace of the node's opting in.
+"""A run of the key of a node or Shim: gather, decide, apply, in the trace of the opt-in of the node.
 
 In: names of Nodes and Shims. Out: Jobs by ``apply``; finalizers, RuntimeClasses and status by ``shim_apply``. Called by
-the queues of ``app``. Invariant: a refused write is reported on the node before it is tried again.
+the queues of ``app``. Invariant: a rejected write is reported on the node before the retry.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from trellis.telemetry import Telemetry, TraceContext, caused, trace_from
 
 @dataclass(frozen=True, slots=True)
 class Reconciler:
-    """One run of a node name's key: gather, decide, apply, in the node's trace."""
+    """Reconciler of a node name: gather, decide, apply, in the trace of the node."""
 
     gather: Gather
     cache: Cache
@@ -33,7 +33,7 @@ class Reconciler:
     telemetry: Telemetry
 
     async def run(self, name: str, trace: TraceContext | None) -> float | None:
-        """Bring one node's Jobs up to date; raises KubeError for the queue to try again."""
+        """Reconcile the Jobs of one node; raises KubeError, upon which the queue retries."""
         await self.effects.find_begun(name)
         await self.cache.deletions.look(self.cache.shims.values())
         snapshot = await self.gather.snapshot(name)
@@ -59,7 +59,7 @@ class Reconciler:
             return await self.effects.apply(actions)
 
     def _trace_of(self, snapshot: Snapshot, actions: list[Action]) -> TraceContext | None:
-        """Return the trace the work belongs to: a new Job's is the node's opting in, a judgement's is its Job."""
+        """Return the trace of the work: for a new Job that of the node's opt-in, for a judgement that of its Job."""
         node = snapshot.node
         if node is None:
             return None
@@ -72,7 +72,7 @@ class Reconciler:
 
 @dataclass(frozen=True, slots=True)
 class ShimReconciler:
-    """One run of a Shim's key: gather, decide, apply."""
+    """Reconciler of a Shim: gather, decide, apply."""
 
     gather: ShimGather
     cache: Cache
@@ -80,7 +80,7 @@ class ShimReconciler:
     telemetry: Telemetry
 
     async def run(self, name: str, trace: TraceContext | None) -> float | None:
-        """Bring one Shim's finalizer, RuntimeClass and status up to date; raises KubeError to be tried again."""
+        """Reconcile finalizer, RuntimeClass and status of one Shim; raises KubeError, upon which the queue retries."""
         await self.cache.deletions.look(self.cache.shims.values())
         snapshot = await self.gather.snapshot(name)
         self.cache.versions_read(name, snapshot)

@@ -1,10 +1,10 @@
-"""What the API server refuses: pods of installer Jobs, as the Job controller's Events report, and what nodes need.
+"""Refusals of the API server: pods of installer Jobs, by the Events of the Job controller, and writes for nodes.
 
-In: Events with reason FailedCreate about Jobs, and Jobs, of which one that is suspended gets no pod either; reports of
-``decide``, and refused writes. Out: words for ``gather``, the status of Shims and readiness, and for how long they are
-known. Changed by ``cache``. Invariants: time is this process' own; an Event that expires ends what it reported;
-readiness names a refusal by its reason, as the Node and its Shims do, as long as one node has it.
-Source: the Job controller's Event; a Job without a pod has no condition that would tell.
+In: Events with reason FailedCreate about Jobs, and Jobs, because a suspended one gets no pod either; reports of
+``decide``, and refused writes. Out: messages for ``gather``, the status of Shims and readiness, and for how long they
+are known. Changed by ``cache``. Invariants: time is by the clock of this process; an Event that expires ends its
+report; readiness names a refusal by its reason, as the Node and its Shims do, as long as one node has it.
+Source: the Event of the Job controller; a Job without a pod has no condition for that.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from trellis.provisioning.views import JobView, NodeView
 FAILED_CREATE: Final = "reason=FailedCreate,involvedObject.kind=Job"
 """Field selector of these Events."""
 _SUSPENDED: Final = "spec.suspend"
-"""In place of an Event's key."""
+"""Key in place of that of an Event."""
 
 
 @dataclass(frozen=True, slots=True)
 class PodRefusal:
-    """One Event. ``at``: when it was last repeated, RFC 3339."""
+    """One Event. ``at``: time of its last occurrence, RFC 3339."""
 
     job_uid: str
     message: str
@@ -35,7 +35,7 @@ class PodRefusal:
 
 
 def view_pod_refusal(manifest: Mapping[str, Any]) -> PodRefusal:
-    """Return what matters of an Event."""
+    """Return the relevant fields of an Event."""
     involved, series = manifest.get("involvedObject") or {}, manifest.get("series") or {}
     times = (series.get("lastObservedTime"), manifest.get("lastTimestamp"), manifest.get("eventTime"))
     at = max((str(one) for one in times if one), default="")
@@ -44,21 +44,21 @@ def view_pod_refusal(manifest: Mapping[str, Any]) -> PodRefusal:
 
 @dataclass(eq=False)
 class PodRefusals:
-    """By uid of a Job, its Events by key, and since when the first is known, monotonic seconds."""
+    """By UID of a Job, its Events by key, and the monotonic time since which the first is known."""
 
     now: Callable[[], float] = time.monotonic
     events: dict[str, dict[str, PodRefusal]] = field(default_factory=dict)
     since: dict[str, float] = field(default_factory=dict)
 
     def take(self, change: Change[PodRefusal]) -> str:
-        """Take one change of the informer; return the uid of the Job."""
+        """Record one change of the informer; return the UID of the Job."""
         one = change.new or change.old
         uid = one.job_uid if one is not None else ""
         self._note(uid, change.key, change.new)
         return uid
 
     def take_job(self, old: JobView | None, new: JobView | None) -> None:
-        """Take one change of a Job: one that is suspended has no Event, and no pod for long."""
+        """Record one change of a Job: a suspended Job has no Event, and its pods are deleted."""
         if new is not None and new.suspended and not new.deleting:
             words = f"the {SUSPENDED}; exempt namespace {new.namespace} there, or resume it"
             self._note(new.uid, _SUSPENDED, PodRefusal(new.uid, words, ""))
@@ -76,18 +76,18 @@ class PodRefusals:
                 self.since.pop(uid, None)
 
     def words(self, job_uid: str) -> str:
-        """Return why a Job has no pod: it is suspended, or what the API server answered last; "" if neither."""
+        """Return why a Job has no pod: it is suspended, or the last error of the API server; "" if neither."""
         found = self.events.get(job_uid)
         return max(found.items(), key=lambda one: (one[0] == _SUSPENDED, one[1].at))[1].message if found else ""
 
     def seconds(self, job_uid: str) -> float:
-        """Return for how long a refusal is known, 0 if none is."""
+        """Return the seconds for which a refusal is known, 0 if none is."""
         return self.now() - self.since[job_uid] if job_uid in self.since else 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why nothing comes of a node. ``message``: with the API server's words."""
+    """Reason why a node cannot be provisioned. ``message``: with the error of the API server."""
 
     node: str
     reason: Reason
@@ -96,13 +96,13 @@ class Refusal:
 
 @dataclass(eq=False)
 class RefusedNodes:
-    """By uid of the Node. ``report`` takes a reason and its text for readiness, "" for none."""
+    """Refusals by UID of the Node. ``report`` receives a reason and its text for readiness, "" for none."""
 
     report: Callable[[Reason, str], None] = lambda _reason, _text: None
     by_uid: dict[str, Refusal] = field(default_factory=dict)
 
     def take(self, node: NodeView, reason: Reason, message: str) -> bool:
-        """Note a refusal; return whether it is news."""
+        """Record a refusal; return whether it is new."""
         refusal = Refusal(node.name, reason, message)
         former = self.by_uid.get(node.uid)
         self.by_uid[node.uid] = refusal
@@ -110,18 +110,18 @@ class RefusedNodes:
         return former != refusal
 
     def end(self, node_uid: str) -> bool:
-        """Forget a node; return whether it was refused something."""
+        """Drop a node; return whether it had a refusal."""
         ended = self.by_uid.pop(node_uid, None)
         if ended is not None:
             self._report(ended.reason)
         return ended is not None
 
     def words(self, node_uid: str) -> str:
-        """Return what was reported of a node, with the API server's words; "" if nothing is refused there."""
+        """Return the reported refusal of a node, with the error of the API server; "" if nothing is refused there."""
         return self.by_uid[node_uid].message if node_uid in self.by_uid else ""
 
     def forget(self) -> None:
-        """Report nothing any more: another replica provisions."""
+        """End all reports, because another replica provisions."""
         for reason in {one.reason for one in self.by_uid.values()}:
             self.report(reason, "")
 

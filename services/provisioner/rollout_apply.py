@@ -1,7 +1,7 @@
-"""Side effects of a plan: the ledger, and what is said of a rollout that is halted or goes on.
+"""Side effects of a plan: the ledger, and the events of a halted or resumed rollout.
 
-In: plans. Out: the ledger in Kubernetes, Events on it, events. Called by ``app``.
-Invariants: the ledger is written by compare-and-swap before a Job of it exists; what was said of a halt stands in it.
+In: plans. Out: the ledger in Kubernetes, Kubernetes Events on it, events. Called by ``app``. Invariants: the ledger is
+written by compare-and-swap before a Job of it exists; the ledger records the published halts.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _log = get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class RolloutEffects:
-    """Where plans go."""
+    """The targets of plans."""
 
     kube: Kube
     bus: Bus
@@ -33,10 +33,10 @@ class RolloutEffects:
     cache: Cache
 
     async def write_ledger(self, plan: Plan) -> Ledger:
-        """Write the plan's ledger over the one it was made from; returns it as the API server has accepted it.
+        """Replace the ledger by that of the plan; return it as the API server accepted it.
 
         Raises:
-            Conflict: another wrote it in the meantime; KubeError: no certain answer. Either way it is read again.
+            Conflict: another client wrote it meanwhile; KubeError: no certain answer. It is re-read in both cases.
         """
         version = self._version()
         manifest = make_ledger(self.cache.settings.namespace, plan.ledger, version)
@@ -52,17 +52,17 @@ class RolloutEffects:
         return self.cache.ledger_accepted(written)
 
     async def show_rollout(self, plan: Plan, halted_before: tuple[str, ...], ledger: Ledger) -> None:
-        """Show of which shims the rollout was halted or resumed: in the log, and as Events on the ledger."""
+        """Report the shims whose rollout was halted or resumed: in the log, and as Events on the ledger."""
         namespace = self.cache.settings.namespace
         for shim in sorted({*plan.ledger.halted} ^ {*halted_before}):
             halted, failing = shim in plan.ledger.halted, plan.failing.get(shim, 0)
             reason = "RolloutHalted" if halted else "RolloutResumed"
             message = (
-                f"{shim}: {failing} nodes fail (limit {self._limit(shim)}): no further node is begun until fewer do; "
-                "the failing ones are tried again. See their Events: kubectl get events --field-selector "
+                f"{shim}: {failing} nodes fail (limit {self._limit(shim)}): no further node is started until fewer "
+                "fail; failing nodes are retried. See their Events: kubectl get events --field-selector "
                 "reason=ProvisionFailed -A"
                 if halted
-                else f"{shim}: {failing} nodes fail, fewer than the limit: further nodes are begun again"
+                else f"{shim}: {failing} nodes fail, fewer than the limit: the rollout continues"
             )
             _log.warning("rollout changed", reason=reason, shim=shim, failing=failing)
             await self.recorder.record(
@@ -73,10 +73,10 @@ class RolloutEffects:
             )
 
     async def tell_rollout(self, plan: Plan) -> bool:
-        """Say on the bus which rollouts are halted, or are no more, unless the ledger has the mark that it was said.
+        """Publish which rollouts were halted or resumed, unless the ledger records that as published.
 
         Returns:
-            Whether it is still to be said: NATS is unreachable, and planning does not wait for it.
+            True if the publication is pending: NATS is unreachable, and planning does not wait for it.
         """
         ledger = plan.ledger
         told = frozenset() if self.cache.halts_lost else frozenset(ledger.told)
@@ -90,9 +90,9 @@ class RolloutEffects:
             try:
                 await self.bus.publish(fact, dedup=f"{names.LEDGER}.{self._version()}.{shim}.{fact.fact}")
             except BusUnavailable:
-                return True  # the bus itself warns of its outage, once
+                return True  # the bus itself logs its outage, once
             except FactRefused as error:
-                # Saying it again is of no use; the ledger and its Event say it too.
+                # A retry would be refused, too; the ledger and its Event have the same information.
                 _log.error("rollout event not published", fact=fact.fact, error=str(error))
         self.cache.halts_published()
         if ledger.halted != ledger.told:
@@ -103,7 +103,7 @@ class RolloutEffects:
         return self.cache.ledger.version if self.cache.ledger is not None else None
 
     def _digest(self, shim: str) -> str:
-        """Return what names a shim's version for users: the legacy image's digest, a Shim's generation."""
+        """Return the version of a shim for users: the digest of the legacy image, or the generation of a Shim."""
         view = self.cache.shims.get(shim)
         return (self.cache.installer.digest or "") if view is None else f"{view.name}-{view.generation}"
 

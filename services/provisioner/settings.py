@@ -30,11 +30,11 @@ _CONFIG_MAP = re.compile(rf"{_NAME.pattern}(/[A-Za-z0-9._-]+)?")
 
 
 def _public(value: str) -> str:
-    """Reject a URL with credentials: everyone who may read the Jobs would see them."""
+    """Reject a URL with credentials: any user that can read the Jobs would see them."""
     if "@" in urlsplit(value).netloc:
         message = (
-            "needs an address without user and password, because everyone who may read the Jobs would see them; "
-            "keep a proxy's in a Secret (TRELLIS_INSTALLER_PROXY_SECRET)"
+            "needs an address without user and password, because any user that can read the Jobs would see them; "
+            "keep those of a proxy in a Secret (TRELLIS_INSTALLER_PROXY_SECRET)"
         )
         raise ValueError(message)
     return value
@@ -57,7 +57,7 @@ def _config_map(value: str) -> str:
 
 def _secrets(value: str) -> str:
     if not all(_NAME.fullmatch(part.strip()) for part in value.split(",")):
-        message = "needs names of Secrets with commas between, as kubectl shows them"
+        message = "needs names of Secrets, separated by commas"
         raise ValueError(message)
     return value
 
@@ -221,7 +221,7 @@ class Settings(ServiceSettings):
 
 
 def _is_for_others(endpoint: str | None) -> bool:
-    """Return whether other nodes can use the endpoint: it is no loopback address and has no credentials."""
+    """Return whether other nodes can use the endpoint: it is not a loopback address and has no credentials."""
     parts = urlsplit(endpoint or "")
     host = parts.hostname or ""
     if "@" in parts.netloc or host == "localhost" or host.endswith(".localhost"):

@@ -1,7 +1,7 @@
-"""Provisioner's side effects on Shims: finalizer, RuntimeClass, status, Events.
+"""Side effects of provisioner on Shims: finalizer, RuntimeClass, status, Kubernetes Events.
 
-In: actions of ``shim_decide``. Out: writes to Kubernetes. Called by ``app``.
-Invariant: each write names the very object it was decided on, as it was read; a conflict is tried again by the queue.
+In: actions of ``shim_decide``. Out: writes to Kubernetes. Called by ``app``. Invariant: each write has preconditions of
+the object that was read; the queue retries conflicts.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from provisioner.domain.shim_decide import (
     DeleteRuntimeClass,
     DropRevision,
     KeepRevision,
+    RecordShimEvent,
     SetFinalizer,
-    WarnShim,
     WriteStatus,
 )
 from provisioner.domain.shim_resources import make_runtime_class, view_runtime_class
@@ -39,18 +39,18 @@ _log = get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class ShimEffects:
-    """Where actions about Shims go."""
+    """The targets of actions on Shims."""
 
     kube: Kube
     recorder: EventRecorder
     cache: Cache
 
     async def apply(self, actions: Sequence[Action]) -> None:
-        """Carry out the actions about one Shim, in order.
+        """Apply the actions on one Shim, in order.
 
         Raises:
-            KubeError: a write was refused or not answered. What follows it was not done, unless it is the RuntimeClass
-                that was refused: the status does not wait for it.
+            KubeError: a write was refused or not answered. The actions after it were not applied, except after a
+                refused RuntimeClass: the status does not wait for it.
         """
         version, refusal = "", None
         for action in actions:
@@ -68,7 +68,7 @@ class ShimEffects:
             raise refusal
 
     async def _one(self, action: Action, version: str) -> str | None:
-        """Carry out one action; returns the Shim's resource version if it wrote the Shim."""
+        """Apply one action; return the Shim's resource version if it wrote the Shim."""
         match action:
             case SetFinalizer():
                 return await self._finalizer(action)
@@ -81,10 +81,10 @@ class ShimEffects:
             case WriteStatus():
                 patch = {"metadata": _read(action.shim, version), "status": make_status(action.status)}
                 return await self._patch(action.shim, patch, subresource="status")
-            case WarnShim():
+            case RecordShimEvent():
                 await self.recorder.record(
                     regarding=ObjectRef(SHIMS.api_version, SHIMS.kind, action.shim.name, action.shim.uid),
-                    type="Warning",
+                    type="Warning" if action.warning else "Normal",
                     reason=action.reason,
                     message=action.message,
                 )
@@ -110,7 +110,7 @@ class ShimEffects:
     async def _runtime_class(self, action: ApplyRuntimeClass) -> None:
         shim, former = action.shim, action.former
         if former is not None and (former.handler != shim.handler or former.owner not in {"", shim.uid}):
-            # Its handler cannot be changed. One of a former Shim is about to be garbage-collected.
+            # The handler is immutable. A RuntimeClass of a former Shim is about to be garbage-collected.
             await self._delete_class(former)
             former = None
         manifest = make_runtime_class(shim, former)
@@ -128,7 +128,7 @@ class ShimEffects:
         _log.info("runtime class deleted", runtime_class=former.name)
 
     async def _delete_canary_class(self, shim: ShimView) -> None:
-        """Delete the RuntimeClass of the Shim's canaries, if there is one: the garbage collector takes its time."""
+        """Delete the RuntimeClass of the Shim's canaries, if there is one: the garbage collector is slow."""
         with contextlib.suppress(NotFound):
             found = await self.kube.get(RUNTIME_CLASSES, names.canary_class(shim.uid, shim.handler))
             await self._delete_class(view_runtime_class(found))
@@ -167,5 +167,5 @@ class ShimEffects:
 
 
 def _read(shim: ShimView, version: str) -> dict[str, Any]:
-    """Return what a write must name: the object, and its state as read, or as our own write just left it."""
+    """Return the preconditions of a write: the object, and its version as read, or as the last write returned it."""
     return {"uid": shim.uid, "resourceVersion": version or shim.resource_version}

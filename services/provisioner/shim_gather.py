@@ -1,7 +1,7 @@
-"""Reads what a decision about one Shim depends on: its nodes, its RuntimeClass, its status as it stands.
+"""Reads the input of a decision about one Shim: its nodes, its RuntimeClass, its present status.
 
 In: the informers' views, the Shim and its RuntimeClass from the API server. Out: a frozen snapshot for ``shim_decide``.
-Called by ``reconciler``. Invariant: what is written is decided on what was read in the same run.
+Called by ``reconciler``. Invariant: a write is decided on objects that were read in the same run.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ from trellis.provisioning.views import KWASM, JobState, NodeView, newest
 
 @dataclass(frozen=True, slots=True)
 class ShimGather:
-    """Reads snapshots of Shims. It changes nothing."""
+    """Reader of snapshots of Shims. It changes nothing."""
 
     kube: Kube
     cache: Cache
 
     async def snapshot(self, name: str) -> Snapshot | None:
-        """Return all that a decision about one Shim depends on; None if there is none of this name."""
+        """Return the input of a decision about one Shim; None if there is none of this name."""
         try:
             manifest = await self.kube.get(SHIMS, name)
         except NotFound:
@@ -76,13 +76,13 @@ class ShimGather:
         )
 
     def _in_work(self, name: str, ledger: Ledger) -> tuple[NodeView, ...]:
-        """Return the nodes whose work changes a Shim: by the ledger, or by a Job that has no entry there yet."""
+        """Return the nodes whose Jobs change a Shim: by the ledger, or by a Job that has no entry there yet."""
         if name == KWASM:
             return ()
 
         def works(node: NodeView) -> bool:
             entry = ledger.entries.get(node.uid)
-            # An older Job was followed by one that took back what it did, or did it over.
+            # An older Job was followed by one that rolled it back or repeated it.
             job = newest(self.cache.jobs.of_uid(node.uid))
             changes = job is not None and name in concerned_by(job)
             at_work = changes and job is not None and (job.state is JobState.ACTIVE or name in left_by(job, node))
@@ -91,18 +91,18 @@ class ShimGather:
         return tuple(filter(works, self.cache.fleet.named({**self.cache.jobs.by_uid(), **ledger.entries})))
 
     def _in_use(self, tally: Tally) -> tuple[tuple[NodeView, str], ...]:
-        """Return the nodes that a Shim cannot leave, and what keeps it there."""
+        """Return the nodes from which a Shim cannot be removed, with the reason."""
         in_use = self.cache.in_use()
         members = ((tally.members.get(node.name), node) for node in self.cache.fleet.named(in_use))
         leaving = (node for one, node in members if one is not None and one.has is not None and one.wish is None)
         return tuple((node, in_use[node.uid]) for node in leaving)
 
     async def _ledger(self) -> Ledger:
-        """Return the ledger; without the right to read it the status says so, and counts what is known besides."""
+        """Return the ledger; an empty one if reading it is refused, which the status reports."""
         try:
             if (ledger := self.cache.ledger) is not None:
                 return ledger
-            manifest = await ledger_manifest(self.kube, self.cache.settings.namespace)  # the planner takes it over
+            manifest = await ledger_manifest(self.kube, self.cache.settings.namespace)  # the planner caches it
             return read_ledger(manifest) if manifest else Ledger({})
         except KubeError as error:
             if not is_refused(error):
@@ -115,7 +115,7 @@ class ShimGather:
         return tuple((node, by_uid[node.uid].reason.value, by_uid[node.uid].message) for node in nodes)
 
     def _held(self, name: str, holders: Iterable[NodeView]) -> tuple[NodeView, ...]:
-        """Return the nodes that a mass deletion may still take a Shim from; none if it was deleted by itself."""
+        """Return the nodes from which a mass deletion may still remove a Shim; none if it was deleted individually."""
         shims, label = self.cache.shims, names.shim_label(name)
         if name not in shims or not shims[name].deleting or name in self.cache.deletions.alone(shims.values()):
             return ()
@@ -129,13 +129,13 @@ class ShimGather:
         return failing_on(node, target, asked_of(node, target, limits, ledger.halted))
 
     def _other(self, shim: ShimView, tally: Tally) -> Controller | None:
-        """Return the controller of another owner that works on this Shim, or on nodes that have it or are to."""
+        """Return the controller of another owner that works on this Shim, or on nodes that have it or require it."""
         if not self.cache.controllers:
             return None
         return working_on(shim.name, (one.node for one in tally.members.values()), self.cache.controllers)
 
     async def _revisions(self, shim: ShimView, version: Manifest) -> tuple[Revision, ...] | None:
-        """Return the kept versions; None if the newest is this one, so that a rollout does not list at each step."""
+        """Return the stored versions; None if the newest is this one, so that a rollout does not list at each step."""
         if shim.deleting or shim.invalid or self.cache.is_newest(shim, version):
             return None
         listing = await self.kube.list(
@@ -153,7 +153,7 @@ class ShimGather:
 
 
 def _in_use(manifest: Manifest, revisions: Iterable[Revision], carried: Collection[tuple[str, str]]) -> frozenset[str]:
-    """Return the names of the revisions whose versions nodes have, or had before what is not proved there.
+    """Return the names of the revisions whose versions nodes have, or had before an unverified one.
 
     ``carried``: architectures and digests of nodes.
     """

@@ -1,6 +1,6 @@
-"""How long provisioner waits for what; tests pass shorter times.
+"""Timings of provisioner; tests use shorter ones.
 
-Pure. Called by ``app``, which passes it on. Values are seconds.
+Pure. Called by ``app``, which passes them on. In seconds.
 """
 
 from __future__ import annotations
@@ -13,46 +13,46 @@ from trellis.kube.timings import RefusalTimings
 
 @dataclass(frozen=True, slots=True)
 class NodeTimings:
-    """Of the work on one node."""
+    """Timings of the work on one node."""
 
     grace: float = 60.0
-    """For the pods of a Job to end after its deadline; then the Job counts as stuck."""
+    """Time for the pods of a Job to end after its deadline; then the Job counts as stuck."""
     labels: float = 1.0
-    """For which a slot is given back while node_watcher removes the label of a Shim that is to be removed."""
+    """Time for which a slot is released while node_watcher removes the label of a Shim to uninstall."""
     in_use: float = 60.0
-    """For which a slot is given back while pods still run with a Shim that is to be removed."""
+    """Time for which a slot is released while pods still run with a Shim to uninstall."""
     drain: float = 5.0
-    """Between two rounds of evictions of the pods that run with such a Shim."""
+    """Interval of evictions of the pods that run with such a Shim."""
     pod_left: float = 5.0
-    """For which a slot is given back while a pod of an earlier Job has not ended."""
+    """Time for which a slot is released while a pod of an earlier Job has not ended."""
     name_taken: float = 2.0
-    """Between two tries to create a Job whose name a Job has that no watch shows."""
+    """Interval of attempts to create a Job whose name is in use by a Job that no watch reports."""
     clear: float = 4.0
-    """How long a Job stays after its end: deleting it and its pod costs the API server as much as making the next."""
+    """Minimum age of an ended Job: its deletion, with the pod, loads the API server as much as the next creation."""
     record: float = 2.0
-    """For node_watcher to label a node whose Job is proved; then the Node's Events are looked at."""
+    """Time for node_watcher to label a node whose Job is verified; then the Events of the Node are read."""
 
 
 @dataclass(frozen=True, slots=True)
 class Timings:
-    """Of one term of leadership."""
+    """Timings of one leadership term."""
 
     settle: float = 1.0
-    """Shims that are applied together come one after another: changes within this time are one change of a node."""
+    """Debounce time of Shim changes: Shims that are applied together are one change of a node."""
     held: float = 0.2
-    """Between two plans while a node is held back."""
+    """Interval of plans while a node is held back."""
     plan_delay: float = 0.05
-    """A plan looks at every node: changes that come in a burst are answered by one plan, at most 20 a second."""
+    """Delay of a plan, which evaluates every node: one plan for a burst of changes, at most 20 a second."""
     plan_rest: float = 0.5
-    """The longest rest after a plan: an API server that is slow to take the ledger is no reason to rest."""
+    """Maximum pause after a plan, even if the API server was slow to accept the ledger."""
     status_delay: float = 1.0
-    """A status counts nodes: changes that come in a burst are counted once, at most once a second."""
+    """Delay of a status, which counts nodes: one status for a burst of changes, at most one a second."""
     deleting: float = 30.0
-    """Between two looks at a Shim that is being deleted: ``unreachable`` ends by the clock."""
+    """Interval of checks of a Shim that is being deleted: ``unreachable`` ends by the clock."""
     unreachable: float = 600.0
-    """How long a Shim that is being deleted waits for nodes that are not ready; a new leader starts the time again."""
+    """Time for which a Shim that is being deleted waits for nodes that are not ready; a new leader restarts it."""
     publish: float = 5.0
-    """Between two attempts to publish while the bus is unavailable: an attempt costs nothing but a look at a flag."""
+    """Interval of attempts to publish while the bus is unavailable; an attempt only reads a flag."""
     nodes: NodeTimings = field(default_factory=NodeTimings)
     deletions: DeletionTimings = field(default_factory=DeletionTimings)
     refusals: RefusalTimings = field(default_factory=RefusalTimings)

@@ -1,7 +1,7 @@
-"""What wakes provisioner from Kubernetes: Nodes, its Jobs, canary pods, Shims, and controllers of others change.
+"""Watch handlers of provisioner: Nodes, its Jobs, canary pods, Shims, and other controllers.
 
-In: changes from the informers. Out: keys in the queues. Called by the informers, in the event loop.
-Invariant: nothing is decided here; each change wakes the node's key and, a moment later, the planner.
+In: changes from the informers. Out: keys in the queues. Called by the informers, in the event loop. Invariant: a
+handler decides nothing; each change enqueues the key of the node and, a moment later, the planner.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _log = get_logger(__name__)
 
 
 def on_node(cache: Cache, wake: Wake, trace_of: Callable[[str], TraceContext]) -> Callable[[Change[NodeView]], None]:
-    """Return the handler of Node changes. ``trace_of``: the trace that an opting in begins (ADR 102)."""
+    """Return the handler of Node changes. ``trace_of``: the trace that an opt-in starts (ADR 102)."""
 
     def handle(change: Change[NodeView]) -> None:
         cache.node_changed(change, trace_of)
@@ -45,7 +45,7 @@ def on_job(cache: Cache, wake: Wake, plan_soon: Callable[[], None]) -> Callable[
 
 
 def on_pod_refusal(cache: Cache, wake: Wake) -> Callable[[Change[PodRefusal]], None]:
-    """Return the handler of Events about refused pods: each wakes the node of its Job."""
+    """Return the handler of Events about refused pods: each enqueues the node of its Job."""
 
     def handle(change: Change[PodRefusal]) -> None:
         for node in cache.pod_refusal_changed(change):
@@ -55,7 +55,7 @@ def on_pod_refusal(cache: Cache, wake: Wake) -> Callable[[Change[PodRefusal]], N
 
 
 def on_shim(cache: Cache, follow: Wake, list_all: Callable[[], None]) -> Callable[[Change[ShimView]], None]:
-    """Return the handler of Shim changes; what nodes are to have may be something else for all of them."""
+    """Return the handler of Shim changes; the targets of all nodes may change."""
 
     def handle(change: Change[ShimView]) -> None:
         follow(change.key)
@@ -67,7 +67,7 @@ def on_shim(cache: Cache, follow: Wake, list_all: Callable[[], None]) -> Callabl
 
 
 def wishes_differ(change: Change[ShimView]) -> bool:
-    """Return whether nodes may be to have something else now; our own finalizer is none of their business."""
+    """Return whether targets of nodes may have changed; the finalizer does not affect them."""
     old, new = (replace(view, finalizers=()) if view else None for view in (change.old, change.new))
     return old != new
 
@@ -75,7 +75,7 @@ def wishes_differ(change: Change[ShimView]) -> bool:
 def on_controller(
     cache: Cache, controllers: Mapping[str, Controller | None], list_all: Callable[[], None]
 ) -> Callable[[Change[Controller | None]], None]:
-    """Return the handler of changes of Deployments; most of them run no controller that matters here."""
+    """Return the handler of changes of Deployments; most of them run no relevant controller."""
 
     def handle(change: Change[Controller | None]) -> None:
         if change.old is None and change.new is None:
@@ -95,7 +95,7 @@ def on_controller(
 
 
 def on_canary(wake: Wake) -> Callable[[Change[CanaryPod]], None]:
-    """Return the handler of changes of canary pods: each wakes the node that it is on."""
+    """Return the handler of changes of canary pods: each enqueues its node."""
 
     def handle(change: Change[CanaryPod]) -> None:
         pod = change.new or change.old

@@ -1,10 +1,12 @@
-"""Which links lead into one account of NATS: those that hear each other, both ways.
+"""Detects lattice connections to the same NATS account: those that receive each other's messages.
 
-In: links. Out: links that are one account. Called by ``serving``, for each connection. Invariants: only a word that was
-said on one link and heard on the other makes two links one, so whoever is in no account of a link gets nothing of its
-grant; a connection's word is said to all at once, and only who hears it answers: strangers cost nothing.
-Why nobody is asked whose account it is: a host group may name a server of its own, which answers anything, and on a
-shared one whoever subscribes ``$SYS.REQ.USER.INFO`` is asked, too (nats-server 2.15).
+In: connections. Out: groups of connections to one account. Called by ``serving``, for each connection. Invariants: only
+a token published on one connection and received on the other joins both, so a client outside the account of a
+connection gets nothing of its grant; a token is published to all at once and only its receiver answers, so foreign
+servers do not delay it.
+
+The server is not queried for the account: a host group may name its own server, which can answer anything, and on a
+shared server any subscriber of ``$SYS.REQ.USER.INFO`` receives the request too (nats-server 2.15).
 """
 
 from __future__ import annotations
@@ -24,39 +26,39 @@ from trellis.lattice.connection.link import INBOX, Link, LinkAwayError
 
 _BYTES: Final = 16
 _TIMES: Final = 2
-"""A word may be lost with a connection; who answers none of two does not hear."""
+"""Attempts: a token may be lost with a connection; a connection without two answers counts as another account."""
 
 
 @dataclass(eq=False, slots=True)
 class _Ear:
-    """Where a link hears. Nobody knows ``subject``, or a word, but who is in an account where it was said."""
+    """The listener of a connection. ``subject`` and ``word``, a token, are secret outside of accounts that get them."""
 
     address: LinkAddress
     link: Link
     subject: str = field(default_factory=lambda: f"{INBOX}.{secrets.token_hex(_BYTES)}.account")
     word: bytes = b""
     since: float | None = None
-    """The connection that ``word`` is of."""
+    """Start of the connection for which ``word`` was generated."""
     heard: dict[_Ear, tuple[float, float]] = field(default_factory=dict)
-    """Whose word came here: since when this one's connection is there, and that one's."""
+    """Connections whose token was received here, with the start of this connection and of the other one."""
     said: float = 0.0
-    """When the word was said to all."""
+    """Time at which the token was published to all."""
     answering: set[_Ear] = field(default_factory=set)
-    """Who answers already what was said to all."""
+    """Connections that are already answering the token published to all."""
     news: asyncio.Event = field(default_factory=asyncio.Event)
 
     def hears(self, other: _Ear) -> bool:
-        """Return whether the other's word came here, by the connections of now."""
+        """Return whether the other's token was received here, over the current connections."""
         now = self.link.since, other.link.since
         return None not in now and self.heard.get(other) == now
 
     def is_one_with(self, other: _Ear) -> bool:
-        """Return whether both hear each other."""
+        """Return whether both have received the token of the other."""
         return self.hears(other) and other.hears(self)
 
 
 class Accounts:
-    """Tells ``cache`` which links are one account."""
+    """Reports to ``cache`` which connections lead into one account."""
 
     def __init__(self, cache: Cache, timings: AccountTimings = AccountTimings()) -> None:  # noqa: B008 - frozen
         self._cache = cache
@@ -67,7 +69,7 @@ class Accounts:
         self._answers: set[asyncio.Task[None]] = set()
 
     async def join(self, address: LinkAddress, link: Link) -> None:
-        """Let a link hear; to be called before it connects."""
+        """Subscribe a connection; call this before it connects."""
         if address in self._ears:
             self._forget(self._ears[address])
         ear = self._ears[address] = _Ear(address, link)
@@ -75,20 +77,20 @@ class Accounts:
             await link.listen(subject, partial(self._hear, ear))
 
     def leave(self, address: LinkAddress, link: Link) -> None:
-        """Forget a link, unless there is a newer one by this address."""
+        """Drop a connection, unless a newer one has this address."""
         if address in self._ears and self._ears[address].link is link:
             self._forget(self._ears.pop(address))
 
     async def look(self, address: LinkAddress, link: Link) -> None:
-        """Find out which other links are one account with this one, by the connections of now.
+        """Determine which connections lead into the account of this one, at present.
 
-        What was known by a former connection counts no more: the server may be another one, which is told nothing that
-        only the former account's groups are granted. A link that is unreachable is waited for a little where it was one
-        with this, so that both may come back in any order; it looks for itself when it is there again.
+        Results of a former connection do not count: the server may be another one, which must not receive what only the
+        host groups of the former account are granted. If an unreachable connection was of this account, this waits for
+        it a little, so that both may reconnect in any order; it calls this itself after its reconnect.
         """
         mine = self._ears[address]
         if mine.link is not link:
-            return  # this one ends
+            return  # this connection ends
         await self._wait_for_former(address)
         until = time.monotonic() + self._timings.look
         for _ in range(_TIMES):
@@ -107,7 +109,7 @@ class Accounts:
                 await asyncio.gather(*away)
 
     async def _say_to_all(self, mine: _Ear, until: float) -> bool:
-        """Say one's word, and return whether everybody is one by now; False once nobody more answers."""
+        """Publish the token, and return True once all connections are of one account; False after the last answer."""
         mine.answering.clear()
         try:
             if self._all_are_one(mine):
@@ -123,11 +125,11 @@ class Accounts:
         return True
 
     def _all_are_one(self, mine: _Ear) -> bool:
-        """Return whether everybody who is there is one with this."""
+        """Return whether all connections that are up are of this account."""
         return all(one is mine or one.link.since is None or mine.is_one_with(one) for one in self._ears.values())
 
     async def _say(self, mine: _Ear, subject: str) -> None:
-        """Say the word of the connection of now."""
+        """Publish the token of the current connection."""
         if mine.since != mine.link.since:
             self._words.pop(mine.word, None)
             mine.word, mine.since = secrets.token_bytes(_BYTES), mine.link.since
@@ -135,7 +137,7 @@ class Accounts:
         await mine.link.say(subject, mine.word)
 
     def _hear(self, mine: _Ear, subject: str, word: bytes) -> None:
-        """Note who was heard; answer what was said to all, unless one's own word was, since the other is there."""
+        """Record the sender of a token; answer a token published to all, unless this side published its own since."""
         other = self._words.get(word)
         if other is None or other is mine or mine.link.since is None or other.since is None:
             return

@@ -1,8 +1,8 @@
-"""Answers one request for a secret: open it, decide who it is, read the Secret as that one, seal the answer.
+"""Answers a request for a secret: decrypt, identify, read the Secret as that user, encrypt the answer.
 
-In: a question, the grant of the link it came over. Out: the answer, and word of it to audit, metrics and traces. Called
-by ``serving``. Invariants: every question is answered or counted as dropped; nothing that went wrong ends anything but
-its own answer; no value, token or key is in a log line, a metric, a span or an exception that leaves here.
+In: a request, the grant of its connection. Out: the answer, and a record for audit, metrics and traces. Called by
+``serving``. Invariants: every request is answered or counted as dropped; an error affects only its own answer; no log
+line, metric, span or exception contains a value, token or key.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ GRANTED: Final = "granted"
 LATE: Final = "late"
 _MESSAGE_MOST: Final = 1024
 _LATTICES: Final = 8
-"""Of those on one link, so many are named in a span."""
-_LATE_ANSWER: Final = Refusal(ErrorName.OTHER, "secrets_backend did not come to this request in time: ask again").body()
+"""Maximum number of lattices of a connection in a span."""
+_LATE_ANSWER: Final = Refusal(ErrorName.OTHER, "secrets_backend did not come to this request in time: retry").body()
 
 _log = get_logger(__name__)
 GrantOf = Callable[[], LinkGrant]
@@ -47,9 +47,9 @@ GrantOf = Callable[[], LinkGrant]
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What an answer is made with.
+    """The components that answer a request.
 
-    ``users``: those that may be impersonated by their names; ``now``: Unix seconds, by which tokens begin and end.
+    ``users``: those that may be impersonated by name; ``now``: Unix seconds, for the validity of tokens.
     """
 
     tracer: Tracer
@@ -66,7 +66,7 @@ class Parts:
 
 
 class Answering:
-    """Answers the requests of all links."""
+    """Answers the requests of all connections."""
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
@@ -74,18 +74,18 @@ class Answering:
         self._untold = 0
 
     async def answer(self, question: Question, grant_of: GrantOf) -> None:
-        """Answer a request; raises nothing but the cancellation of its task."""
+        """Answer a request; raises only the cancellation of its task."""
         with self._parts.tracer.start_as_current_span(
             "answer secret",
-            context=context_from(None),  # hosts send no trace
-            record_exception=False,  # its text may hold a value
+            context=context_from(None),  # hosts send no trace context
+            record_exception=False,  # its text may contain a value
             set_status_on_exception=False,
         ) as span:
             outcome = await self._in_time(question, grant_of)
             span.set_attribute("trellis.outcome", outcome)
 
     async def _in_time(self, question: Question, grant_of: GrantOf) -> str:
-        """Return how it ended: ``granted``, the protocol's error, ``late``, or why there was no answer."""
+        """Return the outcome: ``granted``, the protocol's error, ``late``, or why there was no answer."""
         until = question.at + self._parts.timings.answer
         if (left := until - time.monotonic()) <= 0:
             return await self._late(question, "expired")
@@ -97,14 +97,14 @@ class Answering:
         except AnswerLost as error:
             _log.debug("answer could not be sent", reason=str(error))
             return self._parts.metrics.dropped("lost")
-        except Exception as error:  # noqa: BLE001 - one request must not end the work; its text may hold a value
+        except Exception as error:  # noqa: BLE001 - a failure affects only its request; its text may contain a value
             _log.error("request failed with an internal error", error=type(error).__name__, where=_where(error))
             return self._parts.metrics.dropped("failed")
         self._parts.metrics.answered(outcome, time.monotonic() - question.at)
         return outcome
 
     async def _late(self, question: Question, why: str) -> str:
-        """Say that it is too late for an answer, or count that: hosts wait a little longer than answers may take."""
+        """Answer that the time limit is exceeded, or count that: hosts wait a little longer than the limit."""
         try:
             async with asyncio.timeout(self._parts.timings.late):
                 await question.answer(_LATE_ANSWER)
@@ -122,20 +122,20 @@ class Answering:
             self._limit(opened, grant)
             request = opened.request()
             identity = identify(request.policy, request.entity, grant, self._parts.users)
-            # A little before the end, so that there is time to say that the API server does not answer.
+            # Less than the remaining time, so that a missing answer of the API server can still be reported.
             secret = await self._parts.lookup.read(identity, request.secret, (until - time.monotonic()) * 0.9)
             await self._give(question, request, secret)
         except Refusal as refused:
-            # Without its frames: they hold this one, with the Secret, until somebody collects the circle.
+            # Without its frames: they refer to this one, with the Secret, until the garbage collector runs.
             why = refused.with_traceback(None)
         except TooLargeError as error:
-            words = f"the answer is too large: {error} (bytes that are no text take up to four times their size)"
+            words = f"the answer is too large: {error} (bytes that are not text take up to four times their size)"
             why = Refusal(ErrorName.OTHER, words)
         except (AnswerLost, TimeoutError):
             raise
-        except Exception as error:  # noqa: BLE001 - one request must not end the work; its text may hold a value
+        except Exception as error:  # noqa: BLE001 - a failure affects only its request; its text may contain a value
             _log.error("request failed with an internal error", error=type(error).__name__, where=_where(error))
-            why = Refusal(ErrorName.OTHER, "secrets_backend failed at this request: its log says where")
+            why = Refusal(ErrorName.OTHER, "secrets_backend failed to answer this request: see its log")
         else:
             self._granted(opened, identity, secret, grant)
             return GRANTED
@@ -151,18 +151,18 @@ class Answering:
         try:
             return open_request(question.headers, question.payload, key.ring, self._parts.now())
         except Refusal as refusal:
-            # Another replica may have given a key that is newer than ours.
+            # Another replica may have returned a newer key.
             if refusal.error is not ErrorName.DECRYPTION or not await key.invalidate():
                 raise
         return open_request(question.headers, question.payload, key.ring, self._parts.now())
 
     def _limit(self, opened: Opened, grant: LinkGrant) -> None:
-        """Refuse who asks too often, before a policy is looked at: a wrong one counts as a right one does."""
-        # By the link's groups too: whoever claims an entity on a NATS of their own takes nothing from it.
+        """Refuse requests above the rate, before the policy is checked: invalid ones count, too."""
+        # Also by the host groups of the connection: a false claim of an entity on another NATS leaves its rate alone.
         if not self._parts.limits.allows((grant.groups, opened.entity.subject), time.monotonic()):
             raise Refusal(
                 ErrorName.OTHER,
-                f"{opened.entity.subject} asks too often: more than {self._parts.limits.rate:g} times a second "
+                f"{opened.entity.subject} sends too many requests: more than {self._parts.limits.rate:g} per second "
                 "(TRELLIS_SECRETS_ENTITY_RATE)",
             )
 
@@ -190,7 +190,7 @@ class Answering:
         self._parts.changes.remember(fact, grant.groups)
 
     def _unreadable(self, refusal: Refusal) -> None:
-        """Log what is about nobody, once in a while: whoever may publish may send as much of it as they like."""
+        """Log requests without identity at a limited rate, as any client of the NATS can send them at any rate."""
         now = time.monotonic()
         self._untold += 1
         if now - self._told >= self._parts.timings.report:
@@ -199,7 +199,7 @@ class Answering:
 
 
 def _describe(opened: Opened, grant: LinkGrant) -> None:
-    """Say in the span who asks; over which lattices' link is all that is known of where."""
+    """Add the sender to the span; of its place only the lattices of the connection are known."""
     span = get_current_span()
     if not span.is_recording():
         return
@@ -211,7 +211,7 @@ def _describe(opened: Opened, grant: LinkGrant) -> None:
 
 
 def _about(opened: Opened, identity: Identity | None, backend: str) -> dict[str, str | None]:
-    """Return what is known of a request, for events: nothing of what no namespace, Secret or entry can be called."""
+    """Return the fields of a request for events, without parts that are not valid names."""
     return {
         "namespace": opened.policy.namespace if isinstance(opened.policy, Policy) else "",
         "name": opened.secret if isinstance(opened.secret, str) else "",

@@ -1,6 +1,6 @@
-"""Wires secrets_backend: the only place that builds its clients and joins its parts.
+"""Wires secrets_backend: creates its clients and connects its components.
 
-In: settings (and clients, where a test brings its own). Out: a service to run. Called by ``__main__`` and
+In: settings (and clients in tests). Out: a service to run. Called by ``__main__`` and
 ``trellis run``.
 """
 
@@ -16,8 +16,10 @@ from secrets_backend.answering import Answering, Parts
 from secrets_backend.audit import Audit
 from secrets_backend.changes import Changes
 from secrets_backend.deletions import GrantDeletions
+from secrets_backend.domain.decide import Grant
 from secrets_backend.domain.limits import Limits
 from secrets_backend.gather import Cache
+from secrets_backend.grant_statuses import GrantStatuses
 from secrets_backend.key import Key
 from secrets_backend.links import Links
 from secrets_backend.lookup import Lookup
@@ -30,17 +32,20 @@ from secrets_backend.watches import LinksOfGroups, Watches
 from trellis.bus.bus import Bus
 from trellis.bus.consume.queue import KeyedQueue
 from trellis.events.subjects import SECRETS_BACKEND
+from trellis.kube.changes import Change
 from trellis.kube.client import Kube
 from trellis.kube.permissions import MissingPermissions
+from trellis.lattice.domain.group_views import GroupView
 from trellis.lattice.follow.group_lattices import GroupLattices
 from trellis.runtime.run import Base, EqualService, Service, Work
 from trellis.telemetry import setup
 
 GROUP_WORKERS: Final = 8
+STATUS_WORKERS: Final = 2
 _READING: Final = (64, 16)
-"""Connections to the API server for reading Secrets, and those of them for the accounts of one namespace."""
+"""Connections to the API server for reads of Secrets: in total, and for the accounts of one namespace."""
 _FOR_ANSWERS: Final = 0.9
-"""Share of the time to close in: of the usual grace period it is longer than an answer may take."""
+"""Share of the shutdown time for answers: with the default grace period more than the time limit of an answer."""
 
 
 def create_app(
@@ -50,7 +55,7 @@ def create_app(
     kube: Kube | None = None,
     timings: Timings = Timings(),  # noqa: B008 - frozen
 ) -> Service:
-    """Return the service; it connects when it is run."""
+    """Return the service; it connects to Kubernetes and NATS when it is run."""
     return EqualService(
         name=SECRETS_BACKEND,
         settings=settings,
@@ -66,15 +71,27 @@ def create_app(
 
 
 def compose(settings: Settings, base: Base, *, timings: Timings) -> Work:
-    """Join the parts."""
+    """Connect the components."""
     groups = KeyedQueue[str](workers=GROUP_WORKERS, name="groups", telemetry=base.telemetry)
+    grants = KeyedQueue[str](workers=STATUS_WORKERS, name="grants", telemetry=base.telemetry)
 
     def grants_known() -> bool:
         return watches.grants.known and deletions.stands and not any(one.outdated(timings.stale) for one in watches)
 
     cache = Cache({}, {}, grants_known=grants_known)
     deletions = GrantDeletions(base.kube, cache, base.health, timings, settings.namespace)
-    watches = Watches(base.kube, cache, groups.add, deletions.take, timings.watch)
+    users = frozenset(settings.secrets_users)
+    statuses = GrantStatuses(base.kube, cache, base.health, users, grants.add, timings.recheck)
+
+    def on_grant(change: Change[Grant]) -> None:
+        deletions.take(change)
+        statuses.on_grant(change)
+
+    def on_group(change: Change[GroupView]) -> None:
+        groups.add(change.key)
+        statuses.on_group(change)
+
+    watches = Watches(base.kube, cache, on_group, on_grant, timings.watch)
     reading = base.kube.apart(*_READING)
     parts = _parts(settings, base, reading, timings)
     links = Links(cache, _environment(settings, base, cache, parts, timings))
@@ -85,10 +102,12 @@ def compose(settings: Settings, base: Base, *, timings: Timings) -> Work:
     def list_all() -> None:
         for key in {*cache.groups, *cache.addresses}:
             groups.add(key)
+        for key in cache.grants:
+            grants.add(key)
 
     async def close(seconds: float) -> None:
-        # Who asks no more is told nothing new: first the questions end, then what is to be said of them is said. An
-        # answer may take nearly as long as there is; what is said of those before it is said in the meantime.
+        # After the last request no new events arise: first the requests end, then the remaining events are published.
+        # An answer may need most of the time; events of earlier answers are published in the meantime.
         until = time.monotonic() + seconds
         await links.close(seconds * _FOR_ANSWERS)
         await parts.audit.close(max(0.0, until - time.monotonic()))
@@ -97,7 +116,14 @@ def compose(settings: Settings, base: Base, *, timings: Timings) -> Work:
     background += [partial(deletions.run, watches.grants.synced), partial(_holding, reading)]
     if settings.secrets_cache_ttl:
         background.append(partial(parts.lookup.run, timings.sweep))
-    return Work([*watches], {groups: follow.run}, list_all, lambda: None, background=background, closing=[close])
+    return Work(
+        [*watches],
+        {groups: follow.run, grants: statuses.run},
+        list_all,
+        lambda: None,
+        background=background,
+        closing=[close],
+    )
 
 
 def _parts(settings: Settings, base: Base, reading: Kube, timings: Timings) -> Parts:
@@ -131,7 +157,7 @@ def _environment(settings: Settings, base: Base, cache: Cache, parts: Parts, tim
 
 
 async def _holding(reading: Kube) -> None:
-    """Keep connections open for as long as this runs."""
+    """Keep the client open while this runs."""
     try:
         await asyncio.get_running_loop().create_future()
     finally:

@@ -1,9 +1,9 @@
-"""Who was given what, and who was not: a log line at once, and an event as soon as the bus takes it.
+"""Audit of secret requests: a log line at once, and an event when NATS accepts it.
 
-In: events of answers. Out: log lines, and events on the bus. Called by ``answering``. Invariants: nobody waits for the
-bus; equal events that wait become one with a count; beyond ``MOST`` those of the source that has most are dropped,
-which is counted and said; no source fills the stream, and pushes out what was said of others; no value of a Secret
-comes here.
+In: events of answers. Out: log lines, and events on the bus. Called by ``answering``. Invariants: no request waits for
+NATS; equal waiting events become one with a count; above ``MOST`` those of the source with most events are dropped and
+counted; no source can fill the stream and displace events about other sources; no value of a Secret reaches this
+module.
 """
 
 from __future__ import annotations
@@ -25,9 +25,10 @@ from trellis.limits.token_bucket import TokenBucket
 from trellis.telemetry import Telemetry, TraceContext, caused, current_trace, get_logger, joined
 
 MOST: Final = 10_000
-"""Events that may wait, some 10 MB."""
+"""Maximum number of waiting events, some 10 MB."""
 FACTS_PER_SECOND: Final = 20.0
-"""Of one source. Tokens and keys may be made up, each event another: at this rate a stream of 1 GiB takes 14 hours."""
+"""Rate limit of one source. Tokens and keys can be forged, each with its own event: at this rate it fills a stream of
+1 GiB only after 14 hours."""
 FACTS_AT_ONCE: Final = 2_000.0
 _PACES_KEPT: Final = 4096
 
@@ -36,20 +37,20 @@ _log = get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class _Waiting:
-    """How many answers an event stands for, and in which traces they were given."""
+    """Number of answers that an event represents, and their traces."""
 
     count: int
     trace: TraceContext | None
 
     def after(self, former: _Waiting | None) -> _Waiting:
-        """Return both together."""
+        """Return both merged."""
         if former is None:
             return self
         return _Waiting(former.count + self.count, joined(former.trace, self.trace))
 
 
 class Audit:
-    """Of one process: what it says has numbers of its own, whatever other replicas say."""
+    """The audit of one process; its event ids are independent of other replicas."""
 
     def __init__(
         self,
@@ -71,11 +72,11 @@ class Audit:
         self._empty.set()
 
     def __len__(self) -> int:
-        """Return how many events wait."""
+        """Return the number of waiting events."""
         return sum(len(facts) for facts in self._waiting.values())
 
     def say(self, fact: SecretGranted | SecretDenied, source: Hashable = "") -> None:
-        """Log an answer, and have its event said; ``source`` is whose requests share what may wait."""
+        """Log an answer, and enqueue its event; ``source``: requests that share a limit."""
         what = fact.model_dump(exclude={"count"}, exclude_defaults=True)
         _log.info(f"secret {fact.fact}", **what)
         mine = self._waiting.setdefault(source, OrderedDict())
@@ -87,13 +88,13 @@ class Audit:
         self._news.set()
 
     async def run(self) -> None:
-        """Say events until cancelled."""
+        """Publish events until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._send(), name="audit")
             tasks.create_task(self._report(), name="audit report")
 
     async def close(self, seconds: float) -> None:
-        """Wait until everything is said, for so many seconds at most."""
+        """Wait until all events are published, for at most ``seconds``."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._empty.wait()
@@ -120,7 +121,7 @@ class Audit:
             self._empty.set()
 
     def _due(self) -> Hashable | None:
-        """Return the source whose turn it is, None if all that wait have said enough for now."""
+        """Return the next source to publish, None if all waiting ones have reached their rate limit."""
         now = time.monotonic()
         for source in self._waiting:
             pace = self._paces.setdefault(source, TokenBucket(FACTS_PER_SECOND, FACTS_AT_ONCE))
@@ -132,7 +133,7 @@ class Audit:
         return None
 
     def _take(self, source: Hashable) -> tuple[SecretAnswered, _Waiting]:
-        """Take the oldest fact of a source; the others come before its next."""
+        """Remove and return the oldest event of a source; all other sources come before its next event."""
         facts = self._waiting.pop(source)
         fact, waiting = facts.popitem(last=False)
         if facts:
@@ -140,7 +141,7 @@ class Audit:
         return fact, waiting
 
     def _make_room(self) -> None:
-        """Drop the newest fact of the source that has most: a flood of one hides no other's."""
+        """Drop the newest event of the source with the most events, so that a flood displaces no other source."""
         source, facts = max(self._waiting.items(), key=lambda one: len(one[1]))
         _, waiting = facts.popitem()
         if not facts:
@@ -154,7 +155,7 @@ class Audit:
                 await self._bus.publish(said, dedup=f"{self._mark}.{next(self._numbers)}")
         except BusUnavailable:
             return False
-        except (FactRefused, ValueError) as error:  # too large, or nothing that JSON can hold
+        except (FactRefused, ValueError) as error:  # too large, or not valid in JSON
             _log.error("secret event rejected", namespace=fact.namespace, name=fact.name, error=str(error))
             self._drop(waiting.count)
         return True

@@ -1,8 +1,8 @@
-"""Which Secrets were given to whom, and that one of them is another now.
+"""Detects changes of granted Secrets.
 
-In: grants. Out: ``secret.changed`` on the bus. Called by ``answering``; runs beside it. Invariants: only metadata is
-read, as the same user; silence, a refusal and a deleted Secret are no change; what is remembered is bounded; a change
-that the bus did not take is said again.
+In: grants. Out: ``secret.changed`` events. Called by ``answering``; runs in the background. Invariants: only metadata
+is read, as the same user; an error, a denial and a deleted Secret do not count as changes; memory is bounded; an event
+that NATS did not accept is published again.
 """
 
 from __future__ import annotations
@@ -24,27 +24,27 @@ from trellis.telemetry import Telemetry, TraceContext, current_trace, get_logger
 
 MOST_SECRETS: Final = 4096
 MOST_HOLDERS: Final = 256
-"""Hosts, groups and applications of one version of a Secret: the newest count."""
+"""Hosts, groups and applications of one version of a Secret; the newest are kept."""
 MOST_VERSIONS: Final = 4
-"""Versions of a Secret whose holders are told apart, while no change is told: who has an older one has an old one."""
+"""Versions of a Secret whose holders are stored separately until a change is published; older ones are merged."""
 _AT_ONCE: Final = 4
 
 _log = get_logger(__name__)
 T = TypeVar("T")
 Version = tuple[str, str]
-"""Uid and resourceVersion."""
+"""Uid and resourceVersion of a Secret."""
 
 
 @dataclass(slots=True)
 class Holders:
-    """Who was given one version of a Secret; dicts are sets that keep their order."""
+    """Holders of one version of a Secret; dicts are used as ordered sets."""
 
     hosts: dict[str, None] = field(default_factory=dict)
     groups: dict[tuple[str, str], None] = field(default_factory=dict)
     applications: dict[str, None] = field(default_factory=dict)
 
     def add(self, fact: SecretGranted, groups: Iterable[tuple[str, str]]) -> None:
-        """Note who was given it."""
+        """Record a holder."""
         _note(self.hosts, fact.host)
         for group in groups:
             _note(self.groups, group)
@@ -52,7 +52,7 @@ class Holders:
             _note(self.applications, fact.application)
 
     def add_older(self, older: Holders) -> None:
-        """Take in who was given an older version; of too many the newest count."""
+        """Merge the holders of an older version; the newest are kept."""
         self.hosts = _newest(older.hosts, self.hosts)
         self.groups = _newest(older.groups, self.groups)
         self.applications = _newest(older.applications, self.applications)
@@ -60,7 +60,7 @@ class Holders:
 
 @dataclass(slots=True)
 class Given:
-    """What was given of one Secret; ``user`` read it the last time, ``trace`` is that answer, and those before it."""
+    """Granted versions of one Secret. ``user``: its last reader; ``trace``: of the last answers."""
 
     user: str = ""
     trace: TraceContext | None = None
@@ -68,12 +68,12 @@ class Given:
 
     @property
     def answers(self) -> tuple[TraceContext, ...]:
-        """The last answers, each in a trace of its own."""
+        """The last answers, each in its own trace."""
         return () if self.trace is None else (self.trace, *self.trace.beside)
 
 
 class Changes:
-    """Looks again and again at what was given."""
+    """Checks granted Secrets for changes at an interval."""
 
     def __init__(self, kube: Kube, bus: Bus, telemetry: Telemetry, timings: Timings) -> None:
         self._kube = kube
@@ -83,11 +83,11 @@ class Changes:
         self._given: OrderedDict[tuple[str, str], Given] = OrderedDict()
 
     def __len__(self) -> int:
-        """Return how many Secrets are remembered."""
+        """Return the number of stored Secrets."""
         return len(self._given)
 
     def remember(self, fact: SecretGranted, groups: Iterable[tuple[str, str]]) -> None:
-        """Note that a Secret was given, over a link with these groups (namespace, lattice)."""
+        """Record a granted Secret, and the host groups (namespace, lattice) of the connection."""
         key = (fact.namespace, fact.name)
         given = self._given.setdefault(key, Given())
         self._given.move_to_end(key)
@@ -100,7 +100,7 @@ class Changes:
             self._given.popitem(last=False)
 
     async def run(self) -> None:
-        """Look until cancelled."""
+        """Check for changes until cancelled."""
         while True:
             await asyncio.sleep(self._timings.changes)
             todo = list(self._given.items())
@@ -141,7 +141,7 @@ class Changes:
 
 
 def changed(place: tuple[str, str], now: Version, former: Iterable[Holders]) -> SecretChanged:
-    """Return the event that those who were given former versions of a Secret have an old one."""
+    """Return the event for the holders of former versions of a Secret."""
     holders = list(former)
     return SecretChanged(
         namespace=place[0],
@@ -158,7 +158,7 @@ def changed(place: tuple[str, str], now: Version, former: Iterable[Holders]) -> 
 
 
 def _digest(fact: SecretChanged) -> str:
-    """Return what tells apart what replicas know: each says who it gave the Secret to."""
+    """Return a digest of the event, as the event of each replica has other holders."""
     return hashlib.sha256(fact.model_dump_json().encode()).hexdigest()[:16]
 
 

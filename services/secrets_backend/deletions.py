@@ -1,10 +1,11 @@
-"""Whether SecretGrants that are gone were deleted one by one, or went with their CRD.
+"""Distinguishes deleted SecretGrants from SecretGrants removed with their CRD.
 
 In: changes of SecretGrants, their CRD from the API server. Out: ``cache.deleted``, ``cache.recreated``, and whether the
-CRD stands. Called by ``app``. Invariants: the deletion of a grant takes effect only after a later read has shown that
-the CRD is the same one and is not being deleted; a CRD that cannot be read, or is being deleted, makes all SecretGrants
-unknown; one that was created again while this process did not look closes namespaces as if it had looked.
-Why: SecretGrants have no finalizer, and a namespace without one is open by default to the hosts in it.
+CRD exists. Called by ``app``. Invariants: the deletion of a grant takes effect only after a later read showed that the
+CRD is the same one and is not being deleted; an unreadable or deleted CRD makes all SecretGrants unknown; a CRD that
+was re-created unnoticed closes namespaces as if it had been noticed.
+
+Reason: SecretGrants have no finalizer, and a namespace without one is open by default to the hosts in it.
 """
 
 from __future__ import annotations
@@ -31,10 +32,10 @@ from trellis.telemetry.health import Health
 
 GRANT_DEFINITION: Final = f"{SECRET_GRANTS.plural}.{SECRET_GRANTS.group}"
 _WHAT: Final = f"CRD {GRANT_DEFINITION}"
-_DELETING: Final = "it is being deleted: no Secret is given until it is created again"
+_DELETING: Final = "it is being deleted: Secrets are denied until it is re-created"
 _RECREATED: Final = (
-    "it was created again a short time ago: a namespace without a SecretGrant is closed for some minutes, as those that"
-    " it had may have gone with the former CRD; create them again"
+    "it was re-created a short time ago: a namespace without a SecretGrant is closed for some minutes, as its"
+    " SecretGrants may have been deleted with the former CRD; re-create them"
 )
 
 _log = get_logger(__name__)
@@ -42,7 +43,7 @@ _log = get_logger(__name__)
 
 @dataclass(eq=False)
 class GrantDeletions:
-    """Reads the CRD at the start, and after each change of a SecretGrant. ``home``: namespace of the installation."""
+    """Reads the CRD at start, and after each change of a SecretGrant. ``home``: namespace of the installation."""
 
     kube: Kube
     cache: Cache
@@ -52,13 +53,13 @@ class GrantDeletions:
     clock: Callable[[], float] = time.monotonic
     wall: Callable[[], float] = time.time
     stands: bool = False
-    """Whether the last read of the CRD showed that it is there, and not being deleted."""
+    """True if the CRD existed at the last read, and was not being deleted."""
     _uid: str = ""
     _kept_until: float = -math.inf
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
 
     def take(self, change: Change[Grant]) -> None:
-        """Take a change of a SecretGrant."""
+        """Record a change of a SecretGrant."""
         if change.old is not None and change.new is None:
             self.cache.deleted[change.key] = change.old
         else:
@@ -67,8 +68,8 @@ class GrantDeletions:
         self._changed.set()
 
     async def run(self, listed: asyncio.Event) -> None:
-        """Read the CRD whenever that is due, until cancelled. ``listed``: SecretGrants were, for the first time."""
-        await listed.wait()  # a grant that the first list lacks may be gone with the CRD
+        """Read the CRD when due, until cancelled. ``listed``: set after the first list of SecretGrants."""
+        await listed.wait()  # a grant that the first list lacks may have been deleted with the CRD
         while True:
             self._changed.clear()
             wait = await self.look()
@@ -77,7 +78,7 @@ class GrantDeletions:
                     await self._changed.wait()
 
     async def look(self) -> float | None:
-        """Read the CRD, and forget the grants whose deletion has taken effect; return the seconds to the next look."""
+        """Read the CRD, and apply the deletions of grants that it confirms; return seconds until the next read."""
         seen = dict(self.cache.deleted)
         try:
             found = (await self.kube.get(DEFINITIONS, GRANT_DEFINITION))["metadata"]
@@ -96,7 +97,7 @@ class GrantDeletions:
         return None
 
     async def _is_another(self, found: Manifest) -> None:
-        """Keep namespaces closed, as this CRD may be there in place of a former one."""
+        """Keep namespaces closed, as this CRD may replace a former one."""
         seconds = self.timings.grants if self._uid else await self._seconds_left(found)
         if seconds > 0 and not self._uid:
             self.cache.recreated = True
@@ -108,8 +109,8 @@ class GrantDeletions:
     async def _seconds_left(self, found: Manifest) -> float:
         """Return how long a CRD that was not seen before keeps namespaces closed.
 
-        It is there in place of a former one if it is younger than the key, which the first start of secrets_backend
-        created. Its age is that by this machine's clock; one that is behind keeps them closed for longer.
+        It replaces a former one if it is younger than the key, which the first start of secrets_backend created. Its
+        age is by the local clock; a clock that is behind keeps the namespaces closed for longer.
 
         Raises:
             KubeError: the key could not be read.
@@ -125,7 +126,7 @@ class GrantDeletions:
 
     def _forget(self, seen: dict[str, Grant]) -> None:
         for key, grant in seen.items():
-            if self.cache.deleted.get(key) is grant:  # not one that was deleted since the read began
+            if self.cache.deleted.get(key) is grant:  # not a deletion after the start of the read
                 del self.cache.deleted[key]
         self.cache.recreated = False
         self.health.note(_WHAT, "")

@@ -1,8 +1,8 @@
-"""What secrets_backend knows: the host groups, which link each is on, which links are one account, SecretGrants.
+"""The cache of secrets_backend: host groups, their lattice connections, shared accounts, SecretGrants.
 
-In: objects of the informers, addresses, links of one account. Out: the grant of a link. Called by ``watches``,
-``links`` and ``serving``. Invariants: links of one account have one grant, as any of them may get a request of the
-others; a link whose account is not known stands for itself; what is unknown gives nothing.
+In: objects of the informers, addresses, connections to the same account. Out: the grant of a connection. Called by
+``watches``, ``links`` and ``serving``. Invariants: connections to one account have one grant, as each may receive
+the requests of all; a connection with an unknown account has its own grant; unknown state grants nothing.
 """
 
 from __future__ import annotations
@@ -17,37 +17,37 @@ from trellis.lattice.domain.group_views import GroupView
 
 @dataclass(slots=True)
 class Cache:
-    """``groups`` and ``grants`` are the informers' objects; the rest is found out. ``changed`` after each change."""
+    """``groups``, ``grants``: objects of the informers; the rest is derived. Call ``changed`` after each change."""
 
     groups: dict[str, GroupView]
     grants: dict[str, Grant]
     addresses: dict[str, LinkAddress] = field(default_factory=dict)
-    """By ``namespace/name`` of a group: the link that it is on."""
+    """By ``namespace/name`` of a host group: the address of its connection."""
     shared: dict[LinkAddress, set[LinkAddress]] = field(default_factory=dict)
-    """By link: the others that lead into its account."""
+    """By connection: the other connections to its account."""
     seen: set[str] = field(default_factory=set)
-    """Groups whose link was looked for, found or not."""
+    """Host groups whose connection was resolved, successfully or not."""
     tried: set[LinkAddress] = field(default_factory=set)
-    """Links of which it is known which others lead into their account, or that it cannot be known now."""
+    """Connections whose account was determined, or cannot be determined now."""
     grants_known: Callable[[], bool] = lambda: True
-    """Whether SecretGrants can be listed and their CRD stands, so that what is in neither place does not exist; and
-    neither they nor host groups are outdated."""
+    """Returns True if SecretGrants can be listed and their CRD exists, so that a missing SecretGrant does not exist,
+    and if neither SecretGrants nor host groups are outdated."""
     deleted: dict[str, Grant] = field(default_factory=dict)
-    """SecretGrants that are gone, perhaps with their CRD: their namespaces are closed until that is known."""
+    """Deleted SecretGrants, perhaps deleted with their CRD: their namespaces are closed until that is known."""
     recreated: bool = False
-    """Whether the CRD of SecretGrants was created again, and those that went with the former one are not known."""
+    """True if the CRD of SecretGrants was re-created, so that those deleted with the former one are unknown."""
     _found: dict[LinkAddress, LinkGrant] = field(default_factory=dict)
 
     def changed(self) -> None:
-        """Forget what was made of what is known."""
+        """Drop all derived grants."""
         self._found.clear()
 
     def looked_for(self, address: LinkAddress) -> None:
-        """Note that the other links of this one's account were looked for, or that it is unreachable."""
+        """Record that the account of a connection was determined, or that it is unreachable."""
         self.tried.add(address)
 
     def one_account(self, one: LinkAddress, other: LinkAddress, *, yes: bool) -> None:
-        """Note whether two links lead into one account."""
+        """Record whether two connections lead into one account."""
         if yes == (other in self.of_its_account(one)):
             return
         for address, its in ((one, other), (other, one)):
@@ -56,23 +56,23 @@ class Cache:
         self.changed()
 
     def of_its_account(self, address: LinkAddress) -> frozenset[LinkAddress]:
-        """Return the other links that lead into a link's account."""
+        """Return the other connections that lead into a connection's account."""
         return frozenset(self.shared.get(address, ()))
 
     def link_gone(self, address: LinkAddress) -> None:
-        """Forget a link that no group needs."""
+        """Drop a connection that no host group needs."""
         self.tried.discard(address)
         for other in self.shared.pop(address, set()):
             self.shared[other].discard(address)
         self.changed()
 
     def settled(self) -> bool:
-        """Return whether every group's link was looked for, and every link tried: from then on grants are whole."""
+        """Return whether all host groups are resolved and all connections tried, so that grants are complete."""
         looked_for = self.groups.keys() <= self.seen and self.tried.issuperset(self.addresses.values())
         return looked_for and self.grants_known()
 
     def link_grant(self, address: LinkAddress) -> LinkGrant:
-        """Return what the requests that come over a link may name."""
+        """Return the grant for the requests on a connection."""
         found = self._found.get(address)
         if found is None:
             found = self._found[address] = self._link_grant(address)
@@ -81,12 +81,12 @@ class Cache:
     def needs_groups(self) -> str | None:
         """Return why host groups have to be listed: a SecretGrant names their namespaces; None if there is none."""
         first = min(self.grants, default=None)
-        return None if first is None else f"SecretGrant {first} is for host groups: no Secret is given"
+        return None if first is None else f"SecretGrant {first} is for host groups: Secrets are denied"
 
     def needs_grants(self) -> str | None:
-        """Return why SecretGrants have to be listed: a host group may ask for Secrets; None if there is none."""
+        """Return why SecretGrants have to be listed: a host group may request Secrets; None if there is none."""
         first = min(self.groups, default=None)
-        return None if first is None else f"host group {first} may ask for Secrets: no Secret is given"
+        return None if first is None else f"host group {first} may request Secrets: Secrets are denied"
 
     def _link_grant(self, address: LinkAddress) -> LinkGrant:
         same = {address, *self.of_its_account(address)}

@@ -1,8 +1,8 @@
 """The curve key of the backend: one Secret for all replicas.
 
-In: the Secret, read now and again. Out: the keys that open requests. Called by ``app`` and ``answering``. Invariants:
-what stands in the Secret is never overwritten; what was read once counts until something usable stands there again, so
-neither a deleted nor a spoilt Secret ends the work; no seed is in any message.
+In: the Secret, read periodically. Out: the keys that decrypt requests. Called by ``app`` and ``answering``. Invariants:
+an existing Secret is never overwritten; the last valid keys stay in use until the Secret is valid again, so that a
+deleted or corrupted Secret does not stop the service; no message contains a seed.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _log = get_logger(__name__)
 
 
 class Key:
-    """Reads the key again and again; ``there`` is set once there is one."""
+    """Reads the key at an interval; ``there`` is set after the first success."""
 
     def __init__(self, kube: Kube, namespace: str, health: Health, timings: KeyTimings) -> None:
         self._kube = kube
@@ -44,26 +44,26 @@ class Key:
 
     @property
     def ring(self) -> KeyRing:
-        """The keys of now; not before ``there``."""
+        """The current keys; only after ``there`` is set."""
         assert self._ring is not None
         return self._ring
 
     async def run(self) -> None:
-        """Look until cancelled."""
+        """Read the key until cancelled."""
         while True:
             await self.look()
             await asyncio.sleep(self._timings.look)
 
     async def look(self) -> None:
-        """Read the key, or make it if there is none."""
+        """Read the key, or create it if there is none."""
         async with self._looking:
             await self._look()
 
     async def invalidate(self) -> bool:
-        """Read the key again and return whether it is another: a rotation is seen at once.
+        """Read the key from the API server and return whether it changed, so that a rotation takes effect at once.
 
-        What was read before this was asked may be what is doubted. Who doubts within a second of a reading waits for
-        the next one, together with all others: garbage costs the API server one request a second.
+        A read that started before this call may be outdated. Calls within a second of a read share the next one, so
+        that invalid requests cause at most one request per second to the API server.
         """
         before, asked = self._ring, time.monotonic()
         async with self._looking:
@@ -73,9 +73,9 @@ class Key:
         return self._ring != before
 
     async def newest(self) -> KeyRing:
-        """Return the keys that stand in the Secret; those that were read last, if it is not read within a second.
+        """Return the keys in the Secret, or the last known ones after a second without an answer.
 
-        A host keeps for its life what it is given, so it is not to be given a key that was just replaced.
+        A host keeps the key for its lifetime, so it must not get one that was just replaced.
         """
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self._timings.soon), self._looking:
@@ -105,7 +105,7 @@ class Key:
         try:
             return await self._read()
         except NotFound:
-            # Who deleted it gets the same again: hosts keep the public key for as long as they live.
+            # A deleted Secret is restored with the same keys: hosts keep the public key for their lifetime.
             ring = self._ring or KeyRing(CurveKey.make(), ())
             try:
                 made = await self._kube.create(SECRETS, make_secret(self._namespace, ring))
@@ -129,7 +129,7 @@ class Key:
 
 
 def make_secret(namespace: str, ring: KeyRing) -> Manifest:
-    """Return the Secret that keeps the keys."""
+    """Return the Secret with the keys."""
     labels = {names.LABEL_MANAGED_BY: names.MANAGED_BY}
     return {
         "apiVersion": SECRETS.api_version,

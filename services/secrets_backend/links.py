@@ -1,8 +1,8 @@
-"""All links that host groups need: one for each address and credentials.
+"""The lattice connections of all host groups: one per address and credentials.
 
-In: which group is on which link. Out: a :class:`Serving` for each, and how many are in which state. Called by
-``watches`` and ``app``. Invariants: a link ends when no group needs it, after what it had taken was answered; a link
-that fails in a way nobody thought of is re-created, and the others go on.
+In: the connection of each host group. Out: a :class:`Serving` for each, and the number in each state. Called by
+``watches`` and ``app``. Invariants: a connection ends with its last host group, after its accepted requests were
+answered; a connection with an unexpected error is re-created, without effect on further connections.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class _Kept:
 
 
 class Links:
-    """``run`` has to run for anything to be served."""
+    """The lattice connections; they are served while ``run`` runs."""
 
     def __init__(self, cache: Cache, environment: Environment) -> None:
         self._cache = cache
@@ -42,11 +42,11 @@ class Links:
 
     @property
     def serving(self) -> list[Serving]:
-        """The links that are served, or tried."""
+        """The connections that are served, or connecting."""
         return [one for kept in self._kept.values() for one in kept.serving]
 
     def need(self, group: str, address: LinkAddress | None) -> None:
-        """Say which link a group is on from now on, None for none."""
+        """Set the connection of a host group, None for none."""
         if self._cache.addresses.get(group) == address:
             return
         if address is None:
@@ -72,7 +72,7 @@ class Links:
                 await asyncio.wait(tasks)
 
     async def close(self, seconds: float) -> None:
-        """Take no more questions on any link, and answer what was taken, within so many seconds."""
+        """Accept no more requests, and answer the accepted ones, within ``seconds``."""
         await asyncio.gather(*(one.end(seconds) for one in self.serving))
 
     def _settle(self) -> None:
@@ -90,7 +90,7 @@ class Links:
             current[:] = [Serving(address, self._environment)]
             try:
                 await current[0].run()
-            except Exception as error:  # noqa: BLE001 - one link must not end the others
+            except Exception as error:  # noqa: BLE001 - a failure affects only its connection
                 _log.error("lattice connection failed, reconnecting", url=redact_url(address.url), error=repr(error))
             await asyncio.sleep(self._environment.timings.restart)
 

@@ -1,8 +1,8 @@
-"""Reads a Secret as whoever a request may be, and says in the protocol's words why not.
+"""Reads a Secret as an impersonated user, and maps errors to the secrets protocol.
 
-In: an identity and a Secret's name. Out: the Secret as the API server gives it, or a ``Refusal``. Called by
-``answering``. Invariants: each read is the API server's decision for that user, at that moment unless a cache is asked
-for; a user without rights cannot tell a Secret that is missing from one that is forbidden; what is kept is bounded.
+In: an identity and the name of a Secret. Out: the Secret from the API server, or a ``Refusal``. Called by
+``answering``. Invariants: each read is authorized by the API server for that user at that moment, unless a cache is
+configured; a user without permission cannot distinguish a missing Secret from a forbidden one; the cache is bounded.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from trellis.kube.resources import SECRETS, Manifest
 
 MOST_KEPT: Final = 256
 LARGEST_KEPT: Final = 64 * 2**10
-"""Bytes of the values of a Secret, in base64: larger ones are read each time."""
+"""Bytes of the values of a Secret, in base64; larger ones are not cached."""
 _IMPERSONATE: Final = "impersonate"
 
 
 @dataclass(slots=True)
 class Lookup:
-    """``keep_seconds``: how long a Secret that was read is given out again; 0 is never."""
+    """``keep_seconds``: cache TTL of a Secret; 0 disables the cache."""
 
     kube: Kube
     keep_seconds: float = 0.0
@@ -40,7 +40,7 @@ class Lookup:
         """Return a Secret.
 
         Raises:
-            Refusal: ``UpstreamError``, with the API server's words or what is missing.
+            Refusal: ``UpstreamError``, with the API server's message or the missing permission.
         """
         key = (identity.user, identity.namespace, name)
         kept = self._find(key)
@@ -57,13 +57,13 @@ class Lookup:
         raise Refusal(ErrorName.UPSTREAM, why)
 
     def sweep(self) -> None:
-        """Let go of what is kept for too long, whether or not somebody asks for it."""
+        """Drop expired Secrets, also without a request for them."""
         before = time.monotonic() - self.keep_seconds
         while self._kept and next(iter(self._kept.values()))[0] <= before:
             self._kept.popitem(last=False)
 
     async def run(self, seconds: float) -> None:
-        """Sweep every so many seconds until cancelled."""
+        """Drop expired Secrets every ``seconds`` until cancelled."""
         while True:
             await asyncio.sleep(seconds)
             self.sweep()
@@ -86,14 +86,14 @@ class Lookup:
 
 
 def describe_error(error: KubeError, identity: Identity) -> str:
-    """Return what an error of the API server means for whoever asked."""
+    """Return the meaning of an error of the API server, for the user of the component."""
     right = missing_right(error)
     if right is not None and right.verb.startswith(_IMPERSONATE):
         return f"secrets_backend may not impersonate {_who(identity.user)}: give {roles_hint(identity)}"
     if isinstance(error, Forbidden | NotFound):
         return error.message
     if isinstance(error, Unauthorized):
-        return "the API server of Kubernetes does not accept the token of secrets_backend: it is expired or withdrawn"
+        return "the API server of Kubernetes does not accept the token of secrets_backend: it is expired or revoked"
     if isinstance(error, Unavailable):
         return "the API server of Kubernetes does not answer"
     return f"{error.status} {error.reason}: {error.message}"

@@ -1,7 +1,7 @@
-"""What there is to see of secrets_backend in Prometheus.
+"""Metrics of secrets_backend.
 
-In: outcomes of answers, the links. Out: counters, a histogram, gauges that are read at each scrape. Called by
-``answering`` and ``links``. Invariant: no label has a value that whoever asks can choose.
+In: outcomes of answers, connections. Out: counters, a histogram, gauges that are read at each scrape. Called by
+``answering`` and ``links``. Invariant: no client can choose the value of a label.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from trellis.telemetry.metrics import Metrics, Read
 
 
 class SecretMetrics:
-    """The counters of one process."""
+    """The metrics of one process."""
 
     def __init__(self, metrics: Metrics, service: str) -> None:
         self._metrics = metrics
@@ -18,19 +18,19 @@ class SecretMetrics:
         self._seconds = metrics.secrets_request_seconds.labels(service)
 
     def answered(self, outcome: str, seconds: float) -> None:
-        """Count an answer: ``granted``, ``server_xkey`` or the protocol's error; seconds from the question on."""
+        """Count an answer: ``granted``, ``server_xkey`` or the protocol's error; seconds since the request."""
         self._metrics.secrets_requests_total.labels(self._service, outcome).inc()
         self._seconds.observe(seconds)
 
     def dropped(self, why: str) -> str:
-        """Count a question that got no answer, and return why."""
+        """Count a request without an answer, and return the reason."""
         self._metrics.secrets_dropped_total.labels(self._service, why).inc()
         return why
 
     def links(self, state: str, read: Read) -> None:
-        """Read how many links are in a state at each scrape."""
+        """Read the number of connections in a state at each scrape."""
         self._metrics.secrets_connections.labels(self._service, state).set_function(read)
 
     def in_work(self, read: Read) -> None:
-        """Read how many questions are in progress or wait at each scrape."""
+        """Read the number of requests in progress or waiting at each scrape."""
         self._metrics.secrets_in_progress.labels(self._service).set_function(read)

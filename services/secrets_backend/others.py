@@ -1,8 +1,7 @@
-"""Whether another backend answers at the other end of a link.
+"""Detects another secrets backend on a lattice connection.
 
-In: a link. Out: a verdict. Called by ``serving``. Invariant: only an answer that is another key than ours tells of
-another backend: silence tells nothing.
-Source: ``server_xkey`` answers the bare public key.
+In: a connection. Out: a verdict. Called by ``serving``. Invariant: only an answer with another key proves another
+backend; a missing answer proves nothing. Source: ``server_xkey`` answers the bare public key.
 """
 
 from __future__ import annotations
@@ -14,14 +13,14 @@ from secrets_backend.key import Key
 from trellis.lattice.connection.link import Link, LinkAwayError, NobodyAnswersError
 
 _TIMES: Final = 4
-"""Each question goes to one member of the queue group: the other backend may be one of several."""
+"""Each request goes to one member of the queue group: the other backend may be one of several."""
 
 
 async def other_backend(link: Link, subject: str, key: Key, seconds: float) -> bool:
-    """Return whether something else than this service's replicas answers with a key, within so many seconds.
+    """Return whether a process other than this service's replicas answers with a key, within ``seconds``.
 
     Raises:
-        LinkAwayError: the link is unreachable.
+        LinkAwayError: the connection is down.
     """
     answers = await asyncio.gather(*(_ask(link, subject, seconds) for _ in range(_TIMES)))
     for answer in {one for one in answers if one is not None}:
@@ -38,7 +37,7 @@ async def _ask(link: Link, subject: str, seconds: float) -> bytes | None:
     except LinkAwayError:
         if link.since is None:
             raise
-        return None  # somebody listens and does not answer, or this user may not ask
+        return None  # a subscriber does not answer, or this user lacks the permission to publish
 
 
 def _is_ours(answer: bytes, key: Key) -> bool:

@@ -1,8 +1,8 @@
-"""What is to be applied where secrets_backend may not do what it has to.
+"""Remedies for missing permissions of secrets_backend.
 
-Pure: errors in, sentences out. Called by ``app``, ``lookup`` and ``trellis secrets check``. Source of the names:
-``deploy/rbac``. Invariant: no more is advised than what is lacking: for the credentials of a host group, the right
-to read that one Secret.
+Pure: errors in, messages out. Called by ``app``, ``lookup`` and ``trellis secrets check``. Source of the names:
+``deploy/rbac``. Invariant: a remedy grants no more than the missing permission: for the credentials of a host group,
+that to read this one Secret.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ FILE: Final = "deploy/rbac/secrets-backend.yaml"
 ROLE: Final = "trellis-secrets-backend-link"
 _ACCOUNT: Final = "system:serviceaccount:"
 _OF_KUBERNETES: Final = "system:"
-"""Of users whom no command of Trellis leads anybody to be."""
+"""Prefix of users of Kubernetes; no command of Trellis grants their impersonation."""
 
 
 def roles_hint(identity: Identity, secret: str = "") -> str:
-    """Return the command that lets secrets_backend be whom a Secret is read as, and that one read ``secret``."""
+    """Return the command that permits the impersonation of the reader of a Secret, and its read of ``secret``."""
     account = account_of(identity.user)
     if account is None and identity.user.startswith(_OF_KUBERNETES):
         return f"a ClusterRole with the verb impersonate on users, resourceNames [{identity.user}]: Kubernetes' own"
@@ -37,24 +37,24 @@ def roles_hint(identity: Identity, secret: str = "") -> str:
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """Advice for an installation in namespace ``home``."""
+    """Remedies for an installation in namespace ``home``."""
 
     home: str
 
     def describe_error(self, error: KubeError) -> str:
-        """Say what an error means; an error that nothing here is known about says it itself."""
+        """Return the meaning and the remedy of an error; the text of the error itself if there is none."""
         right = missing_right(error)
         return str(error) if right is None else lacking(right, self.remedy(right))
 
     def remedy(self, right: Right) -> str:
-        """Return what gives a right."""
+        """Return the command that grants a permission."""
         of_a_group = right.resource == SECRETS.plural and right.namespace not in {"", self.home}
         if not of_a_group or not right.name or not right.user.startswith(_ACCOUNT):
             return f"give `kubectl apply -f {FILE}`"
         on = f"kubectl -n {right.namespace} create"
         role, account = f"{ROLE}-{right.name}", right.user.removeprefix(_ACCOUNT)
         return (
-            f"a group of hosts there has its credentials in Secret {right.name}: give "
+            f"a host group there has its credentials in Secret {right.name}: give "
             f"`{on} role {role} --verb=get --resource=secrets --resource-name={right.name}` and "
             f"`{on} rolebinding {role} --role={role} --serviceaccount={account}`"
         )

@@ -1,9 +1,9 @@
-"""One link to the NATS of lattices: who answers there, and the questions that come over it.
+"""Serves the requests of one lattice connection.
 
-In: an address. Out: questions to ``answering``, and the link's state. Called by ``links``. Invariants: nothing is
-subscribed before it is known that no other backend answers there; so many questions are in progress at once, so many
-wait, and the rest is told so or dropped and counted, so no flood of one link takes memory or another link's turn; what
-was taken is answered before the link ends.
+In: an address. Out: requests for ``answering``, and the state of the connection. Called by ``links``. Invariants: it
+subscribes only after a check that no other backend answers; requests in progress and waiting are limited, and further
+ones are rejected or dropped and counted, so that a flood on one connection affects no other; accepted requests are
+answered before the connection ends.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ CONNECTION: Final = "trellis-secrets-backend"
 GET: Final = "get"
 SERVER_XKEY: Final = "server_xkey"
 AT_ONCE: Final = 32
-"""Questions of one link that are in progress."""
+"""Maximum number of requests in progress on one connection."""
 MOST_WAITING: Final = 256
-"""Questions of one link that wait."""
+"""Maximum number of waiting requests on one connection."""
 MOST_WAITING_BYTES: Final = 8 * 2**20
-"""Of their payloads, each of which may be as large as NATS takes; one from a host has some KB."""
+"""Maximum size of their payloads; NATS limits each one, and that of a host has some KB."""
 _ASIDE: Final = 64
-"""Small answers of one link and kind that are on their way."""
-_BUSY: Final = Refusal(ErrorName.OTHER, "secrets_backend has too many requests of this NATS account: ask again").body()
+"""Maximum number of small answers of one connection and kind that are being sent."""
+_BUSY: Final = Refusal(ErrorName.OTHER, "secrets_backend has too many requests of this NATS account: retry").body()
 _INVALID: Final = Refusal(ErrorName.INVALID_REQUEST, "no such operation").body()
 _OTHER: Final = (
     "another secrets backend named {0!r} answers with a different key, so this one does not: stop the other one, or "
@@ -58,19 +58,19 @@ _log = get_logger(__name__)
 
 
 class State(StrEnum):
-    """What a link is doing."""
+    """State of a connection."""
 
     UNREACHABLE = "unreachable"
     CHECKING = "checking"
     SERVING = "serving"
     SUBSCRIPTION_DENIED = "subscription_denied"
-    """NATS does not let this user subscribe."""
+    """NATS denies the subscription to this user."""
     OTHER = "other_backend"
 
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """What all links share."""
+    """Components that all connections share."""
 
     cache: Cache
     accounts: Accounts
@@ -83,7 +83,7 @@ class Environment:
 
 
 class Serving:
-    """Serves one link while it runs."""
+    """Serves one connection while it runs."""
 
     def __init__(self, address: LinkAddress, environment: Environment) -> None:
         self._address = address
@@ -99,12 +99,12 @@ class Serving:
         self._working: set[asyncio.Task[None]] = set()
         self._keys: set[asyncio.Task[None]] = set()
         self._aside: set[asyncio.Task[None]] = set()
-        # Several links may go to one address, as several users.
+        # Several connections may have one address, with different users.
         self._note = f"secrets over {redact_url(address.url)} ({next(_NUMBERS)})"
 
     @property
     def state(self) -> State:
-        """What the link is doing."""
+        """The state of the connection."""
         if self._link.since is None:
             return State.UNREACHABLE
         if self._other:
@@ -115,7 +115,7 @@ class Serving:
 
     @property
     def in_work(self) -> int:
-        """How many questions are in progress, or wait."""
+        """Number of requests in progress or waiting."""
         return len(self._working) + len(self._waiting)
 
     async def run(self) -> None:
@@ -132,7 +132,7 @@ class Serving:
             self._environment.health.note(self._note, "")
 
     async def end(self, seconds: float) -> None:
-        """Take no more questions, and answer those that were taken, within so many seconds."""
+        """Accept no more requests, and answer the accepted ones, within ``seconds``."""
         self._ending = True
         until = time.monotonic() + seconds
         await self._close(min(self._environment.timings.close, seconds))
@@ -167,7 +167,7 @@ class Serving:
                 pass
 
     async def _know_account(self) -> None:
-        """Find out which links are of this one's account, once for each connection."""
+        """Determine the account of this connection, once for each reconnect."""
         since = self._link.since
         if self._asked_about != since:
             await self._environment.accounts.look(self._address, self._link)
@@ -177,11 +177,11 @@ class Serving:
 
     @property
     def _is_sure(self) -> bool:
-        """Whether it is known whose account the connection of now leads into: another one may be another server's."""
+        """True if the account of the current connection is known; a reconnect may lead to another server."""
         return self._link.since is not None and self._asked_about == self._link.since
 
     async def _check(self) -> float:
-        """Serve unless another backend does; return the seconds after which to look again."""
+        """Serve unless another backend does; return the seconds until the next check."""
         timings, subject = self._environment.timings, secrets_subject(self._environment.backend, SERVER_XKEY)
         try:
             other = await others.other_backend(self._link, subject, self._environment.key, timings.asked)
@@ -202,7 +202,7 @@ class Serving:
         return timings.probe
 
     async def _settled(self) -> None:
-        """Wait a while until grants are whole: a request is refused for good by what is just not known yet."""
+        """Wait a while until grants are complete, as a refusal for missing data would be permanent for the request."""
         until = time.monotonic() + self._environment.timings.settle
         while not self._environment.cache.settled() and time.monotonic() < until:  # noqa: ASYNC110 - of many parts
             await asyncio.sleep(self._environment.timings.poll)
@@ -227,10 +227,10 @@ class Serving:
         self._environment.health.note(self._note, words.get(self.state, ""))
 
     def _take(self, question: Question) -> None:
-        """Take a question: one that is answered at once, one that is worked on, or one too many."""
+        """Accept a request: answer it at once, start to work on it, or reject it beyond the limit."""
         operation = question.subject.removeprefix(self._subject.removesuffix(">"))
         if operation == SERVER_XKEY:
-            # Apart from what is told to a flood: a host that gets no key starts no component.
+            # With its own limit, independent of a flood: a host without the key starts no component.
             self._answer_aside(self._keys, question, None, SERVER_XKEY)
         elif operation != GET:
             self._answer_aside(self._aside, question, _INVALID, ErrorName.INVALID_REQUEST.value)
@@ -243,19 +243,19 @@ class Serving:
                 self._begin(self._working, self._work())
 
     async def _work(self) -> None:
-        """Answer questions until none waits, or it is not known any more by which grant."""
+        """Answer requests until none waits, or until the account of the connection is unknown."""
         while self._waiting and self._is_sure:
             question = self._waiting.popleft()
             self._waiting_bytes -= len(question.payload)
             await self._environment.answering.answer(
                 question, lambda: self._environment.cache.link_grant(self._address)
             )
-            await asyncio.sleep(0)  # other links' turn, also if nothing of this answer had to wait
+            await asyncio.sleep(0)  # yield to other connections, as an answer may complete without a wait
 
     def _answer_aside(
         self, among: set[asyncio.Task[None]], question: Question, body: bytes | None, outcome: str
     ) -> None:
-        """Answer with a body that is known, or with the key as it is then."""
+        """Answer with a fixed body, or with the current key."""
         if len(among) >= _ASIDE:
             self._environment.metrics.dropped("flood")
             return

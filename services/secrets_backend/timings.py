@@ -1,4 +1,4 @@
-"""How long secrets_backend waits for what; tests pass shorter times. Called by ``app``."""
+"""Timings of secrets_backend, in seconds; tests use shorter ones. Called by ``app``."""
 
 from __future__ import annotations
 
@@ -9,83 +9,85 @@ from trellis.kube.watch_timings import WatchTimings
 
 @dataclass(frozen=True, slots=True)
 class KeyTimings:
-    """Seconds of the backend's key."""
+    """Timings of the backend's key."""
 
     look: float = 10.0
-    """Between two looks at the key."""
+    """Interval of the reads of the key."""
     soon: float = 1.0
-    """The shortest time between two looks that requests cause, and the longest that a host waits for one."""
+    """Minimum interval of reads caused by requests, and maximum time that a host waits for one."""
     read: float = 5.0
-    """For one read of the Secret."""
+    """Timeout of one read of the Secret."""
 
 
 @dataclass(frozen=True, slots=True)
 class AccountTimings:
-    """Seconds in which it is found out which links are one account of NATS. Hosts wait for 10 s in all."""
+    """Timings of the detection of connections to one NATS account. The total timeout of hosts is 10 s."""
 
     silence: float = 0.75
-    """After so long without an answer a link counts as one that does not hear."""
+    """Timeout of an answer, after which a connection counts as one to another account."""
     look: float = 4.0
-    """For all rounds of one look."""
+    """Time limit for all rounds of one detection."""
     former: float = 3.0
-    """For which a link waits for those that were of its account; requests wait with it."""
+    """Time for which a connection, with its requests, waits for those that were of its account."""
 
 
 @dataclass(frozen=True, slots=True)
 class AuditTimings:
-    """Seconds of the events about answers."""
+    """Timings of the events about answers."""
 
     gap: float = 0.005
-    """Between two events: answers come first, and in the meantime equal events become one."""
+    """Delay between two events: answers come first, and in the meantime equal events become one."""
     pace: float = 0.05
-    """Between two looks whether a source may publish again."""
+    """Interval of the checks whether a source may publish."""
     bus_retry: float = 5.0
-    """Before an event is published again that the bus did not take."""
+    """Retry interval of an event that the bus did not accept."""
     report: float = 10.0
-    """Between two log lines about dropped events."""
+    """Minimum interval of log lines about dropped events."""
 
 
 @dataclass(frozen=True, slots=True)
 class Timings:
-    """Seconds of secrets_backend."""
+    """Timings of secrets_backend."""
 
     other: float = 30.0
-    """Between two looks whether another backend is still there."""
+    """Interval of the checks whether another backend still answers."""
     probe: float = 15.0
-    """Between two looks whether another backend has come."""
+    """Interval of the checks for another backend."""
     asked: float = 2.0
-    """For another backend's answer."""
+    """Timeout of another backend's answer."""
     changes: float = 60.0
-    """Between two looks at what was given."""
+    """Interval of the checks for changes of granted Secrets."""
     change_read: float = 10.0
-    """For one read of a Secret that was given."""
+    """Timeout of one read of a granted Secret."""
     definition: float = 5.0
-    """Between two looks at the CRD of SecretGrants while it cannot be read, or is being deleted."""
+    """Interval of the reads of the SecretGrant CRD while it is unreadable, or being deleted."""
     grants: float = 300.0
-    """How long SecretGrants that were deleted with their CRD keep their namespaces closed after it is created again."""
+    """Time for which namespaces whose SecretGrants were deleted with their CRD remain closed after it is re-created."""
+    recheck: float = 30.0
+    """Interval of the checks of the ServiceAccounts and users of a SecretGrant that is not in effect."""
     stale: float = 120.0
-    """How long host groups and SecretGrants count as known after the last that was heard of them, while they cannot be
-    read: a bookmark comes about every 60 s."""
+    """Time for which host groups and SecretGrants count as known after the last update from an unreadable watch: a
+    bookmark arrives about every 60 s."""
     answer: float = 8.0
-    """From a question to its answer; hosts wait for 10 s."""
+    """Time limit of an answer; hosts wait for 10 s."""
     late: float = 1.0
-    """For the answer that a request was not answered in time to leave."""
+    """Timeout for sending the error that the time limit is exceeded."""
     report: float = 10.0
-    """Between two log lines about requests that are refused before it is known whose they are."""
+    """Minimum interval of log lines about refused requests without identity."""
     sweep: float = 5.0
-    """Between two removals of Secrets that were kept for long enough."""
+    """Interval of the removals of expired Secrets."""
     settle: float = 5.0
-    """For grants to be whole before a link serves."""
+    """Time for which a connection waits for complete grants before it serves."""
     poll: float = 0.05
-    """Between two looks whether they are."""
+    """Interval of the checks whether they are complete."""
     close: float = 2.0
-    """For a subscription to end."""
+    """Timeout for the end of a subscription."""
     end: float = 10.0
-    """For a link that no group needs any more to answer what it took."""
+    """Time for which a connection without host group answers its accepted requests."""
     restart: float = 5.0
-    """Before a link that failed is made again."""
+    """Delay before a failed connection is re-created."""
     key: KeyTimings = field(default_factory=KeyTimings)
     accounts: AccountTimings = field(default_factory=AccountTimings)
     audit: AuditTimings = field(default_factory=AuditTimings)
     watch: WatchTimings = field(default_factory=WatchTimings)
-    """Of the watches of host groups and SecretGrants."""
+    """Timings of the watches of host groups and SecretGrants."""

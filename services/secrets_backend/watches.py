@@ -1,7 +1,7 @@
-"""What wakes secrets_backend from Kubernetes: host groups, SecretGrants; and where each group's link is.
+"""Watch handlers of secrets_backend: host groups and their lattice connections, SecretGrants.
 
-In: changes from the informers, keys of groups. Out: links. Called by ``app``. Invariants: a group of which nothing can
-be read keeps the link it was on; a grant counts from the moment it is seen.
+In: changes from the informers, keys of host groups. Out: connections. Called by ``app``. Invariants: a host group whose
+Secrets are unreadable keeps its connection; a grant takes effect as soon as the watch shows it.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from trellis.lattice.connection.address import LatticeAddress
 from trellis.lattice.domain.group_views import GroupView, view_group
 
 
-def on_group(cache: Cache, wake: Callable[[str], None]) -> Callable[[Change[GroupView]], None]:
-    """Return the handler of changes of groups."""
+def on_group(cache: Cache, wake: Callable[[Change[GroupView]], None]) -> Callable[[Change[GroupView]], None]:
+    """Return the handler of changes of host groups."""
 
     def handle(change: Change[GroupView]) -> None:
         cache.changed()
-        wake(change.key)
+        wake(change)
         if change.new is None:
             cache.seen.discard(change.key)
 
@@ -36,13 +36,13 @@ def on_group(cache: Cache, wake: Callable[[str], None]) -> Callable[[Change[Grou
 
 
 class Watches:
-    """The informers. Both kinds are optional: without host groups there is nobody to answer."""
+    """The informers. Both CRDs are optional: without host groups there are no requests."""
 
     def __init__(
         self,
         kube: Kube,
         cache: Cache,
-        wake: Callable[[str], None],
+        wake: Callable[[Change[GroupView]], None],
         on_grant: Callable[[Change[Grant]], None],
         timings: WatchTimings,
     ) -> None:
@@ -74,24 +74,24 @@ class Watches:
 
 @dataclass(frozen=True, slots=True)
 class LinksOfGroups:
-    """Where the link of each group is, for ``GroupLattices``: its keys are those of groups."""
+    """Connection of each host group, for ``GroupLattices``; its keys are those of host groups."""
 
     cache: Cache
     links: Links
     rights: MissingPermissions
 
     def groups(self, key: str) -> list[GroupView]:
-        """Return the group of a key, if it has a lattice."""
+        """Return the host group of a key, if it has a lattice."""
         group = self.cache.groups.get(key)
         return [] if group is None or group.spec is None else [group]
 
     async def follow(self, key: str, address: LatticeAddress | None) -> None:
-        """Put a group on its link."""
+        """Assign a host group to its connection."""
         self.links.need(key, None if address is None else address.link)
 
     @contextmanager
     def noted(self, key: str) -> Iterator[None]:
-        """Note a right that is missing, and that the group's link was looked for."""
+        """Record a missing permission, and that the connection of the host group was resolved."""
         with self.rights.noted(key):
             try:
                 yield

@@ -1,6 +1,6 @@
-"""Mirrors applications as Services: what listens in a lattice is reached in Kubernetes, and no endpoint is stale.
+"""Reflects applications as Services: creates Services and EndpointSlices for listeners in a lattice.
 
-Consumes: wadm's events and answers, heartbeats of hosts, WasmCloudHostConfigs and their pods, its own Services and
-EndpointSlices. Emits: ``service.reflected``, ``service.removed``.
-Owns (is the only writer of): Services, EndpointSlices and HTTPRoutes that mirror applications.
+Consumes: events and answers of wadm, heartbeats of hosts, WasmCloudHostConfigs and their pods, its own Services and
+EndpointSlices. Publishes: ``service.reflected``, ``service.removed``. Owns (is the only writer of): reflected Services,
+their EndpointSlices and HTTPRoutes.
 """

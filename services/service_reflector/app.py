@@ -1,7 +1,6 @@
-"""Wires service_reflector: the only place that builds its clients and joins its parts.
+"""Wires service_reflector: creates its clients and connects its components.
 
-In: settings (and clients, where a test brings its own). Out: a service to run. Called by ``__main__`` and
-``trellis run``.
+In: settings (and clients in tests). Out: a service to run. Called by ``__main__`` and ``trellis run``.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ LATTICE_WORKERS: Final = 4
 def create_app(
     settings: Settings, *, bus: Bus | None = None, kube: Kube | None = None, timings: Timings = Timings()
 ) -> LedService:
-    """Return the service; it connects when it is run."""
+    """Return the service; it connects when it runs."""
     return LedService(
         name=SERVICE_REFLECTOR,
         settings=settings,
@@ -55,7 +54,7 @@ def create_app(
 
 
 def compose(settings: Settings, base: Base, timings: Timings = Timings()) -> Work:
-    """Join the parts for one term of leadership."""
+    """Build the components of one leadership term."""
     kube, telemetry = base.kube, base.telemetry
     queue = KeyedQueue[str](workers=WORKERS, name="applications", telemetry=telemetry)
     lattices = KeyedQueue[str](workers=LATTICE_WORKERS, name="lattices", telemetry=telemetry)
@@ -71,7 +70,7 @@ def compose(settings: Settings, base: Base, timings: Timings = Timings()) -> Wor
             queue.add(key)
 
     def why_groups() -> str | None:
-        base.health.note(PRESERVED, cache.why_preserved())  # what was noted before they became unknown
+        base.health.note(PRESERVED, cache.why_preserved())  # replaces the note from before they became unknown
         return cache.why_groups()
 
     cache = Cache(

@@ -1,8 +1,8 @@
-"""Service_reflector's side effects: Services, EndpointSlices, Events.
+"""Side effects of service_reflector: Services, EndpointSlices, Kubernetes Events.
 
-In: actions of ``decide``. Out: writes to Kubernetes. Called by ``app``. Invariants: no Service is deleted without leave
-of the circuit breaker; what is changed or deleted is the very object that was read; what is made is made by a create,
-so that nothing of another owner is taken.
+In: actions of ``decide``. Out: writes to Kubernetes. Called by ``app``. Invariants: no Service is deleted without
+permission of the circuit breaker; changes and deletions have preconditions of the object that was read; new objects are
+written by create, so that no object of another owner is changed.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _log = get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Effects:
-    """Where actions go."""
+    """The targets of actions."""
 
     kube: Kube
     recorder: EventRecorder
@@ -61,19 +61,19 @@ class Effects:
     breaker: Breaker
 
     async def apply(self, namespace: str, actions: Sequence[Action]) -> float | None:
-        """Carry out actions about one key, in order, up to one after which something has to be gone first.
+        """Apply the actions on one key, in order, up to one after which a deletion has to complete first.
 
-        Returns the seconds after which a deletion that the circuit breaker holds is to be tried again, None if none is.
+        Returns the seconds until the retry of a deletion that the circuit breaker pauses, None if there is none.
 
         Raises:
-            KubeError: a write was refused or not answered; what follows it was not done.
+            KubeError: a write was refused or not answered; the actions after it were not applied.
         """
         again: list[float] = []
         for action in actions:
             if isinstance(action, RemoveService) and (wait := await self.breaker.hold(action.target)) is not None:
                 again.append(wait)
             elif not await self._one(namespace, action):
-                break  # its going is heard, and the key runs again
+                break  # the watch reports the deletion, and the key is reconciled then
         return min(again, default=None)
 
     async def report(self, service: ServiceView | None, group: GroupView | None, reason: str, message: str) -> None:
@@ -88,7 +88,7 @@ class Effects:
         await self.recorder.record(regarding=regarding, type="Warning", reason=reason, message=message)
 
     async def _one(self, namespace: str, action: Action) -> bool:
-        """Carry out one action; return whether the next can follow at once."""
+        """Apply one action; return whether the next can follow at once."""
         match action:
             case CreateService():
                 return await self._create(action)
@@ -129,7 +129,7 @@ class Effects:
         except Invalid:
             if former is None:
                 raise
-            # Another writer has the address, or the node port, by now.
+            # Another Service has the address, or the node port, by now.
             _log.warning("former addresses of the Service unavailable", service=mirror.key)
             made = await self.kube.create(SERVICES, make_service(mirror))
         except Forbidden as error:
@@ -138,6 +138,12 @@ class Effects:
             raise
         _log.info("Service created", service=mirror.key, lattice=mirror.lattice, application=mirror.application)
         self.services.wrote(made, held)
+        await self.recorder.record(
+            regarding=ObjectRef("v1", "Service", made["metadata"]["name"], made["metadata"]["uid"], mirror.namespace),
+            type="Normal",
+            reason="ServiceReflected",
+            message=f"the Service reflects application {mirror.application} of lattice {mirror.lattice}",
+        )
         return True
 
     async def _patch(self, found: ServiceView, patch: Manifest, message: str) -> None:
@@ -163,21 +169,21 @@ class Effects:
         _log.info("Service finalizer removed", service=found.key, reason=action.reason, message=action.message)
 
     async def _remove(self, action: RemoveService) -> None:
-        """Delete it; once that is heard, the slice with its addresses goes, too."""
+        """Delete a Service; once the watch reports that, the slice with its addresses is deleted, too."""
         found = action.found
         with contextlib.suppress(NotFound):
             await self.kube.delete(
                 SERVICES, found.name, found.namespace, uid=found.uid, resource_version=found.resource_version
             )
         if names.WASMCLOUD_OPERATOR_SERVICE not in found.finalizers:
-            self.cache.gone.add(found.uid)  # until that is heard
+            self.cache.gone.add(found.uid)  # until the watch reports it
         _log.info("Service deleted", service=found.key, message=action.message)
 
     async def _write_slice(self, namespace: str, action: WriteSlice) -> bool:
         wanted, found = action.wanted, action.wanted.found
         service = self.cache.services.get(f"{namespace}/{action.service}")
         if service is None:
-            return False  # it was deleted this moment
+            return False  # it was deleted in the meantime
         ties = make_ties(wanted, service)
         if found is not None:
             no_longer = {"annotations": {names.ANNOTATION_PRESERVED: None}} if found.kept else {}
@@ -205,7 +211,7 @@ class Effects:
     async def _relabel(self, body: Manifest, service: ServiceView) -> Manifest | None:
         """Write a slice of Trellis that lost the labels by which it is watched, and by which Services find it.
 
-        Returns None if it is another's: it neither belongs to the Service nor keeps addresses of its application.
+        Returns None if it has another owner: it neither belongs to the Service nor keeps addresses of its application.
         """
         metadata = body["metadata"]
         name, namespace = metadata["name"], metadata["namespace"]
@@ -234,7 +240,7 @@ class Effects:
             return False
         route = make_route(namespace, action.service, service.uid, dict(action.spec))
         if found is None:
-            # What is null takes something away; here there is nothing yet, and a schema may refuse it.
+            # In a patch, null removes a field. A new object has none to remove, and a schema may refuse null.
             route["spec"] = {field: value for field, value in route["spec"].items() if value is not None}
             self.routes.wrote(await self.kube.create(HTTP_ROUTES, route), None)
             return True
@@ -247,7 +253,7 @@ class Effects:
         return True
 
     async def _drop_others(self, namespace: str, name: str) -> None:
-        """Delete what the peer and Kubernetes' own controllers made for the Service, which nobody would follow up."""
+        """Delete endpoints that wasmcloud-operator and Kubernetes created for the Service and no longer update."""
         selection = Selection(ENDPOINT_SLICES, namespace, f"{names.LABEL_SERVICE_NAME}={name}")
         async for page in self.kube.pages(selection):
             for item in page.items:
@@ -262,7 +268,7 @@ class Effects:
                             resource_version=metadata["resourceVersion"],
                         )
         with contextlib.suppress(NotFound):
-            # Its controller would mirror it into a slice, now that the Service selects nothing.
+            # Kubernetes would mirror the Endpoints into a slice, because the Service has no selector any more.
             metadata = (await self.kube.get(ENDPOINTS, name, namespace))["metadata"]
             await self.kube.delete(
                 ENDPOINTS, name, namespace, uid=metadata["uid"], resource_version=metadata["resourceVersion"]
@@ -270,4 +276,4 @@ class Effects:
         service = self.cache.services.get(f"{namespace}/{name}")
         if service is not None:
             mark = {"metadata": {"annotations": {names.ANNOTATION_ADOPTING: None}}}
-            await self._patch(service, mark, "endpoints of others are gone")
+            await self._patch(service, mark, "endpoints of the former owner deleted")

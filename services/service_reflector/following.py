@@ -1,7 +1,7 @@
-"""Follows the lattices of host groups: their applications, and which hosts are heard.
+"""Follows the lattices of host groups: their applications and heartbeats.
 
-In: which lattice is where. Out: a comparison and the heard hosts of each, and word of what is new. Called by ``gather``
-and ``app``. Invariants: nobody waits for a lattice; what was known of one that is unreachable stays.
+In: the addresses of lattices. Out: a comparison and the reporting hosts of each, and notifications of changes. Called
+by ``gather`` and ``app``. Invariants: no caller waits for a lattice; the state of an unreachable lattice stays.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from trellis.telemetry import TraceContext
 CONNECTION: Final = "trellis-service-reflector"
 
 Wake = Callable[[str, Iterable[str] | None, TraceContext | None], None]
-"""Called with a lattice's mark and the applications of which something is new, None for all."""
+"""Called with a lattice ID and the changed applications, None for all."""
 
 
 class Following:
-    """``wake`` is called in the event loop."""
+    """Followed lattices; ``wake`` is called in the event loop."""
 
     def __init__(self, wake: Wake, timings: Timings = Timings()) -> None:
         self._timings = timings
@@ -41,7 +41,7 @@ class Following:
 
     @property
     def marks(self) -> list[str]:
-        """The lattices that are followed."""
+        """IDs of the followed lattices."""
         return list(self._needs)
 
     async def run(self) -> None:
@@ -49,7 +49,7 @@ class Following:
         await self._lattices.run()
 
     async def follow(self, mark: str, address: LatticeAddress | None) -> None:
-        """Follow a lattice at an address from now on, None for not at all."""
+        """Follow a lattice at an address from now on; None stops following it."""
         if address is None:
             self._needs.pop(mark, None)
             self._hosts.pop(mark, None)
@@ -59,12 +59,12 @@ class Following:
         await self._lattices.need(mark, address)
 
     def comparison(self, mark: str) -> Comparison | None:
-        """Return what is known of a lattice's applications, None if it is not followed (yet)."""
+        """Return the state of a lattice's applications, None if it is not followed (yet)."""
         address = self._needs.get(mark)
         return None if address is None else self._comparisons.get(address)
 
     def hosts(self, mark: str) -> Mapping[str, Sighting]:
-        """Return by name of a pod the host that was heard from it."""
+        """Return the reporting hosts by the names of their pods."""
         found = self._hosts.get(mark)
         now = time.monotonic()
         if found is not None and now - found[0] < self._timings.hosts:
@@ -75,14 +75,14 @@ class Following:
         return hosts
 
     def trouble(self, mark: str) -> str:
-        """Return why a lattice does not tell its applications, "" if it does or was not asked yet."""
+        """Return why a lattice does not report its applications, "" if it does or was not queried yet."""
         view, comparison = self._lattices.view(mark), self.comparison(mark)
         if view is None or not view.settled:
             return ""
         return view.why or (comparison.why if comparison is not None and comparison.asked else "")
 
     def heard(self, mark: str) -> float | None:
-        """Return when a lattice last said or answered anything, monotonic seconds; None if it is not followed (yet)."""
+        """Return the monotonic time of the last message of a lattice; None if it is not followed (yet)."""
         comparison, view = self.comparison(mark), self._lattices.view(mark)
         told = [seen.at for seen in view.hosts] if view is not None else []
         return max([*told, *([comparison.heard] if comparison is not None else [])], default=None)
@@ -100,7 +100,7 @@ class Following:
                 del self._comparisons[address]
 
     def _on_view(self, mark: str) -> None:
-        """A lattice's view is another: its link, or its hosts; the latter are what matters here."""
+        """Handle a change of a lattice's view: of its connection, or of its hosts, for which keys are enqueued."""
         comparison = self.comparison(mark)
         if comparison is not None:
             comparison.link_changed()

@@ -1,7 +1,7 @@
-"""What service_reflector knows: groups, pods, Services and slices by their informers, applications by their lattices.
+"""The cache of service_reflector: host groups, pods, Services, slices, and applications of lattices.
 
-In: views. Out: a frozen snapshot for ``decide``, and which keys a change concerns. Called by ``app`` and ``watches``.
-Keys are ``namespace/application``. Invariant: what is not known of a lattice is not taken for not being there.
+In: views. Out: a frozen snapshot for ``decide``, and the keys that a change affects. Called by ``app`` and ``watches``.
+Keys are ``namespace/application``. Invariant: unknown state of a lattice never counts as absent.
 """
 
 from __future__ import annotations
@@ -32,12 +32,13 @@ from trellis.provisioning.other_controllers import Controller
 
 @dataclass(slots=True)
 class Cache:
-    """What is remembered during a term. ``kept``: by key the slices with the addresses of a Service that is not there.
+    """Caches of one leadership term. ``kept``: by key, the slices with the addresses of a Service that was deleted.
 
-    ``gone``: uids of Services that we deleted and that are still seen. ``said``: by key, then by Service, what the bus
-    was told. ``controller``: of wasmcloud-operator, while it runs. ``groups_known``: the API server serves host groups.
-    ``missing_since``: by mark when it was first seen that no host group names it, monotonic seconds. ``unreadable``:
-    by mark why a lattice cannot be followed. ``preserved``: by Service why it waits for an answer or a host group.
+    ``gone``: UIDs of Services that this service deleted but the watch still lists. ``said``: by key, then by Service,
+    the published events. ``controller``: wasmcloud-operator, while it runs. ``groups_known``: the API server serves
+    host groups. ``missing_since``: by lattice ID, the monotonic time since which no host group names it.
+    ``unreadable``: by lattice ID, why it cannot be followed. ``preserved``: by Service, why it waits for an answer or
+    a host group.
     """
 
     kube: Kube
@@ -70,12 +71,12 @@ class Cache:
         return HostGroups(self.groups_known, self.groups, self.by_lattice, self.by_namespace, self.grace_left)
 
     def grace_left(self, mark: str) -> float:
-        """Return the seconds for which Services of a lattice stay that no host group names."""
+        """Return the seconds for which the Services of a lattice without a host group stay."""
         since = self.missing_since.setdefault(mark, time.monotonic())
         return max(0.0, since + self.timings.group_grace - time.monotonic())
 
     def waits_for_group(self, mark: str) -> bool:
-        """Return whether Services of a lattice stay for now although nothing tells which lattice follows it."""
+        """Return whether Services of a lattice stay for the grace period, because no host group decides on them."""
         found = self._of(mark)
         return any(not any(successors(one, self.host_groups)) for one in found) and self.grace_left(mark) > 0
 
@@ -84,14 +85,14 @@ class Cache:
         return {group.namespace for group in self.by_lattice.get(mark, {}).values()}
 
     def deployed(self, mark: str) -> dict[str, Application]:
-        """Return a lattice's applications by name, as far as they are known."""
+        """Return the known applications of a lattice by name."""
         comparison = self.following.comparison(mark)
         return comparison.applications.deployed() if comparison is not None else {}
 
     def keys_of(self, mark: str, applications: Iterable[str] | None) -> Iterator[str]:
-        """Yield the keys that news of applications concern; None is every one of the lattice."""
+        """Yield the keys that changes of applications affect; None stands for every application of the lattice."""
         if applications is not None and "" in applications:
-            applications = None  # what is missing among all of them is known now
+            applications = None  # the list is complete now, so absence is known, too
         homes, left = self.homes(mark), self._left_to(mark)
         if applications is None:
             applications = {*self.deployed(mark), *(one.application for one in (*self._of(mark), *left))}
@@ -113,7 +114,7 @@ class Cache:
         return [one for one in found if any(group.lattice == mark for group in successors(one, self.host_groups))]
 
     def keys_left(self, groups: Collection[str]) -> Iterator[str]:
-        """Yield the keys of Services that record one of these groups and whose lattice no host group names."""
+        """Yield the keys of Services that record one of these groups and whose lattice has no host group."""
         for mark in self.by_mark:
             if mark not in self.by_lattice:
                 for one in self._of(mark):
@@ -126,14 +127,14 @@ class Cache:
         return cache.application if cache is not None else None
 
     def all_keys(self) -> set[str]:
-        """Return every key there is something to decide about."""
+        """Return every key to reconcile."""
         keys = {key for mark in self.following.marks for key in self.keys_of(mark, None)}
         ours = (one for one in self.services.values() if one.application or one.peers)
         keys |= {f"{one.namespace}/{one.application or one.name}" for one in ours}
         return keys | set(self.said) | set(self.kept)
 
     def count(self) -> int:
-        """Return how many Services of applications there are."""
+        """Return the number of Services of applications."""
         return sum(map(len, self.by_mark.values()))
 
     def services_of(self, key: str) -> list[ServiceView]:
@@ -144,24 +145,26 @@ class Cache:
         """Return why the host groups have to be known, None while nothing names one."""
         count = self.count()
         return (
-            f"{count} Services name host groups, and none of them is deleted until these are known" if count else None
+            f"{count} Services refer to host groups, and none is deleted until the host groups are known"
+            if count
+            else None
         )
 
     def why_preserved(self) -> str:
-        """Return, for readiness, how many Services wait for an answer or a host group, "" if none does.
+        """Return, for readiness, the number of Services that wait for an answer or a host group, "" if none does.
 
-        While host groups are unknown all do, for as long as that lasts: ``why_groups`` says so.
+        While host groups are unknown, all of them wait, and ``why_groups`` reports that.
         """
         if not self.groups_known():
             return ""
         first = next(iter(self.preserved.values()), None)
-        return f"{len(self.preserved)}, of which the first: {first.message}" if first is not None else ""
+        return f"{len(self.preserved)}, the first: {first.message}" if first is not None else ""
 
     def _mirrors(self, mark: str, name: str) -> list[str]:
         return [key for key in self.mirrors.get((mark, name), ()) if key in self.services]
 
     async def snapshot(self, key: str) -> Snapshot:
-        """Return all that a decision about one application's Services in one namespace depends on.
+        """Return the input of a decision about one application's Services in one namespace.
 
         Raises:
             KubeError: the namespace could not be read.
@@ -200,7 +203,7 @@ class Cache:
         )
 
     def _slice_owners(self, services: Mapping[str, ServiceView], claims: Iterable[Claim]) -> set[str]:
-        """Return the names of Services whose slices may be there, of Services that are not, too."""
+        """Return the names of Services that may have slices, also of those that do not exist."""
         found = set(services)
         for claim in claims:
             name = claim.application.name
@@ -208,7 +211,7 @@ class Cache:
         return found
 
     def _services(self, namespace: str, name: str, claims: Iterable[Claim]) -> dict[str, ServiceView]:
-        """Return the Services of an application, and what has the name of one of them; edited ones lost their marks."""
+        """Return the Services of an application and those with one of its names; edited ones lost their annotations."""
         plain = names.service_name(name)
         second = (f"{namespace}/{names.second_service_name(name, claim.lattice)}" for claim in claims)
         edited = [key for key in second if (one := self.services.get(key)) is not None and one.peers]
@@ -251,7 +254,7 @@ class Cache:
         return comparison.running if comparison is not None else Running()
 
     def _remembered(self, service: ServiceView) -> Claim:
-        """Return the claim that a Service itself remembers."""
+        """Return the claim that a Service records in its annotations."""
         mark, annotations = service.lattice, (service.manifest or {}).get("annotations") or {}
         listeners = read_reach(annotations.get(names.ANNOTATION_CACHED_LISTENERS, ""))
         application = Application(service.application, listeners=listeners)
@@ -267,20 +270,20 @@ class Cache:
         )
 
     def _seniority(self, mark: str) -> tuple[str, str]:
-        """Return what orders lattices: that of the oldest group comes first."""
+        """Return the sort key of a lattice: that of the oldest host group comes first."""
         return min((group.created for group in self.by_lattice.get(mark, {}).values()), default="~"), mark
 
     def _group(self, mark: str, namespace: str) -> GroupView | None:
-        """Return the group that Events regard: the oldest, of the namespace if there is one."""
+        """Return the host group for Events: the oldest, in the namespace if there is one."""
         groups = sorted(
             self.by_lattice.get(mark, {}).values(), key=lambda one: (one.namespace != namespace, one.created, one.key)
         )
         return groups[0] if groups else None
 
     def _pods(self, mark: str, recorded: tuple[str, ...] = ()) -> tuple[PodView, ...]:
-        """Return the pods of a lattice's hosts: of its groups, and those that the lattice hears of their neighbours.
+        """Return the pods of a lattice's hosts: of its groups, and of groups in their namespaces that report to it.
 
-        A group that was given another address of the same lattice stays on it, as the lattice itself shows.
+        A group that was given another address of the same lattice stays on it, as its heartbeats show.
         """
         groups = (*self.by_lattice.get(mark, {}), *recorded)
         pods = [pod for key in groups for pod in self.pods.get(key, {}).values()]
@@ -296,7 +299,7 @@ class Cache:
         return comparison is not None and comparison.applications.complete
 
     def _unknown(self, mark: str, application: str) -> bool:
-        """Return whether it is not known if an application is deployed on a lattice that a group names."""
+        """Return whether it is unknown if a lattice deploys an application; without a group: if groups are unknown."""
         return self._answer(mark, application) is None if mark in self.by_lattice else not self.groups_known()
 
     def _answer(self, mark: str, application: str) -> bool | None:
@@ -310,7 +313,7 @@ class Cache:
         return False if comparison.applications.absent(application) else None
 
     def _preserved(self, services: Mapping[str, ServiceView], owners: Mapping[str, Owner]) -> tuple[Preserved, ...]:
-        """Return the Services that wait for an answer or a host group, with what to report of each."""
+        """Return the Services that wait for an answer or a host group, with the report on each."""
         found: list[Preserved] = []
         for name, owner in owners.items():
             one = services[name]
@@ -329,18 +332,18 @@ class Cache:
             case Undecided.LATTICE_UNREACHABLE:
                 groups = tuple(group for group in owner.groups if self._trouble(group.lattice))
                 if not groups:
-                    return None  # it was asked a moment ago
+                    return None  # the query is in progress
                 why = f"host group {groups[0].key} has another lattice: {self._trouble(groups[0].lattice)}"
             case Undecided.GROUP_MISSING:
                 groups, at = (), self.timings.group_grace
-                why = f"no host group names lattice {lattice}: they are deleted unless there is one within {at:.0f} s"
+                why = f"no host group names lattice {lattice}: they are deleted unless one is created within {at:.0f} s"
             case _:
                 return None
         message = f"Services of applications on lattice {lattice} stay as they are: {why}"
         return Preserved(one, owner.undecided, message, groups)
 
     def _trouble(self, mark: str) -> str:
-        """Return why a lattice that a group names does not answer, "" while nothing is known to be wrong."""
+        """Return why the lattice of a host group does not answer, "" while no error is known."""
         why = self.unreadable.get(mark) or self.following.trouble(mark)
         group = self._group(mark, "")
         if not why or group is None or group.spec is None:

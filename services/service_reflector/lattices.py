@@ -1,7 +1,7 @@
-"""Ensures that each lattice which groups name is followed, and for a grace one that no group names any more.
+"""Reconciles followed lattices: those of host groups, and for a grace period those without a host group.
 
-In: marks of lattices. Out: addresses for :class:`Following`. Called by ``app``, for the queue of lattices.
-Invariant: while host groups cannot be listed, a lattice without one is followed as it was.
+In: lattice IDs. Out: addresses for :class:`Following`. Called by ``app``, for the queue of lattices. Invariant: while
+host groups cannot be listed, a lattice without one is followed as before.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from trellis.telemetry import TraceContext
 
 @dataclass(frozen=True, slots=True)
 class LatticeReconciler:
-    """One run of a lattice's mark. ``wake`` is told of each lattice that was looked at: its groups may be others."""
+    """Reconciler of a lattice ID. ``wake`` is called for each of them, because its host groups may have changed."""
 
     cache: Cache
     wake: Wake
@@ -30,7 +30,7 @@ class LatticeReconciler:
     metrics: ServiceMetrics
 
     async def run(self, mark: str, trace: TraceContext | None) -> float | None:
-        """Follow a lattice as its oldest group says; returns when to look at its Secrets again.
+        """Follow a lattice as its oldest host group defines; return the seconds until its Secrets are re-read.
 
         Raises:
             KubeError: a Secret could not be read.
@@ -38,7 +38,7 @@ class LatticeReconciler:
         cache = self.cache
         if mark in cache.following.marks and self._may_follow() and not self._groups(mark):
             if not cache.groups_known():
-                return None  # it is followed as it was
+                return None  # it is followed as before
             if cache.waits_for_group(mark):
                 # Still followed: an application that is undeployed in the meantime loses its Service at once.
                 self.wake(mark, None, None)
@@ -55,7 +55,7 @@ class LatticeReconciler:
     async def _follow(self, mark: str, address: LatticeAddress | None) -> None:
         self.cache.unreadable.pop(mark, None)
         if address is None and self._groups(mark):
-            self.cache.unreadable[mark] = "its name or its prefix can be in no subject of NATS"
+            self.cache.unreadable[mark] = "its name or its prefix is not valid in a NATS subject"
         await self.cache.following.follow(mark, address)
         self.metrics.follow(mark, address)
         self.wake(mark, None, None)

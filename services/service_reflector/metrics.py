@@ -1,7 +1,7 @@
-"""What there is to see of each lattice in Prometheus: how long it is silent, its applications, their Services.
+"""Metrics of each lattice: time since its last message, its applications, their Services.
 
-In: which lattice is followed where. Out: gauges that are read at each scrape. Called by ``lattices`` and ``app``.
-Invariant: a lattice that is followed no more, and a term that ended, leave no series behind.
+In: followed lattices. Out: gauges that are read at each scrape. Called by ``lattices`` and ``app``. Invariant: no
+series remains after a lattice is no longer followed or a term ended.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from trellis.telemetry.metrics import Forget, Metrics
 
 
 class ServiceMetrics(FollowedGauges[LatticeAddress]):
-    """The gauges of one term."""
+    """Gauges of one leadership term."""
 
     def __init__(self, metrics: Metrics, cache: Cache) -> None:
         super().__init__()

@@ -1,7 +1,7 @@
-"""Reads back from the bus what was published of Services, so that a new leader publishes only what changed.
+"""Restores from NATS the published events of Services, so that a new leader publishes changes only.
 
-In: the last event of each subject. Out: the memory of what was published. Called once, before the first run of a key.
-Invariant: a lost stream is no trouble: then all is published again, which readers take without harm.
+In: the last event of each subject. Out: the published state. Called once, before the first run of a key. Invariant:
+without the stream all events are published again, which is harmless for readers.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from trellis.events.services import ServiceReflected, ServiceRemoved
 
 
 async def recall(cache: Cache, bus: Bus) -> None:
-    """Read back the last event about each Service; the removal of one that is gone is published afterwards."""
+    """Read the last event of each Service; the removal of one that no longer exists is published afterwards."""
     facts: AsyncIterator[FactData] = bus.last_facts((ServiceReflected, ServiceRemoved))
     async for fact in facts:
         assert isinstance(fact, ServiceReflected | ServiceRemoved)

@@ -1,7 +1,7 @@
 """One run of an application's key in one namespace: gather, decide, apply, publish.
 
 In: keys of applications. Out: Services, slices and routes by ``apply``, events on the bus. Called by the queue of
-``app``. Invariant: what is published came back from the API server.
+``app``. Invariant: only state that the API server returned is published.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from trellis.telemetry import TraceContext, TraceSpans
 from trellis.telemetry.health import Health
 
 PRESERVED: Final = "ServicesPreserved"
-"""Of the note of readiness about Services that wait for an answer of a lattice or for a host group."""
+"""Key of the readiness note about Services that wait for an answer of a lattice or for a host group."""
 _SEEN_BY_WATCHES: Final = (Warn, WarnService, RemoveService, DeleteSlice, DeleteRoute)
-"""After these nothing is known that was not known before: that an object is gone a watch tells, and the key runs."""
+"""Actions that change no cached state: the watch reports deletions, and the key is reconciled then."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reconciler:
-    """One run of a key: gather, decide, apply, say."""
+    """Reconciler of a key: gather, decide, apply, publish."""
 
     cache: Cache
     effects: Effects
@@ -43,10 +43,10 @@ class Reconciler:
     queue: KeyedQueue[str]
 
     async def run(self, key: str, trace: TraceContext | None) -> float | None:
-        """Bring one application's Services in one namespace up to date; returns when to say what could not be said.
+        """Reconcile one application's Services in one namespace; return the seconds until the next run, if any.
 
         Raises:
-            KubeError: for the queue to try again.
+            KubeError: for the queue to retry.
         """
         if self.cache.controller is not None and not self.cache.remove_finalizers:
             return None
@@ -62,7 +62,7 @@ class Reconciler:
             with self.stories.span(key, f"reflect {key}", trace, attributes):
                 waits.append(await self._act(snapshot, actions))
         if any(not isinstance(action, _SEEN_BY_WATCHES) for action in actions):
-            written = self.queue.take_back(key)  # what the API server returned is news, and is looked at here
+            written = self.queue.take_back(key)  # the objects that the API server returned are evaluated here
             snapshot = await self._look(key)
             waits.append(snapshot.look_again)
             if written and any(_is_news(action, actions) for action in deciding.decide(snapshot)):
@@ -88,7 +88,7 @@ class Reconciler:
         try:
             return await self.effects.apply(snapshot.namespace, actions)
         except KubeError as error:
-            # A refusal is reported on the objects that a user looks at, and the write is tried again all the same.
+            # A refusal is reported on the objects that a user inspects; the queue still retries the write.
             if is_refused(error):
                 for one in snapshot.services.values():
                     await self.effects.report(one if one.application else None, None, WRITE_REFUSED, str(error))
@@ -97,7 +97,7 @@ class Reconciler:
             raise
 
     async def _say(self, snapshot: Snapshot) -> float | None:
-        """Say what holds of each Service; returns when to try again if NATS is unreachable."""
+        """Publish the state of each Service; return the seconds until the retry if NATS is unreachable."""
         cache, about = self.cache, f"{snapshot.namespace}/{snapshot.name}"
         said = cache.said.setdefault(about, {})
         mirrors = {} if cache.remove_finalizers else deciding.mirrors_of(snapshot)
@@ -126,12 +126,12 @@ class Reconciler:
 
 
 def _is_news(action: Action, done: Sequence[Action]) -> bool:
-    """Return whether an action is to be carried out although the same run did others."""
+    """Return whether an action is still to be applied after those that the same run applied."""
     return not isinstance(action, Warn | WarnService) or action not in done
 
 
 def _settled(snapshot: Snapshot) -> bool:
-    """Return whether a trace ends here: what is wanted leads to a host that is ready, or nothing is wanted."""
+    """Return whether a trace ends here: a Service has a ready endpoint, or no Service is claimed."""
     pieces = [piece for pieces in snapshot.slices.values() for piece in pieces]
     ready = any(one.get("conditions", {}).get("ready") for piece in pieces for one in piece.endpoints)
     return ready or not snapshot.claims

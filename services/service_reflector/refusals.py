@@ -1,4 +1,4 @@
-"""Tells refused writes of service_reflector from others. Called by ``app``; ``trellis.kube.refusals`` has the rest."""
+"""Classifies refused writes of service_reflector. Called by ``app``; ``trellis.kube.refusals`` has the common rule."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from trellis.kube.resources import ENDPOINT_SLICES, HTTP_ROUTES
 def is_refused(error: Exception) -> bool:
     """Return whether a write was refused.
 
-    Of a Service that came or went in the meantime (409, 404) the next run knows; of an HTTPRoute these mean that its
-    kind is not served or that its name is taken, as 409 does of an EndpointSlice.
+    For a Service, 409 and 404 mean that it was created or deleted in the meantime: the next run has its state. For an
+    HTTPRoute they mean that its name is taken or its kind is not served; for an EndpointSlice, 409 means the former.
     """
     if isinstance(error, AlreadyExists):
         return error.kind in {HTTP_ROUTES.kind, ENDPOINT_SLICES.kind}

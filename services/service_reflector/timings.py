@@ -1,4 +1,4 @@
-"""How long service_reflector waits for what; tests pass shorter times. Called by ``app``, which passes it on.
+"""Timings of service_reflector; tests use shorter ones. Called by ``app``, which passes it on.
 
 Values are seconds.
 """
@@ -14,18 +14,18 @@ from trellis.lattice.timings import LatticeTimings
 
 @dataclass(frozen=True, slots=True)
 class Timings:
-    """Of one term of leadership."""
+    """Timings of one leadership term."""
 
     group_grace: float = 300.0
-    """For how long Services stay once no host group names their lattice: GitOps makes a deleted group again within it.
+    """Grace period of Services whose lattice no host group names: GitOps re-creates a deleted group within it.
 
-    It is measured by the monotonic clock of the process that leads: a new leader starts it again, and a clock that is
-    set forward does not shorten it.
+    It is measured by the monotonic clock of the leader: a new leader restarts it, and a clock that is set forward does
+    not shorten it.
     """
     hosts: float = 1.0
-    """For which the hosts of a lattice are used again that were gathered for one application."""
+    """Cache TTL of the hosts of a lattice, which several applications share."""
     publish: float = 5.0
-    """Between two attempts to publish while the bus is unavailable."""
+    """Interval of attempts to publish while the bus is unavailable."""
     refusals: RefusalTimings = field(default_factory=RefusalTimings)
     watch: WatchTimings = field(default_factory=WatchTimings)
     lattice: LatticeTimings = field(default_factory=LatticeTimings)

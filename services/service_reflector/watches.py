@@ -1,7 +1,7 @@
-"""What service_reflector watches: groups, pods, Services, EndpointSlices, HTTPRoutes, the operator that it replaces.
+"""Watches of service_reflector: host groups, pods, Services, EndpointSlices, HTTPRoutes, the replaced operator.
 
-In: a client. Out: informers to run; their changes fill indexes, and put keys in the queues. Called by ``app`` and, in
-the event loop, by the informers. Invariant: nothing is decided here.
+In: a client. Out: informers to run; their changes fill indexes and enqueue keys. Called by ``app`` and, in the event
+loop, by the informers. Invariant: nothing is decided here.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ ROUTE_SELECTOR = names.LABEL_APPLIED
 
 @dataclass(frozen=True, slots=True)
 class Enqueue:
-    """What a change has run: an application's key, a lattice's mark, or all of them."""
+    """Functions that enqueue the key of an application, a lattice ID, or all of them."""
 
     application: Callable[[str], None]
     lattice: Callable[[str], None]
@@ -50,10 +50,10 @@ class Enqueue:
 
 
 class Watches:
-    """The informers. Groups are optional: a cluster without lattices need not serve the kind.
+    """The informers. Host groups are optional: a cluster without lattices need not serve the CRD.
 
-    While it is not served, groups are unknown: ``why_groups`` returns what makes this service not ready then, if
-    anything does, and everything runs once it is served.
+    While the CRD is not served, host groups are unknown: ``why_groups`` returns why this service is not ready then, if
+    so, and all keys are enqueued once the CRD is served.
     """
 
     def __init__(
@@ -98,7 +98,7 @@ class Watches:
             label_selector=SLICE_SELECTOR,
             timings=timings,
         )
-        # Gateways are an addition to a cluster, and the right to write routes is one to an installation.
+        # The Gateway API is optional in a cluster, and the permission to write routes is optional, too.
         self.routes = Informer(
             kube,
             HTTP_ROUTES,
@@ -128,7 +128,7 @@ class Watches:
 
 
 def on_group(cache: Cache, wake_lattice: Wake) -> Callable[[Change[GroupView]], None]:
-    """Return the handler of changes of groups: which lattices there are, and where."""
+    """Return the handler of changes of host groups: it indexes them by lattice and by namespace."""
 
     def handle(change: Change[GroupView]) -> None:
         for group in (change.old, change.new):
@@ -147,7 +147,7 @@ def on_group(cache: Cache, wake_lattice: Wake) -> Callable[[Change[GroupView]], 
 
 
 def on_pod(cache: Cache, wake: Wake) -> Callable[[Change[PodView]], None]:
-    """Return the handler of changes of pods: the Services of its lattice are looked at."""
+    """Return the handler of changes of pods: it enqueues the Services of their lattices."""
 
     def handle(change: Change[PodView]) -> None:
         for pod in (change.old, change.new):
@@ -166,7 +166,7 @@ def on_pod(cache: Cache, wake: Wake) -> Callable[[Change[PodView]], None]:
 
 
 def on_service(cache: Cache, wake: Wake) -> Callable[[Change[ServiceView]], None]:
-    """Return the handler of changes of Services; one of another owner may have been in the way."""
+    """Return the handler of changes of Services; one of another owner may have occupied a name."""
 
     def handle(change: Change[ServiceView]) -> None:
         for one in (change.old, change.new):
@@ -193,7 +193,7 @@ def on_service(cache: Cache, wake: Wake) -> Callable[[Change[ServiceView]], None
 
 
 def on_slice(cache: Cache, wake: Wake) -> Callable[[Change[SliceView]], None]:
-    """Return the handler of changes of our EndpointSlices."""
+    """Return the handler of changes of the EndpointSlices of Trellis."""
 
     def handle(change: Change[SliceView]) -> None:
         for one in (change.old, change.new):
@@ -214,7 +214,7 @@ def on_slice(cache: Cache, wake: Wake) -> Callable[[Change[SliceView]], None]:
 
 
 def on_route(cache: Cache, wake: Wake) -> Callable[[Change[RouteView]], None]:
-    """Return the handler of changes of our HTTPRoutes."""
+    """Return the handler of changes of the HTTPRoutes of Trellis."""
 
     def handle(change: Change[RouteView]) -> None:
         service = cache.services.get(change.key)
@@ -225,7 +225,7 @@ def on_route(cache: Cache, wake: Wake) -> Callable[[Change[RouteView]], None]:
 
 
 def _note_kept(cache: Cache, name: str, piece: SliceView, *, left: bool) -> set[str]:
-    """Note whether the Service is gone whose addresses a slice keeps, if it keeps any; return the keys it concerns."""
+    """Cache a slice that keeps the addresses of a deleted Service (``left``), else drop it; return affected keys."""
     if (kept := read_kept(piece.kept)) is None:
         return set()
     key = f"{piece.namespace}/{kept.application}"

@@ -1,5 +1,5 @@
-"""The ``trellis`` command: runs any set of services in one process, and the tools around them.
+"""The ``trellis`` command: runs any set of services in one process, and the tools for their operation.
 
-Consumes: what the services it runs consume; Nodes, Leases and facts for its tables.
-Emits and owns nothing of its own.
+Consumes: the inputs of the services that it runs; Nodes, Leases and events for its tables.
+Emits and owns no objects itself.
 """

@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+import sys
+
 from trellis.installer_api.pid1 import end_at_sigterm
 
 
 def main() -> None:
     """Entry point of the console script."""
-    end_at_sigterm()  # before what takes its time to import
+    end_at_sigterm()  # before the slow imports
     try:
         from trellis.runtime import gc as heap
 
         with heap.importing():
             from trellis_cli.command_line import main as run
+            from trellis_cli.common.pipe import end_with_reader
 
-        run()
-    except KeyboardInterrupt:  # where no command answers for itself: while it is imported; 130 is EXIT_INTERRUPTED
+        end_with_reader()
+        try:
+            run()
+        finally:
+            sys.stdout.flush()
+    except KeyboardInterrupt:  # during an import; 130 is EXIT_INTERRUPTED
         raise SystemExit(130) from None
 
 

@@ -1,67 +1,100 @@
-"""Which commands there are, and where; each is imported when it is asked for.
+"""The commands of ``trellis`` with their one-line help; the module of a command is imported when it is called.
 
-In: the application, the name of a command. Out: that command, or all. Called by ``command_line``, and by what documents
-or tests all of them. ``dev`` and ``demo`` are of another distribution; without it they say how to get it.
+In: the name of a command. Out: the command. Called by ``command_line``, and by tools that need all commands.
+Invariant: the help of ``trellis`` imports no command. ``dev`` and ``demo`` belong to another distribution; if it is
+missing, they print how to install it.
 """
 
 from __future__ import annotations
 
 import importlib
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, Final
 
 import typer
+from typer.core import TyperCommand, TyperGroup
 
+from trellis.runtime import gc as heap
 from trellis_cli.common import additions
-from trellis_cli.common.errors import EXIT_FAILED, say
+from trellis_cli.common.messages import EXIT_FAILED, print_error
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """One command. ``place``: module and attribute, "" in another distribution; ``help``: first line of its help."""
+
+    place: str
+    help: str
+
 
 COMMANDS: Final = {
-    "run": "run.command:run",
-    "nodes": "nodes:nodes",
-    "status": "status.command:status",
-    "explain": "explain.command:explain",
-    "top": "top.command:top",
-    "check": "check.command:check",
-    "uninstall": "uninstall.command:uninstall",
-    "trace": "trace.command:trace",
-    "apps": "apps.command:app",
-    "rollout": "rollout.command:app",
-    "events": "events:app",
-    "dead-letters": "dead_letters.command:app",
-    "circuit-breaker": "circuit_breaker.command:app",
-    "bus": "bus.users:app",
-    "crds": "crds:app",
-    "secrets": "secrets.command:app",
-    "controllers": "controllers.command:app",
-    "migrate": "migrate.command:app",
+    "run": Command("run.command:run", "Run services in one process."),
+    "nodes": Command("nodes:nodes", "List nodes with their opt-in, state and last error."),
+    "status": Command("status.command:status", "Show the state of the installation, with causes."),
+    "explain": Command("explain.command:explain", "Show the cause of an object's state and the resolution."),
+    "top": Command("top.command:top", "Watch nodes, Shims, hosts, applications and Services."),
+    "check": Command("check.command:check", "Check that the services and the bus are ready."),
+    "uninstall": Command("uninstall.command:uninstall", "Remove the finalizers of Trellis from all objects."),
+    "trace": Command("trace.command:trace", "Show the spans of one change as a tree, from Jaeger."),
+    "apps": Command("apps.command:app", "List, compare with wadm and roll back applications."),
+    "rollout": Command("rollout.command:app", "Manage the rollout of a Shim."),
+    "events": Command("events:app", "Follow and replay the events on the bus."),
+    "dead-letters": Command("dead_letters.command:app", "List, show and replay dead-lettered messages."),
+    "circuit-breaker": Command("circuit_breaker.command:app", "Show paused deletions, and permit them."),
+    "bus": Command("bus.users:app", "Create the users and passwords of the bus."),
+    "crds": Command("crds:app", "Check and apply the CRDs of Trellis."),
+    "secrets": Command("secrets.command:app", "Check access to Secrets, print its Roles, rotate the key."),
+    "controllers": Command("controllers.command:app", "List Wasm controllers, print their Roles."),
+    "migrate": Command("migrate.command:app", "Take over the objects of a retired operator."),
+    "completion": Command("completion:completion", "Print the completion script of a shell."),
+    "demo": Command("", "Run a demo on simulated nodes."),
+    "dev": Command("", "Run local clusters."),
 }
-"""Module and attribute by the command's name; an attribute ``app`` has commands of its own."""
 RENAMED: Final = {"breaker": "circuit-breaker", "dead": "dead-letters", "let-go": "uninstall --remove-finalizers"}
-"""Present commands by their former names, which are refused."""
-ADDED: Final = ("demo", "dev")
-"""Commands of the distribution ``trellis-wasm-dev``."""
+"""Current commands by their former names, which are rejected."""
 
 
-def register(app: typer.Typer, asked: str = "") -> None:
-    """Add the command that is asked for to the application; all of them for help, or for what is none."""
-    names = [*COMMANDS, *ADDED]
-    for name in [asked] if asked in names else names:
-        found = _imported(COMMANDS[name]) if name in COMMANDS else additions.addition(additions.COMMANDS, name)
-        if found is None:
-            app.command(name, context_settings={"allow_extra_args": True, "ignore_unknown_options": True})(_missing)
-        elif isinstance(found, typer.Typer):
-            app.add_typer(found, name=name)
-        else:
-            app.command(name)(found)
+class Commands(TyperGroup):
+    """The program. It has the name and help of each command, and imports a command when it is called."""
+
+    def __init__(self, **attributes: Any) -> None:  # noqa: ANN401 (as of typer)
+        """Add each command as a name with its help."""
+        super().__init__(**attributes)
+        for name, one in COMMANDS.items():
+            self.commands.setdefault(name, TyperCommand(name, help=one.help))
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:  # noqa: ANN401 (click's types in typer are private)
+        """Return the name, the command and its arguments."""
+        name, command, rest = super().resolve_command(ctx, args)
+        return name, load(name) if name in COMMANDS else command, rest
 
 
-def _imported(place: str) -> typer.Typer | Callable[..., Any]:
-    module, _, attribute = place.partition(":")
-    found: typer.Typer | Callable[..., Any] = getattr(importlib.import_module(f"trellis_cli.{module}"), attribute)
-    return found
+def load(name: str) -> Any:  # noqa: ANN401 (as above)
+    """Import a command and return it."""
+    with heap.importing():
+        return _imported(name)
+
+
+def _imported(name: str) -> Any:  # noqa: ANN401 (as above)
+    module, _, attribute = COMMANDS[name].place.partition(":")
+    found: typer.Typer | Callable[..., Any] | None
+    if module:
+        found = getattr(importlib.import_module(f"trellis_cli.{module}"), attribute)
+    else:
+        found = additions.addition(additions.COMMANDS, name)
+    around = typer.Typer(rich_markup_mode=None, add_completion=False)
+    if found is None:
+        around.command(name, context_settings={"allow_extra_args": True, "ignore_unknown_options": True})(_missing)
+    elif isinstance(found, typer.Typer):
+        around.add_typer(found, name=name)
+    else:
+        around.command(name)(found)
+    group: Any = typer.main.get_group(around)
+    return group.commands[name]
 
 
 def _missing() -> None:
-    """Need the distribution `trellis-wasm-dev`, which is not installed."""
-    say(f"this needs a control plane on this machine: {additions.HOW}")
+    """Report the missing distribution `trellis-wasm-dev`."""
+    print_error(f"this command needs the development tools: {additions.HOW}")
     raise SystemExit(EXIT_FAILED)

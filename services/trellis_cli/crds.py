@@ -1,7 +1,7 @@
-"""``trellis crds``: makes our kinds known to a cluster, and finds who else defines them before anything is applied.
+"""``trellis crds``: checks and applies the CRDs of Trellis.
 
-In: flags, the cluster. Out: a table or JSON; with ``apply``, definitions. Called by the command line. Invariants:
-nothing is written before every kind that was asked for was looked at; objects of our kinds are never touched.
+In: flags, the cluster. Out: a table or JSON; with ``apply``, CRDs. Called by the command line. Invariants: nothing is
+written before all requested CRDs are checked; custom resources are never changed.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from collections.abc import Sequence
 from typing import Annotated, Final
 
 import typer
-from rich.table import Table
 from rich.text import Text
 
 from trellis.crds.kinds import BY_DIRECTORY, Kind, make_definition
@@ -23,23 +22,24 @@ from trellis.kube.errors import AlreadyExists, Conflict, NotFound, Unavailable
 from trellis.kube.reader import Selection
 from trellis.kube.resources import DEFINITIONS, Manifest, Resource
 from trellis.read_model.reading.served import look_at
-from trellis_cli.common.errors import EXIT_FAILED, CommandError, exit_on_error
+from trellis_cli.common.errors import CommandError, exit_on_error
 from trellis_cli.common.gather import connected
+from trellis_cli.common.messages import EXIT_FAILED
 from trellis_cli.common.options import ContextOption, KubeconfigOption
-from trellis_cli.common.output import Format, OutputOption, console, print_json
+from trellis_cli.common.output import DocumentOption, Format, NoHeadersOption, make_table, print_document, print_result
 from trellis_cli.common.settings import ClientSettings, client_settings
 
 OURS: Final[tuple[Kind, ...]] = tuple(kind for kinds in BY_DIRECTORY.values() for kind in kinds)
 SERVED_SECONDS: Final = 30.0
-"""How long the API server may take to serve a kind that it has accepted."""
+"""Timeout until the API server serves a kind whose CRD it has accepted."""
 _POLL_SECONDS: Final = 0.1
 _ROUNDS: Final = 5
 
-app = typer.Typer(help="Define the kinds of Trellis, and find who else defines them.", no_args_is_help=True)
+app = typer.Typer(help="Check and apply the CRDs of Trellis.", no_args_is_help=True)
 
 KindsArgument = Annotated[
     list[str] | None,
-    typer.Argument(metavar="[KIND]...", help=f"of {', '.join(kind.plural for kind in OURS)}; none is all"),
+    typer.Argument(metavar="[KIND]...", help=f"of {', '.join(kind.plural for kind in OURS)}; default: all"),
 ]
 
 
@@ -48,17 +48,19 @@ def check(
     kinds: KindsArgument = None,
     kubeconfig: KubeconfigOption = None,
     context: ContextOption = None,
-    output: OutputOption = Format.TABLE,
+    output: DocumentOption = Format.TABLE,
+    no_headers: NoHeadersOption = False,
 ) -> None:
-    """Show whose definition of each kind stands in the cluster; ends with 1 if one is not ours, or is not served.
+    """Show the owner and the state of each CRD.
 
-    JSON: `{"ok", "kinds": [{"name", "place", "message"}]}`; `place` is Missing, Current, Outdated, Former (of the
-    operator that Trellis replaces), UnknownOwner, KubeVela, OtherVersion, or Hidden (an APIService is in front of it).
+    Ends with 1 if a CRD is not managed by Trellis or not served. JSON: `{"ok", "kinds": [{"name", "place",
+    "message"}]}`; `place` is Missing, Current, Outdated, Former (of the operator that Trellis replaces), UnknownOwner,
+    KubeVela, OtherVersion, or Hidden (an APIService serves the group in its place).
     """
     with exit_on_error():
         settings = client_settings(kubeconfig=kubeconfig, context=context)
         standings = asyncio.run(_check(settings, chosen(kinds)))
-        _show(standings, output)
+        _show(standings, output, no_headers=no_headers)
         if not _ok(standings):
             raise SystemExit(EXIT_FAILED)
 
@@ -67,33 +69,34 @@ def check(
 def apply(
     kinds: KindsArgument = None,
     adopt: Annotated[
-        bool, typer.Option("--adopt", help="take over what somebody else defined; never KubeVela's applications")
+        bool, typer.Option("--adopt", help="take over CRDs of another owner; never KubeVela's applications")
     ] = False,
     kubeconfig: KubeconfigOption = None,
     context: ContextOption = None,
-    output: OutputOption = Format.TABLE,
+    output: DocumentOption = Format.TABLE,
+    no_headers: NoHeadersOption = False,
 ) -> None:
-    """Define the kinds as this version of Trellis has them, and wait until they are served.
+    """Apply the CRDs of this version of Trellis, and wait until they are served.
 
-    All are looked at first: if one is somebody else's, or hidden by another API server, nothing is applied at all. JSON
-    as of `trellis crds check`.
+    All CRDs are checked first: if one has another owner, or is hidden by another API server, none is applied. JSON as
+    of `trellis crds check`.
     """
     with exit_on_error():
         settings = client_settings(kubeconfig=kubeconfig, context=context)
-        _show(asyncio.run(_apply(settings, chosen(kinds), adopt=adopt)), output)
+        _show(asyncio.run(_apply(settings, chosen(kinds), adopt=adopt)), output, no_headers=no_headers)
 
 
 def chosen(kinds: Sequence[str] | None) -> list[Kind]:
-    """Return the kinds that were named, by plural or full name; all if none was.
+    """Return the named kinds, by plural or full name; all if none is named.
 
     Raises:
-        CommandError: one is none of ours.
+        CommandError: a kind is unknown.
     """
     known = {name: kind for kind in OURS for name in (kind.plural, kind.name)}
     unknown = [name for name in kinds or () if name not in known]
     if unknown:
         have = ", ".join(kind.plural for kind in OURS)
-        raise CommandError(f"there is no kind {unknown[0]!r} of Trellis: name one or more of {have}")
+        raise CommandError(f'unknown kind "{unknown[0]}": use one or more of {have}')
     named = {known[name].name for name in kinds or ()}
     return [kind for kind in OURS if not named or kind.name in named]
 
@@ -104,11 +107,11 @@ async def _check(settings: ClientSettings, kinds: Sequence[Kind]) -> list[Standi
 
 
 async def _apply(settings: ClientSettings, kinds: Sequence[Kind], *, adopt: bool) -> list[Standing]:
-    """Define, wait until served, and return where each stands then.
+    """Apply the CRDs, wait until they are served, and return their state after that.
 
     Raises:
-        CommandError: one may not be applied, is not served in time, or somebody writes it all the time.
-        KubeError: something cannot be read or written.
+        CommandError: a CRD may not be applied, is not served in time, or another client writes it continuously.
+        KubeError: an object cannot be read or written.
     """
     async with connected(settings) as kube:
         for _ in range(_ROUNDS):
@@ -121,10 +124,10 @@ async def _apply(settings: ClientSettings, kinds: Sequence[Kind], *, adopt: bool
                 for kind, standing, definition in found:
                     await _write(kube, kind, standing, definition)
             except (AlreadyExists, Conflict, NotFound):
-                continue  # somebody else was faster: it is looked at anew
+                continue  # written by another client
             await asyncio.gather(*(await_served(kube, kind) for kind in kinds))
             return [one for _, one, _ in await _look(kube, kinds)]
-        raise CommandError("somebody else writes these definitions all the time: run this again")
+        raise CommandError("another client changes these CRDs continuously: rerun the command")
 
 
 async def _look(kube: Kube, kinds: Sequence[Kind]) -> list[tuple[Kind, Standing, Manifest | None]]:
@@ -139,13 +142,13 @@ async def _write(kube: Kube, kind: Kind, standing: Standing, definition: Manifes
 
 
 async def await_served(kube: Kube, kind: Kind) -> None:
-    """Wait until objects of a kind can be listed: a definition is accepted a moment before.
+    """Wait until objects of a kind can be listed: the API server accepts a CRD shortly before it serves the kind.
 
-    A definition that was deleted just now is still served for a moment, so that its successor has to say so too.
+    A deleted CRD is still served briefly, so the status of its successor has to report it as established too.
 
     Raises:
         CommandError: it is not served within 30 s.
-        KubeError: it may not be listed, or its definition not be read.
+        KubeError: objects cannot be listed, or the CRD cannot be read.
     """
     res = Resource(kind.group, kind.version, kind.plural, kind.model.__name__, namespaced=kind.scope == "Namespaced")
     deadline = time.monotonic() + SERVED_SECONDS
@@ -161,7 +164,7 @@ async def await_served(kube: Kube, kind: Kind) -> None:
         if not why:
             return
         if time.monotonic() > deadline:
-            raise CommandError(f"{kind.name} is defined but not served: {why}")
+            raise CommandError(f"CRD {kind.name} is not served: {why}")
         await asyncio.sleep(_POLL_SECONDS)
 
 
@@ -169,14 +172,12 @@ def _ok(standings: Sequence[Standing]) -> bool:
     return all(one.place is Place.CURRENT and not one.message for one in standings)
 
 
-def _show(standings: Sequence[Standing], output: Format) -> None:
-    if output is Format.JSON:
-        print_json({"ok": _ok(standings), "kinds": [one.document() for one in standings]})
+def _show(standings: Sequence[Standing], output: Format, *, no_headers: bool) -> None:
+    if output.structured:
+        print_document(output, {"ok": _ok(standings), "kinds": [one.document() for one in standings]})
         return
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for heading in ("KIND", "DEFINITION", "MESSAGE"):
-        table.add_column(heading, no_wrap=heading != "MESSAGE", overflow="fold")
+    table = make_table("KIND", "DEFINITION", "MESSAGE", fold={"MESSAGE"})
     for one in standings:
         style = "green" if one.place is Place.CURRENT else "bold red" if one.place in REFUSED else "yellow"
         table.add_row(one.name, Text(one.place.value, style=style), Text(one.message))
-    console().print(table)
+    print_result(table, no_headers=no_headers)

@@ -1,7 +1,7 @@
-"""``trellis events tail`` and ``replay``: the facts on the bus, as they are said and as they were said.
+"""``trellis events tail`` and ``replay``: new and stored events on the bus.
 
-In: flags. Out: a line a fact, for people or as the CloudEvent. Called by the command line. Changes nothing.
-Invariant: a message that is no fact is a line too.
+In: flags. Out: one line per event, as text or as the CloudEvent. Called by the command line. Changes nothing.
+Invariant: a message that is not a CloudEvent gives a line too.
 """
 
 from __future__ import annotations
@@ -21,12 +21,13 @@ from trellis.bus.streams.tail import NOUN_LATTICE, Selection, TailedEvent, Tally
 from trellis.config.settings import SettingsError
 from trellis.events.subjects import FACTS, ROOT_EVENTS, pattern_filter
 from trellis.telemetry import setup_logging
-from trellis_cli.common.errors import EXIT_INTERRUPTED, exit_on_error, say
-from trellis_cli.common.output import Format, OutputOption, one_line, print_json, print_text
+from trellis_cli.common.errors import exit_on_error
+from trellis_cli.common.messages import EXIT_INTERRUPTED, print_note
+from trellis_cli.common.output import DocumentOption, Format, one_line, print_document, print_text
 from trellis_cli.common.settings import ClientSettings, client_settings
 from trellis_cli.common.times import span
 
-app = typer.Typer(help="The facts that services say.", no_args_is_help=True)
+app = typer.Typer(help="Follow and replay the events on the bus.", no_args_is_help=True)
 
 TRACE_SHOWN: Final = 8
 _SHOWN: Final[tuple[str, ...]] = ("verified", "attempt", "reason", "message", "by", "former_uid", "failing")
@@ -36,27 +37,30 @@ _EMPTY: Final = "-"
 NOUNS: Final = tuple(sorted({spec.model.noun for spec in FACTS}))
 _TRACE_ID = re.compile(r"[0-9a-f]{8,32}")
 
-ClusterOption = Annotated[str | None, typer.Option(help="only facts of this cluster [env: TRELLIS_CLUSTER]")]
-NounOption = Annotated[str | None, typer.Option(help=f"only facts about this: {', '.join(NOUNS)}")]
+ClusterOption = Annotated[str | None, typer.Option(help="only events of this cluster [env: TRELLIS_CLUSTER]")]
+NounOption = Annotated[str | None, typer.Option(help=f"only events about this: {', '.join(NOUNS)}")]
 SubjectOption = Annotated[
     str | None,
     typer.Option(
         metavar="PATTERN",
-        help="only facts on these subjects of NATS: 'node.ready.*', '*.failed.>', 'trellis.evt.*.node.>'; in a name "
-        "a dot is =2E",
+        help="only events on these NATS subjects: 'node.ready.*', '*.failed.>', 'trellis.evt.*.node.>'; in names a "
+        "dot is =2E",
     ),
 ]
 TraceOption = Annotated[
-    str | None, typer.Option(metavar="ID", help="only facts of this trace: its id, or the first 8 digits or more")
+    str | None, typer.Option(metavar="ID", help="only events of this trace: its id, or at least its first 8 digits")
 ]
 LatticeOption = Annotated[
-    str | None, typer.Option(metavar="NAME", help="not facts, but the copies of this lattice's events, kept for 7 days")
+    str | None,
+    typer.Option(
+        metavar="NAME", help="the forwarded events of this lattice, stored for 7 days, in place of those of Trellis"
+    ),
 ]
-SinceOption = Annotated[str | None, typer.Option(help="begin there: 10m (ago), 2h or 2026-01-31T08:00:00Z")]
-UntilOption = Annotated[str | None, typer.Option(help="end there: as --since")]
-LastOption = Annotated[int | None, typer.Option(min=1, help="begin with the last so many facts")]
-NatsOption = Annotated[str | None, typer.Option(help="the bus [env: TRELLIS_NATS_URL]")]
-JsonOption = Annotated[bool, typer.Option("--json", help="the same as -o json")]
+SinceOption = Annotated[str | None, typer.Option(help="start: 10m (ago), 2h or 2026-01-31T08:00:00Z")]
+UntilOption = Annotated[str | None, typer.Option(help="end, as --since")]
+LastOption = Annotated[int | None, typer.Option(min=1, help="start with the last N events")]
+NatsOption = Annotated[str | None, typer.Option(help="address of the bus [env: TRELLIS_NATS_URL]")]
+JsonOption = Annotated[bool, typer.Option("--json", help="same as -o json")]
 
 
 @app.command("tail")
@@ -70,19 +74,19 @@ def tail_events(  # noqa: PLR0913, PLR0917 - options of a command line
     until: UntilOption = None,
     last: LastOption = None,
     nats_url: NatsOption = None,
-    output: OutputOption = Format.TABLE,
+    output: DocumentOption = Format.TABLE,
     json: JsonOption = False,
 ) -> None:
-    """Follow the facts on the bus until Ctrl-C, or until --until: old ones if asked for, then new ones.
+    """Follow the events on the bus until Ctrl-C, or until --until.
 
-    A line has time, fact, key, service, the start of the trace id, and what else is worth knowing. JSON: the
-    CloudEvent, one a line; a message that is none: `{"unreadable": true, "sequence", "time", "subject", "size"}`.
+    A line has time, event, key, service, the start of the trace id and details. JSON: the CloudEvent, one a line; a
+    message that is not a CloudEvent: `{"unreadable": true, "sequence", "time", "subject", "size"}`.
     """
     with exit_on_error():
         settings = _quiet(nats_url)
         selection = _selection(settings, _Given(cluster, noun, subject, trace, since, until, lattice, last))
         if selection.over(datetime.now(UTC)) and since is None and last is None:
-            raise SettingsError("--until: is past, so there is nothing to follow: add --since or --last")
+            raise SettingsError("--until: is in the past: add --since or --last")
         asyncio.run(
             _follow(
                 tail(settings.nats_url, selection, credentials=settings.nats_credentials), _shower(output, json=json)
@@ -100,16 +104,16 @@ def replay_events(  # noqa: PLR0913, PLR0917 - options of a command line
     since: SinceOption = None,
     until: UntilOption = None,
     original_pace: Annotated[
-        bool, typer.Option("--original-pace", help="with the time between facts that was between them")
+        bool, typer.Option("--original-pace", help="print events with their original time between them")
     ] = False,
     nats_url: NatsOption = None,
-    output: OutputOption = Format.TABLE,
+    output: DocumentOption = Format.TABLE,
     json: JsonOption = False,
 ) -> None:
-    """Show the facts that were said, oldest first, and end: everything the stream still has, or what is asked for.
+    """Print stored events, the oldest first: all of the stream, or those that the options select.
 
-    Nothing is said again on the bus. Lines and JSON are those of `trellis events tail`; how many facts were shown, and
-    how many looked at for that, is said on standard error.
+    Nothing is published. Lines and JSON are those of `trellis events tail`; the number of events is printed on standard
+    error.
     """
     with exit_on_error():
         settings, tally = _quiet(nats_url), Tally()
@@ -117,7 +121,7 @@ def replay_events(  # noqa: PLR0913, PLR0917 - options of a command line
         credentials = settings.nats_credentials
         events = replay(settings.nats_url, selection, tally, original_pace=original_pace, credentials=credentials)
         ended = asyncio.run(_follow(events, _shower(output, json=json)))
-        say(f"{tally.shown} facts shown, {tally.looked_at} looked at{'' if ended else ', then interrupted'}")
+        print_note(f"{tally.shown} events shown, {tally.looked_at} read{'' if ended else ', then interrupted'}")
         if not ended:
             raise SystemExit(EXIT_INTERRUPTED)
 
@@ -142,13 +146,13 @@ def _quiet(nats_url: str | None) -> ClientSettings:
 
 
 def _selection(settings: ClientSettings, given: _Given) -> Selection:
-    """Return what the options select; raises SettingsError for a wrong one, and for two that contradict each other."""
+    """Return the selection of the options. Raise SettingsError if one is invalid or two contradict each other."""
     if given.subject is not None and given.noun is not None:
         raise SettingsError(f"--noun: is part of --subject, give one of them: --subject '{given.noun}.>'")
     if given.lattice is not None and (given.noun or given.subject) is not None:
-        raise SettingsError("--lattice: shows what is no fact: it does not go with --noun or --subject")
+        raise SettingsError("--lattice: cannot be used with --noun or --subject")
     if given.trace is not None and given.last is not None:
-        raise SettingsError("--last: counts facts of all traces, and does not go with --trace: use --since")
+        raise SettingsError("--last: cannot be used with --trace: use --since")
     since, until = span(given.since, given.until, datetime.now(UTC))
     return Selection(
         cluster=given.cluster or settings.cluster,
@@ -187,7 +191,7 @@ def _trace(trace: str | None) -> str:
 
 
 async def _follow(events: AsyncIterator[TailedEvent], show: Callable[[TailedEvent], None]) -> bool:
-    """Show events until there are none, or until SIGINT or SIGTERM; return whether there are none."""
+    """Show events until the end of the stream, or until SIGINT or SIGTERM; return whether the stream has ended."""
 
     async def show_all() -> None:
         async for event in events:
@@ -204,7 +208,7 @@ async def _follow(events: AsyncIterator[TailedEvent], show: Callable[[TailedEven
 
 
 def line_of(event: TailedEvent) -> str:
-    """Return a fact as one line for people, with the date if it is not of today; what is no fact is a line too."""
+    """Return an event as one line, with the date if it is not from today; also for messages other than CloudEvents."""
     envelope = event.event
     data = envelope.get("data")
     name = f"{event.noun}.{event.fact}" if event.key else event.subject
@@ -217,7 +221,7 @@ def line_of(event: TailedEvent) -> str:
         event.trace_id[:TRACE_SHOWN] or _EMPTY,
         _fields(event.noun, data if isinstance(data, dict) else {})
         if envelope
-        else f"(no CloudEvent: {event.size} bytes)",
+        else f"(not a CloudEvent: {event.size} bytes)",
     )
     return "  ".join(part for part in parts if part)
 
@@ -225,7 +229,7 @@ def line_of(event: TailedEvent) -> str:
 def _fields(noun: str, data: dict[str, Any]) -> str:
     shown = _SHOWN
     if noun == NOUN_LATTICE:
-        metadata = data.get("metadata")  # of a manifest
+        metadata = data.get("metadata")  # of an object
         shown, data = _SHOWN_OF_LATTICE, {**(metadata if isinstance(metadata, dict) else {}), **data}
     return " ".join(f"{name}={_short(data[name])}" for name in shown if data.get(name) not in (None, ""))
 
@@ -237,7 +241,7 @@ def _short(value: object) -> str:
 
 
 def document_of(event: TailedEvent) -> dict[str, Any]:
-    """Return the CloudEvent; of a message that is none, where it stands."""
+    """Return the CloudEvent; for other messages their position in the stream."""
     if event.event:
         return event.event
     return {
@@ -250,6 +254,8 @@ def document_of(event: TailedEvent) -> dict[str, Any]:
 
 
 def _shower(output: Format, *, json: bool) -> Callable[[TailedEvent], None]:
-    if json or output is Format.JSON:
-        return lambda event: print_json(document_of(event), lines=True)
+    if json:
+        output = Format.JSON
+    if output.structured:
+        return lambda event: print_document(output, document_of(event), lines=True)
     return lambda event: print_text(line_of(event))

@@ -1,12 +1,11 @@
-"""``trellis nodes``: where each node stands on its way to run Wasm.
+"""``trellis nodes``: nodes with their opt-in, state and last error.
 
-In: flags. Out: a table or JSON. Called by the command line; the demo ends with the same table. Writes nothing.
+In: flags. Out: a table or JSON. Called by the command line; the demo prints the same table. Writes nothing.
 """
 
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Annotated, Final
@@ -15,14 +14,23 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from trellis.provisioning.views import OptIn
 from trellis.read_model.reading.cluster import Reading
 from trellis.read_model.reading.explained import held_up
 from trellis.read_model.tables.nodes import NodeRow, NodeState, summary, tally, with_causes
 from trellis_cli.common.errors import exit_on_error
 from trellis_cli.common.gather import Rollout, connected, read_rollout
+from trellis_cli.common.messages import print_note
+from trellis_cli.common.objects import printed_name
 from trellis_cli.common.options import ContextOption, KubeconfigOption
-from trellis_cli.common.output import Format, OutputOption, console, print_json
+from trellis_cli.common.output import (
+    Format,
+    NoHeadersOption,
+    OutputOption,
+    make_table,
+    print_document,
+    print_names,
+    print_result,
+)
 from trellis_cli.common.settings import ClientSettings, client_settings
 
 STYLES: Final = {
@@ -41,17 +49,19 @@ def nodes(
     kubeconfig: KubeconfigOption = None,
     context: ContextOption = None,
     output: OutputOption = Format.TABLE,
-    every: Annotated[bool, typer.Option("--all", help="also nodes that have nothing to do with Wasm")] = False,
+    no_headers: NoHeadersOption = False,
+    every: Annotated[bool, typer.Option("--all", help="also nodes without opt-in")] = False,
 ) -> None:
-    """Show where each node stands: opted in, waiting, provisioning, ready or failed, and why.
+    """List nodes with their opt-in, state and last error.
 
-    JSON: `{"nodes": [{"name", "wish", "by", "state", "verified", "digest", "attempt", "message"}], "counts":
-    {"Ready": 12, …}, "notes": []}`. `wish` is In, Out or Invalid; `state` is NotOptedIn, InvalidAnnotation, Waiting,
-    Provisioning, Verifying, Ready or Failed. `counts` has every state, and counts every node.
+    JSON: `{"nodes": [{"name", "opt_in", "opted_in_by", "state", "verified", "digest", "attempt", "message"}], "counts":
+    {"Ready": 12, …}, "notes": []}`. `opt_in` is true, false or invalid; `opted_in_by` is Annotation, Shim or null;
+    `state` is NotOptedIn, InvalidAnnotation, Waiting, Provisioning, Verifying, Ready or Failed. `counts` has every
+    state, and counts every node.
     """
     with exit_on_error():
         settings = client_settings(kubeconfig=kubeconfig, context=context)
-        show(asyncio.run(_read(settings)), output, every=every)
+        show(asyncio.run(_read(settings)), output, every=every, no_headers=no_headers)
 
 
 async def _read(settings: ClientSettings) -> Rollout:
@@ -59,38 +69,41 @@ async def _read(settings: ClientSettings) -> Rollout:
         reading = Reading(kube, settings.namespace)
         held = held_up(reading, settings.installer_namespace)
         rollout, lines = await asyncio.gather(read_rollout(kube, settings), held)
-    unread = (line.text for line in reading.notes if "jobs.batch" not in line.text)  # the rollout's notes tell of Jobs
-    rows = with_causes(rollout.rows, {name: line.text for name, line in lines.items()})
+    unread = (line.text for line in reading.notes if "jobs.batch" not in line.text)  # rollout notes have Jobs
+    rows = with_causes(rollout.rows, lines)
     return replace(rollout, rows=rows, notes=(*rollout.notes, *unread))
 
 
-def show(rollout: Rollout, output: Format, *, every: bool) -> None:
-    """Print the rows of concern, or every row."""
+def show(rollout: Rollout, output: Format, *, every: bool, no_headers: bool = False) -> None:
+    """Print the rows of nodes with an opt-in, or every row."""
     shown = [row for row in rollout.rows if every or row.concern]
-    if output is Format.JSON:
+    if output.structured:
         counts = {state.value: count for state, count in tally(rollout.rows).items()}
-        print_json({"nodes": [row.document() for row in shown], "counts": counts, "notes": rollout.notes})
+        print_document(output, {"nodes": [row.document() for row in shown], "counts": counts, "notes": rollout.notes})
         return
     for note in rollout.notes:
-        print(f"note: {note}", file=sys.stderr)  # noqa: T201 - beside the table, not in it
-    out = console()
+        print_note(note)
+    if output is Format.NAME:
+        print_names(printed_name("node", row.name) for row in shown)
+        return
     if shown:
-        out.print(table_of(shown))
-    out.print(footer(rollout.rows, shown), highlight=False)
+        print_result(table_of(shown, wide=output is Format.WIDE), no_headers=no_headers)
+    if not no_headers:
+        print_result(footer(rollout.rows, shown))
 
 
-def table_of(rows: Sequence[NodeRow]) -> Table:
-    """Return the table of these rows; nothing is cut, names and messages are folded where the terminal is narrow."""
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for heading in ("NODE", "WISH", "STATE", "VERIFIED", "DIGEST", "ATTEMPT", "MESSAGE"):
-        table.add_column(heading, no_wrap=heading not in {"NODE", "MESSAGE"}, overflow="fold")
+def table_of(rows: Sequence[NodeRow], *, wide: bool = False) -> Table:
+    """Return the table of these rows; a narrow terminal folds names and messages, without truncation."""
+    more = ("OPTED IN BY", "DIGEST") if wide else ()
+    table = make_table("NODE", "OPT-IN", *more, "STATE", "VERIFIED", "ATTEMPT", "MESSAGE", fold={"NODE", "MESSAGE"})
     for row in rows:
+        cells = (row.by.lower() or "default", row.digest or _NONE) if wide else ()
         table.add_row(
             Text(row.name),
-            _wish(row),
+            row.opt_in,
+            *cells,
             Text(row.state.value, style=STYLES[row.state]),
             row.verified or _NONE,
-            row.digest or _NONE,
             str(row.attempt) if row.attempt else _NONE,
             Text(row.message),
         )
@@ -98,12 +111,8 @@ def table_of(rows: Sequence[NodeRow]) -> Table:
 
 
 def footer(rows: Sequence[NodeRow], shown: Sequence[NodeRow]) -> str:
-    """Return the counts of all nodes, and what to do if there is nothing to show."""
+    """Return the counts of all nodes, or a hint if there are no rows."""
     if not shown:
-        hint = "annotate one: kubectl annotate node NAME kwasm.sh/kwasm-node=true" if rows else "the cluster has none"
-        return f"no node has to do with Wasm ({hint})"
+        hint = "opt one in: kubectl annotate node NAME kwasm.sh/kwasm-node=true" if rows else "the cluster has no nodes"
+        return f"no node has an opt-in ({hint})"
     return summary(rows)
-
-
-def _wish(row: NodeRow) -> str:
-    return row.wish.value if row.by or row.wish is not OptIn.IN else f"{row.wish.value} (no annotation)"

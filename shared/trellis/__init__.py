@@ -1,4 +1,4 @@
-"""What every Trellis service stands on: events, bus, Kubernetes access, leadership, telemetry, health.
+"""The common base of all Trellis services: events, bus, Kubernetes access, leadership, telemetry, health.
 
 Services import this package; it imports no service.
 """

@@ -1,6 +1,6 @@
-"""JSON that is kept: in the memory that it takes.
+"""JSON for caches, without unused memory.
 
-Pure. In: a value. Out: bytes. Called by whoever holds something of each object or each controller.
+Pure. In: a value. Out: bytes. Called by caches with an entry per object or per controller.
 """
 
 from __future__ import annotations
@@ -13,6 +13,6 @@ import orjson
 def compact(value: Any, option: int | None = None) -> bytes:  # noqa: ANN401 - JSON
     """Return the JSON of a value.
 
-    What orjson returns stands in a buffer of 4 KiB at least, which stays as long as the bytes do: a copy does not.
+    orjson returns a buffer of at least 4 KiB, which lives as long as the bytes. This function returns a copy.
     """
     return bytes(memoryview(orjson.dumps(value, option=option)))

@@ -54,7 +54,7 @@ class Service:
 
     @property
     def installed(self) -> bool:
-        """Whether the required package is installed."""
+        """True if the required package is installed."""
         return not self.needs or importlib.util.find_spec(self.needs) is not None
 
     @property

@@ -74,7 +74,7 @@ async def _settle(world: World, outcome: Outcome, patience: Patience) -> None:
     if outcome.good:
         outcome.wrong += await _quiet(world, patience)
         stays = await none_of(lambda: world.wrong(wanted), _STAYS_SECONDS, world.say, patience)
-        outcome.wrong += [f"{one}, though it was as it had to be" for one in stays]
+        outcome.wrong += [f"{one}, although the state was correct before" for one in stays]
         world.say(f"quiet after {time.monotonic() - began:.1f} s")
     outcome.wrong += await _letters(world, wanted)
 
@@ -117,7 +117,7 @@ async def _letters(world: World, wanted: Expected) -> list[str]:
     kept = not any(step.act == Fault.NATS_WIPE for step in world.schedule.steps)
     if kept and bodies.count(GARBAGE) != wanted.garbage:
         found.append(
-            f"{wanted.garbage} messages could not be read, and {bodies.count(GARBAGE)} dead letters tell of it"
+            f"{wanted.garbage} messages could not be parsed, and {bodies.count(GARBAGE)} dead letters report them"
         )
     return found
 

@@ -226,6 +226,6 @@ def _wrong_group(group: Manifest | None, deployment: Manifest | None, hosts: int
     said = {one["type"]: one["status"] for one in status.get("conditions") or ()}
     has = deployment["spec"]["replicas"]
     found = [] if has == hosts else [f"its Deployment has {has} replicas, not {hosts}"]
-    if (said.get("Ready"), said.get("Progressing"), said.get("Degraded")) != ("True", "False", "False"):
+    if (said.get("Available"), said.get("Progressing"), said.get("Degraded")) != ("True", "False", "False"):
         found.append(f"it says {said}")
     return found

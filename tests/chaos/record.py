@@ -106,9 +106,9 @@ def summary(lines: Sequence[Line]) -> str:
     faults = sum(sum(line.faults.values()) for line in lines)
     seconds = sum(line.seconds for line in lines)
     rows = [
-        f"{len(lines)} runs, {good} as they had to be; {faults} faults in {seconds / 60:.0f} minutes of schedules.",
+        f"{len(lines)} runs, {good} successful; {faults} faults in {seconds / 60:.0f} minutes of schedules.",
         "",
-        "| seed | seconds | commit | servers of NATS | faults | settled after | outcome |",
+        "| seed | seconds | commit | NATS servers | faults | settled after | outcome |",
         "|---|---|---|---|---|---|---|",
     ]
     for line in lines:
@@ -122,12 +122,12 @@ def summary(lines: Sequence[Line]) -> str:
 
 def met(lines: Sequence[Line]) -> str:
     """Return how many runs had each fault, as a table; one that none had is in it, too."""
-    rows = ["| fault | runs that had it | times |", "|---|---|---|"]
+    rows = ["| fault | runs | times |", "|---|---|---|"]
     for fault in misfortune.Fault:
         counts = [line.faults.get(fault, 0) for line in lines]
         rows.append(f"| `{fault}` | {sum(map(bool, counts))} | {sum(counts)} |")
     three = sum(line.servers > 1 for line in lines)
-    return f"{three} runs had three servers of NATS, {len(lines) - three} had one.\n\n" + "\n".join(rows) + "\n"
+    return f"{three} runs had three NATS servers, {len(lines) - three} had one.\n\n" + "\n".join(rows) + "\n"
 
 
 def soak_table(processes: Sequence[Verdict]) -> str:

@@ -87,7 +87,7 @@ class Replica:
             await asyncio.sleep(_LOOK_SECONDS)
             status, body = await ask(self.port, "/livez")
             if status not in {0, 200}:
-                self.wrong.append(f"{self.name}-{self.starts} says that it is not alive: {body[:300]}")
+                self.wrong.append(f"{self.name}-{self.starts} reports that it is not alive: {body[:300]}")
 
     async def ready(self) -> tuple[bool, str]:
         """Say whether it is ready, and why not."""

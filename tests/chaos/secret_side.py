@@ -153,7 +153,7 @@ class SecretSide:
         for who, secret in itertools.product((*ACCOUNTS, STRANGER), SECRETS):
             has, has_to = await self._ask(who, secret), wanted.answers.get((who, secret))
             if has_to is None and has is None:
-                yield f"{PART}: nobody refuses {secret} to {who}"
+                yield f"{PART}: no service refuses {secret} to {who}"
             elif (has_to is not None or str(has).isdecimal()) and has != has_to:
                 yield f"{PART}: {who} is told {has} of {secret}, not {has_to}"
 

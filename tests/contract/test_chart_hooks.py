@@ -14,7 +14,6 @@ from support.cluster.grants import given
 from support.suite.naming import lacking
 from trellis import names
 from trellis_cli.command_line import app
-from trellis_cli.commands import register
 from trellis_cli.uninstall.model import GUARDS
 
 OWN_SERVER = {"enabled": False, "url": "nats://nats.example.com:4222"}
@@ -134,8 +133,6 @@ def test_a_hook_has_a_pod_without_privileges_and_leaves_nothing(event: str, valu
 def test_a_hook_gives_a_command_that_there_is_with_options_that_it_has(event: str, values: dict[str, Any]) -> None:
     program, *arguments = command_of(hooks(event, **values))
     assert program == "trellis"
-    if not app.registered_groups:
-        register(app)
     done = CliRunner().invoke(app, [*arguments, "--help"])
     assert done.exit_code == 0, done.output
     options = {one.partition("=")[0] for one in arguments if one.startswith("--")}

@@ -12,8 +12,8 @@ from controller_host.settings import Settings
 from support.chart.rendered import CHART, ChartRefusedError, Manifest, helm, of, only, rendered
 from support.cluster.grants import manifests
 from trellis.services import SERVICES, Service
+from trellis_cli.common.output import Format
 from trellis_cli.controllers.roles import roles as controllers_roles
-from trellis_cli.secrets.roles import Listed
 from trellis_cli.secrets.roles import roles as secrets_roles
 
 VALUES = yaml.safe_load((CHART / "values.yaml").read_text())
@@ -73,7 +73,7 @@ def test_in_another_namespace_nothing_is_left_of_the_default_one() -> None:
 def test_secrets_are_granted_by_the_objects_that_the_command_prints(
     accounts: list[str], users: list[str], secrets: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    secrets_roles("shop", accounts, users, secrets, Listed.YAML)
+    secrets_roles("shop", accounts, users, secrets, Format.YAML)
     entries = [{"serviceAccount": one} for one in accounts] + [{"user": one} for one in users]
     values = {"accounts": [{"namespace": "shop", "secrets": secrets} | one for one in entries]}
     assert added(secrets=values) == printed(capsys)
@@ -90,7 +90,7 @@ def test_secrets_are_granted_by_the_objects_that_the_command_prints(
 def test_controllers_are_granted_by_the_objects_that_the_command_prints(
     accounts: list[str], watch: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    controllers_roles("shop", accounts, watch, Listed.YAML)
+    controllers_roles("shop", accounts, watch, Format.YAML)
     values = {"accounts": [{"namespace": "shop", "serviceAccount": one, "watch": watch} for one in accounts]}
     assert added(controllers=values) == printed(capsys)
 

@@ -23,7 +23,6 @@ from trellis.bus.streams.stream_reader import Stored
 from trellis.bus.streams.tail import event_of
 from trellis.lattice.domain.service_views import view_pod
 from trellis.provisioning.nodes_and_jobs import view_node
-from trellis.provisioning.views import OptIn
 from trellis.read_model.entities.cards import (
     view_app_card,
     view_controller_card,
@@ -32,13 +31,14 @@ from trellis.read_model.entities.cards import (
     view_shim_card,
 )
 from trellis.read_model.entities.composing import PARTS, Composer
-from trellis.read_model.entities.entities import PartStatus, State
+from trellis.read_model.entities.entities import PartStatus
+from trellis.read_model.health import Health as HealthState
 from trellis.read_model.tables.nodes import NodeState
 from trellis.read_model.tables.rollout import NodeStage, Phase
 from trellis.telemetry.health import Health
 
 PAGE = (Path(__file__).parents[2] / "docs" / "console.md").read_text()
-COMMON = {"kind", "namespace", "name", "state", "why"}
+COMMON = {"kind", "namespace", "name", "health", "reason", "message"}
 
 
 def section(title: str) -> str:
@@ -61,7 +61,7 @@ def every_kind() -> dict[str, dict[str, Any]]:
         ("controllers", "team/ring", view_controller_card(filled(objects.controller()))),
     ):
         composer.take(part, key, view)
-    composer.say(PartStatus("nodes", synced=True, lacking={}))
+    composer.report(PartStatus("nodes", synced=True, lacking={}))
     return {str(one["kind"]): dict(one) for one in composer.flush().values() if one is not None}
 
 
@@ -89,7 +89,7 @@ def test_no_kind_is_told_that_there_is_not() -> None:
 
 def test_words_that_fields_have_are_told() -> None:
     page = section("Entities")
-    for words in (State, NodeState, NodeStage, Phase, OptIn):
+    for words in (HealthState, NodeState, NodeStage, Phase):
         for word in words:
             assert re.search(rf"\b{word.value}\b", page), word
 

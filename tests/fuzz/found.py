@@ -1,4 +1,4 @@
-"""What fuzzing found, by target, each mended and held by a unit test; for people, in docs/reliability.md."""
+"""Defects that fuzzing found, by target; each is fixed and has a unit test. Shown in docs/reliability.md."""
 
 from __future__ import annotations
 
@@ -7,76 +7,82 @@ from typing import Final
 FOUND: Final[dict[str, tuple[str, ...]]] = {
     "dead-letters": (
         (
-            "a stored message with words behind the version in its first header line made a letter that nobody could "
-            "write: the name of that header was no key of JSON"
+            "a stored message with text after the version in its first header line became an unserializable dead "
+            "letter: the name of that header was not a JSON key"
         ),
     ),
     "marks-on-nodes-and-jobs": (
         (
-            "an annotation of a Node with `²` for the number of an attempt ended the reading of Nodes: `isdigit` is "
-            "true of it, and `int` refuses it"
+            "an annotation of a Node with `²` as the number of an attempt stopped the informer of Nodes: `isdigit` "
+            "accepts it, and `int` raises an error"
         ),
     ),
     "books-in-kubernetes": (
-        "the rollout's ledger could not be read with such a digit, or one of thousands of digits, in it",
-        "a tombstone of thousands of nested lists was an error",
-        "a Service was believed to listen on whatever number its annotation had for a port",
+        "the rollout ledger could not be parsed with `²` as a digit, or with a number of thousands of digits",
+        "a tombstone of thousands of nested lists caused an error",
+        "any number in the annotation of a Service was accepted as its port",
     ),
     "custom-resources": (
-        "an Application whose status had a win of neither side, or no digest, ended the reading of Applications",
-        "a WasmController with a limit that is no quantity was refused without the field's name",
-        "a WasmController whose status is nested too deep ended the reading of WasmControllers",
+        (
+            "an Application whose status had a winner other than the two sides, or no digest, stopped the informer of "
+            "Applications"
+        ),
+        "a WasmController with a limit that is not a quantity was refused without the name of the field",
+        "a WasmController with too many nesting levels in its status stopped the informer of WasmControllers",
     ),
     "termination-messages": (
-        "a pod's last words of thousands of nested lists, or with other types in it, were an error or believed",
-        "a result with the path of a file whose name is no UTF-8 could not be written",
+        "a termination message of thousands of nested lists, or with other types, caused an error or was accepted",
+        "a result with a file name that is not UTF-8 could not be serialized",
     ),
     "installer-wishes": (
-        "a wish of thousands of nested lists was an error without a reason",
-        "a wish without a handler took the Shim's name for one, also a name that no handler can have",
-        "an option with half of a surrogate pair was taken, and could not be written",
-        "a list for an architecture was an error without a reason",
+        "a specification of thousands of nested lists caused an error without a reason",
+        "a specification without a handler used the name of the Shim, even if it is not valid for a handler",
+        "an option with half of a surrogate pair was accepted, and could not be serialized",
+        "a list as the value of an architecture caused an error without a reason",
     ),
     "installer-books": (
         (
-            "the installer's state and journal were taken with any types in them; nested too deep they were an error "
-            "without a reason, as was a refusal at a time of 400 digits"
+            "state and journal of the installer were accepted with any types; too many nesting levels caused an error "
+            "without a reason, as did a refusal with a time of 400 digits"
         ),
     ),
     "containerd-configs": (
         "an option of thousands of nested lists or digits ended the installer without a reason",
-        "an option that is a whole number of more than 64 bits was written as one, and containerd refuses that file",
-        "an option `nan` was refused with the advice to write the file in another form",
-        "a configuration nested too deep, or with thousands of digits, ended the installer without a reason",
+        "an integer option of more than 64 bits was written, and containerd rejects that file",
+        "an option `nan` was refused with the advice to change the format of the file",
+        "a configuration with too many nesting levels, or thousands of digits, ended the installer without a reason",
     ),
     "import-patterns": (
-        "a pattern of twenty stars kept the installer busy for ever",
-        "a class with a dash at its end, which Go takes for malformed, matched",
+        "a pattern of twenty stars blocked the installer permanently",
+        "a character class with a dash at its end, which Go rejects as malformed, matched",
     ),
-    "wasm-modules": (
-        "a module that is invalid by its start function was made a valid one, and that function was called",
+    "wasm-modules": ("a module with an invalid start function became valid, and that function was called",),
+    "shim-archives": (
+        "a zip file with a directory offset before its beginning was reported as a disk error of the node",
     ),
-    "shim-archives": ("a zip whose list leads before its beginning was taken for a fault of the node's disk",),
-    "image-layers": ("a layer of thousands of headers about headers ended the fetch with the wrong error",),
+    "image-layers": ("a layer of thousands of nested extended headers ended the fetch with the wrong error",),
     "image-references": (
-        "a Docker configuration nested too deep was an error without a reason",
+        "a Docker configuration with too many nesting levels caused an error without a reason",
         (
-            "a repository could have parts that are empty, `.` or `..`, and so be another repository's address, also "
-            "with the login of the one that it was named after"
+            "a repository could have parts that are empty, `.` or `..`, and so address another repository, with the "
+            "login of the named one"
         ),
     ),
     "registries": (
         (
-            "an index, a manifest or a token of another shape ended the installer without a reason, and a manifest "
-            "controller_host too"
+            "an index, a manifest or a token with another schema ended the installer without a reason; a manifest also "
+            "ended controller_host"
         ),
-        "the installer followed an index to a manifest by a digest that it could not check",
+        "the installer followed an index to a manifest by a digest that it could not verify",
     ),
     "kubernetes-answers": (
-        "an error whose causes were no objects, or that said `Retry-After: ²`, was another error than the API server's",
+        (
+            "an error whose causes were not objects, or with `Retry-After: ²`, was not reported as the error of the "
+            "API server"
+        ),
     ),
-    "cri-replies": ("a configuration of the runtime nested too deep was an error",),
-    "curve-keys": ("an entry of the Secret that is no ASCII was an error without the entry's name",),
-    "settings": ("an address with a password, in a list where no address belongs, was shown in the error",),
-    "durations-counts-quantities": ("a duration of 400 digits was another error than that of a wrong duration",),
+    "cri-replies": ("a configuration of the runtime with too many nesting levels caused an error",),
+    "curve-keys": ("an entry of the Secret that is not ASCII caused an error without the name of the entry",),
+    "settings": ("an address with a password, in a list of other values, was shown in the error",),
+    "durations-counts-quantities": ("a duration of 400 digits did not cause the error of an invalid duration",),
 }

@@ -57,9 +57,9 @@ def summary(known: Sequence[Line]) -> str:
 
     faults, cases = sum(map(len, FOUND.values())), sum(line.cases for line in known)
     rows = [
-        f"{cases:,} cases of {len(TARGETS)} parsers so far; {faults} faults were found and mended.",
+        f"{cases:,} cases of {len(TARGETS)} parsers so far; {faults} defects were found and fixed.",
         "",
-        "| target | what is read | what is no fault | cases | of seeds | faults found |",
+        "| target | input | expected result | cases | seeds | defects found |",
         "|---|---|---|---|---|---|",
     ]
     for target in TARGETS.values():
@@ -71,7 +71,7 @@ def summary(known: Sequence[Line]) -> str:
             f"| `{target.name}` | {target.reads} | {target.oracle} | {sum(line.cases for line in own):,} | {seeds} "
             f"| {len(FOUND.get(target.name, ()))} |"
         )
-    rows += ["", "What was found, and is mended:", ""]
+    rows += ["", "Fixed defects:", ""]
     rows += [f"- `{name}`: {fault}" for name, found in FOUND.items() for fault in found]
     return "\n".join(rows) + "\n"
 

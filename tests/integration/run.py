@@ -32,8 +32,8 @@ from trellis_dev.localcluster import tools
 from trellis_dev.localcluster.progress import Lines
 
 HERE = Path(__file__).parent
-TOOLS = ("nats", "kubeconform", "promtool")
-"""Of others, for examples and alert rules: no cluster needs them, so ``trellis dev tools`` does not build them."""
+TOOLS = ("nats", "kubeconform", "promtool", "kstatus")
+"""Of others, for examples, alert rules and conditions: no cluster needs them, so ``trellis dev tools`` does not build them."""
 SLOWEST = 20
 
 

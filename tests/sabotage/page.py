@@ -13,21 +13,21 @@ from typing import Final
 from sabotage.breaks import AREAS, BREAKS
 
 _HEAD: Final = """\
-# Sabotage
+# Mutation tests
 
-`make sabotage` breaks Trellis on purpose, one line at a time, and sees that a test of `make test` fails each time.
-There are {count} breaks. Each is a mistake that a developer may make: a condition inverted, a check left out, a
-bound dropped. Each is aimed at one promise: of a decision record, of the [security model](security.md), of the
+`make sabotage` changes the product, one line at a time, and checks that a test of `make test` fails for each change.
+There are {count} mutations. Each is a possible mistake of a developer: an inverted condition, a missing check, a
+removed bound. Each violates one guarantee: of a decision record, of the [security model](security.md), of the
 [architecture](architecture.md) or of a page for users.
 
 ```sh
 make sabotage                       # all of them
-make sabotage ARGS="lease"          # those with this in their name
-make sabotage ARGS=--check          # only whether each break still has its place in the sources
+make sabotage ARGS="Lease"          # those with this text in their name
+make sabotage ARGS=--check          # only check that each mutation applies to the sources
 ```
 
-A break names a function and the text that it changes, so that it survives a move of the file. Where the text has
-changed, the break has to follow: `tests/sabotage/breaks`. `python tests/sabotage/run.py --page` writes this page.
+A mutation names a function and the text that it changes, so that the file can be moved. If the text changes, update
+the mutation in `tests/sabotage/breaks`. `python tests/sabotage/run.py --page` writes this page.
 """
 _SOURCE: Final = re.compile(r"ADR (\d+)|[a-z]+")
 
@@ -36,7 +36,7 @@ def page(root: Path) -> str:
     """Return the page; raises ValueError if a promise is of no decision record and no page that is there."""
     parts = [_HEAD.format(count=len(BREAKS))]
     for area, breaks in AREAS.items():
-        parts.append(f"\n## {area}\n\n| break | promise | caught by |\n|---|---|---|\n")
+        parts.append(f"\n## {area}\n\n| mutation | guarantee | test |\n|---|---|---|\n")
         parts += [f"| {one.name} | {_linked(one.promise, root / 'docs')} | `{one.test}` |\n" for one in breaks]
     return "".join(parts)
 
@@ -45,6 +45,6 @@ def _linked(promise: str, docs: Path) -> str:
     """Return a promise with a link to where it is made."""
     source = _SOURCE.match(promise)
     if source is None:
-        raise ValueError(f"{promise}: says not where it is made")
+        raise ValueError(f"{promise}: begin with the name of a decision record or a page")
     [file] = docs.glob(f"adr/{int(source[1]):04}-*.md" if source[1] else f"{source[0]}.md")
     return f"[{source[0]}]({file.relative_to(docs)}){promise[source.end() :]}"

@@ -1,1 +1,1 @@
-"""Programs that ``make generate`` and releases call; in no distribution and no image."""
+"""Programs for ``make generate`` and releases; not part of any distribution or image."""

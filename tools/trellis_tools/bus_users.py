@@ -1,8 +1,8 @@
-"""Writes the configuration of a NATS server's users, or checks it: ``make generate``, ``make verify``.
+"""Writes the user configuration of a NATS server, or checks it: ``make generate``, ``make verify``.
 
-In: a directory. Out: ``accounts.conf`` for one cluster called ``trellis`` and the template of its keys, or an exit
-status with the reasons. For other clusters ``trellis bus users`` writes the same. With ``--chart``: what the Helm chart
-has.
+In: a directory. Out: ``accounts.conf`` for one cluster named ``trellis`` and the template of its keys, or an exit
+status with the reasons. For other clusters ``trellis bus users`` writes the same. With ``--chart``: the files of the
+Helm chart.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ CLUSTER: Final = "trellis"
 def main(argv: list[str] | None = None) -> int:
     """Run the command and return its exit status."""
     parser = argparse.ArgumentParser(prog="python -m trellis_tools.bus_users", description=__doc__)
-    parser.add_argument("directory", type=Path, help="where the files belong: deploy/nats")
+    parser.add_argument("directory", type=Path, help="directory of the files: deploy/nats")
     parser.add_argument("--check", action="store_true", help="write nothing; fail if a file differs")
-    parser.add_argument("--chart", action="store_true", help="what the Helm chart has: deploy/helm/trellis/nats")
+    parser.add_argument("--chart", action="store_true", help="files of the Helm chart: deploy/helm/trellis/nats")
     arguments = parser.parse_args(argv)
     wanted = {ACCOUNTS_FILE: chart_accounts()} if arguments.chart else documents()
     problems = differences(arguments.directory, wanted) if arguments.check else []
@@ -40,7 +40,7 @@ def documents() -> dict[str, str]:
 
 
 def differences(directory: Path, wanted: dict[str, str]) -> list[str]:
-    """Return which files are missing or differ from what would be written."""
+    """Return the files that are missing or out of date."""
     return [
         f"{directory / name}: out of date, run make generate"
         for name, text in wanted.items()

@@ -1,9 +1,9 @@
-"""Writes what the Helm chart has of each service, or checks it: ``make generate``, ``make verify``.
+"""Writes the generated parts of the Helm chart for each service, or checks them: ``make generate``, ``make verify``.
 
 In: the registry of services, their settings, ``deploy/rbac``, the chart. Out: ``values.schema.json`` with the settings
 of each service and the descriptions of all values, and the rules of each service in ``rights/``, or an exit status with
-the reasons. Invariants: a rule is written by hand in ``deploy/rbac`` only, and the description of a value in
-``values.yaml``; the rest of the schema is kept.
+the reasons. Invariants: rules are edited only in ``deploy/rbac``, descriptions of values only in ``values.yaml``; the
+rest of the schema is kept.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ SET_BY_THE_CHART: Final = frozenset({
     "console_port", "console_address", "console_auth", "console_proxy_secret_file", "console_proxy_ca_file",
     "console_tls_cert_file", "console_tls_key_file",
 })  # fmt: skip
-"""Settings that other values of the chart set, or that no pod needs."""
+"""Settings that other values of the chart set, or that pods do not need."""
 _HEADER: Final = "# Generated from deploy/rbac by `make generate`; do not edit.\n"
 _PLACES: Final = {
     "trellis-system": "home",
@@ -42,14 +42,14 @@ _PLACES: Final = {
     "kube-system": "system",
     None: "cluster",
 }
-"""Where rules apply, by the namespace of their role; a ClusterRole has none."""
+"""Scope of rules, by the namespace of their role; a ClusterRole has none."""
 _IN_TEMPLATES: Final = {
     "trellis-system": "{{ .Release.Namespace }}",
     "trellis-installers": "{{ .Values.installers.namespace }}",
 }
 _WHERE_CONFINED: Final = {"confined": "trellis-system", "watched": None}
-"""Files of a service that may be confined to namespaces, and the namespace of their role: its own, any that it
-watches."""
+"""Files of a service that can be confined to namespaces, and the namespace of their role: its own, or watched
+namespaces."""
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -73,7 +73,7 @@ def documents(root: Path) -> dict[Path, str]:
     """Return the text of each file by its path in the repository."""
     found = {SCHEMA: schema_of((root / SCHEMA).read_text(), (root / VALUES).read_text())}
     for service in SERVICES.values():
-        # The console has none here: its rules behind a proxy depend on values, which rights/console.yaml reads.
+        # Not for the console: its rules behind a proxy depend on values, which rights/console.yaml reads.
         if rules := dict(rules_of(root / RBAC, service.name)):
             text = "".join(f"{key}:\n{rules[key]}" for key in rules)
             found[CHART / f"rights/{service.name}.yaml"] = _HEADER + text
@@ -91,7 +91,7 @@ def schema_of(schema: str, values: str) -> str:
 
 
 def _entry(service: Service, former: dict[str, Any] | None) -> dict[str, Any]:
-    """Return the schema of a service's values: the former one, with all settings that the chart does not set itself."""
+    """Return the schema of the values of a service: the former one, with all settings that the chart does not set."""
     fields = service.settings.model_fields
     settings = {
         f"TRELLIS_{name.upper()}": {
@@ -100,7 +100,7 @@ def _entry(service: Service, former: dict[str, Any] | None) -> dict[str, Any]:
         }
         for name in sorted(set(fields) - SET_BY_THE_CHART)
     }
-    # Refused, and Helm's error shows the text: a value under a former name is never ignored.
+    # Rejected with this text in the error of Helm: a value under a former name is never ignored.
     settings |= {
         was: {"description": f"Renamed to {now}.", "const": f"renamed to {now}"}
         for was, now in RENAMED_SETTINGS.items()
@@ -118,7 +118,7 @@ def _entry(service: Service, former: dict[str, Any] | None) -> dict[str, Any]:
 
 
 def _describe(schema: dict[str, Any], descriptions: dict[Keys, str], keys: Keys) -> None:
-    """Give the properties of a schema, at all depths, the descriptions that their keys have."""
+    """Set the descriptions of the properties of a schema by their keys, recursively."""
     properties = schema.get("properties", {})
     for name, below in properties.items():
         _describe(below, descriptions, (*keys, name))
@@ -132,7 +132,7 @@ def _object(properties: dict[str, Any]) -> dict[str, Any]:
 
 
 def rules_of(rbac: Path, name: str) -> Iterator[tuple[str, str]]:
-    """Yield the places where a service has rules, and the text of the rules in ``deploy/rbac``, with comments."""
+    """Yield the scopes of the rules of a service, and the text of the rules in ``deploy/rbac``, with comments."""
     for namespace, rules in _roles(rbac / f"{name}.yaml", f"trellis-{name}"):
         yield _PLACES[namespace], rules
     for key, home in _WHERE_CONFINED.items():

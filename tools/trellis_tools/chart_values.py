@@ -1,8 +1,8 @@
-"""The values of the Helm chart with their comments, read as helm-docs reads them.
+"""The values of the Helm chart with their comments, parsed as by helm-docs.
 
-Pure. In: the text of ``values.yaml``. Out: values in the order of the file, and descriptions by path. Called by
-``chart`` and ``chart_readme``. Invariants: ``# -- text`` above a key documents the value as a whole, with the lines
-after it and without those before it; a map with another comment or none is documented value by value.
+Pure. In: the text of ``values.yaml``. Out: values in file order, and descriptions by path. Called by ``chart`` and
+``chart_readme``. Invariants: ``# -- text`` above a key documents the complete value, with the following lines and
+without the preceding ones; a map with another comment or none is documented value by value.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _TYPES: Final = {bool: "bool", int: "int", float: "float", str: "string", list: 
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """A row: keys from the root, type as helm-docs names it, default as JSON, description or "", on one line."""
+    """A row: keys from the root, type as in helm-docs, default as JSON, description or "", on one line."""
 
     keys: Keys
     kind: str
@@ -37,7 +37,7 @@ class _Entry:
     comment: tuple[str, ...]
     value: Any
     is_block: bool
-    """Whether the value is a map whose keys are entries, too."""
+    """True if the value is a map whose keys are entries too."""
 
     @property
     def documentation(self) -> str:
@@ -47,7 +47,7 @@ class _Entry:
 
 
 def values_of(text: str) -> list[Value]:
-    """Return the values that have a row: documented ones, and those that neither are documented nor belong to one."""
+    """Return the values with a row: documented ones, and undocumented ones outside of these."""
     rows: list[Value] = []
     whole: set[Keys] = set()
     for entry in _entries(text):
@@ -61,7 +61,7 @@ def values_of(text: str) -> list[Value]:
 
 
 def descriptions_of(text: str) -> dict[Keys, str]:
-    """Return the description of each value and map that has one; of a map any comment above its key is one."""
+    """Return the description of each documented value and map; for a map, any comment above its key counts."""
     found = {one.keys: one.documentation or (_joined(one.comment) if one.is_block else "") for one in _entries(text)}
     return {keys: description for keys, description in found.items() if description}
 

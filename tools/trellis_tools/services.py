@@ -1,8 +1,8 @@
-"""Writes what project files list for each service, or checks it: ``make generate``, ``make verify``.
+"""Writes the generated parts of project files for each service, or checks them: ``make generate``, ``make verify``.
 
 In: the registry of services and the root of the repository. Out: the parts between two marks in ``pyproject.toml``
 (scripts, import contracts), ``mkdocs.yml`` (navigation) and ``docs/services/index.md`` (table), or an exit status with
-the reasons. Invariant: what is outside the marks is left as it is.
+the reasons. Invariant: text outside the marks is not changed.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _BEGIN: Final = "services: written by make generate from shared/trellis/services
 _END: Final = "end of services"
 _PAGES: Final = "docs/services"
 _INSTALLER: Final = "node_installer"
-"""The program in installer Jobs: a package of its own beside the services, which no ``trellis run`` runs."""
+"""The program in installer Jobs: a separate package, which ``trellis run`` does not run."""
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -46,7 +46,7 @@ def documents(root: Path) -> dict[str, str]:
     """Return the text of each file by its path in the repository.
 
     Raises:
-        ValueError: a file has no place for its part.
+        ValueError: a file lacks the marks.
     """
     index = f"{_PAGES}/index.md"
     parts = {
@@ -58,12 +58,13 @@ def documents(root: Path) -> dict[str, str]:
 
 
 def project_part() -> str:
-    """Return scripts, and the contract of import-linter on which package may import which."""
+    """Return scripts, and the contract of import-linter with the layers of packages."""
     packages = sorted([*SERVICES, _INSTALLER])
     scripts = "".join(f'trellis-{one.replace("_", "-")} = "{one}.__main__:main"\n' for one in packages)
     layers = ["trellis_dev : trellis_tools", "trellis_cli", " | ".join(packages), "trellis"]
     return f"""[project.scripts]
 trellis = "trellis_cli.__main__:main"
+kubectl-trellis = "trellis_cli.__main__:main"
 {scripts}
 [tool.importlinter]
 root_packages = {_array(["trellis", *packages, "trellis_cli", "trellis_dev", "trellis_tools"])}
@@ -81,7 +82,7 @@ def _array(values: list[str]) -> str:
 
 
 def _pages(root: Path) -> Iterator[tuple[Service, Path]]:
-    """Yield the services with a page below ``docs/services``; the console's is among those for people."""
+    """Yield the services with a page below ``docs/services``; the page of the console is in the user documentation."""
     for service in SERVICES.values():
         path = root / _PAGES / f"{service.name}.md"
         if path.exists():
@@ -89,13 +90,13 @@ def _pages(root: Path) -> Iterator[tuple[Service, Path]]:
 
 
 def _table(root: Path) -> str:
-    """Return a row for each service: the first paragraph of its page, and the nouns of the events that it publishes."""
+    """Return a row for each service: the first paragraph of its page, and the nouns of its published events."""
     rows = []
     for service, path in _pages(root):
         _, paragraph, *_ = path.read_text().split("\n\n", 2)
         nouns = dict.fromkeys(f"`{spec.model.noun}.*`" for spec in FACTS if spec.owner == service.package)
         rows.append((f"[{service.package}]({service.name}.md)", " ".join(paragraph.split()), ", ".join(nouns)))
-    return table(("service", "what it does", "publishes"), rows)
+    return table(("service", "purpose", "publishes"), rows)
 
 
 def _with_part(text: str, name: str, comment: str, part: str) -> str:

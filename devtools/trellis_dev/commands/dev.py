@@ -1,9 +1,9 @@
-"""`trellis dev`: a real control plane on this machine, for trying things out and for tests.
+"""`trellis dev`: local clusters with a real control plane, for development and tests.
 
-In: options of the command line. Out: a summary for people, or with ``--json`` one JSON value as the last line of
-standard output; progress goes to standard error. Called by the `trellis` command. Exit status: 0 done, 1 it failed
-(the message says what to do), 2 the command line asks for something that does not exist, 128 + n ended by signal n.
-Invariant: importing this module imports nothing that takes its time: help and mistakes are answered at once.
+In: options of the command line. Out: a summary in text, or with ``--json`` one JSON value as the last line of
+standard output; progress goes to standard error. Called by the `trellis` command. Exit status: 0 success, 1 failure
+(the message names the remedy), 2 invalid command line, 128 + n terminated by signal n.
+Invariant: this module imports no slow module, so help and usage errors are printed immediately.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand
 
-app = typer.Typer(help="A real control plane on this machine: NATS, Kubernetes, simulated nodes.", no_args_is_help=True)
+app = typer.Typer(help="Run local clusters.", no_args_is_help=True)
 
 Name = Annotated[str, typer.Option(help="Name of the cluster.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON as the last line of standard output.")]
-Jaeger = Annotated[bool, typer.Option("--jaeger", help="With Jaeger, to look at traces.")]
+Jaeger = Annotated[bool, typer.Option("--jaeger", help="Start Jaeger for traces.")]
 
 
 class OptionalCount(TyperCommand):
-    """A command whose option ``--real-node`` may be given with a number or without, which means one."""
+    """Command with an option ``--real-node`` whose number is optional; the default number is 1."""
 
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:  # noqa: ANN401 (typer keeps its type to itself)
-        """Give the option the number it was written without."""
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:  # noqa: ANN401 (the type of typer is private)
+        """Insert the default number after ``--real-node`` if it is missing."""
         words: list[str] = []
         for word, following in zip(args, [*args, ""][1:], strict=True):
             words.append("--real-node=1" if word == "--real-node" and not following.isdecimal() else word)
@@ -34,22 +34,22 @@ class OptionalCount(TyperCommand):
 
 
 class Containerd(StrEnum):
-    """The versions of containerd that real nodes can run."""
+    """Versions of containerd for real nodes."""
 
     TWO = "2"
     ONE_SIX = "1.6"
 
 
 @app.command(cls=OptionalCount)
-def up(  # noqa: PLR0913, PLR0917 (one parameter an option)
+def up(  # noqa: PLR0913, PLR0917 (one parameter per option)
     name: Name = "default",
-    nodes: Annotated[int, typer.Option(min=0, max=5000, help="How many simulated nodes.")] = 0,
+    nodes: Annotated[int, typer.Option(min=0, max=5000, help="Number of simulated nodes.")] = 0,
     jaeger: Jaeger = False,
-    wadm: Annotated[bool, typer.Option("--wadm", help="With wadm and wasmCloud hosts.")] = False,
-    wadm_hosts: Annotated[int, typer.Option(min=0, max=50, help="How many hosts each lattice has; for --wadm.")] = 1,
-    wadm_lattice: Annotated[list[str] | None, typer.Option(help="A lattice, instead of 'default'; repeatable.")] = None,
+    wadm: Annotated[bool, typer.Option("--wadm", help="Start wadm and wasmCloud hosts.")] = False,
+    wadm_hosts: Annotated[int, typer.Option(min=0, max=50, help="Number of hosts of each lattice, with --wadm.")] = 1,
+    wadm_lattice: Annotated[list[str] | None, typer.Option(help="Lattice; default: 'default' (repeatable).")] = None,
     wadm_label: Annotated[
-        list[str] | None, typer.Option(metavar="KEY=VALUE", help="A label of hosts that are made; repeatable.")
+        list[str] | None, typer.Option(metavar="KEY=VALUE", help="Label of the hosts (repeatable).")
     ] = None,
     real_node: Annotated[
         int,
@@ -58,26 +58,26 @@ def up(  # noqa: PLR0913, PLR0917 (one parameter an option)
             min=0,
             max=8,
             metavar="[N]",
-            help="With N real nodes (1 without a number): kubelet, containerd. Needs root.",
+            help="Start N real nodes (default 1): kubelet, containerd. Needs root.",
         ),
     ] = 0,
-    containerd: Annotated[Containerd, typer.Option(help="The containerd of real nodes.")] = Containerd.TWO,
+    containerd: Annotated[Containerd, typer.Option(help="Version of containerd on real nodes.")] = Containerd.TWO,
     lattice_nats: Annotated[
-        bool, typer.Option("--lattice-nats", help="With a NATS by which pods of real nodes join lattices.")
+        bool, typer.Option("--lattice-nats", help="Start a NATS through which pods of real nodes join lattices.")
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Bring a cluster up, or complete the one that runs.
+    """Start a cluster, or add components to a running one.
 
-    The first time, missing programs are built from Go modules and crates, which takes minutes; later it is a few
+    The first run builds missing programs from Go modules and crates, which needs minutes; later runs need a few
     seconds.
     """
     labels = _labels(wadm_label or [])
     if not wadm and (wadm_hosts != 1 or wadm_lattice or wadm_label):
-        typer.echo("--wadm-hosts, --wadm-lattice and --wadm-label say what lattices --wadm adds: give --wadm", err=True)
+        typer.echo("--wadm-hosts, --wadm-lattice and --wadm-label need --wadm: add --wadm", err=True)
         raise typer.Exit(2)
-    from trellis_dev.commands import local as dev_local  # noqa: PLC0415 - what it imports takes its time
-    from trellis_dev.localcluster import Lattices  # noqa: PLC0415 - what it imports takes its time
+    from trellis_dev.commands import local as dev_local  # noqa: PLC0415 - slow imports
+    from trellis_dev.localcluster import Lattices  # noqa: PLC0415 - slow imports
 
     real = dev_local.RealNodes(real_node, containerd.value, lattice_nats)
     lattices = Lattices(tuple(wadm_lattice or ["default"]), wadm_hosts, labels) if wadm else None
@@ -86,18 +86,18 @@ def up(  # noqa: PLR0913, PLR0917 (one parameter an option)
 
 @app.command()
 def down(
-    name: Name = "default", every: Annotated[bool, typer.Option("--all", help="Every cluster of yours.")] = False
+    name: Name = "default", every: Annotated[bool, typer.Option("--all", help="All clusters of the user.")] = False
 ) -> None:
-    """Take a cluster down and remove everything of it."""
-    from trellis_dev.commands import local as dev_local  # noqa: PLC0415 - what it imports takes its time
+    """Stop a cluster and remove its files."""
+    from trellis_dev.commands import local as dev_local  # noqa: PLC0415 - slow imports
 
     dev_local.down(None if every else name)
 
 
 @app.command()
 def status(as_json: Json = False) -> None:
-    """List the clusters, and which of their components run."""
-    from trellis_dev.commands import local as dev_local  # noqa: PLC0415 - what it imports takes its time
+    """List the clusters and their components."""
+    from trellis_dev.commands import local as dev_local  # noqa: PLC0415 - slow imports
 
     dev_local.status(as_json=as_json)
 
@@ -105,51 +105,53 @@ def status(as_json: Json = False) -> None:
 @app.command("tools")
 def ensure_tools(
     jaeger: Jaeger = False,
-    real_node: Annotated[bool, typer.Option("--real-node", help="What real nodes and their tests need, too.")] = False,
-    wadm: Annotated[bool, typer.Option("--wadm", help="wadm and a wasmCloud host, too.")] = False,
+    real_node: Annotated[
+        bool, typer.Option("--real-node", help="Also install the tools of real nodes and their tests.")
+    ] = False,
+    wadm: Annotated[bool, typer.Option("--wadm", help="Also install wadm and a wasmCloud host.")] = False,
 ) -> None:
-    """Get every program that clusters need, building what is missing."""
-    from trellis_dev.commands import local as dev_local  # noqa: PLC0415 - what it imports takes its time
+    """Install the programs of clusters, and build missing ones."""
+    from trellis_dev.commands import local as dev_local  # noqa: PLC0415 - slow imports
 
     dev_local.ensure_tools(jaeger=jaeger, real_node=real_node, wadm=wadm)
 
 
 @app.command("image")
 def build_images(
-    source: Annotated[Path, typer.Option(metavar="DIR", help="A checkout of Trellis.")] = Path(),
+    source: Annotated[Path, typer.Option(metavar="DIR", help="Checkout of Trellis.")] = Path(),
     name: Name = "default",
     export: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Write archives, SBOMs and licences there, too.")
+        Path | None, typer.Option(metavar="DIR", help="Also export archives, SBOMs and licences to this directory.")
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Build the images from a checkout, with no container engine, and load them on the real nodes of a cluster.
+    """Build the images from a checkout without a container engine, and load them on the real nodes of a cluster.
 
-    The first time it makes a Debian tree for their base. Needs root and Linux.
+    The first run builds a Debian tree as the base. Needs root and Linux.
     """
-    from trellis_dev.commands import images as dev_images  # noqa: PLC0415 - what it imports takes its time
+    from trellis_dev.commands import images as dev_images  # noqa: PLC0415 - slow imports
 
     dev_images.build(source, name, export, as_json=as_json)
 
 
 @app.command("page")
 def build_page(
-    source: Annotated[Path, typer.Option(metavar="DIR", help="A checkout of Trellis.")] = Path(),
+    source: Annotated[Path, typer.Option(metavar="DIR", help="Checkout of Trellis.")] = Path(),
     check: Annotated[
-        bool, typer.Option("--check", help="Check its types and run the tests of its model, too.")
+        bool, typer.Option("--check", help="Also run the type checks and the unit tests.")
     ] = False,
-    browser: Annotated[bool, typer.Option("--browser", help="Get the browser that its tests need, too.")] = False,
+    browser: Annotated[bool, typer.Option("--browser", help="Also install the browser for the tests.")] = False,
 ) -> None:
-    """Build the page of the console, for `trellis run console` from this checkout. Needs node and npm."""
-    from trellis_dev.commands import page as dev_page  # noqa: PLC0415 - what it imports takes its time
+    """Build the console page for `trellis run console` from this checkout. Needs node and npm."""
+    from trellis_dev.commands import page as dev_page  # noqa: PLC0415 - slow imports
 
     dev_page.build(source, check=check, browser=browser)
 
 
 def _labels(pairs: list[str]) -> dict[str, str]:
-    """Return KEY=VALUE pairs as a mapping; ends the command with status 2 if one is none."""
+    """Return KEY=VALUE pairs as a mapping; end the command with status 2 if a pair is invalid."""
     for pair in pairs:
         if not pair.partition("=")[0] or "=" not in pair:
-            typer.echo(f"'{pair}' is no label: give --wadm-label KEY=VALUE", err=True)
+            typer.echo(f"'{pair}' is not a label: use --wadm-label KEY=VALUE", err=True)
             raise typer.Exit(2)
     return {key: value for key, _, value in (pair.partition("=") for pair in pairs)}

@@ -1,8 +1,8 @@
-"""What `trellis dev image` does; loaded only when it runs.
+"""Implements `trellis dev image`; imported only when the command runs.
 
-In: a checkout, the name of a cluster. Out: the images in the cache, on the cluster's real nodes, and where asked for as
-files; their names and how to install with them on standard output. Called by :mod:`trellis_dev.commands.dev`.
-Invariant: nodes that are off, or a cluster without real nodes, are named, not passed by in silence.
+In: a checkout, the name of a cluster. Out: the images in the cache, on the real nodes of the cluster, and optionally
+as files; image names and installation commands on standard output. Called by :mod:`trellis_dev.commands.dev`.
+Invariant: stopped nodes and clusters without real nodes are reported.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _OWN = (SERVICES, INSTALLER)
 
 
 def build(checkout: Path, name: str, export: Path | None, *, as_json: bool) -> None:
-    """Build the images, load them, export them, and print what is where."""
+    """Build the images, load and export them, and print their locations."""
     with ending_well("building the images"), on_stderr() as progress:
         require_checkout(checkout.resolve())
         requirements.require()
@@ -43,7 +43,7 @@ def build(checkout: Path, name: str, export: Path | None, *, as_json: bool) -> N
 
 
 def _load(name: str, archives: list[Path]) -> list[str]:
-    """Give the images to each real node of the cluster, if there is one; return the nodes' names."""
+    """Load the images on each real node of the cluster, if there is one; return the names of the nodes."""
     nodes = [node.name for found in cluster.status() if found.name == name for node in found.real_nodes]
     for node in nodes:
         for archive in archives:
@@ -52,7 +52,7 @@ def _load(name: str, archives: list[Path]) -> list[str]:
 
 
 def _export(archives: dict[str, Path], target: Path) -> None:
-    """Write each image with the SBOM, the licences and the list of the base's packages that are in it.
+    """Write each image with its SBOM, licences and the package list of its base.
 
     Raises:
         LocalClusterError: if the directory cannot be written.
@@ -73,7 +73,7 @@ def _summary(archives: dict[str, Path], name: str, nodes: list[str]) -> str:
     lines.append(f"On the nodes {', '.join(nodes)} of cluster '{name}'." if nodes else _nowhere(name))
     repository, _, tag = SERVICES.name.partition(":")
     lines += [
-        "To try the chart with them, on a bus without passwords and without a volume:",
+        "Install the chart with these images, with a NATS without authentication and volume:",
         "  kubectl create namespace trellis-system",
         f"  kubectl run bus --namespace trellis-system --image {NATS} --port 4222 --expose -- --jetstream",
         "  helm install trellis deploy/helm/trellis --namespace trellis-system \\",
@@ -88,4 +88,4 @@ def _nowhere(name: str) -> str:
     named = "" if name == "default" else f" --name {name}"
     found: list[ClusterInfo] = [one for one in cluster.status() if one.name == name]
     why = f"cluster '{name}' has no real nodes" if found else f"there is no cluster '{name}'"
-    return f"On no node: {why}; `trellis dev up{named} --real-node`, and again. Elsewhere: docker load --input ARCHIVE"
+    return f"Not loaded: {why}; run `trellis dev up{named} --real-node`, then retry. Or: docker load --input ARCHIVE"

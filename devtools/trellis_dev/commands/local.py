@@ -1,8 +1,7 @@
-"""What the commands of `trellis dev` do; loaded only when one runs.
+"""Implements the commands of `trellis dev`; imported only when one runs.
 
-In: checked options. Out: text or JSON on standard output, progress and errors on standard error, an exit status.
-Called by :mod:`trellis_dev.commands.dev`. Invariant: an `up` that does not end with status 0 leaves nothing of a new
-cluster behind.
+In: validated options. Out: text or JSON on standard output, progress and errors on standard error, an exit status.
+Called by :mod:`trellis_dev.commands.dev`. Invariant: a failed `up` leaves nothing of a new cluster behind.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ _TERMINATING = (signal.SIGTERM, signal.SIGHUP)
 
 
 class _Terminated(BaseException):
-    """A signal asked this process to end; like KeyboardInterrupt no Exception, so that nothing on the way stops it."""
+    """Termination by a signal; not an Exception, like KeyboardInterrupt, so that no handler of Exception catches it."""
 
     def __init__(self, number: int) -> None:
         super().__init__(number)
@@ -55,18 +54,18 @@ def _terminate(number: int, frame: FrameType | None) -> NoReturn:
 
 @contextmanager
 def ending_well(what: str) -> Iterator[None]:
-    """Turn errors and signals into a message on standard error and an exit status."""
+    """Convert errors and signals to a message on standard error and an exit status."""
     previous = {number: signal.signal(number, _terminate) for number in _TERMINATING}
     try:
         yield
     except LocalClusterError as error:
-        typer.echo(f"trellis: {error}", err=True)
+        typer.echo(f"Error: {error}", err=True)
         raise typer.Exit(1) from error
     except KeyboardInterrupt:
-        typer.echo(f"trellis: {what} was interrupted", err=True)
+        typer.echo(f"Error: {what} interrupted", err=True)
         raise typer.Exit(128 + signal.SIGINT) from None
     except _Terminated as ended:
-        typer.echo(f"trellis: {what} was ended by {signal.Signals(ended.number).name}", err=True)
+        typer.echo(f"Error: {what} ended by {signal.Signals(ended.number).name}", err=True)
         raise typer.Exit(128 + ended.number) from None
     finally:
         for number, handler in previous.items():
@@ -75,7 +74,7 @@ def ending_well(what: str) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class RealNodes:
-    """How many real nodes, their containerd, and whether their pods are to reach the lattices' NATS."""
+    """Number of real nodes, their containerd version, and whether their pods reach the NATS of the lattices."""
 
     count: int
     containerd: str
@@ -83,7 +82,7 @@ class RealNodes:
 
 
 def up(name: str, *, nodes: int, real: RealNodes, jaeger: bool, lattices: Lattices | None, as_json: bool) -> None:
-    """Bring a cluster up and print how to reach it."""
+    """Start a cluster and print its addresses."""
     with ending_well(f"bringing up cluster '{name}'"), on_stderr() as progress:
         info = cluster.up(
             name,
@@ -100,21 +99,21 @@ def up(name: str, *, nodes: int, real: RealNodes, jaeger: bool, lattices: Lattic
 
 
 def _hidden(info: ClusterInfo) -> set[str]:
-    """Return the fields that are no part of what is printed: real nodes and lattices only where there are any."""
+    """Return the fields that are omitted from the output: real nodes and lattices of clusters without them."""
     optional: dict[str, object] = {"real_nodes": info.real_nodes, "lattice_nats": info.lattice_nats}
     optional |= {"lattices": info.lattices, "lattice_hosts": info.lattices}
     return {"audit_log", *(field for field, found in optional.items() if not found)}
 
 
 def down(name: str | None) -> None:
-    """Take down one cluster, or all; one that belongs to a live process is named, left, and makes the status 1."""
+    """Stop one cluster, or all. A cluster of a running process is reported and left; the status is then 1."""
     left = []
     with ending_well("taking clusters down"):
         for each in [name] if name is not None else registry.names():
             try:
-                typer.echo(f"cluster '{each}' is down" if cluster.down(each) else f"there is no cluster '{each}'")
+                typer.echo(f"cluster '{each}' is stopped" if cluster.down(each) else f"there is no cluster '{each}'")
             except LocalClusterError as error:
-                typer.echo(f"trellis: {error}", err=True)
+                typer.echo(f"Error: {error}", err=True)
                 left.append(each)
     if left:
         raise typer.Exit(1)
@@ -129,11 +128,11 @@ def status(*, as_json: bool) -> None:
     elif found:
         typer.echo("\n".join(map(_describe, found)))
     else:
-        typer.echo("there are no clusters: `trellis dev up` brings one up")
+        typer.echo("there are no clusters: start one with `trellis dev up`")
 
 
 def ensure_tools(*, jaeger: bool, real_node: bool, wadm: bool) -> None:
-    """Get the tools and print where they are."""
+    """Install the tools and print their paths."""
     wanted = [*tools.DEFAULT, *(["jaeger"] if jaeger else []), *(tools.REAL_NODE if real_node else ())]
     with ending_well("getting the tools"), on_stderr() as progress:
         if real_node:
@@ -152,20 +151,20 @@ def ensure_tools(*, jaeger: bool, real_node: bool, wadm: bool) -> None:
 def _summary(info: ClusterInfo) -> str:
     named = "" if info.name == "default" else f" --name {info.name}"
     lines = [
-        f"Cluster '{info.name}' is up. For kubectl, and for the services:",
+        f"Cluster '{info.name}' is running. Environment for kubectl and the services:",
         f"  export KUBECONFIG={info.kubeconfig}",
         f"  export TRELLIS_NATS_URL={info.nats_url}",
     ]
     if info.otlp_endpoint is not None:
         lines.append(f"  export TRELLIS_OTLP_ENDPOINT={info.otlp_endpoint} TRELLIS_JAEGER_URL={info.jaeger_url}")
-    lines += [f"Real node {node.name}: {node.address}, what it changed: {node.root}" for node in info.real_nodes]
+    lines += [f"Real node {node.name}: {node.address}, overlay: {node.root}" for node in info.real_nodes]
     if info.lattice_nats is not None:
         lines.append(f"Lattices for pods on real nodes: natsAddress: {info.lattice_nats}")
     lines += [_of_host(host) for host in info.lattice_hosts]
     lines += [
-        f"Programs, kubectl among them: {info.bin_dir}",
-        "The services do not run yet: trellis run",
-        f"Take it down: trellis dev down{named}",
+        f"Programs, including kubectl: {info.bin_dir}",
+        "Start the services: trellis run",
+        f"Stop the cluster: trellis dev down{named}",
     ]
     return "\n".join(lines)
 
@@ -176,7 +175,7 @@ def _describe(info: ClusterInfo) -> str:
     expected += ["wadm", *(host.name for host in info.lattice_hosts)] if info.lattices else []
     expected += ["lattice-nats"] if info.lattice_nats is not None else []
     ended = [tool for tool in expected if tool not in info.pids]
-    health = f"ended: {', '.join(ended)}; `trellis dev up --name {info.name}` starts them again" if ended else "all run"
+    health = f"stopped: {', '.join(ended)}; restart: trellis dev up --name {info.name}" if ended else "running"
     lines = [f"{info.name}  ({health})", f"  KUBECONFIG={info.kubeconfig}", f"  TRELLIS_NATS_URL={info.nats_url}"]
     if info.jaeger_url is not None:
         lines += [f"  TRELLIS_OTLP_ENDPOINT={info.otlp_endpoint}", f"  traces: {info.jaeger_url}/api/services"]

@@ -1,6 +1,6 @@
-"""What `trellis dev page` does; loaded only when it runs.
+"""Implements `trellis dev page`; imported only when the command runs.
 
-In: a checkout. Out: the page beside the console's modules; where, on standard output. Called by
+In: a checkout. Out: the page next to the modules of the console; its path on standard output. Called by
 :mod:`trellis_dev.commands.dev`.
 """
 
@@ -18,7 +18,7 @@ from trellis_dev.localcluster.progress import on_stderr
 
 
 def build(checkout: Path, *, check: bool, browser: bool) -> None:
-    """Build the page, and do what else is asked for."""
+    """Build the page; optionally check it and install the test browser."""
     with ending_well("building the console's page"), on_stderr() as progress:
         how = How(progress, threading.Event())
         built = page.build_page(checkout.resolve(), how)

@@ -1,5 +1,5 @@
-"""``trellis demo``: the services at work, from nothing to provisioned nodes, on this machine or in the user's cluster.
+"""``trellis demo``: Trellis provisions nodes of a local cluster, or of the cluster in the current context.
 
-``command`` is the command line, ``target`` where it runs, ``services`` the process under test, ``watching`` what is
-measured, ``display`` what is seen on the way, ``report`` what is shown at the end. Needs the extra ``local``.
+``command`` is the command line, ``target`` the cluster, ``services`` the process of the services, ``watching`` the
+measurements, ``display`` the progress, ``report`` the final report. Needs the extra ``local``.
 """

@@ -1,7 +1,7 @@
 """The command line of the demo, and the order of its steps.
 
-In: flags. Out: exit status 0 and a report, or 1 and a line that says what went wrong and where the log is.
-Called by the command line. Invariant: however it ends, what it started has ended, unless it was asked to keep it.
+In: flags. Out: exit status 0 and a report, or 1 and a line with the error and the path of the log. Called by the
+command line. Invariant: at exit, everything that the demo started has ended, except with ``--keep``.
 """
 
 from __future__ import annotations
@@ -18,8 +18,9 @@ import typer
 from trellis.bus.errors import BusError
 from trellis.config.settings import SettingsError
 from trellis.kube.errors import KubeError
-from trellis_cli.common.errors import EXIT_INTERRUPTED, CommandError, exit_on_error, explain, say
+from trellis_cli.common.errors import CommandError, describe_error, exit_on_error
 from trellis_cli.common.gather import connected
+from trellis_cli.common.messages import EXIT_INTERRUPTED, print_note
 from trellis_cli.common.output import Format, OutputOption
 from trellis_dev.demo.consent import Chosen, choose
 from trellis_dev.demo.display import Display, on_stderr
@@ -36,24 +37,25 @@ _EXIT_TERMINATED: Final = 128 + signal.SIGTERM
 
 def demo(  # noqa: PLR0913, PLR0917 - options of a command line
     keep: Annotated[
-        bool, typer.Option("--keep", help="leave the cluster and the services running, and the console beside them")
+        bool, typer.Option("--keep", help="keep the cluster, the services and the console running")
     ] = False,
     jaeger: Annotated[
-        bool, typer.Option("--jaeger", help="with --keep: Jaeger beside them, so that the console shows traces")
+        bool, typer.Option("--jaeger", help="with --keep: start Jaeger, so that the console shows traces")
     ] = False,
-    nodes: Annotated[int, typer.Option(min=1, max=1000, help="how many simulated nodes")] = 20,
+    nodes: Annotated[int, typer.Option(min=1, max=1000, help="number of simulated nodes")] = 20,
     use_current_context: Annotated[
-        bool, typer.Option("--use-current-context", help="work on the cluster of the kubeconfig's current context")
+        bool, typer.Option("--use-current-context", help="use the cluster of the kubeconfig's current context")
     ] = False,
     node: Annotated[
         list[str] | None, typer.Option("--node", help="with --use-current-context: a node to provision (repeatable)")
     ] = None,
-    yes: Annotated[bool, typer.Option("--yes", help="with --use-current-context: do not ask")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="with --use-current-context: do not ask for confirmation")] = False,
     output: OutputOption = Format.TABLE,
 ) -> None:
-    """See it work: a real control plane, simulated nodes, the services, from nothing to provisioned nodes.
+    """Run a demo on simulated nodes.
 
-    With --use-current-context no cluster is started: the nodes you name are annotated, and installer Jobs run on them.
+    It starts a control plane and the services, provisions simulated nodes and prints the trace of one. With
+    --use-current-context it starts no cluster: it annotates the named nodes, and installer Jobs run on them.
     """
     with exit_on_error(LocalClusterError):
         chosen = choose(node or [], use_current_context=use_current_context, keep=keep, yes=yes)
@@ -64,14 +66,14 @@ def demo(  # noqa: PLR0913, PLR0917 - options of a command line
         try:
             outcome = asyncio.run(_until_terminated(Wanted(nodes, keep, jaeger), chosen))
         except (KeyboardInterrupt, asyncio.CancelledError) as ended:
-            say("the demo was interrupted; what it started has ended")
+            print_note("demo interrupted; its processes have ended")
             interrupted = isinstance(ended, KeyboardInterrupt)
             raise SystemExit(EXIT_INTERRUPTED if interrupted else _EXIT_TERMINATED) from None
         show(outcome, output)
 
 
 async def _until_terminated(wanted: Wanted, chosen: Chosen | None) -> Outcome:
-    """Run; SIGTERM ends it as Ctrl-C does: by cancelling, so that everything is cleaned up."""
+    """Run the demo. SIGTERM cancels the run like Ctrl-C, so that everything is cleaned up."""
     task = asyncio.current_task()
     assert task is not None
     loop = asyncio.get_running_loop()
@@ -84,8 +86,8 @@ async def _until_terminated(wanted: Wanted, chosen: Chosen | None) -> Outcome:
             return await _run(target, context=chosen.context if chosen else None, keep=wanted.keep)
         except (CommandError, KubeError, BusError) as error:
             log = rescue_log(target)
-            where = f"; the services' whole log: {log}" if log else ""
-            raise CommandError(explain(error) + where) from error
+            where = f"; complete log of the services: {log}" if log else ""
+            raise CommandError(describe_error(error) + where) from error
 
 
 async def _run(target: Target, *, context: str | None, keep: bool) -> Outcome:
@@ -105,7 +107,7 @@ async def _run(target: Target, *, context: str | None, keep: bool) -> Outcome:
                 seconds = await _provision(watching, services, target, display)
                 await watching.last_facts()
                 rows = watching.rows()
-            # Ends its telemetry too: the trace is complete then.
+            # This also flushes the telemetry, so that the trace is complete.
             await services.stop()
         if keep and target.cluster is not None:
             page = await _keep_running(services, target, target.cluster)
@@ -129,7 +131,7 @@ async def _run(target: Target, *, context: str | None, keep: bool) -> Outcome:
 
 
 async def _keep_running(services: Services, target: Target, cluster: ClusterInfo) -> Page:
-    """Start what runs on: the services, and the console beside them, as it is nobody and they are somebody."""
+    """Restart the services without a time limit, and start the console next to them under its own account."""
     await services.start()
     assert services.process is not None
     adopt(cluster, "trellis", services.process)
@@ -147,14 +149,14 @@ async def _keep_running(services: Services, target: Target, cluster: ClusterInfo
 
 
 async def _provision(watching: Watching, services: Services, target: Target, display: Display) -> float:
-    """Opt the nodes in and return after how many seconds all of them were ready."""
+    """Opt the nodes in; return the seconds until all of them were ready."""
     await watching.synced()
     if missing := watching.missing():
-        raise CommandError(f"there is no node {', '.join(missing)}: the cluster has {', '.join(watching.known())}")
+        raise CommandError(f"node not found: {', '.join(missing)}; the cluster has {', '.join(watching.known())}")
     began = time.monotonic()
     await watching.opt_in()
     left = len(watching.known()) - len(target.nodes)
-    display.say(f"annotated {len(target.nodes)} nodes, left {left} alone")
+    display.say(f"annotated {len(target.nodes)} nodes, {left} not opted in")
     return await watching.provisioned(target.seconds, services.check) - began
 
 

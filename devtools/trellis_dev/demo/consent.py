@@ -1,7 +1,7 @@
-"""Asks before the demo touches a cluster that is not its own.
+"""Asks the user before the demo changes their cluster.
 
-In: flags, the environment, the kubeconfig. Out: what to work on, or None for a local cluster. Called by the demo.
-Invariant: without a yes, by flag or at the terminal, nothing is written to that cluster.
+In: flags, the environment, the kubeconfig. Out: the context and nodes, or None for a local cluster. Called by the
+demo. Invariant: without confirmation by flag or at the terminal, nothing is written to that cluster.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _NAMES_SHOWN: Final = 10
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """A cluster of the user's, and the nodes to provision there."""
+    """A cluster of the user, and the nodes to provision."""
 
     settings: ClientSettings
     context: str
@@ -42,11 +42,11 @@ class Chosen:
 
 
 def choose(nodes: Sequence[str], *, use_current_context: bool, keep: bool, yes: bool) -> Chosen | None:
-    """Return what to work on; None means a local cluster.
+    """Return the context and nodes; None means a local cluster.
 
     Raises:
-        SettingsError: the flags make no sense together, or there is nobody to ask.
-        CommandError: the user said no, a node does not exist, or Trellis runs in that cluster already.
+        SettingsError: the flags contradict each other, or there is no terminal to ask at.
+        CommandError: the user declined, a node does not exist, or Trellis already runs in that cluster.
         KubeError: the cluster cannot be reached.
     """
     if not use_current_context:
@@ -54,7 +54,7 @@ def choose(nodes: Sequence[str], *, use_current_context: bool, keep: bool, yes: 
             raise SettingsError("--node: needs --use-current-context; the nodes of a local cluster are simulated")
         return None
     if keep:
-        raise SettingsError("--keep: is for a local cluster; in your own the nodes stay provisioned anyway")
+        raise SettingsError("--keep: applies to local clusters only; in your own cluster, the nodes stay provisioned")
     settings = client_settings()
     installer = load(provisioner.settings.Settings)
     server = asyncio.run(_look(settings, nodes))
@@ -65,11 +65,11 @@ def choose(nodes: Sequence[str], *, use_current_context: bool, keep: bool, yes: 
 
 
 def plan_of(chosen: Chosen, server: str, installer: provisioner.settings.Settings) -> str:
-    """Return what will be done, for the user to agree to."""
+    """Return the planned changes, for confirmation by the user."""
     image = installer.installer_image or installer.node_installer_image
     return "\n".join(
         [
-            f"This works on context {chosen.context} ({server}):",
+            f"The demo changes context {chosen.context} ({server}):",
             f"  creates the namespaces {installer.namespace} and {installer.installer_namespace} if they are missing",
             f"  annotates {', '.join(chosen.nodes)} with kwasm.sh/kwasm-node=true",
             f"  runs privileged installer Jobs there, with the node's disk mounted: {image}",
@@ -80,15 +80,15 @@ def plan_of(chosen: Chosen, server: str, installer: provisioner.settings.Setting
 
 def _ask(chosen: Chosen, server: str, installer: provisioner.settings.Settings) -> None:
     if not sys.stdin.isatty():
-        raise SettingsError("--use-current-context: there is no terminal to ask at: add --yes if you are sure")
-    sys.stderr.write(f"{plan_of(chosen, server, installer)}\nGo on? [y/N] ")
+        raise SettingsError("--use-current-context: no terminal for the confirmation: add --yes to confirm")
+    sys.stderr.write(f"{plan_of(chosen, server, installer)}\nContinue? [y/N] ")
     sys.stderr.flush()
     if sys.stdin.readline().strip().lower() not in {"y", "yes"}:
-        raise CommandError("nothing was done")
+        raise CommandError("cancelled: nothing was changed")
 
 
 async def _look(settings: ClientSettings, nodes: Sequence[str]) -> str:
-    """Return the server's address, having checked that the nodes exist and nobody else provisions them."""
+    """Return the address of the server; check that the nodes exist and that Trellis does not run in the cluster."""
     async with connected(settings) as kube:
         known = sorted(str(node["metadata"]["name"]) for node in (await kube.list(NODES)).items)
         shown = ", ".join(known[:_NAMES_SHOWN]) + (", …" if len(known) > _NAMES_SHOWN else "")
@@ -109,12 +109,12 @@ async def _refuse_if_led(kube: Kube, service: str, namespace: str) -> None:
     if lead.holder and lead.age is not None and lead.age <= lead.duration:
         raise CommandError(
             f"Trellis runs in this cluster already ({service} is led by {lead.holder}): "
-            "annotate a node and look with `trellis nodes`"
+            "annotate a node and run `trellis nodes`"
         )
 
 
 def _context_of(settings: ClientSettings) -> str:
-    """Return the name of the context in use, as kubectl would: the first kubeconfig that names one."""
+    """Return the name of the current context: as with kubectl, that of the first kubeconfig with one."""
     if settings.context:
         return settings.context
     paths = str(settings.kubeconfig or _HOME_KUBECONFIG).split(os.pathsep)

@@ -1,7 +1,7 @@
-"""What the demo shows while it works: live on a terminal, plain lines elsewhere.
+"""The progress of the demo: a live view on a terminal, plain lines elsewhere.
 
-In: steps, counts, facts. Out: standard error; results go to standard output elsewhere. Called by the demo.
-Invariant: without a terminal no cursor is moved, so that a log of it reads like a text.
+In: steps, counts, events. Out: standard error; results go to standard output elsewhere. Called by the demo.
+Invariant: without a terminal there are no control sequences, so that a log of the output is plain text.
 """
 
 from __future__ import annotations
@@ -22,45 +22,45 @@ FACTS_SHOWN: Final = 6
 
 
 class Display(Protocol):
-    """Receives what happens."""
+    """Receives the progress."""
 
     def say(self, text: str) -> None:
-        """Something was done."""
+        """Show a completed step."""
 
     def count(self, done: int, total: int) -> None:
-        """So many of the nodes are provisioned."""
+        """Show the number of provisioned nodes."""
 
     def fact(self, line: str) -> None:
-        """A service said something on the bus."""
+        """Show an event of a service on the bus."""
 
 
 class Lines:
-    """A line for everything that is said, and one for each tenth of the nodes."""
+    """Prints a line for each step and event, and one for each tenth of the nodes."""
 
     def __init__(self) -> None:
         self._began = time.monotonic()
         self._tenth = -1
 
     def say(self, text: str) -> None:
-        """Print it with the seconds since the beginning."""
+        """Print the step with the seconds since the start."""
         sys.stderr.write(f"{time.monotonic() - self._began:6.1f} s  {text}\n")
         sys.stderr.flush()
 
     def count(self, done: int, total: int) -> None:
-        """Print it if it is news."""
+        """Print the count if it has changed enough."""
         tenth = 10 * done // total if total else 0
         if tenth != self._tenth:
             self._tenth = tenth
             self.say(f"provisioned {done}/{total}")
 
     def fact(self, line: str) -> None:
-        """Print it; it has a time of its own."""
+        """Print the event, which contains its own time."""
         sys.stderr.write(f"          {line}\n")
         sys.stderr.flush()
 
 
 class OnTerminal:
-    """Steps above, a bar and the last facts below them."""
+    """Steps, below them a progress bar and the last events."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -72,17 +72,17 @@ class OnTerminal:
         self.live = Live(self._view(), console=console, transient=True, refresh_per_second=8)
 
     def say(self, text: str) -> None:
-        """Print it above what moves."""
+        """Print the step above the live area."""
         self._console.print(Text(f"• {text}"))
 
     def count(self, done: int, total: int) -> None:
-        """Move the bar."""
+        """Update the progress bar."""
         self._bar.start_task(self._task)
         self._bar.update(self._task, total=total, completed=done, visible=True)
         self.live.update(self._view())
 
     def fact(self, line: str) -> None:
-        """Let it scroll through the last lines."""
+        """Add the event to the last lines."""
         self._facts.append(line)
         self.live.update(self._view())
 
@@ -93,7 +93,7 @@ class OnTerminal:
 
 @contextmanager
 def on_stderr() -> Iterator[Display]:
-    """Return the display that fits standard error."""
+    """Return the display that suits standard error."""
     console = Console(stderr=True)
     if not console.is_terminal:
         yield Lines()

@@ -1,6 +1,6 @@
-"""What the demo shows at its end: the nodes, the trace of one of them, the figures, what to do next.
+"""The final report of the demo: the nodes, the trace of one of them, the figures, and the next steps.
 
-In: what was measured. Out: standard output. Called by the demo.
+In: the measurements. Out: standard output. Called by the demo.
 """
 
 from __future__ import annotations
@@ -9,9 +9,11 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from rich.text import Text
+
 from trellis.read_model.tables.nodes import NodeRow, summary
 from trellis.read_model.traces.span_tree import forest
-from trellis_cli.common.output import Format, console, print_json
+from trellis_cli.common.output import Format, print_document, print_result, print_text
 from trellis_cli.nodes import table_of
 from trellis_cli.trace.span_tree import NS_PER_MS, render
 from trellis_dev.demo.target import NAME
@@ -22,7 +24,7 @@ from trellis_dev.localcluster.otlp import Span
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """A run that went well. ``seconds``: from the first annotation to the last node ready; ``trace`` is ``node``'s."""
+    """A successful run. ``seconds``: from the first annotation to the last node ready; ``trace``: that of ``node``."""
 
     rows: Sequence[NodeRow]
     provisioned: int
@@ -41,26 +43,24 @@ class Outcome:
 
 
 def show(outcome: Outcome, output: Format) -> None:
-    """Print a run."""
-    if output is Format.JSON:
-        print_json(document_of(outcome))
+    """Print the report of a run."""
+    if output.structured:
+        print_document(output, document_of(outcome))
         return
-    out = console()
-    out.print(table_of([row for row in outcome.rows if row.concern]))
-    out.print(summary(outcome.rows), highlight=False)
-    out.print()
+    print_result(table_of([row for row in outcome.rows if row.concern]), summary(outcome.rows))
+    print_text("")
     if outcome.trace:
-        out.print(render(f"trace {outcome.trace[0].trace_id} of {outcome.node}", forest(outcome.trace)))
+        print_result(render(f"trace {outcome.trace[0].trace_id} of {outcome.node}", forest(outcome.trace)))
     else:
-        out.print(f"no trace of {outcome.node} came in", highlight=False)
-    out.print()
-    out.print(outcome.totals(), style="bold", highlight=False)
+        print_result(f"no trace of {outcome.node} was received")
+    print_text("")
+    print_result(Text(outcome.totals(), style="bold"))
     for line in what_next(outcome):
-        out.print(line, highlight=False, soft_wrap=True)
+        print_text(line)
 
 
 def document_of(outcome: Outcome) -> dict[str, object]:
-    """Return a run for JSON: ``nodes`` as `trellis nodes` has them, the figures, the spans in the order of the tree."""
+    """Return a run for JSON: ``nodes`` as in `trellis nodes`, the figures, the spans in tree order."""
     branches = forest(outcome.trace)
     began = min((span.start_ns for span in outcome.trace), default=0)
     return {
@@ -87,28 +87,28 @@ def document_of(outcome: Outcome) -> dict[str, object]:
 def _look(page: Page | None) -> list[str]:
     if page is None:
         return []
-    return [f"Or in a browser: {page.url}, logged in with a token, which this prints:", f"  {shlex.join(page.log_in)}"]
+    return [f"Console: {page.url}. Command for a login token:", f"  {shlex.join(page.log_in)}"]
 
 
 def what_next(outcome: Outcome) -> list[str]:
-    """Return what to do after this run."""
+    """Return the next steps after this run."""
     if outcome.kept is not None:
         return [
-            "The cluster and the services run on. Look at them:",
+            "The cluster and the services keep running. Inspect them:",
             f"  export KUBECONFIG={outcome.kept.kubeconfig} TRELLIS_NATS_URL={outcome.kept.nats_url}",
             "  trellis nodes --all; trellis status; trellis events tail --last 20",
             f"  {outcome.kept.bin_dir / 'kubectl'} annotate node --all kwasm.sh/kwasm-node=true",
             *_look(outcome.page),
             *([f"Traces in Jaeger: {outcome.kept.jaeger_url}"] if outcome.kept.jaeger_url else []),
-            f"Remove all of it: trellis dev down --name {NAME}",
+            f"Remove the cluster: trellis dev down --name {NAME}",
         ]
     if outcome.context is not None:
         return [
             f"The nodes of {outcome.context} stay provisioned; the services and their NATS have ended.",
             "Keep the services running: trellis run (with a NATS: --nats-url)",
-            "Undo, while they run: kubectl annotate node NAME kwasm.sh/kwasm-node-",
+            "Uninstall, while they run: kubectl annotate node NAME kwasm.sh/kwasm-node-",
         ]
     return [
-        "Nothing of it is left. Keep it to look around: trellis demo --keep",
-        "On a cluster of your own: trellis demo --use-current-context --node NAME",
+        "The demo cluster was removed. Keep it: trellis demo --keep",
+        "Use your own cluster: trellis demo --use-current-context --node NAME",
     ]

@@ -1,8 +1,8 @@
-"""The services as one process of their own: ``trellis run``, as a user would start it; the console as another.
+"""The services in a separate process: ``trellis run``, as a user starts it; the console in another process.
 
-In: environment, log file. Out: a process that is ready, or an error with the end of its log. Called by the demo.
-Invariant: the process carries the token of its surroundings, so whoever cleans those up ends it too, even if this
-process is killed.
+In: environment, log file. Out: a ready process, or an error with the end of its log. Called by the demo.
+Invariant: the process has the token of the cluster or server that the demo started in its environment; the cleanup of
+these ends it too, even after a SIGKILL of this process.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ _TAIL_LINES: Final = 3
 
 @dataclass(eq=False)
 class Services:
-    """One process with all services, or with those that are ``named``, which people call ``called``.
+    """One process with all services, or with those in ``named``; ``called`` is their name in messages.
 
-    ``environment`` is its whole environment but for the health port.
+    ``environment`` is its complete environment except for the health port.
     """
 
     environment: Mapping[str, str]
@@ -44,10 +44,10 @@ class Services:
     process: ProcessRecord | None = field(default=None, init=False)
 
     async def start(self, **more: str) -> None:
-        """Start it, with more variables, and wait until it is ready.
+        """Start the process with additional variables, and wait until it is ready.
 
         Raises:
-            CommandError: it ended, or is not ready after ``READY_SECONDS``.
+                CommandError: the process ended, or is not ready after ``READY_SECONDS``.
         """
         (port,) = free_ports(1)
         self.process = self._spawn({**self.environment, **more, "TRELLIS_HEALTH_PORT": str(port), MARK: self.token})
@@ -61,16 +61,16 @@ class Services:
     def check(self) -> None:
         """Raise CommandError if the process has ended."""
         if self.process is None or not alive(self.process):
-            raise CommandError(f"{self.called} ended unasked; {self._last_words()}")
+            raise CommandError(f"{self.called} ended unexpectedly; {self._last_words()}")
 
     async def stop(self) -> None:
-        """End it as Kubernetes would: SIGTERM, some time to finish, SIGKILL. Its last spans are sent by then."""
+        """End the process as Kubernetes does: SIGTERM, grace period, SIGKILL. By then its last spans are exported."""
         process, self.process = self.process, None
         if process is not None:
             await asyncio.to_thread(end, [process], grace=STOP_SECONDS)
 
     def _spawn(self, environment: Mapping[str, str]) -> ProcessRecord:
-        """Start the process in a session of its own, so that the terminal's Ctrl-C does not reach it."""
+        """Start the process in its own session, so that Ctrl-C in the terminal does not reach it."""
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
         pid = os.posix_spawn(
             sys.executable,
@@ -91,4 +91,4 @@ class Services:
             lines = self.log.read_text(encoding="utf-8", errors="replace").splitlines()
         except OSError:
             lines = []
-        return "the end of the log: " + (" | ".join(lines[-_TAIL_LINES:]) or "it is empty")
+        return "the end of the log: " + (" | ".join(lines[-_TAIL_LINES:]) or "empty")

@@ -1,7 +1,7 @@
-"""Where the demo runs: a control plane of its own on this machine, or the cluster of the user's current context.
+"""The cluster of the demo: a local control plane, or the cluster of the current context of the user.
 
 In: options. Out: addresses, environment and nodes for the run. Called by the demo.
-Invariant: when the block ends, nothing that was started here runs on, unless a cluster is to be kept and all went well.
+Invariant: at the end of the block, everything started here has ended, except a kept cluster after a successful run.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from trellis_dev.localcluster.state import ClusterState, load, save
 
 NAME: Final = "demo"
 LEFT_ALONE: Final = 2
-"""So many nodes are not opted in, to show that nothing happens to them."""
+"""Number of nodes that are not opted in, to show that Trellis does not change them."""
 _FOREIGN: Final = ("TRELLIS_", "OTEL_", "KUBECONFIG")
 _RUN: Final = {
     "TRELLIS_NAMESPACE": "trellis-system",
@@ -48,7 +48,7 @@ _RUN: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """One place to run. ``environment`` is that of the services, ``nodes`` those to opt in; ``seconds`` to wait."""
+    """Cluster of a run. ``environment``: of the services; ``nodes``: to opt in; ``seconds``: timeout."""
 
     settings: ClientSettings
     environment: Mapping[str, str]
@@ -60,21 +60,21 @@ class Target:
 
 
 def refuse_if_there() -> None:
-    """Raise CommandError if a demo's cluster is there already."""
+    """Raise CommandError if the cluster of a demo exists."""
     if not status(NAME):
         return
     state = load(Layout.of(NAME))
     if state is not None and state.starter is not None:
-        raise CommandError(f"another demo is running (process {state.starter.pid}): wait for its end, or end it")
+        raise CommandError(f"another demo is running (process {state.starter.pid}): wait, or terminate it")
     raise CommandError(
-        f"cluster '{NAME}' is there from an earlier --keep: look at it with `trellis dev status`, "
-        f"remove it with `trellis dev down --name {NAME}`, then run the demo again"
+        f"cluster '{NAME}' exists from an earlier --keep: inspect it with `trellis dev status`, "
+        f"or remove it with `trellis dev down --name {NAME}` and rerun the demo"
     )
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """A local cluster: how many nodes it has, whether it stays, and whether Jaeger runs in it."""
+    """Options of a local cluster: number of nodes, whether it is kept, and whether Jaeger runs in it."""
 
     nodes: int
     keep: bool
@@ -83,10 +83,10 @@ class Wanted:
 
 @asynccontextmanager
 async def local(wanted: Wanted) -> AsyncIterator[Target]:
-    """Have a local cluster with simulated nodes; one that is kept stays, if the block ends well.
+    """Yield a local cluster with simulated nodes; a cluster to keep stays if the block succeeds.
 
     Raises:
-        LocalClusterError: it cannot be brought up.
+        LocalClusterError: it cannot be started.
     """
     async with _kept(wanted) if wanted.keep else _owned(wanted.nodes) as info:
         layout = Layout.of(info.name)
@@ -94,7 +94,7 @@ async def local(wanted: Wanted) -> AsyncIterator[Target]:
         where = {
             "TRELLIS_KUBECONFIG": str(info.kubeconfig),
             "TRELLIS_NATS_URL": info.nats_url,
-            # Not the machine's: another controller_host may have that.
+            # Not the default directory: another controller_host may use it.
             "TRELLIS_CONTROLLER_DATA_DIR": str(layout.root / "controllers"),
         }
         if info.otlp_endpoint is not None:
@@ -119,7 +119,7 @@ async def local(wanted: Wanted) -> AsyncIterator[Target]:
 
 
 def adopt(info: ClusterInfo, name: str, process: ProcessRecord) -> None:
-    """Make a process a component of a kept cluster, so that `trellis dev down` ends it with that."""
+    """Register a process as a component of a kept cluster, so that `trellis dev down` ends it."""
     layout = Layout.of(info.name)
     state = _state(layout)
     state.processes[name] = process
@@ -128,7 +128,7 @@ def adopt(info: ClusterInfo, name: str, process: ProcessRecord) -> None:
 
 @asynccontextmanager
 async def current_context(settings: ClientSettings, nodes: tuple[str, ...]) -> AsyncIterator[Target]:
-    """Use a cluster that is there, with a nats-server of this run; the services keep the user's TRELLIS_* variables."""
+    """Yield the existing cluster, with a nats-server for this run; the services keep the TRELLIS_* variables."""
     directory = Path(tempfile.mkdtemp(prefix="trellis-demo-"))
     token = secrets.token_hex(16)
     watcher = await asyncio.to_thread(guard, directory, token)
@@ -151,7 +151,7 @@ async def current_context(settings: ClientSettings, nodes: tuple[str, ...]) -> A
 
 
 def rescue_log(target: Target) -> Path | None:
-    """Copy the services' log to where it outlives the run; None if there is none."""
+    """Copy the log of the services to a file that outlives the run; None if there is no log."""
     if not target.log.is_file():
         return None
     descriptor, name = tempfile.mkstemp(prefix="trellis-demo-", suffix=".log")
@@ -162,7 +162,7 @@ def rescue_log(target: Target) -> Path | None:
 @asynccontextmanager
 async def _owned(nodes: int) -> AsyncIterator[ClusterInfo]:
     async with contextlib.AsyncExitStack() as stack:
-        # The display ends when the cluster is up, the cluster when the block ends.
+        # The display ends when the cluster is ready, the cluster when the block ends.
         with on_stderr() as progress:
             info = await stack.enter_async_context(local_cluster(NAME, nodes=nodes, progress=progress))
             await asyncio.to_thread(define_kinds, info, progress, APPLICATIONS)
@@ -176,7 +176,7 @@ async def _kept(wanted: Wanted) -> AsyncIterator[ClusterInfo]:
         try:
             info = await asyncio.shield(starting)
         except asyncio.CancelledError:
-            # A thread cannot be cancelled: what it brings up is taken down.
+            # A thread cannot be cancelled: the cluster that it starts is stopped.
             with contextlib.suppress(LocalClusterError):
                 await starting
                 await asyncio.to_thread(down, NAME)
@@ -201,5 +201,5 @@ def _up(wanted: Wanted, progress: Progress) -> ClusterInfo:
 def _state(layout: Layout) -> ClusterState:
     state = load(layout)
     if state is None:
-        raise CommandError(f"cluster '{layout.name}' was removed while the demo ran: run it again")
+        raise CommandError(f"cluster '{layout.name}' was removed during the demo: rerun the demo")
     return state

@@ -1,7 +1,8 @@
-"""The console of a kept demo: a process apart, as nobody, and an account to log in as that may look and change nothing.
+"""The console of a kept demo: a separate process under its own account, and a read-only account for the login.
 
-In: where the demo runs. Out: the console's process, where it is, and the command that makes a token for it. Called by
-the demo. Invariants: no token is made, printed or logged here; the account may read what pages show, and no Secret.
+In: the cluster of the demo. Out: the process of the console, its address, and the command that creates a token.
+Called by the demo. Invariants: no token is created, printed or logged here; the account can read the objects on the
+pages but no Secrets.
 """
 
 from __future__ import annotations
@@ -35,7 +36,8 @@ from trellis.kube.resources import (
     WASM_CONTROLLERS,
     Resource,
 )
-from trellis_cli.common.errors import CommandError, say
+from trellis_cli.common.errors import CommandError
+from trellis_cli.common.messages import print_note
 from trellis_dev.demo.services import Services
 from trellis_dev.localcluster import ClusterInfo, LocalClusterError, page
 from trellis_dev.localcluster.api import Api
@@ -49,7 +51,7 @@ READ: Final[tuple[Resource, ...]] = (
     NODES, NAMESPACES, PODS, CONFIGMAPS, SERVICES, EVENTS, JOBS, LEASES, RUNTIME_CLASSES, ENDPOINT_SLICES, SHIMS,
     HOST_CONFIGS, APPLICATIONS, WASM_CONTROLLERS,
 )  # fmt: skip
-"""What pages show, and what the text of why is made of."""
+"""The resources that the pages and their explanations are built from."""
 _RBAC: Final = "rbac.authorization.k8s.io"
 _LOOK: Final = ["get", "list", "watch"]
 _OF_CONSOLE: Final = {
@@ -61,14 +63,14 @@ _OF_CONSOLE: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """Where the console is, and what to type for a token to log in with."""
+    """Address of the console, and the command for a login token."""
 
     url: str
     log_in: tuple[str, ...]
 
 
 def make_viewer(namespace: str) -> list[tuple[Resource, dict[str, Any]]]:
-    """Return the account that people log in as, and all that it may do."""
+    """Return the login account and its permissions."""
     rules = [{"apiGroups": [one.group], "resources": [one.plural], "verbs": _LOOK} for one in READ]
     return [
         (SERVICE_ACCOUNTS, {"metadata": {"name": ACCOUNT, "namespace": namespace}}),
@@ -91,25 +93,25 @@ def log_in(kubectl: Path, kubeconfig: Path, namespace: str) -> tuple[str, ...]:
 
 
 async def ready_page() -> None:
-    """Build the page that the console serves, if this is a checkout; a demo without one is a demo all the same."""
+    """Build the page of the console if this is a checkout; on failure the demo continues without it."""
     checkout = DIRECTORY.parents[2]
     if not (checkout / page.SOURCES).is_dir():
-        return  # installed: it came with the package
+        return  # installed: the package contains the page
     abort = threading.Event()
     try:
         with on_stderr() as progress:
             await asyncio.to_thread(page.build_page, checkout, How(progress, abort))
     except LocalClusterError as error:
-        say(f"the console will have no page to show, or an old one: {error}")
+        print_note(f"the page of the console is missing or outdated: {error}")
     finally:
         abort.set()
 
 
 async def open_console(info: ClusterInfo, console: Services, namespace: str) -> Page:
-    """Make the account and start the console, on a free port of the loopback.
+    """Create the account and start the console on a free loopback port.
 
     Raises:
-        CommandError: the API server refuses the account, or the console does not become ready.
+        CommandError: the API server rejects the account, or the console does not become ready.
     """
     await asyncio.to_thread(_write, info, make_viewer(namespace))
     (port,) = free_ports(1)
@@ -125,9 +127,9 @@ def _write(info: ClusterInfo, wanted: Sequence[tuple[Resource, dict[str, Any]]])
             status, answer = api.call("POST", res.path(manifest["metadata"].get("namespace")), manifest)
             if status not in {http.HTTPStatus.CREATED, http.HTTPStatus.CONFLICT}:
                 raise CommandError(
-                    f"the API server refuses {res.kind} {ACCOUNT}, to log in as ({status}): {answer.get('message', '')}"
+                    f"the API server rejects {res.kind} {ACCOUNT} for the login ({status}): {answer.get('message', '')}"
                 )
     except OSError as error:
-        raise CommandError(f"the account to log in as cannot be made: {error}") from error
+        raise CommandError(f"the login account cannot be created: {error}") from error
     finally:
         api.close()

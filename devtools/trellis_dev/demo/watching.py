@@ -1,7 +1,7 @@
-"""What happens to the nodes while the services work, measured from the outside.
+"""Measures the progress of the nodes from outside the services.
 
-In: watches of Nodes, installer Jobs and the ledger; facts from the bus. Out: progress, rows, how many nodes were in
-work at once. Called by the demo. Invariant: it counts what the API server says, not what services say of themselves.
+In: watches of Nodes, installer Jobs and the ledger; events from the bus. Out: progress, rows, the maximum number of
+nodes in progress. Called by the demo. Invariant: counts come from the API server, not from reports of the services.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from trellis.provisioning.nodes_and_jobs import view_job, view_node
 from trellis.provisioning.views import INSTALLER_JOBS, JobState, JobView, NodeView
 from trellis.read_model.tables.nodes import NodeRow, NodeState, rows_of, summary
 from trellis.telemetry import trace_from
-from trellis_cli.common.errors import CommandError, explain
+from trellis_cli.common.errors import CommandError, describe_error
 from trellis_cli.common.settings import ClientSettings
 from trellis_cli.events import line_of
 from trellis_dev.demo.display import Display
@@ -38,7 +38,7 @@ _LAST_FACTS_SECONDS: Final = 2.0
 
 
 class Watching:
-    """Watches for one run. ``most_in_work`` is the greatest number of nodes that were in work at once."""
+    """Watches of one run. ``most_in_work`` is the maximum number of nodes in progress at the same time."""
 
     def __init__(self, kube: Kube, settings: ClientSettings, wanted: Iterable[str], display: Display) -> None:
         self._wanted = frozenset(wanted)
@@ -57,23 +57,23 @@ class Watching:
         self._ledgers = Informer(kube, CONFIGMAPS, read_ledger, self._on_ledger, namespace=settings.namespace)
 
     def tasks(self) -> list[Coroutine[Any, Any, None]]:
-        """Return what has to run meanwhile."""
+        """Return the coroutines that have to run during the measurement."""
         return [self._nodes.run(), self._jobs.run(), self._ledgers.run(), self._tell_facts()]
 
     async def synced(self) -> None:
-        """Return once everything that is there now is known."""
+        """Wait until the existing objects are in the cache."""
         for informer in (self._nodes, self._jobs, self._ledgers):
             await informer.synced.wait()
 
     async def opt_in(self) -> None:
-        """Annotate the wanted nodes, all at once."""
+        """Annotate all selected nodes at once."""
         await asyncio.gather(*(self._annotate(self._nodes.objects[name]) for name in self._wanted))
 
     async def provisioned(self, seconds: float, check: Callable[[], None]) -> float:
-        """Wait until all wanted nodes are ready; return when the last one was, by the monotonic clock.
+        """Wait until all selected nodes are ready; return the time of the last one, by the monotonic clock.
 
         Raises:
-            CommandError: a node failed, not all were ready in time, or ``check`` says that it is of no use.
+                CommandError: a node failed, not all were ready in time, or ``check`` reports that waiting is useless.
         """
         deadline = time.monotonic() + seconds
         while True:
@@ -90,19 +90,19 @@ class Watching:
             await self._wait()
 
     async def last_facts(self) -> None:
-        """Wait until the bus has told of every wanted node that it is ready: it is milliseconds behind the labels."""
+        """Wait for the ready event of each selected node; events follow the labels within milliseconds."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_LAST_FACTS_SECONDS):
                 while not self._said_ready >= self._wanted:
                     await self._wait()
 
     def rows(self) -> list[NodeRow]:
-        """Return where each node stands now."""
+        """Return the current state of each node."""
         ledger = self._ledgers.objects.get(f"{self._settings.namespace}/{names.LEDGER}", Ledger({}))
         return rows_of(self._nodes.objects.values(), self._by_node.by_uid(), ledger)
 
     def missing(self) -> list[str]:
-        """Return the wanted nodes that the cluster does not have."""
+        """Return the selected nodes that the cluster does not have."""
         return [name for name in sorted(self._wanted) if name not in self._nodes.objects]
 
     def known(self) -> list[str]:
@@ -110,7 +110,7 @@ class Watching:
         return sorted(self._nodes.objects)
 
     async def _wait(self) -> None:
-        """Wait for a change, but not for long: the services could end without one."""
+        """Wait for a change, with a short timeout: the services can end without one."""
         try:
             async with asyncio.timeout(_LOOK_SECONDS):
                 await self._changed.wait()
@@ -135,7 +135,7 @@ class Watching:
                     self._said_ready.update(event.key)
                     self._changed.set()
         except BusError as error:
-            self._display.say(f"facts cannot be shown: {explain(error)}")
+            self._display.say(f"events cannot be shown: {describe_error(error)}")
 
     def _on_node(self, change: Change[NodeView]) -> None:
         del change

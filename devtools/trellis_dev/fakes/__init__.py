@@ -1,1 +1,1 @@
-"""An API server in memory, for tests of services."""
+"""An in-memory API server for tests of services."""

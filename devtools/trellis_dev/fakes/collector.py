@@ -1,8 +1,8 @@
-"""Garbage collection and the end of namespaces, for the API server in memory.
+"""Garbage collection and namespace deletion, for the in-memory API server.
 
-In: what happened in a ``FakeStore``. Out: further deletions and changes in it. Called by ``trellis_dev.fakes.store``.
-Where a cluster's controllers take a moment, this is done before the answer is out; services must not tell the
-difference, and the behaviour suite, which waits, does not.
+In: changes of a ``FakeStore``. Out: further deletions and changes in it. Called by ``trellis_dev.fakes.store``.
+The controllers of a cluster need a moment for this; here it is complete before the response. Services must behave the
+same in both cases, and the behaviour suite, which waits, does.
 Source: "Garbage Collection" and "Owners and Dependents" of the Kubernetes documentation.
 """
 
@@ -21,19 +21,19 @@ _FOREGROUND: Final = "foregroundDeletion"
 
 
 class Collector:
-    """Takes away what has no owner or no namespace any more."""
+    """Deletes objects whose owners or namespace no longer exist."""
 
     def __init__(self, store: FakeStore) -> None:
         self._store = store
 
     def created(self, target: Target, new: Manifest) -> None:
-        """Take away an object whose owners are all gone already: a ghost."""
+        """Delete an object if all its owners are already deleted."""
         owners = _owners(new)
         if owners and not any(self._exists(owner["uid"]) for owner in owners):
             self._store.delete(target, {})
 
     def deletion_asked(self, target: Target, old: Manifest, propagation: str) -> bool:
-        """Do what comes before a deletion; returns whether the object has to stay until its dependents are gone."""
+        """Prepare a deletion; return whether the object has to stay until its dependents are deleted."""
         uid = old["metadata"]["uid"]
         dependents = list(self._dependents(uid))
         if propagation == "Orphan":
@@ -48,13 +48,13 @@ class Collector:
         return True
 
     def namespace_deletion_asked(self, name: str) -> None:
-        """Empty a namespace; it goes with the last of its objects."""
+        """Empty a namespace; it is deleted with the last of its objects."""
         for place, _ in list(self._inside(name)):
             self._delete(place, "Background")
         self._end_namespace(name)
 
     def removed(self, target: Target, last: Manifest) -> None:
-        """See to what an object leaves behind: dependents, an owner that waits for it, its namespace."""
+        """Handle the remains of a deleted object: dependents, an owner that waits for it, its namespace."""
         uid = last["metadata"]["uid"]
         for place, dependent in list(self._dependents(uid)):
             others = [owner for owner in _owners(dependent) if owner["uid"] != uid and self._exists(owner["uid"])]
@@ -70,12 +70,12 @@ class Collector:
             self._end_namespace(target.namespace)
 
     def _delete(self, target: Target, propagation: str) -> None:
-        """Delete an object unless it went with another meanwhile."""
+        """Delete an object unless it was deleted together with another."""
         if target.key in self._store.tables[target.res].objects:
             self._store.delete(target, {"propagationPolicy": propagation})
 
     def _release(self, target: Target) -> None:
-        """Let an owner go that was deleted in the foreground, if nothing blocks it any more."""
+        """Delete an owner in foreground deletion if no dependent blocks it."""
         owner = self._store.tables[target.res].objects.get(target.key)
         if owner is None or any(
             reference.get("blockOwnerDeletion")

@@ -1,7 +1,7 @@
-"""What kinds there are, as an API server in memory says it.
+"""Discovery for the in-memory API server: the resources of a group and version.
 
-Pure. In: a path and the kinds. Out: an ``APIResourceList``, or ``RefusedError`` in the words of a kube-apiserver.
-Called by ``trellis_dev.fakes.server``. Not simulated: subresources, kinds that cannot be listed.
+Pure. In: a path and the resources. Out: an ``APIResourceList``, or ``RefusedError`` with the message of a
+kube-apiserver. Called by ``trellis_dev.fakes.server``. Not simulated: subresources, resources without list.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ _VERBS: Final = ["create", "delete", "get", "list", "patch", "update", "watch"]
 
 
 def version_of(path: str) -> str | None:
-    """Return the ``apiVersion`` whose kinds a path asks for, None if it is the path of something else."""
+    """Return the ``apiVersion`` of a discovery path, None for any other path."""
     found = _VERSION.fullmatch(path)
     return None if found is None else found["core"] or found["group"]
 
 
 def kinds_of(api_version: str, resources: Iterable[Resource]) -> Manifest:
-    """Return the kinds of a group and version."""
+    """Return the APIResourceList of a group and version."""
     of_it = [res for res in resources if res.api_version == api_version]
     if not of_it:
         raise RefusedError(404, "NotFound", "the server could not find the requested resource")

@@ -1,7 +1,7 @@
-"""``FakeKube``: the client over an API server in memory, for tests of services.
+"""``FakeKube``: the client with an in-memory API server, for tests of services.
 
-The class is ``Kube`` itself, so errors, pages, guards, spans and metrics are the real ones; one behaviour suite runs
-against it and a kube-apiserver. Invariant: nothing leaves the process.
+The class derives from ``Kube``, so errors, pages, guards, spans and metrics are real; one behaviour suite runs against
+it and a kube-apiserver. Invariant: nothing leaves the process.
 """
 
 from __future__ import annotations
@@ -40,19 +40,19 @@ class FakeKube(Kube):
 
     @property
     def writes(self) -> list[HttpRequest]:
-        """All requests so far that were not reads, refused ones included."""
+        """All write requests so far, including rejected ones."""
         return [request for request in self.api.requests if request.method != "GET"]
 
     def objects(self, res: Resource) -> list[Manifest]:
-        """Return all objects of a kind, by namespace and name; do not change them."""
+        """Return all objects of a kind, by namespace and name; do not modify them."""
         return [manifest for _, manifest in sorted(self.api.store.tables[res].objects.items())]
 
     def define(self, res: Resource) -> None:
-        """Serve one kind more from now on, as after its definition was applied."""
+        """Serve a further kind, as after its CRD was applied."""
         self.api.define(res)
 
     def put(self, res: Resource, manifest: Manifest) -> Manifest:
-        """Create or replace an object as another writer would, at once and without preconditions."""
+        """Create or replace an object as another client would, immediately and without preconditions."""
         metadata = manifest["metadata"]
         target = Target(res, metadata.get("namespace", ""), metadata["name"])
         if target.key not in self.api.store.tables[res].objects:
@@ -61,7 +61,7 @@ class FakeKube(Kube):
         return self.api.store.update(target, manifest | {"metadata": free})
 
     def remove(self, res: Resource, name: str, namespace: str = "") -> None:
-        """Delete an object as another writer would; with finalizers it is only marked."""
+        """Delete an object as another client would; with finalizers it is only marked."""
         self.api.store.delete(Target(res, namespace, name), {})
 
     def put_log(self, namespace: str, pod: str, container: str, text: str) -> None:
@@ -70,7 +70,7 @@ class FakeKube(Kube):
         self.api.logs[namespace, pod, container] = text
 
     def fail_next(self, times: int, *, when: Callable[[HttpRequest], bool] | None = None) -> None:
-        """Let the next ``times`` requests (of those ``when`` picks) get no answer: Unavailable."""
+        """Fail the next ``times`` requests that match ``when`` with Unavailable."""
 
         def fault(_: HttpRequest) -> Reply:
             raise ConnectionFailed(f"{self.server} cannot be reached: refused by the test")
@@ -80,7 +80,7 @@ class FakeKube(Kube):
     def answer_next(
         self, times: int, answer: Callable[[HttpRequest], Reply], *, when: Callable[[HttpRequest], bool] | None = None
     ) -> None:
-        """Let the next ``times`` requests (of those ``when`` picks) be answered by ``answer``, not carried out."""
+        """Answer the next ``times`` requests that match ``when`` with ``answer``, without execution."""
         left = times
 
         def fault(request: HttpRequest) -> Reply | None:
@@ -93,10 +93,10 @@ class FakeKube(Kube):
         self.api.fault = fault
 
     def cut_watches(self) -> None:
-        """Break all open watches, as a network would."""
+        """Break all open watches, like a network failure."""
         self.api.cut_watches()
 
     def compact(self) -> None:
-        """Forget the history: watches from an older version are Gone. Open watches end too."""
+        """Delete the history: watches from an older version get Gone. Open watches end too."""
         self.api.store.compact()
         self.api.cut_watches()

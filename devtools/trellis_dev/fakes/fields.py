@@ -1,9 +1,9 @@
-"""Who owns which field, for the API server in memory.
+"""Field ownership, for the in-memory API server.
 
-Pure but for the record it keeps. In: writes and their managers. Out: what an apply leaves of an object. Called by
-``trellis_dev.fakes.server``. Invariant: a field goes when the last manager that owns it leaves it out of an apply.
-Source: server-side apply of the Kubernetes API concepts; that a field made by another kind of write stays is what a
-kube-apiserver does. Lists are one field each, where the real server merges some by key.
+Pure except for its record. In: writes and their managers. Out: the fields of an object after an apply. Called by
+``trellis_dev.fakes.server``. Invariant: an apply that omits a field removes it if no other manager owns it.
+Source: server-side apply of the Kubernetes API concepts; fields of other kinds of writes stay, as with a
+kube-apiserver. Each list is one field; the real server merges some lists by key.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ _ABSENT = object()
 
 @dataclass
 class FieldOwners:
-    """Managers and their fields, of one object. Apply and other writes of one manager count as two owners."""
+    """Managers of one object and their fields. Apply and other writes of one manager count as two owners."""
 
     _fields: dict[str, set[Path]] = field(default_factory=dict)
 
     def written(self, old: Manifest, new: Manifest, manager: str) -> None:
-        """Note a create (``old`` is {}), replace or patch: what it changed is the manager's alone."""
+        """Record a create (``old`` is {}), replace or patch: the manager becomes the only owner of changed fields."""
         after = _leaves_of(new)
         changed = {path for path in after if _value(old, path) != _value(new, path)}
         for owned in self._fields.values():
@@ -42,7 +42,7 @@ class FieldOwners:
         self._fields.setdefault(f"Update {manager}", set()).update(changed)
 
     def applied(self, old: Manifest, wanted: Manifest, manager: str) -> Manifest:
-        """Note a forced apply and return the object after it."""
+        """Record a forced apply and return the object after it."""
         mine = f"Apply {manager}"
         fields = _leaves_of(wanted)
         left_out = self._fields.get(mine, set()) - fields
@@ -54,7 +54,7 @@ class FieldOwners:
         others = set().union(*self._fields.values())
         result: Manifest = merge_patch(old, wanted)
         for path in left_out:
-            # A map that was empty is a field of its own; once others have something in it, it stays.
+            # An empty map is a field of its own; it stays if another manager adds to it.
             if not any(other[: len(path)] == path for other in others):
                 _drop(result, path)
         return result

@@ -1,4 +1,4 @@
-"""JSON patch and merge patch, for the API server in memory.
+"""JSON patch and merge patch, for the in-memory API server.
 
 Pure: manifests and patches in, a new manifest out. Called by ``trellis_dev.fakes.server``.
 Source: RFC 6902 (add, replace, remove, test), RFC 6901 (pointers), RFC 7386.
@@ -13,18 +13,18 @@ from typing import Any
 from trellis.kube.resources import Manifest
 
 
-class TestFailed(Exception):  # noqa: N818 - RFC 6902 says so
-    """A ``test`` operation does not hold."""
+class TestFailed(Exception):  # noqa: N818 - name of RFC 6902
+    """The value of a ``test`` operation does not match."""
 
-    __test__ = False  # no test case, whatever its name says to pytest
+    __test__ = False  # not a test case, despite the name
 
 
 class BadPatchError(Exception):
-    """An operation that cannot be carried out: unknown, or its path does not exist."""
+    """An operation is invalid: unknown, or its path does not exist."""
 
 
 def json_patch(manifest: Manifest, ops: Sequence[Mapping[str, Any]]) -> Manifest:
-    """Return the manifest after all operations; raises TestFailed or BadPatchError, and then none was carried out."""
+    """Return the manifest after all operations. On TestFailed or BadPatchError no operation was applied."""
     result: Manifest = copy.deepcopy(manifest)
     for op in ops:
         *parents, last = (part.replace("~1", "/").replace("~0", "~") for part in op["path"].split("/")[1:])
@@ -35,7 +35,7 @@ def json_patch(manifest: Manifest, ops: Sequence[Mapping[str, Any]]) -> Manifest
             case list():
                 _patch_list(parent, last, op)
             case _:
-                raise BadPatchError(f"{op['op']} {op['path']}: the parent is no container")
+                raise BadPatchError(f"{op['op']} {op['path']}: the parent is not a container")
     return result
 
 
@@ -81,7 +81,7 @@ def _patch_list(parent: list[Any], key: str, op: Mapping[str, Any]) -> None:
 
 
 def merge_patch(target: Any, patch: Any) -> Any:  # noqa: ANN401 - JSON
-    """Return the target with the patch merged in; null removes."""
+    """Return the target with the patch merged in; null removes a field."""
     if not isinstance(patch, dict):
         return copy.deepcopy(patch)
     result = dict(target) if isinstance(target, dict) else {}

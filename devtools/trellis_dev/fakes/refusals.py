@@ -1,6 +1,6 @@
-"""Places and refusals, for the API server in memory.
+"""Targets and error responses, for the in-memory API server.
 
-Pure values. Called by the other ``trellis.kube.fake_*`` modules. The words are those of a kube-apiserver.
+Pure values. Called by the other ``trellis_dev.fakes`` modules. The messages are those of a kube-apiserver.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from trellis.kube.resources import Manifest, Resource
 
 
 class RefusedError(Exception):
-    """An answer other than success: HTTP status, the server's reason and words."""
+    """An error response: HTTP status, reason and message of the server."""
 
     def __init__(self, status: int, reason: str, message: str, *, field_at_fault: str | None = None) -> None:
         self.body: Manifest = {
@@ -30,7 +30,7 @@ class RefusedError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """One object's place; ``namespace`` is "" for kinds without."""
+    """Identity of one object; ``namespace`` is "" for cluster-scoped kinds."""
 
     res: Resource
     namespace: str
@@ -39,34 +39,34 @@ class Target:
 
     @property
     def key(self) -> tuple[str, str]:
-        """Place in the table of the kind."""
+        """Key in the table of the kind."""
         return (self.namespace, self.name)
 
     def missing(self) -> RefusedError:
-        """Return the answer for an object that is not there."""
+        """Return the response for an object that does not exist."""
         return RefusedError(404, "NotFound", f'{self._label} "{self.name}" not found')
 
     def conflict(self, message: str) -> RefusedError:
-        """Return the answer for an object that is not the one that was read."""
+        """Return the response for an object that has changed since it was read."""
         return RefusedError(409, "Conflict", f'Operation cannot be fulfilled on {self._label} "{self.name}": {message}')
 
     def invalid(self, why: str, *, field_at_fault: str | None = None) -> RefusedError:
-        """Return the answer for a body that this kind does not accept."""
+        """Return the response for a body that this kind does not accept."""
         message = f'{self.res.kind} "{self.name}" is invalid: {why}'
         return RefusedError(422, "Invalid", message, field_at_fault=field_at_fault)
 
     def immutable_uid(self, uid: str) -> RefusedError:
-        """Return the answer for a patch that carries another uid."""
+        """Return the response for a patch with a different uid."""
         path = "metadata.uid"
         return self.invalid(f'{path}: Invalid value: "{uid}": field is immutable', field_at_fault=path)
 
     def exists(self, *, deleting: bool = False) -> RefusedError:
-        """Return the answer for a name that is taken."""
+        """Return the response for a name that is in use."""
         what = "object is being deleted: " if deleting else ""
         return RefusedError(409, "AlreadyExists", f'{what}{self._label} "{self.name}" already exists')
 
     def terminating(self) -> RefusedError:
-        """Return the answer for a namespace that takes nothing new."""
+        """Return the response for a namespace that accepts no new objects."""
         message = (
             f'{self._label} "{self.name}" is forbidden: unable to create new content in namespace {self.namespace} '
             "because it is being terminated"

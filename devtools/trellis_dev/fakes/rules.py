@@ -1,8 +1,8 @@
-"""What a kube-apiserver refuses whatever the kind, for the API server in memory.
+"""Validation of objects of any kind by a kube-apiserver, for the in-memory API server.
 
-Pure: targets and manifests in; nothing out, or ``RefusedError`` in the server's words. Called by
-``trellis_dev.fakes.server`` and ``trellis_dev.fakes.store``. A kind's own validation is not simulated, but for the
-size of ConfigMaps, which services have to keep to.
+Pure: targets and manifests in; nothing out, or ``RefusedError`` with the message of the server. Called by
+``trellis_dev.fakes.server`` and ``trellis_dev.fakes.store``. Validation of a single kind is not simulated, except for
+the maximum size of ConfigMaps, which services have to observe.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ _NAME_MAX: Final = 253
 
 
 def check_size(body: bytes | None) -> None:
-    """Refuse a request that no server takes."""
+    """Reject a request above the size limit of the server."""
     if body and len(body) > _REQUEST_MAX:
         raise RefusedError(413, "RequestEntityTooLarge", f"Request entity too large: limit is {_REQUEST_MAX}")
 
 
 def check_identity(target: Target, manifest: Mapping[str, Any]) -> None:
-    """Refuse a body of another kind or name than the URL's."""
+    """Reject a body whose kind or name differs from the URL."""
     kind = manifest.get("kind", target.res.kind)
     if kind != target.res.kind:
         version = manifest.get("apiVersion", target.res.api_version)
@@ -40,7 +40,7 @@ def check_identity(target: Target, manifest: Mapping[str, Any]) -> None:
 
 
 def check_new(target: Target, manifest: Manifest) -> None:
-    """Refuse what cannot become an object."""
+    """Reject an invalid new object."""
     if manifest["metadata"].get("resourceVersion"):
         raise RefusedError(500, "", "resourceVersion should not be set on objects to be created")
     if len(target.name) > _NAME_MAX or not _NAME.fullmatch(target.name):
@@ -51,7 +51,7 @@ def check_new(target: Target, manifest: Manifest) -> None:
 
 
 def check_content(target: Target, old: Manifest | None, new: Manifest) -> None:
-    """Refuse what an object must not hold, or not hold any more."""
+    """Reject an object with invalid or immutable content."""
     if target.res is CONFIGMAPS:
         values = list((new.get("data") or {}).values())
         if not all(isinstance(value, str) for value in values):

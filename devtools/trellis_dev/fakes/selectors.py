@@ -1,7 +1,7 @@
-"""Label and field selectors, for the API server in memory.
+"""Label and field selectors, for the in-memory API server.
 
-Pure: the text of a query and an object's labels in, whether it is selected out; ``RefusedError`` in the words of a
-kube-apiserver for what cannot be read. Called by ``trellis_dev.fakes.server``.
+Pure: the text of a query and the labels of an object in, whether it matches out; ``RefusedError`` with the message of
+a kube-apiserver for an invalid selector. Called by ``trellis_dev.fakes.server``.
 Source: "Labels and Selectors" and "Field Selectors" of the Kubernetes documentation.
 """
 
@@ -24,7 +24,7 @@ _POD_FIELDS: Final = (*_FIELDS, "spec.nodeName")
 
 
 def selected(manifest: Manifest, namespace: str, request: HttpRequest) -> bool:
-    """Say whether an object belongs to a list or watch of ``namespace`` ("" is every one)."""
+    """Return whether an object belongs to a list or watch of ``namespace`` ("" means all)."""
     metadata = manifest["metadata"]
     if namespace and metadata.get("namespace") != namespace:
         return False
@@ -39,7 +39,7 @@ def selected(manifest: Manifest, namespace: str, request: HttpRequest) -> bool:
 
 
 def check(request: HttpRequest) -> None:
-    """Raise RefusedError for a selector that no object could be compared with."""
+    """Raise RefusedError for an invalid selector."""
     _all_hold(request.query.get("labelSelector", ""), {})
     fields = _POD_FIELDS if request.path.endswith("/pods") else _FIELDS
     for term in _terms(request.query.get("fieldSelector", "")):
@@ -54,7 +54,7 @@ def _terms(selector: str) -> list[str]:
 
 
 def _all_hold(selector: str, values: Mapping[str, str]) -> bool:
-    # Not ended by the first that does not hold: a term that cannot be read is refused, whatever the others say.
+    # All terms are evaluated: an invalid term is rejected even if an earlier one does not match.
     held = [_holds(term, values) for term in _terms(selector)]
     return all(held)
 

@@ -1,8 +1,8 @@
-"""An API server in memory: a second ``Transport`` under the same client.
+"""An in-memory API server: a second ``Transport`` for the same client.
 
-In: the HTTP requests ``trellis.kube`` makes. Out: the answers a kube-apiserver gives, as far as the behaviour suite,
-which runs against both, asks for them. Called through ``trellis_dev.fakes.fake.FakeKube`` by tests of services.
-Not simulated: admission, defaults, a kind's own validation, merging of lists by apply.
+In: the HTTP requests of ``trellis.kube``. Out: the responses of a kube-apiserver, as far as the behaviour suite, which
+runs against both, tests them. Called through ``trellis_dev.fakes.fake.FakeKube`` by tests of services.
+Not simulated: admission, defaults, validation of a single kind, merging of lists by apply.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from trellis_dev.fakes.selectors import selected
 from trellis_dev.fakes.store import FakeStore, Happening, Table
 
 Fault = Callable[[HttpRequest], Reply | None]
-"""Looks at a request: returns an answer to give instead, raises ConnectionFailed, or returns None to let it pass."""
+"""Intercepts a request: returns a response, raises ConnectionFailed, or returns None to pass the request on."""
 _REJECTED = "the server rejected our request due to an error in our request"
 
 
 def status_reply(status: int, reason: str, message: str) -> Reply:
-    """Return an answer that refuses, with its Status object."""
+    """Return an error response with its Status object."""
     return _reply(RefusedError(status, reason, message).body, status)
 
 
@@ -43,7 +43,7 @@ class FakeApiServer:
     server = "https://fake.invalid:6443"
 
     def __init__(self, resources: tuple[Resource, ...] = ALL, *, bookmark: float = 1.0) -> None:
-        """``bookmark``: seconds of silence of a watch before it gets a bookmark."""
+        """Set up the resources. ``bookmark``: seconds without an event after which a watch gets a bookmark."""
         self._bookmark = bookmark
         self.store = FakeStore(resources)
         self.fault: Fault | None = None
@@ -55,7 +55,7 @@ class FakeApiServer:
 
     async def send(self, request: HttpRequest) -> Reply:
         """Answer one request."""
-        await asyncio.sleep(0)  # as on a network, others run meanwhile
+        await asyncio.sleep(0)  # like a network call: other tasks can run
         self.requests.append(request)
         if self.fault is not None and (reply := self.fault(request)) is not None:
             return reply
@@ -70,7 +70,7 @@ class FakeApiServer:
     @asynccontextmanager
     async def stream(self, request: HttpRequest, *, idle_seconds: float) -> AsyncIterator[Stream]:
         """Open a watch; ``cut_watches`` ends it with ConnectionFailed."""
-        del idle_seconds  # memory is never silent
+        del idle_seconds  # an in-memory watch never stalls
         await asyncio.sleep(0)
         self.requests.append(request)
         if self.fault is not None and (reply := self.fault(request)) is not None:
@@ -86,19 +86,19 @@ class FakeApiServer:
             self.store.watchers.discard(wake)
 
     def define(self, res: Resource) -> None:
-        """Serve one kind more from now on."""
+        """Serve a further kind."""
         self.store.tables.setdefault(res, Table())
         self._resources[res.api_version, res.plural] = res
 
     def cut_watches(self) -> None:
-        """Break all open watches, as a network would."""
+        """Break all open watches, like a network failure."""
         for cut in self._cuts:
             cut.set()
         for wake in self.store.watchers:
             wake.set()
 
     async def renew_credentials(self) -> None:
-        """Do nothing: there are none."""
+        """Do nothing: there are no credentials."""
 
     def apart(self, connections: int) -> FakeApiServer:
         """Return itself: there are no connections."""
@@ -168,7 +168,7 @@ class FakeApiServer:
         return Target(res, namespace, name, subresource)
 
     def _list(self, target: Target, request: HttpRequest) -> Manifest:
-        """Return a page. All pages of a list are of the state its first page is of, until that is forgotten."""
+        """Return a page. All pages of a list have the state of the first page, until that state expires."""
         check_selectors(request)
         if token := request.query.get("continue"):
             if token not in self._pages or self._pages[token][0] < self.store.oldest:
@@ -191,7 +191,7 @@ class FakeApiServer:
         manager = request.query["fieldManager"]
         match request.content_type:
             case "application/apply-patch+yaml" if request.query.get("dryRun"):
-                # Its own validation is not simulated, so there is nothing to refuse but what the identity says.
+                # Validation of the kind is not simulated: only the identity is checked.
                 check_identity(target, body)
                 return dict(body)
             case "application/apply-patch+yaml":
@@ -218,7 +218,7 @@ class FakeApiServer:
             return new
         if uid := wanted["metadata"].get("uid"):
             raise target.conflict(f"uid mismatch: the provided object specified uid {uid}, and no existing object")
-        # A resourceVersion keeps no apply from making an object: so it is with the real server.
+        # As with the real server, an apply with a resourceVersion can create an object.
         metadata = {key: value for key, value in wanted["metadata"].items() if key != "resourceVersion"}
         new = self.store.create(target, _typed(target, wanted | {"metadata": metadata}))
         self._owners(target, new).applied({}, wanted, manager)
@@ -251,7 +251,7 @@ class FakeApiServer:
             if left <= 0:
                 return
             try:
-                # Not wait_for, which before Python 3.12 drops a cancellation that comes together with a wake.
+                # Not wait_for, which before Python 3.12 drops a cancellation that arrives together with a wake.
                 async with asyncio.timeout(min(left, self._bookmark)):
                     await wake.wait()
             except TimeoutError:
@@ -260,7 +260,7 @@ class FakeApiServer:
 
 
 def _event(happening: Happening, target: Target, request: HttpRequest) -> Manifest | None:
-    """Return the event of a change for one selection: leaving it is DELETED, entering it is ADDED."""
+    """Return the event of a change for one selector: DELETED if the object leaves it, ADDED if it enters."""
     was = happening.old is not None and selected(happening.old, target.namespace, request)
     new = happening.new
     if new is not None and selected(new, target.namespace, request):

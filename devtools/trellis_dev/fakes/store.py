@@ -1,6 +1,6 @@
-"""The objects of an API server in memory: versions, uids, preconditions, finalizers, history.
+"""The objects of the in-memory API server: versions, uids, preconditions, finalizers, history.
 
-In: targets and manifests. Out: manifests, or ``RefusedError`` with the words of a kube-apiserver. Called by
+In: targets and manifests. Out: manifests, or ``RefusedError`` with the message of a kube-apiserver. Called by
 ``trellis_dev.fakes.server``. Invariant: each change gets the next resource version and one entry in the history.
 """
 
@@ -35,7 +35,7 @@ class Happening:
 
 @dataclass
 class Table:
-    """All objects of a kind, their history, and who owns which field, by uid."""
+    """All objects of a kind, their history, and their field owners by uid."""
 
     objects: dict[tuple[str, str], Manifest] = field(default_factory=dict)
     history: list[Happening] = field(default_factory=list)
@@ -56,7 +56,7 @@ class FakeStore:
             self.create(Target(NAMESPACES, "", name), namespace)
 
     def get(self, target: Target) -> Manifest:
-        """Return the object, not a copy; raises RefusedError."""
+        """Return the object, not a copy. Raise RefusedError if it does not exist."""
         found = self.tables[target.res].objects.get(target.key)
         if found is None:
             raise target.missing()
@@ -83,7 +83,7 @@ class FakeStore:
         return new
 
     def patch(self, target: Target, wanted: Manifest) -> Manifest:
-        """Store the outcome of a patch; one that carries another uid or resourceVersion is refused."""
+        """Store the result of a patch; a patch with a different uid or resourceVersion is rejected."""
         old, uid = self.get(target), wanted["metadata"].get("uid")
         _check_version(target, old, wanted["metadata"].get("resourceVersion"))
         if uid != old["metadata"]["uid"]:
@@ -91,7 +91,7 @@ class FakeStore:
         return self.update(target, wanted)
 
     def update(self, target: Target, wanted: Manifest) -> Manifest:
-        """Store a changed object, if uid and resourceVersion, where given, are those of the stored one."""
+        """Store a changed object, if its uid and resourceVersion, where set, match the stored ones."""
         old = self.get(target)
         new = copy.deepcopy(wanted)
         _check(target, old, new["metadata"].get("uid"), new["metadata"].get("resourceVersion"))
@@ -108,7 +108,7 @@ class FakeStore:
         return self._store(target, old, new)
 
     def delete(self, target: Target, options: Manifest) -> Manifest:
-        """Delete an object, or mark it if it has finalizers; preconditions first."""
+        """Delete an object, or mark it if it has finalizers; check preconditions first."""
         old = self.get(target)
         for what, field_name in (("UID", "uid"), ("ResourceVersion", "resourceVersion")):
             wanted, found = (options.get("preconditions") or {}).get(field_name), old["metadata"][field_name]
@@ -127,7 +127,7 @@ class FakeStore:
         return self.mark_deleted(target)
 
     def mark_deleted(self, target: Target) -> Manifest:
-        """Give an object its deletionTimestamp, once; finalizers keep it."""
+        """Set the deletionTimestamp of an object once; finalizers keep the object."""
         old = self.get(target)
         if "deletionTimestamp" in old["metadata"]:
             return old
@@ -136,7 +136,7 @@ class FakeStore:
         return self._store(target, old, new)
 
     def remove(self, target: Target, last: Manifest) -> Manifest:
-        """Take an object out of its table, and what depends on it."""
+        """Remove an object from its table, and its dependents."""
         table = self.tables[target.res]
         self.version += 1
         del table.objects[target.key]
@@ -148,7 +148,7 @@ class FakeStore:
         return last
 
     def compact(self) -> None:
-        """Forget all history: a watch from an older version is Gone."""
+        """Delete the history: a watch from an older version gets Gone."""
         self.oldest = self.version
         for table in self.tables.values():
             table.history.clear()

@@ -1,8 +1,8 @@
-"""A real control plane on this machine, from nothing but package registries: NATS, etcd, Kubernetes, kwok,
-Jaeger, wadm and wasmCloud hosts.
+"""Local clusters: a real control plane from package registries only: NATS, etcd, Kubernetes, kwok, Jaeger, wadm and
+wasmCloud hosts.
 
-Behind `trellis dev`, the demo, benchmarks and integration tests. Needs the extra ``local``. Entry points:
-:func:`up`, :func:`down`, :func:`status`, :func:`local_cluster`, and :func:`restart`, :func:`kill` for faults;
+Used by `trellis dev`, the demo, benchmarks and integration tests. Needs the extra ``local``. Entry points:
+:func:`up`, :func:`down`, :func:`status`, :func:`local_cluster`, and :func:`restart`, :func:`kill` for fault tests;
 :func:`trellis_dev.localcluster.tools.ensure`; :class:`trellis_dev.localcluster.otlp.OtlpReceiver`;
 :class:`trellis_dev.localcluster.nats.NatsServer`. Invariant: nothing here imports a Kubernetes client or FastStream.
 """

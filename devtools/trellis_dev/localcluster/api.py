@@ -1,8 +1,8 @@
-"""A few calls to the API server of a local cluster, synchronous and without a client library.
+"""Requests to the API server of a local cluster, synchronous and without a client library.
 
-In: method, path, object. Out: status and decoded answer. Called by `up` (readiness, nodes) and by test fixtures; the
-services have a client of their own. Invariant: the server's certificate is checked against the cluster's authority.
-One connection per thread is kept open.
+In: method, path, object. Out: status and decoded response. Called by `up` (readiness, nodes) and by test fixtures; the
+services have their own client. Invariant: the certificate of the server is verified against the CA of the cluster.
+Each thread keeps one connection open.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _SECONDS: Final = 10.0
 
 
 class Api:
-    """Calls to one API server with one token."""
+    """Requests to one API server with one token."""
 
     def __init__(self, port: int, token: str, authority: str, host: str = LOOPBACK) -> None:
         self._host = host
@@ -38,7 +38,7 @@ class Api:
 
     @classmethod
     def of_kubeconfig(cls, path: Path) -> Self:
-        """Return calls as the user of a kubeconfig that `up` wrote."""
+        """Return a client for the user of a kubeconfig that `up` wrote."""
         config = yaml.safe_load(path.read_text(encoding="utf-8"))
         cluster = config["clusters"][0]["cluster"]
         authority = base64.b64decode(cluster["certificate-authority-data"]).decode("ascii")
@@ -47,20 +47,20 @@ class Api:
 
     @classmethod
     def of_pki(cls, port: int, pki: Path, host: str = LOOPBACK) -> Self:
-        """Return calls as the administrator, before there is a kubeconfig."""
+        """Return a client for the administrator, without a kubeconfig."""
         return cls(port, read_token(pki, "admin"), (pki / "ca.crt").read_text(encoding="ascii"), host)
 
     def call(self, method: str, path: str, body: dict[str, Any] | None = None) -> tuple[int, dict[str, Any]]:
-        """Return HTTP status and decoded answer (empty if it is no JSON object). A PATCH is a merge patch.
+        """Return HTTP status and decoded response (empty unless it is a JSON object). A PATCH is a merge patch.
 
         Raises:
-            OSError: if the server cannot be reached, or does not answer within 10 s.
+            OSError: the server cannot be reached, or does not respond within 10 s.
         """
         reused = getattr(self._local, "connection", None) is not None
         try:
             status, content = self._exchange(method, path, body)
         except OSError:
-            # A connection kept from before the server started again is of no use, and says so only now.
+            # A connection from before a restart of the server fails only on its next use.
             if not reused:
                 raise
             status, content = self._exchange(method, path, body)
@@ -76,7 +76,7 @@ class Api:
             connection = http.client.HTTPSConnection(self._host, self._port, context=self._tls, timeout=_SECONDS)
             self._local.connection = connection
         with self._lock:
-            self._open.add(connection)  # each time: a closed one opens again when it is used
+            self._open.add(connection)  # each time: a closed connection reopens on use
         kind = "application/merge-patch+json" if method == "PATCH" else "application/json"
         headers = {"Authorization": f"Bearer {self._token}", "Content-Type": kind}
         try:
@@ -88,21 +88,21 @@ class Api:
             raise OSError(f"{method} {path} on {self._host}:{self._port}: {error}") from error
 
     def ok(self, path: str) -> bool:
-        """Return whether a GET is answered with 200; False also if the server cannot be reached."""
+        """Return whether a GET returns 200; False also if the server cannot be reached."""
         try:
             return self.call("GET", path)[0] == http.HTTPStatus.OK
         except OSError:
             return False
 
     def close(self) -> None:
-        """Close the connections of all threads, none of which may be calling; one that is used again opens again."""
+        """Close the connections of all threads; no request may be running. A connection reopens on its next use."""
         with self._lock:
             closing, self._open = self._open, set()
         for connection in closing:
             connection.close()
 
     def close_own(self) -> None:
-        """Close this thread's connection only: what a thread does at its end, while others go on calling."""
+        """Close the connection of this thread only, at its end; other threads can continue."""
         connection: http.client.HTTPSConnection | None = getattr(self._local, "connection", None)
         if connection is not None:
             connection.close()

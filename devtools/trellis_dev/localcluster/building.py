@@ -1,8 +1,7 @@
-"""Runs one command of a build: what it says goes to a log file, the newest line to whoever shows progress.
+"""Runs one command of a build: its output goes to a log file, the newest line to the progress display.
 
-In: a command line, its directory, environment and log. Out: its standard output. Called by everything that builds: from
-Go modules, crates, Debian packages. Invariant: a build that is asked to stop ends its command first, and what that
-started.
+In: a command line, its directory, environment and log. Out: its standard output. Called by all builds: Go modules,
+crates, Debian packages. Invariant: a build that is asked to stop first ends its command and the child processes of it.
 """
 
 from __future__ import annotations
@@ -32,14 +31,14 @@ PRIVATE: Final = (
     *("setpriv", "--pdeathsig", "KILL"),
     *("unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc", "--propagation", "private", "--"),
 )
-"""Before a command that mounts: its mounts and all its processes end with it, and it with us, by SIGKILL too."""
+"""Prefix for a command that mounts: its mounts and processes end with it, and it ends with this process."""
 
 
 @dataclass(frozen=True)
 class LoggedBuild:
-    """Commands of one build. ``hint`` says what to do when one fails.
+    """Commands of one build. ``hint`` is the remedy in error messages.
 
-    ``grace``: seconds for a command to end after SIGTERM.
+    ``grace``: seconds between SIGTERM and SIGKILL.
     """
 
     directory: Path
@@ -50,16 +49,16 @@ class LoggedBuild:
     grace: float = 3.0
 
     def run(self, argv: Sequence[str], heard: Callable[[str], None] = lambda _: None) -> str:
-        """Run a command to its end and return its standard output; ``heard`` gets the newest line it said.
+        """Run a command to its end and return its standard output; ``heard`` receives the newest line of output.
 
         Raises:
-            ToolError: if it fails, with the last lines of what it said and what to do.
-            AbortedError: if asked to stop.
+            ToolError: the command failed; with the last lines of its output and the hint.
+            AbortedError: stop was requested.
         """
         output = self.log.with_suffix(".stdout")
         start = self.log.stat().st_size if self.log.exists() else 0
         with output.open("wb") as out, self.log.open("ab") as said:
-            process = subprocess.Popen(  # noqa: S603 - our own arguments, no shell
+            process = subprocess.Popen(  # noqa: S603 - fixed arguments, no shell
                 argv,
                 cwd=self.directory,
                 env=self.environment,
@@ -74,7 +73,7 @@ class LoggedBuild:
                 if process.poll() is None:
                     _end_group(process, self.grace)
         if process.returncode != 0:
-            # Some say what is wrong on standard output.
+            # Some commands print errors on standard output.
             said_last = self._since(start) or output.read_text(encoding="utf-8", errors="replace")
             lines = said_last.splitlines()[-_TAIL_LINES:]
             name = " ".join([Path(argv[0]).name, *argv[1:4]])
@@ -87,7 +86,7 @@ class LoggedBuild:
         last = ""
         while process.poll() is None:
             if self.abort.is_set():
-                raise AbortedError("asked to stop while building")
+                raise AbortedError("stop requested during the build")
             lines = self._since(start).splitlines()
             if lines and lines[-1] != last:
                 last = lines[-1]
@@ -102,9 +101,9 @@ class LoggedBuild:
 
 
 def _end_group(process: subprocess.Popen[bytes], grace: float) -> None:
-    """End a command with all that it started: cargo leaves its compilers behind, which run on for minutes.
+    """End a command with all its child processes: the compilers of cargo otherwise run on for minutes.
 
-    Not asked for longer than it takes: npm that waits for a registry hears SIGTERM, and waits on.
+    The grace period is short, because npm ignores SIGTERM while it waits for a registry.
     """
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGTERM)
@@ -116,20 +115,20 @@ def _end_group(process: subprocess.Popen[bytes], grace: float) -> None:
 
 
 def acquire(lock: FileLock, step: str, progress: Progress, abort: threading.Event) -> None:
-    """Take the lock of a build; while another process builds, say so and stay stoppable.
+    """Acquire the lock of a build; while another process builds, report that and stay stoppable.
 
     Raises:
-        AbortedError: if asked to stop.
+        AbortedError: stop was requested.
     """
     said = False
     while True:
         if abort.is_set():
-            raise AbortedError("asked to stop while waiting for a build")
+            raise AbortedError("stop requested while waiting for a build")
         try:
             lock.acquire(timeout=0.5)
         except Timeout:
             if not said:
-                progress.note(step, "another process is building it")
+                progress.note(step, "another process builds it")
                 said = True
         else:
             return
@@ -137,19 +136,19 @@ def acquire(lock: FileLock, step: str, progress: Progress, abort: threading.Even
 
 @dataclass(frozen=True)
 class How:
-    """Where a build says how far it is, and what ends it."""
+    """Progress display and abort flag of a build."""
 
     progress: Progress
     abort: threading.Event
 
 
 def make_once(target: Path, step: str, how: How, make: Callable[[Path, Path], None]) -> Path:
-    """Return a file or directory of the cache, made by ``make(temporary name, log file)`` if it is not there.
+    """Return a file or directory of the cache; build it with ``make(temporary name, log file)`` if it is missing.
 
-    A name in the cache is complete (temporary name, rename), and two processes make it once (file lock).
+    Entries of the cache are complete (temporary name, rename), and concurrent processes build each once (file lock).
 
     Raises:
-        AbortedError: if asked to stop; and what ``make`` raises.
+        AbortedError: stop was requested; and the errors of ``make``.
     """
     if target.exists():
         return target
@@ -163,7 +162,7 @@ def make_once(target: Path, step: str, how: How, make: Callable[[Path, Path], No
                 log.unlink(missing_ok=True)
                 target.parent.mkdir(parents=True, exist_ok=True)
                 temporary = target.with_name(f".{target.name}.tmp")
-                _remove(temporary)  # of a build that was killed; ours alone under the lock
+                _remove(temporary)  # left by a killed build; the lock excludes other builds
                 try:
                     make(temporary, log)
                     temporary.rename(target)

@@ -1,9 +1,9 @@
-"""The certificates, keys and tokens of one throwaway control plane.
+"""The certificates, keys and tokens of one temporary control plane.
 
 In: a directory. Out: files in it, readable by their owner only, under the names that :mod:`.commands` passes on.
-Called by `up` once per cluster. Invariant: the chains hold under OpenSSL's strict checks (VERIFY_X509_STRICT, the
-default of Python 3.13): critical basic constraints and key usage on the authorities, key identifiers on every
-certificate. P-256 keys, because making RSA keys would cost more time than starting etcd.
+Called by `up` once per cluster. Invariant: the chains pass the strict checks of OpenSSL (VERIFY_X509_STRICT, the
+default of Python 3.13): critical basic constraints and key usage on the CAs, key identifiers on every certificate.
+P-256 keys, because generating RSA keys needs more time than starting etcd.
 """
 
 from __future__ import annotations
@@ -35,24 +35,24 @@ USERS: Final = {
     "kube-scheduler": "",
     "kwok": "system:masters",
 }
-"""Who has a token: user → group. The two ``system:`` users have their rights by name, from the default RBAC."""
+"""Users with a token: user → group. Both ``system:`` users have their permissions by name, from the default RBAC."""
 
 KUBELET_CLIENT: Final = "kube-apiserver-kubelet-client"
-"""Name of the certificate with which the API server reads logs from kubelets; there only with real nodes."""
+"""Name of the client certificate of the API server for logs of kubelets; exists only with real nodes."""
 
 Issuer = tuple[x509.Certificate, ec.EllipticCurvePrivateKey]
 
 
 def write_private(path: Path, content: bytes) -> None:
-    """Write a file that only its owner may read, never readable by others in between."""
+    """Write a file that only its owner can read, at no moment readable by other users."""
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
         file.write(content)
 
 
 def write_pki(directory: Path, address: str = LOOPBACK, nodes: Sequence[str] = ()) -> None:
-    """Write both authorities, the server and front-proxy certificates, the service-account keys and the tokens.
+    """Write both CAs, the server and front-proxy certificates, the service-account keys and the tokens.
 
-    ``address`` is where the API server listens; ``nodes`` are real nodes, each of which gets a token.
+    ``address``: listen address of the API server; ``nodes``: real nodes, each of which gets a token.
     """
     authority = _authority("trellis-local-ca")
     _write(directory, "ca", *authority)
@@ -76,7 +76,7 @@ def write_pki(directory: Path, address: str = LOOPBACK, nodes: Sequence[str] = (
 
 
 def read_token(directory: Path, user: str) -> str:
-    """Return the bearer token of one of :data:`USERS`; KeyError if there is none."""
+    """Return the bearer token of one of :data:`USERS`. Raise KeyError if there is none."""
     rows = (line.split(",") for line in (directory / "tokens.csv").read_text(encoding="ascii").splitlines())
     return {uid: token for token, _, uid, *_ in rows}[user]
 
@@ -86,7 +86,7 @@ def _user_name(user: str) -> str:
 
 
 def _certificate(name: str, key: ec.EllipticCurvePrivateKey, issuer: Issuer | None) -> x509.CertificateBuilder:
-    """Return what authorities and leaves have in common: names, validity, serial number and key identifiers."""
+    """Return the common fields of CA and leaf certificates: names, validity, serial number and key identifiers."""
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
     now = dt.datetime.now(dt.UTC)
     signer = issuer[1].public_key() if issuer else key.public_key()
@@ -128,7 +128,7 @@ def _authority(name: str) -> Issuer:
 
 
 def _leaf(name: str, issuer: Issuer, names: list[x509.GeneralName]) -> Issuer:
-    """Return a certificate for a server of these names, or for a client if there are none."""
+    """Return a server certificate for these names, or a client certificate if there are none."""
     key = ec.generate_private_key(ec.SECP256R1())
     purpose = ExtendedKeyUsageOID.SERVER_AUTH if names else ExtendedKeyUsageOID.CLIENT_AUTH
     builder = (

@@ -1,8 +1,8 @@
-"""The control groups of a cluster's real nodes: a group of its own for each node in every hierarchy of this machine.
+"""The control groups of the real nodes of a cluster: one group per node in every hierarchy of this machine.
 
-In: a cluster's token and a node's name. Out: directories below the group of this process (cgroup v1) or the root
-(v2), and what the node has to mount. Called before a node starts. They are removed by
-:func:`trellis_dev.localcluster.supervisor.sweep`, which finds them by their name.
+In: the token of a cluster and the name of a node. Out: directories below the group of this process (cgroup v1) or the
+root (v2), and the mounts of the node. Called before a node starts. They are removed by
+:func:`trellis_dev.localcluster.supervisor.sweep`, which finds them by name.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ _OPTIONS: Final = frozenset({"rw", "ro", "noprefix", "clone_children", "xattr", 
 
 @dataclass(frozen=True)
 class Groups:
-    """One node's groups: its directory in each hierarchy, and the hierarchies as mount options (none with v2)."""
+    """Groups of one node: its directory in each hierarchy, and the hierarchies as mount options (none with v2)."""
 
     directories: tuple[Path, ...]
     hierarchies: tuple[str, ...]
 
     @property
     def unified(self) -> bool:
-        """Whether this machine has the one hierarchy of cgroup v2."""
+        """True if this machine uses the unified hierarchy of cgroup v2."""
         return not self.hierarchies
 
 
 def make_groups(token: str, node: str) -> Groups:
-    """Make a node's groups anew: what is left of the node's last life is removed first.
+    """Re-create the groups of a node; leftovers of its previous run are removed first.
 
     Raises:
-        StartError: if this machine lets us make none; says where.
+        StartError: a group cannot be created; with the path.
     """
     parents, options = hierarchies()
     directories = []
@@ -54,7 +54,7 @@ def make_groups(token: str, node: str) -> Groups:
 
 
 def _prepare(group: Path) -> None:
-    """Give a new group what it does not inherit: CPUs and memory nodes (v1), controllers of its children (v2)."""
+    """Set what a new group does not inherit: CPUs and memory nodes (v1), controllers of its children (v2)."""
     for name in ("cpuset.cpus", "cpuset.mems"):
         file = group / name
         if file.exists() and not (group / "cgroup.controllers").exists() and not file.read_text().strip():
@@ -66,7 +66,7 @@ def _prepare(group: Path) -> None:
 
 
 def hierarchies() -> tuple[list[Path], list[str]]:
-    """Return where groups can be made, and with v1 the options that mount each hierarchy."""
+    """Return the parent directories for groups, and with v1 the mount options of each hierarchy."""
     own: dict[str, str] = {}
     for line in (_PROC / "cgroup").read_text(encoding="ascii").splitlines():
         _, controllers, path = line.split(":", 2)
@@ -87,11 +87,11 @@ def hierarchies() -> tuple[list[Path], list[str]]:
                 options.append(controllers)
     if parents:
         return parents, options
-    # No process may be in a group that hands on controllers, and ours has some: start at the top.
+    # A group that delegates controllers must not contain processes, and that of this process does: use the root.
     return ([unified] if unified is not None else []), []
 
 
 def _of(own: dict[str, str], controllers: str) -> str | None:
-    """Return our path in the hierarchy of these controllers, which may be listed in another order."""
+    """Return the path of this process in the hierarchy of these controllers, in any order of their names."""
     wanted = set(re.split(",", controllers))
     return next((path for names, path in own.items() if set(names.split(",")) == wanted), None)

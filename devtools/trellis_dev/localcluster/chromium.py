@@ -1,7 +1,7 @@
-"""Chromium from Debian's packages, unpacked into the cache: the browser in which the console's page is tested.
+"""Chromium from the packages of Debian, unpacked into the cache: the browser for tests of the console page.
 
-In: nothing. Out: a program, and the environment it runs in. Called by `trellis dev page --browser` and tests.
-Invariant: nothing is installed; a Chromium that this machine has already is taken first.
+In: nothing. Out: a program and its environment. Called by `trellis dev page --browser` and tests.
+Invariant: nothing is installed; a Chromium that is installed on this machine has precedence.
 """
 
 from __future__ import annotations
@@ -27,24 +27,24 @@ class Browser:
 
 
 def missing() -> str | None:
-    """Return what keeps this machine from having a browser, in one line; None if nothing does."""
+    """Return in one line why this machine cannot provide a browser; None if it can."""
     if shutil.which("chromium") is not None:
         return None
     lacks = [program for program in ("apt-get", "dpkg") if shutil.which(program) is None]
-    return f"there is no Chromium, and none can be had; missing: {', '.join(lacks)}" if lacks else None
+    return f"Chromium is not installed and cannot be unpacked; missing: {', '.join(lacks)}" if lacks else None
 
 
 def chromium(how: How) -> Browser:
-    """Return a Chromium that runs without a screen.
+    """Return a Chromium that runs headless.
 
     Raises:
-        ToolError: if there is none and its packages cannot be had.
+        ToolError: it is not installed and its packages cannot be downloaded.
     """
     if (on_path := shutil.which("chromium")) is not None:
         return Browser(Path(on_path), dict(os.environ))
     root = debian.installed("chromium", _PACKAGES, how)
-    # Also below the usual place: libraries of their own that programs find by a path which is not ours.
+    # Includes subdirectories of the library path: some programs find their libraries by an absolute path.
     folders = sorted({str(path.parent) for path in (root / "usr/lib").rglob("*.so*")})
     environment = {**os.environ, "LD_LIBRARY_PATH": ":".join(folders)}
-    # Without the script of its package, which looks for settings of the system's.
+    # Without the wrapper script of the package, which reads system-wide settings.
     return Browser(root / "usr/lib/chromium/chromium", environment)

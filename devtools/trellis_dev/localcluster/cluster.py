@@ -1,12 +1,12 @@
-"""Local clusters: bring one up, look at it, break it on purpose, take it down.
+"""Local clusters: start, inspect, disturb for fault tests, and stop.
 
-In: a name and options. Out: a running control plane with NATS, and how to reach it. Called by the command line, by
-owners of throwaway clusters and by tests of faults.
+In: a name and options. Out: a running control plane with NATS, and its addresses. Called by the command line, by
+owners of temporary clusters and by fault tests.
 
-A cluster is its state directory plus the processes that carry its token. `up` has a supervisor watch over both until
-the cluster is complete, so that an `up` that is interrupted or killed leaves neither. Should the supervisor be killed
-too, the next command that meets the directory finds its starter dead and cleans up.
-Invariant: a complete cluster loses no data by any command but `down`.
+A cluster is its state directory plus the processes with its token. During `up` a supervisor watches both until the
+cluster is complete, so that an interrupted or killed `up` leaves neither. If the supervisor is killed too, the next
+command that finds the directory with a dead starter cleans up.
+Invariant: only `down` deletes data of a complete cluster.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ from trellis_dev.localcluster.state import LATTICE_NATS, NODE_NAMES, ClusterInfo
 
 _STOP_SECONDS: Final = 10.0
 _GRACEFUL: Final = frozenset(PORTS) - {"kube-apiserver"}
-"""What is asked to end before it is made to; kube-apiserver would drain for up to a minute."""
+"""Components that get SIGTERM before SIGKILL; kube-apiserver would drain for up to a minute."""
 
 
 @dataclass(frozen=True)
 class Wanted:
-    """What a cluster is to be. ``owned``: it lives only as long as the process that brings it up."""
+    """Options of a cluster. ``owned``: it exists only as long as the process that starts it."""
 
     name: str
     nodes: int = 0
@@ -63,7 +63,7 @@ class Wanted:
 
     @property
     def components(self) -> set[str]:
-        """What is to run."""
+        """Names of the components that have to run."""
         return {tool for tool in PORTS if tool != "jaeger" or self.jaeger}
 
 
@@ -80,17 +80,17 @@ def up(  # noqa: PLR0913 (keywords, all with defaults)
     lattice_nats: bool = False,
     progress: Progress | None = None,
 ) -> ClusterInfo:
-    """Bring a cluster up, or complete the one of that name that runs already, and return how to reach it.
+    """Start a cluster, or complete the running cluster of that name; return its addresses.
 
-    A running cluster keeps its data: components that ended are started again, missing nodes and Jaeger are added.
-    ``audit`` logs every write to the API server (``audit_log`` of the result); ``kwok_stages`` are kwok Stage
-    documents. Both are taken only when the cluster is made. ``real_nodes`` run a kubelet and containerd ("2" or "1.6").
-    ``lattices`` adds wadm, and wasmCloud hosts as far as they are missing; ``lattice_nats`` a NATS server through which
-    hosts in pods of real nodes are in the lattices, too.
+    A running cluster keeps its data: stopped components are restarted, missing nodes and Jaeger are added. ``audit``
+    logs every write to the API server (``audit_log`` of the result); ``kwok_stages`` are kwok Stage documents. Both
+    apply only to a new cluster. ``real_nodes`` run a kubelet and containerd ("2" or "1.6"). ``lattices`` adds wadm and
+    missing wasmCloud hosts; ``lattice_nats`` adds a NATS server through which hosts in pods of real nodes join the
+    lattices.
 
     Raises:
-        ToolError: if a program is missing and cannot be built.
-        LocalClusterError: if it cannot be brought up; nothing of a new cluster is left then.
+        ToolError: a program is missing and cannot be built.
+        LocalClusterError: the cluster cannot be started; nothing of a new cluster remains.
     """
     made_with = (nodes, jaeger, audit, tuple(kwok_stages))
     wanted = Wanted(
@@ -108,13 +108,13 @@ def up(  # noqa: PLR0913 (keywords, all with defaults)
 
 
 def bring_up(wanted: Wanted, progress: Progress, abort: threading.Event) -> tuple[Layout, ClusterState, Guard | None]:
-    """Do the work of :func:`up`; return the guard of a new cluster too, which is the caller's to release.
+    """Implement :func:`up`; also return the guard of a new cluster, which the caller has to release.
 
     Raises:
-        AbortedError: if ``abort`` was set; and what `up` raises.
+        AbortedError: ``abort`` was set; and the errors of `up`.
     """
     if wanted.real_nodes:
-        require()  # before a build that may take minutes
+        require()  # before a build of several minutes
     if wanted.lattices is not None:
         wanted.lattices.check()
     programs = prepare([*(tool for tool in PORTS if tool in wanted.components), "kubectl"], progress, abort)
@@ -149,10 +149,10 @@ def bring_up(wanted: Wanted, progress: Progress, abort: threading.Event) -> tupl
 
 
 def prepare(wanted: Iterable[str], progress: Progress, abort: threading.Event | None = None) -> dict[str, Path]:
-    """Return a program for each tool, building what is missing; with kwok also fetch what it needs besides.
+    """Return the program of each tool, building missing ones; with kwok also download its additional files.
 
     Raises:
-        ToolError: if one is missing and cannot be built. AbortedError: if ``abort`` was set.
+        ToolError: a tool is missing and cannot be built. AbortedError: ``abort`` was set.
     """
     found = tools.ensure_all(wanted, progress, abort)
     if "kwok" in found:
@@ -161,13 +161,12 @@ def prepare(wanted: Iterable[str], progress: Progress, abort: threading.Event | 
 
 
 def down(name: str) -> bool:
-    """Take a cluster down and remove everything of it; return whether there was one.
+    """Stop a cluster and remove everything of it; return whether it existed.
 
-    Everything is killed at once: it is thrown away together with its data, and kube-apiserver would drain for a
-    minute.
+    All processes get SIGKILL at once: their data is deleted too, and kube-apiserver would drain for a minute.
 
     Raises:
-        LocalClusterError: if another process is bringing it up at this moment, or owns it.
+        LocalClusterError: another process is starting the cluster, or owns it.
     """
     layout = Layout.of(name)
     with registry.claims():
@@ -180,9 +179,9 @@ def down(name: str) -> bool:
 
 
 def status(name: str | None = None) -> list[ClusterInfo]:
-    """Return the complete clusters, or the one of that name; ``pids`` lists only components that run.
+    """Return the complete clusters, or the one of that name; ``pids`` contains only running components.
 
-    What a dead starter left behind is cleaned up on the way.
+    Leftovers of dead starters are removed.
     """
     found = []
     for layout in map(Layout.of, [name] if name is not None else registry.names()):
@@ -196,27 +195,27 @@ def status(name: str | None = None) -> list[ClusterInfo]:
 
 
 def kill(name: str, tool: str, number: signal.Signals = signal.SIGKILL) -> None:
-    """Send a signal to one component, for tests of faults; returns when SIGKILL has ended it, or SIGSTOP frozen it.
+    """Send a signal to one component, for fault tests; return when SIGKILL has ended it, or SIGSTOP stopped it.
 
     Raises:
-        LocalClusterError: if there is no such cluster, or the component does not run.
+        LocalClusterError: the cluster does not exist, or the component is not running.
     """
     _, state = _running(name, tool)
     record = state.processes[tool]
     providers = children(record, deep=True) if number == signal.SIGKILL and is_part(state, tool) else []
     if not (freeze(record) if number == signal.SIGSTOP else send(record, number)):
-        raise LocalClusterError(f"{tool} of cluster '{name}' does not run")
+        raise LocalClusterError(f"{tool} of cluster '{name}' is not running")
     if number == signal.SIGKILL:
         wait_gone([record], _STOP_SECONDS)
-        end(providers, grace=0)  # as they would with a pod
+        end(providers, grace=0)  # like a deleted pod
 
 
 def restart(name: str, tool: str, progress: Progress | None = None) -> ClusterInfo:
-    """Start one component again on the same ports with the same data, ending it before if it runs.
+    """Restart one component on the same ports with the same data; a running one is stopped first.
 
     Raises:
-        LocalClusterError: if there is no such cluster or component.
-        StartError: if it does not come back.
+        LocalClusterError: the cluster or component does not exist.
+        StartError: the component does not become ready.
     """
     layout, _ = _running(name, tool)
     with FileLock(layout.root / "lock"):
@@ -236,22 +235,22 @@ def restart(name: str, tool: str, progress: Progress | None = None) -> ClusterIn
 
 
 def _ensure_network(layout: Layout, state: ClusterState, wanted: Wanted, *, new: bool) -> None:
-    """Have the network of real nodes run, if the cluster has them; only a new cluster can begin to."""
+    """Start the network of real nodes, if the cluster has them; it cannot be added to an existing cluster."""
     if new:
         layout.logs.mkdir(mode=0o700)
         state.containerd = wanted.containerd
     elif wanted.real_nodes and (state.range is None or state.containerd != wanted.containerd):
         has = (
-            f"containerd {state.containerd} on its real nodes" if state.range is not None else "no place for real nodes"
+            f"containerd {state.containerd} on its real nodes" if state.range is not None else "no real nodes"
         )
         raise LocalClusterError(
-            f"cluster '{layout.name}' was made with {has}: choose another name, or take it down first"
+            f"cluster '{layout.name}' was created with {has}: choose another name, or stop it first"
         )
     if state.range is not None or wanted.real_nodes:
         realnode.ensure_network(layout, state)
     elif wanted.lattice_nats:
         raise LocalClusterError(
-            f"cluster '{layout.name}' has no real nodes whose pods could reach a NATS: give it some (--real-node)"
+            f"cluster '{layout.name}' has no real nodes whose pods can reach a NATS: add --real-node"
         )
 
 
@@ -293,7 +292,7 @@ def _running(name: str, tool: str) -> tuple[Layout, ClusterState]:
     layout = Layout.of(name)
     state = load(layout)
     if state is None:
-        raise LocalClusterError(f"there is no cluster '{name}': see `trellis dev status`")
+        raise LocalClusterError(f"cluster '{name}' does not exist: see `trellis dev status`")
     if tool not in state.processes:
-        raise LocalClusterError(f"cluster '{name}' has no {tool}: it has {', '.join(state.processes)}")
+        raise LocalClusterError(f"cluster '{name}' has no component {tool}: it has {', '.join(state.processes)}")
     return layout, state

@@ -1,8 +1,8 @@
 """The command line of every component of a local cluster, and the ports it needs.
 
-In: where the cluster's files are, and its ports. Out: argument lists. Pure. Called by `up` and by fault tests.
-Invariant: everything listens on the loopback address only, with real nodes the API server on their network instead;
-and no component reads anything outside the cluster's directory.
+In: the files of the cluster, and its ports. Out: argument lists. Pure. Called by `up` and by fault tests.
+Invariant: everything listens on the loopback address only (with real nodes, the API server listens on their network);
+no component reads anything outside the directory of the cluster.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ PORTS: Final[Mapping[str, tuple[str, ...]]] = {
         "jaeger-zipkin-compact",
     ),
 }
-"""Component → names of its ports. The order is that of a start."""
+"""Component → names of its ports, in start order."""
 
 LEAFNODES: Final = "nats-leafnodes"
-"""Name of the port that joins NATS servers; a cluster has it only if its server is joined to others."""
+"""Name of the leaf node port; a cluster has it only if its NATS server is joined to another one."""
 
 AUDIT_POLICY: Final = """\
 apiVersion: audit.k8s.io/v1
@@ -57,25 +57,25 @@ rules:
   userGroups: ["system:serviceaccounts:trellis-system"]
 - level: None
 """
-"""Writes of everybody, and every call of the accounts that the services have where they are installed.
+"""Logs all writes, and every request of the service accounts of an installation of the services.
 
-Nodes' signs of life are left out: with a thousand nodes they are a third of all writes, and each entry costs a write.
+Leases of nodes are excluded: with a thousand nodes they are a third of all writes, and each entry is a disk write.
 """
 
 
 def nats_server(program: Path, port: int, store: Path | None, config: Path | None = None) -> list[str]:
-    """Return the command line of a nats-server, with JetStream if it has a store."""
+    """Return the command line of a nats-server; a store enables JetStream."""
     argv = [str(program), "--addr", LOOPBACK, "--port", str(port)]
     argv += ["--jetstream", "--store_dir", str(store)] if store is not None else []
     return argv if config is None else [*argv, "--config", str(config)]
 
 
 _QUICK_JOBS: Final = ("--kube-api-qps=300", "--kube-api-burst=600", "--concurrent-job-syncs=30")
-"""The controller manager's own client limits finish 1,000 Jobs in four minutes."""
+"""With its default client limits, the controller manager finishes 1,000 Jobs in four minutes."""
 _LEASE_SECONDS: Final = 40
 _LONG_LEASE_SECONDS: Final = 1200
-"""kwok renews a lease after a quarter of it: of 5,000 nodes 17 a second instead of 500, which would take all that an
-API server on two cores has. The controller manager waits for as long before it takes a node for gone."""
+"""kwok renews a lease after a quarter of it: 17 renewals/s for 5,000 nodes instead of 500/s, which would saturate an
+API server on two cores. The grace period of the controller manager has the same length."""
 
 
 def command(  # noqa: PLR0913 (keywords, all but one with defaults)
@@ -88,10 +88,10 @@ def command(  # noqa: PLR0913 (keywords, all but one with defaults)
     long_leases: bool = False,
     address: str = LOOPBACK,
 ) -> list[str]:
-    """Return the command line of one component; ``address`` is where the API server listens.
+    """Return the command line of one component; ``address``: listen address of the API server.
 
     Raises:
-        KeyError: if the tool is no component, or a port it needs is not in ``ports``.
+        KeyError: the tool is not a component, or ``ports`` lacks one of its ports.
     """
     program = layout.bin / tool
     if tool == "nats-server":
@@ -124,7 +124,7 @@ def _etcd(layout: Layout, ports: Ports) -> list[str]:
         f"--initial-advertise-peer-urls={peer}",
         f"--initial-cluster=default={peer}",
         "--log-level=warn",
-        "--unsafe-no-fsync",  # a throwaway loses nothing that matters when the machine does
+        "--unsafe-no-fsync",  # a temporary cluster does not have to survive a machine crash
     ]
 
 
@@ -135,8 +135,8 @@ def _apiserver(layout: Layout, ports: Ports, address: str, *, audit: bool) -> li
         f"--bind-address={address}",
         f"--advertise-address={address}",
         f"--secure-port={ports['kube-apiserver']}",
-        # The wheel's etcd (< 3.5.13) cannot be asked for watch progress. With the gate on, the server turns every watch
-        # from resource version 0 into one that needs it and ends it with an error: kwok would poll with backoff.
+        # etcd of the wheel (< 3.5.13) does not support watch progress requests. With the gate on, the server converts
+        # watches from resource version 0 to ones that need it and fails them: kwok would poll with backoff.
         "--feature-gates=WatchList=false",
         f"--cert-dir={pki}",
         f"--tls-cert-file={pki / 'kube-apiserver.crt'}",
@@ -162,21 +162,21 @@ def _apiserver(layout: Layout, ports: Ports, address: str, *, audit: bool) -> li
         arguments += [
             f"--audit-policy-file={layout.root / 'audit-policy.yaml'}",
             f"--audit-log-path={layout.audit_log}",
-            "--audit-log-mode=blocking",  # an entry is in the file before the answer is out
-            "--audit-log-maxsize=16384",  # MiB; it is read from an offset, and the default of 100 begins a new file
+            "--audit-log-mode=blocking",  # the entry is written before the response
+            "--audit-log-maxsize=16384",  # MiB; read by offset, so no rotation at the default of 100
         ]
     return arguments
 
 
 def _service_ranges(address: str) -> str:
-    """Return from where Services get addresses: of both families, but where real nodes would have to serve IPv6."""
+    """Return the address ranges of Services: both families, but only IPv4 with real nodes."""
     return f"{SERVICE_RANGE},{SERVICE_RANGE_IPV6}" if address == LOOPBACK else SERVICE_RANGE
 
 
 def _reached_by_nodes(address: str, pki: Path) -> list[str]:
-    """Return what the API server needs to know of real nodes, if it listens where they reach it."""
+    """Return the API server options for real nodes, if it listens on their network."""
     if address == LOOPBACK:
-        # A loopback address is refused as an endpoint, and no pod of ours reaches the service anyway.
+        # A loopback address is rejected as an endpoint, and no pod uses the Service.
         return ["--endpoint-reconciler-type=none"]
     return [
         f"--kubelet-client-certificate={pki / KUBELET_CLIENT}.crt",
@@ -186,7 +186,7 @@ def _reached_by_nodes(address: str, pki: Path) -> list[str]:
 
 
 def _controller_manager(layout: Layout, ports: Ports) -> list[str]:
-    del ports  # reaches the API server by its kubeconfig
+    del ports  # uses its kubeconfig
     pki = layout.pki
     return [
         f"--kubeconfig={layout.kubeconfig('kube-controller-manager')}",
@@ -201,7 +201,7 @@ def _controller_manager(layout: Layout, ports: Ports) -> list[str]:
 
 
 def _scheduler(layout: Layout, ports: Ports) -> list[str]:
-    del ports  # reaches the API server by its kubeconfig
+    del ports  # uses its kubeconfig
     return [
         f"--kubeconfig={layout.kubeconfig('kube-scheduler')}",
         "--secure-port=0",
@@ -212,7 +212,7 @@ def _scheduler(layout: Layout, ports: Ports) -> list[str]:
 
 
 def _patient() -> list[str]:
-    """Return what has the controller manager wait for nodes that rarely give a sign of life."""
+    """Return the options of the controller manager for nodes that renew their leases rarely."""
     return [f"--node-monitor-grace-period={_LONG_LEASE_SECONDS}s", "--node-monitor-period=60s"]
 
 

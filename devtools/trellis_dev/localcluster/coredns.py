@@ -1,7 +1,7 @@
-"""CoreDNS as a cluster with real nodes runs it: the objects to create.
+"""The objects of CoreDNS for a cluster with real nodes.
 
-In: the image. Out: manifests, with the paths to POST them to. Pure. Called when the first real node joins. Invariant:
-names of the cluster are answered and no others: there is no server to ask further.
+In: the image. Out: manifests, with their POST paths. Pure. Called when the first real node joins. Invariant: only
+names of the cluster are resolved: there is no upstream server.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ COREFILE: Final = """\
 
 
 def coredns_objects(image: str) -> list[tuple[str, dict[str, Any]]]:
-    """Return (path of the collection, object), in the order they are to be created."""
+    """Return (collection path, object) pairs in creation order."""
     core, rbac = f"/api/v1/namespaces/{NAMESPACE}", "/apis/rbac.authorization.k8s.io/v1"
     return [
         (f"{core}/serviceaccounts", _object("v1", "ServiceAccount", {})),
@@ -83,7 +83,7 @@ def _deployment(image: str) -> dict[str, Any]:
         "serviceAccountName": _NAME,
         "dnsPolicy": "Default",
         "priorityClassName": "system-cluster-critical",
-        # Only on a node that is real: a simulated one runs nothing.
+        # Only on real nodes: simulated nodes do not run containers.
         "nodeSelector": {"trellis.local/real-node": "true"},
         "containers": [container],
         "volumes": [{"name": "config", "configMap": {"name": _NAME}}],

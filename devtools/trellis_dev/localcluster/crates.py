@@ -1,9 +1,8 @@
-"""Builds programs from crates: exact versions with checksums, and no address of a registry in this repository.
+"""Builds programs from crates: exact versions with checksums, and no registry address in this repository.
 
-In: a Cargo project, its ``crates.lock`` (a Cargo.lock without the lines that name a registry). Out: programs. Called by
-what builds shims, wadm and wasmCloud hosts, and by tests with programs of their own. Invariant: the crates built are
-those of ``crates.lock``; where a registry's address belongs in Cargo.lock, the one that this machine's cargo uses is
-filled in.
+In: a Cargo project, its ``crates.lock`` (a Cargo.lock without the registry lines). Out: programs. Called by the builds
+of shims, wadm and wasmCloud hosts, and by tests with their own programs. Invariant: the crates are those of
+``crates.lock``; the registry address in Cargo.lock is that of the local cargo configuration.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ def source_file(*names: str) -> Path:
 
 
 def sources_digest(project: Path, files: Sequence[str]) -> str:
-    """Return 12 characters that change with these files of a project."""
+    """Return a digest of 12 characters over these files of a project."""
     digest = hashlib.sha256()
     for path in files:
         digest.update((project / path).read_bytes())
@@ -38,13 +37,13 @@ def sources_digest(project: Path, files: Sequence[str]) -> str:
 
 
 def lacking(programs: Sequence[str]) -> list[str]:
-    """Return which of these programs are not on the PATH."""
+    """Return the programs that are not on the PATH."""
     return [name for name in programs if shutil.which(name) is None]
 
 
 @dataclass(frozen=True)
 class CrateBuild:
-    """One build: a project, copied into a directory that is removed afterwards."""
+    """One build: a project, copied into a temporary directory."""
 
     project: Path
     work: Path
@@ -54,10 +53,10 @@ class CrateBuild:
     how: How
 
     def run(self, options: Sequence[str], variables: Mapping[str, str] | None = None) -> Path:
-        """Run ``cargo build --locked`` with these options; return cargo's target directory, inside ``work``.
+        """Run ``cargo build --locked`` with these options; return the target directory of cargo, inside ``work``.
 
         Raises:
-            ToolError: if it fails, with the end of its log. AbortedError: if asked to stop.
+            ToolError: the build failed; with the end of its log. AbortedError: stop was requested.
         """
         shutil.rmtree(self.work, ignore_errors=True)
         shutil.copytree(self.project, self.work)
@@ -70,15 +69,15 @@ class CrateBuild:
         return target
 
     def clean(self) -> None:
-        """Remove the directory of the build."""
+        """Remove the build directory."""
         shutil.rmtree(self.work, ignore_errors=True)
 
 
 def write_lock(work: Path, build: LoggedBuild) -> None:
-    """Write a project's Cargo.lock from its ``crates.lock``, with the registry that this machine's cargo uses.
+    """Write the Cargo.lock of a project from its ``crates.lock``, with the registry of the local cargo configuration.
 
     Raises:
-        ToolError: if cargo fails, or writes locks of another form.
+        ToolError: cargo fails, or writes an unsupported lock format.
     """
     probe = work / "probe"
     (probe / "src").mkdir(parents=True)
@@ -88,6 +87,6 @@ def write_lock(work: Path, build: LoggedBuild) -> None:
     build.run(["cargo", "generate-lockfile", "--manifest-path", str(probe / "Cargo.toml")])
     source = _SOURCE.search((probe / "Cargo.lock").read_text(encoding="utf-8"))
     if source is None:
-        raise ToolError("cargo wrote a Cargo.lock without a source: its format is not the one known here")
+        raise ToolError("cargo wrote a Cargo.lock without a source: unsupported format")
     lock = (work / "crates.lock").read_text(encoding="utf-8")
     (work / "Cargo.lock").write_text(re.sub(r"^checksum = ", f"{source[0]}\nchecksum = ", lock, flags=re.MULTILINE))

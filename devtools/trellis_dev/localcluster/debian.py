@@ -1,9 +1,9 @@
-"""Debian systems as directories: what a real node's root, images and builds are made of. Nothing is installed here.
+"""Debian systems as directories: the base of root file systems, images and builds. Nothing is installed here.
 
-In: the name of a tree or a list of packages. Out: a directory in the cache. Called by everything of a real node.
-Needs root (a tree has device nodes and owners). `debootstrap` checks Debian's signatures; it comes from the PATH, else
-its package is downloaded by `apt-get` and unpacked into the cache. The mirror is the one this machine's apt uses, else
-debootstrap's own. Invariant: a tree is never written to again: nodes lay an overlay over it.
+In: the name of a tree or a list of packages. Out: a directory in the cache. Called by all code of real nodes.
+Needs root (a tree has device nodes and owners). `debootstrap` verifies the signatures of Debian; if it is not on the
+PATH, `apt-get` downloads its package into the cache. The mirror is that of the local apt configuration, else the
+default of debootstrap. Invariant: a finished tree is read-only: nodes mount an overlay over it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from trellis_dev.localcluster.paths import cache_root
 from trellis_dev.localcluster.versions import products
 
 TREES: Final[dict[str, tuple[str, ...]]] = {
-    # What kubelet, kube-proxy and containerd call, and an installer may look for. containerd here is the 1.6 series.
+    # Programs that kubelet, kube-proxy, containerd and installers call. containerd here is the 1.6 series.
     "node": (
         "busybox-static", "ca-certificates", "conntrack", "containerd", "containernetworking-plugins", "iproute2",
         "iptables", "kmod", "nftables", "procps", "runc",
@@ -30,29 +30,29 @@ TREES: Final[dict[str, tuple[str, ...]]] = {
     "python": ("ca-certificates", "python3"),
     "buildah": ("buildah",),
 }  # fmt: skip
-"""Name of a tree → its packages, besides the smallest system or the tree below it."""
+"""Name of a tree → its packages, in addition to the minimal system or its base tree."""
 
 _BELOW: Final = {"buildah": "python"}
-"""Trees that are another tree and more: debootstrap does not understand what buildah depends on, apt does."""
+"""Trees with another tree as base: debootstrap cannot resolve the dependencies of buildah, apt can."""
 
-# Its own /proc, in a mount namespace that ends with it; where to ask for names it has from debootstrap.
+# /proc is mounted in a temporary mount namespace; debootstrap has configured the name resolution.
 _EXTEND: Final = """\
 mount -t proc proc "$0/proc"
 chroot "$0" apt-get --quiet update >&2
 chroot "$0" apt-get --quiet --yes install --no-install-recommends "$@" >&2
 """
-_HINT: Final = "It needs a Debian mirror and 1 GB of free disk; if apt knows no packages, run `apt-get update` first."
+_HINT: Final = "It needs a Debian mirror and 1 GB of free disk; if apt has no package lists, run `apt-get update`."
 
 
 def tree(name: str, how: How) -> Path:
-    """Return a Debian system of the suite in ``versions.toml`` with the packages of :data:`TREES`, made once.
+    """Return a Debian system of the suite in ``versions.toml`` with the packages of :data:`TREES`, built once.
 
     Raises:
-        ToolError: if neither debootstrap nor apt-get is there, or a download fails.
+        ToolError: neither debootstrap nor apt-get is available, or a download fails.
     """
     suite, packages = products()["debian"].version, TREES[name]
     digest = hashlib.sha256(",".join(packages).encode()).hexdigest()[:8]
-    step = f"make a Debian {suite} tree '{name}'"
+    step = f"build a Debian {suite} tree '{name}'"
 
     def extend(target: Path, log: Path) -> None:
         environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
@@ -77,10 +77,10 @@ def tree(name: str, how: How) -> Path:
 
 
 def unpacked(name: str, packages: Sequence[str], how: How) -> Path:
-    """Return a directory with the files of these packages, none of their dependencies, unpacked once.
+    """Return a directory with the files of these packages, without dependencies, unpacked once.
 
     Raises:
-        ToolError: if apt-get or dpkg are missing, or a download fails.
+        ToolError: apt-get or dpkg is missing, or a download fails.
     """
     digest = hashlib.sha256(",".join(packages).encode()).hexdigest()[:8]
     step = f"fetch the Debian packages of {name}"
@@ -89,7 +89,7 @@ def unpacked(name: str, packages: Sequence[str], how: How) -> Path:
         archives = target / "archives"
         archives.mkdir(parents=True)
         build = LoggedBuild(archives, log, how.abort, dict(os.environ), _HINT)
-        # apt would drop to a user that cannot write to our directory.
+        # apt would switch to a user without write access to this directory.
         build.run(["apt-get", "-o", "APT::Sandbox::User=root", "download", *packages])
         for archive in sorted(archives.glob("*.deb")):
             build.run(["dpkg", "-x", str(archive), str(target)])
@@ -100,27 +100,27 @@ def unpacked(name: str, packages: Sequence[str], how: How) -> Path:
 
 
 def installed(name: str, packages: Sequence[str], how: How) -> Path:
-    """Return a directory with the files of these packages and of those that they need and this machine lacks.
+    """Return a directory with the files of these packages and of dependencies that this machine lacks.
 
-    Nothing is installed, and none of their scripts is run: what they would set up is not. Unpacked once.
+    Nothing is installed, and no package script runs. Unpacked once.
 
     Raises:
-        ToolError: if apt-get or dpkg are missing, or a download fails.
+        ToolError: apt-get or dpkg is missing, or a download fails.
     """
     digest = hashlib.sha256(",".join(packages).encode()).hexdigest()[:8]
-    step = f"fetch the Debian packages of {name}, and what they need"
+    step = f"fetch the Debian packages of {name}and their dependencies"
 
     def make(target: Path, log: Path) -> None:
         archives, lists = target / "archives", target / "lists"
         for directory in (archives, lists):
             (directory / "partial").mkdir(parents=True)
         build = LoggedBuild(archives, log, how.abort, {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}, _HINT)
-        # What is downloaded goes to directories of ours: no lock is waited for, and apt's own user could not write.
-        # Lists, too: a machine may have none, or such as name versions that are no longer there.
+        # Separate directories: apt needs no lock, and its own user could not write here. Separate lists: those of the
+        # machine can be missing or outdated.
         places = (f"Dir::Cache::archives={archives}", f"Dir::State::lists={lists}", f"Dir::Cache::pkgcache={lists}/pkg")
         own = ("APT::Sandbox::User=root", "Debug::NoLocking=1", *places, f"Dir::Cache::srcpkgcache={lists}/src")
         options = [word for one in own for word in ("-o", one)]
-        # `--reinstall`: what is installed already is downloaded, too, and used from here like the rest.
+        # `--reinstall`: packages that are already installed are downloaded and used from here too.
         build.run(["apt-get", *options, "update"])
         argv = ["--download-only", "--yes", "--reinstall", "--no-install-recommends", "install", *packages]
         build.run(["apt-get", *options, *argv])
@@ -136,17 +136,17 @@ def installed(name: str, packages: Sequence[str], how: How) -> Path:
 def _require_apt(step: str) -> None:
     for program in ("apt-get", "dpkg"):
         if shutil.which(program) is None:
-            raise ToolError(f"{step}: {program} is missing; Trellis takes these from Debian's packages")
+            raise ToolError(f"{step}: {program} is missing; install it on a Debian system")
 
 
 def _strip(tree: Path) -> None:
-    """Remove what apt can download again."""
+    """Remove files that apt can download again."""
     for directory in ("cache/apt/archives", "lib/apt/lists"):
         shutil.rmtree(tree / "var" / directory, ignore_errors=True)
 
 
 def _debootstrap(how: How) -> tuple[Path, dict[str, str]]:
-    """Return debootstrap and the environment it needs."""
+    """Return debootstrap and its environment."""
     on_path = shutil.which("debootstrap")
     if on_path is not None:
         return Path(on_path), dict(os.environ)
@@ -155,10 +155,10 @@ def _debootstrap(how: How) -> tuple[Path, dict[str, str]]:
 
 
 def _mirror(suite: str) -> list[str]:
-    """Return the mirror from which this machine's apt takes the suite; empty if it takes none of it."""
+    """Return the mirror of the local apt configuration for the suite; empty if there is none."""
     if shutil.which("apt-get") is None:
         return []
     argv = ["apt-get", "indextargets", "--format", "$(REPO_URI)", "Identifier: Packages", f"Codename: {suite}"]
-    answer = subprocess.run(argv, capture_output=True, text=True, check=False)  # noqa: S603 - our own arguments
+    answer = subprocess.run(argv, capture_output=True, text=True, check=False)  # noqa: S603 - fixed arguments
     found = [line for line in answer.stdout.splitlines() if line.startswith("http") and "security" not in line]
     return found[:1]

@@ -1,14 +1,14 @@
-"""What can go wrong on the way to a local cluster, said to a person.
+"""Errors of local clusters, with messages for users.
 
 Raised by every module of this package; the command line prints the message and exits with status 1.
-Invariant: a message names the thing (tool, cluster, file) and what to do about it.
+Invariant: a message names the object (tool, cluster, file) and the remedy.
 """
 
 from __future__ import annotations
 
 
 class LocalClusterError(Exception):
-    """A local cluster could not be brought up, reached or changed."""
+    """A local cluster could not be started, reached or changed."""
 
 
 class ToolError(LocalClusterError):
@@ -20,8 +20,8 @@ class StartError(LocalClusterError):
 
 
 class PortInUseError(StartError):
-    """A component found one of its ports taken: it is worth starting again with other ports."""
+    """A port of a component is in use; a retry with other ports can succeed."""
 
 
 class AbortedError(LocalClusterError):
-    """The caller asked to stop while the cluster was starting."""
+    """The caller requested a stop while the cluster was starting."""

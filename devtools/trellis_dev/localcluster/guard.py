@@ -1,9 +1,9 @@
-"""Holds the pipe to a supervisor process: whatever becomes of us, what we started does not stay behind.
+"""Holds the pipe to a supervisor process, which cleans up if this process ends.
 
-In: a state directory and the token of its processes. Out: a supervisor that waits. Called by `up` (until the cluster
-is complete) and by owners of throwaway clusters and servers (for as long as they live).
-Invariant: between :func:`guard` and :meth:`Guard.release` or :meth:`Guard.abandon`, the end of this process, by
-SIGKILL too, makes the supervisor kill the marked processes and remove the directory.
+In: a state directory and the token of its processes. Out: a waiting supervisor. Called by `up` (until the cluster is
+complete) and by owners of temporary clusters and servers (for their lifetime).
+Invariant: between :func:`guard` and :meth:`Guard.release` or :meth:`Guard.abandon`, the end of this process, even by
+SIGKILL, makes the supervisor kill the marked processes and remove the directory.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ _EXIT_SECONDS = 15.0
 
 @dataclass
 class Guard:
-    """Our end of the pipe."""
+    """The end of the pipe in this process."""
 
     process: ProcessRecord
     pipe: int
 
     def release(self) -> None:
-        """Let what was started live on without us."""
+        """Stop the supervision; the started processes keep running."""
         with contextlib.suppress(BrokenPipeError):
             os.write(self.pipe, b"1")
         self._close()
 
     def abandon(self) -> None:
-        """Have the supervisor clean up now; returns when it has."""
+        """Trigger the cleanup by the supervisor, and wait for it."""
         self._close()
 
     def _close(self) -> None:
@@ -43,16 +43,16 @@ class Guard:
 
 
 def guard(directory: Path, token: str, lock: Path | None = None) -> Guard:
-    """Start a supervisor for the directory and the processes that carry the token.
+    """Start a supervisor for the directory and the processes with the token.
 
     With a lock file, it removes the directory under that lock, and only if ``state.json`` in it has the token.
 
     Raises:
-        OSError: if no process can be started.
+            OSError: no process can be started.
     """
     ours, theirs = os.pipe()[::-1]
     try:
-        # By path and with -P: the package itself would cost the supervisor tens of megabytes it has no use for.
+        # By path and with -P: importing the package would add tens of megabytes to the supervisor.
         argv = [sys.executable, "-P", supervisor.__file__, str(directory), token]
         argv += [str(lock)] if lock is not None else []
         null = [(os.POSIX_SPAWN_OPEN, fd, os.devnull, os.O_WRONLY, 0) for fd in (1, 2)]

@@ -1,8 +1,8 @@
-"""Builds container images from a Dockerfile with no container engine: buildah in a Debian tree of its own.
+"""Builds container images from a Dockerfile without a container engine: buildah in a separate Debian tree.
 
 In: a context directory with a Dockerfile, build arguments, a base image as an archive. Out: an archive for
 :func:`trellis_dev.localcluster.realnode_faults.load_image`. Called by tests of images. Needs root.
-Invariant: what buildah mounts and stores lies in a mount namespace and a directory that end with the build.
+Invariant: what buildah mounts and stores is in a mount namespace and a directory that are removed after the build.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from trellis_dev.localcluster import debian
 from trellis_dev.localcluster.building import PRIVATE, How, LoggedBuild
 from trellis_dev.localcluster.progress import stepping
 
-_HINT: Final = "Run it again with what it says mended; nothing of it was kept."
+_HINT: Final = "Fix the reported error and retry; nothing was kept."
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """What to build: the image's full name, the context, the Dockerfile in it, its arguments.
+    """Input of a build: the full name of the image, the context, the Dockerfile in it, its arguments.
 
-    ``base`` is an archive whose image the Dockerfile may name as ``base_name``, so that no registry is asked for it.
+    ``base``: an archive whose image the Dockerfile can use as ``base_name``, so that no registry is needed.
     """
 
     name: str
@@ -41,7 +41,7 @@ def build_image(recipe: Recipe, target: Path, how: How) -> Path:
     """Build an image and return ``target``, an archive of it.
 
     Raises:
-        ToolError: if the build fails, with what buildah said last. AbortedError: if asked to stop.
+        ToolError: the build failed; with the last output of buildah. AbortedError: stop was requested.
     """
     step = f"build image {recipe.name}"
     tree = debian.tree("buildah", how)

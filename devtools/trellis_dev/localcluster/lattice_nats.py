@@ -1,12 +1,12 @@
-"""The NATS of lattices as pods on real nodes reach it: a server of its own on the nodes' network.
+"""The NATS of lattices for pods on real nodes: a separate server on the network of the nodes.
 
-In: a cluster that can have real nodes. Out: a process ``lattice-nats`` at this machine's address on their network, with
-NATS' own port numbers, so that ``natsAddress`` is all that a group of hosts needs to be told. Called by `up`.
+In: a cluster that can have real nodes. Out: a process ``lattice-nats`` at the address of this machine on their network,
+with the default NATS ports, so that a host group needs only ``natsAddress``. Called by `up`.
 
   pod: host ── its leaf ──► lattice-nats (10.<N>.0.1:7422) ──► nats-server (127.0.0.1): wadm, other hosts, clients
 
-Invariant: what of the cluster is the bus stays on the loopback address. Facts (``trellis.>``) and JetStream, which
-could delete them, cross in neither direction; and no other network of this machine has anything to do with it.
+Invariant: the bus stays on the loopback address. Events (``trellis.>``) and JetStream, which could delete them, cross
+in neither direction; other networks of this machine cannot reach the server.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ _STOP_SECONDS: Final = 10.0
 
 
 def ensure_lattice_nats(layout: Layout, state: ClusterState, how: How, *, wanted: bool) -> None:
-    """Have it run if it is wanted, or ran before.
+    """Start the server if it is ``wanted`` or ran before.
 
     Raises:
-        LocalClusterError: if the cluster's NATS is a leaf of another's.
-        StartError: if it does not come up.
+        LocalClusterError: the NATS of the cluster is a leaf node of another.
+        StartError: the server does not become ready.
     """
     if not wanted and LATTICE_NATS not in state.processes:
         return
@@ -45,10 +45,10 @@ def ensure_lattice_nats(layout: Layout, state: ClusterState, how: How, *, wanted
 
 
 def start_lattice_nats(layout: Layout, state: ClusterState, how: How) -> None:
-    """Start it; it must not run.
+    """Start the server, which must not be running.
 
     Raises:
-        StartError: if it ends, or does not answer within 30 s, with the end of its log.
+        StartError: it ended, or does not respond within 30 s; with the end of its log.
     """
     config = layout.root / f"{LATTICE_NATS}.conf"
     config.write_text(lattice_config(layout.name, state.address, state.ports[LEAFNODES]), encoding="utf-8")
@@ -63,14 +63,14 @@ def start_lattice_nats(layout: Layout, state: ClusterState, how: How) -> None:
 
 
 def _ensure_hub(layout: Layout, state: ClusterState, how: How) -> None:
-    """Have the cluster's own server take leaf nodes; it is started again for that once."""
+    """Configure the server of the cluster to accept leaf nodes; this restarts it once."""
     port = state.ports.get(LEAFNODES) or free_ports(1)[0]
     text = hub_config(layout.name, port)
     former = layout.nats_config.read_text(encoding="utf-8") if layout.nats_config.exists() else None
     if former == text:
         return
     if former is not None:
-        raise LocalClusterError(f"the NATS server of cluster '{layout.name}' is a leaf of another's: take another")
+        raise LocalClusterError(f"the NATS server of cluster '{layout.name}' is a leaf node already: choose another")
     layout.nats_config.write_text(text, encoding="utf-8")
     state.ports[LEAFNODES] = port
     save(layout, state)

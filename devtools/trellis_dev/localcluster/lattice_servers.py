@@ -2,7 +2,7 @@
 
 In: the Cargo project in ``wasmcloud``. Out: two programs in the cache. Called by `up` of clusters with lattices,
 `trellis dev tools --wadm` and tests. Needs a Rust toolchain and a C compiler.
-Invariant: both programs are built together from one lock, and are there together or not at all.
+Invariant: both programs are built together from one lock; the cache has both or neither.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ WADM: Final = "wadm"
 HOST: Final = "wasmcloud-host"
 _PROJECT: Final = "wasmcloud"
 _SOURCES: Final = ("Cargo.toml", "crates.lock", f"src/bin/{WADM}.rs", f"src/bin/{HOST}.rs")
-_HINT: Final = "wadm and the host are built once, from crates: it needs a crate registry, a C compiler, 4 GB of disk."
+_HINT: Final = "wadm and the host are built once, from crates: this needs a crate registry, a C compiler, 4 GB of disk."
 
 
 def missing() -> str | None:
-    """Return what keeps this machine from building them, in one line; None if nothing does, or they are built."""
+    """Return in one line why this machine cannot build them; None if it can, or they are built."""
     if _path().exists():
         return None
     lacks = lacking(("cargo", "cc"))
@@ -31,10 +31,10 @@ def missing() -> str | None:
 
 
 def lattice_servers(how: How) -> dict[str, Path]:
-    """Return the programs :data:`WADM` and :data:`HOST`, building them if they are not in the cache.
+    """Return the programs :data:`WADM` and :data:`HOST`; build them if they are not in the cache.
 
     Raises:
-        ToolError: if something to build them with is missing, or the build fails. AbortedError: if asked to stop.
+        ToolError: a build dependency is missing, or the build fails. AbortedError: stop was requested.
     """
     reason = missing()
     if reason is not None:
@@ -56,5 +56,5 @@ def _build(target: Path, log: Path, step: str, how: How) -> None:
 
 
 def _path() -> Path:
-    """Return where the cache keeps both: a directory whose name changes with their sources."""
+    """Return the cache directory of both programs; its name contains a digest of their sources."""
     return cache_root() / "bin" / f"wasmcloud-{sources_digest(source_file(_PROJECT), _SOURCES)}"

@@ -1,8 +1,8 @@
-"""wasmCloud lattices of a local cluster: one wadm for all, and hosts, on the cluster's NATS.
+"""wasmCloud lattices of a local cluster: one wadm for all, and hosts, on the NATS of the cluster.
 
-In: names of lattices, how many hosts each. Out: processes that answer, ``wadm`` and ``host-<lattice>-<n>``. Called by
-`up` and, with a NATS of their own, by tests. Invariant: a host that starts has a new id, as a pod's has, and the state
-knows it before anyone waits for it; its seed is in a file of ours that nobody else can read.
+In: names of lattices, number of hosts each. Out: ready processes, ``wadm`` and ``host-<lattice>-<n>``. Called by `up`
+and, with a separate NATS, by tests. Invariant: each started host has a new id, like that of a pod, which is in the
+state before the readiness check; its seed is in a file that only the owner can read.
 """
 
 from __future__ import annotations
@@ -31,39 +31,39 @@ from trellis_dev.localcluster.readiness import wait_ready
 from trellis_dev.localcluster.state import ClusterState, LatticeHost, save
 
 _READY_SECONDS: Final = 90.0
-_SECRETS_TOPIC: Final = "wasmcloud.secrets"  # as hosts of a group are started
-# Part of subjects and of the names of KV buckets, and of processes and their files.
+_SECRETS_TOPIC: Final = "wasmcloud.secrets"  # as for host groups
+# Part of subjects, of the names of KV buckets, and of names of processes and files.
 _LATTICE: Final = re.compile(r"[A-Za-z0-9_-]{1,40}")
 _LABEL: Final = re.compile(r"[^=\s]+")
 
 
 @dataclass(frozen=True)
 class Lattices:
-    """Which lattices a cluster is to have, with how many hosts each, and the labels of hosts that are made for it."""
+    """Lattices of a cluster, the number of hosts of each, and the labels of new hosts."""
 
     names: tuple[str, ...] = ("default",)
     hosts: int = 1
     labels: Mapping[str, str] = field(default_factory=dict)
 
     def check(self) -> None:
-        """Refuse what the servers would stumble over later.
+        """Reject names and labels that the servers do not accept.
 
         Raises:
-            LocalClusterError: if a name cannot be a lattice's, or a label's key is none.
+            LocalClusterError: a lattice name or a label key is invalid.
         """
         for name in self.names:
             if _LATTICE.fullmatch(name) is None:
                 raise LocalClusterError(
-                    f"'{name}' cannot be the name of a lattice: use 1 to 40 letters, digits, '-' and '_'"
+                    f"'{name}' is not a valid lattice name: use 1 to 40 letters, digits, '-' and '_'"
                 )
         for key in self.labels:
             if _LABEL.fullmatch(key) is None or key.lower().startswith("hostcore."):
-                raise LocalClusterError(f"'{key}' cannot be a host's label: no space, no '=', and not hostcore.…")
+                raise LocalClusterError(f"'{key}' is not a valid host label: use no space, no '=', and not hostcore.…")
 
 
 @dataclass(frozen=True)
 class Place:
-    """Where lattice servers run: their programs, a NATS server's port, the directories and the mark of processes."""
+    """Environment of lattice servers: their programs, the port of a NATS server, directories, the process token."""
 
     programs: Path
     port: int
@@ -73,7 +73,7 @@ class Place:
     abort: threading.Event
 
     def start(self, name: str, argv: list[str], started: Callable[[ProcessRecord], None]) -> Callable[[Check], None]:
-        """Start a program, tell ``started``, and return what waits until a check says that it is ready."""
+        """Start a program, pass its record to ``started``, and return a function that waits until a check succeeds."""
         log = self.logs / f"{name}.log"
         position = log.stat().st_size if log.exists() else 0
         process = spawn([str(self.programs / argv[0]), *argv[1:]], log=log, token=self.token)
@@ -87,11 +87,11 @@ Wait = Callable[[], None]
 
 
 def start_wadm(place: Place, started: Started, arguments: Sequence[str] = ()) -> Wait:
-    """Start wadm; return what waits until it answers those who give NATS no credentials.
+    """Start wadm; return a function that waits until it responds to clients without NATS credentials.
 
-    ``arguments``: in place of those for a NATS that asks for none.
+    ``arguments`` replace those for a NATS without authentication.
 
-    The wait raises StartError if it ends or does not answer within 90 s, AbortedError if asked to stop.
+    The function raises StartError if wadm ends or does not respond within 90 s, AbortedError if stop was requested.
     """
     given = arguments or ["--nats-server", f"{LOOPBACK}:{place.port}"]
     waiting = place.start(WADM, [WADM, *given], started)
@@ -99,9 +99,9 @@ def start_wadm(place: Place, started: Started, arguments: Sequence[str] = ()) ->
 
 
 def start_host(place: Place, host: LatticeHost, started: Callable[[LatticeHost, ProcessRecord], None]) -> Wait:
-    """Start a host with a new id; ``started`` gets it with that id. Return what waits until it answers in its lattice.
+    """Start a host with a new id; ``started`` receives both. Return a function that waits until it responds.
 
-    The wait raises as that of :func:`start_wadm`.
+    The function raises the errors of :func:`start_wadm`.
     """
     key = SigningKey.generate()
     new = host.model_copy(update={"id": encode_public(Prefix.HOST, key.verify_key.encode())})
@@ -118,10 +118,10 @@ def start_host(place: Place, host: LatticeHost, started: Callable[[LatticeHost, 
 
 
 def ensure_lattices(layout: Layout, state: ClusterState, wanted: Lattices | None, how: How) -> None:
-    """Have wadm and the wanted hosts run, and those that ran before; wait until all answer.
+    """Start wadm and the wanted hosts, and those that ran before; wait until all respond.
 
     Raises:
-        StartError: if one ends, or does not answer in time, with the end of its log.
+        StartError: one ended, or does not respond in time; with the end of its log.
     """
     if wanted is not None:
         state.lattices = sorted({*state.lattices, *wanted.names})
@@ -133,7 +133,7 @@ def ensure_lattices(layout: Layout, state: ClusterState, wanted: Lattices | None
 
 
 def start_parts(layout: Layout, state: ClusterState, names: Iterable[str], how: How) -> None:
-    """Start wadm and hosts that do not run, at once; wait until all answer. Raises as :func:`ensure_lattices`."""
+    """Start stopped wadm and hosts concurrently; wait until all respond. Raise as :func:`ensure_lattices`."""
     place = Place(layout.bin, state.ports["nats"], layout.logs, layout.data, state.token, how.abort)
 
     def record(name: str, process: ProcessRecord) -> None:

@@ -1,9 +1,9 @@
 """Joins the NATS servers of two clusters, one as a leaf node of the other: lattices then span both.
 
-In: names of clusters that run. Out: their servers, started again with a configuration of their own. Called by tests of
-lattices over several clusters. Invariant: clients, streams and buckets stay; each server has a JetStream domain called
-like its cluster; and what is on the bus of one cluster (``trellis.>``) does not reach that of the other, because both
-have a stream for it.
+In: names of running clusters. Out: their servers, restarted with a leaf node configuration. Called by tests of lattices
+over several clusters. Invariant: clients, streams and buckets are kept; each server has a JetStream domain with the
+name of its cluster; events on the bus of one cluster (``trellis.>``) do not reach that of the other, because both have
+a stream for them.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ from trellis_dev.localcluster.state import ClusterState, load, save
 
 
 def join(hub: str, leaves: Iterable[str], progress: Progress | None = None, *, through: int | None = None) -> int:
-    """Make the NATS servers of some clusters leaf nodes of another's; each is started again, on its port.
+    """Make the NATS servers of ``leaves`` leaf nodes of that of ``hub``; each is restarted on its port.
 
-    The leaves connect by themselves, and again after any outage. Returns the hub's port for leaf nodes. ``through``: a
-    port of this machine that leads there; the leaves know no other, so that a test can cut what is behind it.
+    The leaves connect and reconnect by themselves. Returns the leaf node port of the hub. ``through``: a local port
+    that forwards to it; the leaves have no other address, so that a test can cut the connection.
 
     Raises:
-        LocalClusterError: if there is no such cluster, or one would be a leaf of itself or of two.
-        StartError: if a server does not come back.
+        LocalClusterError: a cluster does not exist, or would be a leaf node of itself or of two.
+        StartError: a server does not become ready.
     """
     names = list(leaves)
     if hub in names:
-        raise LocalClusterError(f"cluster '{hub}' cannot be a leaf of itself: name two clusters")
+        raise LocalClusterError(f"cluster '{hub}' cannot be a leaf node of itself: name two clusters")
     port = _configure(hub, {})
     restart(hub, "nats-server", progress)
     for name in names:
@@ -44,15 +44,15 @@ def join(hub: str, leaves: Iterable[str], progress: Progress | None = None, *, t
 
 
 def _configure(name: str, hub: Mapping[str, int]) -> int:
-    """Write the configuration of a hub, or of a leaf of the given one; return the hub's port."""
+    """Write the configuration of a hub, or of a leaf node of the given hub; return the port of the hub."""
     layout = Layout.of(name)
-    _loaded(layout)  # before a lock would be made where nothing is
+    _loaded(layout)  # before the lock, so that no lock file is created for a missing cluster
     with FileLock(layout.root / "lock"):
         state = _loaded(layout)
         port = hub.get(LEAFNODES) or state.ports.get(LEAFNODES) or free_ports(1)[0]
         text = leaf_config(name, port) if hub else hub_config(name, port)
         if layout.nats_config.exists() and layout.nats_config.read_text(encoding="utf-8") != text:
-            raise LocalClusterError(f"the NATS server of cluster '{name}' is joined to others already: take another")
+            raise LocalClusterError(f"the NATS server of cluster '{name}' is already joined: choose another cluster")
         layout.nats_config.write_text(text, encoding="utf-8")
         state.ports[LEAFNODES] = port
         save(layout, state)
@@ -62,5 +62,5 @@ def _configure(name: str, hub: Mapping[str, int]) -> int:
 def _loaded(layout: Layout) -> ClusterState:
     state = load(layout)
     if state is None:
-        raise LocalClusterError(f"there is no cluster '{layout.name}': see `trellis dev status`")
+        raise LocalClusterError(f"cluster '{layout.name}' does not exist: see `trellis dev status`")
     return state

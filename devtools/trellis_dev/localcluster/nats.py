@@ -1,8 +1,8 @@
-"""One nats-server with JetStream, to be stopped, killed, frozen and started again on the same port and store.
+"""One nats-server with JetStream that can be stopped, killed, frozen and restarted on the same port and store.
 
-In: a directory that belongs to it alone. Out: a URL on the loopback address. Called by tests of the bus and by
-benchmarks; a whole cluster has its own. Invariant: the port is chosen once, so clients find the server again; if the
-process that owns it dies, the server is killed and the directory removed.
+In: a directory for it alone. Out: a URL on the loopback address. Called by tests of the bus and by benchmarks; a
+cluster has its own. Invariant: the port is chosen once, so clients reconnect; if the owning process dies, the server is
+killed and the directory removed.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ _STOP_SECONDS: Final = 10.0
 
 
 class NatsServer:
-    """A nats-server and its store. A context manager; usable from several event loops, as nothing here is async.
+    """A nats-server and its store. A context manager; synchronous, so usable from several event loops.
 
-    ``config`` is a file with users and accounts, for a server that does not let everybody do everything.
+    ``config``: a file with users and accounts, for a server with authentication and permissions.
     """
 
     def __init__(self, directory: Path, *, config: Path | None = None) -> None:
@@ -39,21 +39,21 @@ class NatsServer:
         self._process: ProcessRecord | None = None
         self.port = 0
         self.jetstream = True
-        """Whether the next start is with JetStream."""
+        """True if the next start enables JetStream."""
 
     @property
     def url(self) -> str:
-        """Address for clients; the same over restarts."""
+        """Address for clients; constant over restarts."""
         return f"nats://{LOOPBACK}:{self.port}"
 
     @property
     def store(self) -> Path:
-        """Where JetStream keeps its streams."""
+        """Directory of the JetStream streams."""
         return self._directory / "store"
 
     @property
     def pid(self) -> int | None:
-        """Pid while it runs (or is frozen), else None."""
+        """Pid while it runs (or is stopped by SIGSTOP), else None."""
         return self._process.pid if self._process and alive(self._process) else None
 
     def __enter__(self) -> Self:
@@ -73,10 +73,10 @@ class NatsServer:
         self.close()
 
     def start(self) -> None:
-        """Start it on its port with its store, and wait until it answers.
+        """Start the server on its port with its store, and wait until it responds.
 
         Raises:
-            StartError: if it ends, or does not answer within 20 s; PortInUseError if its port is taken.
+            StartError: it ended, or does not respond within 20 s; PortInUseError if its port is in use.
         """
         if self.pid is not None:
             return
@@ -91,25 +91,25 @@ class NatsServer:
         wait_ready("nats-server", lambda: nats_answers(self.port), process, (log, position), _START_SECONDS)
 
     def stop(self) -> None:
-        """End it the polite way (SIGTERM): clients are told, the store is closed."""
+        """Stop the server gracefully (SIGTERM): it notifies clients and closes the store."""
         self._end(grace=_STOP_SECONDS)
 
     def kill(self) -> None:
-        """End it by SIGKILL, as a crash or a lost machine would."""
+        """Kill the server (SIGKILL), as in a crash or machine failure."""
         self._end(grace=0)
 
     def pause(self) -> None:
-        """Freeze it (SIGSTOP): connections stay open and nothing answers."""
+        """Freeze the server (SIGSTOP): connections stay open without responses."""
         if self._process:
             freeze(self._process)
 
     def resume(self) -> None:
-        """Let it run on (SIGCONT)."""
+        """Continue the server (SIGCONT)."""
         if self._process:
             send(self._process, signal.SIGCONT)
 
     def close(self) -> None:
-        """End it for good and remove its directory."""
+        """Stop the server for good and remove its directory."""
         self.kill()
         if self._guard:
             self._guard.abandon()

@@ -1,7 +1,7 @@
 """Configurations of NATS servers that are joined as leaf nodes.
 
-Pure: names, addresses and ports in, text out. Called by whoever joins servers. Invariant: what is on a bus
-(``trellis.>``) crosses no leaf connection: both sides may have a stream for it, and a fact would be stored twice.
+Pure: names, addresses and ports in, text out. Called by code that joins servers. Invariant: subjects of the bus
+(``trellis.>``) cross no leaf node connection: both sides can have a stream for them, which would store an event twice.
 """
 
 from __future__ import annotations
@@ -17,24 +17,24 @@ _BUS_AND_JETSTREAM: Final = '["trellis.>", "$JS.>", "$KV.>", "$O.>"]'
 
 
 def hub_config(domain: str, port: int) -> str:
-    """Return the configuration of a nats-server that takes leaf nodes on a port.
+    """Return the configuration of a nats-server that accepts leaf nodes on a port.
 
-    It does not tell them of its address: one that was given a way through something else would leave it.
+    It does not advertise its address: a leaf node that connects through a proxy would bypass the proxy.
     """
     leaves = f'listen: "{LOOPBACK}:{port}", no_advertise: true'
     return f'server_name: "{domain}"\njetstream {{ domain: "{domain}" }}\nleafnodes {{ {leaves} }}\n'
 
 
 def leaf_config(domain: str, hub_port: int) -> str:
-    """Return the configuration of a nats-server that is a leaf node of the hub with this port."""
+    """Return the configuration of a nats-server that is a leaf node of the hub at this port."""
     remote = _remote(hub_port, _BUS)
     return f'server_name: "{domain}"\njetstream {{ domain: "{domain}" }}\nleafnodes {{ remotes: [{{ {remote} }}] }}\n'
 
 
 def lattice_config(name: str, address: str, hub_port: int) -> str:
-    """Return the configuration of a nats-server through which others are in the hub's lattices, and have nothing else.
+    """Return the configuration of a nats-server that gives its clients access to the lattices of the hub only.
 
-    It listens at an address, on NATS' own ports for clients and leaf nodes, and is itself a leaf node of the hub.
+    It listens at an address, on the default NATS ports for clients and leaf nodes, and is a leaf node of the hub.
     """
     remote = _remote(hub_port, _BUS_AND_JETSTREAM)
     leaves = f'leafnodes {{ listen: "{address}:{LEAFNODE_PORT}", remotes: [{{ {remote} }}] }}'

@@ -1,7 +1,7 @@
-"""Requests to a NATS server, synchronous and without a client library: is somebody there, and what do they say?
+"""Requests to a NATS server, synchronous and without a client library, for readiness checks.
 
-In: port, subject, body. Out: the bodies of the replies. Called by `up` (is wadm ready, is a host in its lattice).
-Invariant: a server that is gone or says nonsense is the same as one that nobody answers on.
+In: port, subject, body. Out: the bodies of the replies. Called by `up` (wadm is ready, a host is in its lattice).
+Invariant: an unreachable server or an invalid response equals a missing reply.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _NO_RESPONDERS: Final = b"NATS/1.0 503"
 
 
 def request(port: int, subject: str, body: bytes = b"", *, seconds: float = 2.0, host: str = LOOPBACK) -> bytes | None:
-    """Return the first reply; None if there is none within ``seconds``, no server, or nobody who listens."""
+    """Return the first reply; None if there is no reply within ``seconds``, no server, or no responder."""
     deadline = time.monotonic() + seconds
     inbox = f"_INBOX.{secrets.token_hex(11)}"
     sent = f"SUB {inbox} 1\r\nPUB {subject} {inbox} {len(body)}\r\n".encode() + body + b"\r\n"
@@ -32,7 +32,7 @@ def request(port: int, subject: str, body: bytes = b"", *, seconds: float = 2.0,
 
 
 def _reply(connection: socket.socket, stream: BinaryIO, deadline: float) -> bytes | None:
-    """Read until the first message; TimeoutError (an OSError) if it does not come in time."""
+    """Read until the first message. Raise TimeoutError (an OSError) if it does not arrive in time."""
     while True:
         connection.settimeout(max(0.001, deadline - time.monotonic()))
         words = stream.readline().split()

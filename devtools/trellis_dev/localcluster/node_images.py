@@ -1,7 +1,7 @@
-"""The container images that real nodes start with, made from what is in the cache: no registry is asked.
+"""The container images of real nodes, built from the cache without a registry.
 
-In: a Debian tree, CoreDNS, a Wasm module. Out: archives in the cache, and the names under which nodes know them. Called
-before nodes start, and by tests. Invariant: an archive's file name changes with what it is made of.
+In: a Debian tree, CoreDNS, a Wasm module. Out: archives in the cache, and the names of the images on nodes. Called
+before nodes start, and by tests. Invariant: the file name of an archive contains a digest of its sources.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from trellis_dev.localcluster.versions import products
 
 PAUSE: Final = "trellis.local/pause:1"
 BOX: Final = "trellis.local/box:1"
-"""A shell and the usual small programs; ENTRYPOINT is the shell."""
+"""A shell and common utilities; ENTRYPOINT is the shell."""
 HELLO_WASM: Final = "trellis.local/hello-wasm:1"
-"""One WASI module that prints ``hello from wasm``: runs only under a Wasm runtime."""
+"""A WASI module that prints ``hello from wasm``: needs a Wasm runtime."""
 PYTHON: Final = "trellis.local/python:3.11"
 """Debian with Python: a base for images that are built here."""
 
 NATS: Final = "trellis.local/nats-server:1"
-"""A nats-server where PATH finds it, as the chart runs it."""
+"""A nats-server on the PATH, as the chart runs it."""
 
 _ARCHITECTURES: Final = {"x86_64": "amd64", "aarch64": "arm64"}
 _APPLETS: Final = (
@@ -40,20 +40,20 @@ _APPLETS: Final = (
 
 
 def architecture() -> str:
-    """Return this machine's architecture as images name it."""
+    """Return the architecture of this machine as in image platforms."""
     return _ARCHITECTURES.get(platform.machine(), platform.machine())
 
 
 def coredns_image() -> str:
-    """Return the name of CoreDNS's image."""
+    """Return the image name of CoreDNS."""
     return f"trellis.local/coredns:{products()['coredns'].version}"
 
 
 def node_images(coredns: Path, how: How) -> dict[str, Path]:
-    """Return the archives every real node has: pause, box, CoreDNS.
+    """Return the archives of every real node: pause, box, CoreDNS.
 
     Raises:
-        ToolError: if the Debian tree cannot be made.
+        ToolError: the Debian tree cannot be built.
     """
     busybox = {"bin/busybox": debian.tree("node", how) / "bin/busybox"}
     shell = {f"bin/{applet}": "busybox" for applet in _APPLETS}
@@ -66,7 +66,7 @@ def node_images(coredns: Path, how: How) -> dict[str, Path]:
 
 
 def hello_wasm_image(module: Path, how: How) -> Path:
-    """Return the archive of :data:`HELLO_WASM`, made of the compiled module."""
+    """Return the archive of :data:`HELLO_WASM`, with the compiled module."""
     return _archive(Image(HELLO_WASM, ["/hello.wasm"], architecture()), {"hello.wasm": module}, how)
 
 
@@ -80,7 +80,7 @@ def python_image(how: How) -> Path:
     """Return the archive of :data:`PYTHON`.
 
     Raises:
-        ToolError: if the Debian tree cannot be made.
+        ToolError: the Debian tree cannot be built.
     """
     tree = debian.tree("python", how)
     image = Image(PYTHON, ["/usr/bin/python3"], architecture())

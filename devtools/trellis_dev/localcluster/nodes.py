@@ -1,7 +1,7 @@
 """Simulated nodes: Node objects that kwok keeps Ready.
 
-In: how many. Out: Nodes ``node-0000`` and up in the cluster, all Ready. Called by `up`, and by tests that want nodes
-of their own names. Invariant: asking again creates only what is missing.
+In: the number. Out: Nodes ``node-0000`` and up in the cluster, all Ready. Called by `up`, and by tests that need nodes
+with specific names. Invariant: repeated calls create only missing nodes.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def node_name(index: int) -> str:
 
 
 def node_manifest(name: str) -> dict[str, Any]:
-    """Return a Node that kwok takes care of, with room for any test's pods."""
+    """Return a Node that kwok manages, with capacity for the pods of any test."""
     architecture = _ARCHITECTURES.get(platform.machine(), "amd64")
     capacity = {"cpu": "32", "memory": "256Gi", "pods": "110"}
     return {
@@ -56,11 +56,11 @@ def node_manifest(name: str) -> dict[str, Any]:
 
 
 def ensure_nodes(api: Api, count: int, progress: Progress, abort: threading.Event) -> None:
-    """Create the first ``count`` nodes as far as they are missing, and wait until all are Ready.
+    """Create the missing nodes of the first ``count``, and wait until all are Ready.
 
     Raises:
-        LocalClusterError: if the server refuses one.
-        StartError: if they are not all Ready after 60 s and 0.2 s a node.
+        LocalClusterError: the server rejects a node.
+        StartError: they are not all Ready after 60 s plus 0.2 s per node.
     """
     step = f"{count} simulated nodes"
     progress.begin(step)
@@ -69,7 +69,7 @@ def ensure_nodes(api: Api, count: int, progress: Progress, abort: threading.Even
     while (ready := len(ready_nodes(api))) < count:
         progress.note(step, f"{ready} of {count} Ready")
         if abort.is_set():
-            raise AbortedError("asked to stop while nodes became Ready")
+            raise AbortedError("stop requested while waiting for nodes")
         if time.monotonic() > deadline:
             raise StartError(
                 f"only {ready} of {count} simulated nodes became Ready; see kwok.log in the cluster's logs"
@@ -79,10 +79,10 @@ def ensure_nodes(api: Api, count: int, progress: Progress, abort: threading.Even
 
 
 def create_nodes(api: Api, names: list[str]) -> None:
-    """Create simulated nodes of these names; one that exists is left as it is.
+    """Create simulated nodes with these names; existing ones are not changed.
 
     Raises:
-        LocalClusterError: if the server refuses one.
+        LocalClusterError: the server rejects a node.
     """
 
     def create_all(part: list[str]) -> None:
@@ -90,7 +90,7 @@ def create_nodes(api: Api, names: list[str]) -> None:
             for name in part:
                 status, answer = api.call("POST", "/api/v1/nodes", node_manifest(name))
                 if status not in {http.HTTPStatus.CREATED, http.HTTPStatus.CONFLICT}:
-                    raise LocalClusterError(f"Node {name} was refused: {answer.get('message', status)}")
+                    raise LocalClusterError(f"the API server rejects Node {name}: {answer.get('message', status)}")
         finally:
             api.close_own()
 
@@ -100,7 +100,7 @@ def create_nodes(api: Api, names: list[str]) -> None:
 
 
 def ready_nodes(api: Api) -> set[str]:
-    """Return the names of all Nodes that are Ready."""
+    """Return the names of all Ready Nodes."""
     _, answer = api.call("GET", "/api/v1/nodes?resourceVersion=0")
     return {
         node["metadata"]["name"]

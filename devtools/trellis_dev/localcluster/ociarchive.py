@@ -1,8 +1,8 @@
-"""Container images without a container engine: an archive in the OCI image layout, written as a tar file.
+"""Writes container images without a container engine: an archive in the OCI image layout, as a tar file.
 
-In: files with their content, or a directory tree, and the command. Out: a file that `ctr images import`, `buildah pull
-oci-archive:` and others read. Pure but for reading and writing files. Called for the images of real nodes and of tests.
-Invariant: the same files give the same archive, byte for byte: no times, no owners of this machine.
+In: files with their content, or a directory tree, and the command. Out: a file for `ctr images import` and `buildah
+pull oci-archive:`. Pure except for file access. Called for the images of real nodes and of tests.
+Invariant: the same files give the same archive, byte for byte: it contains no times or owners of this machine.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _LAYER: Final = "application/vnd.oci.image.layer.v1.tar"
 
 @dataclass(frozen=True)
 class Image:
-    """An image to be: its full name with tag, what it runs, its platform, and what it has besides its files."""
+    """Image to write: full name with tag, entrypoint, platform, and its content in addition to the files."""
 
     name: str
     entrypoint: Sequence[str]
@@ -32,14 +32,14 @@ class Image:
     os: str = "linux"
     links: Mapping[str, str] = field(default_factory=dict)
     open_directories: Sequence[str] = ()
-    """Empty directories that everyone may write to."""
+    """Empty directories that every user can write to."""
 
 
 def write_image(target: Path, image: Image, files: Mapping[str, Path]) -> None:
-    """Write an image of one layer with these files (path in the image → file here), all executable.
+    """Write an image of one layer with these files (path in the image → local file), all executable.
 
     Raises:
-        OSError: if a file cannot be read or the archive not written.
+        OSError: a file cannot be read or the archive cannot be written.
     """
 
     def fill(layer: tarfile.TarFile) -> None:
@@ -61,7 +61,7 @@ def write_image(target: Path, image: Image, files: Mapping[str, Path]) -> None:
 
 
 def write_tree(target: Path, image: Image, tree: Path) -> None:
-    """Write an image of one layer with a whole directory tree, its owners and modes as they are.
+    """Write an image of one layer with a directory tree; owners and modes are kept.
 
     Raises:
         OSError: as :func:`write_image`.
@@ -99,7 +99,7 @@ def _write(target: Path, image: Image, fill: Callable[[tarfile.TarFile], None]) 
 
 
 def _documents(archive: tarfile.TarFile, image: Image, layer: str, size: int) -> None:
-    """Write configuration, manifest and index."""
+    """Write configuration, manifest and index of the image."""
 
     def blob(document: dict[str, Any], kind: str) -> dict[str, Any]:
         content = json.dumps(document, sort_keys=True).encode()

@@ -1,9 +1,9 @@
-"""A receiver of OpenTelemetry spans inside this process.
+"""A receiver of OpenTelemetry spans in this process.
 
-In: OTLP/HTTP, protobuf, plain or gzip, as any exporter sends it to ``/v1/traces``. Out: plain spans in memory.
-Called by the demo, benchmarks and tests, which look at a trace without a Jaeger, or before it goes on to one.
-Invariants: memory is bounded: at most ``limit`` spans are kept, and the oldest go first; what is to go on and does not
-is not taken, so its exporter sends it again.
+In: OTLP/HTTP, protobuf, plain or gzip, as exporters send it to ``/v1/traces``. Out: plain spans in memory.
+Called by the demo, benchmarks and tests, which read a trace without Jaeger, or before it is forwarded to Jaeger.
+Invariants: memory is bounded: at most ``limit`` spans are kept, the oldest are dropped first; spans that cannot be
+forwarded are rejected, so that the exporter retries.
 """
 
 from __future__ import annotations
@@ -52,13 +52,13 @@ class Span:
     status: str
     """``UNSET``, ``OK`` or ``ERROR``."""
     message: str = ""
-    """What the status says."""
+    """Message of the status."""
 
 
 class OtlpReceiver:
     """Receives spans on a free port of the loopback address, between :meth:`start` and :meth:`stop`.
 
-    ``onward`` is the endpoint of somebody who gets all of them, too: ``http://host:port``.
+    ``onward``: endpoint that all spans are forwarded to: ``http://host:port``.
     """
 
     def __init__(self, limit: int = 100_000, onward: str | None = None) -> None:
@@ -70,11 +70,11 @@ class OtlpReceiver:
 
     @property
     def spans(self) -> list[Span]:
-        """The spans kept, in the order they came."""
+        """The stored spans in order of arrival."""
         return list(self._kept)
 
     async def start(self) -> str:
-        """Start listening; return the endpoint to give to exporters, ``http://127.0.0.1:<port>``."""
+        """Start listening; return the endpoint for exporters, ``http://127.0.0.1:<port>``."""
         app = web.Application(client_max_size=_MAX_BODY)
         app.router.add_post(_PATH, self._receive)
         self._session = aiohttp.ClientSession(timeout=_SECONDS)
@@ -84,7 +84,7 @@ class OtlpReceiver:
         return f"http://{LOOPBACK}:{self._runner.addresses[0][1]}"
 
     async def stop(self) -> None:
-        """Stop listening; the spans stay."""
+        """Stop listening; the spans are kept."""
         if self._runner is not None:
             await self._runner.cleanup()
             self._runner = None
@@ -93,30 +93,30 @@ class OtlpReceiver:
             self._session = None
 
     async def wait_for(self, condition: Callable[[list[Span]], bool], seconds: float) -> list[Span]:
-        """Wait until the condition holds for the spans kept, and return them.
+        """Wait until the condition holds for the stored spans, and return them.
 
         Raises:
-            TimeoutError: if it does not hold after ``seconds``.
+            TimeoutError: it does not hold after ``seconds``.
         """
         async with asyncio.timeout(seconds), self._arrived:
             await self._arrived.wait_for(lambda: condition(self.spans))
         return self.spans
 
     async def _receive(self, request: web.Request) -> web.Response:
-        # aiohttp has undone the content encoding already.
+        # aiohttp has already decoded the content encoding.
         try:
             spans = list(_spans(ExportTraceServiceRequest.FromString(body := await request.read())))
         except (DecodeError, ValueError):  # ValueError: a kind or status that this version of the protocol lacks
-            return web.Response(status=400, text="the body is no ExportTraceServiceRequest")
+            return web.Response(status=400, text="the body is not an ExportTraceServiceRequest")
         if not await self._went_on(body):
-            return web.Response(status=503, text=f"{self._onward} does not take them")
+            return web.Response(status=503, text=f"{self._onward} rejects the spans")
         async with self._arrived:
             self._kept.extend(spans)
             self._arrived.notify_all()
         return web.Response(body=ExportTraceServiceResponse().SerializeToString(), content_type=_PROTOBUF)
 
     async def _went_on(self, body: bytes) -> bool:
-        """Return whether it is where it is to go, if it is to go anywhere."""
+        """Return whether the request was forwarded, or needs no forwarding."""
         if self._onward is None or self._session is None:
             return True
         try:

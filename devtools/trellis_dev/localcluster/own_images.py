@@ -1,8 +1,8 @@
-"""Our own images, built from their Dockerfiles as for a release, on a base made here: no registry is asked.
+"""The images of Trellis, built from their Dockerfiles as for a release, on a local base without a registry.
 
-In: a checkout. Out: archives in the cache, and the names under which nodes know them. The packages of the locks are put
-into the context by uv, which asks this machine's package index. Called by `trellis dev image` and by tests of images.
-Needs root. Invariant: an archive's file name changes with what it is made of; nothing is fetched within the build.
+In: a checkout. Out: archives in the cache, and the names of the images on nodes. uv installs the locked packages into
+the context from the package index of this machine. Called by `trellis dev image` and by tests of images. Needs root.
+Invariant: the file name of an archive contains a digest of its sources; the build itself downloads nothing.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ from trellis_dev.localcluster.page import build_page
 from trellis_dev.localcluster.paths import cache_root
 
 DOCUMENTS: Final = "usr/share/doc/trellis"
-"""Directory of an image with its SBOM and the licences."""
+"""Directory in an image with its SBOM and the licences."""
 
 _TOOLS_LOCK: Final = "requirements-images.lock"
 _DOCKERFILES: Final = "deploy/images"
 _FOR_ALL: Final = ("pyproject.toml", "LICENSE", _TOOLS_LOCK, f"{_DOCKERFILES}/*.py")
 _NOT_OURS: Final = frozenset({"__pycache__", "node_modules"})
-_HINT: Final = "It needs uv and a package index; nothing of it was kept."
+_HINT: Final = "The build needs uv and a package index; nothing was kept."
 
 
 @dataclass(frozen=True)
 class OwnImage:
-    """One of our images: its full name, its key among Dockerfiles and locks, and its sources in a checkout."""
+    """An image of Trellis: full name, key for Dockerfile and lock, and its sources in a checkout."""
 
     name: str
     key: str
@@ -46,12 +46,12 @@ class OwnImage:
 
     @property
     def dockerfile(self) -> str:
-        """Its Dockerfile in a checkout."""
+        """Path of its Dockerfile in a checkout."""
         return f"{_DOCKERFILES}/{self.key}.Dockerfile"
 
     @property
     def lock(self) -> str:
-        """The lock of all that it holds."""
+        """Path of the lock of its packages."""
         return f"requirements-{self.key}.lock"
 
 
@@ -72,7 +72,7 @@ def require_checkout(directory: Path) -> None:
     """Check that images can be built from a directory.
 
     Raises:
-        ToolError: if it is no checkout.
+        ToolError: it is not a checkout.
     """
     for image in (SERVICES, INSTALLER):
         if not (directory / image.dockerfile).is_file():
@@ -80,10 +80,10 @@ def require_checkout(directory: Path) -> None:
 
 
 def own_image(image: OwnImage, checkout: Path, how: How) -> Path:
-    """Return the archive of an image, built once for each state of its sources.
+    """Return the archive of an image, built once per state of its sources.
 
     Raises:
-        ToolError: if this is no checkout, uv is missing, or the build fails, with what it said last.
+        ToolError: not a checkout, uv is missing, or the build fails; with its last output.
     """
     require_checkout(checkout)
     if image is SERVICES:
@@ -106,10 +106,10 @@ def own_image(image: OwnImage, checkout: Path, how: How) -> Path:
 
 
 def documents(archive: Path) -> dict[str, bytes]:
-    """Return the SBOM and the lists that an image has of itself, by file name.
+    """Return the SBOM and the lists of an image, by file name.
 
     Raises:
-        ToolError: if the archive has none.
+        ToolError: the archive has none.
     """
     found: dict[str, bytes] = {}
     with tarfile.open(archive) as image:
@@ -120,19 +120,19 @@ def documents(archive: Path) -> dict[str, bytes]:
                     if entry.isfile() and str(path.parent) == DOCUMENTS:
                         found[path.name] = _member(files, entry.name).read()
     if not found:
-        raise ToolError(f"{archive} has nothing below /{DOCUMENTS}: remove it, and it is built anew")
+        raise ToolError(f"{archive} has no files below /{DOCUMENTS}: remove it to rebuild the image")
     return found
 
 
 def _member(archive: tarfile.TarFile, name: str) -> IO[bytes]:
     file = archive.extractfile(name)
     if file is None:
-        raise ToolError(f"an image whose {name} is no file")
+        raise ToolError(f"invalid image: {name} is not a file")
     return file
 
 
 def _files(image: OwnImage, checkout: Path) -> Iterator[Path]:
-    """Yield the files of an image's context, relative to the checkout."""
+    """Yield the context files of an image, relative to the checkout."""
     for pattern in (*_FOR_ALL, image.dockerfile, image.lock, *image.sources):
         for path in sorted(checkout.glob(pattern)):
             if path.is_file() and not _NOT_OURS & {*path.parts}:
@@ -140,16 +140,16 @@ def _files(image: OwnImage, checkout: Path) -> Iterator[Path]:
 
 
 def _fill(context: Path, image: OwnImage, checkout: Path, build: LoggedBuild) -> None:
-    """Copy the sources into the context, and install the packages of the locks there for the Python of the base."""
+    """Copy the sources into the context, and install the locked packages there for the Python of the base."""
     for source in _files(image, checkout):
         (context / source).parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(checkout / source, context / source)
     beside = Path(sys.executable).parent / "uv"
     uv = str(beside) if beside.exists() else shutil.which("uv")
     if uv is None:
-        raise ToolError("uv is missing, which gets the packages of images: `pip install uv`")
+        raise ToolError("uv is missing, which installs the packages of images: `pip install uv`")
     for target, lock in ((context / "tool-packages", _TOOLS_LOCK), (context / f"{image.key}-packages", image.lock)):
         locked = ["--require-hashes", "--requirement", str(checkout / lock)]
         base = ["--python", sys.executable, "--python-version", PYTHON.rpartition(":")[2]]
-        # Wheels alone: to build a package takes what no lock names.
+        # Wheels only: building a package would need unlocked dependencies.
         build.run([uv, "pip", "install", "--only-binary", ":all:", "--target", str(target), *base, *locked])

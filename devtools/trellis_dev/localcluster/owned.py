@@ -1,7 +1,7 @@
-"""Clusters for the time of a block: what tests, the demo and benchmarks use.
+"""Temporary clusters for tests, the demo and benchmarks, limited to a block.
 
-In: options as for `up`. Out: how to reach the cluster, while the block runs. Invariant: the cluster is gone when the
-block has ended, however it ended, and when the process that owns it dies, by SIGKILL too.
+In: options as for `up`. Out: the addresses of the cluster, while the block runs. Invariant: the cluster is removed at
+the end of the block, also after an error, and when the owning process dies, even by SIGKILL.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ async def local_cluster(  # noqa: PLR0913 (keywords, all with defaults)
     lattice_nats: bool = False,
     progress: Progress | None = None,
 ) -> AsyncIterator[ClusterInfo]:
-    """Have a cluster for the time of a block, under a name of its own unless one is given.
+    """Yield a cluster for the duration of a block, with a unique name by default.
 
-    Cancelling while it starts ends the start and removes what there is before the cancellation goes on. Errors as of
-    `up`, and LocalClusterError if a cluster of that name exists. ``quick_jobs`` False leaves the controller manager the
-    client limits it has in any cluster: 1,000 Jobs then take it four minutes. ``long_leases``: simulated nodes give a
-    sign of life every five minutes, as thousands that did so every ten seconds would leave the API server no time.
+    Cancellation during the start stops the start and removes the cluster. Raises the errors of `up`, and
+    LocalClusterError if a cluster of that name exists. ``quick_jobs`` False keeps the default client limits of the
+    controller manager: 1,000 Jobs then need four minutes. ``long_leases``: simulated nodes renew their leases every
+    five minutes; renewals every ten seconds of thousands of nodes would saturate the API server.
     """
     wanted = Wanted(
         check_name(name or unique_name()),
@@ -85,7 +85,7 @@ def owned_cluster(  # noqa: PLR0913 (keywords, all with defaults)
     lattices: Lattices | None = None,
     lattice_nats: bool = False,
 ) -> Iterator[ClusterInfo]:
-    """Do the same as :func:`local_cluster` where no event loop runs, as in a pytest fixture."""
+    """Do the same as :func:`local_cluster` without an event loop, as in a pytest fixture."""
     wanted = Wanted(
         unique_name(),
         nodes,
@@ -106,5 +106,5 @@ def owned_cluster(  # noqa: PLR0913 (keywords, all with defaults)
 
 
 def _discard(layout: Layout, state: ClusterState, watcher: Guard | None) -> None:
-    assert watcher is not None, "an owned cluster is always a new one"
+    assert watcher is not None, "an owned cluster is always new"
     discard(layout, state, watcher)

@@ -1,9 +1,9 @@
-"""The page of the console, built from its sources with node, once for each state of them.
+"""The page of the console, built from its sources with node, once per state of the sources.
 
-In: a checkout. Out: the page's files in the cache, and beside the console's modules, where its server finds them. What
-it is made with (`npm ci`, of exactly the versions and hashes of its lock) comes from the registry npm is set up with.
-Called by `trellis dev page`, `trellis dev image` and tests. Invariants: the same sources give the same bytes, under the
-same name; nothing of it is written into the checkout but the finished page; nothing that a package brings along is run.
+In: a checkout. Out: the files of the page in the cache, and next to the modules of the console, where its server finds
+them. Its dependencies (`npm ci`, with the versions and hashes of the lock) come from the registry in the configuration
+of npm. Called by `trellis dev page`, `trellis dev image` and tests. Invariants: the same sources give the same bytes
+under the same name; only the finished page is written into the checkout; no scripts of packages are run.
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ BUILT: Final = "services/console/static"
 _MODULES: Final = "node_modules"
 _LOCK: Final = ("package.json", "package-lock.json", ".npmrc")
 _MADE: Final = ("src", "test", "build.mjs", "tsconfig.json", *_LOCK)
-_HINT: Final = "The page needs node 20 or later, and for its first build a registry of npm packages."
+_HINT: Final = "The page needs node 20 or later, and an npm registry for the first build."
 
 
 def missing() -> str | None:
-    """Return what keeps this machine from building the page, in one line; None if nothing does."""
+    """Return in one line why this machine cannot build the page; None if it can."""
     lacks = [program for program in ("node", "npm") if shutil.which(program) is None]
     return f"the console's page cannot be built here; missing: {', '.join(lacks)}" if lacks else None
 
 
 def build_page(checkout: Path, how: How) -> Path:
-    """Build the page, put it where the console of this checkout finds it, and return that directory.
+    """Build the page, copy it to the console of this checkout, and return that directory.
 
     Raises:
-        ToolError: this is no checkout, node is missing, or the build fails, with what it said last.
+        ToolError: not a checkout, node is missing, or the build fails; with its last output.
     """
     found = page_of(checkout, how)
     target = checkout / BUILT
@@ -52,13 +52,13 @@ def build_page(checkout: Path, how: How) -> Path:
             shutil.copytree(found, temporary)
             shutil.rmtree(target, ignore_errors=True)
             temporary.rename(target)
-        # A wheel takes what is newer than the sources, and builds it anew otherwise.
+        # The wheel includes the page only if it is newer than the sources, else rebuilds it.
         os.utime(target / "index.html")
     return target
 
 
 def page_of(checkout: Path, how: How) -> Path:
-    """Return the directory of the cache with the page of this checkout; raises ToolError as :func:`build_page`."""
+    """Return the cache directory with the page of this checkout. Raise ToolError as :func:`build_page`."""
 
     def make(target: Path, log: Path) -> None:
         with _laid_out(checkout, target, log, how) as build:
@@ -68,10 +68,10 @@ def page_of(checkout: Path, how: How) -> Path:
 
 
 def check_page(checkout: Path, how: How) -> None:
-    """Check the types of the page's sources and run the tests of its model, once for each state of them.
+    """Run the type checks and the unit tests of the page, once per state of the sources.
 
     Raises:
-        ToolError: as :func:`build_page`, and if one of them fails.
+        ToolError: as :func:`build_page`, and if a check fails.
     """
 
     def make(target: Path, log: Path) -> None:
@@ -86,7 +86,7 @@ def check_page(checkout: Path, how: How) -> None:
 
 
 def packages(checkout: Path, how: How) -> Path:
-    """Return the packages of the page's lock: its own, and those that it is built and tested with.
+    """Return the packages of the lock of the page: runtime, build and test dependencies.
 
     Raises:
         ToolError: as :func:`build_page`.
@@ -106,10 +106,10 @@ def packages(checkout: Path, how: How) -> Path:
 
 @contextmanager
 def _laid_out(checkout: Path, target: Path, log: Path, how: How) -> Iterator[LoggedBuild]:
-    """Make a directory with the sources and their packages, for one build."""
+    """Create a directory with the sources and their packages for one build."""
     modules = packages(checkout, how)
     folder = target.with_name(f"{target.name}.work")
-    shutil.rmtree(folder, ignore_errors=True)  # of a build that was killed; ours alone under its lock
+    shutil.rmtree(folder, ignore_errors=True)  # left by a killed build; the lock excludes other builds
     try:
         for source in _files(checkout, _MADE):
             (folder / source).parent.mkdir(parents=True, exist_ok=True)
@@ -128,7 +128,7 @@ def _require(checkout: Path) -> None:
 
 
 def _files(checkout: Path, names: tuple[str, ...]) -> Iterator[str]:
-    """Yield files below the page's sources, relative to these, in one order on each machine."""
+    """Yield files below the sources of the page, relative to these, in the same order on each machine."""
     root = checkout / SOURCES
     for name in sorted(names):
         found = root / name

@@ -1,8 +1,8 @@
-"""Where caches and clusters live on this machine.
+"""Paths of caches and clusters on this machine.
 
 In: the XDG variables of the environment. Out: absolute paths; nothing is created here.
-Called by every module of this package. Invariant: everything of one cluster lies below :attr:`Layout.root`, so that
-removing that directory removes the cluster's whole state.
+Called by every module of this package. Invariant: everything of one cluster is below :attr:`Layout.root`, so that
+removing that directory removes the complete state of the cluster.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _NAME: Final = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 
 
 def _xdg(variable: str, default: str) -> Path:
-    """Return an XDG base directory; a relative value is ignored, as the XDG specification says."""
+    """Return an XDG base directory; a relative value is ignored, as in the XDG specification."""
     value = Path(os.environ.get(variable, ""))
     return value if value.is_absolute() else Path.home() / default
 
@@ -35,10 +35,10 @@ def clusters_root() -> Path:
 
 
 def check_name(name: str) -> str:
-    """Return the name if it can be a cluster's (a DNS label), else raise LocalClusterError."""
+    """Return the name if it is a valid cluster name (a DNS label), else raise LocalClusterError."""
     if _NAME.fullmatch(name) is None:
         raise LocalClusterError(
-            f"'{name}' cannot be the name of a cluster: use 1 to 63 of a-z, 0-9 and '-', not '-' at either end"
+            f"'{name}' is not a valid cluster name: use 1 to 63 of a-z, 0-9 and '-', not '-' at either end"
         )
     return name
 
@@ -51,7 +51,7 @@ class Layout:
 
     @classmethod
     def of(cls, name: str) -> Layout:
-        """Return the layout of the named cluster; LocalClusterError if the name cannot be one."""
+        """Return the layout of the named cluster. Raise LocalClusterError if the name is invalid."""
         return cls(clusters_root() / check_name(name))
 
     @property
@@ -76,35 +76,35 @@ class Layout:
 
     @property
     def logs(self) -> Path:
-        """One log file a component."""
+        """Directory of the log files, one per component."""
         return self.root / "logs"
 
     @property
     def bin(self) -> Path:
-        """Symbolic links to the programs this cluster runs, and kubectl."""
+        """Directory of symbolic links to the programs of this cluster, and kubectl."""
         return self.root / "bin"
 
     @property
     def nats_config(self) -> Path:
-        """Configuration of nats-server, if it is joined to others; else it has none."""
+        """Configuration of nats-server; exists only if it is joined to another server."""
         return self.root / "nats.conf"
 
     @property
     def stages(self) -> Path:
-        """Kwok's stages, one file of YAML documents."""
+        """Stages of kwok, one file of YAML documents."""
         return self.root / "kwok-stages.yaml"
 
     @property
     def audit_log(self) -> Path:
-        """Log of every write to the API server (JSON lines), if asked for."""
+        """Log of every write to the API server (JSON lines), if enabled."""
         return self.logs / "audit.jsonl"
 
     def node(self, name: str) -> Path:
-        """Return the directory of one real node: what it changed (``upper``) and its other disk (``disk``)."""
+        """Return the directory of one real node: the changes on its root (``upper``) and its second disk (``disk``)."""
         return self.root / "nodes" / name
 
     def kubeconfig(self, user: str = "admin") -> Path:
-        """Return the kubeconfig of one user; the administrator's lies at the top."""
+        """Return the kubeconfig of one user; that of the administrator is at the top level."""
         return self.root / "kubeconfig" if user == "admin" else self.pki / f"{user}.kubeconfig"
 
     def log(self, tool: str) -> Path:

@@ -1,10 +1,10 @@
 """Free TCP ports on the loopback address.
 
-In: how many. Out: port numbers that were free a moment ago. Called by `up` before each start of a component.
-Invariant: ports come from below the ranges from which Linux (32768 up) and macOS (49152 up) give outgoing connections
-theirs, so a component that is restarted on its port does not find it taken by some client. On Linux two processes are
-not given the same port: the one that was given it keeps a socket bound to it, without listening, which lets a server
-with SO_REUSEADDR listen there (every one in Go, Rust and asyncio) and keeps others from choosing it.
+In: the number of ports. Out: ports that are free at that moment. Called by `up` before each start of a component.
+Invariant: ports are below the ephemeral ranges of Linux (32768 up) and macOS (49152 up), so no client occupies the port
+of a component during its restart. On Linux two processes do not get the same port: the caller keeps a socket bound to
+it, without listening. A server with SO_REUSEADDR (all in Go, Rust and asyncio) can still listen there, but other
+processes cannot choose the port.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ _FIRST: Final = 20_000
 _LAST: Final = 29_999
 _TRIES: Final = 200
 _KEPT: Final = 512
-"""Sockets that are kept bound; the oldest goes first. A process that starts so many servers has ended some of them."""
+"""Sockets that are kept bound; the oldest is closed first. A process with so many servers has ended some of them."""
 
 _bound: deque[int] = deque()
 
 
 def is_free(port: int) -> bool:
-    """Return whether a server could listen on this port now."""
+    """Return whether a server can listen on this port now."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
-        # As Go's listeners do: connections of the last owner that linger in TIME_WAIT are no obstacle.
+        # Like the listeners of Go: connections of the previous owner in TIME_WAIT do not block.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((LOOPBACK, port))
@@ -54,26 +54,26 @@ def free_ports(count: int) -> list[int]:
     """Return ``count`` different free ports.
 
     Raises:
-        StartError: if nearly every port of the range is taken.
+        StartError: nearly every port of the range is in use.
     """
     found: list[int] = []
     for _ in range(_TRIES + count):
         if len(found) == count:
             return found
-        port = random.randint(_FIRST, _LAST)  # noqa: S311 - no secret
+        port = random.randint(_FIRST, _LAST)  # noqa: S311 - not a secret
         if port not in found and _take(port):
             found.append(port)
-    raise StartError(f"no free port between {_FIRST} and {_LAST} on {LOOPBACK}: end what occupies them")
+    raise StartError(f"no free port between {_FIRST} and {_LAST} on {LOOPBACK}: stop processes that listen there")
 
 
 def _take(port: int) -> bool:
-    """Return whether a port was free, and nobody's."""
-    if sys.platform != "linux":  # elsewhere a bound socket keeps servers away
+    """Reserve a port; return whether it was free and unreserved."""
+    if sys.platform != "linux":  # elsewhere a bound socket blocks servers
         return is_free(port)
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
         try:
             probe.bind((LOOPBACK, port))
-            # Only now: with it the bind would succeed beside a socket that another process keeps.
+            # Only now: with it the bind would succeed on a port that another process has reserved.
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         except OSError:
             return False

@@ -1,8 +1,8 @@
-"""Processes that outlive the one that starts them, and are ended by it or by a later one.
+"""Processes that outlive the process that starts them; it or a later process ends them.
 
-In: command lines, log files. Out: records of pid and start time, which state files keep. Called by `up`, `down`,
-fault tests and test fixtures. Invariant: a process is signalled only if its start time is the recorded one, so a
-pid that the system gave to another program is never hit.
+In: command lines, log files. Out: records of pid and start time, which state files store. Called by `up`, `down`,
+fault tests and test fixtures. Invariant: a process gets a signal only if its start time matches the record, so a
+reused pid is never affected.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ _POLL: Final = 0.02
 _KILL_SECONDS: Final = 10.0
 _STANDARD_ERROR: Final = 2
 _PASSED_ON: Final = ("PATH", "HOME", "TMPDIR", "LANG")
-# Go collects garbage whenever the heap has doubled: a fifth of what an API server of a small cluster does. Let it grow
-# to five times, but not beyond what a laptop can spare.
+# Go collects garbage when the heap has doubled: a fifth of the CPU time of an API server of a small cluster. Collect at
+# five times the heap instead, within the memory of a laptop.
 _GO: Final = {"GOGC": "400", "GOMEMLIMIT": "1536MiB"}
 _RESET: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGPIPE, signal.SIGHUP)
 
 
 class ProcessRecord(BaseModel, frozen=True):
-    """A process, told apart from any other that has or had its pid."""
+    """Identity of a process, distinct from any other process with the same pid."""
 
     pid: int
     stamp: str
@@ -44,7 +44,7 @@ def _boot_id() -> str:
 
 
 def _look(pid: int) -> tuple[str, bool] | None:
-    """Return the start stamp of a process and whether it is a zombie, or None if there is no such process."""
+    """Return the start stamp of a process and whether it is a zombie; None if there is no such process."""
     if not Path("/proc/self/stat").exists():
         try:
             process = psutil.Process(pid)
@@ -55,16 +55,16 @@ def _look(pid: int) -> tuple[str, bool] | None:
         text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
     except OSError:
         return None
-    # proc(5): the name in brackets may hold anything; state is the first field after it, the start time the 20th.
+    # proc(5): the name in brackets can contain anything; state is the first field after it, the start time the 20th.
     fields = text.rpartition(")")[2].split()
     return f"{_boot_id()}/{fields[19]}", fields[0] in "ZX"
 
 
 def record_of(pid: int) -> ProcessRecord:
-    """Return the record of a process; of one that is gone, a record that matches nothing.
+    """Return the record of a process; for an ended one, a record that matches nothing.
 
-    On Linux the stamp is the boot's id and the start in clock ticks since that boot, which no change of the clock
-    moves.
+    On Linux the stamp is the boot id and the start in clock ticks since that boot, which is independent of clock
+    changes.
     """
     look = _look(pid)
     return ProcessRecord(pid=pid, stamp=look[0] if look else "")
@@ -76,19 +76,19 @@ def current() -> ProcessRecord:
 
 
 def alive(record: ProcessRecord) -> bool:
-    """Return whether the process still runs; collects it if it ended and is a child of this one."""
+    """Return whether the process still runs; reap it if it is an ended child of this one."""
     look = _look(record.pid)
     if look is None or look[0] != record.stamp:
         return False
     try:
-        # A leader shows as a zombie while its other threads still end: only this tells when a child is really gone.
+        # The leader is a zombie while its other threads still end: only waitpid reports the end of a child reliably.
         return os.waitpid(record.pid, os.WNOHANG)[0] == 0
     except ChildProcessError:
         return not look[1]
 
 
 def children(record: ProcessRecord, *, deep: bool = False) -> list[ProcessRecord]:
-    """Return the processes that this one started and that run; with ``deep`` also those that they started."""
+    """Return the running child processes; with ``deep`` also their descendants."""
     if not alive(record):
         return []
     try:
@@ -99,26 +99,26 @@ def children(record: ProcessRecord, *, deep: bool = False) -> list[ProcessRecord
 
 
 def closing_inherited() -> list[tuple[int, int]]:
-    """Return what to do in a new process so that it has none of the files that our starter left open for us.
+    """Return the file actions that close inherited files in a new process.
 
-    Else a lock of theirs (``flock file trellis dev up``) would stay held for as long as the cluster runs.
+    Otherwise a lock of the calling shell (``flock file trellis dev up``) would be held as long as the cluster runs.
     """
     found = []
     for path in Path("/dev/fd").iterdir():
-        with contextlib.suppress(OSError):  # closed meanwhile: the one that reads this directory
+        with contextlib.suppress(OSError):  # already closed: the descriptor for this directory
             if int(path.name) > _STANDARD_ERROR and os.get_inheritable(int(path.name)):
                 found.append((os.POSIX_SPAWN_CLOSE, int(path.name)))
     return found
 
 
 def spawn(argv: Sequence[str], *, log: Path, token: str) -> ProcessRecord:
-    """Start a program in a session of its own, its output appended to ``log``, marked with ``token``.
+    """Start a program in a new session with the token ``token``; its output is appended to ``log``.
 
-    It sees only a few variables of our environment: etcd and Jaeger would take options from others. A session of
-    its own keeps the terminal's Ctrl-C away from it.
+    It gets only a few environment variables, because etcd and Jaeger read options from the environment. The new session
+    isolates it from Ctrl-C in the terminal.
 
     Raises:
-        OSError: if the program cannot be executed.
+        OSError: the program cannot be executed.
     """
     environment = {name: os.environ[name] for name in _PASSED_ON if name in os.environ} | _GO | {MARK: token}
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
@@ -139,7 +139,7 @@ def spawn(argv: Sequence[str], *, log: Path, token: str) -> ProcessRecord:
 
 
 def send(record: ProcessRecord, number: signal.Signals) -> bool:
-    """Send a signal if it is still that process; return whether it was."""
+    """Send a signal if the process still matches the record; return whether it did."""
     if not alive(record):
         return False
     with contextlib.suppress(ProcessLookupError):
@@ -149,7 +149,7 @@ def send(record: ProcessRecord, number: signal.Signals) -> bool:
 
 
 def freeze(record: ProcessRecord) -> bool:
-    """Stop a process (SIGSTOP), and return when it does stand still; return whether it was there to be stopped."""
+    """Stop a process (SIGSTOP), and wait until it is stopped; return whether it existed."""
     if not send(record, signal.SIGSTOP):
         return False
     deadline = time.monotonic() + _KILL_SECONDS
@@ -160,7 +160,7 @@ def freeze(record: ProcessRecord) -> bool:
 
 
 def wait_gone(records: Iterable[ProcessRecord], seconds: float) -> list[ProcessRecord]:
-    """Wait until the processes have ended; return those that have not after ``seconds``."""
+    """Wait until the processes have ended; return those that still run after ``seconds``."""
     left = list(records)
     deadline = time.monotonic() + seconds
     while left := [record for record in left if alive(record)]:
@@ -171,9 +171,9 @@ def wait_gone(records: Iterable[ProcessRecord], seconds: float) -> list[ProcessR
 
 
 def end(records: Iterable[ProcessRecord], *, grace: float) -> None:
-    """End processes: SIGTERM, ``grace`` seconds, then SIGKILL; no grace: SIGKILL at once. Returns when all are gone.
+    """End processes: SIGTERM, ``grace`` seconds, then SIGKILL; without grace SIGKILL at once. Wait for the end.
 
-    A stopped process (SIGSTOP) does not see SIGTERM before it is continued; SIGKILL it cannot escape.
+    A stopped process (SIGSTOP) handles SIGTERM only after SIGCONT; SIGKILL ends it in any state.
     """
     left = list(records)
     if grace > 0:

@@ -1,8 +1,8 @@
-"""How the package says what it is doing, to people.
+"""Progress display for users.
 
-In: steps as they begin and end. Out: nothing, plain lines, or a live display; always on standard error.
-Called by the tool builder and by `up`, from several threads. Invariant: a step that began ends exactly once, and
-the display never writes to standard output, which belongs to the machine-readable result.
+In: start and end of steps. Out: nothing, plain lines, or a live display; always on standard error.
+Called by the tool builder and by `up`, from several threads. Invariant: a started step ends exactly once, and
+the display never writes to standard output, which is reserved for the machine-readable result.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ _SECONDS_BETWEEN_NOTES: Final = 10.0
 
 
 class Progress(Protocol):
-    """Receives steps; safe to call from several threads."""
+    """Receives steps; thread-safe."""
 
     def begin(self, step: str) -> None:
-        """Say that a step, named by a phrase that is unique among those under way, has begun."""
+        """Start a step; ``step`` is a phrase that is unique among the steps in progress."""
 
     def note(self, step: str, text: str) -> None:
-        """Say how far a step is."""
+        """Report the progress of a step."""
 
     def end(self, step: str, outcome: str) -> None:
-        """Say that a step has ended, and how."""
+        """End a step with its outcome."""
 
 
 @contextmanager
 def stepping(progress: Progress, step: str) -> Iterator[None]:
-    """Report a step around a block: done; failed if the block raises, or interrupted if that is somebody's wish."""
+    """Report a block as a step: done; failed if the block raises, interrupted if it was aborted."""
     progress.begin(step)
     try:
         yield
@@ -53,16 +53,16 @@ def stepping(progress: Progress, step: str) -> Iterator[None]:
 
 
 class Quiet:
-    """Says nothing."""
+    """Shows nothing."""
 
     def begin(self, step: str) -> None:
-        """Ignore it."""
+        """Ignore the step."""
 
     def note(self, step: str, text: str) -> None:
-        """Ignore it."""
+        """Ignore the note."""
 
     def end(self, step: str, outcome: str) -> None:
-        """Ignore it."""
+        """Ignore the end."""
 
 
 def _say(line: str) -> None:
@@ -71,7 +71,7 @@ def _say(line: str) -> None:
 
 
 class Lines:
-    """A line on standard error when a step begins, every 10 s while it lasts, and when it ends: for logs and pipes."""
+    """Prints a line to standard error at the start of a step, every 10 s, and at its end: for logs and pipes."""
 
     def __init__(self) -> None:
         self._began: dict[str, float] = {}
@@ -83,7 +83,7 @@ class Lines:
         _say(f"{step} …")
 
     def note(self, step: str, text: str) -> None:
-        """Print ``step: text`` if nothing was said of the step for 10 s: a build notes every package."""
+        """Print ``step: text`` at most every 10 s per step: a build notes every package."""
         now = time.monotonic()
         if now - self._said.get(step, 0) < _SECONDS_BETWEEN_NOTES:
             return
@@ -97,13 +97,13 @@ class Lines:
 
 
 class Live:
-    """A spinner and the elapsed time for each step, on a terminal. A context manager."""
+    """Shows a spinner and the elapsed time for each step on a terminal. A context manager."""
 
     def __init__(self, console: Console) -> None:
         self._display = RichDisplay(
             SpinnerColumn(finished_text="•"),
             TimeElapsedColumn(),
-            # What a narrow terminal cuts off is the end of this: the name of what is compiled, never the time.
+            # A narrow terminal truncates the end of this column: the name of the package, never the time.
             TextColumn("{task.description} [dim]{task.fields[text]}", table_column=Column(ratio=1, no_wrap=True)),
             console=console,
             expand=True,
@@ -120,16 +120,16 @@ class Live:
         self._display.stop()
 
     def begin(self, step: str) -> None:
-        """Add a spinning line."""
+        """Add a line with a spinner."""
         self._tasks[step] = self._display.add_task(step, total=None, text="")
 
     def note(self, step: str, text: str) -> None:
-        """Show the text behind the step."""
+        """Show the text after the step."""
         if step in self._tasks:
             self._display.update(self._tasks[step], text=text)
 
     def end(self, step: str, outcome: str) -> None:
-        """Stop the line's clock."""
+        """Stop the timer of the line."""
         if step in self._tasks:
             self._display.update(self._tasks.pop(step), total=1, completed=1, text=outcome)
 

@@ -1,8 +1,8 @@
-"""Waiting for a component: it is ready, it has ended, or it takes too long.
+"""Waits for a component until it is ready, has ended, or a timeout expires.
 
-In: a check, the process and its log. Out: nothing, or an error with the end of the log. Called by everything that
-starts a component. Invariant: a process that ended is noticed at once and not after the timeout, and a port that
-was taken is told apart from any other cause.
+In: a check, the process and its log. Out: nothing, or an error with the end of the log. Called by all code that
+starts a component. Invariant: an ended process is detected at once, not after the timeout, and a port in use is
+distinguished from other causes.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ _TAIL_BYTES: Final = 16_384
 _PORT_IN_USE: Final = "address already in use"
 
 LogPosition = tuple[Path, int]
-"""A log file, and the size it had before this start: what was written earlier is not this process's."""
+"""A log file and its size before this start; earlier content belongs to previous processes."""
 
 
 def tail(log: LogPosition) -> str:
-    """Return the last lines this process wrote, at most 12."""
+    """Return the last lines of this process, at most 12."""
     path, position = log
     try:
         with path.open("rb") as file:
@@ -50,12 +50,12 @@ def wait_ready(
     seconds: float,
     abort: threading.Event | None = None,
 ) -> None:
-    """Wait until ``check`` holds.
+    """Wait until ``check`` succeeds.
 
     Raises:
-        PortInUseError: if the process ended because a port was taken.
-        StartError: if it ended for another reason, or was not ready after ``seconds``.
-        AbortedError: if ``abort`` was set.
+        PortInUseError: the process ended because a port is in use.
+        StartError: it ended for another reason, or was not ready after ``seconds``.
+        AbortedError: ``abort`` was set.
     """
     deadline = time.monotonic() + seconds
     while True:
@@ -67,17 +67,17 @@ def wait_ready(
         if check():
             return
         if abort is not None and abort.is_set():
-            raise AbortedError(f"{tool}: asked to stop while starting")
+            raise AbortedError(f"{tool}: stop requested during the start")
         if time.monotonic() > deadline:
             raise StartError(
-                f"{tool} was not ready after {seconds:.0f} s; is the machine very busy? "
+                f"{tool} was not ready after {seconds:.0f} s; check the load of the machine. "
                 f"The end of {log[0]}:\n{tail(log)}"
             )
         time.sleep(_POLL)
 
 
 def nats_answers(port: int, host: str = LOOPBACK) -> bool:
-    """Return whether a NATS server greets on this port."""
+    """Return whether a NATS server responds on this port."""
     try:
         with socket.create_connection((host, port), timeout=1) as connection:
             return connection.recv(5) == b"INFO "
@@ -86,16 +86,16 @@ def nats_answers(port: int, host: str = LOOPBACK) -> bool:
 
 
 def http_ok(url: str) -> bool:
-    """Return whether a GET of a plain-HTTP URL is answered with 200."""
+    """Return whether a GET of a plain-HTTP URL returns 200."""
     try:
-        with urllib.request.urlopen(url, timeout=2) as answer:  # noqa: S310 - our own loopback address
+        with urllib.request.urlopen(url, timeout=2) as answer:  # noqa: S310 - loopback address
             return bool(answer.status == 200)
     except OSError:
         return False
 
 
 def etcd_healthy(port: int) -> bool:
-    """Return whether etcd says of itself that it is healthy: it has a leader and can commit."""
+    """Return whether etcd reports itself healthy: it has a leader and can commit."""
     try:
         with urllib.request.urlopen(f"http://{LOOPBACK}:{port}/health", timeout=2) as answer:
             return bool(json.load(answer).get("health") == "true")

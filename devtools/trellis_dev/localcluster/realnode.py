@@ -1,9 +1,9 @@
-"""Real nodes of a local cluster: kubelet, containerd and kube-proxy in namespaces with a root of their own.
+"""Real nodes of a local cluster: kubelet, containerd and kube-proxy in namespaces with a separate root.
 
-In: how many. Out: Nodes ``real-0`` and up, Ready, with network and DNS between their pods. Called by `up`, and by
-:mod:`.realnode_faults`, which breaks them. A node is a process (enter.sh, then the
-node's own PID 1 below it) whose namespaces hold everything it has; ADR 19 says why.
-Invariant: killing what carries the cluster's token takes a node away, whole: `down` needs to know nothing more.
+In: the number. Out: Nodes ``real-0`` and up, Ready, with network and DNS between their pods. Called by `up`, and by
+:mod:`.realnode_faults` for fault tests. A node is a process (enter.sh, then PID 1 of the node below it) whose
+namespaces contain everything of the node; ADR 19 has the reasons.
+Invariant: killing the processes with the token of the cluster removes a node completely; `down` needs nothing else.
 """
 
 from __future__ import annotations
@@ -41,25 +41,25 @@ _DISKS: Final = ("lib/containerd", "lib/kubelet", "lib/cni", "log")
 
 
 def prepare(how: How) -> None:
-    """Get everything a real node is made of into the cache.
+    """Provide all parts of a real node in the cache.
 
     Raises:
-        ToolError: if a part is missing and cannot be built. AbortedError: if asked to stop.
+        ToolError: a part is missing and cannot be built. AbortedError: stop was requested.
     """
     ensure_all(REAL_NODE, how.progress, how.abort)
     node_images(cached("coredns"), how)
 
 
 def ensure_network(layout: Layout, state: ClusterState) -> None:
-    """Start the network if it does not run; the first start chooses the cluster's addresses.
+    """Start the network if it is not running; the first start chooses the addresses of the cluster.
 
     Raises:
-        StartError: if this machine lets us make none.
+        StartError: the network cannot be created on this machine.
     """
     record = state.processes.get(NETWORK)
     if record is not None and alive(record):
         return
-    for name in NODE_NAMES:  # their cables ended with it
+    for name in NODE_NAMES:  # their veths ended with it
         if name in state.processes and alive(state.processes[name]):
             stop_node(state, name)
     state.processes[NETWORK], addresses = start_network(state.token, layout.log(NETWORK), state.range)
@@ -68,10 +68,10 @@ def ensure_network(layout: Layout, state: ClusterState) -> None:
 
 
 def ensure_real_nodes(layout: Layout, state: ClusterState, count: int, how: How) -> None:
-    """Have the first ``count`` real nodes run, and those that ran before; wait until all are Ready, and DNS answers.
+    """Start the first ``count`` real nodes, and those that ran before; wait until all are Ready and DNS responds.
 
     Raises:
-        StartError: if one is not Ready in time, with the end of its log.
+        StartError: a node is not Ready in time; with the end of its log.
     """
     known = [name for name in NODE_NAMES if name in state.processes or NODE_NAMES.index(name) < count]
     if not known:
@@ -91,10 +91,10 @@ def ensure_real_nodes(layout: Layout, state: ClusterState, count: int, how: How)
 
 
 def start_node(layout: Layout, state: ClusterState, name: str, how: How) -> None:
-    """Start one node that does not run, with the disk it had; returns at once.
+    """Start one stopped node with its existing disk, without waiting for Ready.
 
     Raises:
-        StartError: if it can get no control groups.
+        StartError: its control groups cannot be created.
     """
     index = NODE_NAMES.index(name)
     assert state.range is not None
@@ -113,7 +113,7 @@ def start_node(layout: Layout, state: ClusterState, name: str, how: How) -> None
         "UNIFIED": "yes" if groups.unified else "no",
     }
     if any(sign in settings["LOWER"].replace(":", "", 1) for sign in ":,\\"):
-        raise StartError(f"{settings['LOWER']}: no overlay can be made of paths with ':', ',' or '\\'")
+        raise StartError(f"{settings['LOWER']}: overlay mounts do not support paths with ':', ',' or '\\'")
     lines = [f"{key}={shlex.quote(value)}" for key, value in settings.items()]
     (node / "settings").write_text("\n".join([*lines, ""]), encoding="utf-8")
     script = resources.files("trellis_dev.localcluster").joinpath("node", "enter.sh")
@@ -124,15 +124,15 @@ def start_node(layout: Layout, state: ClusterState, name: str, how: How) -> None
 
 
 def stop_node(state: ClusterState, name: str) -> None:
-    """End a node as a power cut does; returns when nothing of it runs."""
+    """End a node like a power failure; return when all its processes have ended."""
     record = state.processes[name]
     inside = first_process(record)
-    # Its PID 1 is gone only when the kernel has ended all that ran in it.
+    # PID 1 disappears only after the kernel has ended all processes in its namespace.
     end([inside, record] if inside is not None else [record], grace=0)
 
 
 def first_process(record: ProcessRecord) -> ProcessRecord | None:
-    """Return PID 1 of a node, as this machine sees it; None while it does not run."""
+    """Return PID 1 of a node, as a process of this machine; None while the node is not running."""
     return next(iter(children(record)), None)
 
 
@@ -147,7 +147,7 @@ def _write_lower(lower: Path, layout: Layout, state: ClusterState, how: How) -> 
 
 
 def _write_disk(node: Path, layout: Layout, state: ClusterState, name: str) -> None:
-    """Write a new node's disk: whole, or not there."""
+    """Write the disk of a new node atomically."""
     temporary = node.with_name(f".{node.name}.tmp")
     shutil.rmtree(temporary, ignore_errors=True)
     for part in ("work", "root", *(f"disk/{disk}" for disk in _DISKS)):
@@ -162,12 +162,12 @@ def _wait(api: Api, layout: Layout, state: ClusterState, names: list[str], how: 
     step = f"{len(names)} real node{'s' if len(names) > 1 else ''}"
     with stepping(how.progress, step):
         for path, manifest in coredns_objects(coredns_image()):
-            # Asked for first: of a Service that exists the server says "invalid", for its address is taken by itself.
+            # GET first: a POST of an existing Service returns "invalid", because its own address is allocated.
             if api.ok(f"{path}/{manifest['metadata']['name']}"):
                 continue
             status, answer = api.call("POST", path, manifest)
             if status not in {HTTPStatus.CREATED, HTTPStatus.CONFLICT}:
-                raise LocalClusterError(f"{manifest['kind']} of CoreDNS was refused: {answer.get('message', status)}")
+                raise LocalClusterError(f"{manifest['kind']} of CoreDNS was rejected: {answer.get('message', status)}")
         wait_until(
             lambda: not _late(layout, state, names, api),
             lambda: _trouble(layout, names, _late(layout, state, names, api)),
@@ -185,10 +185,10 @@ def _dns_runs(api: Api) -> bool:
 
 
 def _late(layout: Layout, state: ClusterState, names: list[str], api: Api) -> list[str]:
-    """Return the nodes that are not Ready since they started: the API server says Ready for 40 s of one that is gone.
+    """Return the nodes without Ready since their start: the API server reports Ready for 40 s after a node ended.
 
     Raises:
-        StartError: if one ended, with the end of what it said.
+        StartError: a node ended; with the end of its log.
     """
     for name in names:
         if not alive(state.processes[name]):
@@ -205,7 +205,7 @@ def _ready(status: dict[str, Any], boot_id: str) -> bool:
 
 
 def _boot_id(record: ProcessRecord) -> str:
-    """Return what a node calls its boot; empty while it has none yet."""
+    """Return the boot id of a node; empty if it does not exist yet."""
     inside = first_process(record)
     try:
         return Path(f"/proc/{inside.pid}/root/run/node/proc/boot_id").read_text("ascii").strip() if inside else ""
@@ -214,7 +214,7 @@ def _boot_id(record: ProcessRecord) -> str:
 
 
 def _trouble(layout: Layout, names: list[str], late: list[str]) -> str:
-    """Say which node is not Ready, with the end of what its kubelet said."""
+    """Return an error message with the name of a node that is not Ready and the end of its kubelet log."""
     name = (late or names)[0]
     logs = layout.node(name) / "disk" / "log"
     kubelet = logs / "kubelet.log"
@@ -222,15 +222,15 @@ def _trouble(layout: Layout, names: list[str], late: list[str]) -> str:
 
 
 def wait_until(check: Callable[[], bool], why: Callable[[], str], abort: threading.Event) -> None:
-    """Wait until ``check`` holds; what ``why`` says is the error after 180 s.
+    """Wait until ``check`` succeeds; after 180 s, raise an error with the text of ``why``.
 
     Raises:
-        StartError: after that time. AbortedError: if asked to stop.
+        StartError: after that time. AbortedError: stop was requested.
     """
     deadline = time.monotonic() + _READY_SECONDS
     while not check():
         if abort.is_set():
-            raise AbortedError("asked to stop while nodes became Ready")
+            raise AbortedError("stop requested while waiting for nodes")
         if time.monotonic() > deadline:
-            raise StartError(f"not there after {_READY_SECONDS:.0f} s: {why()}")
+            raise StartError(f"not ready after {_READY_SECONDS:.0f} s: {why()}")
         time.sleep(_POLL)

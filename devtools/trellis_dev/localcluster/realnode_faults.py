@@ -1,7 +1,7 @@
-"""What befalls a node, for tests: a reboot, a power cut, a cut cable; and a way in.
+"""Faults of real nodes for tests: reboot, power failure, network failure; and access to the node.
 
-In: the names of a cluster and of one of its real nodes. Out: the node as it is after that. Called by tests. Invariant:
-a node keeps its disk through all of this, and nothing else: its memory, mounts, addresses and processes are new.
+In: the names of a cluster and of one of its real nodes. Out: the node in its new state. Called by tests. Invariant:
+only the disk of a node survives; its memory, mounts, addresses and processes are new.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ from trellis_dev.localcluster.state import NETWORK, ClusterState, RealNodeInfo, 
 
 
 def power_off(name: str, node: str) -> None:
-    """End a node at once, as a power cut does; returns when nothing of it runs.
+    """End a node at once, like a power failure; return when all its processes have ended.
 
     Raises:
-        LocalClusterError: if there is no such node.
+        LocalClusterError: the node does not exist.
     """
     with _locked(name, node) as (_, state):
         stop_node(state, node)
 
 
 def power_on(name: str, node: str) -> None:
-    """Start a node that is off, with the disk it had; returns at once, the node becomes Ready by itself.
+    """Start a stopped node with its existing disk, without waiting for Ready.
 
     Raises:
-        LocalClusterError: if there is no such node.
+        LocalClusterError: the node does not exist.
     """
     with _locked(name, node) as (layout, state):
         if not alive(state.processes[node]):
@@ -46,67 +46,67 @@ def power_on(name: str, node: str) -> None:
 
 
 def reboot(name: str, node: str) -> None:
-    """Turn a node off and on; returns when it starts. It has a new boot id then.
+    """Stop and start a node; return when it starts, with a new boot id.
 
     Raises:
-        LocalClusterError: if there is no such node.
+        LocalClusterError: the node does not exist.
     """
     power_off(name, node)
     power_on(name, node)
 
 
 def cut_off(name: str, node: str) -> None:
-    """Pull a node's cable: nothing reaches it, and it reaches nothing; what runs on it goes on.
+    """Disconnect the network of a node in both directions; its processes keep running.
 
     Raises:
-        LocalClusterError: if there is no such node, or it is off.
+        LocalClusterError: the node does not exist or is stopped.
     """
     _switch(name, node, connected=False)
 
 
 def heal(name: str, node: str) -> None:
-    """Plug the cable in again.
+    """Reconnect the network of a node.
 
     Raises:
-        LocalClusterError: if there is no such node, or it is off.
+        LocalClusterError: the node does not exist or is stopped.
     """
     _switch(name, node, connected=True)
 
 
 def inspect(name: str, node: str) -> RealNodeInfo:
-    """Return how this machine sees a node now.
+    """Return the current state of a node as seen from this machine.
 
     Raises:
-        LocalClusterError: if there is no such node.
+        LocalClusterError: the node does not exist.
     """
     layout, state = _look(name, node)
     return describe_node(layout, state, node)
 
 
 def run_in(name: str, node: str, argv: Sequence[str], stdin: Path | None = None) -> subprocess.CompletedProcess[str]:
-    """Run a program on a node, as its root in all its namespaces; return status, standard output and error as text.
+    """Run a program as root in all namespaces of a node; return status, standard output and error as text.
 
     Raises:
-        LocalClusterError: if there is no such node, or it is off.
+        LocalClusterError: the node does not exist or is stopped.
     """
     _, state = _look(name, node)
     inside = first_process(state.processes[node])
     if inside is None:
-        raise LocalClusterError(f"node {node} of cluster '{name}' is off")
+        raise LocalClusterError(f"node {node} of cluster '{name}' is stopped")
     enter = ["nsenter", "--target", str(inside.pid), "--mount", "--uts", "--ipc", "--net", "--pid", "--cgroup"]
-    # The directory is asked for too: ours does not exist there.
+    # Set the working directory too: that of this process does not exist on the node.
     command = [*enter, "--root", "--wd", "--", *argv]
     with (stdin or Path("/dev/null")).open("rb") as given:
-        return subprocess.run(  # noqa: S603 - the caller's words
+        return subprocess.run(  # noqa: S603 - arguments of the caller
             command, stdin=given, capture_output=True, text=True, errors="replace", check=False
         )
 
 
 def load_image(name: str, node: str, archive: Path) -> None:
-    """Give a node an image: an archive as ``docker save``, buildah or :mod:`.ociarchive` write it.
+    """Load an image on a node: an archive in the format of ``docker save``, buildah or :mod:`.ociarchive`.
 
     Raises:
-        LocalClusterError: if there is no such node, it is off, or its containerd refuses the archive.
+        LocalClusterError: the node does not exist or is stopped, or its containerd rejects the archive.
     """
     answer = run_in(name, node, ["ctr", "--namespace", "k8s.io", "images", "import", "-"], archive)
     if answer.returncode != 0:
@@ -130,7 +130,7 @@ def _look(name: str, node: str) -> tuple[Layout, ClusterState]:
     layout = Layout.of(name)
     state = load(layout)
     if state is None:
-        raise LocalClusterError(f"there is no cluster '{name}': see `trellis dev status`")
+        raise LocalClusterError(f"cluster '{name}' does not exist: see `trellis dev status`")
     if state.range is None or node not in state.processes:
         raise LocalClusterError(f"cluster '{name}' has no real node '{node}'")
     return layout, state

@@ -1,14 +1,14 @@
-"""The network of a cluster's real nodes: a bridge in a network namespace of its own, with a cable to this machine.
+"""The network of the real nodes: a bridge in a separate network namespace, with a veth to this machine.
 
-In: a token. Out: a process that holds the namespace, and a range of addresses that is free here. Called before the
-API server starts, which listens on this machine's end of the cable.
+In: a token. Out: a process that holds the namespace, and a free address range. Called before the API server starts,
+which listens on the end of the veth on this machine.
 
   this machine  trellis<N> 10.<N>.0.1 ──┐
                                       bridge  (namespace of the process "network")
   node i        eth0 10.<N>.0.<10+i> ──port<i>      pods of node i: 10.<N>.<1+i>.0/24
 
-Invariant: nothing is added to this machine that outlives that process: interface, addresses and routes go with it. The
-interface's name holds the range, and the kernel gives a name once: so no two clusters of any user take the same.
+Invariant: nothing on this machine outlives that process: interface, addresses and routes are removed with it. The name
+of the interface contains the range, and the kernel keeps names unique: no two clusters of any user share a range.
 """
 
 from __future__ import annotations
@@ -42,28 +42,28 @@ class Addresses:
 
     @property
     def interface(self) -> str:
-        """Name of this machine's end of the cable."""
+        """Name of the veth end on this machine."""
         return f"trellis{self.number}"
 
     @property
     def machine(self) -> str:
-        """This machine's address, where the API server listens."""
+        """Address of this machine, where the API server listens."""
         return f"10.{self.number}.0.1"
 
     def node(self, index: int) -> str:
-        """Return a node's address."""
+        """Return the address of a node."""
         return f"10.{self.number}.0.{10 + index}"
 
     def pods(self, index: int) -> str:
-        """Return the subnet of a node's pods."""
+        """Return the pod subnet of a node."""
         return f"10.{self.number}.{1 + index}.0/24"
 
     def settings(self, index: int) -> Mapping[str, str]:
-        """Return what a node's start needs to know of the network."""
+        """Return the network settings for the start of a node."""
         peers = [f"{self.pods(peer)},{self.node(peer)}" for peer in range(len(NODE_NAMES)) if peer != index]
         return {
             "ADDRESS": self.node(index),
-            # Fixed, so that its peers find the node after a reboot under the address they remember.
+            # Fixed, so that the ARP caches of its peers stay valid after a reboot of the node.
             "MAC": f"02:74:72:{self.number:02x}:00:{10 + index:02x}",
             "PEERS": " ".join(peers),
             "SERVICES": SERVICE_RANGE,
@@ -71,12 +71,12 @@ class Addresses:
 
 
 def start_network(token: str, log: Path, number: int | None = None) -> tuple[ProcessRecord, Addresses]:
-    """Start the process that holds the bridge; return it and its range: ``number`` if given, else one that is free.
+    """Start the process that holds the bridge; return it and its range: ``number``, or a free one by default.
 
     Raises:
-        StartError: if no range is free, or this machine lets us make no bridge.
+        StartError: no range is free, or the bridge cannot be created on this machine.
     """
-    # By name, as a login does: these two are part of every Linux.
+    # By name, like a login shell: these two are part of every Linux.
     holder = spawn([_program("unshare"), "--net", _program("sleep"), "infinity"], log=log, token=token)
     try:
         _wait_for_namespace(holder)
@@ -93,10 +93,10 @@ def start_network(token: str, log: Path, number: int | None = None) -> tuple[Pro
 
 
 def switch(holder: ProcessRecord, index: int, *, connected: bool) -> None:
-    """Cut a node's cable at the bridge, or mend it.
+    """Disconnect or reconnect the veth of a node at the bridge.
 
     Raises:
-        StartError: if there is no such cable: the node or the network does not run.
+        StartError: the veth does not exist: the node or the network is not running.
     """
     _ip(_inside(holder), [f"link set port{index} {'up' if connected else 'down'}"])
 
@@ -106,12 +106,12 @@ def _wait_for_namespace(holder: ProcessRecord) -> None:
     deadline = time.monotonic() + _SECONDS
     while Path(f"/proc/{holder.pid}/ns/net").readlink() == ours:
         if not alive(holder) or time.monotonic() > deadline:
-            raise StartError("no network namespace could be made: real nodes need root and a kernel that allows it")
+            raise StartError("no network namespace can be created: real nodes need root and kernel support")
         time.sleep(_POLL)
 
 
 def _plug(holder: ProcessRecord, numbers: Sequence[int]) -> Addresses:
-    """Lay the cable from this machine into the namespace, under the first name that is free."""
+    """Create the veth from this machine into the namespace, with the first free name."""
     for number in numbers:
         addresses = Addresses(number)
         try:
@@ -125,8 +125,8 @@ def _plug(holder: ProcessRecord, numbers: Sequence[int]) -> Addresses:
 
 
 def _free_ranges() -> list[int]:
-    """Return the ranges that meet no route of this machine, in any order."""
-    answer = subprocess.run([_program("ip"), "-4", "-json", "route"], capture_output=True, text=True, check=True)  # noqa: S603 - our own arguments
+    """Return the ranges without overlap with a route of this machine, in random order."""
+    answer = subprocess.run([_program("ip"), "-4", "-json", "route"], capture_output=True, text=True, check=True)  # noqa: S603 - fixed arguments
     routes: list[dict[str, Any]] = json.loads(answer.stdout)
     taken: list[IPv4Network] = []
     for route in routes:
@@ -144,8 +144,8 @@ def _inside(holder: ProcessRecord) -> list[str]:
 
 
 def _ip(where: Sequence[str], lines: Sequence[str]) -> None:
-    """Run commands of `ip` in one go."""
-    answer = subprocess.run(  # noqa: S603 - our own arguments
+    """Run commands of `ip` as one batch."""
+    answer = subprocess.run(  # noqa: S603 - fixed arguments
         [*where, _program("ip"), "-batch", "-"], input="\n".join(lines), capture_output=True, text=True, check=False
     )
     if answer.returncode != 0:

@@ -1,9 +1,9 @@
-"""What stands on a real node's disk: programs, configuration and images, the same on all nodes of a cluster.
+"""The root file system of real nodes: programs, configuration and images, the same on all nodes of a cluster.
 
-In: the programs, the Debian tree, the cluster's files. Out: a directory that each node lays its overlay over (with the
-tree below it), and the few files that differ from node to node, in the node's upper directory. Called before nodes
-start. Invariant: whatever a node changes later lies in its upper directory or on its own disk directories, so what an
-installer did to a node can be read there.
+In: the programs, the Debian tree, the files of the cluster. Out: a directory that each node mounts its overlay over
+(with the tree below it), and the few files that differ per node, in the upper directory of the node. Called before
+nodes start. Invariant: all later changes of a node are in its upper directory or on its disk directories, so the
+changes of an installer can be inspected there.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ _SOCKET: Final = "/run/containerd/containerd.sock"
 
 
 def write_lower(target: Path, programs: Mapping[str, Path], images: Mapping[str, Path], authority: Path) -> None:
-    """Write what all nodes of a cluster have; without ``containerd`` among the programs they run Debian's 1.6.
+    """Write the common files of all nodes; if ``programs`` has no ``containerd``, nodes run 1.6 of Debian.
 
     Raises:
-        OSError: if the disk is full.
+        OSError: the disk is full.
     """
     scripts = resources.files("trellis_dev.localcluster").joinpath("node")
     for name, place in {"init.sh": "usr/lib/trellis-node/init", "systemctl.sh": "usr/bin/systemctl"}.items():
@@ -50,12 +50,12 @@ def write_lower(target: Path, programs: Mapping[str, Path], images: Mapping[str,
     _write(target / "etc/kubernetes/ca.crt", authority.read_text(encoding="ascii"))
     _write(target / "etc/kubernetes/kubelet.yaml", yaml.safe_dump(_kubelet()))
     _write(target / "etc/kubernetes/kube-proxy.yaml", yaml.safe_dump(_kube_proxy()))
-    # No name server: nothing outside the cluster can be reached.
+    # No name server: nodes cannot reach anything outside the cluster.
     _write(target / "etc/resolv.conf", "# A node of a local test cluster: no name server.\n")
 
 
 def write_upper(target: Path, layout: Layout, server: str, node: tuple[str, int, Addresses]) -> None:
-    """Write what only this node has: who it is, where, and its credentials."""
+    """Write the files of one node: its name, address and credentials."""
     name, index, addresses = node
     _write(target / "etc/hostname", f"{name}\n")
     _write(target / "etc/hosts", f"127.0.0.1 localhost\n{addresses.node(index)} {name}\n")
@@ -68,7 +68,7 @@ def write_upper(target: Path, layout: Layout, server: str, node: tuple[str, int,
 
 
 def containerd_2() -> str:
-    """Return the configuration of containerd 2 (version 3), as its package would ship it with the CRI plugin on."""
+    """Return the configuration of containerd 2 (version 3), as in its package with the CRI plugin enabled."""
     return f"""\
 version = 3
 
@@ -84,7 +84,7 @@ default_runtime_name = 'runc'
 [plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.runc]
 runtime_type = 'io.containerd.runc.v2'
 
-# Said, because otherwise containerd takes a node that looks like systemd's for one, and the kubelet believes it.
+# Explicit: containerd otherwise detects systemd on the node, and the kubelet uses the cgroup driver it reports.
 [plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.runc.options]
 SystemdCgroup = false
 
@@ -129,11 +129,11 @@ def _kubelet() -> dict[str, Any]:
         "clusterDNS": [DNS_ADDRESS],
         "clusterDomain": "cluster.local",
         "containerRuntimeEndpoint": f"unix://{_SOCKET}",
-        # The machine is what it is: no part of it is set aside, and swap or cgroup v1 are no reason to end.
+        # No resources of the machine are reserved; swap or cgroup v1 must not stop the kubelet.
         "enforceNodeAllocatable": [],
         "failCgroupV1": False,
         "failSwapOn": False,
-        # The nodes share this machine's disk, and its other files are not theirs to make room for.
+        # The nodes share the disk of this machine, whose other files they must not evict for.
         "evictionHard": {"memory.available": "50Mi", "nodefs.available": "1%", "imagefs.available": "1%"},
         "imageGCHighThresholdPercent": 100,
         "resolvConf": "/etc/resolv.conf",
@@ -146,13 +146,13 @@ def _kube_proxy() -> dict[str, Any]:
         "kind": "KubeProxyConfiguration",
         "clientConnection": {"kubeconfig": "/etc/kubernetes/kube-proxy.conf"},
         "mode": "iptables",
-        # The table of connections has one size for the whole machine.
+        # The connection tracking table has one size for the whole machine.
         "conntrack": {"maxPerCore": 0, "min": 0, "tcpEstablishedTimeout": "0s", "tcpCloseWaitTimeout": "0s"},
     }
 
 
 def _cni(subnet: str) -> dict[str, Any]:
-    # In memory: after a reboot no address belongs to a pod.
+    # In memory: all addresses are released by a reboot.
     ipam = {"type": "host-local", "dataDir": "/run/cni-addresses", "ranges": [[{"subnet": subnet}]],
             "routes": [{"dst": "0.0.0.0/0"}]}  # fmt: skip
     bridge = {"type": "bridge", "bridge": "cni0", "isGateway": True, "ipMasq": False, "hairpinMode": True, "ipam": ipam}
@@ -179,7 +179,7 @@ def _write(path: Path, content: str, mode: int = 0o644) -> None:
 
 
 def _link(source: Path, target: Path) -> None:
-    """Have a file of the cache here too: a hard link, or a copy on another file system."""
+    """Link a file of the cache here: a hard link, or a copy on another file system."""
     target.parent.mkdir(parents=True, exist_ok=True)
     try:
         os.link(source, target)

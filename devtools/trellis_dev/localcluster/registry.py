@@ -1,8 +1,8 @@
-"""Which clusters there are: the directory of their state directories, and who may touch one.
+"""The registry of clusters: the directory of their state directories, and access control for them.
 
-In: names. Out: layouts and states; removal of what is over. Called by everything that makes, lists or ends a cluster.
-Invariant: directories are made, judged and removed under one lock, which is held for moments only; and a directory
-whose starter is dead and whose cluster is not complete is never left by a command that saw it.
+In: names. Out: layouts and states; removal of leftovers. Called by all code that creates, lists or ends a cluster.
+Invariant: directories are created, evaluated and removed under one lock, which is held briefly; and every command
+removes a directory whose starter is dead and whose cluster is incomplete.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from trellis_dev.localcluster.supervisor import sweep
 
 
 def claims() -> FileLock:
-    """Return the lock over the directory of clusters."""
+    """Return the lock of the directory of clusters."""
     return FileLock(_lock_file())
 
 
 def unique_name() -> str:
-    """Return a name for a throwaway cluster."""
+    """Return a unique name for a temporary cluster."""
     return f"tmp-{secrets.token_hex(5)}"
 
 
@@ -39,12 +39,12 @@ def names() -> list[str]:
 def claim(
     name: str, *, owned: bool, audit: bool, quick_jobs: bool = True, long_leases: bool = False
 ) -> tuple[Layout, ClusterState, Guard | None]:
-    """Return the cluster of that name, or make its directory and have a supervisor watch over it.
+    """Return the cluster of that name, or create its directory with a supervisor.
 
-    The guard is there only for a new one. ``owned``: it must be new.
+    A guard is returned only for a new cluster. ``owned``: it must be new.
 
     Raises:
-        LocalClusterError: if the existing one belongs to a live process, or must not exist.
+        LocalClusterError: the existing cluster belongs to a running process, or must not exist.
     """
     layout = Layout.of(name)
     with claims():
@@ -52,7 +52,7 @@ def claim(
         if state is not None:
             refuse_if_owned(layout, state)
             if owned:
-                raise LocalClusterError(f"cluster '{name}' exists already: choose another name, or take it down first")
+                raise LocalClusterError(f"cluster '{name}' already exists: choose another name, or stop it first")
             return layout, state, None
         token = secrets.token_hex(16)
         made_with = {"audit": audit, "quick_jobs": quick_jobs, "long_leases": long_leases}
@@ -61,7 +61,7 @@ def claim(
 
 
 def _make(layout: Layout, state: ClusterState) -> Guard:
-    """Make the directory with its state, whole from the first moment, when someone already watches over it."""
+    """Create the directory with its complete state atomically, after the supervisor has started."""
     watcher = guard(layout.root, state.token, _lock_file())
     staging = Layout(layout.root.with_name(f".{state.token}"))
     staging.root.mkdir(mode=0o700)
@@ -71,7 +71,7 @@ def _make(layout: Layout, state: ClusterState) -> Guard:
 
 
 def settle(layout: Layout) -> ClusterState | None:
-    """Return the state of an existing cluster; remove what a dead starter left behind, and return None for it.
+    """Return the state of an existing cluster; remove leftovers of a dead starter and return None for it.
 
     Only under :func:`claims`.
     """
@@ -85,21 +85,21 @@ def settle(layout: Layout) -> ClusterState | None:
 
 
 def refuse_if_owned(layout: Layout, state: ClusterState) -> None:
-    """Raise LocalClusterError if another live process is bringing the cluster up, or owns it."""
+    """Raise LocalClusterError if another running process is starting the cluster, or owns it."""
     if state.starter is None or state.starter == current() or not alive(state.starter):
         return
-    what = "belongs to" if state.complete else "is being brought up by"
+    what = "belongs to" if state.complete else "is being started by"
     raise LocalClusterError(
-        f"cluster '{layout.name}' {what} process {state.starter.pid}: end that one, and its cluster goes with it"
+        f"cluster '{layout.name}' {what} process {state.starter.pid}: terminate that process to remove its cluster"
     )
 
 
 def remove(layout: Layout) -> None:
-    """Kill what carries the cluster's token and remove its directory. Only under :func:`claims`."""
+    """Kill the processes with the token of the cluster and remove its directory. Only under :func:`claims`."""
     state = load(layout)
     token = load_token(layout)
     if token is not None:
-        # First, while those are there by whom it knows what they started.
+        # First, while their parents still run, which identify their child processes.
         sweep(token)
     if state is not None:
         end(state.processes.values(), grace=0)
@@ -107,9 +107,9 @@ def remove(layout: Layout) -> None:
 
 
 def discard(layout: Layout, state: ClusterState, watcher: Guard) -> None:
-    """Remove a cluster that this process started and still watches over."""
+    """Remove a cluster that this process started and still supervises."""
     with claims():
-        # Not if the supervisor removed it already and someone else took the name.
+        # Not if the supervisor already removed it and another process has claimed the name.
         if load_token(layout) == state.token:
             remove(layout)
     watcher.abandon()

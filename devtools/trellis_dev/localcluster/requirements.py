@@ -1,8 +1,8 @@
-"""What this machine must have before it can be given real nodes, found out by trying it.
+"""Requirements of real nodes on this machine, checked by trial.
 
 In: nothing. Out: None, or one line that names everything missing. Called by `up` before it builds or starts
-anything, and by the test suite to say why parts were not run. Invariant: what is tried is undone by the kernel:
-it is done in namespaces that end with the trial.
+anything, and by the test suite for skip reasons. Invariant: the kernel undoes each trial, because it runs in
+namespaces that end with it.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ _TRIALS: Final = (
 
 
 def missing() -> str | None:
-    """Return what keeps this machine from having real nodes, in one line; None if nothing does."""
+    """Return in one line why this machine cannot run real nodes; None if it can."""
     lacks = list(_lacks())
     return f"real nodes cannot run here; missing: {'; '.join(lacks)}" if lacks else None
 
 
 def require() -> None:
-    """Raise ToolError with :func:`missing`, if anything is."""
+    """Raise ToolError with the result of :func:`missing`, if there is one."""
     reason = missing()
     if reason is not None:
         raise ToolError(reason)
@@ -71,4 +71,4 @@ def _lacks() -> list[str]:
 
 def _works(namespaces: Sequence[str], trial: str) -> bool:
     argv = ["unshare", *namespaces, "--", "/bin/sh", "-ec", trial]
-    return subprocess.run(argv, capture_output=True, check=False).returncode == 0  # noqa: S603 - our own arguments
+    return subprocess.run(argv, capture_output=True, check=False).returncode == 0  # noqa: S603 - fixed arguments

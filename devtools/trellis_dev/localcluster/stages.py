@@ -1,8 +1,8 @@
-"""What kwok makes of simulated nodes and pods: its own "fast" stages, and stages of the caller.
+"""Stages of kwok for simulated nodes and pods: its own "fast" stages, and stages of the caller.
 
-In: kwok's module (downloaded once), texts of the caller. Out: the text of one YAML file for kwok's ``--config``.
-Called by `up`. Invariant: a caller's stage with a weight above 0 wins over kwok's, whose weight is 0: among stages
-that match an object kwok draws only from those with a weight, if there are any.
+In: the module of kwok (downloaded once), texts of the caller. Out: the text of one YAML file for ``--config`` of kwok.
+Called by `up`. Invariant: a stage of the caller with a weight above 0 has precedence over those of kwok with weight 0:
+kwok draws from the matching stages with a weight, if there are any.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _FILES: Final = (
     "pod/fast/pod-delete.yaml",
 )
 
-# Kwok's four workers wait for the API server most of the time: with 16 a thousand nodes are Ready in half the time.
+# The four default workers of kwok mostly wait for the API server: with 16, a thousand nodes are Ready in half the time.
 _OPTIONS: Final = """\
 apiVersion: config.kwok.x-k8s.io/v1alpha1
 kind: KwokConfiguration
@@ -36,20 +36,20 @@ options: {nodePlayStageParallelism: 16, podPlayStageParallelism: 16, nodeLeasePa
 
 
 def folder() -> Path:
-    """Return where the cache keeps kwok's stages, whether or not they are there."""
+    """Return the cache directory of the stages, even if it does not exist."""
     return cache_root() / f"kwok-stages-{products()['kwok'].version}"
 
 
 def ensure_stages(progress: Progress, abort: threading.Event) -> Path:
-    """Return the folder with kwok's stages, taken from its module once.
+    """Return the folder with the stages of kwok, copied from its module once.
 
     Raises:
-        ToolError: if the module cannot be downloaded.
+        ToolError: the module cannot be downloaded.
     """
     target = folder()
     if target.is_dir():
         return target
-    with stepping(progress, "fetch kwok's stages"):
+    with stepping(progress, "download the stages of kwok"):
         source = module_folder("kwok", progress, abort) / "kustomize" / "stage"
         temporary = target.with_name(f"{target.name}.{os.getpid()}.tmp")
         temporary.mkdir(parents=True)
@@ -57,12 +57,12 @@ def ensure_stages(progress: Progress, abort: threading.Event) -> Path:
             (temporary / Path(file).name).write_bytes((source / file).read_bytes())
         try:
             temporary.rename(target)
-        except OSError:  # another process was quicker
+        except OSError:  # another process was faster
             shutil.rmtree(temporary)
     return target
 
 
 def merge(directory: Path, extra: Sequence[str]) -> str:
-    """Return kwok's options and stages, and the caller's stages, as one text of YAML documents."""
+    """Return the options and stages of kwok and the stages of the caller as one text of YAML documents."""
     texts = [(directory / Path(file).name).read_text(encoding="utf-8") for file in _FILES]
     return "\n---\n".join([_OPTIONS, *texts, *extra])

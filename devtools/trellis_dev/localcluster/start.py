@@ -1,7 +1,7 @@
-"""Starts the components of one cluster, in parallel where their order allows.
+"""Starts the components of one cluster, in parallel where possible.
 
-In: a cluster's directory with certificates and links to programs, and its state. Out: running components that are
-ready, each in the state before anyone waits for it. Called by :mod:`.cluster`.
+In: the directory of a cluster with certificates and links to programs, and its state. Out: running, ready components,
+each recorded in the state before the wait for readiness. Called by :mod:`.cluster`.
 
   nats-server ─┐
   jaeger ──────┤
@@ -9,7 +9,7 @@ ready, each in the state before anyone waits for it. Called by :mod:`.cluster`.
                            ├─ kube-scheduler ───────────────────────────────────────┤
                            └─ kwok ─────────────────────────────────────────────────┘
 
-Invariant: a component whose port was taken in the moment between choosing and listening is started again elsewhere.
+Invariant: a component whose port is taken between selection and listening is restarted on another port.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _AFTER_APISERVER: Final = ("kube-controller-manager", "kube-scheduler", "kwok")
 
 
 class Starter:
-    """Starts components of one cluster. ``abort`` makes every wait end with AbortedError."""
+    """Starts components of one cluster. When ``abort`` is set, every wait raises AbortedError."""
 
     def __init__(self, layout: Layout, state: ClusterState, progress: Progress, abort: threading.Event) -> None:
         self._layout = layout
@@ -51,10 +51,10 @@ class Starter:
         self._abort = abort
 
     def start(self, tools: set[str]) -> None:
-        """Start these components; those they depend on must be among them, or run.
+        """Start these components; their dependencies must be included or running.
 
         Raises:
-            StartError: if one ends or is not ready in time. AbortedError: if asked to stop.
+            StartError: a component ends or is not ready in time. AbortedError: stop was requested.
         """
         with ThreadPoolExecutor(len(PORTS), thread_name_prefix="start") as pool:
             futures: list[Future[None]] = [
@@ -71,10 +71,10 @@ class Starter:
         self._check_all_run(tools)
 
     def restart(self, tool: str) -> None:
-        """Start one component on the ports it had.
+        """Start one component on its previous ports.
 
         Raises:
-            StartError: if it ends, is not ready in time, or its ports stay taken for 20 s.
+            StartError: it ends, is not ready in time, or its ports stay in use for 20 s.
         """
         self._start(tool)
 
@@ -100,7 +100,7 @@ class Starter:
                 except PortInUseError:
                     continue
                 return
-            raise StartError(f"{tool}: its ports were taken {_TRIES} times in a row; see {self._layout.log(tool)}")
+            raise StartError(f"{tool}: its ports were in use in {_TRIES} attempts; see {self._layout.log(tool)}")
 
     def _start_once(self, tool: str) -> None:
         log = self._layout.log(tool)
@@ -129,7 +129,7 @@ class Starter:
                 api.close()
 
     def _check(self, tool: str, api: Api | None) -> Callable[[], bool]:
-        """Return what tells that a component is ready to be used."""
+        """Return the readiness check of a component."""
         ports = self._state.ports
         match tool:
             case "nats-server":
@@ -142,39 +142,39 @@ class Starter:
         if tool == "kube-apiserver":
             return lambda: api.ok("/readyz")
         if tool == "kube-controller-manager":
-            # Without it no pod can be created; it is among the last things to come.
+            # Pods cannot be created without it; it is among the last objects to appear.
             return lambda: api.ok("/api/v1/namespaces/default/serviceaccounts/default")
         record = self._state.processes[tool]
         return lambda: alive(record)
 
     def _wait_for_ports(self, tool: str) -> None:
-        """Wait until the last owner's sockets are gone: a killed process can hold them for a moment."""
+        """Wait until the sockets of the previous owner are closed: a killed process can hold them briefly."""
         deadline = time.monotonic() + _PORT_SECONDS
         for name in PORTS[tool]:
             port = self._state.ports[name]
             while not is_free(port):
                 if time.monotonic() > deadline:
                     raise StartError(
-                        f"{tool}: port {port} is still taken after {_PORT_SECONDS:.0f} s; see what listens there"
+                        f"{tool}: port {port} is still in use after {_PORT_SECONDS:.0f} s; see what listens there"
                     )
                 time.sleep(_POLL)
 
     def _check_all_run(self, tools: set[str]) -> None:
-        """Find what ended after its start: the scheduler and kwok have no sign of readiness but to live on."""
+        """Detect components that ended after their start: the scheduler and kwok have no readiness check."""
         for tool in sorted(tools):
             if not alive(self._state.processes[tool]):
                 log = self._layout.log(tool)
                 raise StartError(f"{tool} ended soon after its start; the end of {log}:\n{tail((log, 0))}")
 
     def _write_kubeconfigs(self) -> None:
-        """Write a kubeconfig for each user, with everything inside: it may be copied elsewhere."""
+        """Write a self-contained kubeconfig for each user; it can be copied to other machines."""
         server = f"https://{self._state.address}:{self._state.ports['kube-apiserver']}"
         for user in USERS:
             write_private(self._layout.kubeconfig(user), kubeconfig(self._layout, server, user).encode())
 
 
 def kubeconfig(layout: Layout, server: str, user: str) -> str:
-    """Return a kubeconfig for one user of a cluster; cluster and context are called ``trellis-<name>``."""
+    """Return a kubeconfig for one user of a cluster; cluster and context are named ``trellis-<name>``."""
     name = f"trellis-{layout.name}"
     authority = base64.b64encode((layout.pki / "ca.crt").read_bytes()).decode()
     config = {

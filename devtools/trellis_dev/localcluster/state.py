@@ -1,7 +1,7 @@
-"""What is known of a cluster between commands: ``state.json`` in its directory.
+"""The persistent state of a cluster: ``state.json`` in its directory.
 
-In and out: one JSON document. Called by `up`, `down`, `status` and fault tests. Invariant: the file is replaced as
-a whole (temporary name, rename), is readable by its owner only, and names every process before anyone waits for it.
+In and out: one JSON document. Called by `up`, `down`, `status` and fault tests. Invariant: the file is replaced
+atomically (temporary name, rename), only its owner can read it, and it lists every process before the wait for it.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from trellis_dev.localcluster.ports import LOOPBACK
 from trellis_dev.localcluster.processes import ProcessRecord, children
 
 NETWORK: Final = "network"
-"""The process that holds the real nodes' network."""
+"""The process that holds the network of the real nodes."""
 LATTICE_NATS: Final = "lattice-nats"
-"""The process by which pods on real nodes reach the lattices' NATS."""
+"""The process through which pods on real nodes reach the NATS of the lattices."""
 NODE_NAMES: Final = tuple(f"real-{index}" for index in range(8))
-"""The names that real nodes can have; each has a token from the start."""
+"""The possible names of real nodes; each has a token from the start."""
 
 
 class RealNodeInfo(BaseModel, frozen=True):
-    """A real node as this machine sees it. ``root``: what it changed on its disk, as in an overlay's upper directory.
+    """A real node as seen from this machine. ``root``: the changes on its disk, as an overlay upper directory.
 
-    ``pids``: ``init`` is the node's PID 1; ``containerd``, ``kubelet`` and ``kube-proxy`` as far as they run.
+    ``pids``: ``init`` is PID 1 of the node; ``containerd``, ``kubelet`` and ``kube-proxy`` only if they run.
     """
 
     name: str
@@ -41,7 +41,7 @@ class RealNodeInfo(BaseModel, frozen=True):
 
 
 class LatticeHost(BaseModel, frozen=True):
-    """A wasmCloud host: ``name`` is that of its process, ``id`` its public key (N…), new with each start.
+    """A wasmCloud host: ``name`` of its process, ``id`` its public key (N…), new with each start.
 
     ``heartbeat`` is in seconds.
     """
@@ -54,9 +54,9 @@ class LatticeHost(BaseModel, frozen=True):
 
 
 class ClusterInfo(BaseModel, frozen=True):
-    """How to reach a cluster. Addresses are URLs on the loopback address; absent parts are null.
+    """Addresses of a cluster, as URLs on the loopback address; missing components are null.
 
-    ``lattice_nats`` is where pods on real nodes find the lattices: the ``natsAddress`` of a group of hosts.
+    ``lattice_nats``: address of the lattices for pods on real nodes, the ``natsAddress`` of a host group.
     """
 
     name: str
@@ -74,9 +74,9 @@ class ClusterInfo(BaseModel, frozen=True):
 
 
 class ClusterState(BaseModel):
-    """The record of one cluster. ``starter`` is the process that is bringing it up, or owns it; None otherwise.
+    """The record of one cluster. ``starter`` is the process that is starting it, or owns it; None otherwise.
 
-    ``range`` is set if it can have real nodes: they, and the API server for them, have addresses 10.<range>.0.0/16.
+    ``range`` is set if it can have real nodes: they and the API server then use addresses in 10.<range>.0.0/16.
     """
 
     name: str
@@ -101,7 +101,7 @@ _saving = threading.Lock()
 
 
 def save(layout: Layout, state: ClusterState) -> None:
-    """Write the state; safe from several threads of one process."""
+    """Write the state; safe for several threads of one process."""
     with _saving:
         temporary = layout.state.with_suffix(".tmp")
         descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
@@ -111,7 +111,7 @@ def save(layout: Layout, state: ClusterState) -> None:
 
 
 def load(layout: Layout) -> ClusterState | None:
-    """Return the state, or None if there is none that can be read (a directory that was never finished)."""
+    """Return the state; None if it cannot be read (incomplete directory)."""
     try:
         return ClusterState.model_validate_json(layout.state.read_bytes())
     except (OSError, ValidationError):
@@ -128,7 +128,7 @@ def load_token(layout: Layout) -> str | None:
 
 
 def describe_node(layout: Layout, state: ClusterState, name: str) -> RealNodeInfo:
-    """Return how this machine sees a real node; of one that does not run ``pids`` is empty, its socket not there."""
+    """Return a real node as seen from this machine; if it is not running, ``pids`` is empty and the socket missing."""
     inside = children(state.processes[name])
     pids = {"init": inside[0].pid} if inside else {}
     for record in children(state.processes[name], deep=True):
@@ -146,7 +146,7 @@ def describe_node(layout: Layout, state: ClusterState, name: str) -> RealNodeInf
 
 
 def describe(layout: Layout, state: ClusterState) -> ClusterInfo:
-    """Return how to reach a complete cluster."""
+    """Return the addresses of a complete cluster."""
     ports = state.ports
     jaeger = "jaeger" in state.processes
     return ClusterInfo(

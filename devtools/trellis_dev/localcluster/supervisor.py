@@ -1,10 +1,10 @@
-"""Ends what an owner left behind: a small process that watches a pipe to the process that starts a cluster.
+"""Cleans up after an owner: a small process that watches a pipe to the process that starts a cluster.
 
-In: a directory, a token, maybe a lock file and, on standard input, a pipe whose other end the owner holds. Out:
-nothing if the owner writes a byte first (it is content); else every process that carries the token is killed and the
-directory removed. Run as a script by :mod:`trellis_dev.localcluster.guard`, so that it loads little.
-Invariant: it holds for an owner that died by SIGKILL too, because the kernel closes the pipe. A process carries the
-token in its environment from its first instruction, so none is missed that was started but not yet recorded.
+In: a directory, a token, optionally a lock file and, on standard input, a pipe whose other end the owner holds. Out:
+nothing if the owner first writes a byte; otherwise every process with the token is killed and the directory removed.
+Run as a script by :mod:`trellis_dev.localcluster.guard`, so that it loads little.
+Invariant: this includes an owner killed by SIGKILL, because the kernel closes the pipe. A process has the token in its
+environment from its first instruction, so started but unrecorded processes are included.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import psutil
 from filelock import FileLock
 
 MARK: Final = "TRELLIS_CLUSTER_TOKEN"
-"""Environment variable by which processes of a cluster are known."""
+"""Environment variable that identifies processes of a cluster."""
 
 _QUIET_SWEEPS: Final = 3
 _PAUSE: Final = 0.05
@@ -31,9 +31,9 @@ _CGROUPS: Final = Path("/sys/fs/cgroup")
 
 
 def marked(token: str) -> list[int]:
-    """Return the pids of this user's live processes that carry the token, and of what they started without it.
+    """Return the pids of the running processes of this user with the token, and of child processes without it.
 
-    A wasmCloud host gives the providers it starts an empty environment; they stay in the session that it leads.
+    A wasmCloud host starts providers with an empty environment; they stay in the session that it leads.
     """
     found: list[int] = []
     others: list[int] = []
@@ -46,16 +46,16 @@ def marked(token: str) -> list[int]:
 
 
 def _session(pid: int) -> int | None:
-    """Return the session of a process; None if it is gone."""
+    """Return the session of a process; None if it has ended."""
     with contextlib.suppress(OSError):
         return os.getsid(pid)
     return None
 
 
 def sweep(token: str) -> None:
-    """Kill every process that carries the token, until several looks in a row find none; remove its control groups.
+    """Kill every process with the token, until several consecutive scans find none; remove its control groups.
 
-    One look is not enough: a process between fork and exec does not show its new environment yet.
+    One scan is not sufficient: a process between fork and exec does not have its new environment yet.
     """
     quiet = 0
     deadline = time.monotonic() + _SWEEP_SECONDS
@@ -70,15 +70,15 @@ def sweep(token: str) -> None:
 
 
 def trunk(token: str) -> str:
-    """Return the name of the control group above those of a cluster's real nodes, the same in each hierarchy."""
+    """Return the name of the control group above those of the real nodes, the same in each hierarchy."""
     return f"trellis-{token}"
 
 
 def remove_groups(group: Path) -> None:
-    """Remove a control group with all below it, if there is one.
+    """Remove a control group and its children, if it exists.
 
     Raises:
-        OSError: if a process is still in one after some seconds.
+        OSError: a process is still in one after some seconds.
     """
     deadline = time.monotonic() + _SWEEP_SECONDS
     for directory, _, _ in os.walk(group, topdown=False):
@@ -88,7 +88,7 @@ def remove_groups(group: Path) -> None:
             except FileNotFoundError:
                 break
             except OSError:
-                # The kernel lets go of a group a moment after its last process has ended.
+                # The kernel releases a group shortly after its last process has ended.
                 if time.monotonic() > deadline:
                     raise
                 time.sleep(_PAUSE)
@@ -106,10 +106,10 @@ def _remove_trunks(token: str) -> None:
 
 
 def main(directory: Path, token: str, lock: Path | None) -> None:
-    """Wait for the owner's byte or its end; clean up in the second case.
+    """Wait for the byte of the owner or its end; clean up in the second case.
 
-    With a lock, others may meanwhile have removed the directory and made another of the same name: under the lock it
-    is removed only if its state still has the token. Before it has its name the directory is called ``.<token>``.
+    With a lock: another process can have removed the directory and created one with the same name, so under the lock it
+    is removed only if its state still has the token. Before its final name, the directory is named ``.<token>``.
     """
     if os.read(sys.stdin.fileno(), 1):
         return

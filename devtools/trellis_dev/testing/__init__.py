@@ -1,1 +1,1 @@
-"""Builders that name a world for tests: a Node, an installer Job, as the API server or a decision sees them."""
+"""Builders of test data: Nodes, Shims and installer Jobs, as views of the API server."""

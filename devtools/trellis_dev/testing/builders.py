@@ -1,4 +1,4 @@
-"""Worlds by name: each builder gives a plain, valid thing; a test states only what matters to it."""
+"""Builders of test data: each returns a plain, valid object; a test sets only the fields that matter."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ DIGEST = "d1d1d1d1d1d1d1d1"
 OTHER_DIGEST = "d2d2d2d2d2d2d2d2"
 
 
-def a_node(name: str = "node-1", **changes: Any) -> NodeView:  # noqa: ANN401 - the view's own fields
-    """Return a Linux node that nobody opted in; ``uid`` is ``uid-<name>`` unless given."""
+def a_node(name: str = "node-1", **changes: Any) -> NodeView:  # noqa: ANN401 - fields of the view
+    """Return a Linux node without opt-in; ``uid`` defaults to ``uid-<name>``."""
     node = NodeView(
         name=name,
         uid=f"uid-{name}",
@@ -26,12 +26,12 @@ def a_node(name: str = "node-1", **changes: Any) -> NodeView:  # noqa: ANN401 - 
 
 
 def opted_in(node: NodeView) -> NodeView:
-    """Return the node with KWasm's annotation."""
+    """Return the node with the annotation of KWasm."""
     return replace(node, opt_in="true")
 
 
 def proved(node: NodeView, digest: str = DIGEST, verified: str = "job") -> NodeView:
-    """Return the node with the marks of a proved runtime."""
+    """Return the node with the labels and annotations of a verified runtime."""
     return replace(
         node,
         provisioned=node.name,
@@ -49,7 +49,7 @@ def failed(node: NodeView, digest: str = DIGEST, attempt: int = 1, at: int = 100
 
 
 def a_job(node: NodeView, state: JobState = JobState.ACTIVE, **changes: Any) -> JobView:  # noqa: ANN401 - as above
-    """Return an installer Job for the node, made at 1,000 s, ended (if it did) at 1,010 s."""
+    """Return an installer Job for the node, created at 1,000 s and, if finished, finished at 1,010 s."""
     job = JobView(
         namespace="trellis-installers",
         name=f"{node.name}-job",
@@ -68,7 +68,7 @@ def a_job(node: NodeView, state: JobState = JobState.ACTIVE, **changes: Any) -> 
 
 
 def a_shim(name: str = "spin", **changes: Any) -> ShimView:  # noqa: ANN401 - as above
-    """Return a Shim for every Linux node, all at once, with a checksum; its handler is called like itself."""
+    """Return a Shim for every Linux node at once, with a checksum; its handler has the same name."""
     shim = ShimView(
         name=name,
         uid=f"uid-{name}",

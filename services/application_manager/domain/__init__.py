@@ -1,1 +1,1 @@
-"""Which side of an Application changed, and what the other side is given. Pure."""
+"""Decisions about Applications: the side that changed, and the actions on the other side. Pure."""

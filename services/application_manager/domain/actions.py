@@ -1,6 +1,6 @@
-"""What application_manager may do about one application; each says why, for programs and for users.
+"""Actions of application_manager on one application; each has a reason for programs and a message for users.
 
-Pure. Made by ``decide``. Invariant: an action that was carried out and forgotten is harmless when it is made again.
+Pure. Made by ``decide``. Invariant: a repetition of an action after the loss of the cache is harmless.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from trellis.lattice.domain.replies import Refusal
 
 
 class Reason(StrEnum):
-    """Why; the reason of a condition or an Event."""
+    """Reason of an action, a condition or an Event."""
 
     APPLIED = "Applied"
     RESTORED = "Restored"
@@ -37,7 +37,7 @@ class Reason(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """Why something is done, or is not."""
+    """Reason and message of an action, or of a wait."""
 
     reason: Reason
     message: str
@@ -45,14 +45,14 @@ class Said:
 
 @dataclass(frozen=True, slots=True)
 class AddFinalizer:
-    """Put our finalizer on the object: before anything of it is in wadm."""
+    """Add the finalizer to the object, before wadm has anything of it."""
 
     said: Said
 
 
 @dataclass(frozen=True, slots=True)
 class RemoveFinalizer:
-    """Let the object go. ``tombstone``: what wadm may still have of it must not come back as if wash had put it."""
+    """Remove the finalizer. ``tombstone``: a model left in wadm must not come back as an application of wash."""
 
     said: Said
     tombstone: bool = False
@@ -60,9 +60,9 @@ class RemoveFinalizer:
 
 @dataclass(frozen=True, slots=True)
 class AcceptRemoval:
-    """Take note that a user removed our finalizer from ``view``, whose object is deleted.
+    """Record that a user removed the finalizer from ``view``, whose object is deleted.
 
-    ``revision``: of wadm's entry that must not come back as if wash had put it; None if wadm has none.
+    ``revision``: of wadm's entry that must not come back as an application of wash; None if wadm has none.
     """
 
     said: Said
@@ -72,7 +72,7 @@ class AcceptRemoval:
 
 @dataclass(frozen=True, slots=True)
 class CreateObject:
-    """Make the object show this version of wadm's."""
+    """Create an object with this version of wadm."""
 
     said: Said
     version: str
@@ -80,7 +80,7 @@ class CreateObject:
 
 @dataclass(frozen=True, slots=True)
 class WriteSpec:
-    """Give the object the manifest of this version of wadm's, and with the same write the mark that we did."""
+    """Write the manifest of this version of wadm to the object, with the last-synced annotation in the same write."""
 
     said: Said
     version: str
@@ -88,14 +88,14 @@ class WriteSpec:
 
 @dataclass(frozen=True, slots=True)
 class DeleteObject:
-    """Delete the object, and let it go."""
+    """Remove the finalizer from the object, and delete it."""
 
     said: Said
 
 
 @dataclass(frozen=True, slots=True)
 class Put:
-    """Store the object's manifest as a version."""
+    """Store the manifest of the object in wadm as a version."""
 
     said: Said
     version: str
@@ -103,7 +103,7 @@ class Put:
 
 @dataclass(frozen=True, slots=True)
 class Deploy:
-    """Deploy a version."""
+    """Deploy a version in wadm."""
 
     said: Said
     version: str
@@ -111,21 +111,21 @@ class Deploy:
 
 @dataclass(frozen=True, slots=True)
 class Undeploy:
-    """Take the application off its hosts."""
+    """Undeploy the application in wadm."""
 
     said: Said
 
 
 @dataclass(frozen=True, slots=True)
 class DeleteModel:
-    """Delete the application with all its versions from wadm."""
+    """Delete the application with all its versions in wadm."""
 
     said: Said
 
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """Write to the object's status what both sides have now."""
+    """Write the common state of both sides to the status of the object."""
 
     said: Said
     base: Base
@@ -142,7 +142,7 @@ def asks(actions: Iterable[Action]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """A change that lost because both sides had changed, and wadm's version in which it can be read ("" if none)."""
+    """The overridden change of a conflict; ``version``: wadm's version that preserves it, "" if there is none."""
 
     side: Side
     version: str
@@ -150,9 +150,9 @@ class Lost:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """What wadm refused, or NATS before it, and of which manifest.
+    """A rejection by wadm, or by NATS before it, and the digest of the rejected manifest.
 
-    ``again``: monotonic seconds from which it is worth another try; ``times``: refusals in a row.
+    ``again``: earliest retry in monotonic seconds; ``times``: consecutive rejections.
     """
 
     digest: str
@@ -164,18 +164,18 @@ class Refused:
 
     @property
     def words(self) -> str:
-        """Return the refusal with whose it is."""
+        """Return the message, with wadm as the source unless NATS rejected the request."""
         return self.message if self.refusal is Refusal.TOO_LARGE else f"wadm: {self.message}"
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What is to be done, in order; then it is decided again, until there is nothing but to record, or to wait.
+    """The next actions, in order; decisions continue until only a record or a wait remains.
 
-    ``waits``: why nothing is done although something is to be. ``winner``: whose change the other side is given.
-    ``again``: in how many seconds to decide again, whatever happens. ``refused``: wadm refused these actions before, so
-    that is reported in place of carrying them out. ``silent``: nothing is reported. ``duplicates``: newer objects that
-    name the same application, and what is to be done about each.
+    ``waits``: why nothing is done although the sides differ. ``winner``: the side whose change the other side receives.
+    ``again``: seconds until the next decision at the latest. ``refused``: wadm rejected these actions before; this is
+    reported and they are not executed. ``silent``: nothing is reported. ``duplicates``: newer objects that name the
+    same application, with the decision about each.
     """
 
     actions: tuple[Action, ...] = ()
@@ -189,5 +189,5 @@ class Decision:
 
 
 def wait(reason: Reason, message: str, again: float | None = None) -> Decision:
-    """Return the decision to do nothing although something is to be done."""
+    """Return a decision without actions, with the reason of the wait."""
     return Decision(waits=Said(reason, message), again=again)

@@ -1,10 +1,10 @@
-"""Which side changed since both were equal, and what the other is given for it.
+"""Comparison of both sides: the side that changed since both were equal, and the actions on the other side.
 
 Pure. In: both sides of one application. Out: actions with reasons. Called by ``decide``; after actions it is called
-again, until both sides are equal and only that is to be recorded. So a crash between two actions repeats work and loses
-none. Invariants (the nine rules): the side that differs from the base wins, and of two the one that another writer
-manages; no clock decides; an object goes only if wadm's storage proves the deletion; nothing is undeployed that its
-object, or wash, does not say is not to run; what wadm was never given is put, and what it lost is put again.
+once more, until both sides are equal and only that is to be recorded. So a crash between two actions repeats work and
+loses none. Invariants (the nine rules): the side that differs from the base wins, and of two the one that another
+writer manages; no clock decides; an object is deleted only if wadm's storage proves the deletion; only a request of the
+object or of wash undeploys; an application that wadm never had is put, and one that wadm lost is put again.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _NOTHING: Final = Decision()
 
 
 def compare(snapshot: Snapshot) -> Decision:
-    """Return what makes both sides of one application equal."""
+    """Return the decision that makes both sides of one application equal."""
     found = snapshot.object
     if found is None:
         return _unseen(snapshot)
@@ -52,7 +52,7 @@ def compare(snapshot: Snapshot) -> Decision:
     if snapshot.standing is Standing.NO_LATTICE:
         return wait(Reason.NO_LATTICE, "no host group in this namespace has this application's lattice")
     if snapshot.wadm is Absence.AWAY:
-        return wait(Reason.WADM_AWAY, "wadm does not answer: what is known of the application may be old")
+        return wait(Reason.WADM_AWAY, "wadm does not answer: the state of the application may be outdated")
     if snapshot.standing is Standing.OTHERS:
         return _read_only(snapshot, found)
     wadm = snapshot.wadm
@@ -61,11 +61,11 @@ def compare(snapshot: Snapshot) -> Decision:
 
 
 def contended(wins: tuple[Win, ...], now: float, contest: float) -> float:
-    """Return for how many seconds more the sides are in a contest, 0 if they are not; ``now`` in Unix seconds.
+    """Return the seconds for which the sides are still in a contest, 0 if they are not; ``now`` in Unix seconds.
 
-    ``contest``: seconds within which three changes of alternating sides are one, and after which a side is quiet.
+    ``contest``: seconds within which three changes of alternating sides are a contest, and after which a side is quiet.
 
-    A last win that is too far ahead was recorded by a clock that was: it would make a contest of months.
+    A last win too far in the future was recorded by a wrong clock, and is ignored: the contest would last for months.
     """
     for at in range(len(wins) - _CONTEST + 1):
         first, second, third = wins[at : at + _CONTEST]
@@ -77,40 +77,40 @@ def contended(wins: tuple[Win, ...], now: float, contest: float) -> float:
 
 
 def _with_finalizer(decision: Decision) -> Decision:
-    """Put the finalizer before what wadm is given, in one run; any other action waits for the next run."""
+    """Add the finalizer before requests to wadm, in one reconcile; any other action waits for the next reconcile."""
     first = AddFinalizer(Said(Reason.APPLIED, "its deletion is to reach wadm"))
     given = bool(decision.actions) and all(isinstance(one, Put | Deploy | Undeploy) for one in decision.actions)
     return replace(decision, actions=(first, *decision.actions)) if given else Decision((first,))
 
 
 def _unseen(snapshot: Snapshot) -> Decision:
-    """There is no object: what wadm has is shown."""
+    """Return the decision without an object: show the application of wadm."""
     if not isinstance(snapshot.wadm, Model) or snapshot.standing is Standing.NO_LATTICE:
         return _NOTHING
     if snapshot.tombstone:
-        return wait(Reason.TOMBSTONE, "its object was let go by force: it comes back when wadm's model changes")
+        return wait(Reason.TOMBSTONE, "its object lost the finalizer: it is re-created when wadm's model changes")
     version = snapshot.wadm.shown(None)
     return Decision((CreateObject(Said(Reason.FROM_WADM, f"wadm has it in version {version}"), version),))
 
 
 def _deleting(snapshot: Snapshot, found: Object) -> Decision:
-    """The object was deleted: its model goes first."""
+    """Return the decision about a deleted object: its model is deleted first."""
     if not found.finalizer:
         return _NOTHING
     if snapshot.standing is Standing.NO_LATTICE:
-        said = Said(Reason.FINALIZER_REMOVED, "its lattice is not known any more, so wadm cannot be told")
+        said = Said(Reason.FINALIZER_REMOVED, "its lattice is unknown, so wadm cannot be notified")
         return Decision((RemoveFinalizer(said, tombstone=True),))
     if snapshot.standing is Standing.OTHERS:
-        return Decision((RemoveFinalizer(Said(Reason.READ_ONLY, "another cluster keeps the lattice's applications")),))
+        return Decision((RemoveFinalizer(Said(Reason.READ_ONLY, "another cluster owns the lattice's applications")),))
     if snapshot.wadm is Absence.AWAY:
-        return wait(Reason.WADM_AWAY, "wadm does not answer: it is deleted there first, as soon as it does")
+        return wait(Reason.WADM_AWAY, "wadm does not answer: the application is deleted there first, once it does")
     if isinstance(snapshot.wadm, Model):
         return Decision((DeleteModel(Said(Reason.DELETED, "its object was deleted in Kubernetes")),))
     return Decision((RemoveFinalizer(Said(Reason.DELETED, "wadm does not have it any more")),))
 
 
 def _read_only(snapshot: Snapshot, found: Object) -> Decision:
-    """Another cluster keeps the lattice's applications: this one shows them."""
+    """Return the decision while another cluster owns the lattice's applications: this cluster only shows them."""
     if isinstance(snapshot.wadm, Model):
         version = snapshot.wadm.shown(found.base)
         if found.digest != snapshot.wadm.digests[version] and not found.changed:
@@ -119,11 +119,11 @@ def _read_only(snapshot: Snapshot, found: Object) -> Decision:
             return _record(found, snapshot.wadm, version, snapshot.unsettled)
     if snapshot.wadm is Absence.GONE and not found.changed:
         return Decision((DeleteObject(Said(Reason.DELETED_IN_WADM, "it was deleted in wadm")),))
-    return wait(Reason.READ_ONLY, "another cluster keeps this lattice's applications: change it there, or with wash")
+    return wait(Reason.READ_ONLY, "another cluster owns this lattice's applications: change it there, or with wash")
 
 
 def _absent(snapshot: Snapshot, found: Object) -> Decision:
-    """Wadm does not have it: it was deleted there, was never there, or was lost."""
+    """Return the decision if wadm does not have the application: it was deleted, never put, or lost."""
     if snapshot.wadm is not Absence.GONE or (found.changed and found.others):
         return _push(found, None, found.base is None or found.changed)
     if left := contended(found.wins, snapshot.now, snapshot.timings.contest):
@@ -133,7 +133,7 @@ def _absent(snapshot: Snapshot, found: Object) -> Decision:
 
 
 def _compare(snapshot: Snapshot, found: Object, model: Model) -> Decision:
-    """Both sides have it."""
+    """Return the decision if both sides have the application."""
     if not model.listed:
         return _list_again(found, model)
     version = model.shown(found.base)
@@ -142,17 +142,16 @@ def _compare(snapshot: Snapshot, found: Object, model: Model) -> Decision:
         return _record(found, model, version, snapshot.unsettled)
     base = found.base
     if base is not None and snapshot.progress.requested == model.deployed:
-        # What wadm has is what the object said before; that it says something else by now is a change of Kubernetes.
+        # The model is the former request of the object; a different object is a change in Kubernetes.
         return _push(found, model, True)
     if base is not None and model.restored(base):
         return _push(found, model, found.changed, OLDER)
     if base is not None and base.bucket != model.bucket and not model.deployed:
-        # Put again, and not yet deployed: it was nobody with wash who undeployed it.
+        # The application was put again and is not deployed yet: no user undeployed it with wash.
         return _push(found, model, found.changed)
     if base is not None and there == (base.digest, base.deployed) and found.changed:
         if model.deployed and model.newest != base.newest:
-            # What was put with wash in the meantime, and not deployed, must not be what is shown once this is
-            # undeployed.
+            # A version that was put with wash in the meantime and not deployed must not be shown after the undeploy.
             return Decision(
                 (Record(Said(Reason.SYNCED, "wadm has a newer version"), replace(base, newest=model.newest)),)
             )
@@ -168,16 +167,16 @@ def _compare(snapshot: Snapshot, found: Object, model: Model) -> Decision:
 
 
 def _list_again(found: Object, model: Model) -> Decision:
-    """Have wadm list what it only stores: wadm adds a name to its list with each version that is put.
+    """Put a further version, so that wadm lists an application that it only stores.
 
-    wadm stores an application, then its name, and gives up on the name when it is killed in between, or after three
-    conflicts with other writes. It refuses the same version from then on, and no request for all shows the application.
+    wadm stores an application, then its name. It does not write the name if it is killed in between, or after three
+    conflicts with other writes. It rejects the same version from then on, and no list request returns the application.
     """
     return Decision((Put(Said(Reason.RESTORED, NOT_LISTED), spare_version(found.digest, model)),))
 
 
 def _push(found: Object, model: Model | None, changed: bool, lost: str = NOT_PROVED) -> Decision:
-    """Give wadm what Kubernetes has; ``changed``: because a user changed it there, and not because it was lost."""
+    """Give wadm the state of Kubernetes; ``changed``: a user changed it there; False: wadm lost it."""
     version = version_of(found.version, found.digest, model)
     reason = Reason.APPLIED if changed else Reason.RESTORED
     why = "it was applied in Kubernetes" if changed else lost
@@ -188,16 +187,16 @@ def _push(found: Object, model: Model | None, changed: bool, lost: str = NOT_PRO
     if found.deployed and deployed != version:
         actions.append(Deploy(said, version))
     if not found.deployed and deployed:
-        actions.append(Undeploy(Said(reason, "its object says that it is not to run")))
+        actions.append(Undeploy(Said(reason, "its object has the annotation that undeploys it")))
     if not actions:
-        assert model is not None  # there was something to put else
+        assert model is not None  # otherwise there is a Put
         return _record(found, model, version)
     winner = Side.KUBERNETES if changed and found.base is not None else None
     return Decision(tuple(actions), winner=winner)
 
 
 def _pull(found: Object, model: Model, version: str) -> Decision:
-    """Give Kubernetes what wadm has; a change of its own is kept as a version that does not run."""
+    """Give Kubernetes the state of wadm; a change in Kubernetes is preserved as a version that does not run."""
     if found.digest == model.digests[version]:
         recorded = _record(found, model, version)
         return Decision(recorded.actions, winner=Side.WADM)
@@ -207,15 +206,15 @@ def _pull(found: Object, model: Model, version: str) -> Decision:
         return Decision((write,), winner=Side.WADM)
     holds = [name for name, held in model.versions if held == found.digest]
     kept = holds[-1] if holds else overridden_version(found.digest)
-    keep = Put(Said(Reason.OVERRIDDEN, "both sides had changed, and wadm's counts"), kept)
+    keep = Put(Said(Reason.OVERRIDDEN, "both sides had changed, and wadm's change wins"), kept)
     return Decision((write,) if holds else (keep, write), winner=Side.WADM, lost=Lost(Side.KUBERNETES, kept))
 
 
 def _record(found: Object, model: Model, version: str, unsettled: float = 0.0) -> Decision:
-    """Both sides are equal: that is written down, unless it is.
+    """Record that both sides are equal, if that is not recorded yet.
 
-    Not that a newer version was put and does not run, for a moment: it may be deployed next, and if nobody sees that
-    and the application is undeployed then, it is the one to show.
+    A newer version that was put and does not run is not recorded for some seconds: it may be deployed next. If no
+    reconcile sees that and the application is undeployed then, it is the version to show.
     """
     former = found.base or Base("", "", deployed=False, newest="")
     deployed = model.deployed == version
@@ -230,5 +229,5 @@ def _record(found: Object, model: Model, version: str, unsettled: float = 0.0) -
 
 
 def _contest(left: float) -> Decision:
-    message = "both sides change it by turns: Kubernetes counts until one has been quiet for ten minutes"
+    message = "both sides change it by turns: Kubernetes wins until one side has been quiet for ten minutes"
     return wait(Reason.CONTENDED, message, left)

@@ -1,8 +1,8 @@
-"""The status of an Application, from what is known of it: the words of wadm, and conditions that tools understand.
+"""The status of an Application: the report of wadm, and conditions in the form that tools read.
 
-Pure. In: an object, what was decided, wadm's word. Out: a status, and what of it is new. Called by ``app``. Invariants:
-the same is always written the same, so that nothing is written twice; no time in it moves by itself; of what is not
-known the last word stays, and ``Synced`` is Unknown since then.
+Pure. In: an object, the decision, the status in wadm. Out: a status, and the new Events. Called by ``app``. Invariants:
+the output is deterministic, so that nothing is written twice; no time in it changes by itself; while the state is
+unknown, the last report remains, and ``Synced`` is Unknown.
 Source: kstatus reads Ready, Reconciling and Stalled; wadm 0.21 has the six phases.
 """
 
@@ -19,6 +19,7 @@ from application_manager.domain.sides import Absence, Base, Win
 from application_manager.domain.snapshot import Snapshot
 from application_manager.domain.status_limits import scalers_of, versions_of
 from application_manager.domain.views import ApplicationView
+from trellis.crds.conditions import Health, State, Verdict, make_condition, shortened, summary
 from trellis.lattice.domain.replies import Refusal, Scaler, Status
 from trellis.lattice.domain.store import StoredModel
 
@@ -31,23 +32,23 @@ PHASES: Final = {
     "undeployed": "Undeployed",
     "waiting": "Waiting",
     "unhealthy": "Unhealthy",
-    # What wadm before 0.14 wrote to its stream, where it stays until something else is to be said.
+    # Written by wadm before 0.14 to its stream; it remains there until the next change.
     "ready": "Deployed",
     "compensating": "Reconciling",
 }
 NAMED: Final = 20
-"""Fields that a message names; of more the number."""
+"""Maximum number of fields in a message; the number of further fields is appended."""
 _MESSAGE_KEPT: Final = 4096
-"""Characters of a message; names of fields, which are in some, have no limit, and Kubernetes takes 32,768."""
+"""Characters of a message; field names in it have no limit, and Kubernetes allows 32,768."""
 _TOLD: Final = ("Rejected", "Overridden", "Contended", "FieldsIgnored")
 _WINS: Final = 4
 _PASSING: Final = {Refusal.FAILED, Refusal.VERSION_EXISTS, Refusal.VERSION_MISSING}
-"""What is tried again soon and may then be otherwise though nobody changes the manifest: wash was there first."""
+"""Refusals that may resolve without a change of the manifest, and are retried soon; for example, wash was faster."""
 
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """All that a status is made of; ``view`` is the object in ``snapshot`` that it is written to."""
+    """Inputs of a status; ``view``: the object in ``snapshot`` that receives it."""
 
     view: ApplicationView
     snapshot: Snapshot
@@ -55,12 +56,12 @@ class Seen:
 
     @property
     def recorded(self) -> Base | None:
-        """The base that is written down with this status."""
+        """The base that is recorded with this status."""
         return next((action.base for action in self.decision.actions if isinstance(action, Record)), None)
 
 
 def status_of(seen: Seen) -> Json:
-    """Return the status that an object is to have; fields without a value are left out."""
+    """Return the new status of an object; fields without a value are left out."""
     former: Json = seen.view.status_fields()
     found = {**former, **_from_wadm(seen, former), **_record(seen, former)}
     found["observedGeneration"] = seen.view.generation
@@ -71,12 +72,12 @@ def status_of(seen: Seen) -> Json:
 
 
 def patch_of(former: Json, status: Json) -> Json:
-    """Return what a merge patch is to have in ``status``; {} if nothing differs."""
+    """Return the merge patch of ``status``; {} if nothing differs."""
     return {key: status.get(key) for key in (*former, *status) if former.get(key) != status.get(key)}
 
 
 def news_of(former: Json, status: Json) -> Iterator[tuple[str, str]]:
-    """Yield reason and message of what people are told by an Event: what was not so before."""
+    """Yield reason and message of each Event to record: conditions that are new, or have a new message."""
     before = {one["type"]: (one["status"], one["message"]) for one in former.get("conditions") or ()}
     for one in status["conditions"]:
         new = one["status"] == "True" and before.get(one["type"]) != ("True", one["message"])
@@ -90,7 +91,7 @@ def moment(at: float) -> str:
 
 
 def _from_wadm(seen: Seen, former: Mapping[str, Any]) -> Json:
-    """Return what wadm has and says; nothing if it is not known, so that the last word stays."""
+    """Return the state and the report of wadm; empty while it is unknown, so that the last report remains."""
     waits = seen.decision.waits
     if waits is not None and waits.reason is Reason.NO_LATTICE:
         return {"phase": "Waiting", "message": None}
@@ -105,7 +106,7 @@ def _from_wadm(seen: Seen, former: Mapping[str, Any]) -> Json:
         "versions": versions_of([version for version, _ in model.versions], model.deployed),
     }
     if seen.snapshot.said is None and model.deployed and former.get("deployedVersion") == model.deployed:
-        # A new leader has not heard yet what a former one wrote down.
+        # A new leader has not received the status yet that its predecessor recorded.
         return found
     phase, message, said = _word(model, seen.snapshot.said)
     scalers, left_out = scalers_of(said)
@@ -119,25 +120,25 @@ def _from_wadm(seen: Seen, former: Mapping[str, Any]) -> Json:
 
 
 def _word(model: StoredModel, said: Status | None) -> tuple[str, str, tuple[Scaler, ...]]:
-    """Return phase, message and scalers in wadm's words; what it said of another state of the application is old.
+    """Return phase, message and scalers from wadm; its report on another state of the application is outdated.
 
-    wadm 0.21 says ``undeployed`` of what it has not begun with, of what has nothing to scale, and of what it forgot.
+    wadm 0.21 reports ``undeployed`` before it starts, if there is nothing to scale, and after it lost the application.
     """
     if not model.deployed:
         idle = said is not None and said.status == "undeployed"
         return "Undeployed", said.message if idle and said is not None else "", ()
     if said is None:
-        return "Reconciling", f"version {model.deployed} is deployed; wadm has not said yet how it is", ()
+        return "Reconciling", f"version {model.deployed} is deployed; wadm has not reported its status yet", ()
     if said.status == "undeployed":
-        why = "it has not begun with it, for which the lattice needs a host, or has nothing to scale"
-        return "Waiting", f"version {model.deployed} is deployed, and wadm says of it that it is undeployed: {why}", ()
+        why = "the lattice has no host yet, or the application has nothing to scale"
+        return "Waiting", f"version {model.deployed} is deployed, and wadm reports it as undeployed: {why}", ()
     if said.status not in PHASES:
-        return "Reconciling", said.message or f"wadm says of it: {said.status}", said.scalers
+        return "Reconciling", said.message or f"wadm reports status {said.status}", said.scalers
     return PHASES[said.status], said.message, said.scalers
 
 
 def _record(seen: Seen, former: Mapping[str, Any]) -> Json:
-    """Return what both sides have now, and who won."""
+    """Return the common state of both sides, and the winner."""
     base, now = seen.recorded, moment(seen.snapshot.now)
     if base is None:
         return {}
@@ -165,58 +166,41 @@ def _win(win: Win) -> Json:
 
 
 def _conditions(seen: Seen, status: Json, former: Json) -> Iterator[Json]:
-    before = {one["type"]: one for one in former.get("conditions") or ()}
-    for kind, verdict, reason, message in _verdicts(seen, status):
-        old = before.get(kind, {})
-        since = old["lastTransitionTime"] if old.get("status") == verdict else moment(seen.snapshot.now)
-        yield {
-            "type": kind,
-            "status": verdict,
-            "observedGeneration": seen.view.generation,
-            "lastTransitionTime": since,
-            "reason": reason,
-            "message": message if len(message) <= _MESSAGE_KEPT else f"{message[: _MESSAGE_KEPT - 1]}…",
-        }
-
-
-Verdict = tuple[str, str, str, str]
+    before, now = former.get("conditions") or (), moment(seen.snapshot.now)
+    for verdict in _verdicts(seen, status):
+        whole = verdict._replace(message=shortened(verdict.message, _MESSAGE_KEPT))
+        yield make_condition(whole, before, seen.view.generation, now)
 
 
 def _verdicts(seen: Seen, status: Json) -> Iterator[Verdict]:
     synced = _synced(seen)
-    stalled = _stalled(seen, status)
-    yield _ready(seen, status, synced, stalled)
-    busy = not stalled and (synced[1] != "True" or status.get("phase") not in {"Deployed", "Undeployed"})
-    if busy:
-        why = synced[2:] if synced[1] != "True" else _words(status)
-        yield ("Reconciling", "True", *why)
-    else:
-        yield ("Reconciling", "False", *(stalled or ("Settled", "nothing is under way")))
-    yield ("Stalled", "True", *stalled) if stalled else ("Stalled", "False", "Progressing", "nothing is in the way")
+    yield from summary(_health(seen, status, synced))
     yield synced
     yield from _besides(seen, status)
 
 
 def _synced(seen: Seen) -> Verdict:
-    """Return whether both sides have the same."""
+    """Return the condition ``Synced``: whether both sides are equal."""
     waits, actions, refused = seen.decision.waits, seen.decision.actions, seen.decision.refused
     if seen.view.problem:
-        return "Synced", "False", "InvalidManifest", seen.view.problem
+        return Verdict("Synced", "False", "InvalidManifest", seen.view.problem)
     if refused is not None:
-        return "Synced", "False", refused.refusal.value, refused.words
+        return Verdict("Synced", "False", refused.refusal.value, refused.words)
     if waits is not None:
         verdict = "Unknown" if waits.reason is Reason.WADM_AWAY else "False"
-        return "Synced", verdict, waits.reason.value, seen.snapshot.why or waits.message
+        return Verdict("Synced", verdict, waits.reason.value, seen.snapshot.why or waits.message)
     done = seen.recorded or (seen.view.object.base if not actions else None)
     if done is not None and all(isinstance(action, Record) for action in actions):
-        return "Synced", "True", Reason.SYNCED.value, f"Kubernetes and wadm have version {done.version}"
+        return Verdict("Synced", "True", Reason.SYNCED.value, f"Kubernetes and wadm have version {done.version}")
     said = actions[0].said if actions else None
-    reason, message = (said.reason.value, said.message) if said else ("Pending", "it is not in wadm yet")
-    return "Synced", "False", reason, seen.snapshot.why or message
+    reason, message = (
+        (said.reason.value, said.message) if said else ("Pending", "wadm does not have the application yet")
+    )
+    return Verdict("Synced", "False", reason, seen.snapshot.why or message)
 
 
 def _stalled(seen: Seen, status: Json) -> tuple[str, str] | None:
-    """Return why nothing goes on until somebody changes something, None if something does."""
+    """Return why progress requires a change by a user, None if it does not."""
     waits, refused = seen.decision.waits, seen.decision.refused
     if seen.view.problem:
         return "InvalidManifest", seen.view.problem
@@ -231,38 +215,38 @@ def _stalled(seen: Seen, status: Json) -> tuple[str, str] | None:
 
 def _words(status: Json) -> tuple[str, str]:
     phase = status.get("phase") or "Waiting"
-    return phase, status.get("message") or f"wadm says of it: {phase}"
+    return phase, status.get("message") or f"wadm reports phase {phase}"
 
 
-def _ready(seen: Seen, status: Json, synced: Verdict, stalled: tuple[str, str] | None) -> Verdict:
-    """Return whether it is as it is to be: an application that is not to run is ready when it does not."""
-    if stalled:
-        return ("Ready", "False", *stalled)
-    if synced[1] != "True":
-        verdict = "Unknown" if seen.snapshot.wadm is Absence.AWAY else "False"
-        return "Ready", verdict, synced[2], synced[3]
+def _health(seen: Seen, status: Json, synced: Verdict) -> Health:
+    """Return the health; an application that is to be undeployed is ready when it does not run."""
+    if stalled := _stalled(seen, status):
+        return Health(State.STALLED, *stalled)
+    if synced.status != "True":
+        state = State.UNKNOWN if seen.snapshot.wadm is Absence.AWAY else State.RECONCILING
+        return Health(state, synced.reason, synced.message)
     phase = status.get("phase")
     reason, message = _words(status)
     if phase == "Undeployed":
-        return "Ready", "True", reason, "it is not to run, and does not"
-    return "Ready", "True" if phase == "Deployed" else "False", reason, message
+        return Health(State.READY, reason, "the application is undeployed, as requested")
+    return Health(State.READY if phase == "Deployed" else State.RECONCILING, reason, message)
 
 
 def _besides(seen: Seen, status: Json) -> Iterator[Verdict]:
-    """Yield the conditions that are there while there is reason for them."""
+    """Yield the conditions that exist only while they are True."""
     waits, refused = seen.decision.waits, seen.decision.refused
     if refused is not None:
-        yield "Rejected", "True", refused.refusal.value, refused.message
+        yield Verdict("Rejected", "True", refused.refusal.value, refused.message)
     if seen.view.ignored:
-        yield "FieldsIgnored", "True", "UnknownToWadm", _ignored(seen.view.ignored)
+        yield Verdict("FieldsIgnored", "True", "UnknownToWadm", _ignored(seen.view.ignored))
     lost = status.get("overridden")
     if lost:
-        kept = f": what {lost['side']} had is in wadm's version {lost['version']}" if lost["version"] else ""
-        yield "Overridden", "True", f"{lost['side'].capitalize()}Lost", f"both sides had changed{kept}"
+        kept = f": the change of {lost['side']} is in wadm's version {lost['version']}" if lost["version"] else ""
+        yield Verdict("Overridden", "True", f"{lost['side'].capitalize()}Lost", f"both sides had changed{kept}")
     if waits is not None and waits.reason is Reason.CONTENDED:
-        yield "Contended", "True", waits.reason.value, waits.message
+        yield Verdict("Contended", "True", waits.reason.value, waits.message)
 
 
 def _ignored(fields: tuple[str, ...]) -> str:
     more = f" and {len(fields) - NAMED} more" if len(fields) > NAMED else ""
-    return f"wadm does not know {', '.join(fields[:NAMED])}{more}: left out of what it gets"
+    return f"wadm does not support {', '.join(fields[:NAMED])}{more}: they are omitted from the request"

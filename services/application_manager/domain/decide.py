@@ -1,8 +1,9 @@
-"""What one run of a key does: which of its checks holds, and if none does, what makes both sides equal.
+"""The decision of one reconcile: the first check that applies, otherwise the comparison of both sides.
 
-Pure. In: a snapshot. Out: actions with reasons, or why there are none. Called by ``reconciler``; after actions it is
-called again. Invariants: nothing is decided on a storage that does not show what wadm acknowledged; nothing comes back
-as if wash had put it, whose object a user let go by force; wadm is not asked at each event for what it refused.
+Pure. In: a snapshot. Out: actions with reasons, or why there are none. Called by ``reconciler``, and once more after
+actions. Invariants: no decision uses a storage that does not show yet what wadm acknowledged; an application whose
+object lost the finalizer to a user does not come back as an application of wash; a rejected request is not sent to wadm
+at each event.
 """
 
 from __future__ import annotations
@@ -30,18 +31,18 @@ from application_manager.domain.views import ApplicationView
 from trellis import names
 
 APPLICATIONS: Final = "applications"
-"""Kind of the circuit breaker: Applications, and what wadm has of them."""
+"""Kind in the circuit breaker: Applications, and their models in wadm."""
 _SILENT: Final = Decision(silent=True)
 
 
 def decide(snapshot: Snapshot) -> Decision:
-    """Return what a run does about one application: what the first check says that holds.
+    """Return the decision about one application: that of the first check that applies.
 
     1. This process may not act, or only removes finalizers.
-    2. A user removed our finalizer and the object went: its model must not come back as if wash had put it.
+    2. A user removed the finalizer, and the object was deleted: its model must not come back as one of wash.
     3. wadm acknowledged a request that its storage does not show yet.
     4. The manifest cannot be read.
-    5. wadm refused the same, and it is too soon to ask again.
+    5. wadm rejected the same request, and its retry delay has not passed.
     6. Both sides are compared.
     """
     progress = snapshot.progress
@@ -57,35 +58,35 @@ def decide(snapshot: Snapshot) -> Decision:
 
 
 def destroys(action: Action) -> bool:
-    """Return whether an action needs leave of the circuit breaker: one side is deleted because the other one was."""
+    """Return whether an action needs the circuit breaker: one side is deleted because the other side was."""
     return isinstance(action, DeleteModel | DeleteObject)
 
 
 def paused(action: Action) -> Decision:
-    """Return what to report while the circuit breaker pauses an action."""
-    keep = f"remove the finalizer {names.FINALIZER_APPLICATIONS} and create the Application again"
+    """Return the decision to report while the circuit breaker pauses an action."""
+    keep = f"remove the finalizer {names.FINALIZER_APPLICATIONS} and re-create the Application"
     if isinstance(action, DeleteObject):
         keep = "change the Application: it is put into wadm again"
     message = (
-        f"{action.said.message}, together with many others, so the circuit breaker pauses its deletion on the other "
-        f"side. To confirm it: trellis circuit-breaker close application-manager. To keep the application: {keep}"
+        f"{action.said.message}, together with many applications, so the circuit breaker pauses its deletion on the "
+        f"other side. To confirm: trellis circuit-breaker close application-manager. To keep the application: {keep}"
     )
     return wait(Reason.MASS_DELETION, message)
 
 
 def unavailable(snapshot: Snapshot, message: str) -> tuple[Snapshot, Decision]:
-    """Return what holds after wadm did not answer a request."""
+    """Return the snapshot and the decision to report after wadm did not answer a request."""
     why = f"wadm does not answer: {message}"
     return replace(snapshot, wadm=Absence.AWAY, why=why), wait(Reason.WADM_AWAY, why)
 
 
 def refused_by_kubernetes(message: str) -> Decision:
-    """Return what to report while the API server refuses a write."""
+    """Return the decision to report while the API server rejects a write."""
     return wait(Reason.WRITE_REFUSED, message)
 
 
 def _release(snapshot: Snapshot) -> Decision:
-    """Remove our finalizer from each object: this service will not be there to do so."""
+    """Remove the finalizer from each object, as this service will be uninstalled."""
 
     def of(view: ApplicationView | None) -> Decision:
         if view is None or not view.object.finalizer:
@@ -97,12 +98,12 @@ def _release(snapshot: Snapshot) -> Decision:
 
 
 def _accept_removal(snapshot: Snapshot, removed: ApplicationView) -> Decision:
-    """Store a tombstone if wadm has the application, or may have it; then it is decided again, at once."""
+    """Store a tombstone if wadm has the application, or may have it; the next decision follows at once."""
     base, model = removed.object.base, snapshot.model
     revision = None
     if base is not None and (model is not None or snapshot.wadm is Absence.AWAY):
         revision = max(base.revision, 0 if model is None else model.revision)
-    said = Said(Reason.FINALIZER_REMOVED, "somebody took its finalizer away")
+    said = Said(Reason.FINALIZER_REMOVED, "a user removed its finalizer")
     return Decision((AcceptRemoval(said, removed, revision),), again=0.0, silent=True)
 
 
@@ -120,7 +121,7 @@ def _compare_unless_awaited(snapshot: Snapshot, awaited: Awaited | None) -> Deci
 
 
 def _duplicate(snapshot: Snapshot, other: ApplicationView) -> Decision:
-    """Report on a newer object that it names the same application; deleting it concerns nothing else."""
+    """Report on a newer object that it names the same application; its deletion affects nothing else."""
     oldest = snapshot.view.key if snapshot.view is not None else ""
     message = f"{oldest} is the same application of lattice {name_of(snapshot.key.mark)}, older: delete one"
     said = Said(Reason.DUPLICATE, message)

@@ -1,8 +1,8 @@
-"""Which events are to be said of Applications, and which were said.
+"""Events about Applications: those to publish, and those that are published.
 
-Pure, but for remembering; ``cache`` keeps it. Called after a run of a key, for an object that is gone, and with the
-last events of the bus at start. Invariant: an event is said whenever its state holds and it is not known to have been
-said; ids name what was observed, so that saying it twice stores it once.
+Pure, except for the state of ``Published``; ``cache`` keeps it. Called after a reconcile, for a deleted object, and at
+start with the last events on the bus. Invariant: an event is published whenever its state holds and it is not known to
+be published; its id names the observation, so that a second publish stores nothing.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from trellis.events.applications import (
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Whom events are about. ``name`` is the object's, ``application`` the one in wadm."""
+    """The object that events are about. ``name``: of the object; ``application``: its name in wadm."""
 
     namespace: str
     name: str
@@ -40,7 +40,7 @@ class Identity:
 
     @property
     def fields(self) -> dict[str, str]:
-        """What every event carries."""
+        """Fields of every event."""
         return {
             "namespace": self.namespace,
             "name": self.name,
@@ -52,7 +52,7 @@ class Identity:
 
 @dataclass(frozen=True, slots=True)
 class Due:
-    """An event, and the id by which the bus knows that it has it."""
+    """An event, and its deduplication id on the bus."""
 
     fact: ApplicationFact
     dedup: str
@@ -65,20 +65,20 @@ def facts_of(
     overridden: Lost | None = None,
     rejected: tuple[str, str] | None = None,
 ) -> list[Due]:
-    """Return what holds of an object now.
+    """Return the events whose state holds for an object now.
 
     Args:
-        about: whose events.
+        about: identity of the object.
         found: the object that was decided about.
-        decision: what is done about it; while there is more than to record, the sides are not equal.
-        overridden: the change that lost, as its status has it or is given it.
-        rejected: reason and words of wadm's refusal, None if it refuses nothing.
+        decision: the decision about it; while it has more than a record, the sides are not equal.
+        overridden: the overridden change, as in the former or the new status.
+        rejected: reason and message of wadm's rejection, None if there is none.
     """
     facts = []
     base = found.base
     for action in decision.actions:
         base = action.base if isinstance(action, Record) else None
-    # A base can also be recorded while the object differs: then only what wadm has besides was written down.
+    # A base can also be recorded while the object differs: then only the newest version of wadm was recorded.
     equal = base is not None and (base.digest, base.undeploy) == (found.digest, found.undeploy)
     if base is not None and equal and decision.waits is None and rejected is None and not found.deleting:
         fact = ApplicationSynced(
@@ -101,14 +101,14 @@ def facts_of(
 
 @dataclass(slots=True)
 class Published:
-    """What was published of objects: by key of an object the last event of each kind."""
+    """Published events: by key of the object, the last event of each kind."""
 
     facts: dict[str, dict[str, ApplicationFact]] = field(default_factory=dict)
 
     def due(self, key: str, holds: Iterable[Due]) -> list[Due]:
-        """Return what is to be said of an object: what holds and was not said, and that a former one is gone.
+        """Return the events to publish about an object: new ones, and the deletion of a former object of this name.
 
-        What was said and does not hold any more is forgotten, so that it is said again when it holds again.
+        An event whose state no longer holds is dropped, so that it is published again when the state returns.
         """
         holds = list(holds)
         said = self.facts.get(key, {})
@@ -124,16 +124,16 @@ class Published:
         return due + [one for one in holds if said.get(one.fact.fact) != one.fact]
 
     def objects_of(self, name: str) -> list[str]:
-        """Return the keys of objects of which something was said; ``name``: their application's, or the key of one."""
+        """Return the keys of objects with published events; ``name``: of their application, or the key of one."""
         return [key for key, said in self.facts.items() if any(name in {one.application, key} for one in said.values())]
 
     def gone(self, key: str) -> list[Due]:
-        """Return what is to be said of an object that is gone; nothing if nothing was ever said of it."""
+        """Return the deletion event of a deleted object; empty if no event about it was published."""
         said = next(iter(self.facts.get(key, {}).values()), None)
         return [] if said is None else [_deleted(said)]
 
     def note(self, fact: ApplicationFact) -> None:
-        """Remember that an event was said, or is on the bus already; they are told in the order in which they were."""
+        """Record an event that was published, or that is on the bus already; called in the order of publication."""
         key = f"{fact.namespace}/{fact.name}"
         if not isinstance(fact, ApplicationDeleted):
             self.facts.setdefault(key, {})[fact.fact] = fact
@@ -146,7 +146,7 @@ class Published:
         return None if first is None else f"Application {first} was published: nothing in wadm is changed"
 
     def forget(self) -> None:
-        """Take nothing for said any more."""
+        """Drop all records of published events."""
         self.facts.clear()
 
 

@@ -1,8 +1,8 @@
-"""Which lattice an Application belongs to, and where what comes from wash is shown.
+"""The lattice of an Application, and the namespace in which applications of wash are shown.
 
-Pure. In: host groups, what an object says. Out: a lattice's mark, a namespace. Called by ``cache`` and ``gather``.
-Rule: an object may name only lattices of groups of its own namespace; a lattice's home is the namespace of the group
-that says so, else of its oldest one. Invariant: what stands in another namespace stays where it is when the home moves.
+Pure. In: host groups, the label of an object. Out: a lattice's mark, a namespace. Called by ``cache`` and ``gather``.
+Rule: an object may name only lattices of host groups of its own namespace; a lattice's home is the namespace of the
+group that declares it, else of its oldest group. Invariant: objects in other namespaces stay when the home moves.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from trellis.lattice.domain.group_views import GroupView
 
 
 class Key(NamedTuple):
-    """An application of a lattice; ``mark`` is "" for an object without one, and ``name`` then ``namespace/name``."""
+    """An application of a lattice; an object without lattice has ``mark`` "" and ``name`` ``namespace/name``."""
 
     mark: str
     name: str
 
     def __str__(self) -> str:
-        """Return it for users."""
+        """Return the key in readable form."""
         return f"{name_of(self.mark)}/{self.name}" if self.mark else self.name
 
 
 def home_of(groups: Iterable[GroupView]) -> str:
-    """Return the home namespace of the lattice of these groups, "" if there is none."""
+    """Return the home namespace of the lattice of these host groups, "" if there is none."""
     senior = sorted(groups, key=lambda group: (not group.home, group.created, group.key))
     return senior[0].namespace if senior else ""
 
@@ -34,9 +34,9 @@ def lattice_of(groups: Iterable[GroupView], label: str, shown: str) -> str:
     """Return the mark of an object's lattice, "" if it has none.
 
     Args:
-        groups: of the object's namespace.
+        groups: host groups of the object's namespace.
         label: the lattice that the object names, "" if it names none.
-        shown: the lattice that it belonged to last, "" if it never did; another group does not move it.
+        shown: the last lattice of the object, "" if it had none; another group does not move it.
     """
     senior = sorted((group for group in groups if group.lattice), key=lambda group: (group.created, group.key))
     marks = list(dict.fromkeys(group.lattice for group in senior))
@@ -46,17 +46,17 @@ def lattice_of(groups: Iterable[GroupView], label: str, shown: str) -> str:
 
 
 def name_of(mark: str) -> str:
-    """Return the name of a lattice of which this is the mark."""
+    """Return the name of a lattice from its mark."""
     return mark.partition("/")[0]
 
 
 def why_none(groups: Iterable[GroupView], label: str, shown: str) -> str:
-    """Return why an object has no lattice, and what to do, for users."""
+    """Return why an object has no lattice, with the remedy, as a message for users."""
     names = sorted({name_of(group.lattice) for group in groups if group.lattice})
     wanted = label or shown
     if not names:
         of = f" of lattice {wanted}" if wanted else ""
-        return f"there is no group of hosts{of} in this namespace: create a WasmCloudHostConfig"
+        return f"there is no host group{of} in this namespace: create a WasmCloudHostConfig"
     if not wanted:
-        return f"its namespace has hosts of {', '.join(names)}: say by label trellis.dev/lattice which one is meant"
+        return f"its namespace has hosts of {', '.join(names)}: select the lattice with the label trellis.dev/lattice"
     return f"no host group in this namespace is of lattice {wanted}: it has {', '.join(names)}"

@@ -1,7 +1,7 @@
-"""What is written of an Application into Kubernetes.
+"""Manifests and patches of Applications that are written to Kubernetes.
 
 Pure. In: wadm's manifest, an object as it was read. Out: manifests and merge patches. Called by ``apply``. Invariant:
-an object that was given a manifest has that manifest's digest: what it had of its own is taken away by the same write.
+an object that receives a manifest has its digest afterwards: the same write removes all other fields of the object.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _LABEL_VALUE: Final = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?
 
 
 def make_application(namespace: str, name: str, lattice: str, held: Projection, version: str) -> Json:
-    """Return a new object that shows a version of wadm's; ``lattice`` is the lattice's name."""
+    """Return a new object for a version of wadm; ``lattice`` is the lattice's name."""
     metadata = held.manifest["metadata"]
     annotations = {**metadata["annotations"], VERSION: version}
     if metadata["name"] != name:
@@ -45,9 +45,9 @@ def make_application(namespace: str, name: str, lattice: str, held: Projection, 
 
 
 def make_spec_patch(item: Manifest, held: Projection, version: str, serial: int) -> Json:
-    """Return the merge patch that gives an object a version of wadm's, and the mark that we did.
+    """Return the merge patch that writes a version of wadm to an object, with the last-synced annotation.
 
-    A merge patch and no server-side apply: that would leave the fields that others manage and the version lacks.
+    A merge patch, as server-side apply would leave the fields of other managers that the version lacks.
     """
     metadata = held.manifest["metadata"]
     try:
@@ -65,5 +65,5 @@ def make_spec_patch(item: Manifest, held: Projection, version: str, serial: int)
 
 
 def _instead(former: Manifest | None, wanted: Manifest | None) -> Json:
-    """Return the merge patch that makes one map of another; lists are replaced as a whole."""
+    """Return the merge patch that turns one map into another; lists are replaced as a whole."""
     return {**dict.fromkeys(former or {}), **(wanted or {})}

@@ -1,7 +1,7 @@
-"""The two sides of one application, its object in Kubernetes and its model in wadm, and what both last had.
+"""The two sides of one application, its object in Kubernetes and its model in wadm, and their last common state.
 
-Pure values. Made by ``views`` and ``gather``, read by ``compare``. A digest is that of
-``trellis.lattice.domain.projection``: two manifests of one digest mean the same to wadm.
+Pure values. Made by ``views`` and ``gather``, read by ``compare``. Digests are those of
+``trellis.lattice.domain.projection``: manifests with equal digests are equivalent for wadm.
 """
 
 from __future__ import annotations
@@ -11,18 +11,18 @@ from enum import StrEnum
 from typing import Final
 
 OVERRIDDEN: Final = "overridden-"
-"""Prefix of versions in which a manifest that lost can be read; they are never shown as the application's newest."""
+"""Prefix of versions that preserve an overridden manifest; they are never shown as the application's newest."""
 
 
 class Side(StrEnum):
-    """Where an application is."""
+    """The sides of an application."""
 
     KUBERNETES = "Kubernetes"
     WADM = "wadm"
 
 
 class Absence(StrEnum):
-    """Why there is no model. ``GONE``: it was deleted, which wadm's storage proves; ``LOST``: the storage is new."""
+    """Why there is no model. ``GONE``: its deletion is proved by wadm's storage; ``LOST``: the storage is new."""
 
     GONE = "Gone"
     LOST = "Lost"
@@ -30,7 +30,7 @@ class Absence(StrEnum):
 
 
 class Standing(StrEnum):
-    """Whether this cluster may write to the lattice."""
+    """Permission of this cluster to write to the lattice."""
 
     OURS = "Ours"
     OTHERS = "Others"
@@ -39,10 +39,10 @@ class Standing(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Base:
-    """What both sides last had. ``undeploy``: the object asked then for it not to run; ``newest``: wadm's version.
+    """The last common state of both sides. ``undeploy``: the object requested no deployment; ``newest``: in wadm.
 
-    ``serial``: how many bases of the object there were before. ``bucket``: which storage of wadm's it is about.
-    ``revision``: of wadm's entry in it; a later one need not be another base.
+    ``serial``: number of earlier bases of the object. ``bucket``: identity of wadm's storage. ``revision``: of wadm's
+    entry in it; a later revision may have the same base.
     """
 
     digest: str
@@ -57,7 +57,7 @@ class Base:
 
 @dataclass(frozen=True, slots=True)
 class Win:
-    """A change that one side made and the other was given, in Unix seconds."""
+    """A change of one side that the other side received; ``at`` in Unix seconds."""
 
     side: Side
     at: float
@@ -67,9 +67,9 @@ class Win:
 class Model:
     """wadm's side. ``versions``: name and digest, the oldest first, at least one; ``deployed``: "" if none is.
 
-    ``bucket``: which storage of wadm's it is in: one that was lost and is made again is another. ``listed``: False if
-    wadm's list of names lacks it for longer than a write takes: `wash app list` does not show it. ``revision``: of its
-    entry; each write of wadm has a higher one.
+    ``bucket``: identity of wadm's storage; a storage that was lost and re-created is another one. ``listed``: False if
+    wadm's list of names lacks it for longer than a write lasts: `wash app list` does not show it. ``revision``: of its
+    entry; it grows with each write of wadm.
     """
 
     versions: tuple[tuple[str, str], ...]
@@ -79,7 +79,7 @@ class Model:
     revision: int = 0
 
     def restored(self, base: Base) -> bool:
-        """Return whether wadm's storage is older than what both sides last had: it was restored from a backup."""
+        """Return whether wadm's storage is older than the last common state: it was restored from a backup."""
         return base.bucket == self.bucket and self.revision < base.revision
 
     @property
@@ -89,12 +89,12 @@ class Model:
 
     @property
     def newest(self) -> str:
-        """The version that was put last, but for those that only keep what lost."""
+        """The version that was put last, except for those that preserve an overridden manifest."""
         names = [name for name, _ in self.versions]
         return next((name for name in reversed(names) if not name.startswith(OVERRIDDEN)), names[-1])
 
     def shown(self, base: Base | None) -> str:
-        """Return the version that Kubernetes is to show: the deployed one, else what was shown, else the newest."""
+        """Return the version for Kubernetes: the deployed one, else the one shown before, else the newest."""
         if self.deployed in self.digests:
             return self.deployed
         if base is not None and base.newest == self.newest and self.digests.get(base.version) == base.digest:
@@ -104,11 +104,12 @@ class Model:
 
 @dataclass(frozen=True, slots=True)
 class Object:
-    """Kubernetes' side.
+    """The side of Kubernetes.
 
-    ``version``: what the annotation asks for, "" if there is none. ``undeploy``: it is not to run. ``others``: somebody
-    but us manages ``spec``. ``finalizer``: ours is on it. ``written``: what we gave it from wadm last, as the digest
-    and the serial of the base of then: that is no change of its own, although it is not what both sides last had.
+    ``version``: value of the annotation, "" if there is none. ``undeploy``: the annotation requests no deployment.
+    ``others``: a field manager other than Trellis manages ``spec``. ``finalizer``: that of Trellis is set. ``written``:
+    digest of the last manifest from wadm, and serial of the base at that time; it is not a change of the object,
+    although it differs from the base.
     """
 
     digest: str
@@ -123,7 +124,7 @@ class Object:
 
     @property
     def changed(self) -> bool:
-        """Whether it differs from what both sides last had."""
+        """True if the object differs from the last common state."""
         if self.base is None:
             return self.others
         ours = (self.digest, self.base.serial) == self.written
@@ -131,5 +132,5 @@ class Object:
 
     @property
     def deployed(self) -> bool:
-        """Whether it is to run: applied it is, unless it says otherwise; unchanged it stays as it was."""
+        """True if the object requests a deployment; an unchanged object keeps the state of its base."""
         return self.base.deployed if self.base is not None and not self.changed else not self.undeploy

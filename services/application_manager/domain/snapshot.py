@@ -1,4 +1,4 @@
-"""All that one run of a key decides on.
+"""Inputs of the decision about one key.
 
 Pure. Made by ``gather``, read by ``decide`` and ``conditions``.
 """
@@ -21,11 +21,11 @@ _NO_KEY: Final = Key("", "")
 
 
 class Duty(StrEnum):
-    """What this process does about applications."""
+    """Duty of this process for applications."""
 
     RECONCILE = "Reconcile"
     STAND_BY = "StandBy"
-    """wasmcloud-operator is active, or the API server does not serve Applications: which there are is not known."""
+    """wasmcloud-operator is active, or the API server does not serve Applications, so that they are unknown."""
     REMOVE_FINALIZERS = "RemoveFinalizers"
     """The service is to be uninstalled."""
 
@@ -35,11 +35,11 @@ class Snapshot:
     """One application at one moment.
 
     ``now``: Unix seconds by the API server's clock; ``monotonic``: seconds of the clock of ``progress``.
-    ``tombstone``: its object was let go by force, and wadm's model is the one of then. ``progress``: with what this
-    moment shows. ``view``: its object, None if there is none; ``others``: newer objects that name the same application.
-    ``model`` and ``said``: what wadm has and last said, for users, also while it does not answer. ``home``: the
-    namespace in which an object for wadm's model is made, "" for none. ``why``: what is to be said of why nothing is
-    done.
+    ``tombstone``: a user removed the finalizer of its object, and wadm's model is unchanged since. ``progress``:
+    includes the observations of this moment. ``view``: its object, None if there is none; ``others``: newer objects
+    that name the same application. ``model`` and ``said``: the last state and status of wadm, for users, also while it
+    does not answer. ``home``: the namespace for a new object of wadm's model, "" for none. ``why``: reason of a wait,
+    as a message for users.
     """
 
     object: Object | None
@@ -61,5 +61,5 @@ class Snapshot:
 
     @property
     def unsettled(self) -> float:
-        """For how many seconds more a version that was put just now may be deployed."""
+        """Seconds for which a version that was put just now may still be deployed."""
         return self.progress.unsettled(self.monotonic, self.timings)

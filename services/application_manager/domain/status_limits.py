@@ -1,7 +1,7 @@
-"""How much of what wadm says and keeps is put into a status: an object has to fit into Kubernetes' storage.
+"""Size limits of a status: an object has to fit into Kubernetes' storage.
 
-Pure. Called by ``conditions``. Invariants: what does not run well is shown before what does; scalers that are left out
-are counted; the deployed version is always there. Source: etcd takes 1.5 MiB for an object, of which its spec alone may
+Pure. Called by ``conditions``. Invariants: unhealthy scalers are shown before healthy ones; omitted scalers are
+counted; the deployed version is always included. Source: etcd allows 1.5 MiB per object, of which the spec alone may
 be 1 MiB.
 """
 
@@ -22,7 +22,7 @@ _WELL: Final = "deployed"
 
 
 def scalers_of(said: Sequence[Scaler]) -> tuple[list[Json], int]:
-    """Return what wadm says of its scalers, in its order, and how many are left out as there is no room."""
+    """Return the scalers of wadm that fit, in its order, and the number of omitted ones."""
     rows = [_row(one) for one in said]
     order = sorted(range(len(rows)), key=lambda at: rows[at]["status"] == _WELL)
     kept = set(_first_within(((at, _size(rows[at])) for at in order[:SCALERS_MOST]), SCALERS_BYTES))
@@ -30,7 +30,7 @@ def scalers_of(said: Sequence[Scaler]) -> tuple[list[Json], int]:
 
 
 def versions_of(names: Sequence[str], deployed: str) -> list[Json]:
-    """Return the versions that wadm keeps, the oldest first: the newest, if there is room, and the deployed one."""
+    """Return the versions in wadm, the oldest first: the newest ones that fit, and the deployed one."""
     newest = list(reversed(names))[: VERSIONS_KEPT - 1]
     kept = set(_first_within(((name, _size(name)) for name in newest), VERSIONS_BYTES)) | {deployed}
     return [{"version": name, "deployed": name == deployed} for name in names if name in kept]

@@ -1,7 +1,7 @@
-"""Under which version of wadm's a manifest is stored.
+"""Names of the versions under which wadm stores manifests.
 
-Pure. Called by ``decide``. Invariant: a version that wadm has is never asked to hold something else, which it refuses;
-the same manifest finds the version in which it is.
+Pure. Called by ``decide``. Invariant: wadm rejects other content for an existing version, so that none is requested;
+a manifest that is stored already gets the version in which it is.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ _PLAIN = (12, 64)
 def version_of(wanted: str, digest: str, model: Model | None) -> str:
     """Return the version for a manifest of this digest.
 
-    That is the annotation's, if wadm has no other content under it, else ``<annotation>-<digest8>``; without an
-    annotation the newest version that holds the same, else ``sha-<digest12>``.
+    The annotation, if wadm has no other content under it, else ``<annotation>-<digest8>``; without an annotation the
+    newest version with the same content, else ``sha-<digest12>``.
 
     Args:
-        wanted: what the annotation asks for, "" for nothing.
+        wanted: the annotation, "" if there is none.
         digest: of the manifest, in hex digits.
-        model: what wadm has, None if it has nothing.
+        model: the model in wadm, None if there is none.
     """
     has = {} if model is None else model.digests
     if not wanted:
@@ -35,12 +35,12 @@ def version_of(wanted: str, digest: str, model: Model | None) -> str:
 
 
 def overridden_version(digest: str) -> str:
-    """Return the version in which a manifest that lost is kept."""
+    """Return the version that preserves an overridden manifest."""
     return f"{OVERRIDDEN}{digest[:12]}"
 
 
 def spare_version(digest: str, model: Model) -> str:
-    """Return a version that wadm does not have yet, for a manifest that is only stored and never shown or run."""
+    """Return a new version for a manifest that is only stored, and never shown or run."""
     plain, has = overridden_version(digest), model.digests
     numbered = (f"{plain}-{number}" for number in range(2, len(has) + 3))
     return next(name for name in (plain, *numbered) if name not in has)

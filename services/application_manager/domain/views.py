@@ -1,7 +1,7 @@
-"""Applications as their watch keeps them: what tells a change, and no manifest.
+"""Views of Applications in the informer: the fields that show a change, without the manifest.
 
-Pure: raw objects in, views out. Called by the informer, read by ``gather``. Invariant: a thousand of them are small: of
-a manifest only its digest is kept, and of a status its JSON; who needs the manifest reads the object again.
+Pure: raw objects in, views out. Called by the informer, read by ``gather``. Invariant: a thousand views are small: they
+have the digest of the manifest, and the status as JSON; a caller that needs the manifest reads the object.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ from trellis.lattice.domain.projection import VERSION, Projection, project
 Manifest = Mapping[str, Any]
 
 _WADM_NAME: Final = re.compile(r"[-A-Za-z0-9_]{1,3000}")
-"""wadm's own check takes letters of any script, but names are keys of its bucket, and those are ASCII. Longer ones make
-a line that NATS closes the connection for: at 4,096 bytes, wadm's own prefix and the lattice's name among them."""
+"""wadm accepts letters of any script, but names are keys of its bucket, which are ASCII. NATS closes the connection for
+lines that are too long: 4,096 bytes, with wadm's prefix and the lattice's name."""
 _NAME_SHOWN: Final = 64
 _WRITTEN: Final = re.compile(r"([0-9a-f]{64})/([0-9]{1,18})")
 
 
 @dataclass(frozen=True, slots=True)
 class ApplicationView:
-    """An Application. ``application``: its name in wadm; ``lattice``: what it names; ``shown``: what its status does.
+    """An Application. ``application``: its name in wadm; ``lattice``: from its label; ``shown``: from its status.
 
-    ``problem``: why its manifest cannot be read, "" if it can; ``ignored``: what of it wadm would not take; ``status``:
-    as it stands in the object, as JSON; ``phase``: of that, "" if there is none.
-    ``version_of_wadm``: its annotation ``version`` came with a manifest of wadm's that is not there any more.
+    ``problem``: why its manifest cannot be read, "" if it can; ``ignored``: fields that wadm does not support;
+    ``status``: the status of the object, as JSON; ``phase``: from the status, "" if there is none.
+    ``version_of_wadm``: its annotation ``version`` belongs to a manifest of wadm that was replaced since.
     """
 
     namespace: str
@@ -60,7 +60,7 @@ class ApplicationView:
         return f"{self.namespace}/{self.name}"
 
     def status_fields(self) -> dict[str, Any]:
-        """Return its status."""
+        """Return the status."""
         found: dict[str, Any] = json.loads(self.status)
         return found
 
@@ -72,10 +72,10 @@ def application_name(metadata: Manifest) -> str:
 
 
 def read_manifest(item: Manifest) -> Projection:
-    """Return what of an object reaches wadm.
+    """Return the part of an object that reaches wadm.
 
     Raises:
-        ManifestError: it is no manifest, or has a name that wadm does not take.
+        ManifestError: the manifest is invalid, or wadm does not accept the name.
     """
     name = application_name(item["metadata"])
     if not _WADM_NAME.fullmatch(name):
@@ -85,7 +85,7 @@ def read_manifest(item: Manifest) -> Projection:
 
 
 def view_application(item: Manifest) -> ApplicationView:
-    """Project an Application."""
+    """Return the view of an Application."""
     metadata, status = item["metadata"], item.get("status") or {}
     annotations = metadata.get("annotations") or {}
     problem, digest, version = "", "", ""
@@ -131,7 +131,7 @@ def view_application(item: Manifest) -> ApplicationView:
 
 
 def managed_by_others(managed: Iterable[Manifest]) -> bool:
-    """Return whether anyone but us manages a field of ``spec``. Source: ``metadata.managedFields`` of Kubernetes."""
+    """Return whether another manager manages a field of ``spec``. Source: ``metadata.managedFields`` of Kubernetes."""
     return any(
         one.get("manager") != names.FIELD_MANAGER_WADM and not one.get("subresource")
         for one in managed
@@ -140,7 +140,7 @@ def managed_by_others(managed: Iterable[Manifest]) -> bool:
 
 
 def _only_ours(metadata: Manifest) -> bool:
-    """Return whether nobody but us manages the annotation ``version``."""
+    """Return whether Trellis alone manages the annotation ``version``."""
     managers = {
         one.get("manager")
         for one in metadata.get("managedFields") or ()
@@ -150,7 +150,7 @@ def _only_ours(metadata: Manifest) -> bool:
 
 
 def read_base(status: Manifest) -> Base | None:
-    """Return what both sides last had, None if that was never recorded, or cannot be read."""
+    """Return the last common state of both sides, None if it was never recorded, or cannot be read."""
     synced = status.get("synced")
     if not isinstance(synced, dict) or not all(
         isinstance(synced.get(key), str) for key in ("specDigest", "wadmVersion")
@@ -169,7 +169,7 @@ def read_base(status: Manifest) -> Base | None:
 
 
 def read_wins(status: Manifest) -> tuple[Win, ...]:
-    """Return the last changes of either side, the oldest first; what cannot be read is none."""
+    """Return the last changes of either side, the oldest first; unreadable ones are skipped."""
     wins = status.get("wins")
     return tuple(filter(None, map(_win, wins))) if isinstance(wins, list) else ()
 
@@ -182,11 +182,11 @@ def _win(one: object) -> Win | None:
 
 
 def written_mark(digest: str, serial: int) -> str:
-    """Return the mark of a manifest that an object is given from wadm."""
+    """Return the annotation value of a manifest that an object received from wadm."""
     return f"{digest}/{serial}"
 
 
 def _written(mark: str) -> tuple[str, int] | None:
-    """Return what a mark says; one that somebody made up says nothing."""
+    """Return digest and serial in the annotation value; None if it is invalid."""
     found = _WRITTEN.fullmatch(mark)
     return (found[1], int(found[2])) if found else None

@@ -1,1 +1,1 @@
-"""Viewers: log-in, sessions, and what each may see."""
+"""Viewers: login, sessions, and permissions."""

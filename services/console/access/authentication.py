@@ -1,8 +1,8 @@
-"""Who a request is from, and the way in and out: cookies, tokens, the proxy in front.
+"""Authentication of requests, login and logout: cookies, tokens, the proxy.
 
-In: requests. Out: viewers, cookies. Called by routes. Invariants: a token comes in the body of a log-in and nowhere
-else; a cookie is of this host alone, no script reads it, and no other site's page sends it; what changes a session
-comes from a page of ours.
+In: requests. Out: viewers, cookies. Called by routes. Invariants: a token is accepted only in the body of a login; a
+cookie is sent only to this host, is not readable by scripts, and is not sent from pages of other sites; only pages of
+the console can change a session.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from trellis.limits.token_bucket import TokenBucket
 
 _COOKIE: Final = "trellis-console"
 _HOST_COOKIE: Final = f"__Host-{_COOKIE}"
-"""Browsers take such a name from nobody but this very host, by TLS."""
+"""Browsers accept this prefix only from the host itself, with TLS."""
 _JSON: Final = "application/json"
 
 
 class Authentication:
-    """``proxy`` is None where viewers log in with a token. ``anonymous``: a connection that is nobody's."""
+    """``proxy``: None if viewers log in with a token. ``anonymous``: a client without an identity."""
 
     def __init__(
         self,
@@ -60,7 +60,7 @@ class Authentication:
         return "token" if self._proxy is None else "proxy"
 
     def viewer(self, request: web.Request) -> tuple[Viewer, float]:
-        """Return who a request is from, and for how many seconds that holds; raises RefusedError for nobody."""
+        """Return the viewer of a request and the remaining seconds; raises RefusedError if there is none."""
         if self._proxy is not None:
             headers: dict[str, list[str]] = {}
             for name, value in request.headers.items():
@@ -72,20 +72,20 @@ class Authentication:
         return session.viewer, self.sessions.seconds_left(session)
 
     async def log_in(self, request: web.Request) -> tuple[Viewer, web.Response]:
-        """Return who the token in a body is of, and the answer with a cookie; raises RefusedError."""
+        """Return the viewer of the token in the body, and the response with a cookie; raises RefusedError."""
         if self._proxy is not None:
-            raise bad("nobody logs in here", "the proxy in front says who you are")
+            raise bad("login is disabled", "the proxy authenticates viewers")
         self._from_us(request)
         token = token_of((await _body(request, self._body)).get("token"))
         if not self._logins.take(time.monotonic()):
-            raise busy("too many log in at once")
+            raise busy("too many login attempts")
         async with self._login_turn:
             try:
                 viewer = by_token(token, await who_is(self._anonymous().with_token(token)))
             except KubeError as error:
                 if error.status == 401:
                     raise RefusedError(
-                        401, "the API server does not know this token", "give another one: is it expired?"
+                        401, "the API server rejects this token", "use another one, it may have expired"
                     ) from None
                 raise of_kube(error) from None
         if former := self._cookie(request):
@@ -96,7 +96,7 @@ class Authentication:
         return viewer, response
 
     def log_out(self, request: web.Request) -> tuple[str, web.Response]:
-        """Return whose last session ended, "" if he has another, and the answer that takes the cookie away."""
+        """Return the viewer whose last session ended ("" if one remains), and the response that deletes the cookie."""
         self._from_us(request)
         session = self._session(request)
         gone = ""
@@ -120,46 +120,46 @@ class Authentication:
         return self.sessions.find(name) if name else None
 
     def _from_us(self, request: web.Request) -> None:
-        """Raise RefusedError unless a page of this console sent a request.
+        """Raise RefusedError unless a page of this console sent the request.
 
-        Browsers put Origin on every POST; who leaves it out is no browser, and a cookie of nobody's is no use to him.
+        Browsers send Origin with every POST; a client without it is not a browser, and has no cookie of a viewer.
         """
         origin = _origin(request.headers.get("Origin", ""))
         host = self._host or request.headers.get("Host", "").lower()
         if not origin or origin != host:
             raise RefusedError(
-                403, "this does not come from a page of the console", "open the console by its own address"
+                403, "the request is not from a page of the console", "open the console at its own address"
             )
 
 
 def _origin(text: str) -> str:
-    """Return the host and port of an Origin, "" of what is none."""
+    """Return host and port of an Origin, "" if it is invalid."""
     try:
         return urlsplit(text).netloc.lower()
-    except ValueError:  # a bracket that is not closed
+    except ValueError:  # an unclosed bracket
         return ""
 
 
 async def _body(request: web.Request, seconds: float) -> dict[str, Any]:
     if request.content_type != _JSON:
-        raise RefusedError(415, "the body is no JSON", f"send it as {_JSON}")
+        raise RefusedError(415, "the body is not JSON", f"send it as {_JSON}")
     try:
         async with asyncio.timeout(seconds):
             body = await request.read()
     except TimeoutError:
-        request.protocol.force_close()  # or it would wait for the rest of it
-        raise RefusedError(408, "the body did not come in time", "send it at once") from None
+        request.protocol.force_close()  # otherwise it waits for the rest of the body
+        raise RefusedError(408, "reading the body timed out", "retry") from None
     try:
         found = orjson.loads(body)
     except orjson.JSONDecodeError:
-        raise bad("the body is no JSON", 'send such as {"token": "…"}') from None
+        raise bad("the body is not JSON", 'send {"token": "…"}') from None
     if not isinstance(found, dict):
-        raise bad("the body is no object", 'send such as {"token": "…"}')
+        raise bad("the body is not an object", 'send {"token": "…"}')
     return found
 
 
 def _names_of(request: web.Request) -> frozenset[str]:
-    """Return the names of the client certificate of a connection; it was verified if it is there."""
+    """Return the names in the verified client certificate of a connection; empty if there is none."""
     found = request.transport.get_extra_info("peercert") if request.transport is not None else None
     if not found:
         return frozenset()

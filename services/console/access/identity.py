@@ -1,9 +1,9 @@
-"""Who looks: by a token that he gave, or as a proxy in front says.
+"""Identity of a viewer: by their token, or by the headers of a proxy.
 
-Pure. In: headers, what proves the proxy, settings. Out: a viewer, or a refusal. Called by ``doors`` for each request.
-Invariants: a header about somebody counts only together with what the proxy alone has; nobody becomes a ``system:``
-user or group by it unless a setting says so; no name that the API server would read otherwise is passed on; two viewers
-are one only if the API server could not tell them apart.
+Pure. In: headers, the credentials of the proxy, settings. Out: a viewer, or a refusal. Called by ``authentication`` for
+each request. Invariants: identity headers count only together with the secret or the certificate of the proxy; they
+accept ``system:`` users and groups only with a setting; a name that the API server could parse differently is rejected;
+two viewers are equal only if the API server cannot distinguish them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from console.http.refusals import RefusedError, bad
 
 SECRET_HEADER: Final = "X-Trellis-Proxy-Secret"  # noqa: S105 - the header's name
 SECRET_LEAST: Final = 32
-"""Characters of the secret that proxy and console share."""
+"""Minimum length of the secret that proxy and console share."""
 _TOKEN: Final = re.compile(r"[A-Za-z0-9._~+/=-]+")
 _SYSTEM: Final = "system:"
 _NAME_MOST: Final = 1024
@@ -30,9 +30,9 @@ _ANONYMOUS: Final = frozenset({"", "system:anonymous"})
 
 @dataclass(frozen=True, slots=True)
 class Viewer:
-    """Somebody who looks. ``key`` tells him from all others, and is no secret; ``user`` and ``groups`` are for him.
+    """A viewer. ``key``: unique, not a secret; ``user`` and ``groups``: for display.
 
-    ``token``: what he is to the API server; "" behind a proxy, where he is impersonated.
+    ``token``: authenticates the viewer to the API server; "" behind a proxy, with impersonation.
     """
 
     key: str
@@ -43,7 +43,7 @@ class Viewer:
 
 @dataclass(frozen=True, slots=True)
 class Proxy:
-    """What a proxy is believed by. ``secret``: b"" if it is not; ``names``: of its certificate, none if it has none."""
+    """Credentials of a proxy. ``secret``: b"" without a secret; ``names``: in its certificate, empty without one."""
 
     user_header: str
     groups_header: str
@@ -53,49 +53,47 @@ class Proxy:
 
 
 def token_of(given: object) -> str:
-    """Return a token as it was given, without what surrounds it; raises RefusedError for what can be none."""
+    """Return a token without its prefix and white space; raises RefusedError if it is invalid."""
     text = given.strip() if isinstance(given, str) else ""
     text = text.removeprefix("Bearer ").strip()
     if not text or len(text) > TOKEN_CHARACTERS or not _TOKEN.fullmatch(text):
-        raise bad("that is no bearer token", "give one as `kubectl create token` prints it")
+        raise bad("invalid bearer token", "use the output of `kubectl create token`")
     return text
 
 
 def by_token(token: str, review: Mapping[str, Any]) -> Viewer:
-    """Return who a token is of, as a SelfSubjectReview tells.
+    """Return the viewer of a token, from its SelfSubjectReview.
 
     Raises:
-        RefusedError: the API server does not know him.
+        RefusedError: the API server does not accept the token.
     """
     info = (review.get("status") or {}).get("userInfo") or {}
     user = str(info.get("username") or "")
     if user in _ANONYMOUS:
-        raise RefusedError(401, "the API server does not know this token", "give another one: is it expired?")
-    # By its digest: two tokens of a user may be bound to other things.
+        raise RefusedError(401, "the API server rejects this token", "use another one, it may have expired")
+    # The digest of the token: two tokens of a user may be bound to different objects.
     key = f"token/{hashlib.sha256(token.encode()).hexdigest()}"
     return Viewer(key, user, tuple(sorted(map(str, info.get("groups") or ()))), token)
 
 
 def by_proxy(proxy: Proxy, headers: Mapping[str, Sequence[str]], certificate: frozenset[str] = frozenset()) -> Viewer:
-    """Return whom a proxy names. ``headers`` are by lower-case name, each as often as it came.
+    """Return the viewer that a proxy names. ``headers``: by lower-case name, with all values.
 
-    ``certificate``: names of the client certificate that the connection was made with, if that was verified.
+    ``certificate``: names in the verified client certificate of the connection.
 
     Raises:
-        RefusedError: it is not the proxy that speaks, or it names nobody, or somebody whom it may not.
+        RefusedError: the request is not from the proxy, or it names no user, or a user that is not permitted.
     """
     if not _trusted(proxy, headers.get(SECRET_HEADER.lower(), ()), certificate):
-        raise RefusedError(
-            403, "this console is seen through its proxy alone", "open it by the address that the proxy has"
-        )
+        raise RefusedError(403, "the console is available only through its proxy", "use the address of the proxy")
     users = headers.get(proxy.user_header.lower(), ())
     if len(users) != 1 or not users[0].strip():
-        raise RefusedError(403, "the proxy does not say who you are", "log in there")
+        raise RefusedError(403, "the proxy sends no user", "log in at the proxy")
     user = _name(users[0].strip(), proxy)
     said = [part.strip() for value in headers.get(proxy.groups_header.lower(), ()) for part in value.split(",")]
     groups = tuple(sorted({_name(group, proxy) for group in said if group}))
     if len(groups) > _GROUPS_MOST:
-        raise RefusedError(403, f"you are in more than {_GROUPS_MOST} groups", "have the proxy send those that count")
+        raise RefusedError(403, f"more than {_GROUPS_MOST} groups", "configure the proxy to send fewer groups")
     digest = hashlib.sha256("\0".join((user, *groups)).encode()).hexdigest()
     return Viewer(f"proxy/{digest}", user, groups)
 
@@ -112,11 +110,11 @@ def _trusted(proxy: Proxy, secrets: Sequence[str], certificate: frozenset[str]) 
 
 def _name(name: str, proxy: Proxy) -> str:
     if len(name) > _NAME_MOST or not name.isprintable():
-        raise RefusedError(403, "the proxy sends a name that is none", "have it send names of users and groups")
+        raise RefusedError(403, "the proxy sends an invalid name", "configure it to send names of users and groups")
     if name.startswith(_SYSTEM) and not proxy.system:
         raise RefusedError(
             403,
             "the proxy names a system: user or group",
-            "have it leave these out, or set TRELLIS_CONSOLE_SYSTEM_IDENTITIES",
+            "configure it to omit them, or set TRELLIS_CONSOLE_SYSTEM_IDENTITIES",
         )
     return name

@@ -1,9 +1,9 @@
-"""Whether a viewer may see what something is about: SelfSubjectAccessReviews, made as him, kept for a few seconds.
+"""Permissions of a viewer on objects: SelfSubjectAccessReviews with the identity of the viewer, cached for seconds.
 
-In: a connection that is the viewer's, rights. Out: yes or no. Called by whatever hands on what comes from the bus,
-which the console reads with a user of its own. Invariants: an answer is believed for ``Timings.rights`` and no longer;
-one that cannot be had is no; all who ask the same at once share a question; what is kept is bounded.
-Source: authorization.k8s.io/v1, and RBAC: who may get all objects of a kind may get each.
+In: a connection with the viewer's identity, permissions. Out: whether they are granted. Called for messages of the bus,
+which the console reads with its own user. Invariants: a result is valid for ``Timings.rights``; a failed review denies;
+concurrent requests for the same permission share a review; the cache is bounded.
+Source: authorization.k8s.io/v1, and RBAC: permission to get all objects of a kind includes each object.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -26,7 +26,7 @@ from trellis.kube.transport import HttpRequest
 from trellis.telemetry import get_logger
 
 GROUP: Final = "console.trellis.dev"
-"""Of rights to what is no object. There is no such API: a Role may name it all the same."""
+"""API group of virtual resources, which a Role can name although no server has them."""
 _PATH: Final = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 
 _log = get_logger(__name__)
@@ -34,7 +34,7 @@ _log = get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Right:
-    """To get one object, or all of a namespace (``name`` ""), or all there are (``namespace`` "", too)."""
+    """Permission to get one object, all of a namespace (``name`` ""), or all of the cluster (``namespace`` "", too)."""
 
     group: str
     resource: str
@@ -49,23 +49,23 @@ class Right:
 
 
 TRACES: Final = Right(GROUP, "traces")
-"""To see whole traces: a span names what it pleases."""
+"""Read whole traces: spans can name any object."""
 MESSAGES: Final = Right(GROUP, "messages")
-"""To see what comes from the bus and names no object."""
+"""Read messages of the bus without an object."""
 
 
 def lattice_right(lattice: str) -> Right:
-    """Return the right to see what is said in a lattice. Its name is all that a copy of an event tells of it."""
+    """Return the permission to read events of a lattice, by its name."""
     return Right(GROUP, "lattices", name=lattice)
 
 
 def right_to(resource: Resource, namespace: str, name: str) -> Right:
-    """Return the right to get an object."""
+    """Return the permission to get an object."""
     return Right(resource.group, resource.plural, namespace if resource.namespaced else "", name)
 
 
 class Rights:
-    """What one viewer may get, as far as it was asked."""
+    """Reviewed permissions of one viewer."""
 
     def __init__(
         self,
@@ -82,11 +82,17 @@ class Rights:
         self._at_once = asyncio.Semaphore(REVIEWS_AT_ONCE)
 
     async def allowed(self, right: Right) -> bool:
-        """Return whether the viewer has a right, or a wider one that it is a part of; False if nobody can say."""
+        """Return whether the viewer has a permission, or a wider one that contains it; False if the review fails."""
         for wider in _from_wide(right):
             if await self._has(wider):
                 return True
         return False
+
+    async def lacking(self, wanted: Iterable[Right]) -> list[str]:
+        """Return those of the permissions that the viewer does not have: ``get nodes``."""
+        rights = [*wanted]
+        found = await asyncio.gather(*(self.allowed(right) for right in rights))
+        return [str(right) for right, allowed in zip(rights, found, strict=True) if not allowed]
 
     async def _has(self, right: Right) -> bool:
         known = self._known.get(right)
@@ -96,21 +102,21 @@ class Rights:
         if task is None:
             task = self._asking[right] = asyncio.create_task(self._find_out(right), name="review")
             task.add_done_callback(lambda done: self._asked(right, done))
-        # Whoever asked first may be cancelled; the others wait for the same answer.
+        # The first caller can be cancelled; further callers wait for the same result.
         return await asyncio.shield(task)
 
     def _asked(self, right: Right, task: asyncio.Task[bool]) -> None:
         self._asking.pop(right, None)
         if not task.cancelled():
-            task.exception()  # whoever waited for it got it; nobody may be left who does
+            task.exception()  # callers received it; none may be left
 
     async def _find_out(self, right: Right) -> bool:
         try:
             async with self._at_once:
                 answer = await self._ask(right)
         except (KubeError, orjson.JSONDecodeError) as error:
-            # Not kept: it is asked again with the next message.
-            _log.debug("what a viewer may see cannot be asked", error=type(error).__name__)
+            # Not cached: the next message repeats the review.
+            _log.debug("access review failed", error=type(error).__name__)
             return False
         self._known[right] = (answer, self._clock())
         self._known.move_to_end(right)
@@ -126,7 +132,7 @@ class Rights:
 
 
 def make_review(right: Right) -> dict[str, Any]:
-    """Return the question whether whoever asks has a right."""
+    """Return the review of a permission of the caller."""
     asked = {"verb": "get", "group": right.group, "resource": right.resource}
     asked |= {"namespace": right.namespace} if right.namespace else {}
     asked |= {"name": right.name} if right.name else {}
@@ -138,7 +144,7 @@ def make_review(right: Right) -> dict[str, Any]:
 
 
 def _from_wide(right: Right) -> Iterator[Right]:
-    """Yield the rights that hold one, the widest first: who looks at everything is asked about once a kind."""
+    """Yield the permissions that contain this one, widest first: a cluster-wide viewer needs one review per kind."""
     if right.namespace or right.name:
         yield replace(right, namespace="", name="")
     if right.namespace and right.name:

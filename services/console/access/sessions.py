@@ -1,8 +1,8 @@
-"""Who is logged in: a random id in a cookie on one side, the viewer and his token in memory on the other.
+"""Sessions: a random id in a cookie, the viewer and their token in memory.
 
-In: viewers and ids. Out: ids and viewers. Called by ``doors``. Invariants: no token ever leaves; an id that was given
-away is kept only as its digest; a session ends when it is old, when nobody used it, and at once with its viewer; there
-are so many at most, and nobody's push out another's who has no more of them.
+In: viewers and ids. Out: ids and viewers. Called by ``authentication``. Invariants: a token is never returned; only the
+digest of an id is stored; a session ends at its TTL, at the idle timeout, and at once with its viewer; the number of
+sessions is limited, and a new session never evicts one of a user with no more sessions.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _ID_MOST: Final = 128
 
 @dataclass(slots=True)
 class Session:
-    """One browser. Times of the store's clock."""
+    """The session of one browser. Times are those of the store's clock."""
 
     viewer: Viewer
     ends: float
@@ -54,8 +54,8 @@ class Sessions:
     def open(self, viewer: Viewer) -> str:
         """Return the id of a new session; raises RefusedError if there are too many.
 
-        The oldest of the same viewer makes room, or one of the user who has most, if that is more: each token is a
-        viewer, and some may make tokens as they like.
+        It evicts the oldest session of the same viewer, or of the user with the most sessions, if that user has more:
+        each token is a viewer, and some users can create any number of tokens.
         """
         now = self._clock()
         self._expire(now)
@@ -71,12 +71,12 @@ class Sessions:
     def _make_room(self, user: str) -> None:
         most = greedy(user, [session.viewer.user for session in self._by_digest.values()])
         if most is None:
-            raise busy("too many viewers are logged in", 60)
+            raise busy("too many sessions", 60)
         theirs = [(session.used, digest) for digest, session in self._by_digest.items() if session.viewer.user == most]
         del self._by_digest[min(theirs)[1]]
 
     def find(self, name: str) -> Session | None:
-        """Return the session of an id, which is in use from now on; None if there is none (any more)."""
+        """Return the session of an id and mark it as used; None if it does not exist or has ended."""
         now = self._clock()
         session = self._by_digest.get(_digest(name[:_ID_MOST]))
         if session is None or not self._lives(session, now):
@@ -85,22 +85,22 @@ class Sessions:
         return session
 
     def seconds_left(self, session: Session) -> float:
-        """Return after how long a session ends, however much it is used."""
+        """Return the remaining seconds of a session, independent of its use."""
         return max(0.0, session.ends - self._clock())
 
     def close(self, name: str) -> None:
-        """End one session; there may be none."""
+        """End one session, if it exists."""
         self._by_digest.pop(_digest(name[:_ID_MOST]), None)
 
     def end_all_of(self, key: str) -> int:
-        """End all sessions of a viewer, and return how many there were."""
+        """End all sessions of a viewer, and return their number."""
         gone = [digest for digest, session in self._by_digest.items() if session.viewer.key == key]
         for digest in gone:
             del self._by_digest[digest]
         return len(gone)
 
     def per_viewer(self) -> Counter[str]:
-        """Return how many sessions each viewer has."""
+        """Return the number of sessions of each viewer."""
         self._expire(self._clock())
         return Counter(session.viewer.key for session in self._by_digest.values())
 
@@ -113,7 +113,7 @@ class Sessions:
 
 
 def greedy(user: str, holders: Iterable[str]) -> str | None:
-    """Return who of those that hold places has to give one to a user: who has most, and more than he with it."""
+    """Return the holder to evict for a user: the one with the most places, if they still have more afterwards."""
     counts = Counter(holders)
     most, count = max(counts.items(), key=lambda item: item[1], default=("", 0))
     return most if count > counts[user] + 1 else None

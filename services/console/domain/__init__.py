@@ -1,1 +1,1 @@
-"""Limits of the console, and messages cut into pieces. Pure."""
+"""Limits of the console, and the messages of its streams. Pure."""

@@ -1,8 +1,8 @@
-"""Messages of a stream of server-sent events, none of them large.
+"""Messages of a stream of server-sent events, of limited size.
 
-Pure. In: differences, events. Out: text as the HTML standard has it for ``text/event-stream``. Called by ``streaming``.
-Invariants: no data has a line break of its own; all messages of a difference but the last say that more comes, and only
-the last has an id, so that a page that is cut off in between asks for all of it again.
+Pure. In: differences, events. Out: text in the format ``text/event-stream`` of the HTML standard. Called by
+``streaming``. Invariants: data has no line breaks; all messages of a difference except the last announce more, and only
+the last has an id, so that a page that is disconnected in between requests all of it again.
 Source: HTML standard, "Server-sent events": fields ``event``, ``data``, ``id``; a line with a colon first is a comment.
 """
 
@@ -23,26 +23,26 @@ _ID: Final = re.compile(r"([0-9a-f]{1,32})\.([0-9]{1,16})")
 
 def message(event: str, data: object, id_: str = "") -> bytes:
     """Return one message."""
-    body = orjson.dumps(data)  # which has no line breaks outside of strings, and escapes those in them
+    body = orjson.dumps(data)  # no line breaks outside of strings; those in strings are escaped
     head = f"event: {event}\n".encode()
     tail = f"id: {id_}\n".encode() if id_ else b""
     return head + tail + b"data: " + body + b"\n\n"
 
 
 def mark(epoch: str, revision: int) -> str:
-    """Return the id of a message, by which a page that comes back says what it has."""
+    """Return the id of a message, with which a page resumes the stream after a reconnect."""
     return f"{epoch}.{revision}"
 
 
 def read_mark(text: str) -> tuple[str, int] | None:
-    """Return epoch and revision of such an id, None if it is none."""
+    """Return epoch and revision of an id, None if it is invalid."""
     found = _ID.fullmatch(text)
     revision = whole(found[2]) if found else None
     return (found[1], revision) if found and revision is not None else None
 
 
 def delta_messages(epoch: str, delta: Delta, most: int) -> Iterator[bytes]:
-    """Yield the messages of a difference, each of about ``most`` bytes of entities at most, or of one entity."""
+    """Yield the messages of a difference, each with one entity, or with about ``most`` bytes of entities."""
     bundle: dict[str, Any] = {}
     size = 0
     gone = list(delta.gone)

@@ -1,1 +1,1 @@
-"""The console's port: routes, answers, the page's files."""
+"""HTTP server of the console: routes, responses, static files."""

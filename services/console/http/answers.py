@@ -1,8 +1,8 @@
-"""How the console answers: JSON, what browsers are told about each answer, and figures about all of them.
+"""Responses of the console: JSON, security headers, metrics.
 
-In: handlers. Out: a middleware and a signal. Called by ``app``. Invariants: every answer says that nothing but what the
-console itself serves may run in its pages, that nobody may frame them and that data is kept nowhere; an error is
-``{"error": {"what", "do"}}``, and what was not foreseen tells nothing of itself.
+In: handlers. Out: a middleware and a signal. Called by ``app``. Invariants: the headers of each response restrict pages
+to content of the console, forbid framing and disable caches; an error is ``{"error": {"what", "do"}}``; an unexpected
+error reveals no details.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ HEADERS: Final[Mapping[str, str]] = {
     "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
 }
 _MEANT: Final[Mapping[int, tuple[str, str]]] = {
-    404: ("there is nothing at this address", "docs/console.md lists what there is"),
-    405: ("this can be read, not changed", "send GET"),
-    413: ("the body is too long", "send less"),
+    404: ("not found", "docs/console.md lists the addresses"),
+    405: ("method not allowed", "use GET"),
+    413: ("the body is too long", "send a shorter one"),
 }
 _STREAM: Final = "text/event-stream"
 
@@ -47,7 +47,7 @@ _log = get_logger(__name__)
 
 
 def json_response(document: object, *, status: int = 200) -> web.Response:
-    """Return an answer that nobody keeps."""
+    """Return a JSON response that is not cached."""
     return web.Response(
         body=orjson.dumps(document, option=orjson.OPT_APPEND_NEWLINE),
         status=status,
@@ -57,7 +57,7 @@ def json_response(document: object, *, status: int = 200) -> web.Response:
 
 
 def refusal(error: RefusedError) -> web.Response:
-    """Return the answer that says what is wrong and what to do."""
+    """Return the response for an error: cause and resolution."""
     response = json_response(error.document(), status=error.status)
     if error.retry_after is not None:
         response.headers["Retry-After"] = str(error.retry_after)
@@ -65,7 +65,7 @@ def refusal(error: RefusedError) -> web.Response:
 
 
 async def put_headers(_: web.Request, response: web.StreamResponse) -> None:
-    """Say to browsers what every answer says; a signal, so that streams are told in time."""
+    """Set the headers of every response; a signal, so that streams get them before their first byte."""
     for name, value in HEADERS.items():
         response.headers.setdefault(name, value)
     response.headers.setdefault("Cache-Control", "no-store")
@@ -73,7 +73,7 @@ async def put_headers(_: web.Request, response: web.StreamResponse) -> None:
 
 
 def answering(telemetry: Telemetry) -> Middleware:
-    """Return the middleware that turns errors into answers, counts these, and has a span for each but streams."""
+    """Return the middleware that turns errors into responses, counts them, and traces requests except streams."""
 
     @web.middleware
     async def middleware(request: web.Request, handler: Handler) -> web.StreamResponse:
@@ -83,7 +83,7 @@ def answering(telemetry: Telemetry) -> Middleware:
         if route.endswith("stream"):
             response = await _answer(request, handler)
         else:
-            # The route, and not the path: that has names of objects in it, and spans are for those who run Trellis.
+            # The route, not the path, as paths contain names of objects, and operators of Trellis read the traces.
             attributes = {"http.request.method": request.method, "http.route": route}
             with telemetry.tracer.start_as_current_span(name, kind=SpanKind.SERVER, attributes=attributes) as span:
                 response = await _answer(request, handler)
@@ -102,16 +102,16 @@ async def _answer(request: web.Request, handler: Handler) -> web.StreamResponse:
     except RefusedError as error:
         return refusal(error)
     except JaegerError as error:
-        return refusal(RefusedError(502, str(error), "try again; TRELLIS_JAEGER_URL says where the console asks"))
+        return refusal(RefusedError(502, str(error), "retry; check TRELLIS_JAEGER_URL"))
     except AnswerError as error:
-        return refusal(RefusedError(400, str(error), "ask otherwise"))
+        return refusal(RefusedError(400, str(error), "correct the request"))
     except KubeError as error:
         return refusal(of_kube(error))
     except web.HTTPException as error:
-        what, do = _MEANT.get(error.status, (error.reason, "docs/console.md says what can be asked"))
+        what, do = _MEANT.get(error.status, (error.reason, "docs/console.md describes the API"))
         return refusal(RefusedError(error.status, what, do))
     except (ConnectionError, TimeoutError):
-        raise  # nobody is there to be answered
-    except Exception:  # noqa: BLE001 - whatever it is, it tells the viewer nothing of itself
-        _log.exception("a request could not be answered", route=request.match_info.route.name)
-        return refusal(RefusedError(500, "the console made a mistake", "its log says which"))
+        raise  # the client is disconnected
+    except Exception:  # noqa: BLE001 - the viewer receives no details of any unexpected error
+        _log.exception("request failed", route=request.match_info.route.name)
+        return refusal(RefusedError(500, "internal error", "see the log of the console"))

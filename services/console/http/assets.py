@@ -1,7 +1,7 @@
-"""The page itself: files that were built before, found beside this module, each read once.
+"""Static files of the page, built beforehand and each read once.
 
-In: a directory. Out: a handler. Called by ``app``. Invariant: what is not a file of that directory is not served; names
-with a digest in them may be kept by browsers for ever, all others not at all.
+In: a directory. Out: a handler. Called by ``app``. Invariants: only files of that directory are served; browsers may
+cache only names with a digest, without a time limit.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _FOR_EVER: Final = "public, max-age=31536000, immutable"
 
 
 class Assets:
-    """All files of a page, in memory: there are few, and they are small."""
+    """All files of a page, in memory: their number and size is small."""
 
     def __init__(self, directory: Path = DIRECTORY) -> None:
         self._files = {
@@ -32,10 +32,10 @@ class Assets:
         }
 
     async def serve(self, request: web.Request) -> web.StreamResponse:
-        """Return a file; of any other address outside of the API the page itself, which knows its own addresses.
+        """Return a file; for other addresses outside of the API the page, which has its own router.
 
         Raises:
-            RefusedError: there is no such file, or the page is not built.
+            RefusedError: the file does not exist, or the page is not built.
         """
         name = request.match_info["path"] or INDEX
         if name not in self._files and "." not in name.rpartition("/")[2] and not name.startswith("api/"):
@@ -43,10 +43,10 @@ class Assets:
         body = self._files.get(name)
         if body is None and name == INDEX:
             raise RefusedError(
-                503, "the page is not built", "in a checkout, `trellis dev page` builds it; it needs node"
+                503, "the page is not built", "build it in a checkout with `trellis dev page`, which requires node"
             )
         if body is None:
-            raise RefusedError(404, "there is nothing at this address", "docs/console.md lists what there is")
+            raise RefusedError(404, "not found", "docs/console.md lists the addresses")
         kind = mimetypes.guess_type(name)[0] or "application/octet-stream"
         charset = "utf-8" if kind.startswith("text/") or kind.endswith(("javascript", "json")) else None
         lasting = _LASTING.fullmatch(name) is not None

@@ -1,7 +1,7 @@
-"""The console's port: who may connect, by TLS or not, and how many at a time.
+"""The listening socket of the console: address, TLS, and the maximum number of connections.
 
-In: settings, an application. Out: a server. Called by ``app``. Invariant: whoever reaches the port can hold so many
-connections and no more, and costs those who are there nothing.
+In: settings, an application. Out: a server. Called by ``app``. Invariant: clients can open a limited number of
+connections, and further ones do not affect established connections.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from trellis.config.errors import SettingsError
 
 
 class Listener:
-    """A server that was started, until it is stopped."""
+    """The HTTP server, from start to stop."""
 
     def __init__(
         self,
@@ -36,21 +36,21 @@ class Listener:
             access_log=None,
             shutdown_timeout=timings.shutdown,
             keepalive_timeout=timings.keepalive,
-            handler_cancellation=True,  # who left waits for nothing, and holds no place of those who read
+            handler_cancellation=True,  # a disconnected client frees its place
         )
         self._settings: Final = settings
         self._most: Final = most
         self._server: asyncio.Server | None = None
 
     async def start(self) -> int:
-        """Listen, and return the port.
+        """Start to listen, and return the port.
 
         Raises:
-            SettingsError: the port cannot be had, or a certificate not be used.
+            SettingsError: the port is unavailable, or a certificate is invalid.
         """
         await self._runner.setup()
         server = self._runner.server
-        assert server is not None  # there is one after setup
+        assert server is not None  # set by setup
         listener = _socket(self._settings)
         tls = _tls(self._settings)
         self._server = await asyncio.get_running_loop().create_server(
@@ -60,13 +60,13 @@ class Listener:
         return port
 
     async def stop(self) -> None:
-        """Stop listening, and end what is open."""
+        """Stop listening, and close open connections."""
         if self._server is not None:
             self._server.close()
         await self._runner.cleanup()
 
     def _admit(self, server: web.Server) -> asyncio.Protocol:
-        """Return the handler of a new connection; of one too many, one that hangs up: streams are not to be ended."""
+        """Return the handler of a new connection; beyond the limit one that closes it: open streams continue."""
         return server() if len(server.connections) < self._most else _HangUp()
 
 
@@ -86,7 +86,7 @@ def _socket(settings: Settings) -> socket.socket:
         return socket.create_server(("", port))
     except OSError as error:
         why = error.strerror or str(error)
-        raise SettingsError(f"TRELLIS_CONSOLE_PORT: has {port}, which cannot be opened: {why}") from error
+        raise SettingsError(f"TRELLIS_CONSOLE_PORT: has {port}, cannot listen: {why}") from error
 
 
 def _tls(settings: Settings) -> ssl.SSLContext | None:

@@ -1,7 +1,7 @@
-"""What the console answers when it does not do what it was asked: what it is, and what to do about it.
+"""Error responses of the console: the cause and the resolution.
 
-Pure. Raised by whatever answers a request, written as JSON by ``answers``. Invariant: no text has a token, a session or
-another viewer's name in it.
+Pure. Raised by request handlers, written as JSON by ``answers``. Invariant: no text contains a token, a session or the
+name of another viewer.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from trellis.kube.permissions import allowed_to, missing_right
 
 
 class RefusedError(Exception):
-    """A request that gets ``{"error": {"what": …, "do": …}}``. ``status`` is of HTTP; ``retry_after`` in seconds."""
+    """A request that gets ``{"error": {"what": …, "do": …}}``. ``status``: HTTP; ``retry_after``: seconds."""
 
     def __init__(self, status: int, what: str, do: str, *, retry_after: int | None = None) -> None:
         super().__init__(what)
@@ -23,32 +23,32 @@ class RefusedError(Exception):
         self.retry_after = retry_after
 
     def document(self) -> dict[str, Any]:
-        """Return the body."""
+        """Return the body of the response."""
         return {"error": {"what": self.what, "do": self.do}}
 
 
 def bad(what: str, do: str) -> RefusedError:
-    """Return the answer to a request that makes no sense."""
+    """Return the error for an invalid request."""
     return RefusedError(400, what, do)
 
 
 def log_in() -> RefusedError:
-    """Return the answer to who is nobody (any more)."""
-    return RefusedError(401, "you are not logged in, or no longer", "log in with a token of the cluster")
+    """Return the error for a request without a valid session."""
+    return RefusedError(401, "no valid session", "log in with a token of the cluster")
 
 
 def not_allowed(what: str) -> RefusedError:
-    """Return the answer to who may not; ``what`` is such as ``get node n1``."""
-    return RefusedError(403, f"not allowed to {what}", "ask for the right, or look as somebody who has it")
+    """Return the error for a missing permission; ``what`` is ``get node n1``, for example."""
+    return RefusedError(403, f"not allowed to {what}", "request the permission, or log in as another account")
 
 
 def busy(what: str, seconds: int = 2) -> RefusedError:
-    """Return the answer where a bound is reached for now."""
-    return RefusedError(429, what, f"try again in {seconds} s", retry_after=seconds)
+    """Return the error for a limit that is reached temporarily."""
+    return RefusedError(429, what, f"retry in {seconds} s", retry_after=seconds)
 
 
 def of_kube(error: KubeError) -> RefusedError:
-    """Return the answer where the API server refused the viewer, or did not answer."""
+    """Return the error for a failed request to the API server."""
     match error:
         case Unauthorized():
             return log_in()
@@ -56,7 +56,9 @@ def of_kube(error: KubeError) -> RefusedError:
             right = missing_right(error)
             return not_allowed(allowed_to(error) if right is None else f"{right}")
         case NotFound():
-            return RefusedError(404, f"there is no {error.kind} {error.name}".rstrip(), "is it gone by now?")
+            return RefusedError(
+                404, f"{error.kind} {error.name} not found".replace("  ", " "), "it may have been deleted"
+            )
         case _:
-            what = f"the API server did not answer as it should: {error.reason}"
-            return RefusedError(502, what, "try again; `trellis check` says whether the cluster is well")
+            what = f"the API server failed: {error.reason}"
+            return RefusedError(502, what, "retry; `trellis check` checks the cluster")

@@ -1,7 +1,7 @@
-"""What can be asked of the console, as docs/console.md has it; nothing here changes a cluster.
+"""Routes of the console, as docs/console.md describes them; none changes the cluster.
 
-In: requests. Out: JSON and streams, made as the viewer. Called by ``app``. Invariant: but for log-in and log-out every
-route is a GET.
+In: requests. Out: JSON and streams, read with the identity of the viewer. Called by ``app``. Invariant: every route
+except login and logout is a GET.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from console.domain.limits import NAMESPACES, PAGE_EVENTS, SPANS
 from console.domain.pieces import mark, message, read_mark
 from console.http.answers import json_response
 from console.http.refusals import RefusedError, bad, not_allowed
-from console.live.feed import Feed, Filter, read_filter
+from console.live.feed import Feed, Filter, read_filter, rights_of
 from console.live.link import Link
 from console.live.replays import letter_page, letters, read_asked, replay
 from console.live.streaming import Outlet, counted, send_model
@@ -71,13 +71,13 @@ class Routes:
             router.add_get(path, handler)
 
     async def log_in(self, request: web.Request) -> web.StreamResponse:
-        """Take a token, and give a cookie for it."""
+        """Log in with a token; set a cookie."""
         _, response = await self.doors.log_in(request)
         self._count_sessions()
         return response
 
     async def log_out(self, request: web.Request) -> web.StreamResponse:
-        """End the session of a cookie, and what its viewer has open if it was his last."""
+        """End the session of a cookie, and the streams of its viewer with the last one."""
         gone, response = self.doors.log_out(request)
         if gone:
             self.lobby.dismiss(gone)
@@ -85,7 +85,7 @@ class Routes:
         return response
 
     async def session(self, request: web.Request) -> web.StreamResponse:
-        """Tell a viewer who he is, and what there is to see."""
+        """Return the viewer and the available features."""
         viewer, seconds = self.doors.viewer(request)
         jaeger = self.settings.jaeger_link
         return json_response(
@@ -105,7 +105,7 @@ class Routes:
         )
 
     async def model(self, request: web.Request) -> web.StreamResponse:
-        """Stream what there is, and each change of it."""
+        """Stream the model and its changes."""
         namespaces = _namespaces(request)
         viewer, seconds = self.doors.viewer(request)
         async with self.lobby.visit(viewer) as visit, self.lobby.streaming(visit):
@@ -117,7 +117,7 @@ class Routes:
             return outlet.response
 
     async def events(self, request: web.Request) -> web.StreamResponse:
-        """Stream what is said on the bus, as far as the viewer may see what it is about."""
+        """Stream events on the bus whose objects the viewer can read."""
         wanted = read_filter(request.query)
         recent = _number(request, "recent", _RECENT, _RECENT_MOST)
         viewer, seconds = self.doors.viewer(request)
@@ -128,7 +128,9 @@ class Routes:
             at = known[1] if known is not None and resumed else self.feed.last(wanted, recent)
             await outlet.open()
             async with counted(self.telemetry, "events"):
+                lacking = await visit.rights.lacking(rights_of(wanted.streams))
                 hello = {"epoch": self.feed.epoch, "resumed": resumed, "away": self.link.away or None}
+                hello |= {"lacking": lacking}
                 await outlet.write([message("hello", hello)])
                 await self._send_events(outlet, wanted, visit.rights, at)
             return outlet.response
@@ -148,7 +150,7 @@ class Routes:
                 await outlet.wait(news)
 
     async def past_events(self, request: web.Request) -> web.StreamResponse:
-        """Return a page of what was said."""
+        """Return a page of stored events."""
         asked = read_asked(request.query)
         viewer, _ = self.doors.viewer(request)
         async with self.lobby.visit(viewer) as visit, self.lobby.reading(visit):
@@ -162,23 +164,23 @@ class Routes:
             return json_response(found)
 
     async def letter(self, request: web.Request) -> web.StreamResponse:
-        """Return one dead letter, with its body and why it is one."""
+        """Return one dead letter with its body and its cause."""
         sequence = whole(request.match_info["sequence"])
         if sequence is None:
-            raise bad("that is no sequence of a letter", "give the number that the list of letters has")
+            raise bad("invalid sequence", "use a number of the list of dead letters")
         viewer, _ = self.doors.viewer(request)
         async with self.lobby.visit(viewer) as visit, self.lobby.reading(visit):
             return json_response(await letter_page(self.link, visit.rights, sequence))
 
     async def explain(self, request: web.Request) -> web.StreamResponse:
-        """Return why something is as it is: the page of ``trellis explain``, read as the viewer."""
+        """Return the output of ``trellis explain``, read with the identity of the viewer."""
         kind, name = request.match_info["kind"], request.match_info["name"]
         namespace = request.match_info.get("namespace")
         if kind not in KINDS or (namespace is None) != (kind in _CLUSTERED):
             known = ", ".join(KINDS)
-            raise bad("there is no page of that", f"ask about one of {known}, with its namespace if it has one")
+            raise bad("invalid kind or namespace", f"use one of {known}, with the namespace of a namespaced object")
         if not _NAME.fullmatch(name) or (namespace is not None and not _LABEL.fullmatch(namespace)):
-            raise bad("that is the name of no object", "give it as kubectl shows it")
+            raise bad("invalid name", "use a name as kubectl shows it")
         viewer, _ = self.doors.viewer(request)
         async with self.lobby.visit(viewer) as visit, self.lobby.reading(visit):
             reading = Reading(visit.kube, self.settings.namespace)
@@ -192,14 +194,14 @@ class Routes:
         """Return one trace as a tree."""
         trace = request.match_info["id"].lower()
         if not _TRACE.fullmatch(trace):
-            raise bad("that is no trace id", "give its 32 hex digits")
+            raise bad("invalid trace id", "use 32 hex digits")
         viewer, _ = self.doors.viewer(request)
         url = self.settings.jaeger_url
         async with self.lobby.visit(viewer) as visit, self.lobby.reading(visit):
             if not await visit.rights.allowed(TRACES):
                 raise not_allowed(f"{TRACES}")
             if url is None:
-                raise RefusedError(404, "no traces are kept that the console knows of", "set TRELLIS_JAEGER_URL")
+                raise RefusedError(404, "no Jaeger is configured", "set TRELLIS_JAEGER_URL")
             spans = await ask_jaeger(url, trace)
             document: dict[str, Any] = document_of(trace, spans[:SPANS])
             return json_response(document | {"cut": len(spans) > SPANS, "link": self._link(trace)})
@@ -214,13 +216,13 @@ class Routes:
 
 
 def _namespaces(request: web.Request) -> tuple[str, ...]:
-    """Return the namespaces that a viewer chose, none for all."""
+    """Return the selected namespaces, none for all."""
     found = tuple(sorted({one.strip() for one in request.query.get("namespaces", "").split(",") if one.strip()}))
     if len(found) > NAMESPACES:
-        raise bad(f"{len(found)} namespaces are too many", f"choose at most {NAMESPACES}")
+        raise bad(f"{len(found)} namespaces are too many", f"select at most {NAMESPACES}")
     for name in found:
         if not _LABEL.fullmatch(name):
-            raise bad(f"{name[:80]!r} is no namespace", "give names as kubectl shows them, separated by commas")
+            raise bad(f"invalid namespace {name[:80]!r}", "use names as kubectl shows them, separated by commas")
     return found
 
 
@@ -228,10 +230,10 @@ def _number(request: web.Request, name: str, default: int, most: int) -> int:
     text = request.query.get(name, "")
     found = whole(text) if text else default
     if found is None or found > most:
-        raise bad(f"{name} is no number that it can be", f"give one from 0 to {most}")
+        raise bad(f"invalid {name}", f"use a number from 0 to {most}")
     return found
 
 
 def _last_id(request: web.Request) -> str:
-    """Return the last id that a page has: of its own connecting anew, or as it says itself."""
+    """Return the last id of a page that reconnects, from the header or the query."""
     return request.headers.get("Last-Event-ID", "") or request.query.get("last", "")

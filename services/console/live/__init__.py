@@ -1,1 +1,1 @@
-"""Streams to pages: from watches of each viewer and from the bus."""
+"""Streams to pages, from the watches of each viewer and from the bus."""

@@ -1,8 +1,8 @@
-"""What a message of the bus is about, and so who may see it.
+"""The object of a message of the bus, and the permission that the message requires.
 
-Pure. In: a fact, the copy of a lattice's event, a dead letter. Out: the right that somebody needs, and what he can ask
-for it by. Called by ``feed``, ``replays`` and ``letters``. Invariant: what names no object of a kind that is known here
-needs the right to messages that name none; a message's data, which anybody may have written, widens nothing.
+Pure. In: an event, a forwarded lattice event, a dead letter. Out: the permission, and the fields of filters. Called by
+``feed`` and ``replays``. Invariant: a message without a known object requires the permission on messages; the data of
+a message, which is untrusted, grants nothing.
 """
 
 from __future__ import annotations
@@ -38,14 +38,21 @@ _KINDS: Final[Mapping[str, tuple[Resource, str]]] = {
     "secret": (SECRETS, "secret"),
     "controller": (WASM_CONTROLLERS, "controller"),
 }
-"""By the noun of a subject: what its key names, and the kind of the entity."""
+"""By the noun of a subject: the kind that its key names, and the kind of the entity."""
+OF_OBJECTS: Final = (
+    *dict.fromkeys(right_to(resource, "", "") for resource in (SHIMS, *(one for one, _ in _KINDS.values()))),
+    MESSAGES,
+)
+"""Permissions that show all events and dead letters."""
+OF_LATTICES: Final = (lattice_right(""),)
+"""Permissions that show all forwarded lattice events."""
 
 
 @dataclass(frozen=True, slots=True)
 class About:
-    """``kind``, ``namespace`` and ``name`` as of an entity, "" where there is none; ``right``: what it takes to see it.
+    """``kind``, ``namespace`` and ``name`` as of an entity, "" where there is none; ``right``: the required permission.
 
-    ``lattice``: the one that it is about, "" if none.
+    ``lattice``: its lattice, "" if none.
     """
 
     right: Right
@@ -63,7 +70,7 @@ class About:
 
 
 def about_event(event: TailedEvent) -> About:
-    """Return what a fact, or the copy of a lattice's event, is about."""
+    """Return the object of an event, or of a forwarded lattice event."""
     data = event.event.get("data")
     fields = data if isinstance(data, dict) else {}
     if event.noun == NOUN_LATTICE and event.subject.startswith(f"{ROOT_LATTICE}."):
@@ -73,14 +80,14 @@ def about_event(event: TailedEvent) -> About:
 
 
 def about_letter(letter: DeadLetter, fields: Mapping[str, Any] | None = None) -> About:
-    """Return what the message in a dead letter is about; ``fields``: the data of its body, where that was read."""
+    """Return the object of a dead letter; ``fields``: the data of its body, if it was read."""
     return _about(letter.noun, letter.key, fields or {})
 
 
 def _about(noun: str, key: tuple[str, ...], fields: Mapping[str, Any]) -> About:
     lattice = _text(fields.get("lattice"))
     if noun == _SHIM_FACTS:
-        # The key of these is a digest; the Shim stands in the data alone, and only a fact's own service can say one.
+        # Their key is a digest; only the data, which only provisioner can publish, names the Shim.
         shim = _text(fields.get("shim"))
         return About(right_to(SHIMS, "", shim), "shim", "", shim) if shim else About(MESSAGES)
     found = _KINDS.get(noun)

@@ -1,8 +1,8 @@
-"""What comes from the bus, kept for a while, and what of it a page asked for.
+"""Buffer of messages of the bus, and the filters of pages.
 
-Pure, with a memory. In: facts, copies of lattice events, dead letters. Out: items in the order in which they came.
-Written by ``link``, read by routes. Invariants: what is kept is bounded, in number and in bytes; a body that is too
-long is left out and said to be; an item tells what it takes to see it, and is shown to nobody who was not asked about.
+Pure, with state. In: events, forwarded lattice events, dead letters. Out: items in the order of arrival.
+Written by ``link``, read by routes. Invariants: the buffer is bounded in number and bytes; a body that is too long is
+omitted and marked; an item names the permission that it requires, and is sent only to viewers with it.
 """
 
 from __future__ import annotations
@@ -10,26 +10,29 @@ from __future__ import annotations
 import re
 import secrets
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final
 
 import orjson
 
+from console.access.permissions import Right
 from console.domain.limits import EVENT_BYTES, EVENTS_BYTES, EVENTS_KEPT
 from console.http.refusals import bad
-from console.live.about import About, about_event, about_letter
+from console.live.about import OF_LATTICES, OF_OBJECTS, About, about_event, about_letter
 from trellis.bus.dead_letters.read import DeadLetter
 from trellis.bus.streams.tail import TailedEvent
 from trellis.events.subjects import ROOT_LATTICE
 from trellis.read_model.live.audience import News
 from trellis.read_model.reading.letters import document
 
-FACTS: Final = "facts"
+EVENTS: Final = "events"
 LATTICE: Final = "lattice"
-LETTERS: Final = "letters"
-STREAMS: Final = (FACTS, LATTICE, LETTERS)
+LETTERS: Final = "dead-letters"
+STREAMS: Final = (EVENTS, LATTICE, LETTERS)
+_RENAMED: Final[Mapping[str, str]] = {"facts": EVENTS, "letters": LETTERS}
+"""Former names of streams."""
 _TYPE: Final = re.compile(r"[A-Za-z0-9_.*-]{1,64}")
 _TRACE: Final = re.compile(r"[0-9a-f]{8,32}")
 _TYPES_MOST: Final = 40
@@ -38,7 +41,7 @@ _NAME_MOST: Final = 1024
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One message. ``index``: its place in the feed; ``document``: what a page gets of it."""
+    """One message. ``index``: its position in the feed; ``document``: the content for pages."""
 
     index: int
     stream: str
@@ -51,9 +54,9 @@ class Item:
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """Which items; an empty field wants all. ``types``: ``node.ready``, ``node.*``; ``object``: an entity's id.
+    """A filter of items; an empty field matches all. ``types``: ``node.ready``, ``node.*``; ``object``: an entity's id.
 
-    ``lattice`` is that of a copy, or the one that a fact names.
+    ``lattice``: that of a forwarded event, or the one in the data of an event.
     """
 
     streams: frozenset[str] = frozenset(STREAMS)
@@ -64,7 +67,7 @@ class Filter:
     trace: str = ""
 
     def wants(self, item: Item) -> bool:
-        """Return whether an item is one of them."""
+        """Return whether an item matches."""
         about = item.about
         return (
             item.stream in self.streams
@@ -77,26 +80,28 @@ class Filter:
 
 
 def read_filter(query: Mapping[str, str]) -> Filter:
-    """Return the filter that a query asks for; raises RefusedError for one that makes no sense."""
+    """Return the filter of a query; raises RefusedError for an invalid one."""
     streams = frozenset(_listed(query.get("streams", ""))) or frozenset(STREAMS)
+    if former := min(streams & _RENAMED.keys(), default=None):
+        raise bad(f"stream {former} was renamed to {_RENAMED[former]}", f"use {_RENAMED[former]}")
     if not streams <= {*STREAMS}:
-        raise bad(f"streams has {min(streams - {*STREAMS})!r}", f"name some of: {', '.join(STREAMS)}")
+        raise bad(f"streams has {min(streams - {*STREAMS})!r}", f"use some of: {', '.join(STREAMS)}")
     types = tuple(_listed(query.get("types", "")))
     if len(types) > _TYPES_MOST or not all(map(_TYPE.fullmatch, types)):
-        raise bad("types has something that is none", "write such as node.ready or node.*, separated by commas")
+        raise bad("invalid types", "use types such as node.ready or node.*, separated by commas")
     trace = query.get("trace", "").lower()
     if trace and not _TRACE.fullmatch(trace):
-        raise bad("trace has what is no trace id", "give its 32 hex digits, or the first 8 or more")
+        raise bad("invalid trace", "use at least the first 8 of 32 hex digits")
     named = {name: query.get(name, "") for name in ("namespace", "object", "lattice")}
     if any(len(value) > _NAME_MOST for value in named.values()):
-        raise bad("a name is longer than any can be", f"give at most {_NAME_MOST} characters")
+        raise bad("a name is too long", f"use at most {_NAME_MOST} characters")
     return Filter(streams, types, named["namespace"], named["object"], named["lattice"], trace)
 
 
 def item_of(event: TailedEvent, index: int = 0) -> Item:
-    """Return a fact, or the copy of a lattice's event."""
+    """Return the item of an event, or of a forwarded lattice event."""
     about = about_event(event)
-    stream = LATTICE if event.subject.startswith(f"{ROOT_LATTICE}.") else FACTS
+    stream = LATTICE if event.subject.startswith(f"{ROOT_LATTICE}.") else EVENTS
     kind = event.fact if stream == LATTICE else f"{event.noun}.{event.fact}"
     data, size = event.event.get("data"), 0
     if data is not None:
@@ -120,7 +125,7 @@ def item_of(event: TailedEvent, index: int = 0) -> Item:
 
 
 def item_of_letter(letter: DeadLetter, index: int = 0) -> Item:
-    """Return a dead letter, without its body."""
+    """Return the item of a dead letter, without its body."""
     about = about_letter(letter)
     shown = document(letter) | {
         "stream": LETTERS,
@@ -136,17 +141,17 @@ def item_of_letter(letter: DeadLetter, index: int = 0) -> Item:
 
 @dataclass(eq=False)
 class Feed:
-    """The last items. ``epoch`` tells these indexes from those of another process."""
+    """The last items. ``epoch``: distinguishes these indexes from those of another process."""
 
     epoch: str = field(default_factory=lambda: secrets.token_hex(8))
     news: News = field(default_factory=News)
     newest: int = 0
-    """Index of the last item there was."""
+    """Index of the newest item, including dropped ones."""
     _items: deque[Item] = field(default_factory=deque)
     _bytes: int = 0
 
     def add(self, item: Item) -> None:
-        """Put one item behind the others; the oldest go if there are too many."""
+        """Append an item; drop the oldest ones beyond the limits."""
         self.newest = item.index
         self._items.append(item)
         self._bytes += item.size
@@ -155,7 +160,7 @@ class Feed:
         self.news.tell()
 
     def after(self, index: int) -> tuple[list[Item], bool]:
-        """Return the items behind an index, and whether some were forgotten in between."""
+        """Return the items after an index, and whether some were dropped in between."""
         first = self._items[0].index if self._items else self.newest + 1
         found: list[Item] = []
         for item in reversed(self._items):
@@ -165,7 +170,7 @@ class Feed:
         return found[::-1], index + 1 < first
 
     def last(self, wanted: Filter, count: int) -> int:
-        """Return the index behind which there are the last so many items of a filter."""
+        """Return the index before the last items that match a filter."""
         for item in reversed(self._items):
             if count == 0:
                 return item.index
@@ -173,16 +178,22 @@ class Feed:
         return 0 if count or not self._items else self._items[0].index - 1
 
 
+def rights_of(streams: Collection[str]) -> tuple[Right, ...]:
+    """Return the permissions that show all messages of these streams."""
+    objects = OF_OBJECTS if {EVENTS, LETTERS} & {*streams} else ()
+    return (*objects, *(OF_LATTICES if LATTICE in streams else ()))
+
+
 def stored_since(text: str) -> datetime | None:
-    """Return the time that a query names, None for none; raises RefusedError for what is no time."""
+    """Return the time of a query, None for none; raises RefusedError for an invalid one."""
     if not text:
         return None
     try:
-        found = datetime.fromisoformat(text.replace(" ", "+"))  # a plus that was not escaped
+        found = datetime.fromisoformat(text.replace(" ", "+"))  # an unescaped plus
     except ValueError:
         found = None
     if found is None or found.tzinfo is None:
-        raise bad("that is no time", "write such as 2026-01-31T08:00:00Z")
+        raise bad("invalid time", "use RFC 3339 with a time zone, as 2026-01-31T08:00:00Z")
     return found
 
 

@@ -1,8 +1,8 @@
-"""The console's connection to the bus: it follows what is said of its cluster, and reads what was.
+"""The console's connection to the bus: it follows new messages of its cluster, and reads stored ones.
 
-In: the address, the cluster's name, once it is known. Out: items in the feed, messages of the past. Called by ``app``
-and ``replays``. Invariants: nothing is acknowledged, said or removed; a bus that is away is no trouble but that the
-views of it say so; of what is read only this cluster's comes.
+In: the address; the cluster's name, once it is known. Out: items in the feed, stored messages. Called by ``app`` and
+``replays``. Invariants: it acknowledges, publishes and deletes nothing; an unavailable bus affects only its views,
+which report that; only messages of this cluster are read.
 """
 
 from __future__ import annotations
@@ -38,15 +38,15 @@ from trellis.telemetry import get_logger
 from trellis.telemetry.health import Health
 
 _RECALLED: Final = EVENTS_KEPT // 4
-"""Messages of each stream that are read back at the start: a page shows what was, too."""
+"""Messages of each stream that are read back at start, so that a page shows past messages."""
 _ALL: Final = ".>"
-_TRY: Final = "try again; `trellis check` says whether the bus is well"
+_TRY: Final = "retry; `trellis check` checks the bus"
 
 _log = get_logger(__name__)
 
 
 class Link:
-    """One connection. ``cluster`` resolves to the cluster's name on the bus."""
+    """One connection to the bus. ``cluster``: resolves to the cluster's name on the bus."""
 
     def __init__(
         self,
@@ -66,17 +66,17 @@ class Link:
         self._timings: Final = timings
         self._client: UserClient | None = None
         self._away = (
-            "which cluster this is on the bus is not known yet",
-            "set TRELLIS_CLUSTER, or look as somebody who may get the namespace kube-system",
+            "the name of the cluster on the bus is unknown",
+            "set TRELLIS_CLUSTER, or log in as an account that can get the namespace kube-system",
         )
 
     @property
     def away(self) -> str:
-        """Why nothing comes from the bus at present, "" if it does."""
+        """Why the bus is unavailable, "" if it is available."""
         return self._away[0]
 
     async def run(self) -> None:
-        """Connect, however long it takes, and follow until cancelled."""
+        """Connect, with unlimited retries, and follow the streams until cancelled."""
         name = await asyncio.shield(self._cluster)
         attempts = Attempts(Backoff(self._timings.bus_first, self._timings.bus_most))
         while True:
@@ -86,7 +86,7 @@ class Link:
                 why = "; ".join(dict.fromkeys(str(error) for error in errors.exceptions))
                 self._health.note("bus", why)
                 if self._away[0] != why:
-                    _log.warning("the bus cannot be read, trying on", error=why)
+                    _log.warning("bus unavailable, retrying", error=why)
                 self._away = (why, _TRY)
             finally:
                 await self._close()
@@ -95,16 +95,16 @@ class Link:
     async def past(
         self, stream: str, subjects: str, start: Start, *, headers_only: bool = False
     ) -> AsyncGenerator[tuple[Stored, str], None]:
-        """Yield messages that there are now, the oldest first, each with its stream's epoch.
+        """Yield the messages stored now, the oldest first, each with the epoch of its stream.
 
-        ``subjects``: what stands in the subject behind root and cluster: ``node.ready.>``.
+        ``subjects``: filter of the subject after root and cluster: ``node.ready.>``.
 
         Raises:
-            RefusedError: the bus is away, or may not be read.
+            RefusedError: the bus is unavailable, or forbids the read.
         """
         client = self._client
         if client is None:
-            raise RefusedError(503, f"the bus cannot be read: {self._away[0]}", self._away[1])
+            raise RefusedError(503, f"the bus is unavailable: {self._away[0]}", self._away[1])
         wanted = _roots(self._cluster.result())[stream].removesuffix(_ALL) + f".{subjects}"
         reader = StreamReader(client, stream, wanted, start, headers_only=headers_only)
         try:
@@ -112,7 +112,7 @@ class Link:
                 async for message in messages:
                     yield message, "" if reader.epoch is None else reader.epoch.token
         except BusError as error:
-            raise RefusedError(503, f"the bus cannot be read: {error}", _TRY) from None
+            raise RefusedError(503, f"the bus is unavailable: {error}", _TRY) from None
 
     async def _follow_all(self, name: str) -> None:
         inbox = inbox_prefix(CONSOLE, name)
@@ -144,7 +144,7 @@ class Link:
 
 
 def _roots(name: str) -> dict[str, str]:
-    """Return what is read of each stream: what is of this cluster."""
+    """Return the subject filter of this cluster for each stream."""
     return {
         STREAM_EVENTS: facts_filter(name),
         STREAM_LATTICE: copies_filter(name),

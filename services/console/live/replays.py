@@ -1,7 +1,8 @@
-"""What was said before: pages of facts and of copies, letters, each only as far as the viewer may see it.
+"""Pages of stored events, and dead letters, limited to the permissions of the viewer.
 
-In: a query, the viewer's rights. Out: pages as JSON. Called by routes. Invariants: a page is bounded by what it shows,
-by what is looked at for it and by time, and tells where to go on; what the viewer may not see is not counted.
+In: a query, permissions. Out: pages as JSON. Called by routes. Invariants: a page is bounded in results, in messages
+read and in time, and names the start of the next one; hidden messages are not counted, but missing permissions are
+named.
 """
 
 from __future__ import annotations
@@ -20,7 +21,18 @@ from console.domain.limits import LETTERS as LETTERS_MOST
 from console.domain.limits import LOOKED_AT, PAGE_EVENTS
 from console.http.refusals import RefusedError, bad, not_allowed
 from console.live.about import about_letter
-from console.live.feed import FACTS, LATTICE, LETTERS, Filter, Item, item_of, item_of_letter, read_filter, stored_since
+from console.live.feed import (
+    EVENTS,
+    LATTICE,
+    LETTERS,
+    Filter,
+    Item,
+    item_of,
+    item_of_letter,
+    read_filter,
+    rights_of,
+    stored_since,
+)
 from console.live.link import Link
 from trellis.bus.dead_letters.read import DeadLetter, letter_of
 from trellis.bus.streams.stream_reader import EVERYTHING, Start
@@ -30,12 +42,12 @@ from trellis.installer_api.parse_int import whole
 from trellis.read_model.reading.explained_letter import explain_letter
 from trellis.read_model.reading.letters import full_document
 
-_STREAMS: Final = {FACTS: STREAM_EVENTS, LATTICE: STREAM_LATTICE}
+_STREAMS: Final = {EVENTS: STREAM_EVENTS, LATTICE: STREAM_LATTICE}
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """One page of the past. ``after``: a sequence; of ``after`` and ``since`` the first that is given counts."""
+    """One page of stored events. ``after``: a sequence, which takes precedence over ``since``."""
 
     stream: str
     wanted: Filter
@@ -46,14 +58,14 @@ class Asked:
 
     @property
     def start(self) -> Start:
-        """Where to begin."""
+        """Start of the page."""
         if self.after is not None:
             return Start(sequence=self.after + 1)
         return Start(since=self.since) if self.since is not None else EVERYTHING
 
     @property
     def subjects(self) -> str:
-        """What stands in subjects behind root and cluster: as narrow as one filter of NATS can be."""
+        """Filter of subjects after root and cluster, as narrow as one NATS filter allows."""
         if self.stream == LATTICE:
             return f"{escape(self.wanted.lattice)}.>" if self.wanted.lattice else "*.>"
         one = self.wanted.types[0] if len(self.wanted.types) == 1 else ""
@@ -64,15 +76,13 @@ class Asked:
 
 
 def read_asked(query: Mapping[str, str]) -> Asked:
-    """Return the page that a query asks for; raises RefusedError for one that makes no sense."""
-    wanted = read_filter({"streams": FACTS} | dict(query))
+    """Return the page of a query; raises RefusedError for an invalid one."""
+    wanted = read_filter({"streams": EVENTS} | dict(query))
     if len(wanted.streams) != 1 or not wanted.streams <= _STREAMS.keys():
-        raise bad("a replay is of one stream", f"set streams to one of: {', '.join(_STREAMS)}")
+        raise bad("exactly one stream is required", f"set streams to one of: {', '.join(_STREAMS)}")
     after, limit = query.get("after", ""), query.get("limit", "")
     if (after and whole(after) is None) or (limit and not 1 <= (whole(limit) or 0) <= PAGE_EVENTS):
-        raise bad(
-            "after or limit is none", f"after is a sequence, or not given; limit is a number from 1 to {PAGE_EVENTS}"
-        )
+        raise bad("invalid after or limit", f"after is a sequence or absent; limit is a number from 1 to {PAGE_EVENTS}")
     return Asked(
         next(iter(wanted.streams)),
         wanted,
@@ -84,12 +94,12 @@ def read_asked(query: Mapping[str, str]) -> Asked:
 
 
 async def replay(link: Link, rights: Rights, asked: Asked, *, seconds: float) -> dict[str, Any]:
-    """Return a page, the oldest first, and behind which sequence the next one begins; None at the end.
+    """Return a page, oldest first, and the sequence before the next one, None at the end.
 
-    It has what can be read within so many ``seconds``.
+    Reads for at most ``seconds``.
 
     Raises:
-        RefusedError: the bus is away, or may not be read.
+        RefusedError: the bus is unavailable, or forbidden.
     """
     shown: list[Item] = []
     at: int | None = asked.after
@@ -97,27 +107,28 @@ async def replay(link: Link, rights: Rights, asked: Asked, *, seconds: float) ->
     past = link.past(_STREAMS[asked.stream], asked.subjects, asked.start)
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(seconds), contextlib.aclosing(past) as messages:
-            more = True  # until it is known that there is no more
+            more = True  # until the end is reached
             async for message, _ in messages:
                 if asked.until is not None and message.stored > asked.until:
                     break
                 if len(shown) == asked.most or looked_at == LOOKED_AT:
-                    return _page(shown, at)
+                    return await _page(shown, at, rights, asked)
                 looked_at += 1
                 item = item_of(event_of(message))
                 if asked.wanted.wants(item) and await rights.allowed(item.about.right):
                     shown.append(item)
                 at = message.sequence
             more = False
-    return _page(shown, (at or 0) if more else None)
+    return await _page(shown, (at or 0) if more else None, rights, asked)
 
 
-def _page(items: list[Item], after: int | None) -> dict[str, Any]:
-    return {"events": [item.document for item in items], "next": after}
+async def _page(items: list[Item], after: int | None, rights: Rights, asked: Asked) -> dict[str, Any]:
+    lacking = await rights.lacking(rights_of(asked.wanted.streams))
+    return {"events": [item.document for item in items], "next": after, "lacking": lacking}
 
 
 async def letters(link: Link, rights: Rights, query: Mapping[str, str], *, seconds: float) -> dict[str, Any]:
-    """Return the newest dead letters that a viewer may see, without bodies, the newest first."""
+    """Return the newest dead letters that the viewer can read, without bodies, newest first."""
     wanted = read_filter(dict(query) | {"streams": LETTERS})
     reason = query.get("reason", "").lower()
     shown: list[dict[str, Any]] = []
@@ -131,15 +142,16 @@ async def letters(link: Link, rights: Rights, query: Mapping[str, str], *, secon
                 if fits and await rights.allowed(item.about.right):
                     shown.append(dict(item.document))
     except TimeoutError:
-        raise RefusedError(503, "the letters could not be read in time", "try again") from None
-    return {"letters": shown[::-1], "most": LETTERS_MOST}
+        raise RefusedError(503, "reading dead letters timed out", "retry") from None
+    lacking = await rights.lacking(rights_of(wanted.streams))
+    return {"letters": shown[::-1], "most": LETTERS_MOST, "lacking": lacking}
 
 
 async def letter_page(link: Link, rights: Rights, sequence: int) -> dict[str, Any]:
-    """Return a letter with its body, and why it is one.
+    """Return a dead letter with its body and its cause.
 
     Raises:
-        RefusedError: there is none of that sequence, the viewer may not see it, or the bus is away.
+        RefusedError: it does not exist, is forbidden, or the bus is unavailable.
     """
     found: DeadLetter | None = None
     past = link.past(STREAM_DEAD, ">", Start(sequence=sequence))
@@ -147,16 +159,16 @@ async def letter_page(link: Link, rights: Rights, sequence: int) -> dict[str, An
         async for message, epoch in messages:
             found = letter_of(message, epoch) if message.sequence == sequence else None
             break
-    # What is not there and what may not be seen is told apart for whoever may see everything alone.
+    # The response does not distinguish missing from forbidden dead letters.
     about = about_letter(found, _data(found)) if found is not None else None
     if found is None or about is None or not await rights.allowed(about.right):
-        raise not_allowed(f"see letter {sequence}, or there is none")
+        raise not_allowed(f"read dead letter {sequence}, or it does not exist")
     page = explain_letter(found, str(sequence)).document()
     return {"letter": full_document(found) | {"about": about.id}, "page": page}
 
 
 def _data(letter: DeadLetter) -> Mapping[str, Any]:
-    """Return the data of the fact in a letter, none if it holds none that can be read."""
+    """Return the data of the event in a dead letter, empty if it cannot be parsed."""
     with contextlib.suppress(orjson.JSONDecodeError):
         body = orjson.loads(letter.body)
         data = body.get("data") if isinstance(body, dict) else None

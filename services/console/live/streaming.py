@@ -1,9 +1,9 @@
-"""Streams of server-sent events: written as fast as a page takes them, and ended when it takes nothing.
+"""Streams of server-sent events with back-pressure; a page that reads too slowly is disconnected.
 
-In: a request, messages. Out: ``text/event-stream``. Called by routes. Invariants: no more than one message waits for a
-page, however slow it is; a stream ends after a while, when its viewer is nobody any more, and when the process ends,
-and says why; a page that is gone is noticed at the next heartbeat.
-Why no library: what there is adds a ping and knows no reader who is slow; the rest of it is these lines.
+In: a request, messages. Out: ``text/event-stream``. Called by routes. Invariants: at most one message waits for a page,
+however slow it is; a stream ends, with a reason, at its maximum duration, when the viewer's identity becomes invalid,
+and when the process ends; a closed page is detected at the next heartbeat.
+Why no library: existing ones add a ping and have no write timeout; the rest of such a library is these lines.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ _RETRY: Final = b"retry: 1000\n\n"
 _HEADERS: Final = {
     "Content-Type": "text/event-stream; charset=utf-8",
     "Cache-Control": "no-store",
-    "X-Accel-Buffering": "no",  # nginx would wait for more
+    "X-Accel-Buffering": "no",  # otherwise nginx buffers
 }
 
 
 class CutError(Exception):
-    """The page takes nothing more; the text is the reason, one word."""
+    """The page receives no more messages; the text is the reason, one word."""
 
 
 class Outlet:
@@ -41,7 +41,7 @@ class Outlet:
     def __init__(
         self, request: web.Request, visit: Visit, stopping: asyncio.Event, *, seconds: float, timings: Timings
     ) -> None:
-        """Make one that ends after so many ``seconds`` at most."""
+        """Create a stream of at most ``seconds``."""
         self._request = request
         self._visit = visit
         self._stopping = stopping
@@ -52,16 +52,16 @@ class Outlet:
 
     @property
     def response(self) -> web.StreamResponse:
-        """What the handler returns."""
+        """The response of the handler."""
         return self._response
 
     async def open(self) -> None:
-        """Send the head."""
+        """Send the headers."""
         await self._response.prepare(self._request)
         await self.write([_RETRY])
 
     async def write(self, pieces: Iterable[bytes]) -> None:
-        """Send messages, one after another; raises CutError if the page is gone, or takes nothing for too long."""
+        """Send messages in order; raises CutError if the page is closed or reads too slowly."""
         for piece in pieces:
             try:
                 async with asyncio.timeout(self._timings.slow):
@@ -74,12 +74,12 @@ class Outlet:
             self._said = asyncio.get_running_loop().time()
 
     def abort(self) -> None:
-        """Let go of the connection at once, with what it has not taken."""
+        """Close the connection at once, and drop unsent data."""
         if self._request.transport is not None:
             self._request.transport.abort()
 
     async def wait(self, news: asyncio.Event) -> None:
-        """Wait for news, as :meth:`check` meanwhile; raises CutError once the stream is to end, having said so."""
+        """Wait for news, with :meth:`check` in between; raises CutError after the last message of the stream."""
         waiting = {
             asyncio.create_task(news.wait()),
             asyncio.create_task(self._visit.over.wait()),
@@ -97,10 +97,10 @@ class Outlet:
                 task.cancel()
 
     async def check(self) -> None:
-        """End the stream if it is time to; send a heartbeat if nothing was sent for a while.
+        """End the stream if it is due; send a heartbeat if nothing was sent for a while.
 
-        To be asked with every news, too: where these come all the time and none of them is for this page, nothing else
-        tells it that somebody is there.
+        Callers also call it for each news: with frequent news of which none is for this page, only the heartbeat shows
+        that the connection is alive.
         """
         for over, reason in (
             (self._visit.over.is_set(), self._visit.why),
@@ -113,14 +113,14 @@ class Outlet:
             await self.write([HEARTBEAT])
 
     async def end(self, reason: str) -> NoReturn:
-        """Say why the stream ends, and raise CutError."""
+        """Send the reason for the end of the stream, and raise CutError."""
         await self.write([message("bye", {"reason": reason})])
         raise CutError(reason)
 
 
 @contextlib.asynccontextmanager
 async def counted(telemetry: Telemetry, stream: str) -> AsyncIterator[None]:
-    """Count a stream while the block runs, and why it was cut."""
+    """Count a stream while the block runs, and the reason if it is cut."""
     gauge = telemetry.metrics.console_streams.labels(telemetry.service, stream)
     gauge.inc()
     try:
@@ -132,7 +132,7 @@ async def counted(telemetry: Telemetry, stream: str) -> AsyncIterator[None]:
 
 
 async def send_model(outlet: Outlet, audience: Audience, last_id: str) -> None:
-    """Send what a viewer sees, from what his page has on, until the stream ends; raises CutError."""
+    """Send the model from the page's last id on, until the stream ends; raises CutError."""
     journal, known = audience.journal, read_mark(last_id)
     revision = known[1] if known is not None and known[0] == audience.epoch else 0
     resumed: Delta | None = journal.since(revision) if revision else None
@@ -149,6 +149,6 @@ async def send_model(outlet: Outlet, audience: Audience, last_id: str) -> None:
             await outlet.wait(news)
         delta = journal.since(revision) if revision else journal.since(0)
         if delta is None:
-            # It was slow for as long as it takes to forget what it has.
+            # The page was slower than the history of the journal: send the full model.
             await outlet.write([message("hello", {"epoch": audience.epoch, "full": True})])
             delta = journal.since(0)

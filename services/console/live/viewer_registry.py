@@ -1,8 +1,8 @@
-"""Who is here: a connection to the API server and watches for each viewer, as long as one of his tabs is open.
+"""Registry of active viewers: a client and watches for each viewer, while one of their tabs is open.
 
-In: viewers. Out: visits, which hold all that is read as one viewer. Called by routes. Invariants: nothing of one
-viewer's is another's, whoever they are; a viewer's watches end some seconds after his last tab; there are so many
-viewers, streams and reads at most; whom the API server does not know any more loses his sessions, and what he watched.
+In: viewers. Out: visits, which hold all that is read with the identity of one viewer. Called by routes. Invariants:
+viewers share no data; a viewer's watches end some seconds after the last tab; the number of viewers, streams and reads
+is limited; a viewer that the API server no longer accepts loses their sessions and watches.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ from trellis.telemetry import Telemetry, get_logger
 _SELF: Final = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
 _REVIEW: Final = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
 _UID_SHOWN: Final = 8
-"""Characters of kube-system's uid: a cluster's name on the bus, unless one is set."""
+"""Characters of the uid of kube-system: the default of a cluster's name on the bus."""
 
 _log = get_logger(__name__)
 
 
 async def who_is(kube: Kube) -> Mapping[str, Any]:
-    """Return the SelfSubjectReview of whoever a connection is; raises KubeError."""
+    """Return the SelfSubjectReview of a client's identity; raises KubeError."""
     call = Call("CREATE", "SelfSubjectReview", "selfsubjectreviews")
     body = await kube.ask(call, HttpRequest("POST", _SELF, body=orjson.dumps(_REVIEW)))
     found: Mapping[str, Any] = orjson.loads(body)
@@ -56,7 +56,7 @@ async def who_is(kube: Kube) -> Mapping[str, Any]:
 
 @dataclass(eq=False)
 class Watched:
-    """An audience and its run. ``users``: how many streams read it; ``left``: when the last one went."""
+    """An audience and its task. ``users``: number of streams that read it; ``left``: end of the last one."""
 
     audience: Audience
     task: asyncio.Task[None]
@@ -66,7 +66,7 @@ class Watched:
 
 @dataclass(eq=False)
 class Visit:
-    """One viewer who is here. ``over``: set once he is nobody any more, or has to leave; ``why``: what streams say."""
+    """An active viewer. ``over``: set when the identity becomes invalid, or on eviction; ``why``: for the streams."""
 
     viewer: Viewer
     kube: Kube
@@ -82,9 +82,9 @@ class Visit:
 
 
 class ViewerRegistry:
-    """All visits of this process. ``connect`` makes a viewer's connection; ``lost`` is told whose visit ended so."""
+    """All visits of this process. ``connect``: creates a viewer's client; ``lost``: called for an invalid identity."""
 
-    def __init__(  # noqa: PLR0913 (each is another part of the process)
+    def __init__(  # noqa: PLR0913 (each is another component)
         self,
         connect: Callable[[Viewer], Kube],
         parts: Sequence[Part],
@@ -109,15 +109,15 @@ class ViewerRegistry:
         self._metrics = telemetry.metrics.console_viewers.labels(telemetry.service)
         self._stopping = asyncio.Event()
         self.cluster: Final = cluster
-        """Its name on the bus; where none is set the first viewer who may read it puts it here."""
+        """The cluster's name on the bus; without a setting, the first permitted viewer resolves it."""
 
     @property
     def stopping(self) -> asyncio.Event:
-        """Set when the process is to end: streams end with it."""
+        """Set when the process ends, which ends all streams."""
         return self._stopping
 
     async def run(self) -> None:
-        """Keep watches alive, and end those that nobody sees, until cancelled."""
+        """Run watches, and end unused ones, until cancelled."""
         try:
             async with asyncio.TaskGroup() as group:
                 self._group = group
@@ -132,7 +132,7 @@ class ViewerRegistry:
 
     @asynccontextmanager
     async def visit(self, viewer: Viewer) -> AsyncIterator[Visit]:
-        """Be the viewer while the block runs; raises RefusedError if too many are here."""
+        """Yield the visit of a viewer while the block runs; raises RefusedError if there are too many viewers."""
         while (visit := self._here(viewer)) is None:
             if len(self._visits) < self._most:
                 visit = self._arrive(viewer)
@@ -147,19 +147,19 @@ class ViewerRegistry:
 
     @asynccontextmanager
     async def reading(self, visit: Visit) -> AsyncIterator[None]:
-        """Hold a place among those who read something at a time; raises RefusedError if a viewer reads too much."""
+        """Limit concurrent reads; raises RefusedError if the viewer has too many."""
         if visit.reads.locked():
-            raise busy(f"you are reading {READS_EACH} things already")
+            raise busy(f"more than {READS_EACH} reads at a time")
         async with visit.reads, self._reads:
             yield
 
     @asynccontextmanager
     async def streaming(self, visit: Visit) -> AsyncIterator[None]:
-        """Hold a place among the streams; raises RefusedError if there are too many."""
+        """Limit open streams; raises RefusedError if there are too many."""
         if visit.streams >= STREAMS_EACH:
-            raise busy(f"you have {STREAMS_EACH} streams open already: close a tab", 10)
+            raise busy(f"more than {STREAMS_EACH} open streams: close a tab", 10)
         if self._streams >= STREAMS:
-            raise busy("too many pages are open", 30)
+            raise busy("too many open pages", 30)
         visit.streams += 1
         self._streams += 1
         try:
@@ -170,10 +170,10 @@ class ViewerRegistry:
 
     @asynccontextmanager
     async def audience(self, visit: Visit, namespaces: tuple[str, ...]) -> AsyncIterator[Audience]:
-        """See these namespaces (none: all) while the block runs, together with the viewer's other tabs."""
+        """Yield the audience of these namespaces (none: all) while the block runs, shared by the viewer's tabs."""
         watched = visit.watched.get(namespaces)
         if watched is None or watched.task.done():
-            assert self._group is not None, "the lobby runs"
+            assert self._group is not None, "the registry runs"
             audience = Audience(visit.kube, self._parts, namespaces, self._pace)
             _make_room_for(audience, visit)
             task = self._group.create_task(_run(audience), name="audience")
@@ -186,12 +186,12 @@ class ViewerRegistry:
             watched.left = time.monotonic()
 
     def dismiss(self, key: str) -> None:
-        """End the streams of a viewer, and with them his watches: he left."""
+        """End the streams and watches of a viewer after their logout."""
         if (visit := self._visits.get(key)) is not None:
             visit.over.set()
 
     def _here(self, viewer: Viewer) -> Visit | None:
-        """Return the visit of a viewer; one that is over is nobody's any more, and ends with its last stream."""
+        """Return the visit of a viewer; one that is over is removed, and ends with its last stream."""
         visit = self._visits.get(viewer.key)
         if visit is None or not visit.over.is_set():
             return visit
@@ -209,10 +209,10 @@ class ViewerRegistry:
         return visit
 
     async def _make_room(self, user: str) -> None:
-        """End the visit that nobody has used for longest, else one of the user who has most, if that is more than his.
+        """End the visit that is unused for longest, else one of the user with the most, if they still have more.
 
         Raises:
-            RefusedError: there is none.
+            RefusedError: there is none to end.
         """
         idle = [visit for visit in self._visits.values() if not visit.users]
         if idle:
@@ -220,9 +220,9 @@ class ViewerRegistry:
             return
         most = greedy(user, [visit.viewer.user for visit in self._visits.values()])
         if most is None:
-            raise busy(f"{self._most} viewers are here, and there is no room for more", 30)
+            raise busy(f"the limit of {self._most} viewers is reached", 30)
         visit = next(one for one in self._visits.values() if one.viewer.user == most)
-        visit.why = "again"  # he is somebody still, and may come back when there is room
+        visit.why = "again"  # the identity is still valid: the page may reconnect when there is room
         visit.over.set()
         self._leaving.append(self._visits.pop(visit.viewer.key))
 
@@ -230,12 +230,12 @@ class ViewerRegistry:
         try:
             uid = str((await kube.get(NAMESPACES, "kube-system", metadata=True))["metadata"]["uid"])
         except KubeError:
-            return  # the next viewer may be allowed to
+            return  # the next viewer may have the permission
         if not self.cluster.done():
             self.cluster.set_result(uid[:_UID_SHOWN])
 
     def _words(self, visit: Visit, error: KubeError) -> str:
-        """Return what is said of a viewer's error in logs, which need no name of his; notes that he is nobody."""
+        """Return the log text of a viewer's error, without their name; an invalid identity ends the visit."""
         if isinstance(error, Unauthorized):
             visit.over.set()
         return f"cannot {allowed_to(error)}: {error.reason}"
@@ -253,13 +253,13 @@ class ViewerRegistry:
             linger = self._timings.linger
             gone = [key for key, one in visit.watched.items() if not one.users and now - one.left > linger]
             for key in gone:
-                if not visit.watched[key].users:  # somebody may have come while another one ended
+                if not visit.watched[key].users:  # a stream may have started during the await
                     await _stop(visit.watched.pop(key))
             if not visit.users and now - visit.left > linger:
                 await self._end(visit)
             elif now - visit.checked > self._timings.recheck:
                 visit.checked = now
-                assert self._group is not None, "this is called by what runs in it"
+                assert self._group is not None, "called within the group"
                 self._group.create_task(_recheck(visit), name="recheck")
 
     async def _end(self, visit: Visit) -> None:
@@ -273,25 +273,25 @@ class ViewerRegistry:
         try:
             if tasks:
                 await asyncio.wait(tasks)
-        finally:  # whoever made room may leave meanwhile
+        finally:  # the caller may be cancelled meanwhile
             await visit.kube.close()
 
 
 def _make_room_for(audience: Audience, visit: Visit) -> None:
-    """End what none of a viewer's tabs shows any more; raises RefusedError if he has too many watches all the same."""
+    """End the viewer's watches without a tab, as needed; raises RefusedError if there are still too many watches."""
     for key in [key for key, one in visit.watched.items() if not one.users]:
         if audience.watches + sum(one.audience.watches for one in visit.watched.values()) > WATCHES_EACH:
             visit.watched.pop(key).task.cancel()
     if audience.watches + sum(one.audience.watches for one in visit.watched.values()) > WATCHES_EACH:
-        raise busy("your tabs show too many namespaces: close one", 10)
+        raise busy("too many namespaces in all tabs: close one", 10)
 
 
 async def _run(audience: Audience) -> None:
-    """Run an audience; what goes wrong in it ends it and nobody else, and the next stream begins anew."""
+    """Run an audience; a failure ends only this audience, and the next stream starts another one."""
     try:
         await audience.run()
-    except Exception:  # noqa: BLE001 - as a part of any service: never the process
-        _log.exception("what a viewer sees could not be kept up to date; it begins anew with his next stream")
+    except Exception:  # noqa: BLE001 - never ends the process
+        _log.exception("watches of a viewer failed, restarting with the next stream")
 
 
 async def _stop(watched: Watched) -> None:
@@ -305,4 +305,4 @@ async def _recheck(visit: Visit) -> None:
     except Unauthorized:
         visit.over.set()
     except KubeError as error:
-        _log.debug("whether a viewer is still known cannot be asked", reason=error.reason)
+        _log.debug("cannot check the identity of a viewer", reason=error.reason)

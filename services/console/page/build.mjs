@@ -1,9 +1,9 @@
-/* Builds the page: one script, one stylesheet, an icon, with digests in their names, and the page that names them.
+/* Builds the page: one script, one stylesheet, an icon, with digests in their names, and the HTML with these names.
 
-   node build.mjs [DIRECTORY]   writes there, else beside the server's modules (../static)
+   node build.mjs [DIRECTORY]   writes to DIRECTORY, default: static beside the modules of the server (../static)
    node build.mjs --tests       writes the tests of the model to build/tests instead
 
-   The same sources and lock give the same bytes: no times, no paths, nothing that is read from the machine. */
+   Reproducible: equal sources and lock file give equal bytes, without times, paths or data of the machine. */
 
 import { createHash } from "node:crypto";
 import { mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
@@ -53,7 +53,7 @@ async function page(target) {
   writeFileSync(join(target, "index.html"), html.replace(/@(\w+)@/g, (_, key) => names[key]));
 }
 
-/** The licences of what is in the bundle, which ask to be handed on with it. */
+/** Licences of the bundled packages, which require their inclusion. */
 function licences() {
   const found = ["preact", "@preact/signals", "@preact/signals-core"].map((name) => {
     const folder = join(here, "node_modules", name);

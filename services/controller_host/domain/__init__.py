@@ -1,1 +1,1 @@
-"""Calls, watches and references of controllers, read and checked. Pure."""
+"""Parsing and validation of calls, watches and references of controllers. Pure."""

@@ -1,6 +1,6 @@
-"""Whom controllers are to Kubernetes.
+"""Identity of controllers in Kubernetes.
 
-Pure. In: a controller. Out: its account. Called by ``hosting``; ``calling`` asks as it.
+Pure. In: a controller. Out: its account. Called by ``hosting``; ``calling`` sends requests as this account.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from trellis import names
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """Whom a controller is to Kubernetes. ``user``: of its ServiceAccount; ``manager``: of the fields it applies."""
+    """Identity of a controller: ``user`` is the user name of its ServiceAccount, ``manager`` its field manager."""
 
     controller: str
     user: str
@@ -21,6 +21,6 @@ class Account:
 
 
 def account_of(view: ControllerView) -> Account:
-    """Return whom a controller is to Kubernetes."""
+    """Return the account of a controller."""
     user = f"system:serviceaccount:{view.namespace}:{view.account}"
     return Account(view.key, user, names.controller_field_manager(view.namespace, view.name))

@@ -1,9 +1,9 @@
-"""Which addresses modules may come from.
+"""Check of the addresses that modules are fetched from.
 
-Pure. In: an address that a name was resolved to, or that was given itself, and networks that the platform allows. Out:
-why it must not be connected to. Called by ``web`` for every connection, also after a redirect. The rule: addresses of
-the internet, and those of allowed networks. So nobody reaches, by way of this service, what only it can reach: the
-machine itself, the metadata service of a cloud, Services and pods.
+Pure. In: an address, resolved from a name or given, and the networks that the platform allows. Out: the reason why a
+connection is forbidden. Called by ``web`` for every connection, also after a redirect. Allowed are addresses of the
+public internet and of the allowed networks. So no user can reach internal addresses through this service: the machine
+itself, the metadata service of a cloud, Services and pods.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _NAT64_LOCAL: Final = ipaddress.IPv6Network("64:ff9b:1::/48")
 
 
 def forbidden(address: str, allowed: Sequence[Network]) -> str:
-    """Return why an address must not be connected to, "" if it may be."""
+    """Return the reason why a connection to an address is forbidden, "" if it is allowed."""
     found = ipaddress.ip_address(address.partition("%")[0])
     for one in _meant(found):
         if any(one.version == network.version and one in network for network in allowed):
@@ -40,7 +40,7 @@ def is_address(host: str) -> bool:
 
 
 def _meant(address: Address) -> list[Address]:
-    """Return the address, or that of IPv4 which it stands for."""
+    """Return the address, or the IPv4 addresses that are embedded in it."""
     if isinstance(address, ipaddress.IPv4Address):
         return [address]
     embedded = address.ipv4_mapped or address.sixtofour or (address.teredo[1] if address.teredo else None)

@@ -1,7 +1,7 @@
-"""Fields of what a guest asks, checked one by one; what is wrong is told by the field's name.
+"""Validation of the fields of a guest's request; an error names the field.
 
-Pure: parsed JSON of a guest in, texts that can be what they are to be out, or ``CallRefused``. Called by ``calls``.
-Invariant: nothing of a guest gets into a path unless it can be a name.
+Pure: parsed JSON of a guest in, valid values out, or ``CallRefused``. Called by ``calls``.
+Invariant: a path contains text of a guest only if it is a valid name.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ _SUBRESOURCE = re.compile(r"[a-z]{1,63}")
 _NAMESPACE = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 
 
-class CallRefused(Exception):  # noqa: N818 - says what happened, in the reasons of the ABI
-    """A request that reaches no server. ``reason``: ``InvalidRequest``, ``TooManyCalls``, ``TooLarge``, ``Timeout``…"""
+class CallRefused(Exception):  # noqa: N818 - named after the outcome, as the reasons of the ABI
+    """A rejected request. ``reason``: ``InvalidRequest``, ``TooManyCalls``, ``TooLarge``, ``Timeout``…"""
 
     def __init__(self, reason: str, message: str) -> None:
         self.reason = reason
@@ -30,32 +30,32 @@ class CallRefused(Exception):  # noqa: N818 - says what happened, in the reasons
         super().__init__(f"{reason}: {message}")
 
     def answer(self) -> bytes:
-        """Return what the guest gets."""
+        """Return the answer for the guest."""
         return failure(0, self.reason, self.message)
 
 
 def failure(code: int, reason: str, message: str) -> bytes:
-    """Return an answer that tells what went wrong; code 0: no server was asked, or none answered."""
+    """Return an answer with an error; code 0: the request was not sent, or no server answered."""
     return orjson.dumps({"error": {"code": code, "reason": reason, "message": message}})
 
 
 def invalid(name: str, what: str) -> CallRefused:
-    """Return the refusal of a field, by its name: ``what`` it needs."""
+    """Return the error for an invalid field; ``what`` describes the valid values."""
     return CallRefused("InvalidRequest", f"{name}: {what}")
 
 
 def object_of(fields: Fields) -> dict[str, Any]:
-    """Return the object of Kubernetes in ``object``, which has metadata; raises CallRefused."""
+    """Return the Kubernetes object in ``object``, with its metadata; raises CallRefused."""
     found = fields.get("object")
     if not isinstance(found, dict):
-        raise invalid("object", "needs an object of Kubernetes")
+        raise invalid("object", "needs a Kubernetes object")
     if not isinstance(found.get("metadata"), dict):
         raise invalid("object.metadata", "needs an object with name and namespace")
     return found
 
 
 def type_of(fields: Fields, before: str = "") -> tuple[str, str]:
-    """Return apiVersion and kind; ``before``: what their names are shown with. Raises CallRefused."""
+    """Return apiVersion and kind; ``before`` is the prefix of their names in errors. Raises CallRefused."""
     api_version = text_of(fields, "apiVersion", before=before)
     if not _API_VERSION.fullmatch(api_version):
         raise invalid(f"{before}apiVersion", "needs v1 or <group>/<version>")
@@ -66,9 +66,9 @@ def type_of(fields: Fields, before: str = "") -> tuple[str, str]:
 
 
 def name_of(fields: Fields, field_name: str) -> str:
-    """Return ``name``, which is called ``field_name`` where it is wrong; raises CallRefused."""
+    """Return ``name``, called ``field_name`` in errors; raises CallRefused."""
     name = fields.get("name")
-    # As the API server checks what becomes part of a path; each kind has its own rules beyond.
+    # The rules of the API server for path segments; each kind has additional rules.
     if (
         not isinstance(name, str)
         or not name
@@ -82,7 +82,7 @@ def name_of(fields: Fields, field_name: str) -> str:
 
 
 def namespace_of(fields: Fields, field_name: str) -> str:
-    """Return ``namespace``, "" if there is none, as ``name_of``; raises CallRefused."""
+    """Return ``namespace``, "" if there is none, called ``field_name`` in errors; raises CallRefused."""
     namespace = fields.get("namespace")
     if namespace is None or namespace == "":
         return ""
@@ -100,7 +100,7 @@ def subresource_of(fields: Fields) -> str:
 
 
 def text_of(fields: Fields, name: str, *, optional: bool = False, before: str = "") -> str:
-    """Return a field that has to be text, and not an empty one unless it is ``optional``; raises CallRefused."""
+    """Return a text field, which can be empty or missing only if it is ``optional``; raises CallRefused."""
     value = fields.get(name)
     if value is None and optional:
         return ""

@@ -1,8 +1,8 @@
-"""What a guest asks of Kubernetes, read and checked: the requests of ``trellis.call``, and the shape of their answers.
+"""Parser of a guest's requests to Kubernetes (``trellis.call``), and the format of their answers.
 
 Pure: bytes of a guest in, a ``Verb`` out, or ``CallRefused`` that names the field; bytes of the API server in, bytes
-for the guest out. Called by ``calling``. Invariants: nothing of a guest gets into a path unless it can be a name;
-whatever a guest sends, the answer is JSON of the shape that docs/controller-abi.md promises.
+for the guest out. Called by ``calling``. Invariants: a path contains text of a guest only if it is a valid name; the
+answer to any request is JSON in the format of docs/controller-abi.md.
 Source: docs/controller-abi.md, "Requests of ``call``".
 """
 
@@ -28,7 +28,7 @@ from controller_host.domain.call_fields import (
 )
 
 MOST_BYTES: Final = 4 * 2**20
-"""Of a request, and of an answer."""
+"""Maximum size of a request, and of an answer."""
 MOST_ITEMS: Final = 500
 _ITEMS: Final = 100
 _JSON: Final = "application/json"
@@ -41,9 +41,10 @@ _REASON = re.compile(r"[A-Za-z][A-Za-z0-9]{0,127}")
 
 @dataclass(frozen=True, slots=True)
 class Verb:
-    """One request to the API server, its path apart: that takes to know where the kind is served.
+    """One request to the API server without its path, which requires discovery of the kind.
 
-    ``collection``: it goes to the kind's list, not to an object. ``namespace``: "" for a kind without, and for all.
+    ``collection``: the path is that of the list, not of an object. ``namespace``: "" for cluster-scoped kinds, and for
+    all namespaces.
     """
 
     op: str
@@ -61,7 +62,7 @@ class Verb:
 
 @dataclass(frozen=True, slots=True)
 class Happening:
-    """An Event that a guest wants recorded about ``regarding``."""
+    """An Event about ``regarding`` that a guest requests."""
 
     regarding: Mapping[str, str]
     type: str
@@ -70,13 +71,13 @@ class Happening:
 
 
 def read(request: bytes, manager: str) -> Verb | Happening:
-    """Return what a request asks for; ``manager`` is the field manager of the controller.
+    """Return the parsed request; ``manager`` is the field manager of the controller.
 
     Raises:
-        CallRefused: it cannot be understood; the message names the field and what it needs.
+        CallRefused: the request is invalid; the message names the field and its valid values.
     """
     if len(request) > MOST_BYTES:
-        raise CallRefused("TooLarge", f"the request has {len(request)} bytes, and may have {MOST_BYTES}")
+        raise CallRefused("TooLarge", f"the request has {len(request)} bytes, the maximum is {MOST_BYTES}")
     try:
         fields = orjson.loads(request)
     except orjson.JSONDecodeError as error:
@@ -90,10 +91,10 @@ def read(request: bytes, manager: str) -> Verb | Happening:
 
 
 def answer(verb: Verb, body: bytes) -> bytes:
-    """Return the answer that a good reply of the API server makes.
+    """Return the answer for a successful response of the API server.
 
     Raises:
-        CallRefused: it would be longer than 4 MiB.
+        CallRefused: the answer is longer than 4 MiB.
     """
     if verb.op == "delete":
         return b"{}"
@@ -104,15 +105,13 @@ def answer(verb: Verb, body: bytes) -> bytes:
 
 
 def too_large(what: str) -> CallRefused:
-    """Return the refusal of an answer that is more than a guest is given."""
-    return CallRefused(
-        "TooLarge", f"the answer has {what}, and may have {MOST_BYTES}: ask for less, by limit and selectors"
-    )
+    """Return the error for an answer of ``what`` size, above the maximum."""
+    return CallRefused("TooLarge", f"the answer has {what}, the maximum is {MOST_BYTES}: use limit and selectors")
 
 
 def _listed(verb: Verb, body: bytes) -> bytes:
     found = orjson.loads(body)
-    # A list says once what its items are; whoever reads one item is to be told.
+    # The items of a list have no apiVersion and kind: add them for guests that handle single items.
     items = [{"apiVersion": verb.api_version, "kind": verb.kind} | item for item in found.get("items") or []]
     token = found.get("metadata", {}).get("continue")
     return orjson.dumps({"items": items} | ({"continue": token} if token else {}))

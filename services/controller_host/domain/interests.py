@@ -1,8 +1,8 @@
-"""Whom an object of one kind concerns, found without asking each of them.
+"""Index of the watches of one kind: finds the controllers whose watches match an object.
 
-Pure. In: controllers and what they watch. Out: for an object's namespace and labels the controllers that it concerns.
-Called by ``shared_watches`` for each change. Invariant: the answer is that of asking every one of them; the work for it
-grows with those that a namespace, or a label that they want to be equal to something, does not tell apart.
+Pure. In: controllers and their watches. Out: for an object's namespace and labels, the controllers with a matching
+watch. Called by ``shared_watches`` for each change. Invariant: the result equals a comparison with every watch; the
+work grows with the watches that share a namespace, or a value of an equality-based label term.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class _Interest:
 
 @dataclass(eq=False, slots=True)
 class _Place:
-    """Interests in one namespace, or in all: those that want one of some values of a label are found by it."""
+    """Interests in one namespace, or in all; those with a term on values of a label are indexed by the label."""
 
     by_label: dict[_Pair, set[_Interest]] = field(default_factory=dict)
     others: set[_Interest] = field(default_factory=set)
@@ -51,7 +51,7 @@ class _Place:
                 yield from self.by_label.get(pair, ())
 
     def _pairs(self, interest: _Interest) -> list[set[_Interest]]:
-        """Return the buckets of the label that tells it apart best: the one that fewest want so far."""
+        """Return the buckets of the most selective label: the one with the fewest interests so far."""
         wanted = [term for term in interest.terms if term.values and not term.negated]
         if not wanted:
             return []
@@ -69,32 +69,32 @@ class _Place:
 
 @dataclass(eq=False)
 class Interests:
-    """Who watches what of one kind."""
+    """Watches of one kind, by controller."""
 
     _places: dict[str | None, _Place] = field(default_factory=dict)
     _by_controller: dict[str, list[tuple[WatchSpec, _Interest]]] = field(default_factory=dict)
 
     def __bool__(self) -> bool:
-        """Return whether anybody watches anything."""
+        """Return whether there are watches."""
         return bool(self._by_controller)
 
     def controllers(self) -> list[str]:
-        """Return who watches anything."""
+        """Return the controllers that have watches."""
         return list(self._by_controller)
 
     def specs(self, controller: str) -> list[WatchSpec]:
-        """Return what one of them watches."""
+        """Return the watches of a controller."""
         return [spec for spec, _ in self._by_controller.get(controller, ())]
 
     def add(self, controller: str, spec: WatchSpec) -> None:
-        """Note one watch more of a controller."""
+        """Add a watch of a controller."""
         interest = _Interest(controller, spec.terms)
         self._by_controller.setdefault(controller, []).append((spec, interest))
         for namespace in _namespaces(spec):
             self._places.setdefault(namespace, _Place()).add(interest)
 
     def remove(self, controller: str) -> None:
-        """Forget all watches of a controller."""
+        """Remove all watches of a controller."""
         for spec, interest in self._by_controller.pop(controller, ()):
             for namespace in _namespaces(spec):
                 place = self._places[namespace]
@@ -103,8 +103,8 @@ class Interests:
                     del self._places[namespace]
 
     def concerned(self, namespace: str, labels: Labels) -> set[str]:
-        """Return the controllers that an object concerns; ``namespace`` is "" for kinds without."""
-        # Of a kind without namespaces everything concerns whoever watches it, whichever namespaces they named.
+        """Return the controllers with a watch that matches; ``namespace`` is "" for cluster-scoped kinds."""
+        # Objects of a cluster-scoped kind match in every watch, regardless of its namespaces.
         places = [self._places.get(None), self._places.get(namespace)] if namespace else self._places.values()
         found: set[str] = set()
         for place in places:

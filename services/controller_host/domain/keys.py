@@ -1,7 +1,7 @@
-"""Keys of objects as text and as the ABI has them.
+"""Keys of objects as text and in the format of the ABI.
 
-Pure. Called by ``lifecycle`` and ``hosting``. Invariant: ``parse_key(key_text(key)) == key``: no part of a key has a
-space.
+Pure. Called by ``lifecycle`` and ``hosting``. Invariant: ``parse_key(key_text(key)) == key``: no part of a key
+contains a space.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class ObjectKey:
-    """Which object; ``namespace`` is "" for kinds without."""
+    """Key of an object; ``namespace`` is "" for cluster-scoped kinds."""
 
     api_version: str
     kind: str
@@ -31,6 +31,6 @@ def parse_key(text: str) -> ObjectKey:
 
 
 def reference(key: ObjectKey) -> dict[str, str]:
-    """Return a key as requests have it; what has no namespace has none there."""
+    """Return a key in the format of requests, without ``namespace`` for cluster-scoped kinds."""
     namespace = {"namespace": key.namespace} if key.namespace else {}
     return {"apiVersion": key.api_version, "kind": key.kind, **namespace, "name": key.name}

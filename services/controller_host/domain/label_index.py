@@ -1,7 +1,7 @@
-"""Which objects of one kind have a label: found without looking at all of them, for each of many who ask.
+"""Index of the objects of one kind by label: finds objects without a scan for each query.
 
 Pure. In: names with their labels, by namespace. Out: names. Called by ``cached_kind``. Invariants: only labels that
-somebody asked for are kept in order; the answer is that of looking at every object.
+were queried are indexed; the result equals that of a scan over all objects.
 """
 
 from __future__ import annotations
@@ -14,25 +14,25 @@ from controller_host.domain.watch_specs import Labels, Term
 
 
 class Labelled(Protocol):
-    """What has labels."""
+    """An object with labels."""
 
     @property
     def labels(self) -> Labels:
-        """By their keys."""
+        """Values by key."""
 
 
 @dataclass(eq=False, slots=True)
 class LabelIndex:
-    """The names with a label, by its key, and by namespace and value."""
+    """Names of objects, by label key, then by namespace and value."""
 
     _keys: dict[str, dict[tuple[str, str], dict[str, None]]] = field(default_factory=dict)
 
     def clear(self) -> None:
-        """Forget everything: the objects are others now."""
+        """Clear the index, because all objects were replaced."""
         self._keys.clear()
 
     def find(self, objects: Mapping[str, Mapping[str, Labelled]], namespace: str, term: Term) -> Iterator[str]:
-        """Yield the names in a namespace that have one of a term's values, each once, in the order of these."""
+        """Yield the names in a namespace that have one of a term's values, each once, in the order of the values."""
         found = self._keys.get(term.key)
         if found is None:
             found = self._keys[term.key] = {}
@@ -44,7 +44,7 @@ class LabelIndex:
             yield from list(found.get((namespace, value), ()))
 
     def change(self, namespace: str, name: str, old: Labels | None, new: Labels | None) -> None:
-        """Note which labels an object had, and has; None: it was not there, or is not any more."""
+        """Update the labels of an object; None: the object did not exist before, or was deleted."""
         for key, found in self._keys.items():
             before, after = (old or {}).get(key), (new or {}).get(key)
             if before == after:

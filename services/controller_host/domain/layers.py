@@ -1,8 +1,8 @@
-"""Finds the module in the layers of an image, as a container would see its files.
+"""Finds the module in the layers of an image, in the file system that a container would have.
 
-Pure, and slow: called by ``registry`` in a thread. In: layers, the lowest first, as they came. Out: the module's bytes.
-Invariant: whatever layers claim, no more than ``MOST_BYTES`` of one unpacked, and of modules, is ever in memory.
-Source: OCI image specification 1.1, "Image Layer Filesystem Changeset": whiteouts hide what is below.
+Pure, and slow: called by ``registry`` in a thread. In: layers as received, the lowest first. Out: the module's bytes.
+Invariant: at most ``MOST_BYTES`` of one unpacked layer, and of modules, are in memory, for any input.
+Source: OCI image specification 1.1, "Image Layer Filesystem Changeset": whiteouts hide files of lower layers.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ WASM_MAGIC: Final = b"\0asm"
 _GZIP: Final = b"\x1f\x8b"
 _ZSTD: Final = b"\x28\xb5\x2f\xfd"
 _WINDOW: Final = 31
-"""zlib's, for a gzip header."""
+"""Window bits of zlib for a gzip header."""
 _MODULES: Final = 64
 _OPAQUE: Final = ".wh..wh..opq"
 _WHITEOUT: Final = ".wh."
@@ -30,7 +30,7 @@ def module_in(layers: Sequence[bytes]) -> bytes:
     """Return the only module among the files of an image; a single layer may be the module itself.
 
     Raises:
-        ValueError: there is none, or several, or a layer cannot be unpacked; the message says it of "the image".
+        ValueError: there is no module, or several, or a layer cannot be unpacked; the message continues "the image".
     """
     if len(layers) == 1 and layers[0].startswith(WASM_MAGIC):
         return layers[0]
@@ -44,7 +44,7 @@ def module_in(layers: Sequence[bytes]) -> bytes:
 
 
 def _add(modules: dict[str, bytes], layer: bytes) -> None:
-    """Lay a layer over the modules that are there; its own whiteouts hide nothing of its own."""
+    """Add the modules of a layer and apply its whiteouts, which do not hide files of the same layer."""
     added: dict[str, bytes] = {}
     try:
         with tarfile.open(fileobj=io.BytesIO(_unpacked(layer)), mode="r:") as tar:
@@ -60,7 +60,7 @@ def _add(modules: dict[str, bytes], layer: bytes) -> None:
                     modules.pop(str(path), None)
                 if len(modules) + len(added) > _MODULES:
                     raise ValueError(f"has more than {_MODULES} modules: it has to have exactly one")
-    except (tarfile.TarError, zlib.error, EOFError, RecursionError) as error:  # headers about headers, without end
+    except (tarfile.TarError, zlib.error, EOFError, RecursionError) as error:  # RecursionError: endless nested headers
         raise ValueError(f"has a layer that cannot be unpacked ({type(error).__name__})") from None
     modules.update(added)
     if sum(map(len, modules.values())) > MOST_BYTES:
@@ -68,7 +68,7 @@ def _add(modules: dict[str, bytes], layer: bytes) -> None:
 
 
 def _module(tar: tarfile.TarFile, item: tarfile.TarInfo) -> bytes:
-    # A sparse file may be larger than all memory, and take nothing in the archive.
+    # A sparse file can be larger than the memory and occupy no space in the archive.
     file = tar.extractfile(item) if item.isreg() and not item.issparse() else None
     if file is None or file.read(len(WASM_MAGIC)) != WASM_MAGIC:
         return b""

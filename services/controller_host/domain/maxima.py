@@ -1,8 +1,8 @@
-"""What the platform lets a WasmController ask for, and whether one asks for more.
+"""Maximum limits of WasmControllers on this platform, and the check of a spec against them.
 
-Pure. In: what a spec says, in numbers; the platform's maxima. Out: why a spec is not accepted: which field of it says
-what, and may say what. Called by ``hosting``. Invariant: what all pinned controllers of a namespace may have in memory
-together is never above its share; whoever came first has it.
+Pure. In: the limits of a spec in numbers; the platform's maxima. Out: the reason why a spec is not accepted: the field,
+its value and its maximum. Called by ``hosting``. Invariant: the total memory limit of the pinned controllers of a
+namespace never exceeds its share; first come, first served.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ ABOVE_MAXIMUM: Final = "AboveMaximum"
 
 @dataclass(frozen=True, slots=True)
 class Maxima:
-    """Bytes, seconds of a call, calls and requests a second; ``pinned_bytes``: of all pinned ones of a namespace."""
+    """Bytes, seconds per call, calls and requests per second; ``pinned_bytes``: total of the pinned in a namespace."""
 
     memory_bytes: int = 512 << 20
     cpu_seconds: float = 30.0
@@ -28,7 +28,7 @@ class Maxima:
 
 
 def above_maximum(bounds: Bounds, most: Maxima) -> str:
-    """Return which fields of ``spec.limits`` are above what the platform allows, "" if none is."""
+    """Return a message with the fields of ``spec.limits`` that exceed the platform's maxima, "" if none does."""
     limits = (
         ("memory", bounds.memory_bytes, most.memory_bytes, _size),
         ("cpuPerCall", bounds.cpu_seconds, most.cpu_seconds, _seconds),
@@ -37,7 +37,7 @@ def above_maximum(bounds: Bounds, most: Maxima) -> str:
         ("hostCallsPerSecond", bounds.host_calls_per_second, most.host_calls_per_second, _number),
     )
     return "; ".join(
-        f"spec.limits.{name} is {shown(asked)}, and this platform allows {shown(allowed)} at most"
+        f"spec.limits.{name} is {shown(asked)}, the maximum on this platform is {shown(allowed)}"
         for name, asked, allowed, shown in limits
         if asked > allowed
     )
@@ -45,14 +45,14 @@ def above_maximum(bounds: Bounds, most: Maxima) -> str:
 
 @dataclass(slots=True)
 class Acceptance:
-    """Who has what. ``most``: what the platform allows."""
+    """Pinned memory of the accepted controllers. ``most``: the platform's maxima."""
 
     most: Maxima
     _pinned: dict[str, dict[str, int]] = field(default_factory=dict)
     _refused: dict[str, dict[str, None]] = field(default_factory=dict)
 
     def claim(self, namespace: str, key: str, wanted: Wanted) -> str:
-        """Return what a controller asks for that it cannot have, "" if it has all of it from now on."""
+        """Reserve the pinned memory of a controller; return "" or the reason why its spec is not accepted."""
         message = above_maximum(wanted.bounds, self.most)
         if message or wanted.suspend_after is not None:
             return message
@@ -63,12 +63,12 @@ class Acceptance:
         self._refused.setdefault(namespace, {})[key] = None
         allowed = _size(self.most.pinned_bytes)
         return (
-            f"spec.idle.policy is Pinned with {_size(size)} (spec.limits.memory), and of {allowed} that controllers of "
-            f"a namespace may pin on this platform {_size(taken)} are taken: let it be suspended, or give it less"
+            f"spec.idle.policy is Pinned with {_size(size)} (spec.limits.memory), but {_size(taken)} of the {allowed} "
+            "that a namespace can pin on this platform are in use: remove the policy, or reduce spec.limits.memory"
         )
 
     def drop(self, namespace: str, key: str) -> list[str]:
-        """Take back what a controller has; returns those that were refused and may ask again."""
+        """Release the pinned memory of a controller; return the refused controllers that can retry."""
         self._refused.get(namespace, {}).pop(key, None)
         held = self._pinned.get(namespace, {})
         if held.pop(key, None) is None:

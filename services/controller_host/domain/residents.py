@@ -1,7 +1,7 @@
-"""Which guests are in memory, and which go to disk when it gets short.
+"""Guests in memory, and the selection of guests to suspend when memory is short.
 
-Pure. In: bytes of guests as they are used. Out: those that are to be suspended, least recently used first. Called by
-``hosting``. Invariant: who is pinned, or in progress, is never named.
+Pure. In: bytes of guests as they are used. Out: the guests to suspend, least recently used first. Called by
+``hosting``. Invariant: guests that are pinned or in progress are never selected.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 @dataclass(slots=True)
 class Residents:
-    """Guests in memory, by ``namespace/name`` of their controllers. ``budget``: bytes of all together; 0: no limit."""
+    """Guests in memory, by ``namespace/name`` of their controllers. ``budget``: total bytes; 0: no limit."""
 
     budget: int
     _bytes: OrderedDict[str, int] = field(default_factory=OrderedDict)
@@ -30,12 +30,12 @@ class Residents:
         return not self.budget or self.total + size <= self.budget
 
     def used(self, key: str, size: int) -> None:
-        """Note that a guest was used, and its size by now."""
+        """Record the use of a guest and its current size in bytes."""
         self.total += size - self._bytes.pop(key, 0)
         self._bytes[key] = size
 
     def weighed(self, key: str, size: int) -> None:
-        """Note the size of a guest that was looked at and not called: it is as long ago as it was."""
+        """Record the size of a guest in bytes without a change of its last use."""
         if key in self._bytes:
             self.total += size - self._bytes[key]
             self._bytes[key] = size
@@ -43,13 +43,13 @@ class Residents:
             self.used(key, size)
 
     def gone(self, key: str) -> None:
-        """Note that a guest is not in memory any more."""
+        """Remove a guest that is no longer in memory."""
         self.total -= self._bytes.pop(key, 0)
 
     def surplus(self, may_go: Callable[[str], bool], going: Callable[[str], bool]) -> list[str]:
-        """Return whom to suspend so that the rest fits into the budget; fewer, if too many may not go.
+        """Return the guests to suspend so that the rest fits into the budget; fewer, if too few of them ``may_go``.
 
-        Those that are ``going`` were named before: their memory counts as free already.
+        Guests that are ``going`` were selected before: their memory counts as free.
         """
         if not self.budget or self.total <= self.budget:
             return []

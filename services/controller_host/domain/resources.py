@@ -1,7 +1,7 @@
-"""Rights that controllers need: the platform's to be their account, and the account's to see what they watch.
+"""RBAC for controllers: permission of the platform to impersonate an account, and of the account to read its watches.
 
-Pure: arguments in, manifests out. Called by ``trellis controllers roles``, which is where they are taken from; the
-service itself writes none. Invariant: nothing gives more than one account of one namespace.
+Pure: arguments in, manifests out. Called by ``trellis controllers roles``, which prints them; the service itself does
+not write RBAC objects. Invariant: a Role covers exactly one account of one namespace.
 Source: Kubernetes, "User impersonation": the verb ``impersonate`` on ``serviceaccounts`` of a namespace.
 """
 
@@ -16,7 +16,7 @@ from trellis import names
 Manifest = dict[str, Any]
 
 ACCOUNT: Final = "trellis-controller-host"
-"""ServiceAccount of controller_host, as ``deploy/rbac/controller-host.yaml`` has it."""
+"""ServiceAccount of controller_host in ``deploy/rbac/controller-host.yaml``."""
 _GROUP: Final = "rbac.authorization.k8s.io"
 _LABELS: Final = {"app.kubernetes.io/name": "trellis", "app.kubernetes.io/component": "controller-host"}
 _SEEING: Final = ["get", "list", "watch"]
@@ -32,14 +32,14 @@ class Actor:
 
 @dataclass(frozen=True, slots=True, order=True)
 class Watched:
-    """A resource that controllers watch: ``jobs`` of group ``batch``; the group is "" for the core's."""
+    """A resource that controllers watch: ``jobs`` of group ``batch``; "" is the core group."""
 
     group: str
     plural: str
 
 
 def make_impersonation(actor: Actor, home: str) -> list[Manifest]:
-    """Return the Role and the binding that let controller_host, installed in namespace ``home``, be an account."""
+    """Return Role and RoleBinding that permit controller_host in namespace ``home`` to impersonate an account."""
     rule = {
         "apiGroups": [""],
         "resources": ["serviceaccounts"],
@@ -51,7 +51,7 @@ def make_impersonation(actor: Actor, home: str) -> list[Manifest]:
 
 
 def make_seeing(actor: Actor, watched: Iterable[Watched]) -> list[Manifest]:
-    """Return the Role and the binding that let an account see resources of its namespace."""
+    """Return Role and RoleBinding that permit an account to read resources of its namespace."""
     rules = [{"apiGroups": [one.group], "resources": [one.plural], "verbs": _SEEING} for one in watched]
     subject = {"kind": "ServiceAccount", "name": actor.name, "namespace": actor.namespace}
     return _bound(names.controller_watch_role(actor.name), actor.namespace, rules, subject)

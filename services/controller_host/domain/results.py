@@ -1,7 +1,7 @@
-"""What goes to a guest and what comes back of it, as docs/controller-abi.md has it.
+"""Requests to a guest and its results, in the format of docs/controller-abi.md.
 
-Pure: keys and objects in, requests out; results in, what they mean out. Called by ``lifecycle``, in threads of the
-pool. Invariant: whatever a guest returns is one of the three results, or the error that it is none.
+Pure: keys and objects in, requests out; results in, parsed results out. Called by ``lifecycle``, in threads of the
+pool. Invariant: any answer of a guest is parsed to one of the three results, or to an error.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from typing import Any, Final
 import orjson
 
 WAIT_MAX: Final = 30 * 86400.0
-"""Seconds that what a guest asks to wait is cut to."""
+"""Maximum delay in seconds that a guest can request."""
 _LONGEST_ERROR: Final = 1024
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What a call came to. ``error``: "" if it was good; ``again``: seconds after which it wants another.
+    """Result of a call. ``error``: "" on success; ``again``: seconds until the requested next call.
 
-    ``refused``: the API server refused something that it asked for.
+    ``refused``: the API server refused a request of the call.
     """
 
     error: str = ""
@@ -31,13 +31,13 @@ class Result:
 
 
 def reconcile_request(key: Mapping[str, str], item: bytes | None, attempt: int, traceparent: str | None) -> bytes:
-    """Return the request of ``reconcile``; ``item`` is the object's JSON, None if it is gone."""
+    """Return the request of ``reconcile``; ``item`` is the object's JSON, None if the object was deleted."""
     rest: dict[str, Any] = {"attempt": attempt} | ({"traceparent": traceparent} if traceparent else {})
     return b'{"key":%b,"object":%b,%b' % (orjson.dumps(key), item or b"null", orjson.dumps(rest)[1:])
 
 
 def init_request(controller: tuple[str, str], config: bytes, data: tuple[Any, Any]) -> bytes:
-    """Return the request of ``init``; ``config`` is JSON, ``data`` that of ConfigMaps and of Secrets, by names."""
+    """Return the request of ``init``; ``config`` is JSON, ``data`` the data of ConfigMaps and Secrets, by name."""
     namespace, name = controller
     rest = {"configMaps": data[0], "secrets": data[1]}
     who = orjson.dumps({"namespace": namespace, "name": name})
@@ -45,12 +45,12 @@ def init_request(controller: tuple[str, str], config: bytes, data: tuple[Any, An
 
 
 def migrate_request(init: bytes, sha256: str, state: bytes) -> bytes:
-    """Return the request of ``migrate``: that of ``init``, and what the former version saved."""
+    """Return the request of ``migrate``: the request of ``init`` and the saved state of the previous version."""
     return b'%b,"from":{"sha256":%b,"state":%b}}' % (init[:-1], orjson.dumps(sha256), state)
 
 
 def read_result(answer: bytes, requeue_ms: int | None = None) -> Result:
-    """Return what a result means; ``requeue_ms``: what the guest asked for beside it."""
+    """Return the parsed result; ``requeue_ms``: milliseconds that the guest requested by a separate call."""
     try:
         found = orjson.loads(answer) if answer else {}
     except orjson.JSONDecodeError as error:
@@ -72,4 +72,4 @@ def read_result(answer: bytes, requeue_ms: int | None = None) -> Result:
 def _words(found: object) -> str:
     text = found if isinstance(found, str) else orjson.dumps(found).decode()
     line = "".join(char if char.isprintable() else " " for char in text[:_LONGEST_ERROR]).strip()
-    return line or "the controller says that it failed, and not why"
+    return line or "the controller returned an empty error"

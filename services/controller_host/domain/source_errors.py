@@ -1,6 +1,6 @@
-"""Why a module cannot be had, in words that name it and say what to do.
+"""Errors of fetching a module; the message names the module and the resolution.
 
-Pure. Raised by the modules that fetch. The reasons become those of the condition ``Accepted``.
+Pure. Raised by the modules that fetch. The reasons are used in the condition ``Accepted``.
 """
 
 from __future__ import annotations
@@ -9,11 +9,11 @@ from enum import StrEnum
 from typing import Final
 
 MOST_BYTES: Final = 64 * 2**20
-"""Size of a module: what is larger is refused before it is read."""
+"""Maximum size of a module; larger ones are rejected before they are read."""
 
 
 class SourceReason(StrEnum):
-    """Why a module cannot be had."""
+    """Reason why a module cannot be fetched."""
 
     NOT_FOUND = "ModuleNotFound"
     FORBIDDEN = "ModuleForbidden"
@@ -26,7 +26,7 @@ class SourceReason(StrEnum):
 
 
 class SourceError(Exception):
-    """A module cannot be had; ``message`` names what was asked for and says what to do. It may work later."""
+    """A module cannot be fetched; ``message`` names the source and the resolution. A retry can succeed."""
 
     def __init__(self, reason: SourceReason, message: str) -> None:
         self.reason = reason
@@ -35,5 +35,5 @@ class SourceError(Exception):
 
 
 def too_large(what: str) -> SourceError:
-    """Return the error for more than ``MOST_BYTES``."""
+    """Return the error for a module of more than ``MOST_BYTES``."""
     return SourceError(SourceReason.TOO_LARGE, f"{what} is larger than {MOST_BYTES >> 20} MiB: it is not a module")

@@ -1,7 +1,7 @@
-"""What is looked at of a WasmController: small enough to be held ten thousand times, and what its spec says.
+"""Views of WasmControllers, small enough to cache ten thousand of them, and the parser of their spec.
 
-Pure. In: manifests as the API server gives them. Out: views, and the spec in numbers. Called by the informer and
-``hosting``. Invariant: what admission would refuse, and was stored before it did, is a view without a spec.
+Pure. In: manifests of the API server. Out: views, and the spec in numbers. Called by the informer and ``hosting``.
+Invariant: an object that admission would reject today, but that was stored before, has a view without a spec.
 """
 
 from __future__ import annotations
@@ -25,23 +25,23 @@ T = TypeVar("T")
 MEMORY_BYTES: Final = 64 * 2**20
 CPU_DEFAULT: Final = 1.0
 WALL_DEFAULT: Final = 30.0
-"""Seconds of one call."""
+"""Seconds per call."""
 CALLS_PER_SECOND: Final = 50
 HOST_CALLS_PER_SECOND: Final = 100
 INVALID_SPEC: Final = "InvalidSpec"
-"""Reason where a spec cannot be read."""
+"""Reason for a spec that cannot be parsed."""
 SUSPEND_AFTER_DEFAULT: Final = 30.0
 """Seconds."""
 _UNREADABLE: Final = b'{"nested":"too deep"}'
-"""In place of a spec that cannot be kept: a WasmController has no such field."""
-_NESTED: Final = "spec.config: is nested too deep, at most 200 levels can be read: make it flatter"
+"""Placeholder for a spec that cannot be serialized; a WasmController does not have this field."""
+_NESTED: Final = "spec.config: is nested too deep: use at most 200 levels"
 _UNITS: Final = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "Ki": 2**10, "Mi": 2**20, "Gi": 2**30}
 _QUANTITY = re.compile(r"(?P<amount>[0-9]+(?:\.[0-9]+)?)(?P<unit>Ki|Mi|Gi|k|M|G|)")
 
 
 @dataclass(frozen=True, slots=True)
 class ControllerView:
-    """One WasmController. Two are equal unless something was asked for: its status is our own writing."""
+    """View of a WasmController. Equality ignores the status, which controller_host itself writes."""
 
     namespace: str
     name: str
@@ -49,9 +49,9 @@ class ControllerView:
     generation: int
     deleting: bool
     spec: bytes
-    """As JSON."""
+    """JSON."""
     status: bytes = field(compare=False, repr=False)
-    """As JSON; ``{}`` where there is none."""
+    """JSON; ``{}`` if there is no status."""
     resource_version: str = field(compare=False)
 
     @property
@@ -61,13 +61,13 @@ class ControllerView:
 
     @property
     def account(self) -> str:
-        """Name of its ServiceAccount, "" if the spec does not say it."""
+        """Name of its ServiceAccount, "" if the spec does not contain it."""
         return str(orjson.loads(self.spec).get("serviceAccountName") or "")
 
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """What a controller may use: bytes, seconds of a call, calls and requests a second (0: no limit)."""
+    """Limits of a controller: bytes, seconds per call, calls and requests per second (0: no limit)."""
 
     memory_bytes: int = MEMORY_BYTES
     cpu_seconds: float = CPU_DEFAULT
@@ -78,7 +78,7 @@ class Bounds:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What a spec says, with defaults where it says nothing. ``refs``: names of ConfigMaps, names of Secrets."""
+    """Parsed spec, with defaults for missing fields. ``refs``: names of ConfigMaps, names of Secrets."""
 
     module: Module
     account: str
@@ -92,20 +92,20 @@ class Wanted:
 
     @property
     def source(self) -> str:
-        """What tells the module's source from any other; equal text means equal bytes only if ``is_fixed``."""
+        """Unique text for the module's source; equal text means equal bytes only if ``is_fixed``."""
         return orjson.dumps(
             self.module.model_dump(by_alias=True, exclude_none=True), option=orjson.OPT_SORT_KEYS
         ).decode()
 
     @property
     def is_fixed(self) -> bool:
-        """Whether what the source has cannot change: a checksum or a digest is said."""
+        """True if the content of the source cannot change: the spec has a checksum or a digest."""
         oci = self.module.oci
         return self.module.sha256 is not None or (oci is not None and "@sha256:" in oci.image)
 
 
 def view_controller(manifest: Mapping[str, Any]) -> ControllerView:
-    """Project a WasmController."""
+    """Return the view of a WasmController."""
     metadata = manifest["metadata"]
     return ControllerView(
         namespace=metadata["namespace"],
@@ -122,15 +122,15 @@ def view_controller(manifest: Mapping[str, Any]) -> ControllerView:
 def _kept(part: Mapping[str, Any], otherwise: bytes) -> bytes:
     try:
         return compact(part)
-    except TypeError:  # the API server takes more levels than are written here
+    except TypeError:  # the API server accepts more nesting levels than orjson writes
         return otherwise
 
 
 def read_spec(view: ControllerView) -> Wanted:
-    """Return what a spec says.
+    """Return the parsed spec of a view.
 
     Raises:
-        ValueError: it cannot be read; the message names the field.
+        ValueError: the spec is invalid; the message names the field.
     """
     if view.spec == _UNREADABLE:
         raise ValueError(_NESTED)
@@ -138,7 +138,7 @@ def read_spec(view: ControllerView) -> Wanted:
         spec = WasmControllerSpec.model_validate_json(view.spec)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
-        if first["type"] == "json_invalid":  # it was written here, so that is all that it can be
+        if first["type"] == "json_invalid":  # the JSON was written by _kept, so only its nesting can be invalid
             raise ValueError(_NESTED) from None
         raise ValueError(f"spec.{'.'.join(map(str, first['loc']))}: {first['msg']}") from None
     idle = spec.idle
@@ -164,7 +164,7 @@ def parse_bytes(quantity: int | str) -> int:
     """Return a quantity of memory in bytes: ``64Mi``, ``1.5G``, or a number.
 
     Raises:
-        ValueError: it is none.
+        ValueError: the text is not a quantity.
     """
     found = _QUANTITY.fullmatch(str(quantity))
     if found is None:
@@ -173,7 +173,7 @@ def parse_bytes(quantity: int | str) -> int:
 
 
 def digest(*parts: bytes) -> str:
-    """Return a SHA-256 over parts that are kept apart by their lengths."""
+    """Return a SHA-256 over parts, each prefixed with its length."""
     found = hashlib.sha256()
     for part in parts:
         found.update(len(part).to_bytes(8, "big") + part)
@@ -194,7 +194,7 @@ def _bounds(spec: WasmControllerSpec) -> Bounds:
 
 
 def _read(field: str, parse: Callable[[Any], T], value: object, default: T) -> T:
-    """Return what a field says, the default if it says nothing; raises ValueError with the field's name."""
+    """Return the parsed value of a field, or the default for None; raises ValueError with the field's name."""
     try:
         return default if value is None else parse(value)
     except ValueError as error:

@@ -1,7 +1,7 @@
-"""The WebAssembly module among what an index or a manifest lists.
+"""Selection of the WebAssembly module from an image index or manifest.
 
 Pure. In: documents of a registry. Out: digests and layers. Called by ``registry``.
-Source: the media types of WebAssembly artifacts (CNCF TAG Runtime, and Solo's and Krustlet's before it).
+Source: the media types of WebAssembly artifacts (CNCF TAG Runtime, and earlier those of Solo and Krustlet).
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ WASM_LAYERS: Final = frozenset(
 
 
 def chosen_manifest(index: Document) -> str:
-    """Return the digest of the one manifest of an index that is for WebAssembly, or that is the only one.
+    """Return the digest of the only manifest of an index for WebAssembly, or of its only manifest.
 
     Raises:
-        ValueError: there is none, or it is not clear which; the message says it of "the image".
+        ValueError: there is no such manifest, or several; the message continues "the image".
     """
     listed = [(row, *platform_of(row)) for row in rows(index, "manifests") if not is_attestation(row)]
     wasm = [one for one in listed if one[2].startswith("wasm") or one[1].startswith("wasi")]

@@ -1,7 +1,7 @@
-"""What a controller is called for, ready to be compared with objects.
+"""Parsed watches of a controller, for comparison with objects.
 
-Pure. In: ``spec.watches``. Out: ``WatchSpec``, which says of an object whether it is meant. Called by
-``shared_watches``. Source: metav1.LabelSelector: an object without the label meets NotIn and DoesNotExist.
+Pure. In: ``spec.watches``. Out: ``WatchSpec``, which is matched against objects. Called by ``shared_watches``.
+Source: metav1.LabelSelector: an object without the label matches NotIn and DoesNotExist.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ Labels = Mapping[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """A condition on one label: that it is there, with one of ``values`` (None: with any); ``negated``: or just not."""
+    """A condition on one label: it exists with one of ``values`` (None: with any value), or ``negated`` the reverse."""
 
     key: str
     values: tuple[str, ...] | None = None
     negated: bool = False
 
     def holds(self, labels: Labels) -> bool:
-        """Return whether it does."""
+        """Return whether labels meet the condition."""
         value = labels.get(self.key)
         found = value is not None and (self.values is None or value in self.values)
         return found is not self.negated
@@ -32,7 +32,7 @@ class Term:
 
 @dataclass(frozen=True, slots=True)
 class WatchSpec:
-    """Objects of one kind; ``namespaces`` None is all of them, and of no matter for kinds without."""
+    """Watch of objects of one kind; ``namespaces``: None means all; ignored for cluster-scoped kinds."""
 
     api_version: str
     kind: str
@@ -40,7 +40,7 @@ class WatchSpec:
     terms: tuple[Term, ...] = ()
 
     def __str__(self) -> str:
-        """Return ``batch/v1/Job``, as the platform's list has it."""
+        """Return ``batch/v1/Job``, the format of ``TRELLIS_CONTROLLER_RESOURCES``."""
         return f"{self.api_version}/{self.kind}"
 
     @property
@@ -49,13 +49,13 @@ class WatchSpec:
         return self.api_version, self.kind
 
     def means(self, namespace: str, labels: Labels) -> bool:
-        """Return whether an object is meant; ``namespace`` is "" for kinds without."""
+        """Return whether an object matches; ``namespace`` is "" for cluster-scoped kinds."""
         there = not namespace or self.namespaces is None or namespace in self.namespaces
         return there and all(term.holds(labels) for term in self.terms)
 
 
 class RefusalReason(StrEnum):
-    """Why a watch does not work now."""
+    """Reason why a watch does not work."""
 
     WATCH_NOT_GRANTED = "WatchNotGranted"
     UNKNOWN_KIND = "UnknownKind"
@@ -65,14 +65,14 @@ class RefusalReason(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why a watch does not work now, and what to do about it."""
+    """Reason why a watch does not work, and a message with the resolution."""
 
     reason: RefusalReason
     message: str
 
 
 def specs_of(watches: Iterable[Watch], home: str) -> tuple[WatchSpec, ...]:
-    """Return what a controller of namespace ``home`` is called for, each once."""
+    """Return the watches of a controller in namespace ``home``, without duplicates."""
     found = []
     for watch in watches:
         names = (home,) if watch.namespaces is None else tuple(sorted(watch.namespaces))

@@ -1,6 +1,6 @@
-"""The guests themselves: modules, instances, their limits, and their state on disk.
+"""Guests: modules, instances, their limits, and their state on disk.
 
-Comes in: the bytes of a module, requests as JSON, a :class:`Host` that answers what a guest asks. Goes out: answers,
-faults by name, snapshots. Called from the threads of a pool: nothing here knows Kubernetes, the bus or an event loop
-(import-linter holds it). One thread at a time calls an instance; modules are shared between threads.
+In: the bytes of a module, requests as JSON, a :class:`Host` that answers requests of guests. Out: answers, faults by
+kind, snapshots. Called from the threads of a pool. The package does not depend on Kubernetes, the bus or an event loop
+(checked by import-linter). One thread at a time calls an instance; modules are shared between threads.
 """

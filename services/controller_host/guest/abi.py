@@ -1,6 +1,6 @@
-"""The ABI of docs/controller-abi.md as tables: what a module has to export and may import, with types and bounds.
+"""The ABI of docs/controller-abi.md as tables: required exports and allowed imports of a module, types and bounds.
 
-Pure. Called by ``rewriting`` (checks a module), ``imports`` and ``wasi`` (implement what stands here), ``instance``.
+Pure. Called by ``rewriting`` (checks a module), ``imports`` and ``wasi`` (implement the functions), ``instance``.
 """
 
 from __future__ import annotations
@@ -10,20 +10,20 @@ from typing import Final
 from controller_host.guest.binary import FunctionType
 
 VERSIONS: Final = frozenset({1})
-"""The versions of the ABI that this host runs."""
+"""Supported versions of the ABI."""
 
 MOST_BYTES: Final = 4 << 20
-"""The most a guest may return, ask or be answered at once, in bytes."""
+"""Maximum size of a result, a request and an answer, in bytes."""
 
 RESERVED: Final = "trellis:"
-"""What the names of the exports that this host adds begin with."""
+"""Prefix of the exports that the host adds."""
 
 EMPTY: Final = b"{}"
-"""What a guest answers that has nothing to say."""
+"""Answer for an empty result."""
 
 
 def signature(text: str) -> FunctionType:
-    """Read ``"iI:i"``: i is i32, I is i64; parameters, a colon, results."""
+    """Return the type for ``"iI:i"``: i is i32, I is i64; parameters, a colon, results."""
     names = {"i": "i32", "I": "i64"}
     parameters, _, results = text.partition(":")
     return FunctionType(tuple(names[letter] for letter in parameters), tuple(names[letter] for letter in results))

@@ -1,8 +1,8 @@
-"""Reads a module's sections into a :class:`Binary`: all that has to be known before it may run.
+"""Parser of a module's sections into a :class:`Binary`, for the checks before the module can run.
 
-In: the bytes as they were built. Out: its types, imports, exports, globals and what state it has. Called by
-``rewriting``. Pure. Invariants: what is not understood is refused, never passed over; a vector's length is compared
-with its bound before anything of it is kept; the engine's own validation comes after it.
+In: the original bytes. Out: types, imports, exports, globals and the kinds of state of the module. Called by
+``rewriting``. Pure. Invariants: unsupported content is rejected, never skipped; the length of a vector is compared
+with its bound before the vector is read; the engine validates the module afterwards.
 Source: WebAssembly core specification 2.0, "Binary Format".
 """
 
@@ -46,7 +46,7 @@ class FunctionType:
 
 @dataclass(frozen=True, slots=True)
 class Import:
-    """``module``.``name``; ``type`` is None for what is no function."""
+    """``module``.``name``; ``type`` is None unless the import is a function."""
 
     module: str
     name: str
@@ -56,7 +56,7 @@ class Import:
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """Where a section lies: ``start`` is its id's byte, ``body`` its content's first."""
+    """Offsets of a section: ``start`` of its id, ``body`` of its content."""
 
     id: int
     start: int
@@ -67,7 +67,7 @@ class Section:
 
 @dataclass(slots=True)
 class Binary:
-    """What a module has. ``functions`` and ``globals`` count imported ones too, as the module's own indices do."""
+    """A parsed module. ``functions`` and ``globals`` include imports, as the indices in the module do."""
 
     data: bytes
     sections: list[Section] = field(default_factory=list)
@@ -75,28 +75,28 @@ class Binary:
     imports: list[Import] = field(default_factory=list)
     functions: list[FunctionType] = field(default_factory=list)
     imported_functions: int = 0
-    tables: list[int] = field(default_factory=list)  # elements each begins with
-    memories: list[tuple[int, int]] = field(default_factory=list)  # flags, WASM pages it begins with
+    tables: list[int] = field(default_factory=list)  # initial elements
+    memories: list[tuple[int, int]] = field(default_factory=list)  # flags, initial WASM pages
     globals: list[tuple[str, bool]] = field(default_factory=list)  # value type, mutable
     exports: dict[str, tuple[str, int]] = field(default_factory=dict)  # kind, index
     start: int | None = None
-    passive: str | None = None  # which kind of segment
-    # From where to where in memory, in bytes, there is initial data; before the first instruction all else is zero.
+    passive: str | None = None  # kind of segment
+    # Range of initial data in memory, in bytes; all other memory is initially zero.
     data_span: tuple[int, int] | None = None
     table_change: str | None = None
-    version: int | None = None  # the i32 that is all that the body of `abi_version` gives
+    version: int | None = None  # the i32 constant that `abi_version` returns, if its body is only that
 
 
 def read(data: bytes) -> Binary:
-    """Read a module.
+    """Parse a module.
 
     Raises:
-        Malformed: The bytes are no core module, or one with what is not run here.
+        Malformed: The bytes are not a core module, or use unsupported features.
     """
     if data.startswith(COMPONENT):
-        raise Malformed("it is a component: build a core module (of `wasm32-wasip1`, not `wasm32-wasip2`)")
+        raise Malformed("it is a component: build a core module (target `wasm32-wasip1`, not `wasm32-wasip2`)")
     if not data.startswith(MAGIC):
-        raise Malformed("it does not begin as a WebAssembly module does")
+        raise Malformed("it does not begin with the header of a WebAssembly module")
     binary = Binary(data)
     reader = Reader(data, len(MAGIC))
     while not reader.done():
@@ -109,13 +109,13 @@ def read(data: bytes) -> Binary:
         binary.sections.append(Section(section_id, start, body, reader.at, name))
         if section_id != CUSTOM:
             if section_id not in _SECTIONS:
-                raise Malformed(f"it has a section {section_id}, which is not run here")
+                raise Malformed(f"it has a section {section_id}, which is not supported")
             _SECTIONS[section_id](binary, Reader(data, body, reader.at))
     return binary
 
 
 def _vector(reader: Reader, what: str, most: int) -> range:
-    """Return the indices of what follows: no more than are run here, nor than there are bytes for."""
+    """Return the indices of the following vector, after a check of its length against ``most`` and the section."""
     count = reader.u32()
     if count > most:
         raise TooMany(what, count, most)
@@ -127,14 +127,14 @@ def _vector(reader: Reader, what: str, most: int) -> range:
 def _value_type(reader: Reader) -> str:
     byte = reader.byte()
     if byte not in VALUE_TYPES:
-        raise Malformed(f"it has the value type {byte:#04x}, which is not run here")
+        raise Malformed(f"it has the value type {byte:#04x}, which is not supported")
     return VALUE_TYPES[byte]
 
 
 def _types(binary: Binary, reader: Reader) -> None:
     for _ in _vector(reader, "types", bounds.MOST_TYPES):
         if reader.byte() != 0x60:
-            raise Malformed("it has types of the garbage collection proposal, which is not run here")
+            raise Malformed("it has types of the garbage collection proposal, which is not supported")
         parameters, results = (
             tuple(_value_type(reader) for _ in _vector(reader, f"{what} of a type", bounds.MOST_PARAMETERS))
             for what in ("parameters", "results")
@@ -149,7 +149,7 @@ def _type_at(binary: Binary, index: int) -> FunctionType:
 
 
 def _limits(reader: Reader) -> tuple[int, int]:
-    """Return flags and minimum. 64-bit limits are read as far as they fit: they are refused by their flag."""
+    """Return flags and minimum. 64-bit limits are read only partly: the flag rejects them later."""
     flags, minimum = reader.byte(), reader.u32()
     if flags & 1:
         reader.u32()
@@ -173,7 +173,7 @@ def _imports(binary: Binary, reader: Reader) -> None:
             _value_type(reader)
             reader.byte()
         else:
-            raise Malformed(f"it imports {module}.{name} of the kind {kind}, which is not run here")
+            raise Malformed(f"it imports {module}.{name} of the kind {kind}, which is not supported")
         binary.imports.append(Import(module, name, KINDS[kind], function))
 
 
@@ -185,7 +185,7 @@ def _tables(binary: Binary, reader: Reader) -> None:
     for _ in _vector(reader, "tables", bounds.MOST_TABLES):
         first = reader.byte()
         if first not in VALUE_TYPES:
-            raise Malformed("it has a table that is not understood here")
+            raise Malformed("it has a table in an unsupported format")
         binary.tables.append(_limits(reader)[1])
 
 
@@ -204,7 +204,7 @@ def _exports(binary: Binary, reader: Reader) -> None:
     for _ in _vector(reader, "exports", bounds.MOST_EXPORTS):
         name, kind, index = reader.name(), reader.byte(), reader.u32()
         if kind >= len(KINDS):
-            raise Malformed(f"it exports {name} of the kind {kind}, which is not run here")
+            raise Malformed(f"it exports {name} of the kind {kind}, which is not supported")
         binary.exports[name] = (KINDS[kind], index)
 
 
@@ -213,14 +213,14 @@ def _start(binary: Binary, reader: Reader) -> None:
         raise Malformed("it has two start functions")
     binary.start = reader.u32()
     if not reader.done():
-        raise Malformed("its start section has more than a function")
+        raise Malformed("its start section has more than one function")
 
 
 def _elements(binary: Binary, reader: Reader) -> None:
     for _ in _vector(reader, "element segments", bounds.MOST_SEGMENTS):
         flags = reader.u32()
         if flags > 7:
-            raise Malformed("it has an element segment that is not understood here")
+            raise Malformed("it has an element segment in an unsupported format")
         if not flags & 1:
             if flags & 2:
                 reader.u32()
@@ -228,7 +228,7 @@ def _elements(binary: Binary, reader: Reader) -> None:
         elif not flags & 2:
             binary.passive = "element"
         if flags & 3:
-            reader.byte()  # the kind, or the type, of its elements
+            reader.byte()  # kind or type of the elements
         for _ in _vector(reader, "elements in a segment", bounds.MOST_TABLE_ELEMENTS):
             if flags & 4:
                 constant(reader)
@@ -265,7 +265,7 @@ def _data(binary: Binary, reader: Reader) -> None:
         reader.skip(length)
         if not length:
             continue
-        # Where it lands may not be known: anywhere in the memory the module begins with.
+        # If the offset is not constant, the data can be anywhere in the initial memory.
         size = max((pages for _, pages in binary.memories), default=0) * WASM_PAGE
         span = (0, size) if offset is None else (offset, offset + length)
         known = binary.data_span or span

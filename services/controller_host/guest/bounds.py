@@ -1,17 +1,17 @@
-"""How much of each thing a module may have: what has more is refused before any of it is kept.
+"""Bounds of the parts of a module: a module above a bound is rejected before the part is read.
 
 Used by ``binary`` and ``rewriting``. Source: WebAssembly's JavaScript interface, "Implementation-defined Limits", or
-lower where no module that is built comes near them.
+lower where real modules are far below them.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-MOST_SECTIONS: Final = 1_000  # custom ones among them
+MOST_SECTIONS: Final = 1_000  # including custom sections
 MOST_TYPES: Final = 10_000
 MOST_PARAMETERS: Final = 1_000
-MOST_IMPORTS: Final = 1_000  # the ABI has not a hundred
+MOST_IMPORTS: Final = 1_000  # the ABI has fewer than a hundred
 MOST_FUNCTIONS: Final = 1_000_000
 MOST_TABLES: Final = 16
 MOST_TABLE_ELEMENTS: Final = 200_000

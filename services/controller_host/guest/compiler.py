@@ -1,8 +1,8 @@
-"""Has modules compiled within bounds: each in a process of its own, but for those too small to do harm.
+"""Compilation of modules within bounds: each in a separate process, except very small modules.
 
-In: a module's bytes. Out: what is to be known of it and its machine code, or why it is refused. Called by ``modules``,
-in threads that may wait. Invariants: whatever a module is made of, reading and compiling it takes no more memory,
-processor and time than the bounds, and nothing of that in this process; what was refused for them is not tried again.
+In: a module's bytes. Out: its metadata and machine code, or the reason for its rejection. Called by ``modules``, in
+threads that can block. Invariants: parsing and compiling any module stays within the bounds on memory, CPU and time,
+outside this process; a module that exceeded them is not compiled a second time.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ from controller_host.guest.limits import CompileBounds
 from controller_host.guest.refusals import ModuleRefused, RefusalReason
 
 SMALL_BYTES: Final = 4096
-"""A module of so many bytes is compiled here: the worst one that is known takes a few hundredths of a second."""
+"""Maximum size of a module that is compiled in this process: the slowest known one compiles in some 10 ms."""
 MOST_CODE_BYTES: Final = 1 << 30
 _REMEMBERED: Final = 1024
 _ALWAYS: Final = (-signal.SIGXCPU, -signal.SIGABRT, -signal.SIGSEGV, OUT_OF_MEMORY)
-"""How a process ends that got no more processor, memory or stack."""
+"""Exit statuses of a process that reached its limit of CPU time, memory or stack."""
 
 
-class CompilerFailed(Exception):  # noqa: N818 (what happened; it is no fault of the module)
-    """The process that compiles could not be run, or was ended by us: try again."""
+class CompilerFailed(Exception):  # noqa: N818 (named after the outcome; the module is not the cause)
+    """The compiler process could not run, or the host ended it. The caller can retry."""
 
 
 class Compiler:
-    """Compiles for one engine; every method may be called from any thread."""
+    """Compiler for one engine; thread-safe."""
 
     def __init__(self, native: wasmtime.Engine, bounds: CompileBounds) -> None:
         self._native: Final = native
@@ -46,11 +46,11 @@ class Compiler:
         self._closed = False
 
     def compile(self, wasm: bytes) -> tuple[dict[str, Any], bytes]:
-        """Return what is to be known of a module, and its machine code.
+        """Return the metadata of a module, and its machine code.
 
         Raises:
-            ModuleRefused: It is not run here; the reason and message say why.
-            CompilerFailed: It could not be tried.
+            ModuleRefused: The module is rejected, with reason and message.
+            CompilerFailed: The compiler could not run.
         """
         if len(wasm) <= SMALL_BYTES:
             return compile_module(self._native, wasm)
@@ -66,18 +66,18 @@ class Compiler:
 
     @property
     def under_way(self) -> int:
-        """How many processes compile."""
+        """Number of compiler processes."""
         return len(self._running)
 
     def close(self) -> None:
-        """End what is in progress."""
+        """End all compilations in progress."""
         with self._lock:
             self._closed = True
             for process in self._running:
                 process.kill()
 
     def _answer(self, sha256: str, wasm: bytes) -> bytes:
-        """Return what the process says; one that was ended for what it took refuses the module."""
+        """Return the output of the process; raise ModuleRefused if it reached a limit."""
         process = self._start()
         answer, late = b"", False
         try:
@@ -90,14 +90,14 @@ class Compiler:
             with self._lock:
                 self._running.discard(process)
         if self._closed:
-            raise CompilerFailed("this host stops")
+            raise CompilerFailed("this host is shutting down")
         if process.returncode in _ALWAYS:
             self._remember(sha256)
-        # By the clock, or by the kernel for want of memory: another time it may do.
+        # After a timeout, or if the kernel ended the process for lack of memory, a retry can succeed.
         if late or process.returncode in (*_ALWAYS, -signal.SIGKILL):
             raise self._above()
         if process.returncode:
-            raise CompilerFailed(f"the process that compiles ended with status {process.returncode}")
+            raise CompilerFailed(f"the compiler process ended with status {process.returncode}")
         return answer
 
     def _remember(self, sha256: str) -> None:
@@ -112,11 +112,11 @@ class Compiler:
         pipe = subprocess.PIPE
         with self._lock:
             if self._closed:
-                raise CompilerFailed("this host stops")
+                raise CompilerFailed("this host is shutting down")
             try:
-                process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL)  # noqa: S603 - ours
+                process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL)  # noqa: S603 - own
             except OSError as error:
-                raise CompilerFailed(f"the process that compiles cannot be started: {error.strerror}") from error
+                raise CompilerFailed(f"the compiler process cannot be started: {error.strerror}") from error
             self._running.add(process)
             return process
 
@@ -124,7 +124,7 @@ class Compiler:
         memory, seconds = self._bounds.memory_bytes >> 20, self._bounds.cpu_seconds
         return ModuleRefused(
             RefusalReason.TOO_COSTLY,
-            f"compiling it takes more than {seconds} s of processor, {self._bounds.clock_seconds} s by the clock or "
-            f"{memory} MiB of memory, the most that this platform gives for one: build it without functions of "
-            "megabytes, or of thousands of nested blocks",
+            f"compiling it requires more than {seconds} s of CPU time, {self._bounds.clock_seconds} s of time or "
+            f"{memory} MiB of memory, the maximum on this platform: build it without functions of megabytes or with "
+            "thousands of nested blocks",
         )

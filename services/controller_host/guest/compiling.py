@@ -1,9 +1,9 @@
-"""Reads, rewrites and compiles one module, as a process of its own that is ended when that takes too much.
+"""Parses, rewrites and compiles one module in a separate process with limits.
 
-In: the module on stdin; the most bytes of memory and seconds of processor as arguments. Out on stdout: the length of a
-JSON document (8 bytes, big-endian), that document, machine code; the document is ``{"refused": [reason, message]}`` or
-what ``modules`` keeps beside the code. Started by ``compiler``. Why apart: a module of some kilobytes can be made to
-take the compiler minutes and gigabytes, and neither the compiler nor Python's reading can be told to stop (ADR 59).
+In: the module on stdin; the limits of memory in bytes and CPU time in seconds as arguments. Out on stdout: the length
+of a JSON document (8 bytes, big-endian), the document, machine code; the document is ``{"refused": [reason, message]}``
+or the metadata that ``modules`` stores with the code. Started by ``compiler``. A separate process is required because
+some kilobytes can keep the compiler busy for minutes, with gigabytes of memory, and it cannot be interrupted (ADR 59).
 """
 
 from __future__ import annotations
@@ -24,25 +24,25 @@ from controller_host.guest.rewriting import Rewritten, rewrite
 
 LENGTH_BYTES: Final = 8
 OUT_OF_MEMORY: Final = 70
-"""Exit status; the engine's own allocations end the process by a signal."""
+"""Exit status when Python runs out of memory; in the engine, a signal ends the process."""
 _NICENESS: Final = 3
 _FIRST_TO_GO: Final = "1000"
 _THREADS: Final = "2"
 _HARD_LIMIT: Final = 5
-"""Seconds of processor after the signal that says so, for a process that did not end by it."""
+"""Seconds of CPU time between the soft limit (SIGXCPU) and the hard limit (SIGKILL)."""
 
 
 def compile_module(native: wasmtime.Engine, wasm: bytes) -> tuple[dict[str, Any], bytes]:
-    """Return what is to be known of a module, and its machine code.
+    """Return the metadata of a module, and its machine code.
 
     Raises:
-        ModuleRefused: It is not run here; the reason and message say why.
+        ModuleRefused: The module is rejected, with reason and message.
     """
     rewritten = rewrite(wasm)
     try:
         code = bytes(wasmtime.Module(native, rewritten.wasm).serialize())
     except wasmtime.WasmtimeError as error:
-        raise ModuleRefused(RefusalReason.NOT_WASM, f"the engine does not take it: {error}") from error
+        raise ModuleRefused(RefusalReason.NOT_WASM, f"the engine rejects it: {error}") from error
     return _facts(rewritten), code
 
 
@@ -57,11 +57,11 @@ def _facts(rewritten: Rewritten) -> dict[str, Any]:
 
 
 def main(memory_bytes: int, cpu_seconds: int) -> None:
-    """Compile what is on stdin, after everything else of this machine."""
+    """Compile the module from stdin, with a lower priority than other processes."""
     os.nice(_NICENESS)
-    with contextlib.suppress(OSError):  # no Linux
+    with contextlib.suppress(OSError):  # not on Linux
         Path("/proc/self/oom_score_adj").write_text(_FIRST_TO_GO)
-    # Of data, not of address space: of that allocators reserve far more than they use.
+    # Limit data, not address space: allocators reserve far more address space than they use.
     resource.setrlimit(resource.RLIMIT_DATA, (memory_bytes, memory_bytes))
     resource.setrlimit(resource.RLIMIT_CPU, (cpu_seconds, cpu_seconds + _HARD_LIMIT))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))

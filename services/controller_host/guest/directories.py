@@ -1,6 +1,6 @@
-"""Directories that nobody else may look into or change: code that is run and memory of guests lie there.
+"""Private directories: they contain code that is run, and memory of guests.
 
-Called by ``modules`` and ``snapshots``. Invariant: what is read from such a directory was written by this account.
+Called by ``modules`` and ``snapshots``. Invariant: files in such a directory were written by this account.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ _MOUNTS: Final = Path("/proc/self/mountinfo")
 
 
 def private_directory(path: Path) -> Path:
-    """Make ``path`` a directory of this account's alone (0700); return it.
+    """Create ``path`` as a directory with access for this account only (0700); return it.
 
     Raises:
-        PermissionError: It is another owner's, or a link: what is in it could be anything.
+        PermissionError: Another account owns it, or it is a link: its content cannot be trusted.
     """
     path.mkdir(mode=0o700, parents=True, exist_ok=True)
     found = path.lstat()
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
         raise PermissionError(
-            f"{path} is not a directory of the account {os.geteuid()} that this service runs as: remove it, or name "
-            "another (TRELLIS_CONTROLLER_DATA_DIR)"
+            f"{path} is not a directory owned by account {os.geteuid()}, which runs this service: remove it, or set "
+            "TRELLIS_CONTROLLER_DATA_DIR to another directory"
         )
     if stat.S_IMODE(found.st_mode) != 0o700:
         path.chmod(0o700)
@@ -32,7 +32,7 @@ def private_directory(path: Path) -> Path:
 
 
 def is_in_memory(path: Path) -> bool:
-    """Return whether a directory is on a tmpfs; False where the system does not tell."""
+    """Return whether a directory is on a tmpfs; False if the system does not report mounts."""
     device = path.stat().st_dev
     wanted = f"{os.major(device)}:{os.minor(device)}"
     try:
@@ -47,7 +47,7 @@ def is_in_memory(path: Path) -> bool:
 
 
 def write_whole(path: Path, data: bytes) -> None:
-    """Write a file that is there whole or not at all; readable by this account alone."""
+    """Write a file atomically, readable only by this account."""
     partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
     descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     try:

@@ -1,9 +1,9 @@
-"""The one engine of the process: its settings, its host functions, its ticks.
+"""The engine of the process: its settings, host functions and ticks.
 
-Made by ``modules``; used by every instance. Invariant: ``key`` changes with anything that makes compiled code or a
-snapshot of one engine wrong for another: version, settings, processor, page size, how modules are rewritten.
-A guest's access outside of its memory is a signal that the engine handles: ``faulthandler`` must not be enabled later
-than an engine is made, or it would end the process for it.
+Created by ``modules``; used by every instance. Invariant: ``key`` changes with everything that makes compiled code or
+a snapshot incompatible: version, settings, CPU, page size, revision of the rewriting of modules.
+A guest's access outside its memory raises a signal that the engine handles: enable ``faulthandler`` before an engine
+is created, or it ends the process at such a signal.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from controller_host.guest import imports, rewriting
 from controller_host.guest.ticker import Ticker
 
 WASM_STACK_BYTES: Final = 512 << 10
-"""How deep a guest may call. A thread that runs guests needs this and 512 KiB for the host's functions besides."""
+"""Stack of a guest. A thread that runs guests requires this and 512 KiB for host functions."""
 
 _OFF: Final = (
     "wasm_threads",
@@ -36,11 +36,11 @@ _OFF: Final = (
     "wasm_wide_arithmetic",
     "shared_memory",
 )
-"""Proposals whose state a snapshot would not have, or whose instructions the walk does not know."""
+"""Disabled proposals: a snapshot does not cover their state, or ``instructions`` does not support them."""
 
 
 class Engine:
-    """What all modules and instances share. Never closed: it lives as long as the process."""
+    """The engine that all modules and instances share; it is never closed."""
 
     def __init__(self) -> None:
         self.native: Final = wasmtime.Engine(make_config())
@@ -51,7 +51,7 @@ class Engine:
 
 
 def make_config() -> wasmtime.Config:
-    """Return the settings of an engine, which whoever compiles for it has to have too."""
+    """Return the settings of an engine; a compiler for the engine has to use the same."""
     config = wasmtime.Config()
     config.epoch_interruption = True
     config.max_wasm_stack = WASM_STACK_BYTES

@@ -1,7 +1,7 @@
-"""What ends a guest: kinds that become reasons, messages for whoever built the module.
+"""Faults of guests: kinds that are reported as reasons, and messages for the author of the module.
 
-Raised by everything that runs a guest, to whoever called :class:`controller_host.guest.instance.Instance`. Invariant:
-after a fault the instance is gone; messages are one printable line and hold nothing of the guest's memory.
+Raised by all code that runs a guest, to the caller of :class:`controller_host.guest.instance.Instance`. Invariant:
+after a fault the instance is closed; messages are one printable line without content of the guest's memory.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _LONGEST_MESSAGE: Final = 400
 
 
 class FaultKind(StrEnum):
-    """How a guest failed."""
+    """Kind of a fault."""
 
     TRAPPED = "Trapped"
     STACK_EXHAUSTED = "StackExhausted"
@@ -31,8 +31,8 @@ class FaultKind(StrEnum):
     HOST_FAILED = "HostFailed"
 
 
-class GuestFault(Exception):  # noqa: N818 (what a guest did)
-    """A guest that was ended. ``kind``: how; ``message``: one line; the host's own exception is its cause, if any."""
+class GuestFault(Exception):  # noqa: N818 (named after the outcome)
+    """A fault that ended a guest. ``message``: one line; an exception of the host is its cause, if any."""
 
     def __init__(self, kind: FaultKind, message: str) -> None:
         self.kind: Final = kind

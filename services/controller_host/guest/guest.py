@@ -1,9 +1,9 @@
-"""A guest as host functions see it: its memory, what its call may still take, its clock.
+"""State of a guest for host functions: its memory, the budget of its call, its clock.
 
-Made by ``instance``; found by ``imports`` through :func:`current`, which is the guest that runs in this thread: host
-functions are defined once for all guests, so none of them knows its guest otherwise.
-Invariant: nothing here but the clock's offset, and that the host ends it, outlives a call; the rest would be state
-that no snapshot has.
+Created by ``instance``; ``imports`` gets it from :func:`current`, the guest that runs in this thread: host functions
+are defined once for all guests.
+Invariant: only the offset of the clock, and an interruption by the host, outlive a call; a snapshot would not contain
+other state.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ from controller_host.guest.memory import Memory
 
 
 class Host(Protocol):
-    """What a guest may ask for. Called in the guest's thread, and may block: that time is not the guest's."""
+    """Host of a guest. Called in the guest's thread; can block: the time does not count as the guest's."""
 
     def call(self, request: bytes) -> bytes:
-        """Do a request of docs/controller-abi.md (any bytes: they are the guest's); return its answer, in JSON.
+        """Process a request of docs/controller-abi.md (untrusted bytes of the guest); return the answer as JSON.
 
-        What it raises ends the guest, as the cause of a GuestFault of the kind HostFailed.
+        An exception ends the guest, as the cause of a GuestFault of the kind HostFailed.
         """
         ...
 
     def log(self, level: int, text: str) -> None:
-        """Take a line for users; level 0 is debug, 1 info, 2 warning, 3 error."""
+        """Log a line for users; level 0 is debug, 1 info, 2 warning, 3 error."""
         ...
 
 
 class Guest:
-    """One guest. ``fault``: why its call ends, once a host function or the deadline has found a reason."""
+    """One guest. ``fault``: the error of a host function or the deadline that ends the call."""
 
     __slots__ = (
         "answer",
@@ -60,9 +60,9 @@ class Guest:
         self.begin()
 
     def begin(self) -> None:
-        """Begin a call: of the one before nothing is left."""
+        """Reset the state for a new call."""
         self.budget = Budget(self.limits)
-        if self.interrupted:  # as `interrupt`, which found the former budget, or finds this one
+        if self.interrupted:  # `interrupt` in another thread sets either the previous or the new budget
             self.budget.interrupted = True
         self.lines = Lines(self.host.log)
         self.answer: bytes | None = None
@@ -70,20 +70,20 @@ class Guest:
         self.fault: BaseException | None = None
 
     def interrupt(self) -> None:
-        """End the call that is in progress, and each that is begun later; from any thread."""
+        """End the call in progress, and all later calls; thread-safe."""
         self.interrupted = True
         self.budget.interrupted = True
 
     def monotonic(self) -> int:
-        """Return nanoseconds of a clock that never goes back, over suspending, restarts and boots of the machine."""
+        """Return nanoseconds of a monotonic clock that continues across suspensions, restarts and reboots."""
         return time.monotonic_ns() + self.clock_offset
 
     def continue_clock(self, last: int, offset: int) -> None:
-        """Let the clock go on, never below ``last``, nor less ahead of the kernel's than it was (``offset``)."""
+        """Continue the clock: at least at ``last``, and at least ``offset`` ahead of the kernel's clock."""
         self.clock_offset = max(offset, last - time.monotonic_ns())
 
     def stopped(self) -> BaseException | None:
-        """Return why the deadline ends the call, or None if it may go on."""
+        """Return the fault if the budget of the call is exhausted, None otherwise."""
         try:
             self.budget.check()
         except GuestFault as fault:
@@ -101,19 +101,19 @@ _RUNNING: Final = _Running()
 def current() -> Guest:
     """Return the guest that runs in this thread."""
     if _RUNNING.guest is None:
-        raise RuntimeError("code of a guest runs outside of a call")
+        raise RuntimeError("guest code runs outside a call")
     return _RUNNING.guest
 
 
 def failed(error: BaseException) -> None:
-    """Keep why the call that runs in this thread ends; it comes out of that call."""
+    """Record the error that ends the call in this thread; the call raises it."""
     if _RUNNING.guest is not None:
         _RUNNING.guest.fault = error
 
 
 @contextmanager
 def running(guest: Guest) -> Iterator[None]:
-    """Make ``guest`` the one that runs in this thread."""
+    """Set ``guest`` as the current guest of this thread."""
     before, _RUNNING.guest = _RUNNING.guest, guest
     try:
         yield

@@ -1,8 +1,8 @@
 """The functions that guests import, as callbacks of the engine.
 
-Defined once a linker by :func:`define_all`; each finds its guest by the thread it is called in. Called by the engine.
-Invariant: no exception leaves a callback: it is kept on its guest and the guest trapped, so that it comes out of that
-guest's call and of no other's.
+Defined once per linker by :func:`define_all`; each gets its guest from the current thread. Called by the engine.
+Invariant: a callback never raises: it stores the exception on its guest and traps, so that the call of this guest
+raises the exception.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from controller_host.guest.lines import MOST_LINE_BYTES
 HostFunction = Callable[..., int | None]
 
 TOO_LARGE: Final = (
-    b'{"error": {"code": 0, "reason": "TooLarge", "message": "more than 4 MiB: ask for less, or in parts (limit)"}}'
+    b'{"error": {"code": 0, "reason": "TooLarge", "message": "more than 4 MiB: use limit and selectors"}}'
 )
 
 
@@ -42,12 +42,12 @@ def _asked(guest: Guest, request: bytes) -> bytes:
     try:
         return guest.host.call(request)
     except Exception as error:
-        raise GuestFault(FaultKind.HOST_FAILED, f"the host could not do a request: {type(error).__name__}") from error
+        raise GuestFault(FaultKind.HOST_FAILED, f"the host failed on a request: {type(error).__name__}") from error
 
 
 def _take(guest: Guest, pointer: int) -> None:
     if guest.answer is None:
-        raise GuestFault(FaultKind.NOTHING_TO_TAKE, "it took an answer without a `call` in this call of it")
+        raise GuestFault(FaultKind.NOTHING_TO_TAKE, "it called `take` without a `call` before it")
     guest.memory.write(pointer, guest.answer)
 
 
@@ -69,7 +69,7 @@ def _random(guest: Guest, pointer: int, length: int) -> None:
 
 
 def _requeue(guest: Guest, milliseconds: int) -> None:
-    wished = milliseconds if milliseconds < 1 << 63 else 0  # a negative number: at once
+    wished = milliseconds if milliseconds < 1 << 63 else 0  # a negative number means immediately
     guest.requeue_ms = wished if guest.requeue_ms is None else min(wished, guest.requeue_ms)
 
 
@@ -85,7 +85,7 @@ _TRELLIS: Final[dict[str, HostFunction]] = {
 
 
 def define_all(linker: Linker) -> None:
-    """Define everything that a guest may import."""
+    """Define all functions that a guest can import."""
     for name, callback in _TRELLIS_CALLBACKS.items():
         native.define(linker, "trellis", name, abi.TRELLIS[name], callback)
     for name, callback in _WASI_CALLBACKS.items():
@@ -106,7 +106,7 @@ def _callback(function: HostFunction, type_: FunctionType) -> native.Callback:
             result = function(guest, *arguments)
             if results:
                 values[0].i64 = result
-        except BaseException as error:  # noqa: BLE001 (nothing may leave a callback; it is raised again after the call)
+        except BaseException as error:  # noqa: BLE001 (a callback must not raise; the call raises the error)
             failed(error)
             return native.trap(b"ended by the host")
         return 0
@@ -119,7 +119,7 @@ _WASI_CALLBACKS: Final = {name: _callback(wasi.function(name), kind) for name, k
 
 
 def _looked_at(_context: object, _data: object, delta: native.Values, kind: native.Values) -> int:
-    """Decide at a deadline whether the guest may go on: the engine asks when its ticks are over."""
+    """Continue or end the guest at a deadline: the engine calls this after the number of ticks."""
     try:
         guest = current()
         if guest.stopped() is None:
@@ -132,4 +132,4 @@ def _looked_at(_context: object, _data: object, delta: native.Values, kind: nati
 
 
 LOOKED_AT: Final = native.DeadlineCallback(_looked_at)
-"""The deadline's callback of every store."""
+"""Deadline callback of every store."""

@@ -1,8 +1,8 @@
-"""One guest that runs: started, called, ended; suspended to disk and woken by ``suspending``.
+"""A running guest: started, called, ended; suspended to disk and woken by ``suspending``.
 
 In: a module, limits, a host, requests as JSON. Out: answers as JSON, or a :class:`GuestFault`. Called from pool
-threads, one at a time for an instance. Invariants: after a fault the instance is gone, and no other instance sees
-anything of it; a call has all it needs with it.
+threads, one at a time for an instance. Invariants: after a fault the instance is closed, and other instances are not
+affected; a call contains all its input.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from controller_host.guest.snapshots import Identity, Snapshot, SnapshotLost, Sn
 from controller_host.guest.suspending import State, Suspended
 
 THREAD_STACK_BYTES: Final = 1536 << 10
-"""The least stack of a thread that runs guests: 512 KiB are the guest's, and below its deepest call Python runs."""
+"""Minimum stack of a thread that runs guests: 512 KiB for the guest, the rest for Python below its deepest call."""
 
 
 @dataclass(frozen=True, slots=True)
 class Called:
-    """What a call gave. ``answer``: a JSON object; ``requeue_ms``: the shortest the guest asked for, if any.
+    """Result of a call. ``answer``: a JSON object; ``requeue_ms``: the shortest that the guest requested, if any.
 
-    Seconds: processor time of the guest; time by the clock without, and time of, the host's own calls.
+    Seconds: CPU time of the guest; wall-clock time without the calls to the host; time of the calls to the host.
     """
 
     answer: bytes
@@ -47,7 +47,7 @@ class Called:
 
 
 class Instance:
-    """A guest in memory. Made by :meth:`boot` or :meth:`wake`; whoever made it ends it."""
+    """A guest in memory. Created by :meth:`boot` or :meth:`wake`; their caller closes it."""
 
     def __init__(self, module: Module, limits: Limits, host: Host) -> None:
         self.module: Final = module
@@ -56,14 +56,14 @@ class Instance:
         self.store: Final = native.NativeStore(module.engine.native, limits.memory_bytes, LOOKED_AT)
         self.closed = False
         self.abi: int | None = module.abi
-        """The version of the ABI that it is made for; None: it was asked when it was booted, by a former instance."""
+        """ABI version of the module; None after a wake if only the module can return it: checked at its boot."""
         self._claimed: tuple[Snapshots, str] | None = None
         if module.memory_pages * WASM_PAGE > limits.memory_bytes:
             self.store.close()
             raise GuestFault(
                 FaultKind.MEMORY_EXCEEDED,
-                f"it begins with {module.memory_pages * WASM_PAGE} bytes of memory, and {limits.memory_bytes} are "
-                "allowed (spec.limits.memory)",
+                f"its initial memory is {module.memory_pages * WASM_PAGE} bytes, the limit is {limits.memory_bytes} "
+                "(spec.limits.memory)",
             )
         try:
             self.store.instantiate(module.prepared)
@@ -77,13 +77,13 @@ class Instance:
     def boot(
         cls, module: Module, limits: Limits, host: Host, begun: Callable[[Instance], None] = lambda _: None
     ) -> Instance:
-        """Start a guest: its start function and ``_initialize`` run, within the limits of one call.
+        """Start a guest: run its start function and ``_initialize``, within the limits of one call.
 
-        ``begun`` gets it before anything of it runs: whoever interrupts it from then on ends its start.
+        ``begun`` receives the instance before guest code runs: an interruption from then on ends the start.
 
         Raises:
-            GuestFault: It did not start.
-            ModuleRefused: It says, now that it runs, that it is made for another version of the ABI.
+            GuestFault: The guest did not start.
+            ModuleRefused: The running module returned an unsupported version of the ABI.
         """
         instance = cls(module, limits, host)
         begun(instance)
@@ -98,15 +98,15 @@ class Instance:
 
     @classmethod
     def wake(cls, module: Module, limits: Limits, host: Host, snapshot: Snapshot) -> Instance:
-        """Bring a suspended guest back: nothing of it runs, and nothing is read before it is touched.
+        """Restore a suspended guest: no guest code runs, and pages are read when they are accessed.
 
         Raises:
-            SnapshotLost: The snapshot is not there any more, or not of this module: start cold.
-            GuestFault: Its memory is above the limit, which has been lowered.
+            SnapshotLost: The snapshot no longer exists, or belongs to another module: start cold.
+            GuestFault: Its memory is above the limit, which has been reduced.
             RuntimeError: An instance of this controller is awake.
         """
         if (snapshot.identity.module_sha256, snapshot.identity.engine) != (module.sha256, module.engine.key):
-            raise SnapshotLost("it is of another module")
+            raise SnapshotLost("it belongs to another module")
         uid = snapshot.identity.controller_uid
         snapshot.snapshots.claim(uid)
         try:
@@ -123,10 +123,10 @@ class Instance:
         return instance
 
     def suspend(self, snapshots: Snapshots, identity: Identity, note: bytes = b"") -> Suspended:
-        """Put the guest to disk, with a note of the host's that is found with it; the instance is gone afterwards.
+        """Write the guest and a note of the host to its snapshot, and close the instance.
 
         Raises:
-            SnapshotFailed: The disk would not take it. The instance is awake as before.
+            SnapshotFailed: The snapshot could not be written. The instance is still awake.
         """
         with self.exclusive():
             done = self._state.save(snapshots, identity, note)
@@ -134,14 +134,14 @@ class Instance:
             return done
 
     def resident_bytes(self) -> int:
-        """Return how much memory is this guest's alone, in bytes: pages it only reads are the file's."""
+        """Return the memory of this guest in bytes, without pages that it only reads from its snapshot file."""
         return self._state.resident_bytes()
 
     def call(self, export: str, request: bytes | None) -> Called:
-        """Call an export of the ABI with a request (None for those that take none).
+        """Call an export of the ABI with a request (None for exports without a parameter).
 
         Raises:
-            GuestFault: The guest failed; the instance is gone.
+            GuestFault: The guest failed; the instance is closed.
         """
         with self._call(export):
             arguments: tuple[int, ...] = ()
@@ -155,14 +155,14 @@ class Instance:
             )
 
     def interrupt(self) -> None:
-        """End the call that is in progress, and each that comes: as Interrupted, within a tenth of a second.
+        """End the call in progress, and all later calls, with the fault Interrupted, within 0.1 s; thread-safe.
 
-        From any thread. A guest that is in no call can be suspended to disk afterwards.
+        A guest without a call in progress can still be suspended.
         """
         self.guest.interrupt()
 
     def close(self) -> None:
-        """Give everything back; harmless a second time. Never while a call is in progress."""
+        """Release all resources; idempotent. Not allowed during a call."""
         if not self.closed:
             self.closed = True
             self.guest.memory.gone()
@@ -175,9 +175,9 @@ class Instance:
 
     @contextmanager
     def exclusive(self) -> Iterator[None]:
-        """Hold the instance; raise RuntimeError if somebody does, or if it is gone: both are the caller's faults."""
+        """Lock the instance; raise RuntimeError if it is in use or closed: both are errors of the caller."""
         if not self._busy.acquire(blocking=False):
-            raise RuntimeError("an instance is called by one thread at a time, and not by its own host")
+            raise RuntimeError("this instance is in use: one thread at a time can call it, and its host cannot")
         try:
             if self.closed:
                 raise RuntimeError("this instance is gone")
@@ -187,7 +187,7 @@ class Instance:
 
     @contextmanager
     def _call(self, what: str) -> Iterator[None]:
-        """Run a call: whatever fails in it closes the instance and comes out by name."""
+        """Run a call: any failure closes the instance and is raised as a fault of its kind."""
         guest = self.guest
         with self.exclusive():
             guest.begin()
@@ -206,7 +206,7 @@ class Instance:
                 self._end()
                 raise
             finally:
-                guest.answer = None  # up to 4 MiB that no budget counts
+                guest.answer = None  # up to 4 MiB that the memory budget does not include
 
     def _end(self) -> None:
         try:
@@ -225,7 +225,7 @@ class Instance:
         if not pointer:
             raise GuestFault(
                 FaultKind.MEMORY_EXCEEDED,
-                f"its alloc found no room for a request of {len(request)} bytes{self._memory_words()}",
+                f"its alloc returned no memory for a request of {len(request)} bytes{self._memory_words()}",
             )
         self.guest.memory.write(pointer, request)
         return pointer
@@ -236,7 +236,7 @@ class Instance:
             return abi.EMPTY
         if length > abi.MOST_BYTES:
             raise GuestFault(
-                FaultKind.RESULT_TOO_LARGE, f"it returned {length} bytes, and at most {abi.MOST_BYTES} are read"
+                FaultKind.RESULT_TOO_LARGE, f"it returned {length} bytes, the maximum is {abi.MOST_BYTES}"
             )
         answer = self.guest.memory.read(pointer, length)
         if answer != abi.EMPTY:
@@ -259,15 +259,15 @@ class Instance:
         return GuestFault(kind, f"{what}: {message}")
 
     def _out_of_memory(self) -> bool:
-        """Return whether the memory is as good as full.
+        """Return whether the memory is almost full.
 
-        Guests answer a refused ``memory.grow`` by ending themselves.
+        Guests usually trap after a failed ``memory.grow``.
         """
         return self.guest.memory.size() > self.guest.limits.memory_bytes * 15 // 16
 
     def _memory_words(self) -> str:
         return (
-            f"; it has {self.guest.memory.size()} of at most {self.guest.limits.memory_bytes} bytes of memory "
+            f"; it uses {self.guest.memory.size()} of at most {self.guest.limits.memory_bytes} bytes of memory "
             "(spec.limits.memory)"
         )
 
@@ -276,13 +276,13 @@ def _check_answer(answer: bytes) -> None:
     try:
         parsed = orjson.loads(answer)
     except ValueError as error:
-        raise GuestFault(FaultKind.BAD_RESULT, f"it returned what is not JSON: {error}") from None
+        raise GuestFault(FaultKind.BAD_RESULT, f"its result is not JSON: {error}") from None
     if not isinstance(parsed, dict):
-        raise GuestFault(FaultKind.BAD_RESULT, f"it returned a JSON {type(parsed).__name__}, and no object")
+        raise GuestFault(FaultKind.BAD_RESULT, f"its result is a JSON {type(parsed).__name__}, not an object")
 
 
 def _reason(ended: native.Ended) -> str:
-    """Return the engine's last words: what trapped, without the lines of the backtrace between."""
+    """Return the cause of a trap from the engine's message, without its backtrace."""
     if ended.code is not None:
         return ended.code.name.lower().replace("_", " ")
     return ended.text.strip().splitlines()[-1] if ended.text.strip() else "no reason given"

@@ -1,10 +1,10 @@
-"""Walks the instructions of a function for those that change tables.
+"""Search for instructions that change tables in a function.
 
-In: the bytes of an expression. Out: the name of the first instruction that a snapshot could not cover, or None. Called
-by ``binary`` and ``rewriting``. One regular expression passes over everything that is harmless, at the speed of C: a Go
-module has a million instructions, and this runs in a process that also has an event loop.
-Invariant: an instruction that is not known here is refused, so the walk cannot lose step; the engine validates
-afterwards what the lengths here take for granted. Source: WebAssembly core specification, "Binary Format".
+In: the bytes of an expression. Out: the name of the first instruction that a snapshot does not cover, or None. Called
+by ``binary`` and ``rewriting``. One regular expression skips all other instructions at the speed of C: a Go module has
+a million instructions, and this can run in a process with an event loop.
+Invariant: an unknown instruction is rejected, so that the search stays aligned; the engine validates the module
+afterwards. Source: WebAssembly core specification, "Binary Format".
 """
 
 from __future__ import annotations
@@ -46,11 +46,11 @@ def table_change(reader: Reader) -> str | None:
     """Read instructions up to the reader's end; return the name of one that changes a table, if there is any.
 
     Raises:
-        Malformed: An instruction of a proposal that is not run here, or bytes that are none.
+        Malformed: An instruction of an unsupported proposal, or invalid bytes.
     """
     while True:
         match = _HARMLESS.match(reader.data, reader.at, reader.end)
-        assert match is not None  # it may be empty
+        assert match is not None  # can be empty
         reader.at = match.end()
         if reader.done():
             return None
@@ -64,27 +64,27 @@ def table_change(reader: Reader) -> str | None:
             operation = reader.u32()
             if operation in _CHANGES_TABLES:
                 return _CHANGES_TABLES[operation]
-            raise Malformed(f"it has the instruction 0xfc {operation}, which is not run here")
+            raise Malformed(f"it has the instruction 0xfc {operation}, which is not supported")
         else:
-            raise Malformed(f"it has the instruction {opcode:#04x}, which is not run here")
+            raise Malformed(f"it has the instruction {opcode:#04x}, which is not supported")
 
 
 def constant(reader: Reader) -> bytes:
     """Read a constant expression; return it without its end.
 
     Raises:
-        Malformed: It is none, or one of a proposal that is not run here.
+        Malformed: The bytes are not a constant expression, or use an unsupported proposal.
     """
     match = _CONSTANT.match(reader.data, reader.at, reader.end)
     if match is None:
-        raise Malformed("it has a constant expression that is not understood here")
+        raise Malformed("it has a constant expression that is not supported")
     expression = reader.data[reader.at : match.end() - 1]
     reader.at = match.end()
     return expression
 
 
 def i32_constant(expression: bytes) -> int | None:
-    """Return what an expression of a single ``i32.const`` gives, as an unsigned number; None for any other."""
+    """Return the value of an expression of a single ``i32.const``, unsigned; None for any other expression."""
     if not expression.startswith(b"\x41"):
         return None
     value = shift = 0

@@ -1,7 +1,7 @@
-"""What one call of a guest may take, and what it has taken so far; what compiling a module may take.
+"""Limits of a call of a guest and their usage; limits of the compilation of a module.
 
-Time comes from the thread that runs the guest: :class:`Budget` is used in that thread alone, but for ``interrupt``.
-Invariant: what the host does for a guest (its ``call``) counts neither as the guest's processor time nor as its time.
+Times are those of the thread that runs the guest: :class:`Budget` is used only in this thread, except ``interrupted``.
+Invariant: the host's work for a guest (its ``call``) does not count as the guest's CPU time or wall-clock time.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from typing import Final
 from controller_host.guest.faults import FaultKind, GuestFault
 
 TICK: Final = 0.01
-"""Seconds from one look at a running guest to the next: what its budget is counted in."""
+"""Seconds of one tick of the engine, the unit of deadlines."""
 _LONGEST_UNSEEN: Final = 0.05
-"""Seconds a guest may run before it is looked at again, whatever it has left: so long does an interruption take."""
+"""Maximum seconds between two checks of the budget, and so the latency of an interruption."""
 _TIMES: Final = 4
 _BESIDE: Final = 60
-"""So many times its seconds of processor may pass by the clock, and so many more: the machine has others to serve."""
+"""Wall-clock limit of a compilation: its CPU seconds times ``_TIMES`` plus ``_BESIDE``: the CPU is shared."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Bounds of one guest. Seconds are of one call; ``wall_seconds`` is by the clock, apart from the host's calls."""
+    """Limits of one guest. Seconds are per call; ``wall_seconds`` excludes calls to the host."""
 
     memory_bytes: int = 64 << 20
     cpu_seconds: float = 1.0
@@ -34,19 +34,19 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class CompileBounds:
-    """What compiling one module may take. ``cpu_seconds``: of processor."""
+    """Limits of the compilation of one module. ``cpu_seconds``: CPU time."""
 
     memory_bytes: int = 2 << 30
     cpu_seconds: int = 120
 
     @property
     def clock_seconds(self) -> int:
-        """Seconds by the clock."""
+        """Limit of the wall-clock time in seconds."""
         return self.cpu_seconds * _TIMES + _BESIDE
 
 
 class Budget:
-    """What is left of one call."""
+    """Budget of one call."""
 
     __slots__ = ("_cpu", "_host_cpu", "_limits", "_wall", "host_seconds", "interrupted")
 
@@ -59,40 +59,40 @@ class Budget:
         self.interrupted = False
 
     def cpu_seconds(self) -> float:
-        """Return the processor time the guest has taken."""
+        """Return the CPU time of the guest in seconds."""
         return time.thread_time() - self._cpu - self._host_cpu
 
     def wall_seconds(self) -> float:
-        """Return the time since the call began, apart from the host's calls."""
+        """Return the seconds since the start of the call, without calls to the host."""
         return time.monotonic() - self._wall - self.host_seconds
 
     def wall_left(self) -> float:
-        """Return the seconds by the clock that are left; below 0 if none are."""
+        """Return the remaining wall-clock seconds; negative if the limit is exceeded."""
         return self._limits.wall_seconds - self.wall_seconds()
 
     def check(self) -> None:
-        """Raise GuestFault if nothing is left."""
+        """Raise GuestFault if the budget is exhausted."""
         if self.interrupted:
             raise GuestFault(FaultKind.INTERRUPTED, "the host stopped it")
         if self.cpu_seconds() > self._limits.cpu_seconds:
             raise GuestFault(
                 FaultKind.CPU_EXCEEDED,
-                f"a call took more than {self._limits.cpu_seconds:g} s of processor time (spec.limits.cpuPerCall)",
+                f"a call used more than {self._limits.cpu_seconds:g} s of processor time (spec.limits.cpuPerCall)",
             )
         if self.wall_left() < 0:
             raise GuestFault(
                 FaultKind.TIME_EXCEEDED,
-                f"a call took longer than {self._limits.wall_seconds:g} s (spec.limits.timePerCall)",
+                f"a call did not end within {self._limits.wall_seconds:g} s (spec.limits.timePerCall)",
             )
 
     def ticks(self) -> int:
-        """Return after how many ticks to look again: processor time cannot run ahead of the clock."""
+        """Return the ticks until the next check: CPU time cannot exceed wall-clock time."""
         left = min(self._limits.cpu_seconds - self.cpu_seconds(), self.wall_left(), _LONGEST_UNSEEN)
         return max(1, int(left / TICK))
 
     @contextmanager
     def of_host(self) -> Iterator[None]:
-        """Count what happens inside as the host's, not as the guest's."""
+        """Count the time of the block as the host's, not as the guest's."""
         cpu, wall = time.thread_time(), time.monotonic()
         try:
             yield

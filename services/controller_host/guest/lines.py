@@ -1,9 +1,9 @@
-"""What a guest writes for users, as bounded lines.
+"""Output of a guest for users, as bounded lines.
 
-In: bytes of its stdout and stderr, texts of its ``log``. Out: calls of the host's ``log``. One :class:`Lines` a call:
-half a line ends with the call, so nothing of it has to be kept while the guest sleeps.
-Invariant: at most :data:`MOST_LINES` lines of :data:`LONGEST_LINE` characters a call, each printable, and one more that
-says how many were left out.
+In: bytes of its stdout and stderr, texts of its ``log``. Out: calls of the host's ``log``. One :class:`Lines` per
+call: an incomplete line ends with the call, so that a suspended guest has no pending output.
+Invariant: at most :data:`MOST_LINES` printable lines of :data:`LONGEST_LINE` characters per call, and one more with the
+number of dropped lines.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from controller_host.guest.refusals import printable
 MOST_LINES: Final = 100
 LONGEST_LINE: Final = 4096
 MOST_LINE_BYTES: Final = 4 * (LONGEST_LINE + 1)
-"""What a line can take in UTF-8; one character more than is shown, so that it is seen to be cut."""
+"""Maximum size of a line in UTF-8; includes one more character, so that truncation is visible."""
 INFO: Final = 1
 WARNING: Final = 2
 _ERROR: Final = 3
 
 
 class Lines:
-    """The lines of one call; ``log(level, text)`` takes them."""
+    """The lines of one call; ``log(level, text)`` receives them."""
 
     __slots__ = ("_begun", "_count", "_log")
 
@@ -33,7 +33,7 @@ class Lines:
         self._begun: Final[dict[int, bytearray]] = {}
 
     def full(self) -> bool:
-        """Return whether more lines would only be counted."""
+        """Return whether further lines are only counted."""
         return self._count >= MOST_LINES
 
     def line(self, level: int, text: str) -> None:
@@ -43,7 +43,7 @@ class Lines:
             self._log(min(max(level, 0), _ERROR), printable(text.rstrip(), LONGEST_LINE))
 
     def write(self, stream: int, data: bytes) -> None:
-        """Take bytes of a stream; whole lines are logged at once."""
+        """Add bytes of a stream; complete lines are logged immediately."""
         begun = self._begun.setdefault(stream, bytearray())
         *whole, rest = data.split(b"\n")
         for part in whole:
@@ -51,12 +51,12 @@ class Lines:
         begun += rest[: max(0, MOST_LINE_BYTES - len(begun))]
 
     def finish(self) -> None:
-        """End the call: log what is begun, and how much was left out."""
+        """End the call: log incomplete lines, and the number of dropped lines."""
         for begun in self._begun.values():
             if begun:
                 self._end(begun, b"")
         if self._count > MOST_LINES:
-            self._log(WARNING, f"{self._count - MOST_LINES} more lines of this call were left out")
+            self._log(WARNING, f"{self._count - MOST_LINES} more lines of this call were dropped")
 
     def _end(self, begun: bytearray, part: bytes) -> None:
         if self.full():

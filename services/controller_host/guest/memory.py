@@ -1,7 +1,7 @@
-"""A guest's memory as the host reads and writes it.
+"""Access of the host to a guest's memory.
 
-In: pointers and lengths as the guest gave them. Called by ``imports``, ``wasi`` and ``instance``. Invariant: every
-access is checked against the memory's size at that moment; what does not lie inside it is the guest's fault, by name.
+In: pointers and lengths from the guest. Called by ``imports``, ``wasi`` and ``instance``. Invariant: every access is
+checked against the current size of the memory; an access outside it raises GuestFault.
 """
 
 from __future__ import annotations
@@ -23,33 +23,33 @@ class Memory:
         self._handle: Final = handle
 
     def extent(self) -> tuple[int, int]:
-        """Return where it lies and how many bytes it has, now. Raise RuntimeError once its instance is gone."""
+        """Return the current address and size in bytes. Raise RuntimeError if the instance is closed."""
         if self._context is None:
-            raise RuntimeError("the memory of an instance that is gone")
+            raise RuntimeError("the instance of this memory is gone")
         return native.memory_extent(self._context, self._handle)
 
     def gone(self) -> None:
-        """Let nobody look any more: its pages are given back."""
+        """Disable access, because the pages are released."""
         self._context = None
 
     def size(self) -> int:
-        """Return how many bytes it has."""
+        """Return the size in bytes."""
         return self.extent()[1]
 
     def grow(self, pages: int) -> None:
-        """Grow by so many WASM pages; raise WasmtimeError if the limit forbids it."""
+        """Grow by a number of WASM pages; raise WasmtimeError if the limit is exceeded."""
         native.memory_grow(self._context, self._handle, pages)
 
     def check(self, pointer: int, length: int) -> None:
-        """Raise GuestFault unless ``length`` bytes at ``pointer`` lie inside."""
+        """Raise GuestFault unless ``length`` bytes at ``pointer`` are inside the memory."""
         self._address(pointer, length)
 
     def read(self, pointer: int, length: int) -> bytes:
-        """Return a copy of ``length`` bytes at ``pointer``; raise GuestFault if they do not lie inside."""
+        """Return a copy of ``length`` bytes at ``pointer``; raise GuestFault if they are outside the memory."""
         return ctypes.string_at(self._address(pointer, length), length)
 
     def write(self, pointer: int, data: bytes) -> None:
-        """Copy ``data`` to ``pointer``; raise GuestFault if it would not lie inside."""
+        """Copy ``data`` to ``pointer``; raise GuestFault if the range is outside the memory."""
         ctypes.memmove(self._address(pointer, len(data)), data, len(data))
 
     def _address(self, pointer: int, length: int) -> int:
@@ -57,6 +57,6 @@ class Memory:
         if pointer + length > size:
             raise GuestFault(
                 FaultKind.BAD_POINTER,
-                f"it named {length} bytes at {pointer:#x}, and its memory ends at {size:#x}",
+                f"it passed {length} bytes at {pointer:#x}, outside its memory, which ends at {size:#x}",
             )
         return base + pointer

@@ -1,9 +1,9 @@
-"""Modules: read, refused or rewritten, compiled, and kept on disk as machine code.
+"""Modules: parsed, rejected or rewritten, compiled, and cached as machine code in files.
 
-In: a module's bytes, or its digest. Out: a :class:`Module`, from which instances are made in any thread. Called by the
-service from pool threads. Compiled code is a file that is mapped, so that memory holds what runs of it.
-Invariants: code is run only from a directory of this account, whole as its checksum says; what is damaged, or of
-another engine, is compiled again; modules that nobody uses leave memory, so that a thousand do not stay mapped.
+In: a module's bytes, or its digest. Out: a :class:`Module`, from which any thread can create instances. Called by the
+service from pool threads. Compiled code is a mapped file, so that only pages in use occupy memory.
+Invariants: code is run only from a directory of this account, after its checksum matched; damaged code, or code of
+another engine, is recompiled; unused modules leave memory, so that a thousand do not stay mapped.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ _BOUNDS: Final = CompileBounds()
 
 @dataclass(frozen=True, slots=True, weakref_slot=True)
 class Module:
-    """A compiled module. ``sha256``: of the bytes as they were built; ``exports``: those of the ABI that it has.
+    """A compiled module. ``sha256``: of the original bytes; ``exports``: its exports of the ABI.
 
-    ``abi``: the version it is made for; None if only the module itself can tell, which is asked as it starts.
+    ``abi``: the version of the ABI; None if only the running module can return it, which is checked at its start.
     """
 
     sha256: str
@@ -55,7 +55,7 @@ class Module:
 
 
 class Modules:
-    """The modules of one engine; ``most_in_memory`` bounds those that are kept although no instance uses them."""
+    """The modules of one engine; ``most_in_memory`` limits the modules in memory that no instance uses."""
 
     def __init__(self, cache_dir: Path, most_in_memory: int = 64, bounds: CompileBounds = _BOUNDS) -> None:
         self.engine: Final = Engine()
@@ -63,7 +63,7 @@ class Modules:
         self._directory: Final = private_directory(cache_dir)
         self._most: Final = most_in_memory
         self._lock: Final = threading.Lock()
-        self._compiling: Final = threading.Lock()  # whose files are on their way
+        self._compiling: Final = threading.Lock()  # held while files are written or removed
         self._under_way: Final[dict[str, threading.Event]] = {}
         self._recent: Final[OrderedDict[str, Module]] = OrderedDict()
         self._used: Final[WeakValueDictionary[str, Module]] = WeakValueDictionary()
@@ -71,11 +71,11 @@ class Modules:
         self._intact: Final[dict[str, tuple[int, int, int]]] = {}
 
     def load(self, wasm: bytes) -> Module:
-        """Return the module of these bytes; compiles them the first time: seconds, for megabytes.
+        """Return the module of these bytes; compile them the first time (seconds, for megabytes).
 
         Raises:
-            ModuleRefused: It is not run here; the reason and message say why.
-            CompilerFailed: It could not be compiled now.
+            ModuleRefused: The module is rejected, with reason and message.
+            CompilerFailed: The compiler could not run; the caller can retry.
         """
         sha256 = hashlib.sha256(wasm).hexdigest()
         while (found := self.cached(sha256)) is None:
@@ -95,7 +95,7 @@ class Modules:
         return found
 
     def cached(self, sha256: str) -> Module | None:
-        """Return a module that was compiled before, by this process or a former one; None if it has to be loaded."""
+        """Return a module that was compiled before, also by an earlier process; None if it is not cached."""
         with self._lock:
             self._asked[sha256] = time.monotonic()
             found = self._used.get(sha256)
@@ -108,21 +108,21 @@ class Modules:
             return self._keep(loaded)
 
     def sweep(self, keep: Iterable[str], *, young_seconds: float) -> None:
-        """Remove from disk all compiled modules but those of the digests to ``keep``, and those of other engines.
+        """Remove from disk all compiled modules except the digests to ``keep``, and all modules of other engines.
 
-        What runs stays, and what was asked for in the last ``young_seconds``: somebody may be about to run it.
+        Modules in use stay, and modules that were requested in the last ``young_seconds`` and may start next.
         """
         with self._compiling:
             kept = set(keep) | self._in_use(set(keep), time.monotonic() - young_seconds)
             for path in self._directory.iterdir():
                 sha256 = path.name.partition(".")[0]
                 names = {self._path(sha256, kind).name for kind in ("cwasm", "json")}
-                with self._lock:  # who asks for it before this has it kept, who asks afterwards finds nothing
+                with self._lock:  # a request before this point keeps the module, a later one does not find it
                     if path.name not in names or (sha256 not in kept and sha256 not in self._asked):
                         path.unlink(missing_ok=True)
 
     def _in_use(self, keep: set[str], since: float) -> set[str]:
-        """Let go of what is in memory and not to be kept; return what has another writer who holds it, or is young."""
+        """Drop unused modules that are not in ``keep`` from memory; return the digests in use or recently requested."""
         with self._lock:
             for sha256 in [one for one, at in self._asked.items() if at < since]:
                 del self._asked[sha256]
@@ -131,14 +131,14 @@ class Modules:
             return set(self._used) | set(self._asked)
 
     def in_memory(self) -> int:
-        """Return how many modules are in memory."""
+        """Return the number of modules in memory."""
         return len(self._used)
 
     def _path(self, sha256: str, kind: str) -> Path:
         return self._directory / f"{sha256}.{self.engine.key}.{kind}"
 
     def _keep(self, module: Module) -> Module:
-        # Who read the same files at the same time may have come first: its module is everybody's.
+        # If another thread loaded the same files first, use its module.
         kept = self._used.setdefault(module.sha256, module)
         self._recent[module.sha256] = kept
         self._recent.move_to_end(module.sha256)
@@ -150,7 +150,7 @@ class Modules:
         facts, code = self._compiler.compile(wasm)
         with self._compiling:
             self._store(sha256, code, facts)
-            # From disk, so that the code is a mapped file; as it is where such a file cannot be had, or not be run.
+            # Load from disk, so that the code is a mapped file; from memory if the file cannot be written or run.
             module = self._from_disk(sha256)
         if module is None:
             module = self._module(sha256, facts, wasmtime.Module.deserialize(self.engine.native, code))
@@ -158,7 +158,7 @@ class Modules:
             return self._keep(module)
 
     def close(self) -> None:
-        """Compile nothing any more."""
+        """Stop all compilations."""
         self._compiler.close()
 
     def _store(self, sha256: str, code: bytes, facts: dict[str, Any]) -> None:
@@ -177,10 +177,10 @@ class Modules:
             code = wasmtime.Module.deserialize_file(self.engine.native, str(path))
             return self._module(sha256, facts, code)
         except (OSError, ValueError, KeyError, TypeError, wasmtime.WasmtimeError):
-            return None  # not there, damaged, or of another engine: compiled again
+            return None  # missing, damaged, or of another engine: recompiled
 
     def _check(self, sha256: str, path: Path, checksum: str) -> None:
-        """Raise ValueError if the code is not what was written. Once a process and file: it reads all of it."""
+        """Raise ValueError if the code does not match its checksum. Reads the file once per process."""
         found = path.stat()
         seen = (found.st_ino, found.st_size, found.st_mtime_ns)
         if self._intact.get(sha256) != seen:

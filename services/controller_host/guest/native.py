@@ -1,9 +1,9 @@
-"""wasmtime's C interface, as far as its Python classes do not reach: host functions, calls and deadlines without them.
+"""Bindings of wasmtime's C API where its Python classes do not suffice: host functions, calls and deadlines.
 
-Called by ``engine``, ``memory`` and ``instance``. wasmtime's own ``Func`` keeps the last exception of any host function
-in a module's global, so with threads one guest's could come out of another's call; nothing here goes through it. The
+Called by ``engine``, ``memory`` and ``instance``. wasmtime's ``Func`` stores the last exception of any host function in
+a global of a Python module, so that with threads the call of another guest could raise it; it is not used here. The
 bindings are private: the version is pinned exactly.
-Invariants: no exception leaves a callback, and memory the engine gave is given back.
+Invariants: a callback never raises, and memory of the engine is released.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from wasmtime._ffi import dll
 
 from controller_host.guest.binary import FunctionType
 
-# What ctypes has no useful types for.
+# ctypes has no useful types for these.
 Pointer = Any
 Context = Any
 Handle = Any  # of an export
@@ -35,7 +35,7 @@ _memory_data: Final = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.
 
 
 def define(linker: Linker, module: str, name: str, type_: FunctionType, callback: Callback) -> None:
-    """Define a host function for all instances of an engine; ``callback`` has to live as long as the linker."""
+    """Define a host function for all instances of an engine; ``callback`` has to outlive the linker."""
     kind = FuncType([_VALUE_TYPES[p]() for p in type_.parameters], [_VALUE_TYPES[r]() for r in type_.results])
     texts = [ctypes.create_string_buffer(text.encode()) for text in (module, name)]
     _raise(
@@ -46,19 +46,19 @@ def define(linker: Linker, module: str, name: str, type_: FunctionType, callback
 
 
 def trap(message: bytes) -> int:
-    """Return a new trap's address, for a callback to return; the engine owns it then."""
+    """Return the address of a new trap, for a callback to return; the engine then owns it."""
     made = raw.wasmtime_trap_new(ctypes.create_string_buffer(message), len(message))
     return ctypes.cast(made, ctypes.c_void_p).value or 0
 
 
 def error(message: bytes) -> int:
-    """Return a new error's address, for a deadline's callback to return; the engine owns it then."""
+    """Return the address of a new error, for a deadline callback to return; the engine then owns it."""
     made = raw.wasmtime_error_new(ctypes.create_string_buffer(message))
     return ctypes.cast(made, ctypes.c_void_p).value or 0
 
 
-class Ended(Exception):  # noqa: N818 (what came out of a call)
-    """A call that did not return. ``code``: of a trap; ``text``: the engine's words, from the guest in part."""
+class Ended(Exception):  # noqa: N818 (named after the outcome)
+    """A call that did not return. ``code``: of a trap; ``text``: message of the engine, partly from the guest."""
 
     def __init__(self, code: TrapCode | None, text: str) -> None:
         super().__init__(code, text)
@@ -77,15 +77,15 @@ class NativeStore:
         self._instance: Final = raw.wasmtime_instance_t()
         raw.wasmtime_store_limiter(self._store, memory_bytes, -1, 1, -1, 1)
         raw.wasmtime_store_epoch_deadline_callback(self._store, deadline, None, _NoFinalizer)
-        # Some segments are initialised by code, as the instance is made: bounded by the module, and no call of a guest.
+        # Code initialises some segments when the instance is created: the module bounds it, and it is not a call.
         self.deadline(_NEVER)
 
     def deadline(self, ticks: int) -> None:
-        """Have the deadline's callback called after so many ticks."""
+        """Call the deadline callback after this number of ticks."""
         raw.wasmtime_context_set_epoch_deadline(self.context, ticks)
 
     def instantiate(self, prepared: Prepared) -> None:
-        """Make the instance; raise Ended if that fails."""
+        """Create the instance; raise Ended on failure."""
         trapped = ctypes.POINTER(raw.wasm_trap_t)()
         failed = raw.wasmtime_instance_pre_instantiate(
             prepared.pointer, self.context, ctypes.byref(self._instance), ctypes.byref(trapped)
@@ -103,8 +103,8 @@ class NativeStore:
         return item.of
 
     def call(self, function: Handle, arguments: Sequence[int]) -> Values:
-        """Call a function with i32 arguments; return the slots its result is in. Raise Ended if it does not return."""
-        values = (raw.wasmtime_val_raw_t * 2)()  # no function that is called here has more of either
+        """Call a function with i32 arguments; return the slots of its result. Raise Ended if it does not return."""
+        values = (raw.wasmtime_val_raw_t * 2)()  # the called functions have at most two parameters and results
         for slot, argument in enumerate(arguments):
             values[slot].i32 = argument
         trapped = ctypes.POINTER(raw.wasm_trap_t)()
@@ -116,7 +116,7 @@ class NativeStore:
         return values
 
     def close(self) -> None:
-        """Give everything back; harmless a second time."""
+        """Release all resources; idempotent."""
         if self._store is not None:
             raw.wasmtime_store_delete(self._store)
             self._store = None
@@ -126,7 +126,7 @@ class NativeStore:
 
 
 class Prepared:
-    """A module with its imports resolved, from which instances are made in any thread."""
+    """A module with its imports resolved; any thread can create instances from it."""
 
     __slots__ = ("_module", "pointer")
 
@@ -141,30 +141,30 @@ class Prepared:
 
 
 def memory_extent(context: Context, memory: Handle) -> tuple[int, int]:
-    """Return where a memory is now, and its size in bytes: both change when it grows."""
+    """Return the current address and size in bytes of a memory: both change when it grows."""
     handle = ctypes.byref(memory)
     size = raw.wasmtime_memory_data_size(context, handle)
     return (_memory_data(context, handle) or 0), size
 
 
 def memory_grow(context: Context, memory: Handle, pages: int) -> None:
-    """Grow a memory by so many WASM pages; raise WasmtimeError if it may not."""
+    """Grow a memory by a number of WASM pages; raise WasmtimeError if the limit is exceeded."""
     before = ctypes.c_uint64()
     _raise(raw.wasmtime_memory_grow(context, ctypes.byref(memory), pages, ctypes.byref(before)))
 
 
 def global_bits(context: Context, handle: Handle, bits: int) -> int:
-    """Return the bit pattern, of 32 or 64 bits, of a global that is a number."""
+    """Return the bit pattern of a numeric global, of 32 or 64 bits."""
     value = raw.wasmtime_val_t()
     raw.wasmtime_global_get(context, ctypes.byref(handle), ctypes.byref(value))
     return int.from_bytes(bytes(value.of)[: bits // 8], "little")
 
 
 def set_global_bits(context: Context, handle: Handle, kind: int, bits: int) -> None:
-    """Set a global that is a number of the engine's ``kind`` to a bit pattern."""
+    """Set a numeric global of the engine's ``kind`` to a bit pattern."""
     value: Values = raw.wasmtime_val_t()
     value.kind = kind
-    value.of.i64 = bits  # a union: a float's bits, and no float that could be changed on the way
+    value.of.i64 = bits  # a union: write the bits, because a conversion could change a float
     _raise(raw.wasmtime_global_set(context, ctypes.byref(handle), ctypes.byref(value)))
 
 

@@ -1,9 +1,9 @@
-"""Which pages of this process are no longer those of a file or of nothing: what a guest has changed.
+"""Changed pages of this process: pages that a guest wrote since they were mapped.
 
 In: an address range. Out: runs of page numbers. Called by ``suspending``. Source: Linux's
-Documentation/admin-guide/mm/pagemap.rst: bit 63 present, 62 swapped, 61 of a file or shared; readable without rights
-for the process itself (only the frame numbers are then hidden).
-Invariant: a page that is left out is as it was mapped; where the kernel does not say, None: all have to be compared.
+Documentation/admin-guide/mm/pagemap.rst: bit 63 present, 62 swapped, 61 of a file or shared; readable by the process
+itself without privileges (only the frame numbers are then hidden).
+Invariant: an omitted page is unchanged; None if the kernel does not report changes: all pages have to be compared.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ _FAILED: Final = ctypes.c_void_p(-1).value
 
 
 def private(address: int, length: int) -> list[tuple[int, int]] | None:
-    """Return the runs of pages, numbered from ``address``, that this process has copies of its own of.
+    """Return the runs of private pages of this process, numbered from ``address``.
 
-    None if the kernel does not tell.
+    None if the kernel does not report them.
     """
     count = length // PAGE
     try:
@@ -55,10 +55,10 @@ def private(address: int, length: int) -> list[tuple[int, int]] | None:
 
 
 def map_privately(descriptor: int, offset: int, address: int, length: int) -> None:
-    """Map a part of a file over ``address``: reading comes from the file, writing goes to copies of this process.
+    """Map a part of a file over ``address``, copy-on-write.
 
     Raises:
-        OSError: The kernel refuses.
+        OSError: The kernel rejects the mapping.
     """
     done = _libc.mmap(
         address, length, mmap.PROT_READ | mmap.PROT_WRITE, mmap.MAP_PRIVATE | _MAP_FIXED, descriptor, offset
@@ -69,10 +69,10 @@ def map_privately(descriptor: int, offset: int, address: int, length: int) -> No
 
 
 def map_nothing(address: int, length: int) -> None:
-    """Map pages that are zero over ``address``, which take no room before they are written to.
+    """Map zero pages over ``address``, which are allocated on the first write.
 
     Raises:
-        OSError: The kernel refuses.
+        OSError: The kernel rejects the mapping.
     """
     flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _MAP_FIXED
     if _libc.mmap(address, length, mmap.PROT_READ | mmap.PROT_WRITE, flags, -1, 0) == _FAILED:
@@ -81,7 +81,7 @@ def map_nothing(address: int, length: int) -> None:
 
 
 def holes(descriptor: int, offset: int, length: int) -> Iterator[tuple[int, int]]:
-    """Yield the parts of a file, in bytes from ``offset``, that were never written."""
+    """Yield the holes of a file, as ranges of bytes from ``offset``."""
     at, end = offset, offset + length
     while at < end:
         start = min(end, os.lseek(descriptor, at, os.SEEK_HOLE))
@@ -90,13 +90,13 @@ def holes(descriptor: int, offset: int, length: int) -> Iterator[tuple[int, int]
         except OSError as error:
             if error.errno != errno.ENXIO:
                 raise
-            at = end  # nothing was written after it
+            at = end  # no data after this position
         if at > start:
             yield start - offset, at - offset
 
 
 def chunks(runs: list[tuple[int, int]], most: int) -> Iterator[tuple[int, int]]:
-    """Return the runs in parts of at most ``most`` pages."""
+    """Yield the runs in parts of at most ``most`` pages."""
     for start, end in runs:
         for at in range(start, end, most):
             yield at, min(at + most, end)

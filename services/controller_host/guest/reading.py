@@ -1,7 +1,7 @@
-"""Reads the binary format's atoms: bytes, LEB128 numbers, names, vectors.
+"""Reader of the primitives of the binary format: bytes, LEB128 numbers, names, vectors.
 
-In: the module's bytes. Called by ``binary``. Invariant: never reads past its end; what is malformed raises
-:class:`Malformed`, nothing else.
+In: the module's bytes. Called by ``binary``. Invariant: never reads past its end; malformed input raises only
+:class:`Malformed`.
 """
 
 from __future__ import annotations
@@ -9,19 +9,19 @@ from __future__ import annotations
 from typing import Final
 
 
-class Malformed(Exception):  # noqa: N818 (what the bytes are)
-    """The bytes are no module."""
+class Malformed(Exception):  # noqa: N818 (an adjective for the input)
+    """The bytes are not a valid module."""
 
 
 class TooMany(Malformed):
-    """The module has more of something than is run here."""
+    """The module exceeds a bound."""
 
     def __init__(self, what: str, count: int, most: int) -> None:
-        super().__init__(f"it has {count} {what}, and at most {most} are run")
+        super().__init__(f"it has {count} {what}, the maximum is {most}")
 
 
 class Reader:
-    """A position in ``data``; ``end`` is where its section ends."""
+    """A position in ``data``; ``end`` is the end of its section."""
 
     __slots__ = ("at", "data", "end")
 
@@ -53,7 +53,7 @@ class Reader:
         return value
 
     def skip(self, length: int) -> int:
-        """Pass ``length`` bytes; return where they begin."""
+        """Skip ``length`` bytes; return their start."""
         start = self.at
         if length > self.end - start:
             raise Malformed("it ends in the middle of a section")
@@ -67,15 +67,15 @@ class Reader:
         try:
             return self.data[start : self.at].decode()
         except UnicodeDecodeError as error:
-            raise Malformed("it has a name that is no UTF-8") from error
+            raise Malformed("it has a name that is not UTF-8") from error
 
     def done(self) -> bool:
-        """Return whether the section is read to its end."""
+        """Return whether the end of the section is reached."""
         return self.at >= self.end
 
 
 def u32(value: int) -> bytes:
-    """Write an unsigned LEB128 number."""
+    """Return an unsigned LEB128 number as bytes."""
     out = bytearray()
     while value >= 0x80:
         out.append(value & 0x7F | 0x80)
@@ -85,6 +85,6 @@ def u32(value: int) -> bytes:
 
 
 def name(text: str) -> bytes:
-    """Write a name."""
+    """Return a name as bytes."""
     raw = text.encode()
     return u32(len(raw)) + raw

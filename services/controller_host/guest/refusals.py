@@ -1,7 +1,7 @@
-"""Why a module is not run: reasons that become condition reasons, messages for who built the module.
+"""Rejections of modules: reasons that are used in conditions, and messages for the author of the module.
 
-Raised by ``binary``, ``instructions``, ``abi`` and ``modules``. Invariant: a message names the thing in the module and
-says what to do; it is one printable line, whatever the module's own names hold.
+Raised by ``binary``, ``instructions``, ``abi`` and ``modules``. Invariant: a message names the part of the module and
+the resolution; it is one printable line, for any names in the module.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ _LONGEST_MESSAGE: Final = 600
 
 
 class RefusalReason(StrEnum):
-    """What is the matter with a module."""
+    """Reason why a module is rejected."""
 
     NOT_WASM = "NotWasm"
     UNSUPPORTED_ABI = "UnsupportedAbi"
@@ -26,8 +26,8 @@ class RefusalReason(StrEnum):
     TOO_COSTLY = "TooCostly"
 
 
-class ModuleRefused(Exception):  # noqa: N818 (an answer about a module, and no fault of ours)
-    """A module that is not run. ``reason``: for the condition; ``message``: what it has and what to do, one line."""
+class ModuleRefused(Exception):  # noqa: N818 (a result about a module, not an error of the host)
+    """A rejected module. ``reason``: for the condition; ``message``: problem and resolution in one line."""
 
     def __init__(self, reason: RefusalReason, message: str) -> None:
         self.reason: Final = reason
@@ -39,6 +39,6 @@ class ModuleRefused(Exception):  # noqa: N818 (an answer about a module, and no 
 
 
 def printable(text: str, most: int) -> str:
-    """Return ``text`` as one line of at most ``most`` characters; what a terminal or a log would obey is replaced."""
+    """Return ``text`` as one line of at most ``most`` characters, with control characters replaced by spaces."""
     line = "".join(character if character.isprintable() else " " for character in text[: most + 1])
     return line if len(text) <= most else line[: most - 1] + "…"

@@ -1,8 +1,8 @@
-"""Makes a module one whose state can be kept: checks it, exports its mutable globals, takes its start function out.
+"""Prepares a module for snapshots: checks it, exports its mutable globals, removes its start function.
 
-In: the bytes as they were built. Out: a :class:`Rewritten`, or :class:`ModuleRefused` with what to do. Pure; called by
-``modules``, once for a digest. Invariant: whatever passes has no state but one memory and the globals listed here, so a
-snapshot of these is a snapshot of all (ADR 51).
+In: the original bytes. Out: a :class:`Rewritten`, or :class:`ModuleRefused` with the resolution. Pure; called by
+``modules``, once per digest. Invariant: the only state of an accepted module is one memory and the listed globals, so
+that a snapshot of these is complete (ADR 51).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from controller_host.guest.binary import (
 from controller_host.guest.refusals import ModuleRefused, RefusalReason
 
 REVISION: Final = 1
-"""Counted up when modules are rewritten otherwise than before: compiled ones in a cache are then of no use."""
+"""Incremented when the rewriting changes, which invalidates cached modules."""
 
 START_EXPORT: Final = f"{abi.RESERVED}start"
 MOST_MODULE_BYTES: Final = 64 << 20
@@ -36,11 +36,11 @@ _SHARED, _MEMORY64, _PAGE_SIZE = 2, 4, 8
 
 @dataclass(frozen=True, slots=True)
 class Rewritten:
-    """A module that may be compiled.
+    """A module that can be compiled.
 
     ``globals``: the types of its mutable globals, which it exports as :func:`global_export` of 0, 1, …; ``data_span``:
-    from which byte of memory to which its initial data may be; ``version``: of the ABI, None if only the module
-    itself can tell, when it runs.
+    range of bytes in memory that can contain initial data; ``version``: of the ABI, None if only the running module
+    can return it.
     """
 
     wasm: bytes
@@ -52,7 +52,7 @@ class Rewritten:
 
 
 def global_export(number: int) -> str:
-    """Return the name under which a mutable global is exported."""
+    """Return the name of the export of a mutable global."""
     return f"{abi.RESERVED}global:{number}"
 
 
@@ -60,13 +60,13 @@ def rewrite(wasm: bytes) -> Rewritten:
     """Check and rewrite a module.
 
     Raises:
-        ModuleRefused: It is not run here; the reason and message say why.
+        ModuleRefused: The module is rejected, with reason and message.
     """
     if len(wasm) > MOST_MODULE_BYTES:
         raise ModuleRefused(
             RefusalReason.TOO_LARGE,
-            f"the module has {len(wasm)} bytes and at most {MOST_MODULE_BYTES} are run: strip it (`wasm-opt -Oz`, "
-            "`-s`), or build it without what it does not need",
+            f"the module has {len(wasm)} bytes, the maximum is {MOST_MODULE_BYTES}: strip it (`wasm-opt -Oz`, "
+            "`-s`), or build it with fewer dependencies",
         )
     try:
         binary = read(wasm)
@@ -74,7 +74,7 @@ def rewrite(wasm: bytes) -> Rewritten:
     except reading.TooMany as error:
         raise ModuleRefused(RefusalReason.TOO_LARGE, str(error)) from error
     except reading.Malformed as error:
-        raise ModuleRefused(RefusalReason.NOT_WASM, f"this is not a module that is run here: {error}") from error
+        raise ModuleRefused(RefusalReason.NOT_WASM, f"this is not a supported module: {error}") from error
     _check_imports(binary)
     _check_exports(binary)
     _check_state(binary)
@@ -93,15 +93,15 @@ def rewrite(wasm: bytes) -> Rewritten:
 
 
 def _check_start(binary: Binary) -> None:
-    """Refuse what the engine would refuse of a start function, were its section not taken out before."""
+    """Reject an invalid start function, because the engine does not see the removed section."""
     if binary.start is None:
         return
     numbers = [section.id for section in binary.sections if section.id != CUSTOM]
     at = numbers.index(START)
     if any(number > START for number in numbers[:at]) or any(number < START for number in numbers[at:]):
-        raise reading.Malformed("its start section is not in its place")
+        raise reading.Malformed("its start section is at the wrong position")
     if binary.start >= len(binary.functions) or binary.functions[binary.start] != FunctionType((), ()):
-        raise reading.Malformed("its start function is none, or takes or returns something")
+        raise reading.Malformed("its start function does not exist, or has parameters or results")
 
 
 def _data_span(binary: Binary) -> tuple[int, int]:
@@ -114,18 +114,18 @@ def _check_imports(binary: Binary) -> None:
     for entry in binary.imports:
         full = f"{entry.module}.{entry.name}"
         if entry.kind in {"global", "table", "memory"}:
-            raise _unsavable(f"it imports the {entry.kind} {full}: let the module have its own")
+            raise _unsavable(f"it imports the {entry.kind} {full}: define it in the module")
         known = abi.IMPORTS.get(entry.module, {}).get(entry.name)
         if known is None or entry.kind != "function":
             modules = " and ".join(f"`{name}`" for name in abi.IMPORTS)
             raise ModuleRefused(
                 RefusalReason.UNKNOWN_IMPORT,
-                f"it imports {full}, which is not there: only functions of {modules} are, as docs/controller-abi.md "
-                "lists them",
+                f"it imports {full}, which the host does not provide: import only functions of {modules}, listed in "
+                "docs/controller-abi.md",
             )
         if entry.type != known:
             raise ModuleRefused(
-                RefusalReason.WRONG_TYPE, f"it imports {full} as {entry.type}; the function there is {known}"
+                RefusalReason.WRONG_TYPE, f"it imports {full} as {entry.type}; it has to be {known}"
             )
 
 
@@ -133,13 +133,13 @@ def _check_exports(binary: Binary) -> None:
     for name in binary.exports:
         if name.startswith(abi.RESERVED):
             raise ModuleRefused(
-                RefusalReason.RESERVED_NAME, f"it exports {name}: names that begin with {abi.RESERVED} are the host's"
+                RefusalReason.RESERVED_NAME, f"it exports {name}: the prefix {abi.RESERVED} is reserved for the host"
             )
     if "_start" in binary.exports and "reconcile" not in binary.exports:
-        raise _missing("it exports _start, as a command does: build a reactor (`-mexec-model=reactor`, "
+        raise _missing("it exports _start, so it is a command: build a reactor (`-mexec-model=reactor`, "
                        "`-buildmode=c-shared`, crate type `cdylib`) that exports alloc and reconcile")  # fmt: skip
     if binary.exports.get("memory", ("", 0))[0] != "memory" or not binary.memories:
-        raise _missing("it exports no memory under the name `memory`: requests could not reach it")
+        raise _missing("it exports no memory under the name `memory`, which the host requires for requests")
     for name, type_ in {**abi.REQUIRED, **abi.OPTIONAL}.items():
         kind, index = binary.exports.get(name, ("", 0))
         if not kind and name in abi.REQUIRED:
@@ -155,25 +155,25 @@ def _check_exports(binary: Binary) -> None:
 
 def _check_state(binary: Binary) -> None:
     if len(binary.memories) > 1:
-        raise _unsavable(f"it has {len(binary.memories)} memories; one is kept")
+        raise _unsavable(f"it has {len(binary.memories)} memories; a snapshot supports only one")
     for flags, _ in binary.memories:
         for bit, what in ((_SHARED, "is shared"), (_MEMORY64, "is 64-bit"), (_PAGE_SIZE, "has pages of its own size")):
             if flags & bit:
-                raise _unsavable(f"its memory {what}: build it without threads, for wasm32")
+                raise _unsavable(f"its memory {what}: build the module without threads, for wasm32")
     for index, (kind, changes) in enumerate(binary.globals):
         if changes and kind not in _SAVED_TYPES:
-            raise _unsavable(f"its mutable global {index} is a {kind}; only numbers are kept")
+            raise _unsavable(f"its mutable global {index} is a {kind}; a snapshot supports only numbers")
     if binary.passive:
         raise _unsavable(f"it has a passive {binary.passive} segment: build it without bulk initialisation of memory "
                          "(no `--passive-segments`, no threads)")  # fmt: skip
     if binary.table_change:
-        raise _unsavable(f"it has the instruction {binary.table_change}: changes of tables are not kept")
+        raise _unsavable(f"it has the instruction {binary.table_change}: a snapshot does not contain changed tables")
 
 
 def _check_sizes(binary: Binary) -> None:
     elements = sum(binary.tables)
     if elements > bounds.MOST_TABLE_ELEMENTS:
-        message = f"it has {elements} elements in tables, and at most {bounds.MOST_TABLE_ELEMENTS} are run"
+        message = f"it has {elements} elements in tables, the maximum is {bounds.MOST_TABLE_ELEMENTS}"
         raise ModuleRefused(RefusalReason.TOO_LARGE, message)
 
 
@@ -186,18 +186,18 @@ def _version(binary: Binary) -> int | None:
 
 
 def check_version(version: int) -> None:
-    """Raise ModuleRefused unless this host runs that version of the ABI."""
+    """Raise ModuleRefused unless this host supports the version of the ABI."""
     if version not in abi.VERSIONS:
         ours = ", ".join(str(known) for known in sorted(abi.VERSIONS))
         raise ModuleRefused(
             RefusalReason.UNSUPPORTED_ABI,
-            f"it is made for version {version} of the ABI, and this host runs {ours}: build it with an SDK of this "
+            f"it requires version {version} of the ABI, this host supports {ours}: build it with an SDK of this "
             "release",
         )
 
 
 def _written(binary: Binary, mutable: list[int]) -> bytes:
-    """Write the module again: all sections as they were, but the exports, the start, and what only debuggers read."""
+    """Return the module with new exports, without the start section and custom sections except ``name``."""
     out = bytearray(MAGIC)
     for section in binary.sections:
         if section.id == EXPORT:

@@ -1,7 +1,7 @@
-"""All that runs guests, as one thing: who imports this module has the engine in memory.
+"""Facade of everything that runs guests; importing this module loads the engine into memory.
 
-In: a directory for compiled modules. Out: modules and instances. Imported by ``controller_host.module.loading`` when
-the first guest is to run; the rest of the service knows it by its type alone.
+In: a directory for compiled modules. Out: modules and instances. Imported by ``controller_host.module.loading`` before
+the first guest runs; the rest of the service imports only its type.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from controller_host.guest.snapshots import Snapshot
 
 
 class Runtime:
-    """An engine and the modules that were compiled for it. ``key``: what of a snapshot has to be of this engine."""
+    """An engine and the modules compiled for it. ``key``: identifies the engine in snapshots."""
 
     def __init__(self, directory: Path, bounds: CompileBounds) -> None:
         self.modules: Final = Modules(directory, bounds=bounds)
@@ -29,9 +29,9 @@ class Runtime:
         return Instance.boot(module, limits, host, begun)
 
     def wake(self, module: Module, limits: Limits, host: Host, snapshot: Snapshot) -> Instance:
-        """Bring a guest back; see :meth:`controller_host.guest.instance.Instance.wake`."""
+        """Restore a guest; see :meth:`controller_host.guest.instance.Instance.wake`."""
         return Instance.wake(module, limits, host, snapshot)
 
     def close(self) -> None:
-        """Compile nothing any more."""
+        """Stop all compilations."""
         self.modules.close()

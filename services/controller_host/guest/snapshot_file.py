@@ -1,9 +1,9 @@
-"""The file of a suspended instance: its header, the checksums of its pages, its host's note, its memory.
+"""Format of a snapshot file: header, checksums of the pages, note of the host, memory.
 
-In and out: a file descriptor. Called by ``snapshots`` (reads, checks) and ``suspending`` (writes). The parts lie at
-fixed offsets, so that memory may grow in place; what was never written is a hole and takes no room.
-Invariants: a header is whole only after everything else of its generation was written; it holds the checksum of the
-pages' checksums, so pages of two generations never pass as one; what does not pass is no snapshot, and never an error.
+In and out: a file descriptor. Called by ``snapshots`` (reads, checks) and ``suspending`` (writes). The parts are at
+fixed offsets, so that the memory can grow in place; unwritten ranges are holes without disk space.
+Invariants: a header becomes valid only after all other parts of its generation were written; it contains the checksum
+of the pages' checksums, so that mixed generations are detected; an invalid file is ignored, never an error.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from controller_host.guest.pages import PAGE, ZERO_PAGE
 
 FORMAT: Final = 1
 CHECKSUMS_AT: Final = 128 << 10
-NOTE_AT: Final = CHECKSUMS_AT + (8 << 20)  # room for the pages of 4 GiB, of 4 KiB each
+NOTE_AT: Final = CHECKSUMS_AT + (8 << 20)  # space for 4 GiB of pages of 4 KiB
 MEMORY_AT: Final = 16 << 20
 MOST_NOTE_BYTES: Final = MEMORY_AT - NOTE_AT
 CHECKSUM: Final = 8
@@ -35,11 +35,11 @@ _ZEROES: Final = bytes(_AT_ONCE)
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """What a snapshot says of itself.
+    """Header of a snapshot.
 
-    ``boot``, ``run``: of the kernel and of the service when it was written; ``identity``: digest of what it belongs to;
-    ``clock``: the guest's monotonic clock, and how far it is ahead of the kernel's, in nanoseconds; ``globals``: their
-    bit patterns.
+    ``boot``, ``run``: of the kernel and of the service that wrote it; ``identity``: digest of its :class:`Identity`;
+    ``clock``, ``clock_offset``: the guest's monotonic clock and its offset to the kernel's, in nanoseconds;
+    ``globals``: their bit patterns.
     """
 
     generation: int
@@ -55,7 +55,7 @@ class Header:
     note_checksum: bytes
 
     def pack(self) -> bytes:
-        """Return its bytes, marked as whole, with their own checksum at the end."""
+        """Return the header as bytes, marked as complete, with their checksum at the end."""
         fixed = _FIXED.pack(
             _MAGIC, FORMAT, _WHOLE, self.generation, self.boot, self.run, self.identity, PAGE, len(self.globals),
             self.memory_bytes, self.clock, self.clock_offset, self.note_bytes, self.pages_checksum, self.note_checksum,
@@ -65,7 +65,7 @@ class Header:
 
 
 def read_header(descriptor: int) -> Header | None:
-    """Return the header of a whole snapshot whose file is long enough; None for anything else."""
+    """Return the header of a complete snapshot whose file is long enough; None otherwise."""
     raw = os.pread(descriptor, PAGE, 0)
     if len(raw) < _FIXED.size:
         return None
@@ -74,7 +74,7 @@ def read_header(descriptor: int) -> Header | None:
     end = _FIXED.size + 8 * count
     if (magic, form, state, page) != (_MAGIC, FORMAT, _WHOLE, PAGE) or end + 16 > CHECKSUMS_AT:
         return None
-    if end + 16 > len(raw):  # few have so many globals: to read the room for all of them each time takes longer
+    if end + 16 > len(raw):  # rare: only modules with many globals require a second read
         raw = os.pread(descriptor, end + 16, 0)
     if xxhash.xxh3_128_digest(raw[:end]) != raw[end : end + 16]:
         return None
@@ -87,19 +87,19 @@ def read_header(descriptor: int) -> Header | None:
 
 
 def read_note(descriptor: int, header: Header) -> bytes | None:
-    """Return the host's note; None if it is not what was written."""
+    """Return the host's note; None if its checksum does not match."""
     note = os.pread(descriptor, header.note_bytes, NOTE_AT)
     return note if xxhash.xxh3_128_digest(note) == header.note_checksum else None
 
 
 def read_checksums(descriptor: int, memory_bytes: int) -> bytearray:
-    """Return the checksums of so much memory's pages; 0 for one that is all zero."""
+    """Return the checksums of the pages of ``memory_bytes``; 0 for a page of zeros."""
     length = memory_bytes // PAGE * CHECKSUM
     return bytearray(os.pread(descriptor, length, CHECKSUMS_AT).ljust(length, b"\0"))
 
 
 def intact(descriptor: int, header: Header) -> bool:
-    """Return whether every page is what its generation wrote: reads all of it."""
+    """Return whether the checksums of all pages match; reads the whole memory."""
     checksums = read_checksums(descriptor, header.memory_bytes)
     if xxhash.xxh3_128_digest(checksums) != header.pages_checksum:
         return False
@@ -111,7 +111,7 @@ def intact(descriptor: int, header: Header) -> bool:
 
 
 def checksums_of(data: bytes) -> bytes:
-    """Return the checksums of whole pages, one after another."""
+    """Return the concatenated checksums of whole pages."""
     if _ZEROES.startswith(data):
         return bytes(len(data) // PAGE * CHECKSUM)
     pages = (data[at : at + PAGE] for at in range(0, len(data), PAGE))
@@ -119,12 +119,12 @@ def checksums_of(data: bytes) -> bytes:
 
 
 def mark_as_being_written(descriptor: int) -> None:
-    """From now on this is no snapshot, until a header is written again."""
+    """Invalidate the snapshot until a new header is written."""
     os.pwrite(descriptor, struct.pack("<I", _WRITING), _STATE_AT)
 
 
 def write_all(descriptor: int, data: bytes | bytearray | memoryview, offset: int) -> None:
-    """Write everything at an offset; a short write goes on where it ended."""
+    """Write all data at an offset, with retries after short writes."""
     view = memoryview(data)
     while view:
         written = os.pwrite(descriptor, view, offset)

@@ -1,9 +1,9 @@
 """The snapshots of one machine: a directory with a file for each suspended controller.
 
-In: who asks (:class:`Identity`). Out: a :class:`Snapshot` that may be woken, or None, which means a cold start. Called
-by the service and by ``suspending``. Invariants: a snapshot is found only by the controller, module, engine and
-configuration it was made for, whole, and unchanged since: one of another boot, or of a run that did not end cleanly,
-is read whole before; one process at a time has the directory; nothing of it is readable by another account.
+In: an :class:`Identity`. Out: a :class:`Snapshot` that can be woken, or None, which means a cold start. Called by the
+service and by ``suspending``. Invariants: a snapshot is found only for its controller, module, engine and
+configuration, complete and unchanged: after another boot or an unclean shutdown, it is verified in full; one process
+at a time uses the directory; other accounts cannot read it.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ _UID: Final = re.compile(r"[0-9A-Za-z-]{1,63}")
 _BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 
 
-class SnapshotLost(Exception):  # noqa: N818 (what became of a file)
-    """A snapshot that was found cannot be woken any more: start cold."""
+class SnapshotLost(Exception):  # noqa: N818 (named after the outcome)
+    """A found snapshot can no longer be woken: start cold."""
 
 
 class SnapshotFailed(Exception):  # noqa: N818 (as above)
-    """An instance could not be written to disk. It is awake as before, and nothing of it is on disk.
+    """The snapshot of an instance could not be written. The instance is still awake, without a snapshot.
 
-    ``number``: of the system's error, 0 if there was none.
+    ``number``: errno, 0 if there was none.
     """
 
     def __init__(self, message: str, number: int = 0) -> None:
@@ -50,9 +50,9 @@ class SnapshotFailed(Exception):  # noqa: N818 (as above)
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """What a snapshot belongs to. ``engine``: :attr:`controller_host.guest.engine.Engine.key`.
+    """Identity of a snapshot. ``engine``: :attr:`controller_host.guest.engine.Engine.key`.
 
-    ``config_digest``: of what ``init`` was told. A snapshot of any other is none.
+    ``config_digest``: of the input of ``init``. A snapshot with another identity is ignored.
     """
 
     controller_uid: str
@@ -61,14 +61,14 @@ class Identity:
     config_digest: str
 
     def digest(self) -> bytes:
-        """Return 32 bytes that only the same identity has."""
+        """Return the unique digest of 32 bytes."""
         parts = (self.controller_uid, self.module_sha256, self.engine, self.config_digest)
         return hashlib.sha256("\0".join(f"{len(part)}:{part}" for part in parts).encode()).digest()
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """A suspended instance, as found. ``note``: the bytes its host gave with it; ``inode``: of its file."""
+    """A suspended instance. ``note``: bytes of the host; ``inode``: of its file."""
 
     identity: Identity
     header: Header
@@ -78,22 +78,22 @@ class Snapshot:
 
     @property
     def memory_bytes(self) -> int:
-        """How large its memory is; its file has holes and takes less."""
+        """Size of its memory; its file is sparse and smaller on disk."""
         return self.header.memory_bytes
 
 
 class Snapshots:
-    """The snapshots of a directory; :meth:`close` when no instance of them is awake any more.
+    """The snapshots of a directory; call :meth:`close` after all instances are closed.
 
     Raises:
-        PermissionError: The directory is another owner's.
-        BlockingIOError: Another process has it.
+        PermissionError: Another account owns the directory.
+        BlockingIOError: Another process uses it.
     """
 
     def __init__(self, directory: Path) -> None:
         self._directory: Final = private_directory(directory)
         self.in_memory: Final = is_in_memory(directory)
-        """Whether reading a hole of a mapped file takes room, and ends the process where there is none: on a tmpfs."""
+        """On a tmpfs, reading a hole of a mapped file allocates memory, and ends the process if there is none."""
         self._lock: Final = threading.Lock()
         self._awake: Final[set[str]] = set()
         self._intact: Final[dict[str, tuple[int, int]]] = {}
@@ -102,9 +102,9 @@ class Snapshots:
         self.run: Final = self._continued_run()
 
     def find(self, identity: Identity) -> Snapshot | None:
-        """Return the snapshot of exactly this identity; None if there is none that is whole.
+        """Return the snapshot of exactly this identity; None if there is no complete one.
 
-        Reads all of it if it may have changed since it was written: after another boot, or an unclean end.
+        Verifies all pages if the file may have changed: after a reboot, or an unclean shutdown.
         """
         with self._opened(identity.controller_uid) as descriptor:
             if descriptor is None:
@@ -122,24 +122,24 @@ class Snapshots:
             return Snapshot(identity, header, note, os.fstat(descriptor).st_ino, self)
 
     def uids(self) -> set[str]:
-        """Return the controllers that have a file here, whole or not."""
+        """Return the uids of controllers that have a file, complete or not."""
         return {path.name.removesuffix(_SUFFIX) for path in self._directory.glob(f"*{_SUFFIX}")}
 
     def forget(self, controller_uid: str) -> None:
-        """Remove a controller's snapshot. One that is awake stays so."""
+        """Remove a controller's snapshot. An awake instance stays awake."""
         self.path(controller_uid).unlink(missing_ok=True)
 
     def sweep(self, keep: Iterable[str]) -> set[str]:
-        """Remove the snapshots of all controllers but those to ``keep``; return whose were removed."""
+        """Remove the snapshots of all controllers except ``keep``; return the removed uids."""
         gone = self.uids() - set(keep)
         for uid in gone:
             self.forget(uid)
         return gone
 
     def close(self) -> None:
-        """Say that this run ended cleanly: what it wrote is trusted by the next of the same boot.
+        """Record a clean shutdown, so that the next run of the same boot trusts the snapshots without verification.
 
-        If the disk does not take even that, the next one reads each snapshot whole before it wakes it.
+        If the disk refuses this write, the next run verifies each snapshot before it wakes it.
         """
         try:
             write_whole(self._directory / "clean", self.boot + self.run)
@@ -151,27 +151,27 @@ class Snapshots:
             os.close(self._held)
 
     def disk_bytes(self, controller_uid: str) -> int:
-        """Return what a controller's file takes on disk, 0 if there is none."""
+        """Return the disk usage of a controller's file in bytes, 0 if there is none."""
         try:
             return self.path(controller_uid).stat().st_blocks * 512
         except FileNotFoundError:
             return 0
 
     def path(self, controller_uid: str) -> Path:
-        """Return a controller's file. Raise ValueError for what is no uid."""
+        """Return the path of a controller's file. Raise ValueError for an invalid uid."""
         if not _UID.fullmatch(controller_uid):
-            raise ValueError(f"{controller_uid!r} is no uid")
+            raise ValueError(f"{controller_uid!r} is not a uid")
         return self._directory / f"{controller_uid}{_SUFFIX}"
 
     def claim(self, controller_uid: str) -> None:
-        """Note that an instance has this file mapped; raise RuntimeError if one has: it would see the other's pages."""
+        """Record that an instance maps this file; raise RuntimeError if another instance does."""
         with self._lock:
-            if controller_uid in self._awake:
+            if controller_uid in self._awake:  # a second instance would see changed pages
                 raise RuntimeError(f"the controller {controller_uid} has an instance that is awake")
             self._awake.add(controller_uid)
 
     def release(self, controller_uid: str) -> None:
-        """Note that the instance is gone."""
+        """Record that the instance is closed."""
         with self._lock:
             self._awake.discard(controller_uid)
 
@@ -198,7 +198,7 @@ class Snapshots:
         return True
 
     def _continued_run(self) -> bytes:
-        """Return the former run's id if it ended cleanly in this boot; a new one else, to which nothing belongs yet."""
+        """Return the previous run's id if it ended cleanly in this boot; otherwise a new id."""
         mark = self._directory / "clean"
         try:
             said = mark.read_bytes()
@@ -217,13 +217,13 @@ def _held(path: Path) -> int:
     except OSError:
         os.close(descriptor)
         raise BlockingIOError(
-            f"{path.parent} belongs to another controller_host that runs: give each its own"
+            f"{path.parent} is in use by another controller_host: set TRELLIS_CONTROLLER_DATA_DIR to another directory"
         ) from None
     return descriptor
 
 
 def _boot() -> bytes:
-    """Return the kernel's id of this boot; where there is none, one that no other process has."""
+    """Return the kernel's id of this boot; without one, a random id."""
     try:
         return uuid.UUID(_BOOT_ID.read_text().strip()).bytes
     except (OSError, ValueError):

@@ -1,9 +1,9 @@
-"""Puts an instance to disk and wakes it: its memory is a file that a new instance maps.
+"""Suspends an instance to disk and wakes it: a new instance maps the file with its memory.
 
 Called by ``instance``. Suspending writes only pages that the guest has changed since it woke; waking reads only pages
-that the guest then touches, so it costs the same whatever the size of the state (ADR 51).
-Invariants: an instance is on disk whole or not at all; it goes on in memory if it could not be written. Everything a
-guest has is one memory, the mutable globals and its clock: ``rewriting`` lets nothing else pass.
+that the guest accesses, so its duration does not depend on the size of the state (ADR 51).
+Invariants: a snapshot is written completely or not at all; after a failed write the instance stays in memory. The state
+of a guest is one memory, the mutable globals and its clock: ``rewriting`` rejects all other state.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _KINDS: Final = {"i32": (0, 32), "i64": (1, 64), "f32": (2, 32), "f64": (3, 64)}
 
 @dataclass(frozen=True, slots=True)
 class Suspended:
-    """What suspending did: pages written, bytes the file takes on disk, seconds."""
+    """Result of suspending: written pages, disk usage of the file in bytes, seconds."""
 
     pages: int
     disk_bytes: int
@@ -43,7 +43,7 @@ class Suspended:
 
 @dataclass(frozen=True, slots=True)
 class Mapped:
-    """The file an awake instance is mapped from. ``memory_bytes``: how much of its memory is."""
+    """The file that an awake instance maps. ``memory_bytes``: the mapped part of its memory."""
 
     snapshots: Snapshots
     identity: Identity
@@ -53,7 +53,7 @@ class Mapped:
 
 
 class State:
-    """What of an instance goes to disk: its memory, globals and clock; ``mapped``: where its memory comes from."""
+    """State of an instance in a snapshot: memory, globals and clock; ``mapped``: the file of its memory."""
 
     def __init__(
         self, store: native.NativeStore, guest: Guest, types: Sequence[str], data_span: tuple[int, int]
@@ -64,25 +64,25 @@ class State:
         self._globals: Final[list[Any]] = [
             store.export(global_export(number).encode()).global_ for number in range(len(types))
         ]
-        self._image: tuple[int, int] = data_span  # in it, a page that was never touched may be other than zero
+        self._image: tuple[int, int] = data_span  # range in which unchanged pages can be non-zero
         self.mapped: Mapped | None = None
 
     def resident_bytes(self) -> int:
-        """Return how much of the memory is this instance's own; all of it where the kernel does not tell."""
+        """Return the private memory of this instance in bytes; all of it if the kernel does not report pages."""
         address, size = self._guest.memory.extent()
         runs = pages.private(address, size)
         return size if runs is None else sum(end - start for start, end in runs) * PAGE
 
     def restore(self, snapshot: Snapshot) -> None:
-        """Become what the snapshot holds.
+        """Restore the state from a snapshot.
 
         Raises:
-            SnapshotLost: Its file is gone, or another by now.
-            GuestFault: Its memory is above the limit, which has been lowered.
+            SnapshotLost: Its file was removed or replaced.
+            GuestFault: Its memory is above the limit, which has been reduced.
         """
         header = snapshot.header
         if len(header.globals) != len(self._globals):
-            raise SnapshotLost("it is of another module")
+            raise SnapshotLost("it belongs to another module")
         self._grow(header.memory_bytes)
         self._map(snapshot)
         for handle, (kind, _), bits in zip(self._globals, self._kinds, header.globals, strict=True):
@@ -94,15 +94,15 @@ class State:
         )
 
     def save(self, snapshots: Snapshots, identity: Identity, note: bytes) -> Suspended:
-        """Write everything to disk.
+        """Write the snapshot.
 
         Raises:
-            SnapshotFailed: The disk would not take it; nothing of it is left there.
+            SnapshotFailed: The write failed; no snapshot remains.
         """
         began = time.monotonic()
         path = snapshots.path(identity.controller_uid)
         if len(note) > snapshot_file.MOST_NOTE_BYTES:
-            raise SnapshotFailed(f"a note of {len(note)} bytes; at most {snapshot_file.MOST_NOTE_BYTES} are kept")
+            raise SnapshotFailed(f"the note has {len(note)} bytes, the maximum is {snapshot_file.MOST_NOTE_BYTES}")
         try:
             descriptor, before = self._open(snapshots, identity)
             try:
@@ -111,7 +111,7 @@ class State:
             finally:
                 os.close(descriptor)
         except OSError as error:
-            with contextlib.suppress(OSError):  # then there is the former one, whole or marked as being written
+            with contextlib.suppress(OSError):  # the previous file remains, valid or marked as incomplete
                 path.unlink(missing_ok=True)
             raise SnapshotFailed(f"{path}: {error.strerror}", error.errno or 0) from error
 
@@ -123,8 +123,8 @@ class State:
         except WasmtimeError:
             raise GuestFault(
                 FaultKind.MEMORY_EXCEEDED,
-                f"it went to sleep with {memory_bytes} bytes of memory, and {self._guest.limits.memory_bytes} are "
-                "allowed now (spec.limits.memory)",
+                f"it was suspended with {memory_bytes} bytes of memory, the limit is now "
+                f"{self._guest.limits.memory_bytes} (spec.limits.memory)",
             ) from None
 
     def _map(self, snapshot: Snapshot) -> None:
@@ -133,16 +133,16 @@ class State:
                 snapshot.snapshots.path(snapshot.identity.controller_uid), os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW
             )
         except OSError as error:
-            raise SnapshotLost(f"its file is gone: {error.strerror}") from error
+            raise SnapshotLost(f"its file cannot be opened: {error.strerror}") from error
         try:
-            # Under the same descriptor: a page beyond the end of a file that is mapped would end the process.
+            # Check through the same descriptor: access beyond the end of a mapped file ends the process.
             if os.fstat(descriptor).st_ino != snapshot.inode or (
                 snapshot_file.read_header(descriptor) != snapshot.header
             ):
-                raise SnapshotLost("its file is another by now")
+                raise SnapshotLost("its file was replaced")
             address, size = self._guest.memory.extent()
             if size != snapshot.header.memory_bytes:
-                raise SnapshotLost("it is of another module")
+                raise SnapshotLost("it belongs to another module")
             if size:
                 pages.map_privately(descriptor, MEMORY_AT, address, size)
             if snapshot.snapshots.in_memory:
@@ -154,14 +154,14 @@ class State:
             os.close(descriptor)
 
     def _open(self, snapshots: Snapshots, identity: Identity) -> tuple[int, Header | None]:
-        """Open the file this instance is mapped from, or a new one: one that may be mapped is never cut short."""
+        """Open the file that this instance maps, or a new one: a file that may be mapped is never truncated."""
         path = snapshots.path(identity.controller_uid)
         mapped = self.mapped
         if mapped is not None and (mapped.snapshots, mapped.identity) == (snapshots, identity):
             try:
                 descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
             except FileNotFoundError:
-                pass  # forgotten in the meantime
+                pass  # removed in the meantime
             else:
                 header = snapshot_file.read_header(descriptor)
                 same = header is not None and header.generation == mapped.generation
@@ -204,7 +204,7 @@ class State:
         return written
 
     def _candidates(self, descriptor: int, address: int, size: int, kept: int) -> Iterator[tuple[int, int]]:
-        """Return the runs of pages that may differ from the file, whose first ``kept`` bytes are this memory's past."""
+        """Return the runs of pages that may differ from the file; ``kept``: bytes of this memory in the file."""
         private = pages.private(address, size)
         if kept:
             if private is None:
@@ -221,7 +221,7 @@ class State:
 
 
 def _different(descriptor: int, address: int, length: int) -> Iterator[tuple[int, int]]:
-    """Return the pages whose content is not the file's: where the kernel does not say which were changed."""
+    """Yield the pages that differ from the file, for kernels that do not report changed pages."""
     for start, end in pages.chunks([(0, length // PAGE)], _AT_ONCE):
         ours = ctypes.string_at(address + start * PAGE, (end - start) * PAGE)
         theirs = os.pread(descriptor, (end - start) * PAGE, MEMORY_AT + start * PAGE)
@@ -233,7 +233,7 @@ def _different(descriptor: int, address: int, length: int) -> Iterator[tuple[int
 
 
 def _write_pages(descriptor: int, address: int, start: int, end: int, checksums: bytearray) -> int:
-    """Write pages and note their checksums; those that are zero and were so stay a hole. Return how many."""
+    """Write pages and their checksums; unchanged zero pages stay holes. Return the number of written pages."""
     data = ctypes.string_at(address + start * PAGE, (end - start) * PAGE)
     fresh = snapshot_file.checksums_of(data)
     part = slice(start * CHECKSUM, end * CHECKSUM)

@@ -1,6 +1,6 @@
-"""Ticks while guests run, so that the engine asks whether they may go on.
+"""Ticks of the engine while guests run, for the deadlines of calls.
 
-Called by ``instance`` around each call. Invariant: nothing ticks, and no thread wakes, while no guest runs.
+Called by ``instance`` around each call. Invariant: while no guest runs, there are no ticks and no thread wakes.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from controller_host.guest.limits import TICK
 
 
 class Ticker:
-    """Calls ``tick`` each :data:`TICK` while somebody is inside ``with``; its thread waits else."""
+    """Calls ``tick`` every :data:`TICK` while a thread is inside ``with``; otherwise its own thread waits."""
 
     def __init__(self, tick: Callable[[], None]) -> None:
         self._tick: Final = tick

@@ -1,8 +1,8 @@
-"""WASI preview 1 without state: output becomes lines of the log, clocks and random numbers work, the rest is not there.
+"""Stateless WASI preview 1: output becomes log lines, clocks and random numbers work, the rest returns an errno.
 
-In: arguments as the guest gave them, all unsigned. Out: an errno. Called by ``imports``. The library's own keeps state
-(files, a clock that begins with each instance) that no snapshot could take along (ADR 51).
-Invariant: nothing is kept between two calls; every pointer is checked; nothing takes longer than the call may.
+In: arguments of the guest, all unsigned. Out: an errno. Called by ``imports``. The implementation of wasmtime has state
+(files, a clock that starts with each instance) that a snapshot would not contain (ADR 51).
+Invariant: no state between two calls; every pointer is checked; no function exceeds the time limit of the call.
 Source: WASI preview 1, "wasi_snapshot_preview1.witx"; layouts of records are those of its wasm32 ABI.
 """
 
@@ -22,7 +22,7 @@ SUCCESS, BADF, INVAL, NOSYS, SPIPE = 0, 8, 28, 52, 70
 _STREAMS: Final = range(3)
 _REALTIME, _MONOTONIC = 0, 1
 _CHARACTER_DEVICE: Final = 2
-_MOST_VECTORS: Final = 1024  # as IOV_MAX of Linux
+_MOST_VECTORS: Final = 1024  # IOV_MAX of Linux
 _MOST_SUBSCRIPTIONS: Final = 1024
 _AT_ONCE: Final = 256 << 10
 _NAP: Final = 0.02
@@ -114,7 +114,7 @@ def _fd_write(guest: Guest, fd: int, vectors: int, count: int, written: int) -> 
 
 
 def random_get(guest: Guest, pointer: int, length: int) -> int:
-    """Fill ``length`` bytes at ``pointer``."""
+    """Write ``length`` random bytes at ``pointer``."""
     guest.memory.check(pointer, length)
     for at in range(0, length, _AT_ONCE):
         guest.budget.check()
@@ -138,7 +138,7 @@ def _poll_oneoff(guest: Guest, subscriptions: int, events: int, count: int, read
 
 
 def _deadline(guest: Guest, subscription: bytes) -> int:
-    """Return until when a clock's subscription waits, by the guest's monotonic clock; now for a clock that is none."""
+    """Return the end of a clock subscription by the guest's monotonic clock; now for an unknown clock."""
     clock: int
     timeout: int
     clock, timeout, _, flags = struct.unpack_from("<I4xQQH", subscription, 16)
@@ -191,6 +191,6 @@ _FUNCTIONS: Final[dict[str, Callable[..., int]]] = {
 
 
 def function(name: str) -> Callable[..., int]:
-    """Return what does a function of :data:`controller_host.guest.abi.WASI`; those about files have none to find."""
+    """Return the implementation of a function of :data:`controller_host.guest.abi.WASI`; there are no files."""
     assert name in abi.WASI
     return _FUNCTIONS.get(name, _no_file)

@@ -1,1 +1,1 @@
-"""Requests of guests to Kubernetes, done as the guest's account."""
+"""Requests of guests to Kubernetes, sent as the guest's account."""

@@ -1,9 +1,9 @@
-"""Does what a guest asks of Kubernetes, as the guest's account: from the thread the guest runs in, in the event loop.
+"""Sends requests of guests to Kubernetes as the guest's account: from the guest's thread, in the event loop.
 
-In: requests of ``trellis.call``. Out: answers as docs/controller-abi.md has them, spans, and word of a 403. Called by
-guests, by way of ``Calls``, which each instance has one of. Invariants: whatever is asked, there is an answer, in
-bounded time and of bounded length; no more requests than the limit reach a server; no content of an object, of Secrets
-least of all, gets into a log or a span.
+In: requests of ``trellis.call``. Out: answers in the format of docs/controller-abi.md, spans, and notifications of a
+403. Called by guests through ``Calls``, one per instance. Invariants: every request gets an answer, in bounded time and
+of bounded length; a server receives at most the limited number of requests; logs and spans contain no content of
+objects, in particular of Secrets.
 """
 
 from __future__ import annotations
@@ -35,55 +35,55 @@ from trellis.limits.token_bucket import TokenBucket
 from trellis.telemetry import Telemetry, get_logger, within
 
 MOST_REFUSALS: Final = 1000
-"""Requests of one call of the guest that reach no server: what it does not pay for with time it pays for with this."""
+"""Maximum number of rejected requests in one call of the guest, because their time does not count."""
 KNOWN_SUBRESOURCES: Final = frozenset(
     {"approval", "binding", "ephemeralcontainers", "eviction", "finalize", "resize", "scale", "status", "token"}
 )
-"""Those that Kubernetes has and that take a patch or an update; CustomResources have two of them."""
+"""Subresources of Kubernetes that support patch or update; CustomResources have two of them."""
 EVENTS_PER_SECOND: Final = 1.0
 EVENTS_AT_ONCE: Final = 25.0
-"""Events that a guest may have recorded: those that client-go lets a component record about an object at once."""
+"""Burst of Events of a guest: the burst per object of a component in client-go."""
 _LINE: Final = 256
 _LONGEST_LINE: Final = 20.0
-"""What the longest line there is costs, of ``_LINE`` characters each."""
+"""Weight of the longest line, in units of ``_LINE`` characters."""
 
 _log = get_logger(__name__)
 
 
-class CallFlood(Exception):  # noqa: N818 - says what happened
-    """A guest does not stop asking for what it is refused."""
+class CallFlood(Exception):  # noqa: N818 - named after the outcome
+    """A guest continues to send requests that are rejected."""
 
 
 class Kinds(Protocol):
-    """Finds out where the API server has a kind."""
+    """Discovery of kinds."""
 
     async def resource(self, api_version: str, kind: str) -> Resource:
-        """Return it; raises KubeError (NotFound if there is no such kind)."""
+        """Return the resource of a kind; raises KubeError (NotFound for an unknown kind)."""
 
 
 @dataclass(eq=False)
 class Calling:
-    """Requests of all guests. ``acting_as``: Kubernetes, as a user; ``forbidden``: told the user of each 403."""
+    """Requests of all guests. ``acting_as``: client that impersonates a user; ``forbidden``: called for each 403."""
 
     acting_as: Callable[[str], Kube]
     kinds: Kinds
     telemetry: Telemetry
     forbidden: Callable[[str], None]
     log_lines: float = 100.0
-    """That a guest may log in a second; one of many characters counts as several."""
+    """Maximum log lines of a guest per second; a long line counts as several."""
     timings: CallTimings = field(default_factory=CallTimings)
     stopped: bool = False
     loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.get_running_loop)
 
     def stop(self) -> None:
-        """Begin no more requests; what is in progress ends by itself, or with the event loop."""
+        """Reject further requests; requests in progress end by themselves, or with the event loop."""
         self.stopped = True
 
     async def do(self, account: Account, asked: Verb | Happening, parent: Context | None) -> bytes:
-        """Return the body of the API server's answer.
+        """Return the body of the API server's response.
 
         Raises:
-            KubeError, NotLeading: it was refused, or nobody answered.
+            KubeError, NotLeading: the request was refused, or the API server did not answer.
         """
         name = f"call {asked.op} {asked.kind}" if isinstance(asked, Verb) else "call event"
         with within(self.telemetry, name, parent, {"trellis.controller": account.controller}) as span:
@@ -112,7 +112,7 @@ class Calling:
 
 
 class Calls:
-    """What one controller may ask for; ``call`` is called in the thread that its guest runs in."""
+    """Requests of one controller; ``call`` is called in the thread of its guest."""
 
     def __init__(self, calling: Calling, account: Account, rate: float) -> None:
         self._calling = calling
@@ -124,31 +124,31 @@ class Calls:
         self._refusals = 0
         self._parent: Context | None = None
         self.asked = 0
-        """How many requests there were, refused ones included."""
+        """Number of requests, including rejected ones."""
         self.refused = False
-        """Whether the API server refused a request of this call: by a policy, a quota, a missing permission."""
+        """True if the API server refused a request of this call: by a policy, a quota, a missing permission."""
 
     def begin(self, parent: Context | None) -> None:
-        """Begin a call of the guest, whose requests are part of this trace."""
+        """Start a call of the guest; ``parent`` is the trace context of its requests."""
         self._left = self._calling.timings.call
         self._refusals = 0
         self.refused = False
         self._parent = parent
 
     def become(self, account: Account) -> None:
-        """Ask as this account from now on."""
+        """Set the account of further requests."""
         self._account = account
 
     def limit(self, rate: float) -> None:
-        """Allow so many requests a second from now on."""
+        """Set the maximum rate of further requests, per second."""
         if self._bucket.rate != rate:
             self._bucket = TokenBucket(rate)
 
     def call(self, request: bytes) -> bytes:
-        """Return the answer to a request, whatever that is.
+        """Return the answer to any request.
 
         Raises:
-            CallFlood: this call of the guest went on asking although it was refused again and again.
+            CallFlood: this call of the guest sent more than ``MOST_REFUSALS`` rejected requests.
         """
         self.asked += 1
         began = time.monotonic()
@@ -162,18 +162,18 @@ class Calls:
         except KubeError as error:
             self.refused = self.refused or is_refused(error)
             return _failed(error)
-        except Exception as error:  # noqa: BLE001 - a guest must not see how the host is made, and must get an answer
+        except Exception as error:  # noqa: BLE001 - a guest must get an answer without internals of the host
             _log.error(
                 "controller request failed with an internal error",
                 controller=self._account.controller,
                 error=type(error).__name__,
             )
-            return failure(0, "Unavailable", "the host could not do this")
+            return failure(0, "Unavailable", "the request failed with an internal error of the host")
         finally:
             self._left -= time.monotonic() - began
 
     def log(self, level: int, text: str) -> None:
-        """Log a line of the guest, if it has not logged too much of late."""
+        """Log a line of the guest, unless it exceeds the rate limit."""
         left_out = self._lines.take(time.monotonic(), 1 + len(text) // _LINE)
         telemetry = self._calling.telemetry
         if left_out is None:
@@ -183,22 +183,22 @@ class Calls:
             _log.warning(
                 "controller log lines dropped by the rate limit", controller=self._account.controller, lines=left_out
             )
-        _log_of(level)("a controller says", controller=self._account.controller, text=text)
+        _log_of(level)("log line of a controller", controller=self._account.controller, text=text)
 
     def _answer(self, request: bytes, now: float) -> bytes:
         if not self._bucket.take(now):
-            message = f"more than {self._bucket.rate:g} requests a second: spec.limits.hostCallsPerSecond"
+            message = f"more than {self._bucket.rate:g} requests per second: spec.limits.hostCallsPerSecond"
             raise CallRefused("TooManyCalls", message)
         asked = calls.read(request, self._account.manager)
         if isinstance(asked, Happening) and not self._events.take(now):
-            raise CallRefused("TooManyCalls", f"more than {EVENTS_PER_SECOND:g} Events a second, and no more at once")
+            raise CallRefused("TooManyCalls", f"more than {EVENTS_PER_SECOND:g} Events per second: send fewer Events")
         body = self._ask(asked, min(self._calling.timings.request, self._left))
         return b"{}" if isinstance(asked, Happening) else calls.answer(asked, body)
 
     def _ask(self, asked: Verb | Happening, seconds: float) -> bytes:
         if seconds <= 0:
             allowed = self._calling.timings.call
-            raise CallRefused("Timeout", f"this call of the controller waited {allowed:g} s for its requests already")
+            raise CallRefused("Timeout", f"the requests of this call already used the maximum of {allowed:g} s")
         if self._calling.stopped:
             raise _stopping()
         work = self._calling.do(self._account, asked, self._parent)
@@ -220,9 +220,9 @@ class Calls:
 
 
 def _begin(work: Coroutine[object, object, bytes], future: Future[bytes]) -> None:
-    """Begin work for a thread that waits for its future; once that is cancelled, so is the work.
+    """Start work for a thread that waits for its future; a cancelled future cancels the work.
 
-    The work sets the future itself. ``run_coroutine_threadsafe`` does that in the turn of the event loop after its end.
+    The work sets the future itself: ``run_coroutine_threadsafe`` would set it one turn of the event loop later.
     """
     loop = asyncio.get_running_loop()
     task = loop.create_task(_do_into(future, work))
@@ -241,31 +241,31 @@ async def _do_into(future: Future[bytes], work: Coroutine[object, object, bytes]
     except asyncio.CancelledError:
         future.cancel()
         raise
-    except Exception as error:  # noqa: BLE001 - it is raised where it is waited for
+    except Exception as error:  # noqa: BLE001 - raised in the waiting thread
         if future.set_running_or_notify_cancel():
             future.set_exception(error)
     else:
-        if future.set_running_or_notify_cancel():  # else nobody waits any more
+        if future.set_running_or_notify_cancel():  # otherwise no thread waits
             future.set_result(found)
 
 
 def _stopping() -> CallRefused:
-    return CallRefused("Unavailable", "this host stops: the controller goes on elsewhere")
+    return CallRefused("Unavailable", "this host is shutting down: another replica continues the controller")
 
 
 def _failed(error: KubeError) -> bytes:
-    """Return the API server's own words; of a call that was not answered those of our side."""
+    """Return the API server's error; for a request without a response, the error of the client."""
     return failure(error.status, error.reason, error.message)
 
 
 def _mark(span: Span, error: KubeError) -> None:
-    # Not the message: of what is invalid it shows the value.
+    # Without the message, which can contain invalid values.
     span.set_attribute("error.type", error.reason)
     span.set_status(StatusCode.ERROR, error.reason)
 
 
 def _call(asked: Verb, resource: Resource) -> Call:
-    # A word that a guest made up is no label of a metric: its series would stay for as long as the process lives.
+    # Text of a guest must not become the label of a metric: its time series would exist until the process ends.
     subresource = asked.subresource if asked.subresource in KNOWN_SUBRESOURCES else "other"
     plural = f"{resource.plural}/{subresource}" if asked.subresource else resource.plural
     verb = {"POST": "CREATE"}.get(asked.method, "LIST" if asked.op == "list" else asked.method)
@@ -273,14 +273,14 @@ def _call(asked: Verb, resource: Resource) -> Call:
 
 
 def _request(asked: Verb, resource: Resource) -> HttpRequest:
-    """Return the request to where the kind is served.
+    """Return the HTTP request for the resource.
 
     Raises:
-        CallRefused: it names no namespace for a kind that has one.
+        CallRefused: the namespace of a namespaced kind is missing.
     """
     if resource.namespaced and not asked.namespace and asked.op != "list":
         field_name = "namespace" if asked.op in {"get", "patch", "delete"} else "object.metadata.namespace"
-        raise CallRefused("InvalidRequest", f"{field_name}: needs the name of a namespace: {resource.kind} is in one")
+        raise CallRefused("InvalidRequest", f"{field_name}: needs a namespace: {resource.kind} is namespaced")
     name = None if asked.collection else asked.name
     path = resource.path(asked.namespace or None, name, asked.subresource or None)
     return HttpRequest(asked.method, path, asked.query, asked.body, asked.content_type, most=MOST_BYTES)

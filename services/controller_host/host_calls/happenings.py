@@ -1,7 +1,7 @@
-"""Records what guests have to say of objects as Events of Kubernetes, with the rights of the guest's account.
+"""Records Kubernetes Events of guests, with the permissions of the guest's account.
 
-In: what a guest asked to be recorded. Out: an Event, or one more of the same. Called by ``calling``. Invariant: however
-often a guest says the same of an object, it is one Event.
+In: the Event that a guest requested. Out: an Event, or an incremented count. Called by ``calling``. Invariant: repeated
+equal Events of a guest about an object are one Event.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _NO_NAME = re.compile(r"[^a-z0-9.-]+")
 
 
 async def record(kube: Kube, account: Account, happening: Happening) -> None:
-    """Record an Event; one that was said before is counted up, if the account may do that."""
+    """Record an Event; for a repeated Event, increment its count if the account is permitted to."""
     now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     event = make_event(account, happening, now)
     metadata = event["metadata"]
@@ -37,11 +37,11 @@ async def record(kube: Kube, account: Account, happening: Happening) -> None:
         patch = {"metadata": read, "count": int(found.get("count") or 1) + 1, "lastTimestamp": now}
         await kube.merge_patch(EVENTS, metadata["name"], patch, metadata["namespace"], field_manager=account.manager)
     except (Forbidden, NotFound, AlreadyExists):
-        return  # it stands there, which is what was asked for
+        return  # the Event exists; only its count is not updated
 
 
 def make_event(account: Account, happening: Happening, now: str) -> Manifest:
-    """Return the Event of a first occurrence; ``now`` in RFC 3339. Its name is the same for every repeat."""
+    """Return the Event of a first occurrence; ``now`` in RFC 3339. Its name is the same for all repetitions."""
     regarding = happening.regarding
     identity = "\0".join((account.controller, *map(str, regarding.values()), happening.reason, happening.message))
     hashed = hashlib.sha256(identity.encode()).hexdigest()[:16]

@@ -1,9 +1,9 @@
-"""What is being prepared for controllers while others have their turns: modules on their way, references being read.
+"""Background preparation of controllers: modules that are fetched, references that are read.
 
-In: what a controller's spec asks for, each time that it has a turn. Out: what was prepared, or why it cannot be, at the
-turn after that is known. Called by ``hosting``. Invariants: no turn waits for a source; who asks is woken when there is
-an answer, which is kept until the next turn; an answer is given only to the very question; what nobody asks for any
-more ends.
+In: the spec of a controller, in each of its turns. Out: the prepared controller or the error, in a later turn. Called
+by ``hosting``. Invariants: no turn waits for a source; a controller is woken when its result is available, and the
+result is kept until its next turn; a result is used only for an equal question; work that is no longer requested is
+cancelled.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ Found = tuple[Prepared, KnownModule]
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What is to be prepared: of which spec, as whom; ``again``: the module's bytes are needed in any case."""
+    """Input of a preparation: the spec and the user; ``anew``: fetch the module's bytes even if it is known."""
 
     view: ControllerView
     user: str
     anew: bool
     wanted: Wanted = field(compare=False)
-    """What the spec says."""
+    """Parsed spec."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class _Answer:
 
 @dataclass(eq=False)
 class Fetching:
-    """All that is being prepared. ``wake``: gives a controller a turn; ``end``: seconds for all to end in."""
+    """All preparations. ``wake``: adds a controller to the queue; ``end``: timeout of the shutdown in seconds."""
 
     preparing: Preparing
     wake: Callable[[str], None]
@@ -51,10 +51,10 @@ class Fetching:
         return len(self._answers)
 
     def take(self, key: str, question: Question) -> Found | None:
-        """Return what was prepared for a controller, None as long as that takes: it is woken then.
+        """Return the prepared controller, None while it is in progress: the controller is woken when it ends.
 
         Raises:
-            NotAccepted: it cannot be run as things are.
+            NotAccepted: the controller cannot run.
             KubeError: the API server did not answer.
         """
         answer = self._answers.get(key)
@@ -74,18 +74,18 @@ class Fetching:
         return None if answer.task.cancelled() else answer.task.result()
 
     def drop(self, key: str) -> None:
-        """End what is being prepared for a controller, if anything is."""
+        """Cancel the preparation of a controller, if there is one."""
         if (answer := self._answers.pop(key, None)) is not None:
             answer.task.cancel()
 
     def close(self) -> None:
-        """End everything, and begin nothing more."""
+        """Cancel all preparations, and reject new ones."""
         self._closed = True
         for key in list(self._answers):
             self.drop(key)
 
     async def run(self) -> None:
-        """Be there until cancelled: with the term of leadership everything ends."""
+        """Wait until cancelled at the end of the leadership term, then cancel all preparations."""
         try:
             await asyncio.get_running_loop().create_future()
         finally:
@@ -101,7 +101,7 @@ class Fetching:
 
         def ended(task: asyncio.Task[Found]) -> None:
             if not task.cancelled():
-                task.exception()  # is raised in the controller's turn, if it still asks
+                task.exception()  # raised in the next turn of the controller
                 self.wake(key)
 
         task.add_done_callback(ended)

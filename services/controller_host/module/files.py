@@ -1,7 +1,7 @@
-"""Reads a file below a directory, and never one outside of it, whoever changes the directory in the meantime.
+"""Reads a file below a directory, never outside it, even if the directory changes at the same time.
 
-In: a directory and a path. Out: bytes. Called by ``sources``, in a thread. Invariants: every step is taken from an open
-directory, so what was looked at is what is read; links are followed only as long as they stay below.
+In: a directory and a path. Out: bytes. Called by ``sources``, in a thread. Invariants: every path component is opened
+relative to an open directory, so that the checked file is the read file; links must not lead out of the directory.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def read_below(root: Path, path: str) -> bytes:
     """Return a file's content.
 
     Raises:
-        SourceError: there is no such file below the directory, it is no file, or it is too large.
+        SourceError: the path does not exist below the directory, is not a file, or is too large.
     """
     try:
         with ExitStack() as stack:
@@ -34,7 +34,7 @@ def read_below(root: Path, path: str) -> bytes:
 
 
 def _opened(stack: ExitStack, root: Path, path: str) -> int:
-    """Return the file, opened step by step from the directory."""
+    """Return the file, opened component by component from the directory."""
     above = [_keep(stack, os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))]
     left, links = _parts(path, path), 0
     while left:
@@ -46,7 +46,7 @@ def _opened(stack: ExitStack, root: Path, path: str) -> int:
             continue
         try:
             target = os.readlink(name, dir_fd=above[-1])
-        except OSError:  # no link, or not there: opening it says which
+        except OSError:  # not a link, or missing: the open call below reports which
             if not left:
                 return _keep(stack, os.open(name, _FILE, dir_fd=above[-1]))
             above.append(_keep(stack, os.open(name, _DIRECTORY, dir_fd=above[-1])))
@@ -70,7 +70,7 @@ def _keep(stack: ExitStack, descriptor: int) -> int:
 
 
 def _outside(path: str) -> SourceError:
-    message = f"the module {path} leads out of the directory of modules: give a path that stays in it"
+    message = f"the module {path} is outside the directory of modules: use a path inside it"
     return SourceError(SourceReason.NOT_ALLOWED, message)
 
 

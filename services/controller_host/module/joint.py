@@ -1,7 +1,7 @@
-"""Work that several ask for at once and that is done once.
+"""Shared work: concurrent requests with the same key run it once.
 
-In: what is to be done, under a key. Out: its result, for all who ask for that key in the meantime. Called by
-``preparing``. Invariants: who goes away takes nothing from the others; work that nobody waits for any more ends.
+In: a coroutine, under a key. Out: its result, for all concurrent requests with the key. Called by ``preparing``.
+Invariants: the cancellation of one request does not affect the rest; work without a waiting request is cancelled.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ class _Work(Generic[T]):
 
 @dataclass(slots=True)
 class Joint(Generic[K, T]):
-    """What is in progress."""
+    """Work in progress, by key."""
 
     _work: dict[K, _Work[T]] = field(default_factory=dict)
 
     async def do(self, key: K, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """Return what the work under this key gives, which begins unless it is in progress; raises what it raises."""
+        """Return the result of the work under this key, or raise its error; start it unless it is in progress."""
         one = self._work.get(key)
         if one is None:
             one = self._work[key] = _Work(asyncio.create_task(work(), name="joint"))
@@ -38,6 +38,6 @@ class Joint(Generic[K, T]):
         finally:
             one.waiting -= 1
             if (one.task.done() or not one.waiting) and self._work.get(key) is one:
-                del self._work[key]  # who asks from now on restarts
+                del self._work[key]  # the next request starts new work
             if not one.waiting:
                 one.task.cancel()

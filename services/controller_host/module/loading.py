@@ -1,9 +1,9 @@
-"""Loads the engine of guests with the first of them: many clusters have no controller, and need none of it.
+"""Loads the engine for the first guest: clusters without controllers do not require it.
 
-In: who needs a guest, in a thread that may wait. Out: the runtime, or why there is none. Called by ``guests``.
-Invariants: this is the only place that leads to wasmtime, which costs a process memory and time at its start (a test
-holds it); one thread loads while others wait, and no event loop does; what failed is tried again, by one, now and then.
-Source: ADR 80.
+In: the request for a guest, in a thread that can block. Out: the runtime, or the error. Called by ``guests``.
+Invariants: only this module imports wasmtime, which increases the memory and the start time of a process (checked by a
+test); one thread loads while other threads wait, never the event loop; after a failure, one thread retries at
+intervals. Source: ADR 80.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ if TYPE_CHECKING:
     from controller_host.guest.runtime import Runtime
 
 ENGINE_UNAVAILABLE: Final = "EngineUnavailable"
-"""Reason: no guest can be run, whatever it is."""
+"""Reason: no guest can run."""
 _LONGEST: Final = 400
 
 _log = get_logger(__name__)
 
 
-class EngineUnavailable(Exception):  # noqa: N818 - says what is the matter
-    """No guest can be run; the message says why, in one line."""
+class EngineUnavailable(Exception):  # noqa: N818 - named after the outcome
+    """No guest can run; the message is one line with the cause."""
 
 
 class Loading:
-    """Loads by ``load`` when somebody asks. ``told``, in that thread: "" when it is loaded, else why it is not.
+    """Loads the engine by ``load`` on the first request. ``told`` is called in that thread with "" or the error.
 
-    After a failure it is tried again after ``again`` seconds.
+    After a failure, the next attempt is ``again`` seconds later.
     """
 
     def __init__(
@@ -60,10 +60,10 @@ class Loading:
         self._closed: Final = threading.Event()
 
     def get(self) -> Runtime:
-        """Return the runtime; the first who asks waits until it is loaded, tenths of a second.
+        """Return the runtime; the first caller waits until it is loaded, some tenths of a second.
 
         Raises:
-            EngineUnavailable: it cannot be, or could not be just now.
+            EngineUnavailable: loading the engine failed, now or in a recent attempt.
         """
         if self._runtime is not None:
             return self._runtime
@@ -72,19 +72,19 @@ class Loading:
 
     @contextmanager
     def held(self) -> Iterator[Runtime | None]:
-        """Have the runtime if it is there; if it is not, nobody loads it while the block runs."""
+        """Yield the runtime if it is loaded, else None; the engine is not loaded while the block runs."""
         with self._lock:
             yield self._runtime
 
     def close(self) -> None:
-        """Load nothing, and compile nothing any more."""
+        """Stop loading and compiling."""
         self._closed.set()
         if self._runtime is not None:
             self._runtime.close()
 
     def _loaded(self) -> Runtime:
         if self._closed.is_set():
-            raise EngineUnavailable("this host stops")
+            raise EngineUnavailable("this host stops: another replica continues the controller")
         if self._why and self._clock() < self._again_at:
             raise EngineUnavailable(self._why)
         began = self._clock()
@@ -94,7 +94,7 @@ class Loading:
             self._failed(error)
             raise EngineUnavailable(self._why) from error
         self._runtime, self._why = runtime, ""
-        if self._closed.is_set():  # after the line above: whoever closes sees the one or the other
+        if self._closed.is_set():  # after the line above: a concurrent `close` saw the runtime, or set the flag before
             runtime.close()
         _log.info("Wasm engine loaded", seconds=round(self._clock() - began, 3))
         self._told("")
@@ -110,7 +110,7 @@ class Loading:
 def local(
     directory: Path, bounds: CompileBounds, told: Callable[[str], None], again: float = TurnTimings().engine
 ) -> Loading:
-    """Return what loads the engine of this process; its compiled modules are in ``directory``."""
+    """Return the loader of the engine of this process; its compiled modules are in ``directory``."""
     return Loading(partial(_runtime, directory, bounds), told, again=again)
 
 

@@ -1,8 +1,8 @@
-"""What a controller is to run: its module, checked and compiled, and what it is told when it starts.
+"""Preparation of a controller: its module, verified and compiled, and the input of its start.
 
-In: a spec, and what that refers to, read as the controller's account. Out: ``Prepared``, or why not, in the reasons of
-a condition. Called by ``fetching``. Invariants: what a checksum or digest pins is fetched once, not at each restart,
-and run only for who was let have it by its source; no value of a Secret is in a message.
+In: a spec and its references, read as the controller's account. Out: ``Prepared``, or an error with the reason for a
+condition. Called by ``fetching``. Invariants: a module with a checksum or digest is fetched once, not at each restart,
+and run only for users that its source permits to read it; messages do not contain values of Secrets.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ from trellis.kube.resources import CONFIGMAPS, SECRETS, Resource
 from trellis.runtime.fair_share import Shares
 
 _REFERENCES: Final = (64, 8)
-"""Controllers whose references are read at a time, and of those of one namespace."""
+"""Controllers whose references are read concurrently: in total, and per namespace."""
 COMPILING: Final = 2
-"""Modules that are compiled at a time, those of one namespace one after the other."""
+"""Concurrent compilations; one per namespace."""
 
 
 class ReferenceReason(StrEnum):
-    """Why what ``configMapRefs`` or ``secretRefs`` name cannot be had."""
+    """Reason why an object in ``configMapRefs`` or ``secretRefs`` cannot be read."""
 
     CONFIG_MAP_NOT_FOUND = "ConfigMapNotFound"
     CONFIG_MAP_FORBIDDEN = "ConfigMapForbidden"
@@ -45,8 +45,8 @@ class ReferenceReason(StrEnum):
     SECRET_FORBIDDEN = "SecretForbidden"  # noqa: S105 - as above
 
 
-class NotAccepted(Exception):  # noqa: N818 - says what is the matter
-    """What is wanted cannot be run. ``reason``: of the condition ``Accepted``; ``message``: what to do."""
+class NotAccepted(Exception):  # noqa: N818 - named after the outcome
+    """A controller cannot run. ``reason``: of the condition ``Accepted``; ``message``: with the resolution."""
 
     def __init__(self, reason: str, message: str) -> None:
         self.reason = reason
@@ -55,25 +55,25 @@ class NotAccepted(Exception):  # noqa: N818 - says what is the matter
 
 
 class Fetch(Protocol):
-    """A module whose turn it is to be fetched; see ``sources``."""
+    """A fetch of a module in its turn; see ``sources``."""
 
     async def confirm(self) -> bool:
-        """See to it that its source lets who asks have it; False: only fetching it can tell. Raises SourceError."""
+        """Check that the source permits the user to read it; False: only a fetch can check. Raises SourceError."""
 
     async def module(self) -> bytes:
         """Return the module; raises SourceError."""
 
 
 class Sources(Protocol):
-    """Gets the bytes of modules."""
+    """Source of the bytes of modules."""
 
     def turn(self, asked: Asked) -> AbstractAsyncContextManager[Fetch]:
-        """Wait until it is the turn of a module's namespace, and have it while the block runs."""
+        """Wait for the turn of a module's namespace, and keep it while the block runs."""
 
 
 @dataclass(frozen=True, slots=True)
 class Preparing:
-    """Prepares controllers. ``pool``: threads that may take their time."""
+    """Preparation of controllers. ``pool``: threads for slow work."""
 
     acting_as: Callable[[str], Kube]
     sources: Sources
@@ -85,7 +85,7 @@ class Preparing:
     _references: Shares = field(default_factory=lambda: Shares(*_REFERENCES))
 
     def at_once(self, view: ControllerView, wanted: Wanted, user: str) -> tuple[Prepared, KnownModule] | None:
-        """Return what is to run if nobody has to be asked for it, None otherwise."""
+        """Return the prepared controller if no request is required, None otherwise."""
         if any(wanted.refs) or (module := self._known(view, wanted, user)) is None:
             return None
         return _prepared(wanted, module, init_request((view.namespace, view.name), wanted.config, ({}, {})))
@@ -93,15 +93,15 @@ class Preparing:
     async def prepare(
         self, view: ControllerView, wanted: Wanted, user: str, *, anew: bool
     ) -> tuple[Prepared, KnownModule]:
-        """Return what is to run, and what is known of its module; ``again``: its bytes are needed in any case.
+        """Return the prepared controller and its module; ``anew``: fetch the module's bytes even if it is known.
 
         Raises:
-            NotAccepted: it cannot be run as things are.
+            NotAccepted: the controller cannot run.
             KubeError: the API server does not answer.
         """
         module = None if anew else self._known(view, wanted, user)
         if module is None:
-            # Who asks as the same user for the same source would be let have it, or not, in the same way.
+            # The source permits or refuses all requests of the same user for the same source alike.
             claim = claim_of(wanted, user)
             asked = Asked(view.namespace, wanted.module, user)
             module = await self._joint.do((claim, anew), lambda: self._fetched(asked, wanted, anew=anew))
@@ -110,13 +110,13 @@ class Preparing:
         return _prepared(wanted, module, await self._init(view, wanted, user))
 
     def _known(self, view: ControllerView, wanted: Wanted, user: str) -> KnownModule | None:
-        """Return what a source is known to have that cannot change, if this user was let have it before."""
+        """Return the known module of a fixed source, if the source permitted this user to read it before."""
         if not wanted.is_fixed or not self.progress.has_shown(view.uid, claim_of(wanted, user)):
             return None
         return self.progress.known(wanted.source)
 
     async def _fetched(self, asked: Asked, wanted: Wanted, *, anew: bool) -> KnownModule:
-        """Fetch a module; of one that is known it is enough that its source would give it to who asks."""
+        """Fetch a module; for a known module, only check that the source permits the user to read it."""
         try:
             async with self.sources.turn(asked) as fetch:
                 known = self.progress.known(wanted.source) if wanted.is_fixed and not anew else None
@@ -149,7 +149,7 @@ class Preparing:
 
 
 def claim_of(wanted: Wanted, user: str) -> str:
-    """Return what stands for "this user was let have this source"."""
+    """Return the digest that records the permission of a user to read a source."""
     return digest(wanted.source.encode(), user.encode())
 
 
@@ -164,9 +164,9 @@ async def _data(kube: Kube, user: str, resource: Resource, place: tuple[str, Seq
         try:
             found[name] = (await kube.get(resource, name, namespace)).get("data") or {}
         except NotFound:
-            message = f"{resource.kind} {name}, which the spec refers to, does not exist in namespace {namespace}"
+            message = f"{resource.kind} {name} does not exist in namespace {namespace}: create it, or correct the spec"
             raise NotAccepted(ReferenceReason(f"{resource.kind}NotFound"), message) from None
         except Forbidden as error:
-            message = f"{resource.kind} {name}, which the spec refers to, cannot be read: {acting_words(error, user)}"
+            message = f"{resource.kind} {name} of the spec cannot be read: {acting_words(error, user)}"
             raise NotAccepted(ReferenceReason(f"{resource.kind}Forbidden"), message) from None
     return found

@@ -1,7 +1,7 @@
 """Fetches a module from a registry: an artifact (the module is a blob) or an image (it is a file in a layer).
 
-In: a reference and credentials. Out: the module's bytes. Called by ``sources``. Invariants: what is fetched by digest
-has that digest; a password goes to its registry and to that registry's token server only, over https.
+In: a reference and credentials. Out: the module's bytes. Called by ``sources``. Invariants: content that is fetched by
+digest matches the digest; a password is sent only to its registry and that registry's token server, over https.
 Source: OCI distribution specification 1.1 (pull), and the token flow of the registries' authentication specification.
 """
 
@@ -35,7 +35,7 @@ _LAYERS: Final = 64
 
 
 class Registry:
-    """A conversation with one registry about one repository; ``credentials`` are ``user:password``."""
+    """A client for one repository of a registry; ``credentials`` are ``user:password``."""
 
     def __init__(self, transfer: Transfer, reference: Reference, credentials: str | None) -> None:
         self._transfer = transfer
@@ -44,10 +44,10 @@ class Registry:
         self._authorization = Authorization(reference.repository, credentials)
 
     async def confirm(self) -> None:
-        """See to it that the registry lets these credentials have the manifest, without fetching anything.
+        """Check that the registry permits these credentials to read the manifest, without fetching it.
 
         Raises:
-            SourceError: it does not.
+            SourceError: the registry refuses it.
         """
         await self._get(f"manifests/{self._reference.wanted}", ACCEPTED, method="HEAD")
 
@@ -55,7 +55,7 @@ class Registry:
         """Return the module.
 
         Raises:
-            SourceError: it cannot be had.
+            SourceError: the module cannot be fetched.
         """
         manifest = await self._manifest()
         try:
@@ -69,7 +69,7 @@ class Registry:
             raise self._no_module(f"has {len(wasm) or len(layers)} layers: it has to be one module")
         if sum(layer.size for layer in layers) > MOST_BYTES:
             raise too_large(str(self._reference))
-        await self._transfer.grow()  # whatever is packed in them
+        await self._transfer.grow()  # unpacking can require much memory
         blobs, left = [], MOST_BYTES
         for layer in layers:
             blobs.append(await self._blob(layer, left))
@@ -109,7 +109,7 @@ class Registry:
     def _check(self, digest: str, body: bytes, what: str) -> None:
         found = digest_of(body)
         if found != digest:
-            message = f"{self._reference}: the {what} should have {digest} and has {found}"
+            message = f"{self._reference}: the {what} has digest {found}, expected {digest}"
             raise SourceError(SourceReason.CHECKSUM_MISMATCH, message)
 
     async def _get(
@@ -126,7 +126,7 @@ class Registry:
             raise self._refused(answer)
         if answer.status == 404:
             raise SourceError(SourceReason.NOT_FOUND, f"{self._reference}: the registry has no {path}")
-        message = f"{self._reference}: the registry answers {answer.status} to a request for {path}"
+        message = f"{self._reference}: the registry returned {answer.status} for {path}"
         raise SourceError(SourceReason.UNAVAILABLE, message)
 
     async def _authorize(self, challenge: str) -> None:
@@ -139,11 +139,11 @@ class Registry:
         try:
             self._authorization.granted(answer.body)
         except MalformedDocument:
-            message = f"{self._reference}: its token server answers {answer.status} and gives no token"
+            message = f"{self._reference}: its token server returned {answer.status} without a token"
             raise SourceError(SourceReason.UNAVAILABLE, message) from None
 
     def _refused(self, answer: Answer) -> SourceError:
-        given = "it refuses the credentials of pullSecret" if self._credentials else "it wants a pullSecret"
+        given = "it rejects the credentials of pullSecret" if self._credentials else "it requires a pullSecret"
         return SourceError(SourceReason.FORBIDDEN, f"{self._reference}: {given} ({answer.status})")
 
     def _no_module(self, why: object) -> SourceError:

@@ -1,10 +1,10 @@
-"""The bytes of a controller's module, from wherever its spec says, and what was promised of them checked.
+"""Fetches the bytes of a controller's module from the source in its spec, and verifies them.
 
 In: ``spec.module``, the controller's namespace, the user that it acts as. Out: bytes. Called by ``preparing``, outside
-of a controller's turn. Invariants: objects are read as that user; what is not pinned by a checksum or a digest is not
-run, but for a ConfigMap, which its own cluster keeps; a checksum that is said is compared, whatever the source; few
-modules at a time are in memory, and of each kind of source no namespace has more than its share in progress. Nothing of
-a Secret is in a message.
+a controller's turn. Invariants: objects are read as that user; a module without a checksum or digest is not run,
+except from a ConfigMap, which is part of the cluster; a given checksum is compared for every source; few modules at a
+time are in memory, and a namespace has at most its share of the fetches of each type of source. Messages do not contain
+content of Secrets.
 """
 
 from __future__ import annotations
@@ -36,17 +36,17 @@ from trellis.oci.references import credentials_for, parse_image
 from trellis.runtime.fair_share import Shares
 
 _OBJECTS: Final = (16, 4)
-"""ConfigMaps that are read at a time, each of 1 MiB at most, and of those for one namespace."""
+"""ConfigMaps that are read concurrently, at most 1 MiB each: in total, and per namespace."""
 _FILES: Final = (2, 1)
-"""Files that are read at a time, each of 64 MiB at most, and of those for one namespace."""
+"""Files that are read concurrently, at most 64 MiB each: in total, and per namespace."""
 VOLUMES: Final = "volumes"
-"""Directory of volumes below that of modules, as ``<namespace>/<claim>``; no ``path`` may lead there."""
+"""Directory of volumes below the directory of modules, as ``<namespace>/<claim>``; not allowed in ``path``."""
 _DOCKER_CONFIG: Final = ".dockerconfigjson"
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A module, whose namespace it is for, and the user who reads what it takes."""
+    """A requested module, its namespace, and the user that reads its objects."""
 
     namespace: str
     module: Module
@@ -54,7 +54,7 @@ class Asked:
 
 
 class Sources:
-    """Fetches modules. ``directory``: where ``path`` and ``pvc`` are below; None: there are none."""
+    """Sources of modules. ``directory``: parent of ``path`` and ``pvc``; None: these sources are disabled."""
 
     def __init__(
         self,
@@ -74,9 +74,9 @@ class Sources:
 
     @asynccontextmanager
     async def turn(self, asked: Asked) -> AsyncIterator[Fetch]:
-        """Fetch a module while the block runs, which begins when it is its namespace's turn.
+        """Wait for the turn of the module's namespace, and yield the fetch of the module.
 
-        Whatever of the module is in memory has to be released before the block ends.
+        The caller has to release the module's memory before the block ends.
         """
         module = asked.module
         if module.oci is not None or module.url is not None:
@@ -93,7 +93,7 @@ class Sources:
         await self._web.close()
 
     async def bytes_of(self, asked: Asked, transfer: Transfer | None) -> bytes:
-        """Return a module's bytes, of which nothing has been compared yet; raises SourceError, KubeError."""
+        """Return a module's bytes without verification; raises SourceError, KubeError."""
         module, namespace = asked.module, asked.namespace
         if module.config_map is not None:
             return await self._from_config_map(namespace, module.config_map, asked.user)
@@ -101,19 +101,19 @@ class Sources:
             async with transfer.in_time(_named(module)):
                 if module.oci is not None:
                     return await (await self.registry(asked, module.oci, transfer)).module()
-                assert module.url is not None  # else there would be no transfer
+                assert module.url is not None  # otherwise there is no transfer
                 return await _from_url(transfer, module.url)
         if module.pvc is not None:
             return await self._from_file(f"{VOLUMES}/{namespace}/{module.pvc.claim_name}", module.pvc.path)
         if module.path is None:
-            raise SourceError(SourceReason.NOT_FOUND, "spec.module says no source")
+            raise SourceError(SourceReason.NOT_FOUND, "spec.module has no source: set one of its fields")
         if posixpath.normpath(module.path).partition("/")[0] == VOLUMES:
-            message = f"the module {module.path} is on somebody's volume: say it as pvc, of its own namespace"
+            message = f"the module {module.path} is on a volume: use spec.module.pvc, in the namespace of the volume"
             raise SourceError(SourceReason.NOT_ALLOWED, message)
         return await self._from_file("", module.path)
 
     async def registry(self, asked: Asked, oci: OciModule, transfer: Transfer) -> Registry:
-        """Return a conversation with the registry of an image; raises SourceError, KubeError."""
+        """Return the client for the registry of an image; raises SourceError, KubeError."""
         try:
             reference = parse_image(oci.image)
         except ValueError as error:
@@ -128,10 +128,10 @@ class Sources:
             try:
                 credentials = credentials_for(reference, config)
             except ValueError:
-                message = f"{name}: its {_DOCKER_CONFIG} is no Docker configuration"
+                message = f"{name}: its {_DOCKER_CONFIG} is not a Docker configuration"
                 raise SourceError(SourceReason.FORBIDDEN, message) from None
             if credentials is None:
-                raise SourceError(SourceReason.FORBIDDEN, f"{name} has nothing for {reference.registry}")
+                raise SourceError(SourceReason.FORBIDDEN, f"{name} has no credentials for {reference.registry}")
         return Registry(transfer, reference, credentials)
 
     async def _from_config_map(self, namespace: str, source: ConfigMapModule, user: str) -> bytes:
@@ -141,9 +141,9 @@ class Sources:
             return found
         where = f"ConfigMap {source.name} in namespace {namespace}"
         if source.key in (config_map.get("data") or {}):
-            message = f"{where} has {source.key} as text, in data: it has to be in binaryData"
+            message = f"{where} has {source.key} in data: move it to binaryData"
         else:
-            message = f"{where} has no {source.key} in its binaryData"
+            message = f"{where} has no key {source.key} in binaryData"
         raise SourceError(SourceReason.NOT_FOUND, message)
 
     async def _from_file(self, below: str, path: str) -> bytes:
@@ -156,7 +156,7 @@ class Sources:
             async with asyncio.timeout(seconds):
                 return await loop.run_in_executor(self._threads, _read, self._directory / below, path, what)
         except TimeoutError:
-            message = f"cannot read the module {path}: the {what} does not answer within {seconds:g} s"
+            message = f"cannot read the module {path}: the {what} did not answer within {seconds:g} s"
             raise SourceError(SourceReason.UNAVAILABLE, message) from None
 
     async def _object(self, resource: Resource, namespace: str, name: str, user: str) -> Manifest:
@@ -171,19 +171,19 @@ class Sources:
 
 @dataclass(frozen=True, slots=True)
 class Fetch:
-    """A module whose turn it is to be fetched."""
+    """A fetch of a module in its turn."""
 
     sources: Sources
     asked: Asked
     transfer: Transfer | None
 
     async def confirm(self) -> bool:
-        """See to it that a source lets who asks have the module; returns False if only fetching it can tell.
+        """Check that a source permits the user to read the module; return False if only a fetch can check that.
 
-        What an address or the platform's own directory gives does not depend on who asks.
+        The content of an address or of the platform's directory does not depend on the user.
 
         Raises:
-            SourceError: it does not.
+            SourceError: the source refuses it.
             KubeError: the API server does not answer.
         """
         module, transfer = self.asked.module, self.transfer
@@ -197,7 +197,7 @@ class Fetch:
         """Return the module's bytes.
 
         Raises:
-            SourceError: it cannot be had, or is not what was promised.
+            SourceError: the module cannot be fetched, or its checksum does not match.
             KubeError: the API server does not answer.
         """
         module = self.asked.module
@@ -205,7 +205,7 @@ class Fetch:
         wasm = await self.sources.bytes_of(self.asked, self.transfer)
         found = await asyncio.to_thread(_sha256, wasm)
         if module.sha256 is not None and found != module.sha256:
-            message = f"the module of {_named(module)} should have sha256 {module.sha256} and has {found}"
+            message = f"the module of {_named(module)} has sha256 {found}, expected {module.sha256}"
             raise SourceError(SourceReason.CHECKSUM_MISMATCH, message)
         return wasm
 
@@ -217,7 +217,7 @@ async def _from_url(transfer: Transfer, url: str) -> bytes:
     shown = url.partition("?")[0]
     reasons = {404: SourceReason.NOT_FOUND, 401: SourceReason.FORBIDDEN, 403: SourceReason.FORBIDDEN}
     reason = reasons.get(answer.status, SourceReason.UNAVAILABLE)
-    raise SourceError(reason, f"{shown}: the server answers {answer.status}")
+    raise SourceError(reason, f"{shown}: the server returned {answer.status}")
 
 
 def _read(root: Path, path: str, what: str) -> bytes:
@@ -227,11 +227,11 @@ def _read(root: Path, path: str, what: str) -> bytes:
 
 
 def _check_pinned(module: Module) -> None:
-    """Refuse what may change in progress; admission does, too, but not of what was stored before it did."""
+    """Reject a source whose content can change; admission does too, but not for objects that were stored before."""
     if module.sha256 is not None or module.config_map is not None:
         return
     if module.oci is None or "@sha256:" not in module.oci.image:
-        message = f"what {_named(module)} has may change: say its digest, or spec.module.sha256"
+        message = f"the content of {_named(module)} can change: set its digest, or spec.module.sha256"
         raise SourceError(SourceReason.NOT_PINNED, message)
 
 

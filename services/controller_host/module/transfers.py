@@ -1,9 +1,8 @@
-"""Fetching over the network for tenants: who may, when, for how long, and with how much memory.
+"""Limits of fetches over the network for tenants: concurrency, time and memory.
 
-In: the namespace that a fetch is for. Out: a ``Transfer``, by which all requests of that one fetch are made. Called by
-``sources``. Invariants: a namespace has no more fetches in progress than its share, and whoever waits gets his turn; a
-fetch ends in time, whatever its servers do: redirects, refusals and answers of one byte a second included; only few
-have much in memory.
+In: the namespace of a fetch. Out: a ``Transfer``, which sends all requests of one fetch. Called by ``sources``.
+Invariants: a namespace has at most its share of the fetches in progress, and every waiting fetch gets its turn; a fetch
+ends in bounded time, also with redirects, errors and answers of one byte per second; only few fetches use much memory.
 """
 
 from __future__ import annotations
@@ -19,19 +18,19 @@ from controller_host.timings import SourceTimings
 from trellis.runtime.fair_share import Shares
 
 AT_ONCE: Final = 12
-"""Fetches at a time."""
+"""Concurrent fetches."""
 EACH: Final = 3
-"""Of these, for one namespace."""
+"""Concurrent fetches per namespace."""
 LARGE_BYTES: Final = 2**20
-"""What a fetch may have in memory before it needs to be one of the large ones."""
+"""Memory of a fetch above which it counts as large."""
 LARGE_AT_ONCE: Final = 2
-"""Each may have 64 MiB, and an image twice that besides; of one namespace there is one at a time."""
+"""Concurrent large fetches, one per namespace; each can use 64 MiB, and an image twice that in addition."""
 LEAST_SPEED: Final = 64 * 2**10
-"""Bytes for each of which a fetch has a second more than ``SourceTimings.patience``."""
+"""Received bytes that extend the timeout of a fetch (``SourceTimings.patience``) by one second."""
 
 
 class Transfers:
-    """All fetches over the network of this host."""
+    """All network fetches of this host."""
 
     def __init__(self, web: Web, timings: SourceTimings) -> None:
         self._timings: Final = timings
@@ -41,14 +40,14 @@ class Transfers:
 
     @asynccontextmanager
     async def begin(self, namespace: str) -> AsyncIterator[Transfer]:
-        """Have a fetch in progress while the block runs; waits until the namespace may have one (more)."""
+        """Wait until the namespace can start a fetch, and yield its transfer."""
         async with AsyncExitStack() as stack:
             await stack.enter_async_context(self._at_once.hold(namespace))
             yield Transfer(self._web, self._large, namespace, stack, self._timings)
 
 
 class Transfer:
-    """The requests of one fetch. What it takes of memory it has until its block ends."""
+    """The requests of one fetch. It keeps its share of memory until its block ends."""
 
     def __init__(self, web: Web, large: Shares, namespace: str, stack: AsyncExitStack, timings: SourceTimings) -> None:
         self._timings: Final = timings
@@ -63,10 +62,10 @@ class Transfer:
 
     @asynccontextmanager
     async def in_time(self, what: str) -> AsyncIterator[None]:
-        """Give the block the time that a fetch has; ``what`` is fetched.
+        """Apply the timeout of a fetch of ``what`` to the block.
 
         Raises:
-            SourceError: it took longer.
+            SourceError: the fetch exceeded its timeout.
         """
         self._began = asyncio.get_running_loop().time()
         try:
@@ -75,19 +74,19 @@ class Transfer:
         except TimeoutError:
             patience, most = self._timings.patience, self._timings.most
             message = (
-                f"cannot fetch {what}: no answer in time, or too slow: it came to {self._bytes} bytes, and a fetch has "
-                f"{patience:g} s, one more for each {LEAST_SPEED >> 10} KiB, {most:g} at most"
+                f"cannot fetch {what}: timeout after {self._bytes} bytes: the limit is {patience:g} s and 1 s for each "
+                f"{LEAST_SPEED >> 10} KiB, at most {most:g} s"
             )
             raise SourceError(SourceReason.UNAVAILABLE, message) from None
 
     async def ask(
         self, method: str, url: str, headers: Mapping[str, str] | None = None, *, most: int = MOST_BYTES
     ) -> Answer:
-        """Return what is at an address; raises SourceError."""
+        """Return the answer for an address; raises SourceError."""
         return await self._web.get(url, headers, most=most, method=method, arrived=self._arrived)
 
     async def grow(self) -> None:
-        """Be one of those that may have much in memory, from now on; its time stands still while it waits for that."""
+        """Become a large fetch; its timeout is suspended while it waits for this."""
         if self._is_large:
             return
         loop = asyncio.get_running_loop()

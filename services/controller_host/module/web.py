@@ -1,9 +1,9 @@
-"""Fetches over https what tenants name: bounded in bytes, time, redirects, and in whom it connects to.
+"""HTTPS client for addresses from tenants: bounded in bytes, time, redirects and reachable networks.
 
 In: an address. Out: status, headers, body. Called by ``transfers``, which bounds the time of all requests of a fetch.
-Invariants: every connection is to an address that ``addresses`` allows, also if a name leads elsewhere a moment later;
-credentials go to the host that they were meant for alone; nothing of a body or of credentials is in a message; a server
-of names that does not answer holds up nothing else.
+Invariants: every connection is to an IP address that ``addresses`` allows, also if the DNS record changes; credentials
+are sent only to their own host; messages contain neither bodies nor credentials; a DNS server that does not answer
+blocks nothing else.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from trellis.telemetry.metrics import trellis_version
 
 _REDIRECTS: Final = 5
 _ABORTED: Final = sys.version_info < (3, 12, 7) or (3, 13, 0) <= sys.version_info < (3, 13, 1)
-"""These leave a connection open for half a minute whose server does not end TLS in its turn (CPython 118950)."""
+"""Python versions that keep a connection open for 30 s if the server does not close TLS (CPython 118950)."""
 _RESOLVING: Final = 32
-"""Threads for names: one that nobody answers keeps its thread for longer than the fetch that asked for it."""
+"""Threads for DNS lookups: a lookup without an answer outlives the timeout of its fetch."""
 _MOVED: Final = frozenset({301, 302, 303, 307, 308})
 _AUTHORIZATION: Final = "Authorization"
 _SETTING: Final = "TRELLIS_CONTROLLER_SOURCE_NETWORKS"
@@ -41,7 +41,7 @@ Arrived: TypeAlias = Callable[[int], Awaitable[None]]
 
 @dataclass(frozen=True, slots=True)
 class _Request:
-    """One request, of which redirects make another; ``most``: bytes of the answer."""
+    """One request; a redirect creates another; ``most``: maximum bytes of the answer."""
 
     method: str
     place: URL
@@ -51,7 +51,7 @@ class _Request:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a server said, whatever its status; names of headers are as they came, and found in any case."""
+    """Answer of a server with any status; header names are case-insensitive."""
 
     status: int
     headers: Mapping[str, str]
@@ -59,11 +59,11 @@ class Answer:
 
 
 class _NotAllowedError(OSError):
-    """A name leads to an address that must not be connected to."""
+    """A name resolves to a forbidden address."""
 
 
 class _Resolver(AbstractResolver):
-    """Resolves names, and refuses what they lead to; what is connected to is what was looked at."""
+    """Resolver that rejects forbidden addresses; the connection uses the checked address."""
 
     def __init__(self, allowed: Sequence[Network]) -> None:
         self._allowed = allowed
@@ -72,22 +72,22 @@ class _Resolver(AbstractResolver):
     async def resolve(
         self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
     ) -> list[ResolveResult]:
-        """Return the addresses of a name; raises if one of them is not allowed."""
-        # The loop's own threads are those of everything else here that waits for a disk.
+        """Return the addresses of a name; raises if one of them is forbidden."""
+        # The default threads of the event loop are used for disk access.
         loop = asyncio.get_running_loop()
         found = await loop.run_in_executor(self._threads, _addresses, host, port, family)
         for one in found:
             if why := forbidden(one["host"], self._allowed):
-                raise _NotAllowedError(f"{host} leads to {why}")
+                raise _NotAllowedError(f"{host} resolves to {why}")
         return found
 
     async def close(self) -> None:
-        """Begin no more look-ups; those in progress end by themselves."""
+        """Reject further lookups; those in progress end by themselves."""
         self._threads.shutdown(wait=False, cancel_futures=True)
 
 
 def _addresses(host: str, port: int, family: socket.AddressFamily) -> list[ResolveResult]:
-    """Return the addresses of a name, as a resolver of the library does."""
+    """Return the addresses of a name in the format of aiohttp."""
     flags = socket.AI_NUMERICHOST | socket.AI_NUMERICSERV
     return [
         ResolveResult(hostname=host, host=str(place[0]), port=int(place[1]), family=kind, proto=protocol, flags=flags)
@@ -98,7 +98,7 @@ def _addresses(host: str, port: int, family: socket.AddressFamily) -> list[Resol
 
 
 class Web:
-    """A client. ``allowed``: networks that are reached besides the internet; ``tls``: whom it trusts."""
+    """HTTPS client. ``allowed``: private networks that it can reach; ``tls``: its trust store."""
 
     def __init__(
         self,
@@ -120,12 +120,12 @@ class Web:
         method: str = "GET",
         arrived: Arrived | None = None,
     ) -> Answer:
-        """Return what is at an address, redirects followed; at most ``most`` bytes.
+        """Return the answer for an address after redirects; at most ``most`` bytes.
 
-        ``arrived`` is told of each part of the body, and may take its time before the next is read.
+        ``arrived`` is awaited with the size of each part of the body before the next is read.
 
         Raises:
-            SourceError: it is not https, leads where it must not, is too large, or nobody answers.
+            SourceError: not https, forbidden address, answer too large, or no answer.
         """
         place, sent = self._checked(url), dict(headers or {})
         for _ in range(_REDIRECTS + 1):
@@ -136,7 +136,7 @@ class Web:
             if target.origin() != place.origin():
                 sent.pop(_AUTHORIZATION, None)
             place = target
-        message = f"{_shown(URL(url))} redirects more than {_REDIRECTS} times"
+        message = f"{_shown(URL(url))} redirects more than {_REDIRECTS} times: use its final address"
         raise SourceError(SourceReason.UNAVAILABLE, message)
 
     async def close(self) -> None:
@@ -154,9 +154,9 @@ class Web:
 
     def _check(self, place: URL) -> None:
         if place.scheme != "https" or not place.host:
-            message = f"{_shown(place)} is not https: anyone on the way could read and change what comes from there"
+            message = f"{_shown(place)} is not https: use an https address, plain connections can be modified"
             raise SourceError(SourceReason.NOT_ALLOWED, message)
-        # Who gives an address is not asked by way of the resolver.
+        # The resolver is not called for IP addresses.
         if is_address(place.host) and (why := forbidden(place.host, self._allowed)):
             raise _not_allowed(place, why)
 
@@ -208,16 +208,16 @@ async def _read(response: aiohttp.ClientResponse, request: _Request, arrived: Ar
 
 
 async def _nothing(_count: int) -> None:
-    """Take word of bytes that arrived."""
+    """Ignore the number of received bytes."""
 
 
 def _not_allowed(place: URL, why: str) -> SourceError:
-    message = f"modules may not come from {_shown(place)}: {why}; if they are to, its network has to be in {_SETTING}"
+    message = f"modules cannot be fetched from {_shown(place)}: {why}; to allow it, add its network to {_SETTING}"
     return SourceError(SourceReason.NOT_ALLOWED, message)
 
 
 def _cause(error: BaseException | None) -> BaseException | None:
-    """Return the refusal that an error of the library goes back to, else the error."""
+    """Return the _NotAllowedError in the causes of an error, otherwise the error."""
     one = error
     while one is not None:
         if isinstance(one, _NotAllowedError):
@@ -227,13 +227,13 @@ def _cause(error: BaseException | None) -> BaseException | None:
 
 
 def _shown(place: URL) -> str:
-    """Return an address without what may be secret in it: the query of an address that was signed."""
+    """Return an address without parts that can be secret, such as the query of a signed address."""
     return str(place.with_query(None).with_fragment(None).with_user(None)) if place.host else str(place)
 
 
-def _why(error: Any) -> str:  # noqa: ANN401 - whatever was raised
+def _why(error: Any) -> str:  # noqa: ANN401 - any exception
     if isinstance(error, asyncio.TimeoutError):
-        return "no answer in time"
+        return "timeout"
     if isinstance(error, aiohttp.ClientConnectorCertificateError):
         return f"its certificate is not trusted ({error.certificate_error})"
     return str(getattr(error, "strerror", None) or type(error).__name__)

@@ -1,7 +1,7 @@
-"""What a controller did and what that took, for its status and the metrics.
+"""Counters of a controller for its status and the metrics.
 
-Written by ``lifecycle``, in whichever thread serves the controller; read in the event loop. Invariant: bounded,
-whatever a controller does.
+Written by ``lifecycle`` in the thread that serves the controller; read in the event loop. Invariant: bounded memory for
+any controller.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _TIMES: Final = 100
 
 @dataclass(slots=True)
 class Figures:
-    """What is told of a controller; seconds of the last hundred wakes."""
+    """Counters of a controller; ``wake_seconds``: of the last hundred wakes."""
 
     calls: int = 0
     wakes: int = 0
@@ -28,17 +28,17 @@ class Figures:
     resident_bytes: int = 0
     wake_seconds: deque[float] | None = None
     last_call: TraceContext | None = None
-    """The span of the last call."""
+    """Trace context of the last call."""
 
     def woken(self, seconds: float) -> None:
-        """Note a wake."""
+        """Record a wake."""
         self.wakes += 1
         if self.wake_seconds is None:
             self.wake_seconds = deque(maxlen=_TIMES)
         self.wake_seconds.append(seconds)
 
     def wake_p99(self) -> float | None:
-        """Return seconds that all but one in a hundred wakes took no longer than."""
+        """Return the 99th percentile of the duration of wakes in seconds, None without wakes."""
         if not self.wake_seconds:
             return None
         found = sorted(self.wake_seconds)

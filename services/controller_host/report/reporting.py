@@ -1,9 +1,9 @@
-"""Tells people how controllers fare: status, Events, events on the bus.
+"""Reports the state of controllers: status, Kubernetes Events, events on the bus.
 
-In: controllers of which something happened. Out: writes of their status, as few as will do; Events; events. Called by
-``hosting`` and a queue. Invariants: what a condition says is written at once, unless it does not settle; that, and
-figures, once a minute; all controllers together get no more writes a second than the budget; an event stands for all of
-its kind since the last one.
+In: controllers that changed. Out: writes of their status, as few as possible; Kubernetes Events; events on the bus.
+Called by ``hosting`` and a queue. Invariants: a changed condition is written immediately, unless it keeps changing:
+then, like counters, once a minute; the writes per second of all controllers are limited; an event on the bus covers all
+occurrences of its type since the last one.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Final
+from typing import Final, Literal
 
 import orjson
 from opentelemetry.trace import Span
@@ -38,21 +38,21 @@ from trellis.limits.token_bucket import TokenBucket
 from trellis.telemetry import TraceContext, linked
 
 FIGURES_PER_SECOND: Final = 20.0
-"""Writes of figures alone."""
+"""Writes of counters only."""
 CONDITIONS_PER_SECOND: Final = 100.0
-"""Writes of what people wait for: figures, which may wait, do not hold them up."""
+"""Writes with changed conditions, which do not wait for writes of counters."""
 CHANGES_AT_ONCE: Final = 10.0
-"""Writes of what people wait for about one controller and one generation of its spec."""
+"""Burst of writes with changed conditions per controller and generation of its spec."""
 CHANGES_PER_SECOND: Final = 1 / 60
-"""After these."""
+"""Rate after the burst."""
 FACTS_PER_SECOND: Final = 1.0
-"""Events that controllers were woken and suspended; what is not published then is counted into a later one."""
+"""Bus events and Kubernetes Events about woken or suspended controllers; a later one counts the rest."""
 _LONGEST: Final = 1024
 
 
 @dataclass(slots=True)
 class _Told:
-    """What was told of a controller, and when; monotonic seconds."""
+    """The last reports about a controller; times are monotonic seconds."""
 
     uid: str
     status: Status
@@ -66,13 +66,13 @@ class _Told:
     traps_at: float = field(default=-math.inf)
     fault: tuple[str, str] = ("", "")
     standing: tuple[object, ...] = ()
-    """What ``status`` says all of, its figures apart; () while that is not known."""
+    """State that ``status`` covers, without counters; () if unknown."""
     turns: dict[bool, float] = field(default_factory=dict)
-    """When its turn to be written is, as an urgent change and as figures: all that wait would else ask all the time."""
+    """Reserved time of its next write, for urgent changes and for counters: avoids polling by all that wait."""
     changes: TokenBucket = field(default_factory=lambda: TokenBucket(CHANGES_PER_SECOND, CHANGES_AT_ONCE))
 
     def turn(self, urgent: bool, line: Line, now: float) -> float:
-        """Return the seconds until it may be written; it has stood in line since it first asked."""
+        """Return the seconds until its write; its place in the line is kept since the first request."""
         at = self.turns.setdefault(urgent, now + line.stand(now))
         if at > now:
             return at - now
@@ -80,15 +80,15 @@ class _Told:
         return 0.0
 
     def settle(self, status: Status, now: float) -> float:
-        """Return the seconds until a condition may be written again of one that changes on and on."""
+        """Return the seconds until the next write of a condition that keeps changing."""
         if status["observedGeneration"] != self.status.get("observedGeneration"):
-            self.changes = TokenBucket(self.changes.rate, self.changes.burst)  # somebody waits to see what came of it
+            self.changes = TokenBucket(self.changes.rate, self.changes.burst)  # report a new spec immediately
         return self.changes.wait(now)
 
 
 @dataclass(eq=False)
 class Reporting:
-    """What was told, and what is to be. ``hosted``: the controllers; ``not_watched``: why one's watches do not work."""
+    """Reports of controllers. ``hosted``: the controllers; ``not_watched``: reason why watches of one do not work."""
 
     kube: Kube
     bus: Bus
@@ -105,7 +105,7 @@ class Reporting:
     _told: dict[str, _Told] = field(default_factory=dict)
 
     def changed(self, one: Hosted) -> None:
-        """Take word that something happened: it is told now if it is news, else with the next figures."""
+        """Schedule a report: immediately for a change, otherwise with the next counters."""
         told = self._told.get(one.key)
         if told is None or told.uid != one.view.uid or self._is_news(one, told):
             self.add(one.key)
@@ -114,7 +114,7 @@ class Reporting:
             self.add_after(one.key, max(0.0, told.at + self.timings.figures - time.monotonic()))
 
     def _is_news(self, one: Hosted, told: _Told) -> bool:
-        """Return whether more than figures is to be told. After most calls nothing else has changed since the last."""
+        """Return whether more than counters changed. After most calls only counters have changed."""
         standing = standing_of(one, self.not_watched(one))
         if standing == told.standing:
             return False
@@ -124,18 +124,18 @@ class Reporting:
         return False
 
     def faulted(self, one: Hosted) -> None:
-        """Take word of a fault: an Event is recorded at the first of its kind."""
+        """Schedule a report of a fault: an Event is recorded if it differs from the last one."""
         self.add(one.key)
 
     def gone(self, one: Hosted) -> None:
-        """Forget a controller."""
+        """Remove a controller."""
         self._told.pop(one.key, None)
 
     async def run(self, key: str, trace: TraceContext | None) -> float | None:
-        """Tell what there is to tell of a controller; returns when to go on.
+        """Write the status and publish the events of a controller; return the seconds until the next run.
 
         Raises:
-            KubeError: it could not be written.
+            KubeError: the status could not be written.
         """
         del trace
         one = self.hosted.get(key)
@@ -197,12 +197,15 @@ class Reporting:
             told.fault = said
             return
         told.fault = said
+        await self._record(one, "Warning", trouble)
+
+    async def _record(self, one: Hosted, kind: Literal["Normal", "Warning"], what: Trouble) -> None:
         view = one.view
         regarding = ObjectRef(WASM_CONTROLLERS.api_version, WASM_CONTROLLERS.kind, view.name, view.uid, view.namespace)
-        await self.recorder.record(regarding=regarding, type="Warning", reason=trouble.reason, message=trouble.message)
+        await self.recorder.record(regarding=regarding, type=kind, reason=what.reason, message=what.message)
 
     async def _say(self, one: Hosted, told: _Told) -> float | None:
-        """Say events that are due; returns when the next are."""
+        """Publish due events; return the seconds until the next are due."""
         now, figures = time.monotonic(), one.life.figures
         try:
             traps = figures.traps - told.traps
@@ -216,6 +219,7 @@ class Reporting:
                 told.facts_at = now
                 if wakes > 0:
                     await self._publish(one, ControllerWoken, figures.wakes, {"count": wakes})
+                    await self._record(one, "Normal", Trouble("Woken", "the controller was restored from its snapshot"))
                     told.wakes = figures.wakes
                 if suspends > 0:
                     size = {"bytes_on_disk": figures.snapshot_bytes}
@@ -233,7 +237,7 @@ class Reporting:
             await self.bus.publish(fact, dedup=f"{one.view.uid}/{model.fact}/{number}/{int(time.time())}")
 
     def _telling(self, one: Hosted) -> AbstractContextManager[Span]:
-        """Begin a span: it is about all calls since the last one, and leads to the newest of them."""
+        """Start a span for all calls since the last report, with a link to the most recent call."""
         calls = [one.life.figures.last_call] if one.life.figures.last_call is not None else []
         return linked(self.kube.telemetry, f"tell {one.key}", calls, {"trellis.controller": one.key})
 
@@ -243,14 +247,14 @@ class Reporting:
 
 
 def standing_of(one: Hosted, not_watched: Trouble | None) -> tuple[object, ...]:
-    """Return all of how a controller fares that its status says otherwise than in figures."""
+    """Return the state of a controller that its status reports, without counters."""
     paused = one.wanted is not None and one.wanted.paused
     conditions = (one.ready, one.refused, one.stopped, not_watched, paused, one.fetching is not None)
     return (one.view.generation, one.module, bool(one.agenda.failing), *conditions)
 
 
 def seen_of(one: Hosted, not_watched: Trouble | None, before: Before) -> Seen:
-    """Return how a controller fares; ``before``: what counts from before this process."""
+    """Return the state of a controller; ``before``: counters from before this process."""
     figures, paused = one.life.figures, one.wanted is not None and one.wanted.paused
     as_before = one.life.snapshot and not figures.suspends and before.snapshot_bytes
     return Seen(
@@ -275,7 +279,7 @@ def seen_of(one: Hosted, not_watched: Trouble | None, before: Before) -> Seen:
 
 
 def state_of(one: Hosted) -> ControllerState:
-    """Return where a controller's instance is."""
+    """Return the state of a controller for its status and the metrics."""
     if one.wanted is not None and one.wanted.paused:
         return ControllerState.PAUSED
     if one.refused is not None or one.stopped is not None:

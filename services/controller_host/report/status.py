@@ -1,8 +1,7 @@
-"""The status of a WasmController, and whether it is worth a write.
+"""The status of a WasmController, and the urgency of its writes.
 
-Pure: how a controller fares in, fields of the status out. Called by ``reporting``. Invariants: conditions are as
-kstatus reads them: Ready says it all, Stalled that nothing goes on until somebody changes something, Reconciling that
-it is being tried; figures alone are worth a write a minute, not more.
+Pure: state of a controller in, fields of the status out. Called by ``reporting``. Invariants: Ready, Reconciling and
+Stalled follow kstatus; counters alone cause at most one write a minute.
 """
 
 from __future__ import annotations
@@ -12,6 +11,7 @@ from typing import Any, Final
 
 from controller_host.scheduler.hosted import Fault, Trouble
 from controller_host.state.progress import KnownModule
+from trellis.crds.conditions import Health, State, Verdict, make_condition, shortened, summary
 
 FIGURES: Final = (
     "failing",
@@ -27,19 +27,19 @@ FIGURES: Final = (
 """Fields that change with each call."""
 _KEPT: Final = ("wakeP99", "lastFault")
 _LONGEST: Final = 4096
-_GRANTED: Final = Trouble("Granted", "everything that it watches may be watched, as far as is known")
-FETCHING: Final = Trouble("Fetching", "its module is being fetched and checked")
-PENDING: Final = Trouble("Pending", "it has not been looked at")
+_GRANTED: Final = Trouble("Granted", "all watches are permitted")
+FETCHING: Final = Trouble("Fetching", "the module is being fetched and verified")
+PENDING: Final = Trouble("Pending", "the controller has not been evaluated yet")
 
 Status = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class Before:
-    """What had been counted when this process began: what it counts itself comes on top.
+    """Counters from before this process, which adds its own to them.
 
-    ``snapshot_bytes``: what was written of them; a filesystem tells some other size after a while, of which nobody
-    needs ten thousand writes.
+    ``snapshot_bytes``: the written size, kept because file systems report slightly different sizes later, which would
+    cause ten thousand writes.
     """
 
     wakes: int = 0
@@ -50,9 +50,9 @@ class Before:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """How a controller fares. ``refused``, ``stopped``, ``not_watched``: why it is not accepted, not run, not called.
+    """State of a controller. ``refused``, ``stopped``, ``not_watched``: reason if not accepted, not run, not called.
 
-    ``ready``: what is to run is prepared; ``failing``: keys that failed last; ``wake_p99``: seconds.
+    ``ready``: it is prepared; ``failing``: number of keys whose last call failed; ``wake_p99``: seconds.
     """
 
     generation: int
@@ -75,13 +75,14 @@ class Seen:
 
 
 def status_of(seen: Seen, former: Status, now: str) -> Status:
-    """Return the whole status; ``former``: the one that stands there, ``now``: in RFC 3339."""
-    # Until there is something new to say, what a former process said stands: its start is no news about a controller.
+    """Return the whole status; ``former``: the current one, ``now``: in RFC 3339."""
+    # A restart of this process does not change a controller: keep these values until there are new ones.
     status: Status = {name: former[name] for name in _KEPT if name in former}
     status |= {
         "observedGeneration": seen.generation,
         "conditions": [
-            _condition(kind, said, former, (seen.generation, now)) for kind, said in _conditions(seen).items()
+            make_condition(verdict, former.get("conditions") or (), seen.generation, now)
+            for verdict in _conditions(seen)
         ],
         "state": seen.state,
         "failing": seen.failing,
@@ -102,75 +103,62 @@ def status_of(seen: Seen, former: Status, now: str) -> Status:
 
 
 def before_of(former: Status) -> Before:
-    """Return what a status that stands there has counted."""
+    """Return the counters of the current status."""
     counted = (former.get(name) for name in ("wakes", "calls", "traps", "snapshotBytes"))
     return Before(*(value if isinstance(value, int) else 0 for value in counted))
 
 
 def patch_of(former: Status, status: Status) -> Status:
-    """Return the merge patch that makes one of the other, {} if they are equal."""
+    """Return the merge patch from ``former`` to ``status``, {} if they are equal."""
     patch = {name: value for name, value in status.items() if former.get(name) != value}
-    if isinstance(patch.get("module"), dict):  # a patch merges: what is left out of it stays
+    if isinstance(patch.get("module"), dict):  # a merge patch keeps omitted fields
         patch["module"] = dict.fromkeys(former.get("module") or (), None) | patch["module"]
     return patch | {name: None for name in former if name not in status}
 
 
 def is_urgent(patch: Status) -> bool:
-    """Return whether a patch is more than figures."""
+    """Return whether a patch contains more than counters."""
     return any(name not in FIGURES for name in patch)
 
 
-def _conditions(seen: Seen) -> dict[str, tuple[str, Trouble]]:
-    """Return status, reason and message of each condition."""
-    ready = _ready(seen)
-    stalled = ready[0] == "False" and seen.refused is not None
-    trying = ready[0] != "True" and not stalled and not seen.paused
-    return {
+def _conditions(seen: Seen) -> tuple[Verdict, ...]:
+    own = {
         "Accepted": _accepted(seen),
         "WatchesGranted": ("True", _GRANTED) if seen.not_watched is None else ("False", seen.not_watched),
-        "Ready": ready,
-        "Reconciling": ("True" if trying else "False", ready[1] if trying else Trouble("Settled", "nothing is tried")),
-        "Stalled": ("True" if stalled else "False", ready[1] if stalled else Trouble("NotStalled", "nothing is stuck")),
     }
+    verdicts = (
+        Verdict(kind, status, trouble.reason, shortened(trouble.message, _LONGEST))
+        for kind, (status, trouble) in own.items()
+    )
+    return (*summary(_health(seen)), *verdicts)
 
 
 def _accepted(seen: Seen) -> tuple[str, Trouble]:
     if seen.refused is not None:
         return "False", seen.refused
     if seen.module is None and seen.paused:
-        return "Unknown", Trouble("Paused", "the module is not looked at while spec.paused is true")
-    if seen.module is None or (seen.fetching and not seen.ready):  # that is known is a former spec's
+        return "Unknown", Trouble("Paused", "the module is not evaluated while spec.paused is true")
+    if seen.module is None or (seen.fetching and not seen.ready):  # a known module belongs to the previous spec
         return "Unknown", FETCHING if seen.fetching else PENDING
     abi = seen.module.abi
-    version = "says when it starts which ABI it is of," if abi is None else f"is one of ABI {abi}"
-    return "True", Trouble("Accepted", f"the module {version} and can be run")
+    version = "reports its ABI when it starts," if abi is None else f"has ABI {abi}"
+    return "True", Trouble("Accepted", f"the module {version} and can run")
 
 
-def _ready(seen: Seen) -> tuple[str, Trouble]:
+def _health(seen: Seen) -> Health:
     if seen.refused is not None:
-        return "False", seen.refused
+        return _because(State.STALLED, seen.refused)
     if seen.paused:
-        return "False", Trouble("Paused", "it is not called while spec.paused is true")
-    if seen.stopped is not None:
-        return "False", seen.stopped
-    if seen.not_watched is not None:
-        return "False", seen.not_watched
+        return Health(State.SUSPENDED, "Paused", "the controller is not called while spec.paused is true")
+    if (trouble := seen.stopped or seen.not_watched) is not None:
+        return _because(State.RECONCILING, trouble)
     if not seen.ready:
-        return "Unknown", FETCHING if seen.fetching else Trouble(PENDING.reason, "it is being prepared")
-    # Not how many: that changes with each call, and what a condition says is written at once.
-    failing = "; it fails on some objects at present (status.failing, status.lastFault)" if seen.failing else ""
-    return "True", Trouble("Running", f"it is called when what it watches changes{failing}")
+        preparing = Trouble(PENDING.reason, "the controller is being prepared")
+        return _because(State.RECONCILING, FETCHING if seen.fetching else preparing)
+    # Without the number, which changes with each call: a changed condition is written immediately.
+    failing = "; calls for some objects fail (status.failing, status.lastFault)" if seen.failing else ""
+    return Health(State.READY, "Running", f"the controller is called on changes of its watches{failing}")
 
 
-def _condition(kind: str, said: tuple[str, Trouble], former: Status, at: tuple[int, str]) -> Status:
-    status, trouble = said
-    before = next((one for one in former.get("conditions") or () if one.get("type") == kind), None)
-    same = before is not None and before.get("status") == status
-    return {
-        "type": kind,
-        "status": status,
-        "observedGeneration": at[0],
-        "lastTransitionTime": before["lastTransitionTime"] if same and before is not None else at[1],
-        "reason": trouble.reason,
-        "message": trouble.message[:_LONGEST],
-    }
+def _because(state: State, trouble: Trouble) -> Health:
+    return Health(state, trouble.reason, trouble.message)

@@ -1,1 +1,1 @@
-"""Which guest runs when, for which keys, and which is suspended."""
+"""Scheduling of guests: turns, keys, and suspension."""

@@ -1,7 +1,7 @@
-"""What is brought to a guest in one turn of its controller, and what became of it. Plain data.
+"""Deliveries to a guest in one turn of its controller, and their results. Plain data.
 
-Made by ``news`` and ``lifecycle``, read by ``outcomes``. Invariant: each turn that was brought is in ``done``, in
-``rest`` or ``later``, or is the one in which the guest ended.
+Created by ``news`` and ``lifecycle``, read by ``outcomes``. Invariant: each delivered turn is in ``done``, ``rest`` or
+``later``, or is ``faulted``.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from controller_host.guest.refusals import ModuleRefused
 from controller_host.scheduler.turns import Turn
 
 
-class NotPrepared(Exception):  # noqa: N818 - says what is the matter
-    """What a start needs is not there any more; ``module``: that is the module's bytes, else what ``init`` is told."""
+class NotPrepared(Exception):  # noqa: N818 - named after the outcome
+    """A start lacks its input: the module's bytes if ``module``, otherwise the input of ``init``."""
 
     def __init__(self, *, module: bool) -> None:
         self.module = module
@@ -24,12 +24,12 @@ class NotPrepared(Exception):  # noqa: N818 - says what is the matter
 
 
 class StartFailed(Exception):  # noqa: N818 - as above
-    """The controller itself says that it cannot start: the error that ``init`` or ``migrate`` returned."""
+    """``init`` or ``migrate`` of the controller returned an error."""
 
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """One key to call for, and its object as JSON; None: it is gone. ``version``: ``<uid>/<resourceVersion>``, ""."""
+    """A key to call for, and its object as JSON; None: deleted. ``version``: ``<uid>/<resourceVersion>``, or ""."""
 
     turn: Turn[ObjectKey]
     item: bytes | None = field(repr=False)
@@ -38,31 +38,31 @@ class Delivery:
 
 @dataclass(slots=True)
 class Served:
-    """What became of deliveries. ``rest``: those not called for; ``cold``: the guest began again, all keys are news."""
+    """Results of deliveries. ``rest``: turns without a call; ``cold``: the guest started cold, all keys are new."""
 
     done: list[tuple[Turn[ObjectKey], Result]] = field(default_factory=list)
     rest: list[Turn[ObjectKey]] = field(default_factory=list)
     cold: bool = False
     fault: GuestFault | None = None
     faulted: Turn[ObjectKey] | None = None
-    """Which call the fault was in; None: it was in the start."""
+    """Turn of the call with the fault; None: the fault was in the start."""
     missing: NotPrepared | None = None
-    """It has to be prepared again."""
+    """The controller has to be prepared again."""
     refused: ModuleRefused | None = None
-    """Why the module is not run: what only showed when it was started."""
+    """Rejection of the module at its start."""
     abi: int | None = None
-    """The version of the ABI that the module is made for, if it was started."""
+    """ABI version of the module, if it was started cold."""
     later: list[Turn[ObjectKey]] = field(default_factory=list)
     unwritten: str = ""
-    """Those that the guest may not be told of before the disk has taken note of them, and why that does not."""
+    """Error of recording the keys in ``later`` on the disk, which has to precede their delivery."""
     unwilling: str = ""
-    """Why the controller says that it cannot start."""
+    """Error that the controller returned at its start."""
     to_disk: bool | None = None
-    """Whether the disk took it right after its calls; None: it was not brought there."""
+    """Result of the suspension right after the calls; None: it was not suspended."""
 
     @property
     def is_settled(self) -> bool:
-        """Whether all was called for, by a guest that did not restarts, and none of it wants another call at once."""
+        """True if all keys were called for without a cold start, and no key requested an immediate next call."""
         if self.cold or self.rest or self.later:
             return False
         return bool(self.done) and all(result.again is None or result.again > 0 for _, result in self.done)

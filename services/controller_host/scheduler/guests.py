@@ -1,8 +1,8 @@
-"""What ``lifecycle`` needs of the guest runtime: modules, instances, and their state on disk.
+"""Interface of ``lifecycle`` to the guest runtime: modules, instances, and their state on disk.
 
-In: whose guest, and what it is to be. Out: instances. Called in threads of the pool. Invariants: a snapshot is found
-for the very controller, module, engine and configuration that it was taken of, or not at all; the engine is loaded by
-who needs a guest, and not to look after files.
+In: the owner and the prepared input of a guest. Out: instances. Called in threads of the pool. Invariants: a snapshot
+is found only for its controller, module, engine and configuration; the engine is loaded to run a guest, not to remove
+files.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _TRIAL_BYTES: Final = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """Whose state it is: uid of the controller, SHA-256 of its module, digest of its configuration."""
+    """Owner of a state: uid of the controller, SHA-256 of its module, digest of its configuration."""
 
     uid: str
     sha256: str
@@ -37,7 +37,7 @@ class Owner:
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """What a controller is to run. ``init``: the request of ``init``; ``config``: digest of what that says."""
+    """Prepared input of a guest. ``init``: the request of ``init``; ``config``: its digest."""
 
     sha256: str
     init: bytes = field(repr=False)
@@ -45,54 +45,54 @@ class Prepared:
     limits: Limits
 
     def owner(self, uid: str) -> Owner:
-        """Return whose state it is that a controller has of it."""
+        """Return the owner of the state of a controller with this input."""
         return Owner(uid, self.sha256, self.config)
 
 
 class Guests(Protocol):
-    """Guests of one engine and one directory. Whatever needs the engine raises EngineUnavailable if there is none."""
+    """Guests of one engine and one directory. Methods that require the engine raise EngineUnavailable without one."""
 
     def require(self) -> None:
-        """See to it that guests can be run; raises EngineUnavailable."""
+        """Check that guests can run; raises EngineUnavailable."""
 
     def load(self, wasm: bytes) -> Module:
         """Return the module of these bytes, compiled; raises ModuleRefused."""
 
     def module(self, sha256: str) -> Module | None:
-        """Return a compiled module; None: it has to be loaded from its bytes."""
+        """Return a compiled module; None: use ``load`` with its bytes."""
 
     def boot(self, module: Module, limits: Limits, host: Host, begun: Callable[[Instance], None]) -> Instance:
-        """Start a guest again; ``begun`` gets it before anything of it runs. Raises GuestFault, ModuleRefused."""
+        """Start a guest cold; ``begun`` gets it before guest code runs. Raises GuestFault, ModuleRefused."""
 
     def note(self, owner: Owner) -> str | None:
-        """Return what was given with a snapshot; None: there is none."""
+        """Return the note of a snapshot; None: there is none."""
 
     def wake(self, module: Module, limits: Limits, host: Host, owner: Owner) -> Instance | None:
-        """Bring a guest back as it was; None: there is no snapshot, or it cannot be used. Raises GuestFault."""
+        """Restore a guest; None: there is no snapshot, or it cannot be used. Raises GuestFault."""
 
     def suspend(self, instance: Instance, owner: Owner, note: str) -> int:
-        """Put a guest to disk, after which it is gone; returns the bytes that it takes there.
+        """Suspend a guest to disk and close it; return the disk usage of its snapshot in bytes.
 
         Raises:
-            SnapshotFailed: it could not be: it is in memory as before, and there is no snapshot of it.
+            SnapshotFailed: the write failed: the guest is still in memory, without a snapshot.
         """
 
     def disk_bytes(self, uid: str) -> int:
-        """Return what the snapshot of a controller takes on disk, 0 if there is none."""
+        """Return the disk usage of a controller's snapshot in bytes, 0 if there is none."""
 
     def size(self, instance: Instance) -> int:
-        """Return the bytes of memory that a guest has."""
+        """Return the memory of a guest in bytes."""
 
     def forget(self, uid: str) -> None:
         """Remove the snapshot of a controller, if there is one."""
 
 
 class LocalGuests:
-    """Guests of this process, their modules and snapshots in one directory; ``told`` as of ``loading.Loading``.
+    """Guests of this process, with their modules and snapshots in one directory; ``told``: see ``loading.Loading``.
 
     Raises:
-        PermissionError: the directory is another owner's.
-        BlockingIOError: another process has it.
+        PermissionError: another account owns the directory.
+        BlockingIOError: another process uses it.
     """
 
     def __init__(
@@ -121,29 +121,29 @@ class LocalGuests:
         return self._engine.get().modules.cached(sha256)
 
     def boot(self, module: Module, limits: Limits, host: Host, begun: Callable[[Instance], None]) -> Instance:
-        """Start a guest again; raises GuestFault, ModuleRefused."""
+        """Start a guest cold; raises GuestFault, ModuleRefused."""
         return self._engine.get().boot(module, limits, host, begun)
 
     def note(self, owner: Owner) -> str | None:
-        """Return what was given with a snapshot; None: there is none."""
+        """Return the note of a snapshot; None: there is none."""
         snapshot = self._snapshots.find(self._identity(owner))
         return None if snapshot is None else snapshot.note.decode()
 
     def wake(self, module: Module, limits: Limits, host: Host, owner: Owner) -> Instance | None:
-        """Bring a guest back; raises GuestFault, SnapshotLost."""
+        """Restore a guest; raises GuestFault, SnapshotLost."""
         snapshot = self._snapshots.find(self._identity(owner))
         return None if snapshot is None else self._engine.get().wake(module, limits, host, snapshot)
 
     def suspend(self, instance: Instance, owner: Owner, note: str) -> int:
-        """Put a guest to disk; raises SnapshotFailed."""
+        """Suspend a guest to disk; raises SnapshotFailed."""
         return instance.suspend(self._snapshots, self._identity(owner), note.encode()).disk_bytes
 
     def disk_bytes(self, uid: str) -> int:
-        """Return what a snapshot takes on disk."""
+        """Return the disk usage of a snapshot in bytes."""
         return self._snapshots.disk_bytes(uid)
 
     def size(self, instance: Instance) -> int:
-        """Return the bytes of memory that are a guest's alone."""
+        """Return the private memory of a guest in bytes."""
         return instance.resident_bytes()
 
     def forget(self, uid: str) -> None:
@@ -151,28 +151,28 @@ class LocalGuests:
         self._snapshots.forget(uid)
 
     def uids(self) -> set[str]:
-        """Return the controllers that have a snapshot."""
+        """Return the uids of controllers with a snapshot."""
         return self._snapshots.uids()
 
     def sweep(self, keep: Iterable[str], modules: Iterable[str]) -> None:
-        """Remove snapshots of all controllers but these, and all modules but those of these digests."""
+        """Remove all snapshots except of the uids in ``keep``, and all modules except the digests in ``modules``."""
         self._snapshots.sweep(keep)
         self.sweep_modules(modules)
 
     def sweep_modules(self, keep: Iterable[str]) -> None:
-        """Remove compiled modules but those of these digests, and those in use."""
+        """Remove compiled modules except the digests in ``keep``, and modules in use."""
         with self._engine.held() as engine:
             if engine is not None:
                 engine.modules.sweep(keep, young_seconds=self._young)
                 return
-            # Nobody runs or compiles one. What is kept of a former engine goes with the sweep after this one is there.
+            # Without an engine, no module is in use. Kept files of a former engine are removed after it is loaded.
             kept = set(keep)
             for path in self._compiled.iterdir():
                 if path.name.partition(".")[0] not in kept:
                     path.unlink(missing_ok=True)
 
     def try_disk(self) -> None:
-        """Write something and remove it; raises OSError if the disk does not take it."""
+        """Write a test file and remove it; raises OSError if the disk refuses writes."""
         path = self._directory / "trial"
         try:
             write_whole(path, b"\1" * _TRIAL_BYTES)
@@ -180,7 +180,7 @@ class LocalGuests:
             path.unlink(missing_ok=True)
 
     def close(self) -> None:
-        """Say that all ended well: snapshots are trusted by the next run. What is being compiled is given up."""
+        """Record a clean shutdown, so that the next run trusts the snapshots, and cancel compilations."""
         self._engine.close()
         self._snapshots.close()
 

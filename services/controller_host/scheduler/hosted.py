@@ -1,7 +1,7 @@
-"""One controller as the host has it: what it is, what waits for it, how it fares.
+"""State of one controller in the host: spec, waiting keys, errors.
 
-Called by ``hosting`` and ``status``, in the event loop; its ``life`` belongs to the thread that serves it. Invariant:
-what is here can be lost: it is made again from the object, the caches and the disk.
+Used by ``hosting`` and ``status``, in the event loop; its ``life`` belongs to the thread that serves it. Invariant: the
+state can be lost: it is rebuilt from the object, the caches and the disk.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ LINES_AT_ONCE: Final = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Trouble:
-    """Why something does not hold: reason of a condition, message for users."""
+    """A problem: reason of a condition, and message for users."""
 
     reason: str
     message: str
@@ -33,7 +33,7 @@ class Trouble:
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """What ended a guest last, or what it said that failed; ``time`` in RFC 3339."""
+    """The last fault of a guest, or the last error that it returned; ``time`` in RFC 3339."""
 
     kind: str
     message: str
@@ -52,49 +52,49 @@ class Hosted:
     agenda: WorkQueue[ObjectKey] = field(default_factory=WorkQueue)
     bucket: TokenBucket = field(default_factory=lambda: TokenBucket(0))
     ready: bool = False
-    """What is to run is prepared."""
+    """The module and the input of ``init`` are prepared."""
     fetch: bool = False
-    """The module's bytes are needed, although its checksum is known."""
+    """The module's bytes are required, although its checksum is known."""
     listed: bool = False
-    """All keys that are news to it wait in its agenda."""
+    """All new keys were added to the agenda."""
     evict: bool = False
-    """Memory is short: it is to go to disk."""
+    """Memory is short: the guest has to be suspended."""
     no_room: int = 0
-    """The bytes of memory that it needs, if it was given up because it could be in neither memory nor disk."""
+    """Required memory in bytes, if the guest was discarded because neither memory nor disk had space."""
     fetching: float | None = None
-    """Since when what is to run is being fetched."""
+    """Start of the current fetch."""
     not_to_disk_before: float = 0.0
-    """When to try again to put it there: the disk did not take it, and takes others perhaps."""
+    """Time of the next attempt to suspend it, after the disk refused it."""
     not_taken: int = 0
-    """How often in a row the disk did not take it."""
+    """Consecutive failed attempts to suspend it."""
     not_before: float = 0.0
     held_until: float = 0.0
-    """When to ask again whether it may be told of what waits."""
+    """Time of the next access review for its waiting keys."""
     look_at: float | None = None
-    """When to look again at what the spec refers to."""
+    """Time of the next check of the references of the spec."""
     used_at: float = 0.0
     accounted_at: float = 0.0
-    """``used_at`` when its memory was counted last."""
+    """``used_at`` when its memory was last counted."""
     failures: int = 0
-    """Starts and calls that ended it in a row, none between that was good."""
+    """Consecutive failed starts and calls with a fault."""
     refused: Trouble | None = None
-    """Why it is not accepted."""
+    """Reason why it is not accepted."""
     unfit: str = ""
-    """SHA-256 of the module that was refused as it was started: it is the same until it is seen to start."""
+    """SHA-256 of a module that was rejected at its start; cleared when a start succeeds."""
     stopped: Trouble | None = None
-    """Why it does not run, although it is accepted."""
+    """Reason why it does not run, although it is accepted."""
     fault: Fault | None = None
     busy: bool = False
     said: Allowance = field(default_factory=lambda: Allowance(TokenBucket(LINES_PER_SECOND, LINES_AT_ONCE)))
-    """Lines of the log about what it failed on."""
+    """Rate limit of log lines about its failures."""
 
     def brought_to_disk(self, now: float, backoff: Backoff, *, taken: bool) -> None:
-        """Note whether the disk took it: who is too large for it would else write to the last byte each second."""
+        """Record the result of a suspension: after a failure, the next attempt waits for the backoff."""
         self.not_taken = 0 if taken else self.not_taken + 1
         self.not_to_disk_before = 0.0 if taken else now + backoff.bound(self.not_taken)
 
     def untold(self, now: float, seconds: float) -> float | None:
-        """Return when people are to be told that its module is being fetched, so long after that began; None: now."""
+        """Return the seconds until the fetch is reported, ``seconds`` after its start; None: now."""
         left = (now if self.fetching is None else self.fetching) + seconds - now
         return left if left > 0 else None
 
@@ -105,5 +105,5 @@ class Hosted:
 
     @property
     def pinned(self) -> bool:
-        """Whether it is never suspended."""
+        """True if it is never suspended."""
         return self.wanted is not None and self.wanted.suspend_after is None

@@ -1,10 +1,10 @@
-"""Hosts controllers: one run is a controller's turn, in which it is prepared, started, called for some keys, suspended.
+"""Reconciler of controllers: one run is a turn: prepare, start, call for some keys, suspend.
 
-In: keys of controllers, by the queue, and changes of what they watch. Out: calls of guests, in threads of a pool; what
-is to be told. Called by ``app``. Invariants: one run a controller at a time; a turn is some calls or some milliseconds,
-so nobody waits for another owner's list; those of one namespace have no more turns at once than are left for others;
-an object is delivered only where a review allows it and what is known of it is whole, so that nothing is called gone
-that was just not seen; who fails at each start waits as a whole.
+In: keys of controllers from the queue, and changes of watched objects. Out: calls of guests, in threads of a pool;
+reports. Called by ``app``. Invariants: one run per controller at a time; a turn is limited to some calls or
+milliseconds, so that controllers do not wait for the full list of another one; the controllers of a namespace have at
+most as many concurrent turns as remain free; an object is delivered only if an access review allows it and the cache is
+complete, so that no existing object is reported as deleted; a controller that fails at each start backs off as a whole.
 Source: ADR 51 and 57.
 """
 
@@ -39,14 +39,14 @@ from trellis.limits.token_bucket import TokenBucket
 from trellis.telemetry import TraceContext, get_logger
 
 PLACES: Final = 128
-"""Turns at a time, if nobody says another number."""
+"""Default number of concurrent turns."""
 
 _log = get_logger(__name__)
 
 
 @dataclass(eq=False)
 class Hosting:
-    """All controllers. ``wake``: puts a controller into the queue."""
+    """All controllers. ``wake``: adds a controller to the queue."""
 
     parts: Parts
     calling: Calling
@@ -68,19 +68,19 @@ class Hosting:
         self.memory = Memory(self.hosted, self.residents, self.parts.room, self.outcomes, self.pool, self.wake)
 
     def on_change(self, controller: str, key: ObjectKey) -> None:
-        """Take word that an object changed, appeared or is gone; what a guest has seen already wakes nobody."""
+        """Handle a created, changed or deleted object; a version that the guest has processed is ignored."""
         one = self.hosted.get(controller)
         if one is None or not one.listed:
-            return  # all keys are compared once it is prepared
+            return  # all keys are compared after the preparation
         if self.news.is_news(one, key):
             one.agenda.changed(key, time.monotonic())
             self.wake(controller)
 
     async def run(self, key: str, trace: TraceContext | None) -> float | None:
-        """Give a controller its turn; returns the seconds until it needs the next, None if nothing waits.
+        """Run the turn of a controller; return the seconds until its next turn, None if nothing is due.
 
         Raises:
-            KubeError: the API server could not be asked; the queue tries again.
+            KubeError: the API server did not answer; the queue retries.
         """
         del trace
         if self.closing:
@@ -112,12 +112,12 @@ class Hosting:
             self._wake_all(self.places.leave(view.namespace))
             if not self.closing:
                 self.memory.count(one)
-                # What is fetched in a moment costs no write of its own.
+                # A short fetch is not reported.
                 if one.fetching is None or self._untold(one, time.monotonic()) is None:
                     self.outcomes.told.changed(one)
 
     async def close(self, seconds: float) -> None:
-        """Put all that is in memory to disk, within so many seconds; what is in a call then is ended."""
+        """Suspend all guests in memory within ``seconds``; calls still in progress after half of it are ended."""
         until = time.monotonic() + seconds
         self.closing = self.outcomes.closing = True
         self.fetching.close()
@@ -131,14 +131,14 @@ class Hosting:
         if work:
             _, late = await asyncio.wait(work, timeout=max(0.1, until - time.monotonic()))
             if late:
-                _log.warning("controllers not suspended in time: they start cold", controllers=len(late))
+                _log.warning("controllers not suspended before the timeout, they start cold", controllers=len(late))
         if awake := sum(1 for one in self.hosted.values() if one.life.instance is not None and not one.busy):
             _log.warning(
-                "controllers not suspended because the disk is not writable: they start cold", controllers=awake
+                "controllers not suspended because the disk is not writable, they start cold", controllers=awake
             )
 
     def end(self) -> None:
-        """Have nothing go on, now that the term is over: calls that are in progress are ended, and ask nothing more."""
+        """End all calls in progress and reject their requests, at the end of the leadership term."""
         self.closing = self.outcomes.closing = True
         self.fetching.close()
         self.calling.stop()
@@ -146,7 +146,7 @@ class Hosting:
             one.life.interrupt()
 
     def _untold(self, one: Hosted, now: float) -> float | None:
-        """Return when people are to be told that its module is still being fetched; None: now."""
+        """Return the seconds until the fetch of its module is reported; None: now."""
         return one.untold(now, self.parts.timings.turns.fetching)
 
     def _wake_all(self, keys: Iterable[str]) -> None:
@@ -173,7 +173,7 @@ class Hosting:
             return None
         one.view = view
         wanted = one.wanted
-        assert wanted is not None  # it was read
+        assert wanted is not None  # set by _read
         if wanted.paused or view.deleting:
             await self.memory.suspend(one)
             return None if one.life.instance is None else self.parts.room.again(one.not_to_disk_before)
@@ -192,10 +192,10 @@ class Hosting:
             return self.outcomes.without_engine(one, error)
         except NotWritten as error:
             self.parts.room.refused(error)
-            return self.outcomes.without_disk(one, self.parts.room, "what its former version saves cannot be kept")
+            return self.outcomes.without_disk(one, self.parts.room, "the state of its former version cannot be saved")
 
     def _read(self, one: Hosted, view: ControllerView, now: float) -> bool:
-        """Take a spec that is new, and forget what was held against the former; returns whether it can be read."""
+        """Apply a new spec, and reset the failures of the former one; return whether the spec is valid."""
         self.fetching.drop(one.key)
         one.failures, one.not_before, one.ready, one.fetching = 0, 0.0, False, None
         one.agenda.forgive(now)
@@ -218,19 +218,19 @@ class Hosting:
         self.news.watches.want(one.key, view.namespace, one.wanted.watches, self.on_change)
         one.listed = False
         if not one.unfit:
-            one.refused = None  # that was of the former spec; this one may be paused, and not looked at
+            one.refused = None  # it applied to the former spec; a paused spec is not evaluated
         return True
 
     def _above_maximum(self, one: Hosted) -> Trouble | None:
-        """Return what a controller asks for that the platform does not give; what it is given it has from now on."""
+        """Return the problem if the spec exceeds a maximum; otherwise reserve its pinned memory."""
         self._wake_all(self.acceptance.drop(one.view.namespace, one.key))
         message = "" if one.wanted is None else self.acceptance.claim(one.view.namespace, one.key, one.wanted)
         return Trouble(ABOVE_MAXIMUM, message) if message else None
 
     async def _prepare(self, one: Hosted, now: float) -> bool:
-        """See to it that what is to run is known, as the objects that the spec refers to say it by now.
+        """Prepare the module and the input of ``init`` from the current state of the referenced objects.
 
-        Returns whether it is; if not, the controller is woken when that has changed.
+        Returns whether they are prepared; if not, the controller is woken when the preparation ends.
         """
         wanted = one.wanted
         assert wanted is not None
@@ -254,7 +254,7 @@ class Hosting:
         return True
 
     async def _serve(self, one: Hosted) -> float | None:
-        """Call for what is due, start what has not started, suspend what has nothing to do."""
+        """Call the guest for due keys, start it if it has not run yet, suspend it if it is idle."""
         now, life, wanted = time.monotonic(), one.life, one.wanted
         assert wanted is not None
         self.news.list_if_whole(one)
@@ -264,19 +264,19 @@ class Hosting:
             try:
                 served = await self.memory.in_pool(life.serve, deliveries, partial(self._leaves, one, wanted))
             except BaseException:
-                # A full disk perhaps. What became of it nobody knows: it is told twice rather than never.
+                # For example a full disk. The result is unknown: deliver the keys again.
                 one.agenda.put_back([delivery.turn for delivery in deliveries])
                 raise
             self.outcomes.take(one, served)
             if served.to_disk is not None:
                 self.memory.suspended(one, taken=served.to_disk)
             if served.unwritten:
-                one.stopped = no_room(self.parts.room, "it is not called for objects that are new to it")
+                one.stopped = no_room(self.parts.room, "the controller is not called for new objects")
             self.news.look_again(one, deliveries)
             if served.cold and served.fault is None and one.ready:
                 self.news.list_if_whole(
                     one
-                )  # in this turn: until the next one, with many before it, it would stay in memory
+                )  # in this turn: otherwise the guest stays in memory until its next turn
         wait = self._until_next(one)
         idle = (wait is None or wait > 0) and time.monotonic() - one.used_at >= (wanted.suspend_after or 0.0)
         if not one.pinned and idle:
@@ -284,21 +284,21 @@ class Hosting:
         return self._next(one, wait)
 
     def _leaves(self, one: Hosted, wanted: Wanted) -> bool:
-        """Return whether a guest that was called for all goes to disk at once; asked in its thread.
+        """Return whether a guest without further keys is suspended immediately; called in its thread.
 
-        What changed in the meantime waits in its agenda, and has it stay: what comes later than this look has it woken.
+        A key that was added to its agenda keeps it in memory; a later key wakes it.
         """
         return wanted.suspend_after == 0 and not len(one.agenda) and self.memory.may_suspend(one)
 
     def _until_next(self, one: Hosted) -> float | None:
-        """Return the seconds until something is due for a controller."""
+        """Return the seconds until the next key of a controller is due."""
         now = time.monotonic()
         if now < one.not_before:
             return one.not_before - now
         if not one.ready:
             return 0.0
         if not one.listed:
-            # Word comes when its watches are whole: to ask each second would be all that ten thousand leave time for.
+            # A notification comes when its watches are complete: polling would not scale to ten thousand controllers.
             return 0.0 if self.news.whole(one) else None
         wait = one.agenda.wait(now)
         return wait if wait is None else max(wait, one.bucket.wait(now), one.held_until - now)

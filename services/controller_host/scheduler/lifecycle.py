@@ -1,9 +1,9 @@
-"""One controller's guest from start to end: booted or woken, called, suspended to disk, given up.
+"""Lifecycle of one controller's guest: booted or woken, called, suspended to disk, discarded.
 
-In: what was prepared (module, configuration), keys and objects. Out: results, faults, marks of what is done. Called by
-``hosting``, one call at a time, in threads of the pool. Invariants: a guest that failed is never used again; what
-counts as done is what the snapshot on disk has seen; a snapshot is of the module and configuration that are wanted, or
-of no use; losing any of it costs a cold start; a guest that the disk does not take stays in memory as it was.
+In: the prepared module and configuration, keys and objects. Out: results, faults, processed versions. Called by
+``hosting``, one call at a time, in threads of the pool. Invariants: a failed guest is not reused; a version counts as
+processed only if the snapshot on disk includes it; a snapshot is used only with its module and configuration; any loss
+causes a cold start; a guest that cannot be written to its snapshot stays in memory.
 Source: ADR 51, ADR 57, ADR 60, docs/controller-abi.md.
 """
 
@@ -69,41 +69,41 @@ class GuestLifecycle:
         self._kept: Final = Kept(parts, uid, self.figures)
         self._starting: Final = Starting(parts, controller, uid, calls, self.figures, self._begin)
         self._begun: Instance | None = None
-        """What runs, or ran last: it may be interrupted before it is the instance."""
+        """The running or last instance: it can be interrupted before ``instance`` is set."""
         self._began_cold = False
-        """Whether the instance has not been on disk yet."""
+        """True if the instance has not been suspended since its cold start."""
         self._stopped = False
-        # A run that was cancelled leaves its thread behind, for as long as a call takes.
+        # The thread of a cancelled run continues until its call ends.
         self._lock = threading.Lock()
 
     @property
     def snapshot(self) -> bool:
-        """Whether there is one on disk that can be woken."""
+        """True if there is a snapshot on disk."""
         return self._kept.snapshot
 
     @property
     def marks(self) -> Marks:
-        """What it has seen."""
+        """Versions that the guest has processed."""
         return self._kept.marks
 
     def adopt(self, prepared: Prepared) -> bool:
-        """Be of this module and configuration from now on; returns whether they are others than before.
+        """Set the module and configuration; return whether they changed.
 
-        What is of others is asked what it saves, and given up.
+        After a change of the module, call ``save`` of the former version; then discard the former guest.
 
         Raises:
-            NotWritten: the disk does not take what it saves; nothing has changed.
-            EngineUnavailable: no guest can be run; nothing has changed.
+            NotWritten: the saved state cannot be written; nothing has changed.
+            EngineUnavailable: no guest can run; nothing has changed.
         """
         with self._lock:
-            self._parts.guests.require()  # whether what is on disk is of any use, nobody can tell without
+            self._parts.guests.require()  # without the engine, snapshots cannot be validated
             return self._adopt(prepared)
 
     def _adopt(self, prepared: Prepared) -> bool:
         former = self.prepared
         if former is not None and (former.sha256, former.config) == (prepared.sha256, prepared.config):
             if former.limits != prepared.limits and self.instance is not None and not self._suspend():
-                self._give_up()  # the next instance has them
+                self._give_up()  # the next instance has the new limits
             self._keep(prepared)
             return False
         past = self._parts.progress.recall(self.uid)
@@ -111,7 +111,7 @@ class GuestLifecycle:
             past = SeenVersions(former.sha256, former.config)
         if past is not None and past.sha256 != prepared.sha256:
             if not self._starting.save(self.instance, past, prepared.limits):
-                return False  # the host ends: the next one asks again
+                return False  # the host is shutting down: the next one retries
             if self._stopped:
                 return False
         self._drop_instance()
@@ -122,10 +122,10 @@ class GuestLifecycle:
         return True
 
     def serve(self, deliveries: Sequence[Delivery], leaves: Callable[[], bool] = lambda: False) -> Served:
-        """Call for one after the other, until all are done, one ends the guest, or the slice of time is over.
+        """Call for each delivery until all are done, a fault ends the guest, or the time slice is over.
 
-        ``leaves``: asked here once nothing is left to call for: whether it goes to disk at once. A turn of the event
-        loop and of a thread for that alone would be most of what it costs.
+        ``leaves`` is called when no delivery is left: if true, suspend the guest. This avoids a turn of the event loop
+        and of a thread, most of the duration of a suspension.
         """
         with self._lock:
             served = self._serve(deliveries)
@@ -154,22 +154,22 @@ class GuestLifecycle:
         return served
 
     def suspend(self) -> bool:
-        """Put the instance to disk; returns whether there was one that could be. What cannot be stays as it is."""
+        """Suspend the instance to disk; return whether it succeeded. After a failure, it stays in memory."""
         with self._lock:
             return self._suspend()
 
     def give_up(self) -> None:
-        """Leave memory although the disk does not take the instance: the next start is cold."""
+        """Discard the instance without a snapshot: the next start is cold."""
         with self._lock:
             self._give_up()
 
     def settle(self) -> None:
-        """Write what the snapshot on disk has seen, if the disk did not take that with it."""
+        """Write the processed versions of the snapshot, if this failed at the suspension."""
         with self._lock:
             self._kept.settle()
 
     def interrupt(self) -> None:
-        """End what runs of the guest, also its start, and let nothing of it run any more; from any thread."""
+        """End the running call or start of the guest, and prevent further ones; thread-safe."""
         self._stopped = True
         if (instance := self._begun) is not None:
             instance.interrupt()
@@ -191,13 +191,13 @@ class GuestLifecycle:
             self._kept.lose()
 
     def forget(self) -> None:
-        """Leave nothing: the controller is gone."""
+        """Remove all state of a deleted controller."""
         with self._lock:
             self._drop_instance()
             self._kept.forget()
 
     def _deliver(self, served: Served, delivery: Delivery) -> Result | None:
-        """Call for one key; None if the guest is gone."""
+        """Call for one key; return None if the guest ended."""
         with call_span(self._parts.telemetry, self.controller, delivery):
             self.figures.last_call = current_trace()
             if not self._started(served):
@@ -210,7 +210,7 @@ class GuestLifecycle:
                 return None
 
     def _started(self, served: Served) -> bool:
-        """See to it that there is an instance; returns whether there is."""
+        """Start an instance unless there is one; return whether there is one."""
         if self._stopped:
             return False
         try:
@@ -231,7 +231,7 @@ class GuestLifecycle:
 
     def _reconcile(self, delivery: Delivery) -> Result:
         key, instance = delivery.turn.key, self.instance
-        assert instance is not None  # it was started
+        assert instance is not None  # set by _started
         result = reconcile(instance, self.calls, delivery, self.figures, self._parts.telemetry)
         if result.error:
             self.marks.note(key_text(key), Mark(NEVER))
@@ -241,12 +241,12 @@ class GuestLifecycle:
         return result
 
     def _start(self, served: Served) -> None:
-        """See to it that there is an instance.
+        """Start an instance unless there is one.
 
         Raises:
-            GuestFault: it ended while it started.
-            StartFailed: it says that it cannot.
-            NotPrepared: there is nothing to start.
+            GuestFault: a fault ended the start.
+            StartFailed: the controller returned an error.
+            NotPrepared: the module or the input of ``init`` is missing.
         """
         prepared = self.prepared
         if self.instance is not None:
@@ -273,7 +273,7 @@ class GuestLifecycle:
         self.figures.resident_bytes = 0 if instance is None else self._parts.guests.size(instance)
 
     def _keep(self, prepared: Prepared) -> None:
-        """Keep what is to run; what ``init`` is told, Secrets among it, only until that has been."""
+        """Store the prepared input; without the request of ``init``, which contains Secrets, once it was used."""
         told = prepared.init and (self.instance is not None or self.snapshot)
         self.prepared = replace(prepared, init=b"") if told else prepared
 
@@ -284,15 +284,15 @@ class GuestLifecycle:
         telemetry.metrics.controller_faults_total.labels(telemetry.service, fault.kind.value).inc()
         self._drop_instance()
         if fault.kind is FaultKind.INTERRUPTED:
-            return  # we end, not it: what it was before this stands on disk, with the marks of that time
+            return  # the host is shutting down: the last snapshot stays, with its processed versions
         self.figures.traps += 1
         if self._began_cold:
-            self._kept.on_disk(self._starting.drop_saved)  # it began with that, and did not stand it
+            self._kept.on_disk(self._starting.drop_saved)  # the saved state may have caused the fault
         self._kept.lose()
 
     def _begin(self, instance: Instance) -> None:
         self._begun = instance
-        if self._stopped:  # after the line above: whoever interrupts sees the one or the other
+        if self._stopped:  # after the line above: a concurrent `interrupt` saw the instance, or set the flag before
             instance.interrupt()
 
     def _drop_instance(self) -> None:

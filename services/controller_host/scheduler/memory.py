@@ -1,8 +1,8 @@
-"""Whose guests are in memory: puts to disk who has nothing to do, and takes memory back when it is short.
+"""Memory of guests: suspends idle guests, and evicts guests when memory is short.
 
-In: controllers after each turn. Out: work for the threads of guests, keys of those that are to go. Called by
-``hosting``. Invariants: who is in a call, or pinned, is not named; while the disk takes nothing, guests stay awake, but
-for those that the budget has no room for: they begin cold later.
+In: controllers after each turn. Out: work for the threads of guests, keys of guests to evict. Called by ``hosting``.
+Invariants: guests in a call and pinned guests are not evicted; while the disk refuses writes, guests stay awake, except
+those beyond the memory budget: they start cold later.
 Source: ADR 54 and 60.
 """
 
@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 
 async def giving_back(seconds: float) -> None:
-    """Give back, now and then, the memory that calls needed."""
+    """Return memory that calls freed to the operating system every ``seconds``."""
     while True:
         await asyncio.sleep(seconds)
         await asyncio.to_thread(heap.give_back)
@@ -34,7 +34,7 @@ async def giving_back(seconds: float) -> None:
 
 @dataclass(eq=False)
 class Memory:
-    """The guests of ``hosted``, by key. ``pool``: the threads of guests; ``wake``: puts a controller into the queue."""
+    """The guests of ``hosted``, by key. ``pool``: the threads of guests; ``wake``: adds a controller to the queue."""
 
     hosted: dict[str, Hosted]
     residents: Residents
@@ -44,20 +44,20 @@ class Memory:
     wake: Callable[[str], None]
 
     async def in_pool(self, work: Callable[..., T], *arguments: object) -> T:
-        """Have a thread of guests do it, as part of the trace of who asks."""
+        """Run ``work`` in a thread of guests, with the trace context of the caller."""
         context = contextvars.copy_context()
         return await asyncio.get_running_loop().run_in_executor(self.pool, lambda: context.run(work, *arguments))
 
     def may_suspend(self, one: Hosted) -> bool:
-        """Return whether it is time to bring it to disk: nobody tries before who found that the disk is full."""
+        """Return whether a suspension can be attempted, considering the backoff after a full disk."""
         return not self.room.wait() and time.monotonic() >= one.not_to_disk_before
 
     def suspended(self, one: Hosted, *, taken: bool) -> None:
-        """Take word of what the disk did that it was brought to."""
+        """Record the result of a suspension."""
         one.brought_to_disk(time.monotonic(), self.room.backoff, taken=taken)
 
     async def suspend(self, one: Hosted) -> None:
-        """Put it to disk, and what it has seen, if it is time to."""
+        """Suspend a guest, and write its processed versions, unless the disk is in backoff."""
         if not self.may_suspend(one):
             return
         if one.life.instance is not None:
@@ -66,7 +66,7 @@ class Memory:
             await self.in_pool(one.life.settle)
 
     async def give_way(self, one: Hosted) -> None:
-        """Put to disk who was named; whoever has no turn yet does not wait for one with that."""
+        """Suspend a guest that is to be evicted, without waiting for its turn."""
         if not one.evict:
             return
         one.busy = True
@@ -78,7 +78,7 @@ class Memory:
                 self.count(one)
 
     async def take_back(self, one: Hosted) -> None:
-        """Have the memory of one that was named, whatever else holds for it: where there is no disk it begins cold."""
+        """Evict a guest that is to be evicted; if the disk refuses it, discard it: it starts cold later."""
         if not one.evict or self.outcomes.closing:
             return
         try:
@@ -87,19 +87,19 @@ class Memory:
             one.no_room, one.listed = max(1, one.life.figures.resident_bytes), False
             await self.in_pool(one.life.give_up)
         finally:
-            one.evict = False  # until then its memory counts as free
-        self.outcomes.without_disk(one, self.room, "it is neither in memory nor on disk, and begins cold later")
+            one.evict = False  # while true, its memory counts as free
+        self.outcomes.without_disk(one, self.room, "the state of the controller was discarded, it starts cold later")
         self.wake(one.key)
 
     def recovered(self) -> None:
-        """Take word that the disk takes again what is written: those that wait for it need not any longer."""
+        """Wake the controllers that wait for the disk, after it accepts writes."""
         for one in self.hosted.values():
             if one.stopped is not None and one.stopped.reason in {DISK_FULL, DISK_FAILED}:
                 one.not_before = 0.0
                 self.wake(one.key)
 
     def count(self, one: Hosted) -> None:
-        """Count what a controller has, and name those who are to go if that is too much."""
+        """Count the memory of a controller, and mark controllers for eviction above the budget."""
         if one.life.instance is None:
             self.residents.gone(one.key)
             return

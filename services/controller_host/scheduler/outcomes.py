@@ -1,7 +1,7 @@
-"""What follows from a turn: keys that are done, that wait, that failed; a controller that waits as a whole.
+"""Applies the results of a turn: keys that succeeded, wait or failed; controllers that back off as a whole.
 
-In: what became of deliveries. Out: a controller's agenda, faults, and who is to be told. Called by ``hosting``, in the
-event loop. Invariants: a failure is told at once; what failed is tried again forever, later and later.
+In: results of deliveries. Out: changes of a controller's agenda, faults, reports. Called by ``hosting``, in the event
+loop. Invariants: a failure is reported immediately; failed work is retried forever, with backoff.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _log = get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """Who is told what happens to controllers; each is quick."""
+    """Callbacks for changes of controllers; they must not block."""
 
     changed: Callable[[Hosted], None]
     faulted: Callable[[Hosted], None]
@@ -41,7 +41,7 @@ class Told:
 
 
 def _fits(one: Hosted, abi: int | None) -> None:
-    """Note that a module is one that is run; ``abi``: the version that it said, if it was asked."""
+    """Record that a module can run; ``abi``: its version, if it was started cold."""
     if one.unfit:
         one.unfit, one.refused = "", None
     if abi is not None and one.module is not None:
@@ -50,7 +50,7 @@ def _fits(one: Hosted, abi: int | None) -> None:
 
 @dataclass(slots=True)
 class Outcomes:
-    """``closing``: what ends now is ended by the host."""
+    """Results of turns. ``closing``: the host is shutting down and ends guests itself."""
 
     told: Told
     backoff: Backoff = field(default_factory=Backoff)
@@ -59,7 +59,7 @@ class Outcomes:
     closing: bool = False
 
     def take(self, one: Hosted, served: Served) -> None:
-        """Note what became of deliveries."""
+        """Apply the results of deliveries."""
         now = one.used_at = time.monotonic()
         for turn, result in served.done:
             if result.error:
@@ -88,7 +88,7 @@ class Outcomes:
             self._ended(one, served.fault, served.faulted, now)
 
     def wait(self, one: Hosted) -> float:
-        """Let a controller wait that did not start, the longer the more often; returns the seconds."""
+        """Back off a controller that did not start; return the delay in seconds."""
         one.failures += 1
         delay = self.backoff.delay(one.failures)
         one.not_before = time.monotonic() + delay
@@ -103,17 +103,17 @@ class Outcomes:
         self.wait(one)
 
     def without_disk(self, one: Hosted, room: Room, what: str) -> float:
-        """Let a controller wait for the disk; returns the seconds."""
+        """Back off a controller that requires the disk; return the delay in seconds."""
         one.stopped = no_room(room, what)
         return self.wait(one)
 
     def without_engine(self, one: Hosted, error: EngineUnavailable) -> float:
-        """Let a controller wait for the engine, without which none runs; returns the seconds."""
+        """Back off a controller while the engine is unavailable; return the delay in seconds."""
         one.stopped = Trouble(ENGINE_UNAVAILABLE, str(error))
         return self.wait(one)
 
     def engine_found(self, one: Hosted) -> None:
-        """Note that what it waited for is there, if that was the engine."""
+        """Clear the problem of a controller that waited for the engine."""
         if one.stopped is not None and one.stopped.reason == ENGINE_UNAVAILABLE:
             one.stopped, one.failures = None, 0
 
@@ -138,5 +138,5 @@ class Outcomes:
 
 
 def no_room(room: Room, what: str) -> Trouble:
-    """Return why a controller does not run as it should while the disk takes nothing."""
-    return Trouble(room.reason or DISK_FULL, f"{what}: the disk of controller_host takes nothing ({room.why})")
+    """Return the problem of a controller while the disk refuses writes; ``what``: the effect."""
+    return Trouble(room.reason or DISK_FULL, f"{what}: the disk of controller_host refuses writes ({room.why})")

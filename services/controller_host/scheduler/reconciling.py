@@ -1,7 +1,7 @@
 """One call of a guest for one key.
 
-In: an instance, a key and its object. Out: what the guest answered. Called by ``lifecycle``, in threads of the pool.
-Invariant: the call is a span, and what the guest asks for is part of it.
+In: an instance, a key and its object. Out: the result of the guest. Called by ``lifecycle``, in threads of the pool.
+Invariant: the call is a span, which contains the requests of the guest.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ _MARK: Final = names.ANNOTATION_TRACEPARENT.encode()
 
 
 def call_span(telemetry: Telemetry, controller: str, delivery: Delivery) -> AbstractContextManager[trace.Span]:
-    """Begin the span of a key, the root of a trace of its own: what led here came by a watch.
+    """Start the span of a key as the root of a trace, because watches carry no trace context.
 
-    An object lives longer than the change that made it, and is called for again and again: a trace that it names is
-    linked to, not joined.
+    The trace that an object names is linked, not continued: an object outlives the change that created it, and is
+    delivered repeatedly.
     """
     turn = delivery.turn
     attributes: dict[str, str | int] = {
@@ -44,8 +44,8 @@ def call_span(telemetry: Telemetry, controller: str, delivery: Delivery) -> Abst
 
 
 def traces_named(item: bytes | None) -> list[TraceContext]:
-    """Return the trace that an object's annotation names, none if it has none or it is malformed."""
-    if item is None or _MARK not in item:  # an object may have a MiB, and few have the annotation
+    """Return the trace that an object's annotation names; empty if the annotation is missing or malformed."""
+    if item is None or _MARK not in item:  # objects can have 1 MiB, and few have the annotation
         return []
     annotations = orjson.loads(item)["metadata"].get("annotations") or {}
     found = trace_from(annotations.get(names.ANNOTATION_TRACEPARENT))
@@ -53,10 +53,10 @@ def traces_named(item: bytes | None) -> list[TraceContext]:
 
 
 def reconcile(instance: Instance, calls: Calls, delivery: Delivery, figures: Figures, telemetry: Telemetry) -> Result:
-    """Call for one key.
+    """Call the guest for one key.
 
     Raises:
-        GuestFault: it ended the guest.
+        GuestFault: a fault ended the guest.
     """
     with telemetry.tracer.start_as_current_span("guest") as span:
         calls.begin(trace.set_span_in_context(span))
@@ -65,7 +65,7 @@ def reconcile(instance: Instance, calls: Calls, delivery: Delivery, figures: Fig
         called = instance.call("reconcile", request)
         result = replace(read_result(called.answer, called.requeue_ms), refused=calls.refused)
         if result.error:
-            span.set_status(trace.StatusCode.ERROR, "it returned an error")  # whose words may quote a Secret
+            span.set_status(trace.StatusCode.ERROR, "it returned an error")  # its text can quote a Secret
     figures.calls += 1
     telemetry.metrics.controller_call_seconds.labels(telemetry.service).observe(called.wall_seconds)
     return result

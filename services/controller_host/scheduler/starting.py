@@ -1,8 +1,8 @@
-"""How a guest comes into being: woken from disk, or booted and told what it has to know.
+"""Start of a guest: woken from disk, or booted and initialised.
 
-In: a compiled module and what was prepared. Out: an instance, or why there is none. Called by ``lifecycle``, in threads
-of the pool. Invariants: what does not begin well leaves no instance behind; what a former version saved is kept until
-the state of a new one, which has taken it, is on disk; whatever runs of a guest can be interrupted.
+In: a compiled module and the prepared input. Out: an instance, or an error. Called by ``lifecycle``, in threads of the
+pool. Invariants: a failed start leaves no instance; the saved state of a former version is kept until the state of the
+new version, which has migrated it, is on disk; all running guest code can be interrupted.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _log = get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What all guests share."""
+    """Components that all guests share."""
 
     guests: Guests
     progress: Progress
@@ -49,7 +49,7 @@ class Parts:
 
 @dataclass(frozen=True, slots=True)
 class Starting:
-    """Starts the guests of one controller. ``begun`` gets each instance before anything of it runs."""
+    """Starts of the guests of one controller. ``begun`` receives each instance before guest code runs."""
 
     parts: Parts
     controller: str
@@ -59,7 +59,7 @@ class Starting:
     begun: Callable[[Instance], None]
 
     def wake(self, module: Module, prepared: Prepared) -> Instance | None:
-        """Bring it back from disk; None: what is there is of no use."""
+        """Restore the guest from its snapshot; None: there is no usable snapshot."""
         began = time.perf_counter()
         instance = None
         telemetry = self.parts.telemetry
@@ -78,11 +78,11 @@ class Starting:
         return instance
 
     def cold(self, module: Module, prepared: Prepared) -> Instance:
-        """Boot it, and tell it what the spec says.
+        """Boot the guest, and call ``init`` or ``migrate``.
 
         Raises:
-            GuestFault, ModuleRefused: it ended.
-            StartFailed: it says that it cannot start.
+            GuestFault, ModuleRefused: the start ended the guest.
+            StartFailed: the controller returned an error.
         """
         telemetry = self.parts.telemetry
         with telemetry.tracer.start_as_current_span("cold start") as span:
@@ -96,12 +96,12 @@ class Starting:
             return instance
 
     def save(self, instance: Instance | None, past: SeenVersions, limits: Limits) -> bool:
-        """Ask the former version what it saves for the next; without an answer that begins with ``init``.
+        """Call ``save`` of the former version and store its state; without one, the next version starts by ``init``.
 
-        Returns whether it has said what it has to say: not, if the host ended it.
+        Returns False if the host interrupted the call, True otherwise.
 
         Raises:
-            NotWritten: the disk does not take it: it has to be asked again.
+            NotWritten: the state cannot be written; the caller has to retry.
         """
         guests = self.parts.guests
         module = guests.module(past.sha256)
@@ -130,15 +130,15 @@ class Starting:
         if orjson.loads(answer or EMPTY):
             self.parts.progress.save(self.uid, Saved(past.sha256, answer))
         else:
-            self.drop_saved()  # what one before it may have said is old
+            self.drop_saved()  # a state of an earlier version is outdated
 
     def drop_saved(self) -> None:
-        """Forget what a former version saved, if anything is kept; raises NotWritten."""
+        """Delete the saved state of a former version, if there is one; raises NotWritten."""
         if self.parts.progress.saved(self.uid) is not None:
             self.parts.progress.drop_saved(self.uid)
 
     def _tell(self, module: Module, prepared: Prepared, instance: Instance) -> str:
-        """Call ``migrate`` or ``init``; returns why it cannot start, if it says so."""
+        """Call ``migrate`` or ``init``; return the error of the controller, or ""."""
         saved = self.parts.progress.saved(self.uid) if "migrate" in module.exports else None
         if saved is not None:
             called = instance.call("migrate", migrate_request(prepared.init, saved.sha256, saved.state))

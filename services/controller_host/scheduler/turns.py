@@ -1,10 +1,9 @@
-"""What waits for one controller: keys that are to be worked on now, and those whose time comes later.
+"""Work queue of one controller: keys that are ready, and keys that are due later.
 
-Pure: keys and times in, turns out. Called by ``hosting``, in the event loop; which controller is next is the business
-of ``trellis.bus.consume.queue``, whose key is the controller. Invariants: a key waits once, however often it changed; a
-key that changes while it is worked on waits again; what failed waits longer each time, apart from its neighbours, up to
-a bound that is lower where the API server refused something; nothing here costs a task or a timer, whatever the number
-of controllers.
+Pure: keys and times in, turns out. Called by ``hosting``, in the event loop; ``trellis.bus.consume.queue`` selects the
+controller. Invariants: a key is queued once, regardless of the number of its changes; a key that changes during its
+call is queued again; a failed key backs off separately, up to a bound, which is lower if the API server refused a
+request; the queue uses no tasks or timers, for any number of controllers.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ _STALE_AT_LEAST: Final = 16
 
 @dataclass(frozen=True, slots=True)
 class Turn(Generic[K]):
-    """One key whose turn it is. ``attempt``: how often it failed in a row; ``since``: when it began to wait."""
+    """The turn of a key. ``attempt``: number of consecutive failures; ``since``: start of its wait."""
 
     key: K
     attempt: int
@@ -48,12 +47,12 @@ class WorkQueue(Generic[K]):
         self._order = itertools.count()
 
     def changed(self, key: K, now: float) -> None:
-        """Let a key have its turn: something about it is new, so what it waited for counts no more."""
+        """Make a changed key ready, regardless of its backoff."""
         self._later.pop(key, None)
         self._ready.setdefault(key, now)
 
     def take(self, now: float, most: int) -> list[Turn[K]]:
-        """Return the next turns, oldest first; these keys wait no more."""
+        """Remove and return the next turns, oldest first."""
         self._ripen(now)
         found: list[Turn[K]] = []
         while self._ready and len(found) < most:
@@ -62,16 +61,16 @@ class WorkQueue(Generic[K]):
         return found
 
     def put_back(self, turns: Iterable[Turn[K]]) -> None:
-        """Let turns that were not used be the next ones again, as old as they were."""
+        """Return unused turns to the front of the queue, with their original times."""
         for turn in reversed(list(turns)):
             self._later.pop(turn.key, None)
             self._ready[turn.key] = turn.since
             self._ready.move_to_end(turn.key, last=False)
 
     def done(self, key: K, now: float, again: float | None = None) -> None:
-        """Note a success; ``again``: seconds after which the key wants a turn, if it does not change before.
+        """Record a success; ``again``: seconds until the next turn of the key, unless it changes before.
 
-        The success of a key that was refused has the others tried at once, as one policy refuses many.
+        The success of a refused key makes all refused keys ready, as one policy often refuses many.
         """
         self._failures.pop(key, None)
         if key in self._refused:
@@ -81,9 +80,9 @@ class WorkQueue(Generic[K]):
             self.postpone(key, now, again)
 
     def failed(self, key: K, now: float, *, most: float | None = None) -> float:
-        """Note a failure; returns the seconds until the key's next turn: 1 s, doubling, at most 5 min, full jitter.
+        """Record a failure; return the seconds until the key's next turn: 1 s, doubling, at most 5 min, full jitter.
 
-        ``most``: the longest wait, given if the API server refused something.
+        ``most``: the maximum delay, set if the API server refused a request.
         """
         failures = self._failures[key] = self._failures.get(key, 0) + 1
         backoff = self._backoff
@@ -96,7 +95,7 @@ class WorkQueue(Generic[K]):
         return delay
 
     def postpone(self, key: K, now: float, seconds: float) -> None:
-        """Let a key wait, unless it waits for its turn already; of two times the earlier counts."""
+        """Delay a key, unless it is ready or due earlier."""
         when = now + max(0.0, seconds)
         if key in self._ready or self._later.get(key, when + 1) <= when:
             return
@@ -107,19 +106,19 @@ class WorkQueue(Generic[K]):
             heapq.heapify(self._heap)
 
     def forgive(self, now: float) -> None:
-        """Let everything that failed have its turn now, as if it had not: what it failed on is another by now."""
+        """Make all failed keys ready and reset their failures, after a change of the spec."""
         self._hasten(self._failures, now)
         self._failures.clear()
         self._refused.clear()
 
     def _hasten(self, keys: Iterable[K], now: float) -> None:
-        """Let those of the keys that wait for their time have their turn now."""
+        """Make those of the keys ready that are due later."""
         for key in keys:
             if self._later.pop(key, None) is not None:
                 self._ready.setdefault(key, now)
 
     def clear(self) -> None:
-        """Forget all that waits, and all failures."""
+        """Remove all keys and failures."""
         self._ready.clear()
         self._failures.clear()
         self._refused.clear()
@@ -127,14 +126,14 @@ class WorkQueue(Generic[K]):
         self._heap.clear()
 
     def drop(self, key: K) -> None:
-        """Forget one key."""
+        """Remove a key."""
         self._ready.pop(key, None)
         self._failures.pop(key, None)
         self._refused.pop(key, None)
         self._later.pop(key, None)
 
     def wait(self, now: float) -> float | None:
-        """Return the seconds until a turn is due, 0 if one is, None if nothing waits."""
+        """Return the seconds until a turn is due, 0 if one is, None if there are no keys."""
         if self._ready:
             return 0.0
         while self._heap and self._later.get(self._heap[0][2]) != self._heap[0][0]:
@@ -142,29 +141,29 @@ class WorkQueue(Generic[K]):
         return max(0.0, self._heap[0][0] - now) if self._heap else None
 
     def later(self, key: K) -> float | None:
-        """Return when a key is due that waits for its time, None if it waits for none."""
+        """Return the time at which a delayed key is due, None if it is not delayed."""
         return self._later.get(key)
 
     def attempt(self, key: K) -> int:
-        """Return how often a key failed in a row."""
+        """Return the number of consecutive failures of a key."""
         return self._failures.get(key, 0)
 
     @property
     def refused(self) -> int:
-        """How many keys failed last because the API server refused something."""
+        """Number of keys whose last call failed because the API server refused a request."""
         return len(self._refused)
 
     @property
     def failing(self) -> int:
-        """How many keys failed last."""
+        """Number of keys whose last call failed."""
         return len(self._failures)
 
     def __len__(self) -> int:
-        """Return how many keys wait for their turn, those with a time of their own apart."""
+        """Return the number of ready keys, without delayed ones."""
         return len(self._ready)
 
     def oldest(self) -> float | None:
-        """Return since when the oldest key waits for its turn."""
+        """Return the time since which the oldest ready key waits."""
         return next(iter(self._ready.values()), None)
 
     def _ripen(self, now: float) -> None:
@@ -177,29 +176,26 @@ class WorkQueue(Generic[K]):
 
 @dataclass(slots=True)
 class Line:
-    """Those who wait for something that there is ``rate`` times a second, and as often at once as comes in a second.
-
-    Each is told once when its turn is.
-    """
+    """A rate limiter of ``rate`` per second, with a burst of one second, that assigns a time to each request."""
 
     rate: float
     _last: float = field(default=-1.0)
 
     def stand(self, now: float) -> float:
-        """Take the next place; returns the seconds until it is its turn."""
+        """Reserve the next place; return the seconds until its time."""
         self._last = max(self._last, now - 1.0) + 1.0 / self.rate
         return max(0.0, self._last - now)
 
 
 @dataclass(slots=True)
 class Allowance:
-    """What may be said of somebody: what is too much is counted, and the count said with the next that is not."""
+    """A rate limit of messages that counts dropped ones and returns the count with the next allowed one."""
 
     bucket: TokenBucket
     left_out: int = 0
 
     def take(self, now: float, tokens: float = 1.0) -> int | None:
-        """Return None if it is too much now, else how much was left out since the last that was not."""
+        """Return None if the message has to be dropped, else the number of dropped ones since the last allowed one."""
         if not self.bucket.take(now, tokens):
             self.left_out += 1
             return None
@@ -208,10 +204,10 @@ class Allowance:
 
 
 class Places(Generic[K]):
-    """Places that owners share, each for one key at a time; who may not have one waits, and is told when it has.
+    """Places that owners share, each for one key at a time; a key without a place waits and is returned by ``leave``.
 
-    An owner holds no more than are free beside: alone half of all, as one of three who want many a quarter. So whoever
-    comes next finds one, however long the others keep theirs, and nobody has to say how many there are to be for each.
+    An owner holds at most as many places as are free: half of all if it is alone, a quarter each for three busy owners.
+    So a new owner finds a free place, for any duration of the calls, and without a configured number per owner.
     """
 
     def __init__(self, total: int) -> None:
@@ -221,7 +217,7 @@ class Places(Generic[K]):
         self._waiting: OrderedDict[str, OrderedDict[K, None]] = OrderedDict()
 
     def enter(self, owner: str, key: K) -> bool:
-        """Return whether a key has a place now; else it waits, once, and a later ``leave`` names it."""
+        """Return whether a key has a place now; otherwise it waits, and a later ``leave`` returns it."""
         if self._given.pop(key, None) is not None:
             return True
         if self._may(owner):
@@ -231,7 +227,7 @@ class Places(Generic[K]):
         return False
 
     def leave(self, owner: str) -> list[K]:
-        """Give back a place; returns those that have one now: each is to ``enter``, or to be dropped."""
+        """Release a place; return the keys that have one now: each has to ``enter``, or to be dropped."""
         self._free += 1
         self._held[owner] -= 1
         if not self._held[owner]:
@@ -241,14 +237,14 @@ class Places(Generic[K]):
             line = self._waiting.pop(following)
             key, _ = line.popitem(last=False)
             if line:
-                self._waiting[following] = line  # behind the others
+                self._waiting[following] = line  # at the end
             self._take(following)
             self._given[key] = following
             found.append(key)
         return found
 
     def drop(self, owner: str, key: K) -> list[K]:
-        """Forget a key that waits, or was given a place and will not enter; returns as ``leave`` does."""
+        """Remove a waiting key, or release its assigned place; return the keys that have a place now."""
         line = self._waiting.get(owner, OrderedDict())
         line.pop(key, None)
         if not line:
@@ -263,6 +259,6 @@ class Places(Generic[K]):
         self._held[owner] = self._held.get(owner, 0) + 1
 
     def _following(self) -> str | None:
-        """Return who is next: of those that may have one the owner that has fewest, and waits longest."""
+        """Return the next owner: of those that can have a place, the one with the fewest, then the longest wait."""
         able = [owner for owner in self._waiting if self._may(owner)]
         return min(able, key=lambda owner: self._held.get(owner, 0), default=None)

@@ -1,1 +1,1 @@
-"""State of guests on disk: snapshots, progress, marks."""
+"""State of guests on disk: snapshots and processed versions."""

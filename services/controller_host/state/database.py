@@ -1,8 +1,8 @@
-"""One SQLite file for many threads, that is there again whatever becomes of it.
+"""One SQLite file for many threads, which is re-created if it is damaged.
 
-In: a directory, and statements that make tables. Out: transactions. Called by ``progress``. Invariants: a disk that
-takes nothing damages nothing, and is no reason to restarts; a file that is no database any more is one, also where it
-is found as the host runs: nobody has to restart that for it; what was closed stays as it is.
+In: a directory, and statements that create tables. Out: transactions. Called by ``progress``. Invariants: failed writes
+do not damage the file, and the file is not re-created for them; a damaged file is re-created at startup and at run
+time, without a restart of the host; a closed file is not changed.
 Source: SQLite, "Result and Error Codes"; ADR 60.
 """
 
@@ -23,8 +23,8 @@ _DAMAGED: Final = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
 _log = get_logger(__name__)
 
 
-class NotWritten(Exception):  # noqa: N818 - says what became of it
-    """The disk did not take it: all is as it was. ``full``: because there is no room."""
+class NotWritten(Exception):  # noqa: N818 - named after the outcome
+    """A write failed and was rolled back. ``full``: the disk is full."""
 
     def __init__(self, error: sqlite3.Error) -> None:
         super().__init__(f"{FILE}: {error}")
@@ -32,14 +32,11 @@ class NotWritten(Exception):  # noqa: N818 - says what became of it
 
 
 class Damaged(sqlite3.DatabaseError):
-    """The file is no database any more. It is begun again, as after the loss of the disk.
-
-    Nothing is known of before.
-    """
+    """The file was damaged and re-created empty, as after the loss of the disk."""
 
 
 class Database:
-    """The file of a directory; ``tables`` makes what it has to have."""
+    """The database file of a directory; ``tables``: SQL statements that create its tables."""
 
     def __init__(self, directory: Path, tables: str, busy: float) -> None:
         self._busy = busy
@@ -56,13 +53,13 @@ class Database:
 
     @contextlib.contextmanager
     def _reading(self) -> Iterator[sqlite3.Connection]:
-        """Have the file to read while the block runs; raises Damaged."""
+        """Yield the connection for reading; raises Damaged."""
         with self._lock, self._mending():
             yield self._base
 
     @contextlib.contextmanager
     def _writing(self) -> Iterator[sqlite3.Connection]:
-        """Have the block be one transaction; raises NotWritten."""
+        """Run the block as one transaction; raises NotWritten."""
         with self._lock:
             try:
                 with self._mending():
@@ -94,8 +91,8 @@ class Database:
         base = sqlite3.connect(self._path, isolation_level=None, check_same_thread=False, timeout=self._busy)
         try:
             self._path.chmod(0o600)
-            # One process has the directory. So the log's index is in memory, and no file that a full disk does not
-            # take: a start writes nothing.
+            # Only one process uses the directory, so the WAL index can be in memory: a start does not write to a full
+            # disk.
             base.execute("PRAGMA locking_mode=EXCLUSIVE")
             base.execute("PRAGMA journal_mode=WAL")
             base.execute("PRAGMA synchronous=NORMAL")
@@ -108,7 +105,7 @@ class Database:
 
     @contextlib.contextmanager
     def _mending(self) -> Iterator[None]:
-        """Begin the file again if it is found to be damaged; raises Damaged then: who tries again has a whole one."""
+        """Re-create the file if it is damaged, and raise Damaged: a retry uses the new file."""
         if self._damaged:
             self._begin_anew()
         try:
@@ -125,18 +122,18 @@ class Database:
         try:
             self._base = self._anew(self._damaged)
         except (sqlite3.Error, OSError) as error:
-            raise Damaged(f"{self._damaged}, and no new file can be made: {error}") from error
+            raise Damaged(f"{self._damaged}, and the file cannot be re-created: {error}") from error
         self._damaged = ""
 
     def _roll_back(self) -> None:
-        """End the transaction, if the failure has not ended it already; the failure is what counts."""
+        """Roll back the transaction, unless the failure ended it; suppress further errors."""
         with contextlib.suppress(sqlite3.Error):
             if self._base.in_transaction:
                 self._base.execute("ROLLBACK")
 
 
 def _code(error: sqlite3.Error) -> int:
-    """Return the primary result code of SQLite, that of a damaged file if it did not say any."""
+    """Return the primary result code of SQLite; without a code, the code of a damaged file."""
     return int(getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT)) & 0xFF
 
 

@@ -1,7 +1,7 @@
-"""What a term has open on disk, and the threads that work there.
+"""Data directory and thread pools of a leadership term.
 
-In: settings. Out: guests with their modules and snapshots, what is known of their progress, pools of threads. Called by
-``app``. Invariant: one process at a time has the directory, and what of it cannot be used names its setting.
+In: settings. Out: guests with their modules and snapshots, their progress, thread pools. Called by ``app``. Invariant:
+one process at a time uses the directory; an error of the directory names its setting.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from controller_host.timings import Timings
 from trellis.config.settings import SettingsError
 
 STACK_BYTES: Final = 4 * 2**20
-"""Of a thread that runs guests: the engine lets a guest have half of one MiB, and the host's calls come on top."""
+"""Stack size of a thread that runs guests: 512 KiB for the guest, in addition to the host's functions."""
 
 
 @dataclass(frozen=True, slots=True)
 class Disk:
-    """What a term has open on disk, and the threads that work there."""
+    """Open files and thread pools of a leadership term."""
 
     guests: LocalGuests
     progress: Progress
@@ -35,7 +35,7 @@ class Disk:
     compiling: ThreadPoolExecutor
 
     def close(self) -> None:
-        """Let go of everything; threads that still run a guest are left to end by themselves."""
+        """Close all files and pools; threads that still run a guest end by themselves."""
         self.pool.shutdown(wait=False, cancel_futures=True)
         self.compiling.shutdown(wait=False, cancel_futures=True)
         self.progress.close()
@@ -43,23 +43,23 @@ class Disk:
 
 
 def check_directory(settings: Settings) -> None:
-    """Make the directory of the data.
+    """Create the data directory.
 
     Raises:
-        SettingsError: it cannot be used.
+        SettingsError: the directory cannot be used.
     """
     directory = settings.controller_data_dir
     try:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         if not os.access(directory, os.W_OK | os.X_OK):
-            raise _unusable(settings, "this account may not write there")
+            raise _unusable(settings, "this account has no write permission")
     except OSError as error:
         raise _unusable(settings, error.strerror or str(error)) from error
 
 
 def _unusable(settings: Settings, why: str) -> SettingsError:
     directory = settings.controller_data_dir
-    return SettingsError(f"TRELLIS_CONTROLLER_DATA_DIR: has {directory}, needs a directory that can be used: {why}")
+    return SettingsError(f"TRELLIS_CONTROLLER_DATA_DIR: has {directory}, needs a writable directory: {why}")
 
 
 def open_disk(
@@ -67,10 +67,10 @@ def open_disk(
     told: Callable[[str], None],
     timings: Timings = Timings(),  # noqa: B008 - frozen
 ) -> Disk:
-    """Open the directory of the data; ``told`` hears whether the engine of guests could be loaded, once it is needed.
+    """Open the data directory; ``told`` is called with "" or the error when the engine of guests is loaded.
 
     Raises:
-        SettingsError: it cannot be used.
+        SettingsError: the directory cannot be used.
     """
     directory = settings.controller_data_dir
     try:
@@ -82,8 +82,8 @@ def open_disk(
             raise
     except OSError as error:
         raise _unusable(settings, error.strerror or str(error)) from error
-    # What counts is what is set when a thread starts, which a pool does late: so it stays set. Without it a thread has
-    # what the C library gives, 128 KiB with musl.
+    # The setting applies when a thread starts, which a pool delays: so it is not reset. The default of the C library
+    # is 128 KiB with musl.
     threading.stack_size(STACK_BYTES)
     pool = ThreadPoolExecutor(settings.controller_threads, thread_name_prefix="guest")
     compiling = ThreadPoolExecutor(COMPILING, thread_name_prefix="compile")
@@ -91,5 +91,5 @@ def open_disk(
 
 
 def compile_bounds(settings: Settings) -> CompileBounds:
-    """Return what compiling a module may take."""
+    """Return the limits of the compilation of a module."""
     return CompileBounds(settings.controller_compile_memory, max(1, round(settings.controller_compile_cpu)))

@@ -1,8 +1,8 @@
-"""Whether the disk takes what is written: what one controller found out spares all others the try.
+"""Shared state of the disk: after a failed write of one controller, the rest do not try.
 
-In: writes that were taken or refused, from any thread. Out: when to try again. Called by ``keeping``, ``hosting`` and
-``app``. Invariants: while the disk refuses, somebody tries it again and again, at most half a minute apart; what is
-told of it is one line when it begins, and one when it is over.
+In: results of writes, from any thread. Out: the time of the next attempt. Called by ``guest_state``, ``hosting`` and
+``app``. Invariants: while writes fail, the disk is retried at least every half minute; the log has one line at the
+start and one at the end of a failure.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from trellis.telemetry import get_logger
 
 DISK_FULL: Final = "DiskFull"
 DISK_FAILED: Final = "DiskFailed"
-"""Reasons: it has no room; it takes nothing although it may have."""
+"""Reasons: the disk is full; writes fail for another cause."""
 _NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 _log = get_logger(__name__)
 
 
 class Room:
-    """What is known of the disk. ``reason`` is "" while it takes what is written, ``why`` its words else.
+    """State of the disk. ``reason`` is "" while writes succeed; otherwise ``why`` is the error.
 
-    ``backoff``: by which a guest waits that it does not take, and perhaps takes others.
+    ``backoff``: for a single guest that cannot be suspended.
     """
 
     def __init__(
@@ -50,11 +50,11 @@ class Room:
 
     @property
     def refuses(self) -> bool:
-        """Whether the last that was written was refused."""
+        """True if the last write failed."""
         return bool(self.reason)
 
     def wait(self) -> float:
-        """Return the seconds until it is worth a try; 0 if it is now."""
+        """Return the seconds until the next attempt; 0 if it is due."""
         return max(0.0, self._again_at - self._clock()) if self.reason else 0.0
 
     def again(self, not_before: float = 0.0) -> float:
@@ -62,11 +62,11 @@ class Room:
         return max(self.wait(), not_before - self._clock(), self._timings.least)
 
     def refused(self, error: SnapshotFailed | NotWritten | OSError) -> None:
-        """Take word that something could not be written."""
+        """Record a failed write."""
         reason = DISK_FULL if is_full(error) else DISK_FAILED
         with self._lock:
             now = self._clock()
-            if now >= self._again_at:  # of many that fail together the first counts
+            if now >= self._again_at:  # count only the first of concurrent failures
                 self._refusals += 1
                 self._again_at = now + self.backoff.bound(self._refusals)
             begins, self.reason, self.why = not self.reason, reason, str(error)
@@ -76,7 +76,7 @@ class Room:
             )
 
     def took(self) -> None:
-        """Take word that something was written."""
+        """Record a successful write."""
         if not self.reason:
             return
         with self._lock:
@@ -87,7 +87,7 @@ class Room:
             _log.info("controller data directory writable again")
 
     async def run(self, write: Callable[[], None], recovered: Callable[[], None]) -> None:
-        """Try the disk while it takes nothing, which otherwise nobody may who has nothing to put there."""
+        """Retry the disk by ``write`` while writes fail, and call ``recovered`` afterwards."""
         while True:
             refused = self.refuses
             await asyncio.sleep(max(self.wait(), self._timings.look))
@@ -104,7 +104,7 @@ class Room:
 
 
 def is_full(error: SnapshotFailed | NotWritten | OSError) -> bool:
-    """Return whether there is no room, rather than something wrong with the disk."""
+    """Return whether the disk is full, as opposed to another error."""
     if isinstance(error, NotWritten):
         return error.full
     number = error.number if isinstance(error, SnapshotFailed) else error.errno

@@ -1,9 +1,9 @@
-"""What of one guest is on disk: its snapshot and what that has seen; and what holds while the disk takes nothing.
+"""State of one guest on disk: its snapshot and processed versions, also while the disk refuses writes.
 
-In: an instance to suspended to disk, keys, a past that is lost. Out: whether the disk took it. Called by ``lifecycle``,
-in threads of the pool. Invariants: memory is right whatever the disk took: what it did not take is no snapshot, or one
-of which nothing counts as done; what is refused is said to ``room``, and no reason to lose what is in memory. Source:
-ADR 54, 57 and 60.
+In: an instance to suspend, keys, lost state. Out: results of writes. Called by ``lifecycle``, in threads of the pool.
+Invariants: the state in memory is correct regardless of failed writes: after one, there is no snapshot, or none of its
+versions counts as processed; a failed write is reported to ``room`` and does not discard state in memory.
+Source: ADR 54, 57 and 60.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class Kept:
-    """The state on disk of the controller ``uid``. ``snapshot``: there is one that can be woken."""
+    """State on disk of the controller ``uid``. ``snapshot``: true if there is a usable snapshot."""
 
     __slots__ = ("_figures", "_parts", "_uid", "marks", "snapshot")
 
@@ -39,7 +39,7 @@ class Kept:
         self.snapshot = False
 
     def recall(self, past: SeenVersions, prepared: Prepared) -> bool:
-        """Take over what a former run left; returns whether there is a snapshot of what is to run."""
+        """Load the state of a former run; return whether there is a snapshot for ``prepared``."""
         fits = (past.sha256, past.config) == (prepared.sha256, prepared.config)
         token = self._parts.guests.note(prepared.owner(self._uid)) if fits else None
         if token is None:
@@ -50,7 +50,7 @@ class Kept:
         return True
 
     def put(self, instance: Instance, prepared: Prepared) -> bool:
-        """Put an instance to disk; returns whether it is there, and gone from memory. It is as it was otherwise."""
+        """Suspend an instance to disk; return whether it succeeded. After a failure, the instance is unchanged."""
         token = secrets.token_hex(8)
         try:
             size = self._parts.guests.suspend(instance, prepared.owner(self._uid), token)
@@ -59,18 +59,18 @@ class Kept:
             self._refused(error)
             return False
         self.snapshot, self._figures.snapshot_bytes = True, size
-        # What it has seen is written after it, and owed if the disk has no room for that.
+        # The processed versions are written after the snapshot, and later if this write fails.
         if self.on_disk(partial(self.marks.commit, prepared.sha256, prepared.config, token)):
             self._parts.room.took()
         return True
 
     def settle(self) -> None:
-        """Write what the snapshot has seen, if the disk did not take that with it."""
+        """Write the processed versions of the snapshot, if this failed before."""
         if self.on_disk(self.marks.settle):
             self._parts.room.took()
 
     def meet(self, served: Served, deliveries: Sequence[Delivery]) -> Sequence[Delivery]:
-        """Return what may be told: all; while the disk takes nothing, what the guest was told of before."""
+        """Return the allowed deliveries: all; while writes fail, only keys that the guest was called for before."""
         try:
             self.marks.meet(key_text(one.turn.key) for one in deliveries)
         except NotWritten as error:
@@ -82,18 +82,18 @@ class Kept:
         return deliveries
 
     def lose(self, past: SeenVersions | None = None) -> None:
-        """Forget the snapshot, and what its guest has seen: the next start is cold, whatever the disk takes of that."""
+        """Delete the snapshot and the processed versions: the next start is cold, even if the writes fail."""
         self.snapshot, self._figures.snapshot_bytes = False, 0
         self.on_disk(partial(self._parts.guests.forget, self._uid))
         self.on_disk(partial(self.marks.lose, past))
 
     def forget(self) -> None:
-        """Leave nothing: the controller is gone. What the disk does not released is swept later."""
+        """Delete all state of a deleted controller. After a failed write, the sweep deletes it later."""
         self.on_disk(partial(self._parts.guests.forget, self._uid))
         self.on_disk(partial(self._parts.progress.forget, self._uid))
 
     def on_disk(self, work: Callable[[], None]) -> bool:
-        """Do on disk what holds in memory already; returns whether the disk took it."""
+        """Write a change that is already applied in memory; return whether the write succeeded."""
         try:
             work()
         except (NotWritten, OSError) as error:

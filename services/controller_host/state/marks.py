@@ -1,9 +1,9 @@
-"""What one guest has seen: by key the version of the object that it was last called for well, and when it wants more.
+"""Processed versions of one guest: by key, the object version of the last successful call, and the next due time.
 
-Called by ``lifecycle`` and ``news``. Invariants: what counts as done is what the snapshot has seen: both are written
-with one token, the snapshot first, and with two different ones nothing counts as done; a key that a guest was ever
-called for stays until it was called for its end, whatever else is lost: nobody else could tell it of that; what is
-here is right whether the disk takes it or not, and what it did not take goes there with the next that it does.
+Called by ``lifecycle`` and ``news``. Invariants: a version counts as processed only if the snapshot includes it: both
+are written with one token, the snapshot first; with different tokens no version counts. A key that the guest was called
+for is kept until the guest was called for its deletion, even if all else is lost: no other source reports the deletion.
+The state in memory is correct regardless of failed writes; later writes include what failed before.
 Source: ADR 57.
 """
 
@@ -15,7 +15,7 @@ from controller_host.state.progress import NEVER, Mark, Progress, SeenVersions
 
 
 class Marks:
-    """Marks of the controller ``uid``, by the text of the key."""
+    """Processed versions (marks) of the controller ``uid``, by the text of the key."""
 
     __slots__ = ("_by_key", "_dirty", "_owed", "_progress", "_uid")
 
@@ -28,11 +28,11 @@ class Marks:
 
     @property
     def owed(self) -> bool:
-        """Whether what a snapshot on disk has seen is still to be written."""
+        """True if the processed versions of the snapshot on disk are not written yet."""
         return self._owed is not None
 
     def get(self, key: str) -> Mark | None:
-        """Return the mark of a key, None if the guest never saw it."""
+        """Return the mark of a key, None if the guest was never called for it."""
         return self._by_key.get(key)
 
     def items(self) -> ItemsView[str, Mark]:
@@ -40,17 +40,17 @@ class Marks:
         return self._by_key.items()
 
     def meet(self, keys: Iterable[str]) -> None:
-        """Keep keys that the guest is about to be called for, on disk too, before it is.
+        """Record keys, also on disk, before the guest is called for them.
 
         Raises:
-            NotWritten: the disk does not take them. Those that it was called for before may be told all the same.
+            NotWritten: the write failed. Keys that the guest was called for before can still be delivered.
         """
         if new := [key for key in keys if key not in self._by_key]:
             self._progress.meet(self._uid, new)
             self._by_key |= dict.fromkeys(new, Mark(NEVER))
 
     def note(self, key: str, mark: Mark) -> None:
-        """Note what was done last; a mark without a version and a time says that there is nothing any more."""
+        """Record the last call for a key; a mark without a version and a time removes the key."""
         if mark.version or mark.due is not None:
             self._by_key[key] = mark
         else:
@@ -58,7 +58,7 @@ class Marks:
         self._dirty.add(key)
 
     def recall(self, past: SeenVersions, token: str) -> None:
-        """Take over what stands on disk, as done if it is of one moment with the snapshot, which has ``token``."""
+        """Load the state from disk; its versions count as processed if its token is that of the snapshot."""
         if past.token != token:
             self.lose(past)
             return
@@ -67,16 +67,16 @@ class Marks:
         self._owed = None
 
     def commit(self, sha256: str, config: str, token: str) -> None:
-        """Write what counts as done, now that a snapshot of this module and configuration has ``token``.
+        """Write the processed versions for the snapshot of this module and configuration with ``token``.
 
         Raises:
-            NotWritten: the disk does not take it: it is owed, and nothing counts as done if the host ends before.
+            NotWritten: the write failed and is owed; if the host ends before, no version counts as processed.
         """
         self._owed = (sha256, config, token)
         self.settle()
 
     def settle(self) -> None:
-        """Write what is owed for the snapshot on disk, if anything is; raises NotWritten."""
+        """Write the owed versions of the snapshot on disk, if there are any; raises NotWritten."""
         if self._owed is None:
             return
         changed = {key: self._by_key.get(key, Mark("")) for key in self._dirty}
@@ -85,18 +85,18 @@ class Marks:
         self._dirty.clear()
 
     def awake(self) -> None:
-        """Take word that the guest is in memory: from now on what it has seen is not what its snapshot has."""
+        """Record that the guest is awake: its processed versions now differ from those of its snapshot."""
         self._owed = None
 
     def lose(self, past: SeenVersions | None = None) -> None:
-        """Let nothing count as done any more: there is nobody who has seen it. ``past``: what stands on disk.
+        """Mark all keys as not processed, because the state of the guest is lost. ``past``: the state on disk.
 
         Raises:
-            NotWritten: the disk does not take it. It is so nevertheless: what stands there is of no snapshot.
+            NotWritten: the write failed; the change is still effective, because the state on disk has no snapshot.
         """
         known = self._by_key if past is None else past.marks
         self._by_key = dict.fromkeys(known, Mark(NEVER))
-        self._dirty |= self._by_key.keys()  # what stands there must not be taken for what the next snapshot has seen
+        self._dirty |= self._by_key.keys()  # the next commit has to replace all versions on disk
         self._owed = None
         self._progress.lose(self._uid)
         self._dirty.clear()

@@ -1,9 +1,9 @@
-"""Removes from disk what no controller needs any more: state of those that are gone, and modules that nobody runs.
+"""Garbage collection on disk: state of deleted controllers, and unused modules.
 
-In: what is on disk, and who lives. Out: files and rows that are gone. Called by ``app``: at the start of a term, and
-then each minute in which controllers or their modules have changed. Invariants: nothing of a controller that lives is
-removed, whenever it came; no module that is in use, or may be about to be; without an answer from all controllers no
-module goes.
+In: the files and rows on disk, and the existing controllers. Out: deleted files and rows. Called by ``app``: at the
+start of a term, and then each minute after a change of controllers or modules. Invariants: data of an existing
+controller is not removed, also of a new one; nor is a module that is in use or may start; modules are removed only when
+the specs of all controllers were read.
 """
 
 from __future__ import annotations
@@ -24,24 +24,24 @@ _log = get_logger(__name__)
 
 
 class Stored(Protocol):
-    """What guests have on disk; see ``guests``."""
+    """Files of guests on disk; see ``guests``."""
 
     def uids(self) -> set[str]:
-        """Return the controllers that have a snapshot."""
+        """Return the uids of controllers with a snapshot."""
 
     def forget(self, uid: str) -> None:
         """Remove a snapshot."""
 
     def sweep(self, keep: Collection[str], modules: Collection[str]) -> None:
-        """Remove all snapshots but those of these controllers, and compiled modules but those of these digests."""
+        """Remove all snapshots except of the uids in ``keep``, and compiled modules except these digests."""
 
     def sweep_modules(self, keep: Collection[str]) -> None:
-        """Remove compiled modules but those of these digests, and those in use."""
+        """Remove compiled modules except the digests in ``keep``, and modules in use."""
 
 
 @dataclass(frozen=True, slots=True)
 class Living:
-    """Who lives. ``modules``: SHA-256 of what they run; ``wanted``: what their specs say."""
+    """Existing controllers. ``modules``: SHA-256 of their modules; ``wanted``: their parsed specs."""
 
     uids: frozenset[str]
     modules: frozenset[str]
@@ -49,7 +49,7 @@ class Living:
 
 
 def living_of(uids: Collection[str], hosted: Collection[Hosted]) -> Living | None:
-    """Return who lives; None while there are controllers of which nobody has read yet what they want."""
+    """Return the existing controllers; None while specs of some are not read yet."""
     if not set(uids) <= {one.view.uid for one in hosted}:
         return None
     return Living(
@@ -60,7 +60,7 @@ def living_of(uids: Collection[str], hosted: Collection[Hosted]) -> Living | Non
 
 
 class Sweeping:
-    """``living`` returns who lives, and is called in the event loop."""
+    """Periodic garbage collection; ``living`` returns the existing controllers, called in the event loop."""
 
     def __init__(
         self,
@@ -85,12 +85,12 @@ class Sweeping:
                 _log.warning("unused files not removed, retrying", error=str(error))
 
     async def sweep(self) -> None:
-        """Remove what is left behind, if something may be.
+        """Remove leftover data, if controllers or modules have changed.
 
         Raises:
-            NotWritten, OSError, sqlite3.Error: the disk does not take it, or cannot be read.
+            NotWritten, OSError, sqlite3.Error: the disk cannot be written or read.
         """
-        # First what there is, then who lives: who came in between is not among the former.
+        # Read the disk first, then the controllers: data of a controller created in between is not in `found`.
         found = await asyncio.to_thread(self._found)
         living = self._living()
         if living is None or self._swept == (living.uids, living.modules):
@@ -110,16 +110,16 @@ class Sweeping:
 
 
 def needs_controllers(progress: Progress, guests: Stored) -> str | None:
-    """Return why WasmControllers have to be listed: some have state on disk; None if none has."""
+    """Return the reason why WasmControllers have to be listed: state on disk; None if there is none."""
     try:
         count = len(progress.uids() | guests.uids())
     except (NotWritten, OSError, sqlite3.Error) as error:
-        return f"it is not known which controllers have state on disk: {error}"
-    return f"{count} controllers have state on disk, which is kept" if count else None
+        return f"the state of controllers on disk cannot be read: {error}"
+    return f"{count} controllers have state on disk, which is preserved" if count else None
 
 
 def sweep_all(progress: Progress, guests: Stored, keep: set[str]) -> None:
-    """Remove what was left of controllers that are gone, and modules that nobody runs."""
+    """Remove data of deleted controllers, and unused modules."""
     try:
         progress.sweep(keep)
         guests.sweep(keep, progress.digests())

@@ -1,8 +1,9 @@
-"""The cache of one kind: found, listed, watched, and every change of it brought to those whom it concerns.
+"""Cache of one kind: discovery, list and watch, and notifications of controllers with a matching watch.
 
-In: a kind, and who watches it. Out: objects, and calls of ``changed``. Made and run by ``shared_watches``.
-Invariants: objects show only once a list was complete, and then all differences from what showed before are told; what
-was known stays until a list or an event takes it away, also where the kind moves to another resource.
+In: a kind, and the watches of controllers. Out: objects, and calls of ``changed``. Created and run by
+``shared_watches``. Invariants: objects are visible only after a complete list, and all differences from the previous
+state are then reported; an object stays until a list or an event removes it, also if the kind moves to another
+resource.
 """
 
 from __future__ import annotations
@@ -34,22 +35,22 @@ _log = get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """An object. Two are equal that are the same object in the same state."""
+    """A cached object. Equality means the same object in the same version."""
 
     uid: str
     version: str
     labels: Mapping[str, str] = field(compare=False)
     body: bytes = field(compare=False, repr=False)
-    """As JSON, without managedFields."""
+    """JSON without managedFields."""
 
 
 Names = dict[str, dict[str, Held]]
-"""By namespace ("" for what has none) and name."""
+"""Objects by namespace ("" for cluster-scoped kinds) and name."""
 
 
 @dataclass(eq=False)
 class CachedKind:
-    """``resource`` is where the kind was found, ``trouble`` why it cannot be watched now."""
+    """Cache of a kind. ``resource``: the discovered resource; ``trouble``: reason why it cannot be watched."""
 
     type: tuple[str, str]
     kube: Kube
@@ -64,26 +65,26 @@ class CachedKind:
     trouble: Refusal | None = None
     _names: Names = field(default_factory=dict)
     _live: Informer[Held] | None = None
-    """The one whose objects show."""
+    """The informer whose objects are visible."""
     _complete: bool = False
     _labels: LabelIndex = field(default_factory=LabelIndex)
 
     @property
     def whole(self) -> bool:
-        """Whether what shows is all that there is; of a kind that is not served, nothing shows (see ``absent``)."""
+        """True if the cache is complete; the cache of a kind that is not served is empty (see ``absent``)."""
         return self._complete and (self.trouble is None or self.absent)
 
     @property
     def absent(self) -> bool:
-        """Whether the API server does not serve the kind: there is none of it, or it is to come back."""
+        """True if the API server does not serve the kind: there are no objects, or its CRD is being re-created."""
         return self.trouble is not None and self.trouble.reason is RefusalReason.UNKNOWN_KIND
 
     def held(self, key: ObjectKey) -> Held | None:
-        """Return an object."""
+        """Return an object, None if it is not cached."""
         return self._names.get(key.namespace, {}).get(key.name)
 
     def keys(self, controller: str) -> Iterator[ObjectKey]:
-        """Yield the objects that concern a controller, each once."""
+        """Yield the objects that match the watches of a controller, each once."""
         specs = self.interests.specs(controller)
         everywhere = any(spec.namespaces is None for spec in specs) or "" in self._names
         named = dict.fromkeys(one for spec in specs for one in spec.namespaces or ())
@@ -95,7 +96,7 @@ class CachedKind:
                     yield ObjectKey(*self.type, namespace, name)
 
     def _candidates(self, namespace: str, specs: list[WatchSpec]) -> dict[str, None]:
-        """Return the names in a namespace of all that may be meant: those with a label that is wanted, if one is."""
+        """Return the names in a namespace that may match: by a label term with values, if every watch has one."""
         found: dict[str, None] = {}
         for spec in specs:
             wanted = next((term for term in spec.terms if term.values and not term.negated), None)
@@ -105,7 +106,7 @@ class CachedKind:
         return found
 
     async def run(self) -> None:
-        """Find the kind and keep its cache, forever; it is found again where it moves."""
+        """Discover the kind and maintain its cache forever; repeat the discovery if the kind moves."""
         attempts = Attempts()
         while True:
             try:
@@ -125,7 +126,7 @@ class CachedKind:
                     await asyncio.sleep(self.timings.absent)
 
     async def _keep(self, resource: Resource) -> None:
-        """Watch a resource until the kind is found elsewhere, or not at all."""
+        """Watch a resource until the kind moves to another resource or is no longer served."""
         informer = Informer(
             self.kube,
             resource,
@@ -151,7 +152,7 @@ class CachedKind:
             await asyncio.gather(running, synced, return_exceptions=True)
 
     def _look_at(self, informer: Informer[Held]) -> None:
-        """Take over what an informer has once it has all, and what it lacks."""
+        """Take over the objects of an informer after its first list, and its errors."""
         before = (self.trouble, self.whole)
         lacking = informer.lacking
         if lacking is None:
@@ -160,8 +161,8 @@ class CachedKind:
                 self._show(informer)
         elif isinstance(lacking, Forbidden):
             message = (
-                f"controller_host may not list and watch {self.type[0]}/{self.type[1]}, which "
-                f"TRELLIS_CONTROLLER_RESOURCES has: give its account that right ({lacking.message})"
+                f"controller_host cannot list and watch {self.type[0]}/{self.type[1]} of "
+                f"TRELLIS_CONTROLLER_RESOURCES: grant its account this permission ({lacking.message})"
             )
             self.trouble = Refusal(RefusalReason.WATCH_NOT_GRANTED, message)
         else:
@@ -171,9 +172,9 @@ class CachedKind:
             self.stated(self)
 
     def _show(self, informer: Informer[Held]) -> None:
-        """Let the objects of an informer show from now on, and tell of what differs from those before.
+        """Make the objects of an informer visible, and report differences from the previous objects.
 
-        The first time there is nothing to differ from: nobody was whole, and who is now asks for all keys.
+        The first time there is nothing to report: controllers list all keys when their caches become complete.
         """
         former, first, self._names = self._names, not self._complete, {}
         self._labels.clear()
@@ -191,7 +192,7 @@ class CachedKind:
 
     def _take(self, informer: Informer[Held], change: Change[Held]) -> None:
         if informer is not self._live:
-            return  # all of it shows together
+            return  # its objects become visible together
         namespace, _, name = change.key.rpartition("/")
         names = self._names.setdefault(namespace, {})
         if change.new is not None:
@@ -205,7 +206,7 @@ class CachedKind:
         self._tell(namespace, name, old, new)
 
     def _tell(self, namespace: str, name: str, old: Held | None, new: Held | None) -> None:
-        """Tell those whom an object concerned before, or concerns now."""
+        """Notify the controllers whose watches match the old or the new object."""
         found = self.interests.concerned(namespace, new.labels) if new is not None else set()
         if old is not None and (new is None or old.labels != new.labels):
             found |= self.interests.concerned(namespace, old.labels)
@@ -215,14 +216,14 @@ class CachedKind:
                 self.changed(controller, key)
 
     def _absent(self, error: UnknownKind) -> None:
-        """Note that there is no such kind, and so no objects of it."""
+        """Record that the kind is not served, and has no objects."""
         trouble = Refusal(RefusalReason.UNKNOWN_KIND, error.message)
         if trouble != self.trouble or not self._complete:
             self.trouble, self._complete = trouble, True
             self.stated(self)
 
     async def _has_moved(self, resource: Resource, informer: Informer[Held]) -> bool:
-        """Return whether the kind is to be looked for again; the API server is asked seldom."""
+        """Return whether the kind has to be discovered again; discovery is cached."""
         if informer.lacking is not None and not isinstance(informer.lacking, Forbidden):
             self.discovery.forget(resource.api_version)
             return True
@@ -235,7 +236,7 @@ class CachedKind:
 
 
 def project(kind_type: tuple[str, str], manifest: Manifest) -> Held:
-    """Return what is held of an object. Items of lists do not say their kind, those of watches do: all say it here."""
+    """Return the cached form of an object, with its kind, which items of lists do not contain."""
     metadata = {key: value for key, value in manifest["metadata"].items() if key != "managedFields"}
     whole = {"apiVersion": kind_type[0], "kind": kind_type[1]} | manifest | {"metadata": metadata}
     labels = metadata.get("labels") or _NONE

@@ -1,8 +1,9 @@
-"""Which keys are news to a guest, and which of them it may be told.
+"""Selection of the keys that are new to a guest and can be delivered.
 
-In: the shared caches, reviews, what a guest has seen. Out: turns in its agenda, deliveries. Called by ``hosting``, in
-the event loop. Invariants: what a guest has seen wakes nobody; nothing is called gone while what is known is not whole;
-an object is delivered only where a review allows it; of a kind that is not watched any more nothing is told or asked.
+In: the shared caches, access reviews, processed versions of a guest. Out: turns in its agenda, deliveries. Called by
+``hosting``, in the event loop. Invariants: a processed version does not wake a guest; no deletion is reported while the
+cache is incomplete; an object is delivered only if an access review allows it; there are no deliveries or reviews for a
+kind that is no longer watched.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from controller_host.timings import TurnTimings
 from trellis.crds.wasm_controllers import Watch
 
 MOST_TURNS: Final = 16
-"""Keys that a controller is called for before others have the thread."""
+"""Maximum number of keys in one turn of a controller."""
 
 
 class Watches(Protocol):
@@ -30,10 +31,10 @@ class Watches(Protocol):
     def want(
         self, controller: str, namespace: str, watches: Sequence[Watch], on_change: Callable[[str, ObjectKey], None]
     ) -> None:
-        """Watch these for a controller of a namespace, in place of what it wanted."""
+        """Set the watches of a controller of a namespace, in place of its previous ones."""
 
     def drop(self, controller: str) -> None:
-        """Watch nothing for it any more."""
+        """Remove the watches of a controller."""
 
     def item(self, key: ObjectKey) -> bytes | None:
         """Return an object's JSON, None if there is none."""
@@ -42,42 +43,42 @@ class Watches(Protocol):
         """Return an object's ``<uid>/<resourceVersion>``, "" if there is none."""
 
     def keys(self, controller: str) -> Iterable[ObjectKey]:
-        """Return all objects that concern a controller."""
+        """Return all objects that match the watches of a controller."""
 
     def whole(self, controller: str) -> bool:
-        """Return whether all that its watches could show is there: what is not, is gone."""
+        """Return whether the caches of its watches are complete: missing objects are deleted."""
 
     def absent(self, controller: str) -> frozenset[tuple[str, str]]:
-        """Return the kinds, by apiVersion and kind, of its watches that the API server does not serve now."""
+        """Return apiVersion and kind of each of its watches that the API server does not serve."""
 
     def concerns(self, controller: str, key: ObjectKey) -> bool:
-        """Return whether an object concerns it now."""
+        """Return whether an existing object matches its watches."""
 
     def watched(self, controller: str, key: ObjectKey) -> bool:
-        """Return whether it watches any objects of a key's kind."""
+        """Return whether it watches the kind of a key."""
 
     async def allowed(self, controller: str, user: str, key: ObjectKey) -> bool | None:
-        """Return whether a controller that acts as an account may be told of an object; None: nobody knows yet."""
+        """Return whether an object can be delivered to a controller with this account; None: unknown yet."""
 
 
 @dataclass(frozen=True, slots=True)
 class News:
-    """What is news to whom."""
+    """New keys of controllers."""
 
     watches: Watches
     timings: TurnTimings = field(default_factory=TurnTimings)
 
     def is_news(self, one: Hosted, key: ObjectKey) -> bool:
-        """Return whether an object is another than the guest has seen, or is not there any more."""
+        """Return whether an object differs from the version that the guest has processed, or was deleted."""
         mark = one.life.marks.get(key_text(key))
         version = self.watches.version(key) if self.watches.concerns(one.key, key) else ""
         return (mark.version if mark is not None else "") != version
 
     def whole(self, one: Hosted) -> bool:
-        """Return whether what does not show is gone, of all that the guest has seen.
+        """Return whether the caches are complete for all objects that the guest has processed.
 
-        A kind that the API server does not serve has no objects, unless the guest has seen some: a CRD that is created
-        again must not look like the deletion of each of them.
+        A kind that the API server does not serve counts as empty, unless the guest has processed objects of it: the
+        re-creation of a CRD must not be reported as the deletion of each object.
         """
         if not self.watches.whole(one.key):
             return False
@@ -86,12 +87,12 @@ class News:
         return not any((key.api_version, key.kind) in absent for key in seen)
 
     def list_if_whole(self, one: Hosted) -> None:
-        """Let every key have its turn, as ``list_all`` does, if that was not yet done, and all is known of them."""
+        """Call ``list_all`` if this has not been done and the caches are complete."""
         if not one.listed and self.whole(one):
             self.list_all(one)
 
     def list_all(self, one: Hosted) -> None:
-        """Let every key have its turn that the guest has not seen as it is now, or wants to see again."""
+        """Add all keys to the agenda that are new to the guest, or that it requested for a later time."""
         now, wall = time.monotonic(), time.time()
         seen = set()
         for key in self.watches.keys(one.key):
@@ -109,10 +110,10 @@ class News:
         one.listed = True
 
     async def deliverable(self, one: Hosted, now: float) -> list[Delivery]:
-        """Return what can be delivered of what is due, in its order, no more than is allowed at once.
+        """Return the due keys that can be delivered, in order, within the rate limit.
 
         Raises:
-            KubeError: it could not be asked whether; all that was due is still due.
+            KubeError: an access review failed; all due keys are still due.
         """
         found: list[Delivery] = []
         one.held_until = 0.0
@@ -130,7 +131,7 @@ class News:
                 one.agenda.put_back([*(delivery.turn for delivery in found), *turns[at:]])
                 raise
             if not allowed:
-                # So it is for all of them. Whatever wakes the controller before has it asked again.
+                # The same applies to all keys. An earlier wake of the controller causes another review.
                 one.agenda.put_back(turns[at:])
                 one.held_until = now + (self.timings.unknown if allowed is None else self.timings.denied)
                 break
@@ -144,15 +145,14 @@ class News:
         return Delivery(turn, self.watches.item(turn.key), self.watches.version(turn.key))
 
     def _forget(self, one: Hosted, key: ObjectKey) -> None:
-        """Forget a key of a kind that is not watched any more: nobody knows of it whether it is gone."""
+        """Remove a key of a kind that is no longer watched: its deletion would not be detected."""
         one.agenda.drop(key)
         one.life.marks.note(key_text(key), Mark(""))
 
     def look_again(self, one: Hosted, deliveries: Iterable[Delivery]) -> None:
-        """Let what changed on its way to the guest have another turn.
+        """Add keys that changed during their delivery to the agenda.
 
-        A change is news by comparison with what the guest has seen; of what went before its first call ended there was
-        nothing to compare with.
+        ``is_news`` compares with the processed version, which did not exist for a change during the first call.
         """
         now = time.monotonic()
         for delivery in deliveries:
@@ -161,6 +161,6 @@ class News:
 
 
 def _due(one: Hosted, key: ObjectKey, now: float) -> None:
-    # What failed keeps its wait: that the guest began again, perhaps because of it, is no news about it.
+    # A failed key keeps its backoff: a restart of the guest, perhaps caused by this key, is not a change of it.
     if one.agenda.later(key) is None or not one.agenda.attempt(key):
         one.agenda.changed(key, now)

@@ -1,10 +1,10 @@
-"""Whether an account may see what is about to be delivered: SubjectAccessReviews, asked when there is need, and kept.
+"""Access checks before a delivery: cached SubjectAccessReviews of the accounts of controllers.
 
-In: a user, a resource and a namespace. Out: yes, no, or None for "nobody knows yet". Called by ``shared_watches``,
-before each delivery. Invariants: an answer is believed for ``ReviewTimings.keep`` and no longer; an API server that
-does not answer has refused nothing; all who ask the same at once share one question; of those that are asked at a time
-no namespace has more than its share, however much its accounts watch or are refused; what is kept is bounded.
-Source: authorization.k8s.io/v1. A review knows of an account what it is told: its groups have to be said.
+In: a user, a resource and a namespace. Out: allowed, denied, or None for unknown. Called by ``shared_watches`` before
+each delivery. Invariants: the cache TTL of an answer is ``ReviewTimings.keep``; an API server that does not answer is
+not a denial; concurrent equal requests share one review; a namespace has at most its share of the concurrent reviews,
+for any number of watches and denials of its accounts; the cache is bounded.
+Source: authorization.k8s.io/v1. A review contains the groups of the account, which the API server does not add.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ from trellis.telemetry import get_logger
 
 MOST_USERS: Final = 20_000
 MOST_PLACES: Final = 4_096
-"""Answers kept of one user: each is of a resource in a namespace. One controller may watch 1,024 of them."""
+"""Cached answers per user, each for a resource in a namespace. One controller can watch 1,024 of them."""
 _AT_ONCE: Final = 16
 _EACH: Final = 4
-"""Of these, about the accounts of one namespace."""
+"""Concurrent reviews per namespace of the accounts."""
 _VERBS: Final = ("list", "watch")
 _ACCOUNT: Final = "system:serviceaccount:"
 _PATH: Final = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
@@ -44,9 +44,9 @@ _Place = tuple[Resource, str]
 
 @dataclass(eq=False, slots=True)
 class _Answers:
-    """What is known of one user, and what is being asked about it.
+    """Cached answers for one user, and reviews in progress.
 
-    ``forgot_at``: when what was known before was forgotten; ``until``: when this is to be.
+    ``forgot_at``: time of the last invalidation; ``until``: time of the next one.
     """
 
     forgot_at: float = -math.inf
@@ -56,7 +56,7 @@ class _Answers:
 
 
 class Reviews:
-    """Answers of the API server, by user."""
+    """Access reviews, by user."""
 
     def __init__(
         self,
@@ -73,12 +73,12 @@ class Reviews:
         self._attempts = Attempts(Backoff(timings.retry_first, timings.retry_most))
         self._not_before = 0.0
         self.failing = ""
-        """Why the API server cannot be asked now; "" if it can."""
+        """Error of the last review that failed; "" after a successful one."""
 
     async def allowed(self, user: str, resource: Resource, namespace: str) -> bool | None:
-        """Return whether a user may list and watch a resource in a namespace ("" for what has none, or for all).
+        """Return whether a user may list and watch a resource in a namespace ("": cluster-scoped, or all).
 
-        None: the API server could not be asked; it will be again.
+        None: the review failed; a later call retries it.
         """
         place = (resource, namespace)
         found = self._found(user, place)
@@ -91,18 +91,18 @@ class Reviews:
                 return None
             task = answers.asking[place] = asyncio.create_task(self._find_out(user, answers, place), name="review")
             task.add_done_callback(lambda done: _asked(answers, place, done))
-        # Whoever asked first may be cancelled; the others wait for the same answer.
+        # A cancelled caller must not cancel the review that other callers wait for.
         return await asyncio.shield(task)
 
     def last(self, user: str, resource: Resource, namespace: str) -> bool | None:
-        """Return what was found out last, however long ago, without asking."""
+        """Return the last answer of any age, without a review."""
         found = self._found(user, (resource, namespace))
         return None if found is None else found[0]
 
     def forget(self, user: str) -> None:
-        """Believe nothing of a user any more: it was refused something. What is being asked does not count either.
+        """Invalidate all answers for a user after a denied request, including reviews in progress.
 
-        Once a second at most, else each call of a guest could have everything asked again: it is later then.
+        At most once per ``ReviewTimings.forget``, otherwise delayed: each call of a guest could cause new reviews.
         """
         if (answers := self._users.get(user)) is None:
             return
@@ -114,7 +114,7 @@ class Reviews:
         return None if answers is None else self._expire(user, answers).known.get(place)
 
     def _expire(self, user: str, answers: _Answers) -> _Answers:
-        """Return what counts of a user: nothing if it is time to forget that."""
+        """Return the valid answers for a user: none if the invalidation is due."""
         now = self._clock()
         if now >= answers.until:
             answers = self._users[user] = _Answers(forgot_at=now)
@@ -140,7 +140,7 @@ class Reviews:
             self._failed(f"the answer of {self._kube.server} is not JSON")
             return None
         if self.failing:
-            _log.info("access reviews work again")
+            _log.info("access reviews recovered")
         self.failing = ""
         self._attempts.reset()
         answers.known[place] = (allowed, self._clock())
@@ -173,11 +173,11 @@ class Reviews:
 def _asked(answers: _Answers, place: _Place, task: asyncio.Task[bool | None]) -> None:
     answers.asking.pop(place, None)
     if not task.cancelled():
-        task.exception()  # whoever waited for it got it; nobody may be left who does
+        task.exception()  # raised in the waiting callers; mark it as retrieved if there are none
 
 
 def make_review(user: str, resource: Resource, namespace: str, verb: str) -> dict[str, object]:
-    """Return the question whether a user may do something; of a ServiceAccount with the groups that it is in."""
+    """Return a SubjectAccessReview for a user and a verb, with the groups of a ServiceAccount."""
     attributes = {"group": resource.group, "version": resource.version, "resource": resource.plural, "verb": verb}
     spec: dict[str, object] = {
         "user": user,
@@ -188,12 +188,12 @@ def make_review(user: str, resource: Resource, namespace: str, verb: str) -> dic
 
 
 def _owner(user: str) -> str:
-    """Return whose share of the questions it is: a namespace's, or that of a user who is in none."""
+    """Return the owner of a share of the reviews: the namespace of a ServiceAccount, or the user."""
     return user.removeprefix(_ACCOUNT).partition(":")[0] if user.startswith(_ACCOUNT) else user
 
 
 def groups_of(user: str) -> list[str]:
-    """Return the groups that the API server puts a user in who is impersonated."""
+    """Return the groups of an impersonated user in the API server."""
     everyone = "system:authenticated"
     if not user.startswith(_ACCOUNT):
         return [everyone]

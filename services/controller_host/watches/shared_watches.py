@@ -1,10 +1,10 @@
-"""One list and watch a kind, whatever the number of controllers: what they are told of it, and what they are shown.
+"""One list and watch per kind for all controllers: notifications of changes, and cached objects.
 
-In: what each controller watches. Out: word to each controller that a change concerns, and objects as compact JSON, held
-once. Called by ``hosting``, and by ``app``, which runs it. Invariants: what the platform did not grant is
-not watched; a change by which an object leaves a selector is told as one more, and it concerns nobody by that selector
-from then on; nothing counts as gone before a list was complete; a kind that is not there is looked for again; who may
-not see one of the things that it watches is told of none.
+In: the watches of each controller. Out: notifications of the controllers with a matching watch, and objects as compact
+JSON, stored once. Called by ``hosting``, and by ``app``, which runs it. Invariants: only kinds that the platform grants
+are watched; a change that removes an object from a selector is reported once more, and the object does not match the
+selector from then on; an object counts as deleted only after a complete list; the discovery of a missing kind is
+retried; a controller without permission for one of its watches receives no objects.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from trellis.kube.resources import Resource
 
 Told = Callable[[str, ObjectKey], None]
 SECRET: Final = ("v1", "Secret")
-"""Never watched, whatever is granted."""
+"""Never watched, even if granted."""
 
 
 @dataclass(frozen=True, slots=True)
 class WatchContext:
-    """By what watches see: the service's own connection, where kinds are, and whom what may be shown."""
+    """Clients of watches: the service's own connection, discovery, and access reviews."""
 
     kube: Kube
     discovery: Discovery
@@ -40,10 +40,10 @@ class WatchContext:
 
 
 class SharedWatches:
-    """The caches of all kinds. ``granted``: kinds that the platform lets controllers watch, ``batch/v1/Job``.
+    """Caches of objects by kind. ``granted``: kinds that controllers can watch, in the format ``batch/v1/Job``.
 
-    ``on_state`` gets a controller of which ``refused`` or ``whole`` may say something else than before. It is called in
-    the event loop and has to be quick, as are those that ``want`` takes.
+    ``on_state`` is called with a controller when its ``refused`` or ``whole`` may have changed. It is called in the
+    event loop and must not block, nor must the callbacks of ``want``.
     """
 
     def __init__(
@@ -64,10 +64,10 @@ class SharedWatches:
         self._wake = asyncio.Event()
 
     def want(self, controller: str, namespace: str, watches: Sequence[Watch], on_change: Told) -> None:
-        """Watch these for a controller (``namespace/name``) of a namespace, in place of what it wanted.
+        """Set the watches of a controller (``namespace/name``) of a namespace, in place of its previous ones.
 
-        ``on_change`` gets the controller and what changed. What is there already is not told by it: ``keys`` says that,
-        once ``on_state`` tells that it is whole.
+        ``on_change`` is called with the controller and the changed key, but not for existing objects: ``keys`` returns
+        these when ``whole`` is true after a call of ``on_state``.
         """
         specs = specs_of(watches, namespace)
         if self._wanted.get(controller) == specs:
@@ -85,7 +85,7 @@ class SharedWatches:
         self._wake.set()
 
     def drop(self, controller: str) -> None:
-        """Watch nothing for a controller any more."""
+        """Remove the watches of a controller."""
         self._on_change.pop(controller, None)
         for spec in self._wanted.pop(controller, ()):
             if (kind := self._kinds.get(spec.type)) is not None:
@@ -93,19 +93,19 @@ class SharedWatches:
         self._wake.set()
 
     def item(self, key: ObjectKey) -> bytes | None:
-        """Return an object's JSON as the cache has it, None if it has none. Its managedFields are left out."""
+        """Return the cached JSON of an object, without managedFields, None if it is not cached."""
         kind = self._kinds.get((key.api_version, key.kind))
         held = None if kind is None else kind.held(key)
         return None if held is None else held.body
 
     def version(self, key: ObjectKey) -> str:
-        """Return ``<uid>/<resourceVersion>`` of an object, "" if there is none: equal ones are the same state."""
+        """Return ``<uid>/<resourceVersion>`` of an object, "" if it is not cached: equal values mean the same state."""
         kind = self._kinds.get((key.api_version, key.kind))
         held = None if kind is None else kind.held(key)
         return "" if held is None else f"{held.uid}/{held.version}"
 
     def concerns(self, controller: str, key: ObjectKey) -> bool:
-        """Return whether an object that is there concerns a controller as it is now."""
+        """Return whether an existing object matches the watches of a controller."""
         kind = self._kinds.get((key.api_version, key.kind))
         held = None if kind is None else kind.held(key)
         if kind is None or held is None:
@@ -113,16 +113,16 @@ class SharedWatches:
         return any(spec.means(key.namespace, held.labels) for spec in kind.interests.specs(controller))
 
     def keys(self, controller: str) -> Iterator[ObjectKey]:
-        """Yield all objects that concern a controller now, each once."""
+        """Yield all objects that match the watches of a controller, each once."""
         for kind_type in dict.fromkeys(spec.type for spec in self._wanted.get(controller, ())):
             if (kind := self._kinds.get(kind_type)) is not None:
                 yield from kind.keys(controller)
 
     def whole(self, controller: str) -> bool:
-        """Return whether all that its watches could show is there: only then is gone what is not shown.
+        """Return whether the caches of all its watches are complete: only then, a missing object is deleted.
 
-        Of a kind that does not exist there is nothing, and that is all of it. Of what is not granted, or cannot be read
-        now, nobody knows: a controller with such a watch is not whole.
+        The cache of a kind that does not exist is complete and empty. A watch that is not granted, or cannot be read
+        now, makes the result false.
         """
         for spec in self._wanted.get(controller, ()):
             kind = self._kinds.get(spec.type) if self._is_granted(spec) else None
@@ -131,15 +131,15 @@ class SharedWatches:
         return controller in self._wanted
 
     def absent(self, controller: str) -> frozenset[tuple[str, str]]:
-        """Return the kinds, by apiVersion and kind, of its watches that the API server does not serve now."""
+        """Return apiVersion and kind of each watch of a controller that the API server does not serve."""
         kinds = (self._kinds.get(spec.type) for spec in self._wanted.get(controller, ()))
         return frozenset(kind.type for kind in kinds if kind is not None and kind.absent)
 
     def refused(self, controller: str, user: str = "") -> Mapping[WatchSpec, Refusal]:
-        """Return which of its watches do not work now, and why.
+        """Return the watches of a controller that do not work, with the reasons.
 
-        With ``user``, those too of which that account was found not to see anything; who has seen nothing yet has not
-        been asked about.
+        With ``user``, include the watches that a review of this account denied; there are no reviews before the first
+        delivery.
         """
         found: dict[WatchSpec, Refusal] = {}
         for spec in self._wanted.get(controller, ()):
@@ -149,14 +149,14 @@ class SharedWatches:
         return found
 
     def watched(self, controller: str, key: ObjectKey) -> bool:
-        """Return whether a controller watches any objects of a key's kind."""
+        """Return whether a controller watches the kind of a key."""
         return any(spec.type == (key.api_version, key.kind) for spec in self._wanted.get(controller, ()))
 
     async def allowed(self, controller: str, user: str, key: ObjectKey) -> bool | None:
-        """Return whether a controller may be told of an object of a kind that it watches; None: nobody knows yet.
+        """Return whether an object of a watched kind can be delivered to a controller; None: unknown yet.
 
-        It may if all its watches can be read and its account may see all that they show, whichever the object is one
-        of: a controller that does not see a part of what it watches would take that for gone.
+        This requires that all its watches can be read, and that its account has permission for all of them: a
+        controller that does not receive a part of its objects would treat them as deleted.
         """
         if not self.watched(controller, key) or not self.whole(controller):
             return None
@@ -172,7 +172,7 @@ class SharedWatches:
         return found
 
     async def run(self) -> None:
-        """Keep the caches of what is wanted until cancelled; one that nobody wants ends after a while."""
+        """Run the caches of all watched kinds until cancelled; end an unused cache after ``CacheTimings.linger``."""
         async with asyncio.TaskGroup() as group:
             while True:
                 self._wake.clear()
@@ -184,7 +184,7 @@ class SharedWatches:
                     continue
 
     def _tend(self, group: asyncio.TaskGroup) -> float | None:
-        """Start and end caches; returns the seconds until one is to end, None if none is."""
+        """Start and end caches; return the seconds until the next one has to end, None if none has to."""
         now = time.monotonic()
         waits = []
         for kind_type, kind in list(self._kinds.items()):
@@ -210,8 +210,8 @@ class SharedWatches:
         if not self._is_granted(spec):
             listed = ", ".join(sorted(self._granted)) or "none"
             message = (
-                f"controllers of this platform may not watch {spec}, only {listed}: ask for it to be added to "
-                "TRELLIS_CONTROLLER_RESOURCES, with the right to list and watch it"
+                f"controllers of this platform cannot watch {spec}, only {listed}: have it added to "
+                "TRELLIS_CONTROLLER_RESOURCES, with the permission to list and watch it"
             )
             return Refusal(RefusalReason.WATCH_NOT_GRANTED, message)
         kind = self._kinds.get(spec.type)
@@ -228,17 +228,17 @@ class SharedWatches:
             named = f"{resource.plural}.{resource.group}" if resource.group else resource.plural
             where = f"namespace {', '.join(denied)}" if any(denied) else "the whole cluster"
             role = "Role" if any(denied) else "ClusterRole"
-            message = f"{user} may not list and watch {named} in {where}: give it a {role} for that"
+            message = f"{user} cannot list and watch {named} in {where}: grant it a {role} with these verbs"
             return Refusal(RefusalReason.ACCOUNT_FORBIDDEN, message)
         if reviews.failing and None in answers.values():
-            return Refusal(RefusalReason.ACCESS_NOT_CHECKED, f"nobody can say what {user} may see: {reviews.failing}")
+            return Refusal(RefusalReason.ACCESS_NOT_CHECKED, f"access of {user} cannot be reviewed: {reviews.failing}")
         return None
 
     def _places(self, spec: WatchSpec) -> list[tuple[Resource, str]]:
-        """Return what an account has to see for a watch, and in which namespaces ("": in all)."""
+        """Return the resources and namespaces ("": all) that an account has to be able to list for a watch."""
         kind = self._kinds.get(spec.type)
         if kind is None or kind.resource is None:
-            return []  # there is nothing of it to be seen
+            return []  # it has no objects
         everywhere = spec.namespaces is None or not kind.resource.namespaced
         return [(kind.resource, namespace) for namespace in (("",) if everywhere else spec.namespaces or ())]
 

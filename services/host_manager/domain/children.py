@@ -1,7 +1,7 @@
-"""Which children a group is to have, and which of those that are there differ from it.
+"""Children of a host group, and their differences from the existing ones.
 
-Pure. Called by ``decide``. Invariant: a child that says what it is to say is not written: the digest of what we applied
-stands on it, and what it says now is compared field by field with what we would apply.
+Pure. Called by ``decide``. Invariant: a child without differences is not written: it has the digest of the applied
+manifest as a label, and its current fields are compared with those to apply.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ from trellis import names
 from trellis.installer_api.parse_int import whole
 
 ChildKey = tuple[str, str]
-"""Kind and name."""
+"""Kind and name of a child."""
 WORKLOADS: Final = ("Deployment", "DaemonSet")
 
 
 @dataclass(frozen=True, slots=True)
 class Marks:
-    """What stands on a Deployment or DaemonSet of Trellis.
+    """Label of a Deployment or DaemonSet of Trellis.
 
-    The revision of its template, and what that was made from.
+    Revision of the pod template, and digest of its inputs (the basis).
     """
 
     revision: int
@@ -54,7 +54,7 @@ def child_keys(group: Group) -> list[ChildKey]:
 
 
 def read_marks(workload: Mapping[str, Any]) -> Marks | None:
-    """Return the marks of a workload, None if it has none that we wrote."""
+    """Return the marks of a workload, None if it has none of Trellis."""
     text = (workload["metadata"].get("labels") or {}).get(names.LABEL_TEMPLATE, "")
     revision, _, basis = text.partition(".")
     number = whole(revision)
@@ -62,16 +62,16 @@ def read_marks(workload: Mapping[str, Any]) -> Marks | None:
 
 
 def workload_of(children: Mapping[ChildKey, Manifest | None], name: str) -> Manifest | None:
-    """Return what runs the pods of a group, None if nothing does."""
+    """Return the workload of a host group, None if there is none."""
     found = (children.get((kind, name)) for kind in WORKLOADS)
     return next((child for child in found if child is not None), None)
 
 
 def basis_of(group: Group, inputs: Inputs) -> str:
-    """Return the digest of all that the pods of a group are made from.
+    """Return the digest of all inputs of the pods of a host group.
 
-    It is the template of revision 1, which never changes, with what the later ones add from the spec: so no version of
-    ours changes it, only the user does.
+    It covers the template of revision 1, which never changes, and the fields of the spec that later revisions add: so
+    no new version of Trellis changes the digest, only the user does.
     """
     spec = group.spec
     template = make_pod_template(HostGroupSpec(group, inputs, ADOPTED))
@@ -88,10 +88,10 @@ def basis_of(group: Group, inputs: Inputs) -> str:
 def marks_for(
     group: Group, inputs: Inputs, workload: Manifest | None, *, asked: bool, recorded: int | None = None
 ) -> Marks:
-    """Return the revision that the pods of a group are to have, and its basis.
+    """Return the revision for the pods of a host group, and its basis.
 
-    ``workload``: what runs them now. ``asked``: the user wants the latest. ``recorded``: the revision in the group's
-    status, which counts for a workload of Trellis whose marks a user removed. See ADR 30.
+    ``workload``: the current one. ``asked``: the user requests the latest revision. ``recorded``: the revision in the
+    group's status, for a workload of Trellis whose marks a user removed. See ADR 30.
     """
     basis = basis_of(group, inputs)
     if asked or workload is None:
@@ -103,10 +103,10 @@ def marks_for(
 
 
 def make_children(desired: HostGroupSpec, marks: Marks, *, budget: bool) -> list[Manifest]:
-    """Return the children a group is to have, in the order they are written: first what pods cannot start without.
+    """Return the children of a host group in the order of their writes: first those that pods need to start.
 
     Raises:
-        TemplateError: what the user adds to the pods has a shape that no pod can have.
+        TemplateError: an addition of the user to the pods has an invalid type.
     """
     group = desired.group
     workload = make_workload(desired)
@@ -125,7 +125,7 @@ def make_children(desired: HostGroupSpec, marks: Marks, *, budget: bool) -> list
 
 
 def _signed(child: Manifest) -> Manifest:
-    """Return a child with the digest of what it says."""
+    """Return a child with the digest of its manifest as a label."""
     digest = names.short_hash(orjson.dumps(child, option=orjson.OPT_SORT_KEYS).decode())
     metadata = child["metadata"]
     labels = {**metadata.get("labels", {}), names.LABEL_APPLIED: digest}
@@ -133,19 +133,19 @@ def _signed(child: Manifest) -> Manifest:
 
 
 def differs(wanted: Manifest, found: Manifest) -> bool:
-    """Return whether a child has to be written: it is not ours yet, or does not say what we would say."""
+    """Return whether a child has to be written: Trellis has not applied it yet, or a field differs."""
     return not is_applied_by_us(found) or not _says(wanted, found)
 
 
 def fingerprint(child: Mapping[str, Any]) -> str:
-    """Return a digest of what a child says, without what changes by itself."""
+    """Return a digest of the content of a child, without the fields that change by themselves."""
     metadata = {key: value for key, value in child["metadata"].items() if key in {"uid", "labels", "ownerReferences"}}
     content = {key: value for key, value in child.items() if key not in {"metadata", "status"}}
     return names.short_hash(orjson.dumps([metadata, content], option=orjson.OPT_SORT_KEYS).decode())
 
 
 def _says(wanted: Any, found: Any) -> bool:  # noqa: ANN401 - it is JSON
-    """Return whether all that is wanted stands in what was found, which may have defaults besides."""
+    """Return whether ``found`` has all fields of ``wanted``; it may have further ones, such as defaults."""
     if isinstance(wanted, dict):
         return isinstance(found, dict) and all(_says(value, found.get(key)) for key, value in wanted.items())
     if isinstance(wanted, list):

@@ -1,12 +1,13 @@
-"""What to do about one host group: its finalizer, its children, its status.
+"""Decides the actions on one host group: its finalizer, its children, its status.
 
 Pure. In: a frozen snapshot. Out: actions, each with its reason. Called by ``app`` between gather and apply.
-Invariants: while another controller works on groups only the status is written; nothing is half made: a group that
-lacks what it names gets no child; a child of another owner is left alone; what says what it should is not written.
+Invariants: while another controller is active, only the status is written; a group with a missing Secret or ConfigMap
+gets no children; a child of another owner is not changed; a child without differences is not written.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from host_manager.domain.children import (
@@ -48,7 +49,7 @@ class SetFinalizers:
 
 @dataclass(frozen=True, slots=True)
 class ApplyChild:
-    """Write a child; ``found`` is what was read, ``managed_fields`` what its managedFields are to be before."""
+    """Apply a child; ``found``: as it was read; ``managed_fields``: to be written to it before."""
 
     wanted: Manifest
     found: Manifest | None
@@ -61,13 +62,13 @@ class ApplyChild:
 
     @property
     def is_workload(self) -> bool:
-        """Whether it runs pods, which users may have added to."""
+        """True if the child runs pods, which may have additions of the user."""
         return self.wanted["kind"] in WORKLOADS
 
 
 @dataclass(frozen=True, slots=True)
 class DeleteChild:
-    """Delete a child that the group is not to have any more."""
+    """Delete a child that the host group no longer has."""
 
     found: Manifest
     message: str
@@ -75,24 +76,25 @@ class DeleteChild:
 
 @dataclass(frozen=True, slots=True)
 class WriteStatus:
-    """Write the status."""
+    """Write the status of the host group."""
 
     head: Head
     status: Manifest
 
 
 @dataclass(frozen=True, slots=True)
-class WarnGroup:
-    """Put a warning Event on the group."""
+class RecordGroupEvent:
+    """Record an Event on the host group."""
 
     head: Head
     reason: str
     message: str
+    warning: bool = True
 
 
 @dataclass(frozen=True, slots=True)
 class RecyclePod:
-    """Restart the pod of a silent host, by eviction."""
+    """Restart the pod of a host without heartbeat, by eviction."""
 
     head: Head
     pod: PodView
@@ -101,17 +103,17 @@ class RecyclePod:
 
 @dataclass(frozen=True, slots=True)
 class RetryPods:
-    """Have the controller of what runs the pods try again what was refused; ``at``: the time, RFC 3339."""
+    """Make the controller of the workload retry rejected pods; ``at``: the time, RFC 3339."""
 
     found: Manifest
     at: str
 
 
-Action = SetFinalizers | ApplyChild | DeleteChild | WriteStatus | WarnGroup | RecyclePod | RetryPods
+Action = SetFinalizers | ApplyChild | DeleteChild | WriteStatus | RecordGroupEvent | RecyclePod | RetryPods
 
 
 def decide(snapshot: Snapshot) -> list[Action]:
-    """Return what to do about one group, in order."""
+    """Return the actions on one host group, in order."""
     head = snapshot.head
     if snapshot.held:
         return _status(snapshot, None)
@@ -131,7 +133,7 @@ def decide(snapshot: Snapshot) -> list[Action]:
     if isinstance(wanted, Problem):
         return [*actions, *_status(_with(snapshot, wanted), None)]
     if snapshot.refused:
-        # The pods as they are wanted were refused in a dry run: nothing else of the group is changed either.
+        # The dry run of the pods was rejected: no other child is changed either.
         refused = Problem("InvalidTemplate", f"the API server refuses the pods: {snapshot.refused}")
         return [*actions, *_status(_with(snapshot, refused), None)]
     return [
@@ -145,15 +147,15 @@ def decide(snapshot: Snapshot) -> list[Action]:
 
 
 def first_half(actions: list[Action]) -> list[Action]:
-    """Return what is to be done of a group until its pods run, all if nothing of it runs pods."""
+    """Return the actions up to the creation of the pods; all actions if none of them runs pods."""
     last = next((at for at, one in enumerate(actions) if isinstance(one, ApplyChild) and one.is_workload), len(actions))
     return actions[: last + 1]
 
 
 def may_be_refused(snapshot: Snapshot) -> bool:
-    """Return whether the pods have parts that the user wrote: all else in them is known to be accepted.
+    """Return whether the pods have parts from the user; all other parts are known to be valid.
 
-    Labels of hosts are not among them: the definition of groups takes none that a pod would not.
+    Labels of hosts do not count: the CRD of host groups accepts only valid ones.
     """
     spec = snapshot.group.spec if snapshot.group else None
     options = spec.scheduling_options if spec else None
@@ -162,12 +164,12 @@ def may_be_refused(snapshot: Snapshot) -> bool:
 
 
 def changes_over(snapshot: Snapshot) -> list[SecretChange]:
-    """Return the changed Secrets that nothing is to be done about any more; the others are looked at again."""
+    """Return the changed Secrets that need no action any more; the remaining ones are still pending."""
     return over(snapshot, _workload(snapshot))
 
 
 def report(snapshot: Snapshot, problem: Problem) -> list[Action]:
-    """Return what to write of a problem that came up while the children were written."""
+    """Return the actions that report a problem during the writes of the children."""
     if snapshot.other is not None or snapshot.head.deleting:
         return []
     return _status(_with(snapshot, problem), None)
@@ -178,9 +180,9 @@ def _with(snapshot: Snapshot, problem: Problem) -> Snapshot:
 
 
 def _remove_finalizer(head: Head, *, beside: bool) -> list[Action]:
-    """Let a group go that is being deleted: the garbage collector takes its children.
+    """Remove the finalizer of a deleted host group; the garbage collector deletes its children.
 
-    ``beside``: the other operator runs, and takes its own finalizer away.
+    ``beside``: wasmcloud-operator is active, and removes its own finalizer.
     """
     ours = (names.FINALIZER_HOSTS,) if beside else (names.FINALIZER_HOSTS, names.WASMCLOUD_OPERATOR)
     kept = tuple(one for one in head.finalizers if one not in ours)
@@ -188,19 +190,19 @@ def _remove_finalizer(head: Head, *, beside: bool) -> list[Action]:
 
 
 def _finalizers(head: Head) -> list[Action]:
-    """Take wasmcloud-operator's finalizer away, which nobody would remove any more, and add ours."""
+    """Replace the finalizer of wasmcloud-operator, which nothing else removes any more, by that of Trellis."""
     kept = [one for one in head.finalizers if one != names.WASMCLOUD_OPERATOR]
     wanted = tuple(kept if names.FINALIZER_HOSTS in kept else [*kept, names.FINALIZER_HOSTS])
     return [SetFinalizers(head, wanted, "hosts are managed here")] if wanted != head.finalizers else []
 
 
 def _workload(snapshot: Snapshot) -> Manifest | None:
-    """Return what runs the pods, None if nothing does."""
+    """Return the workload, None if there is none."""
     return workload_of(snapshot.children, snapshot.head.name)
 
 
 def _marks(snapshot: Snapshot, group: Group) -> Marks | Problem:
-    """Return which template the pods are to have."""
+    """Return the template revision and basis for the pods."""
     try:
         recorded, asked = snapshot.status.get("templateRevision"), snapshot.head.wants_latest
         return marks_for(group, snapshot.inputs, _workload(snapshot), asked=asked, recorded=recorded)
@@ -209,10 +211,10 @@ def _marks(snapshot: Snapshot, group: Group) -> Marks | Problem:
 
 
 def _first_marks(snapshot: Snapshot) -> Marks | None:
-    """Return the marks of what runs the pods of a new group, whose first status is made at a glance.
+    """Return the marks of the workload of a new group, whose first status needs no full read.
 
-    With a status that names a revision a look comes first: while one kind of workload takes the place of the other, a
-    glance may see the former one.
+    If the status has a revision, a full read comes first: while a workload of one kind replaces that of the other,
+    the reduced read may see the former one.
     """
     if "templateRevision" in snapshot.status:
         return None
@@ -221,7 +223,7 @@ def _first_marks(snapshot: Snapshot) -> Marks | None:
 
 
 def _children(snapshot: Snapshot, group: Group, marks: Marks) -> list[Manifest] | Problem:
-    """Return the children that the group is to have, or why they cannot be."""
+    """Return the children of the host group, or the problem that prevents them."""
     workload = _workload(snapshot)
     desired = HostGroupSpec(
         group, snapshot.inputs, marks.revision, managed_by(workload), *restarted(snapshot, workload)
@@ -239,12 +241,12 @@ def _children(snapshot: Snapshot, group: Group, marks: Marks) -> list[Manifest] 
 
 
 def _stranger(found: Manifest, head: Head) -> str:
-    """Return which other object controls a child, "" if none does.
+    """Return the other object that controls a child, "" if there is none.
 
-    A former group of this name is nobody, and its child is taken over. Kubernetes collects what it left only if it sees
-    the deletion: of a group that is re-created while the collector's watch is broken it sees another uid in the next
-    list, takes that for an update, and its children stay for good (so with Kubernetes 1.36). A child that was made
-    after the group as it was read may be that of a later group.
+    A former group of this name does not count, and its child is adopted. Kubernetes deletes its children only if the
+    garbage collector observes the deletion: if the group is re-created while the collector's watch is broken, the next
+    list shows another uid, which counts as an update, and the children remain (so with Kubernetes 1.36). A child
+    that was created after the group as it was read may be that of a later group.
     """
     older = found["metadata"].get("creationTimestamp", "") <= head.created
     for owner in found["metadata"].get("ownerReferences") or ():
@@ -263,7 +265,7 @@ def _writes(snapshot: Snapshot, wanted: list[Manifest]) -> list[Action]:
             if not (snapshot.fresh and snapshot.applied.get(key, ("", ""))[0] == fingerprint(child)):
                 actions.append(ApplyChild(child, None))
             continue
-        # The server may write a value in other words (1000m as 1): what we wrote and is as it was is not written again.
+        # The server may normalize a value (1000m to 1): a child that is unchanged since its last write is not written.
         as_left = (fingerprint(child), fingerprint(found)) == snapshot.applied.get(key)
         managed = taken_over(found)
         if managed is not None or (not as_left and differs(child, found)):
@@ -272,7 +274,7 @@ def _writes(snapshot: Snapshot, wanted: list[Manifest]) -> list[Action]:
 
 
 def _deletions(snapshot: Snapshot, wanted: list[Manifest]) -> list[Action]:
-    """Delete what the group had and is not to have; what it does not own is none of its business."""
+    """Delete children that the group no longer has; objects of other owners are not touched."""
     assert snapshot.group is not None
     kept = {(child["kind"], child["metadata"]["name"]) for child in wanted}
     gone: list[Action] = []
@@ -282,12 +284,12 @@ def _deletions(snapshot: Snapshot, wanted: list[Manifest]) -> list[Action]:
             continue
         owners = found["metadata"].get("ownerReferences") or ()
         if any(owner.get("uid") == snapshot.group.uid for owner in owners):
-            gone.append(DeleteChild(found, "the group is not to have it any more"))
+            gone.append(DeleteChild(found, "the host group does not need it any more"))
     return gone
 
 
 def _recycle(snapshot: Snapshot) -> list[Action]:
-    """Restart one silent host if that is asked for, and every other pod of the group is ready."""
+    """Restart one host without heartbeat if hostRecycling is set, and all pods of the group are ready."""
     wanted = snapshot.group is not None and snapshot.group.spec.host_recycling == ONE_AT_A_TIME
     counts = counts_of(snapshot)
     if not wanted or not snapshot.may_recycle or counts is None:
@@ -298,7 +300,7 @@ def _recycle(snapshot: Snapshot) -> list[Action]:
     pod = next((pod for pod in snapshot.pods if silent and pod.name == silent[0]), None)
     if pod is None:
         return []
-    return [RecyclePod(snapshot.head, pod, f"pod {pod.name} is restarted: its host was silent for 70 s")]
+    return [RecyclePod(snapshot.head, pod, f"pod {pod.name} is restarted: its host sent no heartbeat for 70 s")]
 
 
 def _retry(snapshot: Snapshot) -> list[Action]:
@@ -307,13 +309,13 @@ def _retry(snapshot: Snapshot) -> list[Action]:
 
 
 def _status(snapshot: Snapshot, marks: Marks | None) -> list[Action]:
-    """Write the status if it changed, and say once what has become wrong."""
+    """Write the status if it changed; record an Event for each new problem, and for each success."""
     if may_wait(snapshot):
         return []
     status = make_status(snapshot, Facts(marks.revision if marks else None))
     if status == snapshot.status:
         return []
-    # A merge patch leaves what it does not name.
+    # A merge patch keeps the fields that it does not contain.
     gone = {name: None for name in snapshot.status if name not in status}
     actions: list[Action] = [WriteStatus(snapshot.head, status | gone)]
     former = {(one["type"], one["status"], one["reason"]) for one in snapshot.status.get("conditions") or ()}
@@ -321,5 +323,19 @@ def _status(snapshot: Snapshot, marks: Marks | None) -> list[Action]:
         news = (one["type"], one["status"], one["reason"]) not in former
         bad = one["status"] == ("False" if one["type"] == REPORTED else "True")
         if (one["type"] in BAD_NEWS or one["type"] == REPORTED) and bad and news:
-            actions.append(WarnGroup(snapshot.head, one["reason"], one["message"]))
-    return actions
+            actions.append(RecordGroupEvent(snapshot.head, one["reason"], one["message"]))
+    return [*actions, *_good_news(snapshot, status)]
+
+
+def _good_news(snapshot: Snapshot, status: Manifest) -> Iterator[Action]:
+    """Yield an Event for a changed number of hosts, and for a completed rollout."""
+    former = snapshot.status
+    before, desired = former.get("desiredReplicas"), status.get("desiredReplicas")
+    if before is not None and before != desired and status.get("workload") == former.get("workload") == "Deployment":
+        yield RecordGroupEvent(snapshot.head, "Scaled", f"scaled from {before} to {desired} hosts", warning=False)
+    was, now = (
+        {one["type"]: one for one in found.get("conditions") or ()}.get("Progressing", {}) for found in (former, status)
+    )
+    if was.get("status") == "True" and now.get("reason") == "Updated":
+        message = f"the rollout is complete: {now['message']}"
+        yield RecordGroupEvent(snapshot.head, "RolloutComplete", message, warning=False)

@@ -1,8 +1,8 @@
 """Environment and arguments of the wasmCloud host.
 
-Pure: a wish in, parts of a container out, in the order wasmcloud-operator writes them. Called by ``template``.
-Source: the host's own command line (wasmCloud 1.9), and what wasmcloud-operator 0.5.1 makes of each field.
-Invariant: no credentials are values here; they are references to Secrets.
+Pure: a specification in, parts of a container out, in the order of wasmcloud-operator. Called by ``template``.
+Source: the command line of the host (wasmCloud 1.9), and the output of wasmcloud-operator 0.5.1 for each field.
+Invariant: credentials are references to Secrets, never values.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ LABEL_VARIABLE: Final = "WASMCLOUD_LABEL_"
 """Prefix of the variables that become labels of the host."""
 POD_LABEL: Final = groups.POD_LABEL
 SEED_KEY: Final = "WASMCLOUD_CLUSTER_SEED"
-"""In the Secret for NATS of groups from before wasmCloud 1.0."""
+"""Key in the NATS Secret of groups from before wasmCloud 1.0."""
 REGISTRY_KEYS: Final = ("username", "password")
-"""Keys of the Secret that we make of the registry's credentials."""
+"""Keys of the Secret that Trellis creates for the registry's credentials."""
 _LEAF_HOST: Final = "127.0.0.1"
 _LEAF_PORT: Final = "4222"
 _RPC_TIMEOUT_MS: Final = "4000"
 
 
 def make_env(desired: HostGroupSpec) -> list[Manifest]:
-    """Return the host's environment, without what depends on a Secret."""
+    """Return the environment of the host, except for variables from a Secret."""
     spec = desired.group.spec
     labels = {"kubernetes": "true"}
     pairs = [
@@ -54,9 +54,9 @@ def make_env(desired: HostGroupSpec) -> list[Manifest]:
 
 
 def make_registry_env(desired: HostGroupSpec, secret: str) -> list[Manifest]:
-    """Return what the host needs for the registry: a host takes one by its environment, the first by name.
+    """Return the environment of the host for the registry: a host supports one, the first by name.
 
-    ``secret``: name of the Secret that we make. Source: ``--oci-registry`` of the host's command line.
+    ``secret``: name of the Secret that Trellis creates. Source: ``--oci-registry`` of the host's command line.
     """
     if not desired.inputs.registries:
         return []
@@ -124,7 +124,7 @@ def _last(spec: WasmCloudHostConfigSpec) -> list[tuple[str, str]]:
 
 
 def _of_latest(desired: HostGroupSpec) -> Iterable[Manifest]:
-    """Yield what our own template adds: the pod's name, and what hosts from before 1.0 need."""
+    """Yield the additions of Trellis' template: the name of the pod, and variables for hosts from before 1.0."""
     spec = desired.group.spec
     if POD_LABEL not in (spec.host_labels or {}):
         yield {"name": LABEL_VARIABLE + POD_LABEL, "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}
@@ -135,7 +135,7 @@ def _of_latest(desired: HostGroupSpec) -> Iterable[Manifest]:
 
 
 def _named_by_user(spec: WasmCloudHostConfigSpec) -> list[Any]:
-    """Return the names of variables the user adds: with their value and a reference of Trellis none would be valid."""
+    """Return the names of variables of the user: together with a reference from Trellis they would be invalid."""
     options = spec.scheduling_options
     additions = options.container_template_additions if options else None
     env = additions.wasmcloud.get("env") if additions else None

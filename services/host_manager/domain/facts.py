@@ -1,7 +1,8 @@
-"""Which events are to be said of groups and their pods, and which were said.
+"""Events about host groups and their pods: those to publish, and those that are published.
 
-Pure, but for remembering. Called by ``app``. Invariant: an event is said whenever its state holds and it is not known
-to have been said; a pod that was said to be ready is said to be gone once it is not, also if that happened unseen.
+Pure, except for the state of ``Said``. Called by ``app``. Invariant: an event is published whenever its state holds and
+it is not known to be published; a pod that was published as ready is published as gone after it ends, also if no watch
+observed that.
 """
 
 from __future__ import annotations
@@ -14,19 +15,19 @@ from trellis.events.hosts import HostPodGone, HostPodReady
 
 @dataclass(slots=True)
 class Said:
-    """What the bus was told. ``ready``: by ``namespace/name`` of a pod the last such fact. ``groups``: of groups."""
+    """Published events. ``ready``: by ``namespace/name`` the last ready event of a pod. ``groups``: of host groups."""
 
     ready: dict[str, HostPodReady] = field(default_factory=dict)
     groups: dict[str, str] = field(default_factory=dict)
 
     def forget(self) -> None:
-        """Take nothing for said any more."""
+        """Drop all records of published events."""
         self.ready.clear()
         self.groups.clear()
 
 
 def ready_fact(pod: PodView) -> HostPodReady | None:
-    """Return what is to be said of a pod that can be reached, None of any other."""
+    """Return the ready event of a pod, None if the pod is not ready or has no address."""
     if not pod.ready or not pod.addresses:
         return None
     return HostPodReady(
@@ -43,7 +44,7 @@ def ready_fact(pod: PodView) -> HostPodReady | None:
 
 
 def due(pod: PodView | None, said: HostPodReady | None) -> list[HostPodReady | HostPodGone]:
-    """Return the events to say of a pod: what it was said to be, and what it is."""
+    """Return the events to publish about a pod: the end of its former state, and its new state."""
     now = ready_fact(pod) if pod is not None else None
     facts: list[HostPodReady | HostPodGone] = []
     if said is not None and (now is None or now.uid != said.uid):

@@ -1,6 +1,6 @@
-"""What a host group is made from: its object, and what was read of the Secrets and ConfigMaps it names.
+"""Inputs of a host group's children: its object, and the Secrets and ConfigMaps that it refers to.
 
-Pure. Filled by ``gather``; read by everything that makes manifests. Invariant: credentials are shown by no ``repr``.
+Pure. Filled by ``gather``; read by all modules that build manifests. Invariant: no ``repr`` contains credentials.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ Manifest = dict[str, Any]
 API_VERSION: Final = "k8s.wasmcloud.dev/v1alpha1"
 KIND: Final = "WasmCloudHostConfig"
 ADOPTED: Final = 1
-"""Revision of the pod template that is wasmcloud-operator's, without the credentials it shows."""
+"""Revision of the pod template of wasmcloud-operator, without its plain-text credentials."""
 LATEST: Final = 2
-"""Revision of our own."""
+"""Revision of the pod template of Trellis."""
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """One WasmCloudHostConfig as its children are made from it."""
+    """One WasmCloudHostConfig, as the input of its children."""
 
     name: str
     namespace: str
@@ -36,9 +36,9 @@ class Group:
         return f"{self.namespace}/{self.name}"
 
     def runs_as_daemonset(self, revision: int) -> bool:
-        """Return whether there is to be a host on each node.
+        """Return whether each node runs a host.
 
-        ``spec.daemonset`` is the place of old; wasmcloud-operator 0.5 took no notice of it, so neither do its groups.
+        ``spec.daemonset`` is the former place; wasmcloud-operator 0.5 ignores it, and so do groups of revision 1.
         """
         options = self.spec.scheduling_options
         former = bool(self.spec.daemonset) and revision >= LATEST
@@ -47,7 +47,7 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Registry:
-    """Credentials of a registry that components come from."""
+    """Credentials of a registry for components."""
 
     server: str
     user: str = field(repr=False)
@@ -56,14 +56,13 @@ class Registry:
 
 @dataclass(frozen=True, slots=True)
 class Inputs:
-    """What was read besides the object.
+    """Contents of Secrets and ConfigMaps.
 
-    ``credentials``: the Secret for NATS has credentials; ``seed``: it has a cluster seed. ``authorities``: for each of
-    ``spec.certificates.authorities`` the keys with certificates of its Secret, and of its ConfigMap. ``tls_keys``: keys
-    of the Secret for the leaf's TLS. ``checksum``: of the contents of all that was read; ``former_checksum``: the same
-    as it was salted before, which is kept where pods have it.
+    ``credentials``: the NATS Secret has credentials; ``seed``: it has a cluster seed. ``authorities``: for each of
+    ``spec.certificates.authorities`` the keys with certificates in its Secret, and in its ConfigMap. ``tls_keys``: keys
+    of the Secret for the leaf's TLS. ``checksum``: of all contents; ``former_checksum``: with the former salt, which
+    remains in use for pods that have it.
     """
-
     credentials: bool = False
     seed: bool = False
     authorities: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = ()
@@ -75,10 +74,10 @@ class Inputs:
 
 @dataclass(frozen=True, slots=True)
 class HostGroupSpec:
-    """A group, what was read for it, and the revision of the template that it is to have.
+    """A host group, its inputs, and the revision of its template.
 
-    ``managed_by``: who its pods say manages them, which revision 1 leaves as it is. ``restarted_for``: the changed
-    Secrets that they were restarted for, "" for none, and ``restarted_at``: when the last time.
+    ``managed_by``: label value of its pods, which revision 1 does not change. ``restarted_for``: changed Secrets for
+    which they were restarted, "" for none; ``restarted_at``: time of the last such restart.
     """
 
     group: Group

@@ -1,7 +1,7 @@
-"""What our own pod template has that wasmcloud-operator's has not.
+"""Additions of Trellis to the pod template of wasmcloud-operator.
 
-Pure. Called by ``template`` for groups that are new, and for adopted ones once their user causes a roll anyway.
-Invariant: what the user says in podTemplateAdditions wins over each of these.
+Pure. Called by ``template`` for new host groups, and for adopted ones when a change of the user causes a roll.
+Invariant: podTemplateAdditions of the user take precedence over all additions.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ from host_manager.domain.merging import TemplateError, without_nulls
 from trellis import names
 
 DRAIN: Final = 10
-"""Seconds: the host's own limit for stopping, unless the group has one."""
+"""Seconds: the drain timeout of the host, unless the group sets one."""
 LEAF_AFTER_HOST: Final = 5
-"""Seconds that the leaf stays longer: the host's last message must get out."""
+"""Seconds that the leaf runs longer than the host, so that the last message of the host is sent."""
 GRACE_AFTER_LEAF: Final = 15
-"""Seconds that the kubelet waits longer still before it kills."""
+"""Additional seconds before the kubelet kills the pod."""
 TLS_DIRECTORY: Final = "/nats/tls"
 _TLS_VOLUME: Final = "nats-tls"
 
 
 def improved(template: Manifest, desired: HostGroupSpec) -> Manifest:
-    """Return the template with what is ours."""
+    """Return the template with the additions."""
     leaf, host = template["spec"]["containers"]
     drain = drain_seconds(desired)
     pod: Manifest = {
@@ -47,12 +47,12 @@ def tls_secret(desired: HostGroupSpec) -> str | None:
 
 
 def drain_seconds(desired: HostGroupSpec) -> int:
-    """Return how long a host may take to stop."""
+    """Return the drain timeout of a host in seconds."""
     return DRAIN if desired.group.spec.drain_seconds is None else desired.group.spec.drain_seconds
 
 
 def _leaf(leaf: Manifest, desired: HostGroupSpec, drain: int) -> Manifest:
-    """Return the leaf, which outlives the host: both are told to stop at the same moment, and this one waits first."""
+    """Return the leaf container, which outlives the host: both get SIGTERM at once, and the leaf waits first."""
     wait = {"preStop": {"exec": {"command": ["sleep", str(drain + LEAF_AFTER_HOST)]}}}
     mounts = leaf["volumeMounts"]
     if tls_secret(desired):
@@ -61,7 +61,7 @@ def _leaf(leaf: Manifest, desired: HostGroupSpec, drain: int) -> Manifest:
 
 
 def _added_containers(desired: HostGroupSpec, ours: tuple[str, ...]) -> list[Any]:
-    """Return the user's own containers, which wasmcloud-operator leaves out; a pod has each name once."""
+    """Return the user's additional containers, which wasmcloud-operator omits; container names are unique in a pod."""
     options = desired.group.spec.scheduling_options
     found = options.pod_template_additions.get("containers") if options else None
     if found is not None and not isinstance(found, list):

@@ -1,8 +1,8 @@
-"""Reads the Secrets and ConfigMaps that a group names: what its children need of them, or what is missing.
+"""Reads the Secrets and ConfigMaps that a host group refers to: the inputs of its children, or missing objects.
 
 Pure: raw objects in, :class:`Inputs` and problems out. Called by ``gather``.
-Invariants: no problem's message has a value of a Secret in it; the checksum tells no content (it is salted by the
-group's name and short) and is the same for an equal group that is created again, whose hosts were kept.
+Invariants: no message contains a value of a Secret; the checksum reveals no content (it is salted with the group's name
+and short), and is the same for an equal group that is re-created, so that its hosts keep running.
 Source: the docker config format, ``{"auths": {<server>: {"username", "password", "auth"}}}``; ``auth`` is
 base64 of ``user:password``.
 """
@@ -25,7 +25,7 @@ from trellis import names
 
 Manifest = Mapping[str, Any]
 Source = tuple[str, str]
-"""Kind and name of what a group names: ``("Secret", "nats")``."""
+"""Kind and name of an object that a host group refers to: ``("Secret", "nats")``."""
 
 DOCKER_CONFIG: Final = ".dockerconfigjson"
 _CERTIFICATE: Final = ".crt"
@@ -35,7 +35,7 @@ _NO_AUTHORITY: Final = re.compile(r"[/\s]")
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Why the children of a group cannot be made, or not as they should be. ``blocks``: none is written."""
+    """A problem with the children of a host group. ``blocks``: no child is written."""
 
     reason: str
     message: str
@@ -43,7 +43,7 @@ class Problem:
 
 
 def sources_of(group: Group) -> list[Source]:
-    """Return what a group names, each once, in the order of its fields."""
+    """Return the objects that a host group refers to, without duplicates, in the order of its fields."""
     spec = group.spec
     found: list[Source] = [("Secret", name) for name in (spec.secret_name, spec.registry_credentials_secret) if name]
     for authority in _authorities(group):
@@ -55,9 +55,9 @@ def sources_of(group: Group) -> list[Source]:
 
 
 def read_inputs(group: Group, read: Mapping[Source, Manifest | None], conf: str) -> tuple[Inputs, tuple[Problem, ...]]:
-    """Return what the children need, and what is wrong with it.
+    """Return the inputs of the children, and the problems with them.
 
-    ``read``: by source the object, None if there is none. ``conf``: the configuration of the leaf, which counts too.
+    ``read``: objects by source, None for a missing one. ``conf``: the configuration of the leaf, part of the checksum.
     """
     spec = group.spec
     problems = [*_unnamed(group), *_missing(group, read)]
@@ -92,9 +92,9 @@ def read_inputs(group: Group, read: Mapping[Source, Manifest | None], conf: str)
 
 
 def keep_checksum(inputs: Inputs, workload: Manifest | None, uid: str) -> Inputs:
-    """Return the inputs with the checksum that the pods have, if it is salted by the group's uid, as it was before.
+    """Return the inputs with the checksum of the current pods if that has the former salt, the group's uid.
 
-    ``workload``: what runs the pods now. Pods of revision 1 bear none, but the mark of their workload has it.
+    ``workload``: the current one. Pods of revision 1 have no checksum; it is in the mark of their workload.
     """
     if workload is None:
         return inputs
@@ -153,7 +153,7 @@ def _is_text(value: str | None) -> bool:
 def _registries(
     read: Mapping[Source, Manifest | None], name: str | None
 ) -> tuple[tuple[Registry, ...], Problem | None]:
-    """Return the registries of a Secret by name, or why it cannot be used."""
+    """Return the registries in a Secret, ordered by name, or the problem with it."""
     found = read.get(("Secret", name or ""))
     if not name or found is None:
         return (), None

@@ -1,7 +1,7 @@
-"""Merges what a user adds to a container with what we set: ours over theirs.
+"""Merges the user's additions to a container with the fields of Trellis, which take precedence.
 
-Pure. Called by ``template``. Source: how k8s-openapi 0.20 merges a Container into another, which wasmcloud-operator
-uses: lists of named things are merged by their key, other lists are replaced as a whole, also by an empty one.
+Pure. Called by ``template``. Source: the merge of a Container in k8s-openapi 0.20, which wasmcloud-operator uses: lists
+of named items are merged by their key, other lists are replaced as a whole, even by an empty one.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ _KEYS: Final[Mapping[str, str]] = {
     "volumeMounts": "mountPath",
     "claims": "name",
 }
-"""What tells the items of a list apart; lists with other names are replaced."""
+"""Key of the items of a list; lists with other names are replaced."""
 
 
 class TemplateError(ValueError):
-    """What a user added has a shape that no pod can have; the message names the field."""
+    """An addition of the user has a type that is invalid in a pod; the message names the field."""
 
 
 def without_nulls(value: Any) -> Any:  # noqa: ANN401 - it is JSON
-    """Return a value without the fields that are null, which mean the same as none."""
+    """Return a value without null fields, which are equivalent to missing ones."""
     if isinstance(value, dict):
         return {key: without_nulls(item) for key, item in value.items() if item is not None}
     if isinstance(value, list):
@@ -33,10 +33,10 @@ def without_nulls(value: Any) -> Any:  # noqa: ANN401 - it is JSON
 
 
 def merge(theirs: Mapping[str, Any], ours: Mapping[str, Any], place: str) -> dict[str, Any]:
-    """Return an object with the fields of both, ours where both have one; theirs come first in lists.
+    """Return an object with the fields of both; ``ours`` takes precedence, and ``theirs`` comes first in lists.
 
     Raises:
-        TemplateError: a field of theirs is no object or list although ours is.
+        TemplateError: a field of ``theirs`` has another type than in ``ours``, which has an object or a list.
     """
     merged = dict(theirs)
     for key, value in ours.items():

@@ -1,6 +1,6 @@
-"""The pods of groups, as small views.
+"""Views of the pods of host groups.
 
-Pure: raw pods in, views out. Called by the pod watch, ``status`` and ``events``.
+Pure: raw pods in, views out. Called by the pod watch, ``status`` and ``facts``.
 Source of the fields: core/v1 PodStatus.
 """
 
@@ -22,7 +22,7 @@ _POD_VARIABLE: Final = LABEL_VARIABLE + POD_LABEL
 
 @dataclass(frozen=True, slots=True)
 class Trouble:
-    """Why a pod does not get ready; ``container`` is "" if it is the pod as a whole."""
+    """Why a pod does not become ready; ``container``: "" for the pod as a whole."""
 
     reason: str
     message: str
@@ -31,9 +31,9 @@ class Trouble:
 
 @dataclass(frozen=True, slots=True)
 class PodView:
-    """One pod of a group. ``labels``: those of its host. ``tells``: its host is labelled with the pod's name.
+    """One pod of a host group. ``labels``: those of its host. ``tells``: its host has a label with the pod's name.
 
-    ``ready_since``: time of the last change of its readiness, as Kubernetes writes it, "" if there was none.
+    ``ready_since``: time of the last change of its readiness, in Kubernetes' format, "" if there was none.
     """
 
     namespace: str
@@ -63,7 +63,7 @@ class PodView:
 
 
 def view_pod(pod: Manifest) -> PodView:
-    """Project a pod; one that is being deleted is not ready, whatever its conditions still say."""
+    """Return the view of a pod; a pod that is being deleted is not ready, even if its conditions are outdated."""
     metadata, spec, status = pod["metadata"], pod.get("spec") or {}, pod.get("status") or {}
     labels: Mapping[str, str] = metadata.get("labels") or {}
     conditions = {one["type"]: one for one in status.get("conditions") or ()}
@@ -102,7 +102,7 @@ def _variables(containers: Iterable[Manifest]) -> dict[str, Manifest]:
 
 
 def _trouble(status: Manifest, conditions: Mapping[str, Manifest]) -> Trouble | None:
-    """Return what keeps a pod from being ready, in Kubernetes' own words; None while it only starts."""
+    """Return why a pod is not ready, from its status; None while it only starts."""
     scheduled = conditions.get("PodScheduled", {})
     if scheduled.get("status") == "False":
         return Trouble(str(scheduled.get("reason") or "Unschedulable"), str(scheduled.get("message") or ""))
@@ -118,9 +118,9 @@ def _trouble(status: Manifest, conditions: Mapping[str, Manifest]) -> Trouble | 
 
 
 def _last_end(ended: Manifest) -> str:
-    """Return how a container ended before it waits for its next start: why and with what status, "" if it did not."""
+    """Return reason and exit status of a container that waits for its next start, "" if it has not ended."""
     if not ended:
         return ""
     words = f"it ended with status {ended.get('exitCode')}" + (f" ({ended['reason']})" if ended.get("reason") else "")
-    # What a container writes to its termination message; the log is read besides.
+    # The termination message of a container; its log is read separately.
     return words + (f": {ended['message'].strip()}" if ended.get("message") else "")

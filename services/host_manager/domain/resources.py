@@ -1,8 +1,8 @@
-"""The children of a group: what runs the pods, and all that belongs to them.
+"""The children of a host group: its workload, and the objects that belong to it.
 
-Pure and total, but for what a user adds to the pods: arguments in, manifests out, to be applied server-side. Called by
-``decide``. Invariants: each child is owned by the group, so the garbage collector takes it away with it; names and
-labels are those of wasmcloud-operator, so that what it made is found and kept.
+Pure and total, except for the user's additions to the pods: arguments in, manifests for server-side apply out. Called
+by ``decide``. Invariants: the group owns each child, so that the garbage collector deletes it with the group; names and
+labels are those of wasmcloud-operator, so that its children are adopted.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from host_manager.domain.template import (
 from trellis import names
 
 _WORD: Final = re.compile("(?!(?i:true|false|on|off|yes|no)$)[A-Za-z_][A-Za-z0-9_-]*")
-"""What NATS reads as text without quotes: these words are flags."""
+"""Text that NATS parses as a string without quotes; the excluded words are booleans."""
 _TLS_FILES: Final = {"ca.crt": "ca_file", "tls.crt": "cert_file", "tls.key": "key_file"}
-"""Keys of the Secret, and what the leaf's configuration calls the files."""
+"""Keys of the Secret, and the names of the files in the leaf's configuration."""
 _TENTH: Final = 10
 _VERBS: Final = ("get", "list", "create", "update", "patch", "delete")
 
@@ -40,7 +40,7 @@ def make_config_map(desired: HostGroupSpec) -> Manifest:
 
 
 def make_nats_conf(desired: HostGroupSpec) -> str:
-    """Return the leaf's configuration: its JetStream domain, and the one remote it connects to."""
+    """Return the leaf's configuration: its JetStream domain and its remote."""
     spec = desired.group.spec
     domain = spec.leaf_node_domain
     if not _WORD.fullmatch(domain):
@@ -61,18 +61,18 @@ def _quoted(text: str) -> str:
 
 
 def make_service_account(group: Group) -> Manifest:
-    """Return the account that the pods run as."""
+    """Return the ServiceAccount of the pods."""
     return _child(group, "v1", "ServiceAccount")
 
 
 def make_role(group: Group) -> Manifest:
-    """Return the Role of the pods' account."""
+    """Return the Role of the pods' ServiceAccount."""
     rule = {"apiGroups": [""], "resources": ["services"], "verbs": list(_VERBS)}
     return _child(group, "rbac.authorization.k8s.io/v1", "Role") | {"rules": [rule]}
 
 
 def make_role_binding(group: Group) -> Manifest:
-    """Return what gives the Role to the pods' account."""
+    """Return the binding of the Role to the pods' ServiceAccount."""
     return _child(group, "rbac.authorization.k8s.io/v1", "RoleBinding") | {
         "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": group.name},
         "subjects": [{"kind": "ServiceAccount", "name": group.name, "namespace": group.namespace}],
@@ -87,7 +87,7 @@ def make_service(group: Group) -> Manifest:
 
 
 def make_registry_secret(desired: HostGroupSpec) -> Manifest:
-    """Return the Secret that hosts have the registry's credentials from; the group has at least one registry."""
+    """Return the Secret from which hosts get the registry's credentials; the group has at least one registry."""
     registry = desired.inputs.registries[0]
     values = zip(REGISTRY_KEYS, (registry.user, registry.password), strict=True)
     data = {key: base64.b64encode(value.encode()).decode() for key, value in values}
@@ -96,31 +96,31 @@ def make_registry_secret(desired: HostGroupSpec) -> Manifest:
 
 
 def at_a_time(group: Group) -> int:
-    """Return how many hosts of a group may be away because of a drain or a roll: one, or a tenth of many."""
+    """Return how many hosts of a group may be unavailable during a drain or a roll: one, or a tenth of many."""
     return max(1, group.spec.host_replicas // _TENTH)
 
 
 def make_budget(group: Group) -> Manifest:
-    """Return the disruption budget, which bounds drains. It is for Deployments: of a DaemonSet it forbids everything.
+    """Return the disruption budget, which limits drains, for a Deployment; for a DaemonSet it would block all drains.
 
-    Kubernetes counts what there should be by the scale of what runs the pods, and a DaemonSet has none.
+    Kubernetes reads the expected number of pods from the scale of the workload, and a DaemonSet has none.
     """
     child = _child(group, "policy/v1", "PodDisruptionBudget")
     return child | {"spec": {"maxUnavailable": at_a_time(group), "selector": {"matchLabels": selector_of(group)}}}
 
 
 def _strategy(group: Group) -> Manifest:
-    """Return what bounds a roll, which asks no disruption budget (ADR 35): a single host is there until the next is."""
+    """Return the limits of a roll, which ignores budgets (ADR 35): a single host remains until the next is ready."""
     count = at_a_time(group)
     unavailable = 0 if group.spec.host_replicas == 1 else count
     return {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": unavailable, "maxSurge": count}}
 
 
 def make_workload(desired: HostGroupSpec) -> Manifest:
-    """Return the Deployment or DaemonSet that runs the pods.
+    """Return the Deployment or DaemonSet of the host group.
 
     Raises:
-        TemplateError: what the user adds to the pods has a shape that no pod can have.
+        TemplateError: an addition of the user to the pods has an invalid type.
     """
     group = desired.group
     template = make_pod_template(desired)
@@ -141,7 +141,7 @@ def make_workload(desired: HostGroupSpec) -> Manifest:
 def _child(
     group: Group, api_version: str, kind: str, *, name: str | None = None, labels: dict[str, str] | None = None
 ) -> Manifest:
-    """Return the head of a child that the group owns."""
+    """Return a child with its metadata, without a spec; the group is its owner."""
     owner = {"apiVersion": API_VERSION, "kind": KIND, "name": group.name, "uid": group.uid, "controller": True}
     metadata: Manifest = {
         "name": name or group.name,

@@ -1,9 +1,9 @@
-"""Which changed Secrets a group's hosts were given, and what the pods say of them so that they roll, once each.
+"""Restarts for changed Secrets: the annotations of the pod template that roll the hosts, once for each change.
 
-Pure. In: a snapshot. Out: annotations of the pod template. Called by ``decide``. Invariants: what pods say once they
-say forever, because to take it away would roll them too; hosts that started since are not rolled for it; a Secret that
-changes again and again rolls a group once in ``rest`` seconds at most.
-Source of who was given what: the ids that hosts have in their tokens, which are those that they have in the lattice.
+Pure. In: a snapshot. Out: annotations of the pod template. Called by ``decide``. Invariants: an entry is never removed,
+as that would cause a roll, too; hosts that started after the change are not rolled for it; a Secret that changes often
+rolls a group at most once in ``rest`` seconds.
+Source of the receivers of a Secret: the host ids in their tokens, which are those in the lattice.
 """
 
 from __future__ import annotations
@@ -20,29 +20,29 @@ from trellis import names
 from trellis.installer_api.parse_int import whole
 
 _SAID_MOST: Final = 64
-"""Secrets that pods say they were restarted for; of more, the newest."""
+"""Maximum number of Secrets in the annotation; the newest are kept."""
 
 
 def uses(snapshot: Snapshot, change: SecretChange) -> bool | None:
-    """Return whether hosts that run in the group now were given a former version; None while that cannot be known."""
+    """Return whether running hosts of the group received a former version; None while that is unknown."""
     view = snapshot.lattice
     told = {report.sighting.host.id for report in reports_of(snapshot).values() if report.sighting is not None}
     if told & change.hosts:
         return True
     if view is None:
-        return False  # it has no address, so that nobody could ask from there
+        return False  # without an address, no host can have requested the Secret
     if view.linked_since is None or not view.settled:
         return None
     if all(pod.tells for pod in snapshot.pods):
         return False
-    # Hosts of adopted pods do not say which pod they are: any of the lattice may be one of these.
+    # Hosts of adopted pods do not report their pod: any host of the lattice may be one of these.
     return any(seen.host.id in change.hosts for seen in view.hosts if POD_LABEL not in seen.host.labels)
 
 
 def restarted(snapshot: Snapshot, workload: Mapping[str, Any] | None) -> tuple[str, str]:
-    """Return for which Secrets the pods are to say that they were restarted, and when; "" each for never.
+    """Return the two annotations of the pods: Secrets with versions, and time of the restart; "" each for never.
 
-    ``workload``: what runs them now.
+    ``workload``: the current one.
     """
     said, at = _said(workload), _annotation(workload, names.ANNOTATION_RESTARTED_AT)
     may = _wants(snapshot) and not _rests(snapshot, at)
@@ -53,16 +53,16 @@ def restarted(snapshot: Snapshot, workload: Mapping[str, Any] | None) -> tuple[s
 
 
 def _rests(snapshot: Snapshot, at: str) -> bool:
-    """Return whether the pods were restarted for changed Secrets a moment ago; a time that is to come is none."""
+    """Return whether the last restart for changed Secrets is recent; a time in the future does not count."""
     try:
         ago = (datetime.fromisoformat(snapshot.now) - datetime.fromisoformat(at)).total_seconds()
-    except (TypeError, ValueError):  # nothing, or what another writer wrote there
+    except (TypeError, ValueError):  # absent, or invalid
         return False
     return 0 <= ago < snapshot.rest
 
 
 def over(snapshot: Snapshot, workload: Mapping[str, Any] | None) -> list[SecretChange]:
-    """Return the changes that nothing is to be done about any more: not wanted, not used, or said by the pods."""
+    """Return the changes that need no action: opted out, not used, or already in the annotation."""
     if not _wants(snapshot):
         return [*snapshot.changes]
     said = _said(workload)
@@ -70,7 +70,7 @@ def over(snapshot: Snapshot, workload: Mapping[str, Any] | None) -> list[SecretC
 
 
 def _wants(snapshot: Snapshot) -> bool:
-    """Return whether the group still wants to roll: it may have waited since a change was told."""
+    """Return whether the group is still opted in, as that may have changed since the event."""
     return snapshot.head.restart_on == names.RESTART_ON_CHANGE
 
 

@@ -1,7 +1,7 @@
-"""Secrets that components were given, and that changed since.
+"""Secrets that changed after components received them.
 
 Pure: events of ``secrets_backend`` in, views out. Called by ``handlers``, read by ``restarts``. Invariant: of two
-versions of a Secret the newer counts, in whichever order they come.
+versions of a Secret the newer one counts, in any order of arrival.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from trellis.installer_api.parse_int import whole
 
 @dataclass(frozen=True, slots=True)
 class SecretChange:
-    """A Secret (``namespace/name``) in a new version; ``hosts``: ids of those that were given a former one.
+    """A Secret (``namespace/name``) in a new version; ``hosts``: ids of those that received a former one.
 
-    ``namespaces``: of the groups that those may belong to, none if that is not known.
+    ``namespaces``: of the host groups that these hosts may belong to, empty if unknown.
     """
 
     secret: str
@@ -25,7 +25,7 @@ class SecretChange:
     namespaces: frozenset[str] = frozenset()
 
     def with_those_of(self, former: SecretChange | None) -> SecretChange:
-        """Return what is known of the Secret now, if this was known before: replicas tell of their own hosts each."""
+        """Return this change merged with an earlier one of the Secret: each replica reports only its own hosts."""
         if former is None:
             return self
         newest = self if is_newer(self.version, former.version) else former
@@ -33,12 +33,12 @@ class SecretChange:
 
 
 def change_of(fact: SecretChanged) -> SecretChange:
-    """Return what an event says."""
+    """Return the change in an event."""
     namespaces = frozenset(one.namespace for one in fact.groups)
     return SecretChange(f"{fact.namespace}/{fact.name}", fact.resource_version, frozenset(fact.hosts), namespaces)
 
 
 def is_newer(version: str, than: str) -> bool:
-    """Return whether a resourceVersion is newer: they are numbers that grow; what is none is another one at most."""
+    """Return whether a resourceVersion is newer: a larger number; if one is not a number, whether they differ."""
     one, other = whole(version), whole(than)
     return version != than if one is None or other is None else one > other

@@ -1,6 +1,6 @@
-"""What is known of one group when it is decided on: the object, its children, its pods, what it names.
+"""Inputs of the decision about one host group: the object, its children, its pods, the objects that it refers to.
 
-Pure. Filled by ``gather``; read by ``decide`` and ``status``. Invariant: all that a decision may depend on is in here.
+Pure. Filled by ``gather``; read by ``decide`` and ``status``. Invariant: it contains all inputs of a decision.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from trellis.provisioning.other_controllers import Controller
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """What a write to the group must name, and what its metadata says. ``created``: when, as Kubernetes writes it.
+    """Metadata of a host group, with the preconditions of a write. ``created``: in Kubernetes' format.
 
     ``deleted_at``: Unix seconds of its ``deletionTimestamp``, 0 if it has none.
     """
@@ -50,20 +50,20 @@ class Head:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """One group. ``group`` is None if the spec cannot be read; then ``problems`` says why.
+    """One host group. ``group``: None if the spec is invalid; ``problems`` has the reason then.
 
-    ``status``: as it stands. ``foreign_budget``: a disruption budget of another owner selects the pods. ``refused``:
-    what the API server said of the pods in a dry run. ``last_words``: of the container that keeps crashing.
-    ``applied``: by child what it said when we wrote it last, and the digest of what we wrote.
-    ``lattice``: what it tells, None if it has no address (``lattice_why`` says why); ``clock``: seconds of the
-    monotonic clock, as there; ``ready_at``: by name since when we see each pod ready. ``may_recycle``: enough time went
-    by since a silent host was restarted.
-    ``glance``: only what runs the pods was read, for the status; the rest is as it was a moment ago. ``fresh``: nothing
-    of it was ever made but what ``applied`` says, so what could only be taken over was not looked for. ``early``: that
-    was a moment ago, and what there is to say of it may wait until the pods' controller has seen it.
-    ``changes``: Secrets that its hosts may have been given, and that changed since. ``held``: it is being deleted, and
-    the circuit breaker holds that. ``retry_pods``: its pods are refused, and are to be tried again now.
-    ``rest``: seconds between two rolls for changed Secrets.
+    ``status``: the current one. ``foreign_budget``: a disruption budget of another owner selects the pods. ``refused``:
+    message of the API server that rejected the pods in a dry run. ``last_words``: of the crashing container.
+    ``applied``: by child the fingerprints of the manifest in its last write, and of the child after it.
+    ``lattice``: its view, None without an address (``lattice_why`` has the reason); ``clock``: seconds of the same
+    monotonic clock; ``ready_at``: by name since when the watch shows each pod as ready. ``may_recycle``: the pause
+    after the last restart of a host without heartbeat is over.
+    ``glance``: only the workload was read, for the status; the rest is unchanged since the last full read. ``fresh``:
+    only the children in ``applied`` exist, so that children to adopt were not read. ``early``: the group was created
+    just now, and its status may wait until the controller of its workload has observed it.
+    ``changes``: changed Secrets that its hosts may have received. ``held``: it is being deleted, and the
+    circuit breaker pauses that. ``retry_pods``: its pods are rejected, and a retry is due now.
+    ``rest``: minimum seconds between two rolls for changed Secrets.
     """
 
     head: Head
@@ -94,28 +94,28 @@ class Snapshot:
 
 
 def group_of(head: Head, manifest: Mapping[str, Any]) -> Group | Problem:
-    """Return the group, or why its spec cannot be read."""
+    """Return the host group, or the problem with its spec."""
     try:
         spec = WasmCloudHostConfigSpec.model_validate(manifest.get("spec") or {})
     except ValidationError as error:
         fields = ", ".join(".".join(("spec", *map(str, one["loc"]))) + f": {one['msg']}" for one in error.errors()[:3])
-        return Problem("InvalidSpec", f"{fields}: mend the spec")
+        return Problem("InvalidSpec", f"the spec is invalid: {fields}")
     return Group(head.name, head.namespace, head.uid, spec)
 
 
 def misread(head: Head) -> tuple[Problem, ...]:
-    """Return what annotations of a group ask for that nobody knows."""
+    """Return the problems with unsupported values of annotations."""
     if head.restart_on in {"", names.RESTART_ON_CHANGE}:
         return ()
     message = (
-        f"annotation {names.ANNOTATION_RESTART_ON} is {head.restart_on!r}, and has no meaning: "
-        f"write {names.RESTART_ON_CHANGE}, or take it away"
+        f"annotation {names.ANNOTATION_RESTART_ON} has the unsupported value {head.restart_on!r}: "
+        f"set it to {names.RESTART_ON_CHANGE}, or remove it"
     )
     return (Problem("AnnotationUnknown", message, blocks=False),)
 
 
 def view_head(manifest: Mapping[str, Any]) -> Head:
-    """Project the metadata of a group."""
+    """Return the metadata of a host group."""
     metadata = manifest["metadata"]
     annotations = metadata.get("annotations") or {}
     return Head(

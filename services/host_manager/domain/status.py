@@ -1,13 +1,13 @@
-"""What the status of a group says: counts, its pods, and the conditions Ready, Progressing, Degraded and others.
+"""Computes the status of a host group: counts, pods, the conditions such as Available, Progressing and Degraded.
 
-Pure. In: a snapshot. Out: the status as it is written. Called by ``decide``. Invariants: what cannot be known is
-Unknown, never the worst; fields of wasmcloud-operator keep what they had until the lattice tells otherwise; a condition
-that nobody ever needed is not there.
+Pure. In: a snapshot. Out: the status to write. Called by ``decide``. Invariants: unknown state is Unknown, never False;
+fields of wasmcloud-operator keep their values until the lattice reports new ones; a condition that was never needed is
+absent; Ready, Reconciling and Stalled follow from the other conditions alone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -15,32 +15,48 @@ from host_manager.domain.children import WORKLOADS, read_marks
 from host_manager.domain.group import Manifest
 from host_manager.domain.snapshot import Snapshot
 from host_manager.domain.template import MISPLACED, selector_of
-from host_manager.lattice_status import make_conditions, make_hosts, make_lattice
+from host_manager.lattice_status import REPORTED, make_conditions, make_hosts, make_lattice
 from trellis import names
+from trellis.crds.conditions import Health, State, make_condition, shortened, summary
 
 OTHER: Final = "OtherControllerActive"
 DEPRECATED: Final = "DeprecatedFields"
 BAD_NEWS: Final = frozenset({"Degraded", OTHER, DEPRECATED})
-"""Conditions that are bad news when they are True."""
+"""Conditions for which True is a problem."""
 MASS_DELETION: Final = "MassDeletion"
 _PAUSED: Final = (
-    "it was deleted together with other groups or with its CRD, so the circuit breaker pauses the deletion and its "
-    "hosts stay. To confirm it: trellis circuit-breaker close host-manager. To keep the hosts: delete the group once "
-    f"more with --cascade=orphan, remove the finalizer {names.FINALIZER_HOSTS}, and create the group again"
+    "the circuit breaker pauses this mass deletion, so the hosts stay. To confirm it: trellis circuit-breaker close "
+    "host-manager. To keep the hosts: delete the host group once more with --cascade=orphan, remove the finalizer "
+    f"{names.FINALIZER_HOSTS}, and create the host group again"
 )
 _MESSAGE_MAX: Final = 2000
+_STALLED: Final = frozenset(
+    {
+        MASS_DELETION,
+        "AnnotationUnknown",
+        "ChildConflict",
+        "InvalidSpec",
+        "InvalidTemplate",
+        "RegistriesLeftOut",
+        "RegistryNotNamed",
+        "RegistrySecretInvalid",
+    }
+)
+"""Reasons of Degraded that no retry changes: a user has to change the spec or the object that it refers to."""
+_UNHEARD: Final = frozenset({"LatticeNotConnected", "LatticeUnreachable"})
+"""Reasons of HostsReporting with which the state of the hosts is unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What was decided that the status says too. ``revision``: of the template, None to leave it as it is."""
+    """Results of the decision that the status contains. ``revision``: of the template; None keeps the former one."""
 
     revision: int | None
 
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """Pods: wanted, there, ready, of the newest template. ``seen``: the controller has seen the newest spec."""
+    """Numbers of pods. ``updated``: of the newest template. ``seen``: the controller has observed the newest spec."""
 
     kind: str
     desired: int
@@ -54,13 +70,13 @@ _REFUSALS: Final = frozenset({"InvalidTemplate", "ChildConflict", "WriteRefused"
 
 
 def refused_by(status: Mapping[str, Any]) -> bool:
-    """Return whether a status tells of something that came up only when the children were made or written."""
+    """Return whether a status has a problem that is detected only when children are built or written."""
     conditions = status.get("conditions") or ()
     return any(one["type"] == "Degraded" and one["reason"] in _REFUSALS for one in conditions)
 
 
 def make_status(snapshot: Snapshot, facts: Facts) -> Manifest:
-    """Return the status as it is to stand; a condition keeps the time of its last change of status."""
+    """Return the new status; a condition keeps the time of its last change of status."""
     former = snapshot.status
     if snapshot.held:
         held = _with_one(snapshot, ("Degraded", "True", MASS_DELETION, _PAUSED))
@@ -73,7 +89,7 @@ def make_status(snapshot: Snapshot, facts: Facts) -> Manifest:
         "observedGeneration": snapshot.head.generation,
         "conditions": _conditions(snapshot, counts, lattice),
         "hosts": make_hosts(snapshot),
-        # So that `kubectl scale` and autoscalers find the pods before there are any.
+        # Set before any pod exists, for `kubectl scale` and autoscalers.
         "selector": ",".join(f"{name}={value}" for name, value in _selector(snapshot).items()),
         "replicas": counts.replicas if counts else 0,
         "desiredReplicas": counts.desired if counts else 0,
@@ -87,18 +103,18 @@ def make_status(snapshot: Snapshot, facts: Facts) -> Manifest:
 
 
 def may_wait(snapshot: Snapshot) -> bool:
-    """Return whether a group was made a moment ago and nothing is known of it yet.
+    """Return whether the workload of a new group has no observed state yet, so that the first status is delayed.
 
-    One status then says what two would.
+    One status then replaces two.
     """
     counts = counts_of(snapshot)
     return snapshot.early and not snapshot.problems and (counts is None or not counts.seen)
 
 
 def counts_of(snapshot: Snapshot) -> Counts | None:
-    """Return the counts of what runs the pods, None if there is nothing yet."""
+    """Return the counts of the workload, None if there is none yet."""
     found = [child for kind in WORKLOADS if (child := snapshot.children.get((kind, snapshot.head.name))) is not None]
-    # While one takes the place of the other both are there: ours is the one that is marked.
+        # While one kind replaces the other, both exist: that of Trellis has marks.
     workload = next((child for child in reversed(found) if read_marks(child)), found[0] if found else None)
     if workload is None:
         return None
@@ -113,7 +129,7 @@ def counts_of(snapshot: Snapshot) -> Counts | None:
 
 
 def refused_workload(snapshot: Snapshot) -> Manifest | None:
-    """Return what runs the pods if the API server refuses some of them, None if not.
+    """Return the workload if the API server rejects some of its pods, else None.
 
     A DaemonSet has no condition for that: it has fewer pods than nodes to run them.
     """
@@ -126,7 +142,7 @@ def refused_workload(snapshot: Snapshot) -> Manifest | None:
 
 
 def _failure(workload: Manifest) -> Manifest | None:
-    """Return the condition of a Deployment whose pods are refused."""
+    """Return the condition of a Deployment whose pods are rejected."""
     conditions = (workload.get("status") or {}).get("conditions") or ()
     return next((one for one in conditions if (one.get("type"), one.get("status")) == ("ReplicaFailure", "True")), None)
 
@@ -139,7 +155,7 @@ def _selector(snapshot: Snapshot) -> dict[str, str]:
 
 def _conditions(snapshot: Snapshot, counts: Counts | None, lattice: Manifest) -> list[Manifest]:
     found = [
-        _ready(snapshot, counts),
+        _available(snapshot, counts),
         _progressing(snapshot, counts),
         _degraded(snapshot, counts),
         *make_conditions(snapshot, lattice),
@@ -150,13 +166,44 @@ def _conditions(snapshot: Snapshot, counts: Counts | None, lattice: Manifest) ->
         if wrong or kind in known:
             reason = ("FieldsDeprecated" if kind == DEPRECATED else OTHER) if wrong else "Healthy"
             found.append((kind, "True" if wrong else "False", reason, wrong))
-    # What application_manager says of the lattice's applications.
+    # A condition of application_manager.
     others = [one for one in former if one["type"] == names.CONDITION_APPLICATIONS_SYNCED]
-    return [*(_dated(one, snapshot) for one in found), *others]
+    return [*(_dated(one, snapshot) for one in (*summary(health_of(found)), *found)), *others]
 
 
 Said = tuple[str, str, str, str]
 """Type, status, reason and message of a condition."""
+
+
+def health_of(conditions: Iterable[Said]) -> Health:
+    """Return what a group's own conditions come to, with the one that explains it; the first check that applies wins.
+
+    1. Another controller manages the group: stalled until it is removed.
+    2. Degraded: stalled if no retry changes its reason.
+    3. The lattice is unreachable: the state of the hosts is unknown.
+    4. Pods are being created, updated or started.
+    5. The lattice is not connected yet: the state of the hosts is unknown, too.
+    6. A host reports no heartbeat, or none yet. Pods from before template revision 2 report no host, which is healthy.
+    """
+    found = {kind: (status, reason, message) for kind, status, reason, message in conditions}
+    for kind in (OTHER, "Degraded"):
+        status, reason, message = found.get(kind, ("", "", ""))
+        if status == "True":
+            stalled = kind == OTHER or reason in _STALLED
+            return Health(State.STALLED if stalled else State.RECONCILING, reason, message)
+    status, reason, message = found[REPORTED]
+    if reason == "LatticeUnreachable":
+        return Health(State.UNKNOWN, reason, message)
+    for kind, bad in (("Progressing", "True"), ("Available", "False")):
+        status, reason, message = found[kind]
+        if status == bad:
+            return Health(State.RECONCILING, reason, message)
+    status, reason, message = found[REPORTED]
+    if reason in _UNHEARD:
+        return Health(State.UNKNOWN, reason, message)
+    if status == "False" or reason == "WaitingForHosts":
+        return Health(State.RECONCILING, reason, message)
+    return Health(State.READY, *found["Available"][1:])
 
 
 def _blocker(snapshot: Snapshot) -> tuple[str, str] | None:
@@ -164,14 +211,15 @@ def _blocker(snapshot: Snapshot) -> tuple[str, str] | None:
     return (problems[0].reason, " · ".join(problem.message for problem in problems)) if problems else None
 
 
-def _ready(snapshot: Snapshot, counts: Counts | None) -> Said:
+def _available(snapshot: Snapshot, counts: Counts | None) -> Said:
+    kind = "Available"
     if counts is None:
-        reason, message = _blocker(snapshot) or ("NotCreated", "its pods are not created yet")
-        return "Ready", "False", reason, message
+        reason, message = _blocker(snapshot) or ("NotCreated", "the pods are not created yet")
+        return kind, "False", reason, message
     text = f"{counts.ready} of {counts.desired} hosts are ready"
     if counts.ready >= counts.desired:
-        return "Ready", "True", "HostsReady", text
-    return "Ready", "False", "HostsNotReady", text
+        return kind, "True", "HostsReady", text
+    return kind, "False", "HostsNotReady", text
 
 
 def _progressing(snapshot: Snapshot, counts: Counts | None) -> Said:
@@ -180,8 +228,8 @@ def _progressing(snapshot: Snapshot, counts: Counts | None) -> Said:
         reason, message = _blocker(snapshot) or ("", "")
         return kind, "False", reason, message
     if counts is None or not counts.seen:
-        return kind, "True", "Updating", "the newest spec is on its way to the pods"
-    text = f"{counts.updated} of {counts.desired} hosts have the newest template"
+        return kind, "True", "Updating", "the workload controller has not observed the current spec yet"
+    text = f"{counts.updated} of {counts.desired} hosts have the current template"
     if counts.updated < counts.desired or counts.replicas > counts.desired:
         return kind, "True", "Updating", text
     if counts.ready < counts.desired:
@@ -190,9 +238,9 @@ def _progressing(snapshot: Snapshot, counts: Counts | None) -> Said:
 
 
 def _degraded(snapshot: Snapshot, counts: Counts | None) -> Said:
-    """Say what is wrong, the worst first: what the group lacks, what the API server refuses, what pods report.
+    """Return the condition Degraded; the most severe problem first: missing inputs, rejected writes, failing pods.
 
-    What is wrong and keeps nothing from running comes last: it must not hide why hosts do not run.
+    Problems that do not prevent hosts from running come last, so that they do not hide the cause of an outage.
     """
     kind = "Degraded"
     blocker = _blocker(snapshot)
@@ -207,53 +255,45 @@ def _degraded(snapshot: Snapshot, counts: Counts | None) -> Said:
         trouble = first.trouble
         assert trouble is not None
         place = f"pod {first.name}" + (f", container {trouble.container}" if trouble.container else "")
-        words = f"; it said last: {snapshot.last_words}" if snapshot.last_words else ""
+        words = f"; last log line: {snapshot.last_words}" if snapshot.last_words else ""
         more = f" (and {len(troubled) - 1} more pods)" if len(troubled) > 1 else ""
         return kind, "True", trouble.reason, f"{place}: {trouble.message or trouble.reason}{words}{more}"
     return (kind, "True", *blocker) if blocker else (kind, "False", "Healthy", "")
 
 
 def _deprecated(snapshot: Snapshot) -> str:
-    """Return what of the spec has no use, or another place today; "" if nothing."""
+    """Return the deprecated or ignored fields of the spec, "" if there are none."""
     if snapshot.group is None:
         return ""
     spec, found = snapshot.group.spec, []
     if spec.issuers:
-        found.append("spec.issuers: hosts since 1.0 take no notice of it")
+        found.append("spec.issuers: hosts since 1.0 ignore it")
     if spec.daemonset is not None:
         found.append(
-            "spec.daemonset: is spec.schedulingOptions.daemonset today; "
-            "adopted groups take no notice of it until their next roll"
+            "spec.daemonset: use spec.schedulingOptions.daemonset; adopted host groups ignore it until their next roll"
         )
     options = spec.scheduling_options
     if options and MISPLACED in options.pod_template_additions:
-        found.append(
-            "spec.schedulingOptions.podTemplateAdditions.spec: has no meaning; what is in it belongs one level higher"
-        )
+        found.append("spec.schedulingOptions.podTemplateAdditions.spec: ignored; move its fields one level up")
     return " · ".join(found)
 
 
 def _dated(said: Said, snapshot: Snapshot) -> Manifest:
     kind, status, reason, message = said
-    former = next((one for one in snapshot.status.get("conditions") or () if one["type"] == kind), None)
-    same = former is not None and former["status"] == status and former.get("lastTransitionTime")
-    return {
-        "type": kind,
-        "status": status,
-        "reason": reason,
-        "message": message[:_MESSAGE_MAX],
-        "lastTransitionTime": former["lastTransitionTime"] if same and former else snapshot.now,
-        "observedGeneration": snapshot.head.generation,
-    }
+    former = snapshot.status.get("conditions") or ()
+    verdict = kind, status, reason, shortened(message, _MESSAGE_MAX)
+    return make_condition(verdict, former, snapshot.head.generation, snapshot.now)
 
 
 def _beside_another(snapshot: Snapshot) -> Manifest:
-    """Return the status while another controller writes it too."""
+    """Return the status while wasmcloud-operator writes it, too."""
     assert snapshot.other is not None
     return _with_one(snapshot, (OTHER, "True", "WasmCloudOperatorRuns", snapshot.other.advice))
 
 
 def _with_one(snapshot: Snapshot, said: Said) -> Manifest:
-    """Return the status with one condition; all else stays as it is."""
-    rest = [one for one in snapshot.status.get("conditions") or () if one["type"] != said[0]]
-    return {"apps": [], "app_count": 0, **snapshot.status, "conditions": [*rest, _dated(said, snapshot)]}
+    """Return the status with one condition and the health that follows from it alone; all else is unchanged."""
+    ours = [_dated(one, snapshot) for one in (*summary(health_of([said])), said)]
+    replaced = {one["type"] for one in ours}
+    rest = [one for one in snapshot.status.get("conditions") or () if one["type"] not in replaced]
+    return {"apps": [], "app_count": 0, **snapshot.status, "conditions": [*rest, *ours]}

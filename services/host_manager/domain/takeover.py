@@ -1,7 +1,7 @@
-"""Takes the fields of a child over from wasmcloud-operator's field manager.
+"""Transfers the field ownership of a child from wasmcloud-operator's field manager to that of Trellis.
 
-Pure: managedFields in and out. Called by ``decide``. Without it two managers would own each field, and what we stop
-setting would stay forever, because the other one still owns it. Source: server-side apply, "Transferring ownership".
+Pure: managedFields in and out. Called by ``decide``. Without the transfer, fields that Trellis no longer sets would
+remain, as the other manager would still own them. Source: server-side apply, "Transferring ownership".
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ Manifest = dict[str, Any]
 
 
 def taken_over(child: Mapping[str, Any]) -> list[Manifest] | None:
-    """Return the managedFields of a child with the other's entries under our name, None if it has none of them."""
+    """Return the managedFields of a child with the transferred entries, None if there is nothing to transfer."""
     entries: list[Manifest] = child["metadata"].get("managedFields") or []
     theirs = [entry for entry in entries if _is_apply_of(entry, names.WASMCLOUD_OPERATOR)]
     if not theirs:
@@ -30,7 +30,7 @@ def taken_over(child: Mapping[str, Any]) -> list[Manifest] | None:
 
 
 def is_applied_by_us(child: Mapping[str, Any]) -> bool:
-    """Return whether our field manager has applied a child."""
+    """Return whether the field manager of Trellis has applied a child."""
     entries = child["metadata"].get("managedFields") or ()
     return any(_is_apply_of(entry, names.FIELD_MANAGER_HOST_MANAGER) for entry in entries)
 
@@ -40,6 +40,6 @@ def _is_apply_of(entry: Mapping[str, Any], manager: str) -> bool:
 
 
 def _union(one: Mapping[str, Any], other: Mapping[str, Any]) -> Manifest:
-    """Return the set of fields that are in either; each level is an object by path element."""
+    """Return the union of two sets of fields; each level is an object by path element."""
     keys = {**one, **other}
     return {key: _union(one.get(key) or {}, other.get(key) or {}) for key in keys}

@@ -1,9 +1,9 @@
-"""The pods of a group: a wasmCloud host, and the NATS leaf that connects it.
+"""The pod template of a host group: a wasmCloud host, and its NATS leaf node.
 
-Pure: a wish in, a pod template out. Called by ``resources``. Revision 1 is the template that wasmcloud-operator 0.5.1
-writes, field for field, but for credentials, which it has as plain values; ``improvements`` makes ours of it. 0.3.2 to
-0.5.0 write the same with another name of theirs in a label of the pods, which stays: another one would roll them.
-Invariants: a template of revision 1 never changes, however old the group is; what the user adds is merged as there.
+Pure: a specification in, a pod template out. Called by ``resources``. Revision 1 equals the template of
+wasmcloud-operator 0.5.1, except for credentials, which it has in plain text; ``improvements`` adds revision 2. Versions
+0.3.2 to 0.5.0 write another name into a label of the pods, which is kept, as a change would roll them.
+Invariants: a template of revision 1 never changes, at any age of the group; additions are merged as in the original.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ CONFIG_KEY: Final = "nats.conf"
 CREDENTIALS_KEY: Final = groups.CREDENTIALS_KEY
 LEAF_PORT: Final = 4222
 MISPLACED: Final = "spec"
-"""In podTemplateAdditions of wasmcloud-operator's own example: its definition prunes it, so it has no meaning."""
+"""Field of podTemplateAdditions in wasmcloud-operator's own example: the API server prunes it, so it has no effect."""
 _HOST_IMAGE: Final = "ghcr.io/wasmcloud/wasmcloud"
 _LEAF_IMAGE: Final = "nats:2.10-alpine"
 _CERTIFICATES: Final = "/wasmcloud/certificates"
@@ -33,23 +33,23 @@ _LEAF_DIRECTORY: Final = "/nats"
 
 
 def selector_of(group: Group) -> dict[str, str]:
-    """Return the labels that tell the pods of a group apart."""
+    """Return the labels that select the pods of a host group."""
     return {"app.kubernetes.io/name": "wasmcloud", "app.kubernetes.io/instance": group.name}
 
 
 def common_labels() -> dict[str, str]:
-    """Return the labels of pods and what runs them; the value is what selects them today."""
+    """Return the labels of pods and workloads; the values are today's selector."""
     return {"app.kubernetes.io/name": "wasmcloud", names.LABEL_MANAGED_BY: names.WADM_OPERATOR}
 
 
 def pod_labels(group: Group) -> dict[str, str]:
-    """Return the labels of pods, those of the hosts among them."""
+    """Return the labels of pods, including those of the hosts."""
     hosts = {f"{names.HOST_LABEL_PREFIX}{name}": value for name, value in (group.spec.host_labels or {}).items()}
     return selector_of(group) | common_labels() | hosts
 
 
 def managed_by(workload: Mapping[str, Any] | None) -> str:
-    """Return under which of its names wasmcloud-operator labelled the pods of a workload, today's if it did not."""
+    """Return the label value with which wasmcloud-operator created the pods of a workload; default: today's."""
     template = ((workload or {}).get("spec") or {}).get("template") or {}
     found = ((template.get("metadata") or {}).get("labels") or {}).get(names.LABEL_MANAGED_BY)
     return found if found in NAMES[Peer.WASMCLOUD_OPERATOR] else names.WADM_OPERATOR
@@ -59,12 +59,12 @@ def make_pod_template(desired: HostGroupSpec) -> Manifest:
     """Return the pod template of a revision.
 
     Raises:
-        TemplateError: what the user adds to it has a shape that no pod can have.
+        TemplateError: an addition of the user has an invalid type.
     """
     group = desired.group
     certificates, mounts, arguments = _certificates(desired)
     containers = _with_additions(group, _leaf(desired), _host(desired, mounts, arguments))
-    # The registry's credentials are no part of the merge there: they follow whatever it came to.
+    # The registry's credentials are not part of the merge in wasmcloud-operator: they are appended to its result.
     containers[1]["env"] = [*containers[1]["env"], *make_registry_env(desired, names.registry_secret(group.name))]
     volumes = [
         {"name": "nats-config", "configMap": {"name": group.name}},
@@ -80,7 +80,7 @@ def make_pod_template(desired: HostGroupSpec) -> Manifest:
 def _leaf(desired: HostGroupSpec) -> Manifest:
     spec = desired.group.spec
     mounts = [_mount("nats-config", f"{_LEAF_DIRECTORY}/{CONFIG_KEY}", CONFIG_KEY)]
-    # Without the key the mount would be a directory; that is how it is there.
+    # Without the key the mount would be a directory; revision 1 has it nevertheless.
     if spec.secret_name is not None and (desired.inputs.credentials or desired.revision == ADOPTED):
         mounts.append(_mount("nats-creds", f"{_LEAF_DIRECTORY}/{CREDENTIALS_KEY}", CREDENTIALS_KEY))
     return {
@@ -89,7 +89,7 @@ def _leaf(desired: HostGroupSpec) -> Manifest:
         "args": ["-js", "--config", f"{_LEAF_DIRECTORY}/{CONFIG_KEY}"],
         "imagePullPolicy": "IfNotPresent",
         "ports": [{"containerPort": LEAF_PORT}],
-        # So long the host can still say through the leaf that it stops.
+        # Period in which the host can still publish its shutdown through the leaf.
         "lifecycle": {"preStop": {"exec": {"command": ["sleep", "10"]}}},
         "volumeMounts": mounts,
     } | _resources(desired, "nats")
@@ -122,7 +122,7 @@ def _credentials_volume(desired: HostGroupSpec) -> list[Manifest]:
 
 
 def _certificates(desired: HostGroupSpec) -> tuple[list[Manifest], list[Manifest], list[str]]:
-    """Return volumes, mounts and arguments for the authorities that have certificates at all."""
+    """Return volumes, mounts and arguments for the authorities with certificates."""
     volumes: list[Manifest] = []
     mounts: list[Manifest] = []
     arguments: list[str] = []
@@ -136,7 +136,7 @@ def _certificates(desired: HostGroupSpec) -> tuple[list[Manifest], list[Manifest
         if secret:
             volumes.append({"name": name, "secret": {"secretName": secret}})
         if config_map and not of_config_map:
-            continue  # The volume of its Secret stays, which nothing mounts: so it is there.
+            continue  # wasmcloud-operator keeps the unused volume of the Secret
         if config_map:
             volumes.append({"name": name, "configMap": {"name": config_map}})
         path = f"{_CERTIFICATES}/{name}"
@@ -147,7 +147,7 @@ def _certificates(desired: HostGroupSpec) -> tuple[list[Manifest], list[Manifest
 
 
 def _with_additions(group: Group, leaf: Manifest, host: Manifest) -> list[Manifest]:
-    """Merge what the user adds to the containers."""
+    """Merge the user's additions into the containers."""
     options = group.spec.scheduling_options
     additions = options.container_template_additions if options else None
     if additions is None:
@@ -158,7 +158,7 @@ def _with_additions(group: Group, leaf: Manifest, host: Manifest) -> list[Manife
 
 
 def _pod(group: Group, containers: list[Manifest], volumes: list[Manifest]) -> Manifest:
-    """Return the pod: the user's own, but for containers and account; volumes of both, ours first."""
+    """Return the pod: the user's fields, except for containers and account; volumes of both, those of Trellis first."""
     options = group.spec.scheduling_options
     additions: Any = without_nulls(options.pod_template_additions) if options else {}
     additions.pop(MISPLACED, None)
@@ -170,7 +170,7 @@ def _pod(group: Group, containers: list[Manifest], volumes: list[Manifest]) -> M
 
 
 def _tidied(container: Manifest) -> Manifest:
-    """Leave out lists that are empty: they mattered to the merge only."""
+    """Drop empty lists: they matter only in the merge."""
     return {key: value for key, value in container.items() if value != []}
 
 

@@ -1,6 +1,6 @@
-"""Groups and disruption budgets, as their watches keep them.
+"""Views of host groups and disruption budgets in their informers.
 
-Pure: raw objects in, small views out. Called by the informers that ``app`` makes.
+Pure: raw objects in, small views out. Called by the informers of ``watches``.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from trellis import names
 
 @dataclass(frozen=True, slots=True)
 class GroupView:
-    """A group as its watch keeps it: what makes a difference to us. Its status is ours alone, so that is left out.
+    """A host group: the fields whose change requires a reconcile; without the status, which only host_manager writes.
 
     ``name``: with its namespace. ``deleted_at``: Unix seconds of its deletion, 0 if there is none.
     """
@@ -31,12 +31,12 @@ class GroupView:
 
     @property
     def restarts_on_secrets(self) -> bool:
-        """Whether its hosts are to roll for changed Secrets that they were given."""
+        """True if its hosts roll for changed Secrets that they received."""
         return self.restart_on == names.RESTART_ON_CHANGE
 
 
 def view_group(manifest: Mapping[str, Any]) -> GroupView:
-    """Project a group."""
+    """Return the view of a host group."""
     head = view_head(manifest)
     return GroupView(
         uid=head.uid,
@@ -52,7 +52,7 @@ def view_group(manifest: Mapping[str, Any]) -> GroupView:
 
 @dataclass(frozen=True, slots=True)
 class BudgetView:
-    """A disruption budget: what it selects pods by, None if it selects none."""
+    """A disruption budget; ``labels``: its selector, None if it selects no pods."""
 
     namespace: str
     name: str
@@ -60,7 +60,7 @@ class BudgetView:
 
 
 def view_budget(manifest: Mapping[str, Any]) -> BudgetView:
-    """Project a disruption budget; one that selects by expressions is taken to select all that its labels do."""
+    """Return the view of a disruption budget; expressions in its selector are ignored."""
     metadata, selector = manifest["metadata"], manifest["spec"].get("selector")
     labels = None if selector is None else tuple(sorted((selector.get("matchLabels") or {}).items()))
     return BudgetView(metadata["namespace"], metadata["name"], labels)

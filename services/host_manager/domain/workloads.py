@@ -1,6 +1,6 @@
-"""What runs the pods of groups, as its watch keeps it.
+"""Views of the workloads of host groups in their informers.
 
-Pure: raw objects in, small views out. Called by the informers that ``watches`` makes.
+Pure: raw objects in, small views out. Called by the informers of ``watches``.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ _COUNTS: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class WorkloadView:
-    """A Deployment or DaemonSet of a group. ``content``: of what somebody wrote; ``counts``: of its status.
+    """A Deployment or DaemonSet of a host group. ``content``: digest of the manifest; ``counts``: of its status.
 
-    ``seen``: its controller has seen the newest of what was written.
+    ``seen``: its controller has observed the newest manifest.
     """
 
     content: str
@@ -42,7 +42,7 @@ class WorkloadView:
 
 
 def view_workload(manifest: Mapping[str, Any]) -> WorkloadView:
-    """Project what runs pods; its name is its group's."""
+    """Return the view of a workload; its name is that of its host group."""
     status = {name: value for name, value in (manifest.get("status") or {}).items() if name in _COUNTS}
     seen = int(status.get("observedGeneration") or 0) >= int(manifest["metadata"].get("generation") or 0)
     return WorkloadView(fingerprint(manifest), names.short_hash(orjson.dumps(status).decode()), seen)

@@ -1,1 +1,1 @@
-"""containerd's configuration as text and by meaning. Pure."""
+"""containerd's configuration, as text and parsed. Pure."""

@@ -1,9 +1,9 @@
-"""containerd's configuration by meaning: which runtimes it defines, and the same text with ours added or removed.
+"""containerd's configuration, parsed: its runtimes, and the same text with entries of Trellis added or removed.
 
 Pure: text in, text out. Called by ``target`` and ``plan``. Source: containerd's configuration versions 1 to 4
 (``docs/PLUGINS.md``, ``docs/cri/config.md``): the CRI plugin is ``cri`` in version 1, ``io.containerd.grpc.v1.cri`` in
 version 2 and ``io.containerd.cri.v1.runtime`` from version 3 on; a file without a version is version 1.
-Invariant: an edit is proved, not trusted: the new text, parsed, is the old meaning with exactly the wanted difference.
+Invariant: an edit is verified: the new text, parsed, is the old meaning with exactly the wanted difference.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ FOREIGN_COMMENT: Final = re.compile(r"# RCM runtime config for \S+")
 
 
 def parse(text: str, path: str) -> Document:
-    """Return what a configuration means.
+    """Return a parsed configuration.
 
     Raises:
         InstallError: ``ConfigUnreadable``.
@@ -33,12 +33,12 @@ def parse(text: str, path: str) -> Document:
     try:
         return _loads(text)
     except ValueError as error:
-        message = f"{path} is no valid TOML ({error}): mend it, or move it away, and try again"
+        message = f"{path} is not valid TOML ({error}): correct or move the file, and retry"
         raise InstallError(FailureReason.CONFIG_UNREADABLE, message) from error
 
 
 def _loads(text: str) -> Document:
-    """Return what a text means; raises ValueError, also of numbers and nestings that no reader here can take."""
+    """Return a parsed text; raises ValueError, also for numbers and nestings beyond the limits of the parser."""
     try:
         return tomllib.loads(text.removeprefix(BYTE_ORDER_MARK))
     except RecursionError:
@@ -46,15 +46,15 @@ def _loads(text: str) -> Document:
 
 
 def version_of(document: Mapping[str, Any]) -> int:
-    """Return the version a configuration says it has; 1 without one."""
+    """Return the version of a configuration; 1 without one."""
     version = document.get("version", 1)
     return version if isinstance(version, int) and version > 0 else 1
 
 
 def plugin_of(document: Mapping[str, Any]) -> str:
-    """Return the id of the plugin whose runtimes containerd reads in this file.
+    """Return the ID of the plugin whose runtimes containerd reads in this file.
 
-    A version 2 file may name version 3's plugin: containerd 2 leaves it as it is (Azure's nodes are set up so).
+    A version 2 file may name version 3's plugin: containerd 2 leaves it unchanged (as on Azure's nodes).
     """
     version = version_of(document)
     plugins = document.get("plugins")
@@ -65,12 +65,12 @@ def plugin_of(document: Mapping[str, Any]) -> str:
 
 
 def plugin_for(version: int) -> str:
-    """Return the id of the CRI plugin in a new file of this version."""
+    """Return the ID of the CRI plugin in a new file of this version."""
     return CRI_V3 if version >= 3 else CRI_V2 if version == 2 else CRI_V1
 
 
 def runtimes_of(document: Mapping[str, Any]) -> dict[str, str]:
-    """Return the ``runtime_type`` of each handler a file defines, in whichever CRI plugin; "" where it has none."""
+    """Return the ``runtime_type`` of each handler in a file, for all CRI plugins; "" if it has none."""
     found: dict[str, str] = {}
     for plugin in reversed(PLUGINS):
         for handler, table in _runtimes(document, plugin).items():
@@ -80,7 +80,7 @@ def runtimes_of(document: Mapping[str, Any]) -> dict[str, str]:
 
 
 def runtimes_of_template(text: str) -> dict[str, str]:
-    """Return the same of a Go template, which is no TOML: by its headers and the line that sets ``runtime_type``."""
+    """Return the same for a Go template, which is not TOML: by its headers and the lines with ``runtime_type``."""
     found: dict[str, str] = {}
     lines = toml_text.lines_of(text)
     for plugin in PLUGINS:
@@ -101,13 +101,13 @@ def merged(
 
     Args:
         text: the file; it may have a section of Trellis, which is replaced.
-        entries: all we want in it; none removes the section.
+        entries: all entries of Trellis; without any, the section is removed.
         path: for messages.
-        adopted: handlers another installer defined outside of our section: their tables are taken out.
-        original: the file before our first entry: a table that was there then stays, also if nothing is left in it.
+        adopted: handlers that another installer defined outside of the section of Trellis: their tables are removed.
+        original: the file before the first entry of Trellis: its tables stay, even if they become empty.
 
     Raises:
-        InstallError: ``ConfigUnreadable``, also where no edit leads to the meaning that is wanted.
+        InstallError: ``ConfigUnreadable``, also if no edit leads to the wanted meaning.
     """
     wanted = sorted(entries, key=lambda entry: entry.handler)
     bare = _without_stray_marks(text, parse(text, path))
@@ -131,12 +131,12 @@ def merged(
         return new
     raise InstallError(
         FailureReason.CONFIG_UNREADABLE,
-        f'{path} is written in a form that cannot be extended: give [plugins."{plugin}".containerd.runtimes] a table',
+        f'{path} is written in a form that cannot be extended: add a table [plugins."{plugin}".containerd.runtimes]',
     )
 
 
 def merged_template(text: str, entries: Iterable[Entry], *, plugin: str, adopted: Iterable[str] = ()) -> str:
-    """Return a Go template's text (k3s, RKE2) with exactly these entries of Trellis. Proved later, by the runtime."""
+    """Return a Go template's text (k3s, RKE2) with exactly these entries of Trellis. The runtime verifies it."""
     base = _without_ours(toml_text.without_stray_marks(text))
     for handler in adopted:
         base = _cut_text(base, handler)
@@ -145,9 +145,9 @@ def merged_template(text: str, entries: Iterable[Entry], *, plugin: str, adopted
 
 
 def same_meaning(one: str, other: str) -> bool:
-    """Return whether two texts mean the same.
+    """Return whether two texts have the same meaning.
 
-    Where one cannot be parsed, whether they are the same but for comments.
+    If one cannot be parsed, whether they are equal except for comments.
     """
     try:
         return _loads(one) == _loads(other)
@@ -167,13 +167,13 @@ def _means(text: str, meaning: Document) -> bool:
 
 
 def _without_stray_marks(text: str, meaning: Document) -> str:
-    """Return the text without a mark that lost its counterpart; one inside of a string is none."""
+    """Return the text without section marks that lost their counterpart; marks inside of strings stay."""
     bare = toml_text.without_stray_marks(text)
     return bare if _means(bare, meaning) else text
 
 
 def _has_exactly(document: Document, wanted: list[Entry], former: set[str]) -> bool:
-    """Return whether a file without a section of Trellis means what is wanted already: entries that were edited in."""
+    """Return whether a file without a section of Trellis already has the wanted entries, edited in place."""
     runtimes = _runtimes(document, plugin_of(document))
     unwanted = former - {entry.handler for entry in wanted}
     return (
@@ -184,10 +184,10 @@ def _has_exactly(document: Document, wanted: list[Entry], former: set[str]) -> b
 
 
 def _without_ours(text: str) -> str:
-    """Return the text without our section; what someone else wrote inside of it stays, comments too."""
+    """Return the text without the section of Trellis; foreign lines inside of it stay, comments too."""
     while (body := toml_text.section_of(text)) is not None:
         for handler in toml_text.names_in_section(text):
-            # We write no comments there.
+            # Trellis writes no comments there.
             body = _cut_text(body, handler, keep_comments=True)
         text = toml_text.without_section(text, keep=body if body.strip() else "")
     return text
@@ -209,7 +209,7 @@ def _take_out(text: str, handlers: Iterable[str], path: str, original: str | Non
             else toml_tables.edited(text, {handler: None}, plugin_of(document), before)
         )
         if not _means_but_empty(text, expected):
-            message = f"{path}: the entry of handler {handler!r} cannot be taken out: remove it by hand"
+            message = f"{path}: the entry of handler {handler!r} cannot be removed: remove it manually"
             raise InstallError(FailureReason.CONFIG_UNREADABLE, message)
     return text
 
@@ -222,7 +222,7 @@ def _parsed(text: str | None) -> Document:
 
 
 def _means_but_empty(text: str, meaning: Document) -> bool:
-    """Return whether a text means this, but for tables on the way to our entries that have nothing in them."""
+    """Return whether a text has this meaning, except for empty parent tables of the runtimes."""
     try:
         return _pruned(_loads(text)) == _pruned(meaning)
     except ValueError:

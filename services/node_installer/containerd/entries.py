@@ -1,7 +1,7 @@
 """One runtime of containerd's CRI plugin, and how it is written as TOML.
 
 Pure: an entry in, TOML text out. Called by ``config`` and ``plan``.
-Invariant: what :func:`render` writes parses to :meth:`Entry.value`, whatever text the options hold.
+Invariant: the text of :func:`render` parses to :meth:`Entry.value`, for any text in the options.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Entry:
     options: Mapping[str, str] = field(default_factory=dict)
 
     def value(self) -> dict[str, Any]:
-        """Return what the table means."""
+        """Return the parsed table."""
         table: dict[str, Any] = {"runtime_type": self.runtime_type}
         if self.options:
             table["options"] = {key: option_value(text) for key, text in self.options.items()}
@@ -34,7 +34,7 @@ class Entry:
 
 
 def render(entries: Iterable[Entry], plugin: str) -> str:
-    """Return the TOML of entries, as it stands in our section."""
+    """Return the TOML of entries for the section of Trellis."""
     lines: list[str] = []
     for entry in entries:
         table = f'plugins."{plugin}".containerd.runtimes.{_name(entry.handler)}'
@@ -46,9 +46,9 @@ def render(entries: Iterable[Entry], plugin: str) -> str:
 
 
 def option_value(text: str) -> object:
-    """Return what an option's text means: a TOML value if it is one (``true``, ``3``, ``"text"``), else the text.
+    """Return the value of an option's text: a TOML value if it is one (``true``, ``3``, ``"text"``), else the text.
 
-    Numbers are those that containerd reads, of 64 bits; it would refuse its whole configuration for another. The Shim's
+    Numbers are those that containerd reads, of 64 bits; it rejects its whole configuration for any other. The Shim's
     options are a map of strings; its first implementation wrote them into the file unquoted.
     """
     if "\n" in text or "\r" in text:

@@ -13,7 +13,7 @@ from typing import Final
 
 _META: Final = frozenset("*?[\\")
 _CHARACTER: Final = r"(?:\\.|[^-\]\\])"
-"""Of a class: a dash, a bracket and a backslash only behind a backslash."""
+"""A character of a class; a dash, a bracket and a backslash only after a backslash."""
 _TOKEN = re.compile(
     rf"\*|\?|\[(?P<not>\^?)(?P<class>(?:{_CHARACTER}(?:-{_CHARACTER})?)+)\]|\\(?P<quoted>.)|(?P<plain>[^*?\[\\])",
     re.DOTALL,
@@ -21,7 +21,7 @@ _TOKEN = re.compile(
 
 
 def has_meta(pattern: str) -> bool:
-    """Return whether a pattern is more than a plain path."""
+    """Return whether a pattern has special characters."""
     return not _META.isdisjoint(pattern)
 
 
@@ -33,8 +33,8 @@ def matches(pattern: str, name: str) -> bool:
 
 @cache
 def _expression(pattern: str) -> re.Pattern[str] | None:
-    # What stands between two stars may match where it first can, and need not be tried again: atomic groups. Else a
-    # pattern of many stars takes time that grows with a power of the name's length.
+    # The part between two stars may match at its first position, without backtracking: atomic groups. Otherwise the
+    # duration for a pattern of many stars grows with a power of the name's length.
     parts: list[str] = [""]
     position = 0
     while position < len(pattern):
@@ -63,5 +63,5 @@ def _translated(found: re.Match[str]) -> str:
 
 
 def _class(text: str) -> str:
-    """Return a class's content with all quoted that means something else to Python; a dash between two is a range."""
+    """Return a class's content with escapes for Python; a dash between two characters is a range."""
     return re.sub(r"\\(.)|([^\w-])", lambda found: re.escape(found[1] or found[2]), text, flags=re.DOTALL)

@@ -1,6 +1,6 @@
-"""The tables of the CRI plugin's runtimes in a parsed file: taken out, or put in place where text alone cannot.
+"""The tables of the CRI plugin's runtimes in a parsed file: removed, or added if an edit of the text is not possible.
 
-Pure: documents and text in and out. Called by ``config``, which proves what comes out.
+Pure: documents and text in and out. Called by ``config``, which verifies the result.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ CRI_V2: Final = "io.containerd.grpc.v1.cri"
 CRI_V3: Final = "io.containerd.cri.v1.runtime"
 PLUGINS: Final = (CRI_V3, CRI_V2, CRI_V1)
 BYTE_ORDER_MARK: Final = "\ufeff"
-"""containerd 1 passes over it at the beginning of a file, containerd 2 refuses the file (1.6.20 and 2.4.2 do)."""
+"""containerd 1 ignores it at the beginning of a file, containerd 2 rejects the file (1.6.20 and 2.4.2 do)."""
 
 Document = dict[str, Any]
 
@@ -24,7 +24,7 @@ def way_to_runtimes(plugin: str) -> tuple[str, ...]:
 
 
 def at(document: Any, way: tuple[str, ...]) -> Any:  # noqa: ANN401 (a dict or tomlkit's own)
-    """Return the table at the end of a way, None where there is none."""
+    """Return the table at a path of keys, None if it does not exist."""
     for key in way:
         document = document.get(key) if isinstance(document, Mapping) else None
     return document if isinstance(document, Mapping) else None
@@ -32,7 +32,7 @@ def at(document: Any, way: tuple[str, ...]) -> Any:  # noqa: ANN401 (a dict or t
 
 def edited(text: str, changes: Mapping[str, Document | None], plugin: str, before: Document) -> str:
     """Return the text edited in place, for files written with inline tables or dotted keys."""
-    # Imported here: it costs a third of the start, and ordinary files do not need it.
+    # Imported here: the import is a third of the start time, and ordinary files do not need it.
     import tomlkit  # noqa: PLC0415
     from tomlkit.exceptions import TOMLKitError  # noqa: PLC0415
 
@@ -51,7 +51,7 @@ def edited(text: str, changes: Mapping[str, Document | None], plugin: str, befor
 
 
 def _put_inline(document: Any, path: tuple[str, ...], value: Document) -> None:  # noqa: ANN401 (a dict or tomlkit's own)
-    """Set a value, as inline tables: they may stand inside of inline tables and of others alike."""
+    """Set a value, as inline tables: they are valid inside of inline and of regular tables alike."""
     import tomlkit  # noqa: PLC0415
 
     *parents, last = path
@@ -71,7 +71,7 @@ def _put_inline(document: Any, path: tuple[str, ...], value: Document) -> None: 
 
 
 def forget(document: Any, plugin: str, handler: str, before: Mapping[str, Any]) -> None:  # noqa: ANN401 (see above)
-    """Take a handler out, and the tables that only its header made."""
+    """Remove a handler, and the tables that only its header created."""
     runtimes = at(document, way_to_runtimes(plugin))
     if runtimes is not None and handler in runtimes:
         del runtimes[handler]
@@ -79,7 +79,7 @@ def forget(document: Any, plugin: str, handler: str, before: Mapping[str, Any]) 
 
 
 def prune(document: Any, plugin: str, before: Mapping[str, Any]) -> None:  # noqa: ANN401 (see above)
-    """Take out empty tables on the way to a plugin's runtimes, innermost first, unless they were there before."""
+    """Remove empty parent tables of a plugin's runtimes, innermost first, unless they existed before."""
     way = way_to_runtimes(plugin)
     for depth in range(len(way), 0, -1):
         outer, inner = at(document, way[: depth - 1]), at(document, way[:depth])

@@ -1,6 +1,6 @@
-"""Configuration as text: our marked section, and tables cut out of it, while every other byte stays.
+"""Configuration as text: the marked section of Trellis, and tables removed from it, while every other byte stays.
 
-Pure: text in, text out. Called by ``config``, which proves each edit by parsing (templates cannot be parsed).
+Pure: text in, text out. Called by ``config``, which verifies each edit by parsing (templates cannot be parsed).
 Invariants: ``without_section(with_section(text, body)) == text`` for every text; nothing outside of the section or of
 the named table changes, nor do line ends.
 """
@@ -30,23 +30,23 @@ Path = tuple[str, ...]
 
 
 def section_of(text: str) -> str | None:
-    """Return the body of our section, None where there is none."""
+    """Return the body of the section of Trellis, None if it does not exist."""
     found = _SECTION.search(text)
     return found["body"] if found else None
 
 
 def names_in_section(text: str) -> tuple[str, ...]:
-    """Return the handlers our section says are ours: someone may have written others into it."""
+    """Return the handlers that the section lists as managed by Trellis: users may have added further entries."""
     found = _SECTION.search(text)
     return tuple((found["names"] or "").split(", ")) if found else ()
 
 
 def with_section(text: str, body: str, names: Iterable[str] = ()) -> str:
-    """Return the text with our section, in place of a former one or at the end.
+    """Return the text with the section of Trellis, in place of a former one or at the end.
 
     Args:
         text: the file.
-        body: what stands in the section; it ends with a newline.
+        body: the content of the section; it ends with a newline.
         names: the handlers in it.
     """
     found = _SECTION.search(text)
@@ -59,18 +59,18 @@ def with_section(text: str, body: str, names: Iterable[str] = ()) -> str:
 
 
 def without_section(text: str, *, keep: str = "") -> str:
-    """Return the text without our section; ``keep``: lines of others found inside of it, which stay in its place."""
+    """Return the text without the section of Trellis; ``keep``: foreign lines inside of it, which stay in its place."""
     found = _SECTION.search(text)
     if not found:
         return text
     after = text[found.end() :]
-    # The newline that was added belongs to us only while nothing follows it.
+    # The newline that was added belongs to the section only while nothing follows it.
     lead = found["lead"] if keep or after else ""
     return text[: found.start()] + lead + keep + after
 
 
 def without_stray_marks(text: str) -> str:
-    """Return the text without lines that begin or end a section of Trellis while their counterpart is gone."""
+    """Return the text without begin and end lines of sections of Trellis that lost their counterpart."""
     parts: list[str] = []
     position = 0
     for found in _SECTION.finditer(text):
@@ -89,7 +89,7 @@ def _render(body: str, joined: str, names: Iterable[str]) -> str:
 
 
 def lines_of(text: str) -> list[str]:
-    """Return the lines with their ends: in TOML LF ends one, and none of the others that Unicode has (U+0085)."""
+    """Return the lines with their ends: in TOML only LF ends a line, unlike in Unicode (U+0085)."""
     return _LINE.findall(text)
 
 
@@ -97,7 +97,7 @@ def tables_under(text: str, path: Path) -> list[tuple[int, int]]:
     """Return the spans (in lines) of the tables whose header is ``path`` or below it, from header to last own line.
 
     Comments and blank lines before the next header belong to that header. Quoting and spacing of headers do not
-    matter; headers inside of multi-line strings are none.
+    matter; headers inside of multi-line strings do not count.
     """
     lines = lines_of(text)
     headers = list(_headers(lines))
@@ -116,7 +116,7 @@ def cut_tables(text: str, path: Path, *, comment: re.Pattern[str] | None = None,
     Args:
         text: the file.
         path: the keys of a header.
-        comment: a line above a header that goes along.
+        comment: a line above a header that is removed with it.
         keep_comments: lines that are comments stay, also inside of the tables.
     """
     lines = lines_of(text)
@@ -157,7 +157,7 @@ def _without_comment(line: str) -> str:
 
 
 def header_path(text: str) -> Path | None:
-    """Return the keys of a header, as it stands between its brackets; None if it is none."""
+    """Return the keys of a header, given the text between its brackets; None if it is not valid."""
     try:
         value: object = tomllib.loads(f"[{text}]")
     except tomllib.TOMLDecodeError:
@@ -170,7 +170,7 @@ def header_path(text: str) -> Path | None:
 
 
 def _own_end(lines: list[str], start: int, end: int) -> int:
-    """Return where a table's own lines end: what trails them, blank or comment, leads to what comes next."""
+    """Return the end of a table's own lines: trailing blank lines and comments belong to the next table."""
     last = end
     while last > start + 1 and (not lines[last - 1].strip() or _is_comment(lines[last - 1])):
         last -= 1

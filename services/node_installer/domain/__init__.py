@@ -1,1 +1,1 @@
-"""What an installation or removal has to do on a node. Pure."""
+"""Decisions about an installation or removal on a node. Pure."""

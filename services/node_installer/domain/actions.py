@@ -1,6 +1,6 @@
-"""What a plan is made of: each action is one effect, says why, and does nothing where it is done already.
+"""The actions of a plan: each has one effect and a reason, and does nothing if that is done already.
 
-Pure data. Made by ``plan``, done by ``apply``, shown by ``report``.
+Pure data. Created by ``plan``, executed by ``apply``, shown by ``report``.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from trellis.installer_api.result import ShimResult
 
 
 class Reason(StrEnum):
-    """Why an action is done."""
+    """Reason of an action."""
 
     DIRECTORY_MISSING = "DirectoryMissing"
     STATE_CHANGED = "StateChanged"
@@ -38,7 +38,7 @@ class Reason(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class MakeDirectory:
-    """Make one directory."""
+    """Create one directory."""
 
     path: str
     reason: Reason
@@ -47,7 +47,7 @@ class MakeDirectory:
 
 @dataclass(frozen=True, slots=True)
 class PutShim:
-    """Put a fetched shim in its place. ``staged``: where it lies outside of the node; None when only planned."""
+    """Install a downloaded shim. ``staged``: its path outside of the node; None in a dry run."""
 
     path: str
     handler: str
@@ -59,7 +59,7 @@ class PutShim:
 
 @dataclass(frozen=True, slots=True)
 class ProbeShim:
-    """See that a shim runs on this node at all, before the runtime hears of it."""
+    """Test that a shim runs on this node, before it is added to the runtime."""
 
     path: str
     handler: str
@@ -69,7 +69,7 @@ class ProbeShim:
 
 @dataclass(frozen=True, slots=True)
 class WriteFile:
-    """Give a file this content. ``private``: only root may read it, whoever could read the former one."""
+    """Write a file. ``private``: only root may read it, even if the former one was readable for more users."""
 
     path: str
     content: bytes
@@ -89,7 +89,7 @@ class RemoveFile:
 
 @dataclass(frozen=True, slots=True)
 class RemoveDirectory:
-    """Remove a directory if nothing is in it."""
+    """Remove a directory if it is empty."""
 
     path: str
     reason: Reason
@@ -98,9 +98,9 @@ class RemoveDirectory:
 
 @dataclass(frozen=True, slots=True)
 class EndProcesses:
-    """End what runs one of these programs then: by the runtime, and with ``signals`` whatever it takes.
+    """End the processes of these programs: by the runtime, and with ``signals`` also by SIGTERM and SIGKILL.
 
-    ``processes``: those that did when the node was read.
+    ``processes``: those at the time when the node was read.
     """
 
     paths: tuple[str, ...]
@@ -112,10 +112,10 @@ class EndProcesses:
 
 @dataclass(frozen=True, slots=True)
 class RestartRuntime:
-    """Have the runtime read its configuration, and wait until it runs with it.
+    """Restart the runtime, and wait until it runs with its new configuration.
 
-    ``present``: ``runtime_type`` of handlers it must have then; ``absent``: handlers it must not have. ``key``: what it
-    is to read, by which a restart in vain is known again.
+    ``present``: ``runtime_type`` of handlers it must have then; ``absent``: handlers it must not have. ``key``: digest
+    of the configuration, which identifies a failed restart.
     """
 
     present: Mapping[str, str]
@@ -130,7 +130,7 @@ Action = MakeDirectory | PutShim | ProbeShim | WriteFile | RemoveFile | RemoveDi
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Actions in their order; ``last`` come when nothing needs to be undone any more. ``shims``: what is then there."""
+    """Actions in order; ``last``: after the last possible rollback. ``shims``: the resulting shims."""
 
     actions: tuple[Action, ...] = ()
     last: tuple[Action, ...] = ()
@@ -139,5 +139,5 @@ class Plan:
 
     @property
     def empty(self) -> bool:
-        """Whether all that is wanted holds already."""
+        """True if the node already has the target state."""
         return not self.actions and not self.last

@@ -1,7 +1,7 @@
-"""The module that a canary pod runs: a WASI command that says one line and ends with status 0.
+"""The module that a canary pod runs: a WASI command that prints one line and exits with status 0.
 
 Pure. Out: the module's bytes; ``python -m node_installer.domain.canary`` writes them, when the image is built. Written
-out manually, because a compiler for 190 bytes would be a thousand times their size. Source: WebAssembly 1.0, section 5
+manually, because a compiler for these 190 bytes would be a thousand times the size. Source: WebAssembly 1.0, section 5
 (binary format); WASI preview 1, ``fd_write`` and ``proc_exit``. Invariant: the status is 0 only if a runtime has a
 memory, calls the host, and the host wrote the line.
 """

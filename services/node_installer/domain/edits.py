@@ -1,7 +1,7 @@
-"""What the node's configuration files should become, given the shims that should be there.
+"""Computes the new configuration files of a node for its target shims.
 
 Pure: an inspection and entries in, edits out. Called by ``plan`` and ``removal``.
-Invariant: a file nobody edited since goes back, with the last entry of Trellis, to exactly the bytes it had before.
+Invariant: when the last entry of Trellis is removed, a file that was not edited since has exactly its former bytes.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from trellis.installer_api.result import FailureReason
 
 @dataclass(frozen=True, slots=True)
 class Edits:
-    """New contents by path (None: the file goes), what the state says of them, and whether their meaning changes."""
+    """New contents by path (None: the file is removed), their state, and whether their meaning changes."""
 
     files: Mapping[str, bytes | None] = field(default_factory=dict)
     configs: Mapping[str, ConfigState] = field(default_factory=dict)
@@ -31,7 +31,7 @@ class Edits:
 
 @dataclass(frozen=True, slots=True)
 class Adoption:
-    """A handler another installer defined: whose, where its shim lies, and the files that define it."""
+    """A handler of another installer: that installer, the path of the shim, and the files that define it."""
 
     handler: str
     leftover: Leftover
@@ -40,15 +40,15 @@ class Adoption:
 
 
 def entries_of(shims: Mapping[str, ShimState]) -> list[Entry]:
-    """Return what containerd is to be told of these shims."""
+    """Return the entries of these shims in containerd's configuration."""
     return [Entry(handler, shim.path, shim.options) for handler, shim in sorted(shims.items())]
 
 
 def adoptions(found: Inspection, aim: target.Target, handlers: Iterable[str]) -> list[Adoption]:
-    """Return which of the handlers are taken over from other installers.
+    """Return the handlers that are adopted from other installers.
 
     Raises:
-        InstallError: ``HandlerConflict``: someone who is no installer we know has defined one.
+        InstallError: ``HandlerConflict``: a user or an unknown installer defined one of them.
     """
     defined = target.definitions(found, aim)
     result = []
@@ -91,7 +91,7 @@ def _extended(found: Inspection, aim: target.Target, shims: Mapping[str, ShimSta
     text = found.text(aim.path)
     base = aim.initial if text is None else text
     entries = entries_of(shims)
-    # Entries that had to be edited in, without a section, are taken out before they are written again.
+    # Entries that were edited in place, without a section, are removed before they are rewritten.
     former = [*adopted, *found.state.shims]
     if aim.style is Style.TEMPLATE:
         new = config.merged_template(base, entries, plugin=aim.plugin, adopted=former)
@@ -102,7 +102,7 @@ def _extended(found: Inspection, aim: target.Target, shims: Mapping[str, ShimSta
 
 
 def _cleared(found: Inspection, path: str, adopted: list[str]) -> bytes | None:
-    """Return a file without anything of Trellis; None if it is gone, or was ours alone."""
+    """Return a file without entries of Trellis; None if it does not exist, or has no other content."""
     text = found.text(path)
     if text is None:
         return None
@@ -115,7 +115,7 @@ def _cleared(found: Inspection, path: str, adopted: list[str]) -> bytes | None:
 
 
 def _original(found: Inspection, aim: target.Target, adopted: list[str]) -> bytes | None:
-    """Return what the target is without us and without what we take over: what goes back with our last entry."""
+    """Return the target without entries of Trellis and adopted ones, as it is restored with the last removal."""
     text = found.text(aim.path)
     known = found.state.configs.get(aim.path)
     if text is None:
@@ -133,7 +133,7 @@ def _rest(path: str, text: str, handlers: list[str], known: ConfigState | None) 
 
 
 def _says_nothing(text: str) -> bool:
-    """Return whether a text is no more than what we begin a file with; anything else was written by someone."""
+    """Return whether a text is only the initial text of a file of Trellis, without content of a user."""
     return not text.strip() or text.strip() in {beginning.strip() for beginning in target.BEGINNINGS}
 
 
@@ -166,13 +166,13 @@ def _whose(
             return leftover, kind
         if not _rendered(found, path):
             continue
-        # k3s and RKE2 define a runtime for each shim they find in KWasm's directory.
+        # k3s and RKE2 define a runtime for each shim in KWasm's directory.
         for binary in found.binaries:
             leftover = leftover_of(binary)
             if leftover is not None and binary.rpartition("/")[2].startswith(f"containerd-shim-{handler}-v"):
                 return leftover, binary
         if aim.style is Style.DROPIN:
-            return None, ""  # a drop-in is merged over what the distribution generates
+            return None, ""  # a drop-in overrides the generated configuration
     path, kind = foreign[0]
     raise InstallError(
         FailureReason.HANDLER_CONFLICT,

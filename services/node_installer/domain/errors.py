@@ -1,4 +1,4 @@
-"""The one exception of this program: a reason for machines and a sentence for users."""
+"""The only exception of this program: a reason for programs and a message for users."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from trellis.installer_api.result import FailureReason, ShimResult
 
 
 class InstallError(Exception):
-    """The run cannot go on. Unless the message says otherwise the node is as it was before.
+    """The run cannot continue. Unless the message states otherwise, the node is unchanged.
 
-    ``shims``: which of them it is about, where it is about some and not about the node.
+    ``shims``: the affected shims, if the error is not about the node.
     """
 
     def __init__(self, reason: FailureReason, message: str, shims: tuple[ShimResult, ...] = ()) -> None:
@@ -21,13 +21,13 @@ class InstallError(Exception):
         self.shims = shims
 
     def bare(self) -> InstallError:
-        """Return the same without where it was raised, which would keep open what was open there."""
+        """Return a copy without traceback, which would keep files of its frames open."""
         return InstallError(self.reason, self.message, self.shims)
 
 
 @contextlib.contextmanager
 def about(handler: str, digest: str = "") -> Iterator[None]:
-    """Say of what goes wrong which shim it is about; not of being told to end."""
+    """Attach the shim to errors, except for an interruption."""
     try:
         yield
     except InstallError as error:
@@ -38,7 +38,7 @@ def about(handler: str, digest: str = "") -> Iterator[None]:
 
 
 def together(errors: Sequence[InstallError]) -> InstallError:
-    """Return one error for several shims that each have one; its reason is that of the first."""
+    """Return one error for the errors of several shims; its reason is that of the first."""
     first, *more = errors
     shims = tuple(shim for error in errors for shim in error.shims)
     if not more:

@@ -1,6 +1,6 @@
-"""What was found on a node, frozen: all that ``plan`` may know.
+"""The state of a node, frozen: the complete input of ``plan``.
 
-Pure data. Made by ``gather``. Paths are the node's own, contents are bytes.
+Pure data. Created by ``gather``. Paths are the node's own, contents are bytes.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from trellis.installer_api.parse_int import whole
 
 @dataclass(frozen=True, slots=True)
 class Live:
-    """The running runtime: its version, and ``runtime_type`` by handler (None where it does not tell)."""
+    """The running runtime: its version, and ``runtime_type`` by handler (None if it does not report them)."""
 
     version: str
     runtimes: Mapping[str, str] | None
 
     @property
     def major(self) -> int:
-        """The first number of the version, 0 where there is none."""
+        """The first number of the version, 0 without one."""
         return whole(self.version.lstrip("v").partition(".")[0]) or 0
 
 
 @dataclass(frozen=True, slots=True)
 class RestartCommand:
-    """How this node's runtime is restarted: ``kind`` as in the preset's table, and the command on the node."""
+    """The restart of this node's runtime: ``kind`` as in the preset's table, and the command on the node."""
 
     kind: str
     command: tuple[str, ...]
@@ -38,14 +38,15 @@ class RestartCommand:
 
 @dataclass(frozen=True, slots=True)
 class Inspection:
-    """One node at one moment.
+    """One node at one time.
 
-    ``base``: our directory. ``base_problem``: why there is none to be had. ``files``: every file that is read, edited
-    or removed by name. ``imports``: patterns of files the configuration imports. ``imported``: those files, in the
-    order in which containerd reads them, so that a later one wins. ``binaries``: digest of each shim that we or another
-    installer put there. ``running``: processes by the path of what they run, or say they run. ``executing``: those of
-    whom that is certain. ``directories``: which of the directories we would make exist. ``exposed``: others than root
-    may read our state. ``refusal``: what the runtime did not come up with a short time ago.
+    ``base``: directory of Trellis. ``base_problem``: why it is unusable. ``files``: every file that is read, edited or
+    removed by name. ``imports``: patterns of files that the configuration imports. ``imported``: those files, in the
+    order in which containerd reads them, so that a later one has precedence. ``binaries``: digest of each shim of
+    Trellis or of another installer. ``running``: PIDs by the path of the executable, or of the first argument.
+    ``executing``: processes whose executable is certain. ``directories``: existing directories, of those that Trellis
+    would create. ``exposed``: users other than root may read the state. ``refusal``: a configuration with which the
+    runtime did not start recently.
     """
 
     preset: Preset
@@ -70,21 +71,21 @@ class Inspection:
 
     @property
     def own_directories(self) -> tuple[str, ...]:
-        """Our directories that nobody made before us: those that are missing, or all where we have been already."""
+        """Directories that Trellis creates: the missing ones, or all if the state directory already exists."""
         layout = Layout(self.base)
         if layout.own in self.directories:
             return layout.folders
         return tuple(path for path in layout.folders if path not in self.directories)
 
     def text(self, path: str) -> str | None:
-        """Return a file as text, None if there is none. Bytes that are no UTF-8 stay what they are, in and out."""
+        """Return a file as text, None if it does not exist. Invalid UTF-8 is preserved in both directions."""
         content = self.files.get(path)
         return None if content is None else content.decode("utf-8", "surrogateescape")
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Where things of Trellis lie below the base directory."""
+    """Paths of Trellis below the base directory."""
 
     base: str
 
@@ -105,19 +106,19 @@ class Layout:
 
     @property
     def journal(self) -> str:
-        """The journal of a run that is not over."""
+        """The journal of an unfinished run."""
         return f"{self.own}/journal.json"
 
     @property
     def backups(self) -> str:
-        """Directory of what a run that is not over replaced."""
+        """Directory of the files that an unfinished run replaced."""
         return f"{self.own}/backup"
 
     @property
     def folders(self) -> tuple[str, ...]:
-        """The directories that are ours by their names, outermost first."""
+        """The directories with names of Trellis, outermost first."""
         return (self.base, self.bin, self.own)
 
     def shim(self, handler: str) -> str:
-        """Path of a handler's shim: it stays over versions, so a new version needs no restart of the runtime."""
+        """Return the path of a handler's shim, for all versions: a new version needs no restart of the runtime."""
         return f"{self.bin}/containerd-shim-{handler}"

@@ -1,8 +1,8 @@
-"""Who wants a handler on a node: it goes with the last of its owners.
+"""Owners of a handler on a node: the handler is removed with the last of them.
 
-Pure: the state's shims and a wish in, owners out. Called by ``plan`` and ``removal``.
-Source of the second name: states of nodes where all Shims had the owner ``trellis``; there a shim's name tells whose
-it is. A Shim that is installed again gets the owner of its own.
+Pure: the state's shims and a requested shim in, owners out. Called by ``plan`` and ``removal``.
+Source of the second name: states of nodes on which all Shims had the owner ``trellis``; there the name of a shim
+identifies its owner. A Shim that is reinstalled gets an owner of its own.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from trellis.installer_api.spec import SHARED_OWNER, WantedShim, shim_owner
 
 
 def others(shim: ShimState, wish: WantedShim) -> tuple[str, ...]:
-    """Return the owners of an installed shim besides the one who has this wish."""
+    """Return the owners of an installed shim, without the one of this request."""
     return tuple(owner for owner in shim.owners if owner not in _names(shim, wish))
 
 
 def owners_with(shim: ShimState | None, wish: WantedShim) -> tuple[str, ...]:
-    """Return the owners of a shim once this wish is fulfilled."""
+    """Return the owners of a shim after this request."""
     if shim is None:
         return (wish.owner,)
     rest = others(shim, wish)
@@ -25,7 +25,7 @@ def owners_with(shim: ShimState | None, wish: WantedShim) -> tuple[str, ...]:
 
 
 def is_meant(handler: str, shim: ShimState, wish: WantedShim) -> bool:
-    """Return whether a wish to remove means this installed shim."""
+    """Return whether the request of a removal refers to this installed shim."""
     if wish.handler and wish.handler != handler:
         return False
     by_name = wish.owner == SHARED_OWNER and not wish.handler

@@ -1,8 +1,8 @@
-"""What an installation has to do on this node: nothing where all of it holds already.
+"""Plans an installation on this node: without actions if the node already has the target state.
 
-Pure: an inspection, a wish and what was fetched in; actions with reasons out. Called by ``operations``.
-Order, and why: the state first (nothing of Trellis is ever unknown), then the shims, proved to run, then the
-configuration that names them, then one restart for all of it, then what was taken over goes.
+Pure: an inspection, a specification and downloads in; actions with reasons out. Called by ``operations``.
+Order, and why: the state first (no file of Trellis is ever unrecorded), then the shims, tested, then the configuration
+that names them, then one restart for all of it, then the removal of adopted files.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _SPARE_BYTES = 16 << 20
 
 @dataclass(frozen=True, slots=True)
 class Staged:
-    """A shim that was fetched and checked, outside of the node. Without a path: only planned, nothing was fetched."""
+    """A shim that was downloaded and checked, outside of the node. Without a path: a dry run, without a download."""
 
     sha256: str
     size: int
@@ -44,7 +44,7 @@ class Staged:
 
 
 def check_supported(preset: Preset) -> None:
-    """Refuse a distribution that nothing can be installed on.
+    """Reject a distribution on which nothing can be installed.
 
     Raises:
         InstallError: ``UnsupportedNode``, with what to do instead.
@@ -54,7 +54,7 @@ def check_supported(preset: Preset) -> None:
 
 
 def check_node(found: Inspection) -> None:
-    """Refuse a node that nothing can be installed on.
+    """Reject a node on which nothing can be installed.
 
     Raises:
         InstallError: ``UnsupportedNode`` or ``ReadOnlyTarget``, with what to do instead.
@@ -71,7 +71,7 @@ def check_node(found: Inspection) -> None:
 
 
 def needed(found: Inspection, spec: InstallSpec) -> list[tuple[WantedShim, Reason]]:
-    """Return the shims that must be fetched, and why."""
+    """Return the shims to download, with the reasons."""
     result: list[tuple[WantedShim, Reason]] = []
     for wish in spec.shims:
         known = found.state.shims.get(wish.handler)
@@ -86,7 +86,7 @@ def needed(found: Inspection, spec: InstallSpec) -> list[tuple[WantedShim, Reaso
 
 
 def check_owners(found: Inspection, spec: InstallSpec) -> None:
-    """Refuse a handler that someone else wants in another version.
+    """Reject a handler that another owner requires in another version.
 
     Raises:
         InstallError: ``HandlerConflict``.
@@ -97,22 +97,22 @@ def check_owners(found: Inspection, spec: InstallSpec) -> None:
         if known and others and known.digest != wish.digest:
             message = (
                 f"handler {wish.handler!r} belongs to {', '.join(others)} in version {known.digest}, and {wish.owner} "
-                f"wants version {wish.digest}: a handler has one shim, so give one of them another handler"
+                f"requires version {wish.digest}: a handler has one shim, so set another handler for one of them"
             )
             shim = ShimResult(wish.handler, wish.digest, problem=message)
             raise InstallError(FailureReason.HANDLER_CONFLICT, message, (shim,))
 
 
 def plan_install(found: Inspection, spec: InstallSpec, staged: Mapping[str, Staged]) -> Plan:
-    """Return what is to be done so that the node has every shim of the wish, besides those it has for others.
+    """Return the actions after which the node has every requested shim, besides those of further owners.
 
     Args:
         found: the node.
-        spec: the wish.
-        staged: by handler, what was fetched: all that :func:`needed` names.
+        spec: the requested shims.
+        staged: downloads by handler, all that :func:`needed` names.
 
     Raises:
-        InstallError: the node or a handler cannot be had; nothing was done.
+        InstallError: the node or a handler cannot be used; nothing was changed.
     """
     found = tried_anew(found, spec)
     check_node(found)
@@ -135,14 +135,14 @@ def plan_install(found: Inspection, spec: InstallSpec, staged: Mapping[str, Stag
     final = replace(state, retired=kept)
     actions: list[Action] = [*directories]
     if state != found.state or found.exposed:
-        actions.append(write_state(layout.state, state, "what will be on this node"))
+        actions.append(write_state(layout.state, state, "target state of this node"))
     actions += _put_shims(found, spec, staged)
     actions += [*_write_files(edits, spec), *early]
     restart = restart_for(found, edits, shims, frozenset())
     actions += [restart] if restart else []
     actions += late
     if final != state:
-        actions.append(write_state(layout.state, final, "what was taken over is gone"))
+        actions.append(write_state(layout.state, final, "adopted files are removed"))
     results = tuple(
         ShimResult(wish.handler, wish.digest, shims[wish.handler].sha256)
         for wish in spec.shims
@@ -171,7 +171,7 @@ def _check_space(found: Inspection, staged: Mapping[str, Staged]) -> None:
     if staged and wanted + _SPARE_BYTES > found.free_bytes:
         message = (
             f"{found.base} has {found.free_bytes >> 20} MiB free and the shims need {wanted + _SPARE_BYTES >> 20} MiB: "
-            "free some space on the node and try again"
+            "free some space on the node and retry"
         )
         raise InstallError(FailureReason.NO_SPACE, message)
 
@@ -192,7 +192,7 @@ def _directories(found: Inspection, config_path: str) -> list[MakeDirectory]:
 
 
 def _made(found: Inspection, directories: list[MakeDirectory]) -> tuple[str, ...]:
-    """Return the directories that are ours, also those a run made that was killed before it wrote the state."""
+    """Return the directories of Trellis, also those of a run that was killed before it wrote the state."""
     former = found.journal.directories if found.journal else ()
     made = {*found.state.directories, *former, *(action.path for action in directories)}
     if found.state.empty:
@@ -209,13 +209,13 @@ def _put_shims(found: Inspection, spec: InstallSpec, staged: Mapping[str, Staged
             source = wish.source_for(found.arch)
             message = {
                 Reason.SHIM_MISSING: f"the node has no shim for handler {wish.handler!r}",
-                Reason.SHIM_OUTDATED: f"version {wish.digest} is wanted",
-                Reason.SHIM_DAMAGED: f"{path} is not what was installed",
+                Reason.SHIM_OUTDATED: f"version {wish.digest} is required",
+                Reason.SHIM_DAMAGED: f"{path} was changed after its installation",
             }[reason]
             location = source.location if source else ""
             actions.append(PutShim(path, wish.handler, fetched.path, reason, message, location))
-        # Also where its bytes are there: a run may have been killed between putting and proving it.
-        proof = f"the shim of {wish.handler!r} must run here before containerd is told of it"
+        # Also for an unchanged file: a run may have been killed between its installation and its test.
+        proof = f"the shim of {wish.handler!r} must run here before it is added to containerd's configuration"
         actions.append(ProbeShim(path, wish.handler, Reason.VERIFICATION_PENDING, proof))
     return actions
 
@@ -225,15 +225,15 @@ def _write_files(edits: Edits, spec: InstallSpec) -> list[Action]:
     actions: list[Action] = []
     for path, content in sorted(edits.files.items()):
         if content is None:
-            actions.append(RemoveFile(path, Reason.HANDLER_UNWANTED, "nothing is left in it but ours"))
+            actions.append(RemoveFile(path, Reason.HANDLER_UNWANTED, "it has only entries of Trellis"))
         else:
             reason = Reason.HANDLER_MISSING if edits.meaning_changes else Reason.CONFIG_CHANGED
-            actions.append(WriteFile(path, content, reason, f"containerd must know the handler of {names}"))
+            actions.append(WriteFile(path, content, reason, f"containerd must have the handler of {names}"))
     return actions
 
 
 def _warnings(found: Inspection, taken: list[Adoption]) -> tuple[str, ...]:
-    texts = [f"handler {item.handler!r} was {item.leftover.name}'s and is now Trellis's" for item in taken]
+    texts = [f"handler {item.handler!r} of {item.leftover.name} is now managed by Trellis" for item in taken]
     if found.preset.lost_at_boot:
-        texts.append(f"{found.preset.name} writes {found.config} anew at each boot: provision the node again after one")
+        texts.append(f"{found.preset.name} re-creates {found.config} at each boot: provision the node after a boot")
     return tuple(texts)

@@ -1,9 +1,9 @@
-"""The distributions this program knows, as one table: how to tell them, what to edit and restart, where shims go.
+"""The supported distributions, as one table: detection, files to edit, restart commands, directories of shims.
 
 Pure data. Called by ``gather`` (which preset, which files to read), ``target`` and ``edits``. Another distribution is
 another row and a fixture tree under tests/data/node_installer.
-Sources: each distribution's own installer and documentation; the file layouts stand in the fixture trees.
-Invariant: rows are tried in order and the first that fits wins, so a row comes before the more general ones.
+Sources: each distribution's own installer and documentation; the fixture trees have the file layouts.
+Invariant: rows are checked in order and the first match is used, so a row comes before the more general ones.
 """
 
 from __future__ import annotations
@@ -14,21 +14,21 @@ from typing import Final
 
 
 class Style(StrEnum):
-    """How a distribution lets its containerd configuration be extended."""
+    """Method to extend the containerd configuration of a distribution."""
 
     FILE = "file"
-    """The main file is ours to extend, or a drop-in that it imports."""
+    """The main file is extended, or a drop-in that it imports."""
     TEMPLATE = "template"
     """The main file is rendered by the distribution from a Go template beside it."""
     DROPIN = "drop-in"
-    """The distribution reads a directory of drop-ins, unless someone took the main file over."""
+    """The distribution reads a directory of drop-ins, unless a user manages the main file."""
 
 
 @dataclass(frozen=True, slots=True)
 class Restart:
-    """One way to restart the runtime, usable where one of the ``needs`` exists on the node (``*`` matches a name).
+    """One command to restart the runtime, usable if one of the ``needs`` exists on the node (``*`` matches a name).
 
-    ``{}`` in the command is the name of what was found, without its directory: a unit or an init script.
+    ``{}`` in the command stands for the name of the file found, without its directory: a unit or an init script.
     """
 
     kind: str
@@ -43,24 +43,24 @@ class Preset:
     name: str
     config: str
     config_is_generated: bool = False
-    """Also where containerd's command line names another file: that one is generated from ``config``, or not ours."""
+    """Use ``config`` even if containerd's command line names another file: one generated from it, or unmanaged."""
     os_ids: tuple[str, ...] = ()
     """``ID`` of os-release; with ``marks`` too, both must hold."""
     marks: tuple[str, ...] = ()
-    """Any of these exists."""
+    """At least one of these exists."""
     style: Style = Style.FILE
     dropins: str = ""
     """Directory of drop-ins (``DROPIN``)."""
     base_dirs: tuple[str, ...] = ("/opt/trellis", "/var/lib/trellis")
-    """Where shims and state go: the first on a file system that can be written and executed from."""
+    """Directories for shims and state: the first on a file system that permits writes and execution is used."""
     socket: str = "/run/containerd/containerd.sock"
     restarts: tuple[Restart, ...] = ()
     reloads_itself: bool = False
     """The distribution watches its drop-ins and restarts containerd itself."""
     lost_at_boot: bool = False
-    """The configuration is written again at each boot: the node must be provisioned again after one."""
+    """The configuration is re-created at each boot: the node must be provisioned again after a boot."""
     advice: str = ""
-    """Why this distribution is refused, and what to do instead."""
+    """Why this distribution is rejected, and an alternative."""
 
 
 def _systemd(*units: str) -> Restart:
@@ -93,7 +93,7 @@ def _sysv(*names: str) -> Restart:
 
 
 SYSTEMD_BOOTED: Final = "/run/systemd/system"
-"""Exists where systemd is the running init (sd_booted(3)); units may lie around without it."""
+"""Exists if systemd is the running init (sd_booted(3)); unit files may exist without it."""
 OPENRC_BOOTED: Final = "/run/openrc"
 _CONTAINERD: Final = (_systemd("containerd.service"), _openrc("containerd"), _sysv("containerd"))
 
@@ -125,7 +125,7 @@ PRESETS: Final = (
         f"{MICROK8S}/current/args/containerd-template.toml",
         config_is_generated=True,
         marks=(f"{MICROK8S}/current/args/containerd-template.toml",),
-        # The snap may not see /opt, but always its own common directory.
+        # The snap may have no access to /opt, but always has access to its own common directory.
         base_dirs=(f"{MICROK8S}/common/trellis",),
         socket=f"{MICROK8S}/common/run/containerd.sock",
         restarts=(
@@ -153,7 +153,7 @@ PRESETS: Final = (
             _systemd("k3s.service", "k3s-agent.service", "k3s-*.service"),
             _openrc("k3s", "k3s-agent"),
             _sysv("k3s", "k3s-agent"),
-            # A node that is itself a container (k3d): its first process is k3s, and its engine starts it again.
+            # A node that is itself a container (k3d): its first process is k3s, and its engine restarts it.
             Restart("container", ("/bin/k3s",), ("kill", "1")),
         ),
     ),
@@ -183,7 +183,7 @@ PRESETS: Final = (
         os_ids=("amzn",),
         marks=("/usr/bin/nodeadm", "/etc/eks"),
         restarts=_CONTAINERD,
-        # nodeadm runs at each boot and writes the file again.
+        # nodeadm runs at each boot and re-creates the file.
         lost_at_boot=True,
     ),
     Preset(
@@ -212,14 +212,14 @@ PRESETS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Leftover:
-    """What another installer leaves on nodes: taken over with its handler, never doubled."""
+    """Files of another installer on nodes: adopted with its handler, never duplicated."""
 
     name: str
     bin_dirs: tuple[str, ...]
     lock_file: str = ""
     """JSON of its state: ``shims`` by name."""
     marker: str = ""
-    """A file that goes with the last of its shims."""
+    """A file that is removed with the last of its shims."""
 
 
 LEFTOVERS: Final = (
@@ -230,7 +230,7 @@ LEFTOVERS: Final = (
 
 
 def leftover_of(runtime_type: str) -> Leftover | None:
-    """Return whose shim a runtime's path names, None if it is no other installer's."""
+    """Return the other installer whose shim a runtime's path names, None if there is none."""
     folder = runtime_type.rpartition("/")[0]
     for leftover in LEFTOVERS:
         if folder in leftover.bin_dirs:

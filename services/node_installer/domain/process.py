@@ -1,6 +1,6 @@
-"""One process of the node, as it was when it was looked at.
+"""One process of the node at the time when it was read.
 
-Pure data. Made by ``processes``, held by ``inspection`` and ``actions``.
+Pure data. Created by ``processes``, used by ``inspection`` and ``actions``.
 """
 
 from __future__ import annotations
@@ -10,8 +10,9 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """One process of the node. ``name``: what it calls itself; ``started``: ticks since boot; ``deleted``: its
-    executable is no longer what is at that path.
+    """One process of the node.
+
+    ``name``: its own name; ``started``: ticks since boot; ``deleted``: its executable is no longer the file there.
     """
 
     pid: int
@@ -23,16 +24,16 @@ class Process:
 
     @property
     def key(self) -> tuple[int, int]:
-        """What no other process ever has: numbers are used again."""
+        """The unique identity of the process: PIDs are reused."""
         return self.pid, self.started
 
     @property
     def cleans_up(self) -> bool:
-        """Whether it is a shim that cleans up behind another. Source: the ``delete`` of containerd's shim protocol."""
+        """True for a shim that cleans up after another one. Source: the ``delete`` of containerd's shim protocol."""
         return self.arguments[-1:] == ("delete",)
 
     @property
     def group(self) -> str:
-        """What containerd knows it by: the id of a pod's sandbox or of a container in it; "" if it says none."""
+        """The ID in containerd of the pod's sandbox, or of a container in it; "" without one."""
         named = zip(self.arguments, self.arguments[1:], strict=False)
         return next((value for option, value in named if option == "-id"), "")

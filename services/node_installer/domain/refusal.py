@@ -1,9 +1,9 @@
-"""A configuration the runtime did not come up with: remembered, so that it is not restarted for it again and again.
+"""A configuration with which the runtime did not start: it is stored to prevent repeated restarts with it.
 
-Pure: JSON in and out, and the question whether a restart is worth a try. Called by ``gather`` (reads), ``apply``
-(writes), ``plan`` and ``removal``.
-It lies below /run: the node's disk stays as before, and a reboot forgets it. It holds for an hour, because a runtime
-may have failed for another reason; so the worst that a rollout without end does to a node is two restarts an hour.
+Pure: JSON in and out, and the decision whether a restart is allowed. Called by ``gather`` (reads), ``apply`` (writes),
+``plan`` and ``removal``.
+It is stored below /run: the node's disk is unchanged, and a reboot deletes it. It is valid for an hour, because a
+runtime may have failed for another reason; so an endless rollout restarts the runtime of a node at most twice an hour.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ HOLD_SECONDS: Final = 3600.0
 REASONS: Final = frozenset(
     {FailureReason.RESTART_FAILED, FailureReason.RUNTIME_START_FAILED, FailureReason.VERIFICATION_FAILED}
 )
-"""Why a restart may have been in vain because of what the runtime was told."""
+"""Failures of a restart that the configuration may have caused."""
 
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """What was refused (``key``), when (seconds since 1970) and how."""
+    """A refused configuration: ``key``, time (seconds since 1970) and error."""
 
     key: str
     at: float
@@ -41,14 +41,14 @@ class Refusal:
 
 
 def key_of(files: Mapping[str, bytes | None], shims: Mapping[str, ShimState]) -> str:
-    """Return what makes two attempts the same: the files they leave, and the shims these name, in their versions."""
+    """Return the digest that identifies an attempt: of its files, and of the shims that these name, with versions."""
     contents = {path: None if content is None else content.hex() for path, content in files.items()}
     named = {handler: [shim.path, shim.digest] for handler, shim in shims.items()}
     return hashlib.sha256(json.dumps([contents, named], sort_keys=True).encode()).hexdigest()
 
 
 def parse_refusal(content: bytes | None, now: float) -> Refusal | None:
-    """Read what was refused; None where it does not hold any more, or is none: it only saves a restart."""
+    """Return the stored refusal; None if it is expired or malformed: it only prevents a restart."""
     try:
         value = read_json(content or b"null")
         refusal = Refusal(str(value["key"]), float(value["at"]), str(value["message"]))
@@ -58,16 +58,16 @@ def parse_refusal(content: bytes | None, now: float) -> Refusal | None:
 
 
 def check_refused(refusal: Refusal | None, key: str) -> None:
-    """Refuse a restart that has failed a short time ago.
+    """Reject a restart that failed recently.
 
     Raises:
-        InstallError: ``RefusedBefore``, with what was wrong then.
+        InstallError: ``RefusedBefore``, with the error of that restart.
     """
     if refusal is None or refusal.key != key:
         return
     message = (
-        f"the container runtime was restarted with this very configuration before, in vain ({refusal.message}). It "
-        "is left alone for an hour from then: change the Shim, or mend the node and try again with trellis rollout "
-        f"resume SHIM, or remove {PATH} there"
+        f"a restart of the container runtime with this configuration failed before ({refusal.message}). It is not "
+        "retried for one hour: change the Shim, or repair the node and retry with trellis rollout resume SHIM, or "
+        f"remove {PATH} on the node"
     )
     raise InstallError(FailureReason.REFUSED_BEFORE, message)

@@ -1,8 +1,8 @@
-"""What an uninstallation has to do on this node: our entries go, and with the last owner our files.
+"""Plans an uninstallation on this node: it removes entries of Trellis, and with the last owner its files.
 
-Pure: an inspection and what is no longer wanted in, actions with reasons out. Called by ``operations``.
-Order, and why: with force what runs the shims ends, the runtime forgets the handlers, then their shims go, and the
-state last of all, so that a run killed anywhere is finished by the next.
+Pure: an inspection and the unwanted shims in, actions with reasons out. Called by ``operations``.
+Order, and why: with force the processes of the shims end, the runtime drops the handlers, then their shims are removed,
+and the state last of all, so that the next run finishes a run that was killed at any point.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from node_installer.domain.unwanted import Going, Unwanted, going
 
 
 def plan_uninstall(found: Inspection, unwanted: Unwanted) -> Plan:
-    """Return what is to be done so that nothing of what is unwanted is left; nothing where none of it is there.
+    """Return the actions that remove the unwanted shims; no actions if none of them exists.
 
     Raises:
-        InstallError: ``ShimsInUse``, or the configuration cannot be read; nothing was done.
+        InstallError: ``ShimsInUse``, or the configuration cannot be read; nothing was changed.
     """
     found = tried_anew(found, unwanted.spec)
     aim = _aim(found)
     goes = going(found, aim, unwanted)
     edits = edits_for(found, aim, goes.shims, list(goes.taken))
     early, late = _former(found, aim, goes)
-    # What a distribution finds by itself goes with its program, without any edit.
+    # A handler that a distribution detects by itself is removed with its program, without any edit.
     edits = replace(edits, meaning_changes=edits.meaning_changes or bool(early))
     kept = tuple(path for path in found.state.retired if path in found.running and goes.shims)
     gone = [shim.path for shim in goes.removed.values()] + [path for path in found.state.retired if path not in kept]
@@ -40,7 +40,7 @@ def plan_uninstall(found: Inspection, unwanted: Unwanted) -> Plan:
     actions += [restart] if restart else []
     actions += after
     actions += [
-        RemoveFile(path, Reason.SHIM_UNWANTED, "nobody wants it any more")
+        RemoveFile(path, Reason.SHIM_UNWANTED, "it has no owner any more")
         for path in dict.fromkeys(gone)
         if path in found.binaries
     ]
@@ -49,34 +49,34 @@ def plan_uninstall(found: Inspection, unwanted: Unwanted) -> Plan:
     if goes.shims:
         state = replace(found.state, shims=goes.shims, configs={**edits.configs}, retired=kept)
         if state != found.state or found.exposed:
-            actions.append(write_state(Layout(found.base).state, state, "what is left on this node"))
+            actions.append(write_state(Layout(found.base).state, state, "remaining state of this node"))
         return Plan(tuple(actions), folders, goes.results(found), goes.notes)
     outside, inside = _directories(found, used=bool(actions))
     actions += outside
     if not found.state.empty:
-        actions.append(RemoveFile(Layout(found.base).state, Reason.NOTHING_LEFT, "the last shim is gone"))
+        actions.append(RemoveFile(Layout(found.base).state, Reason.NOTHING_LEFT, "the last shim is removed"))
     return Plan(tuple(actions), (*folders, *inside), goes.results(found), goes.notes)
 
 
 def _endings(found: Inspection, paths: Iterable[str]) -> tuple[list[Action], list[Action]]:
-    """Return what ends the processes of shims before the restart, and what is left of them or was started after it.
+    """Return the actions that end the processes of shims before the restart, and remaining or new ones after it.
 
-    Before it only the runtime does, because one that starts while shims are dead may never come up (``processes``).
-    After it whatever it takes: the runtime has forgotten the handlers, so nothing starts them again.
+    Before it, only the runtime ends them, because a runtime that starts while shims are dead may hang (``processes``).
+    After it, they are signalled: the runtime has dropped the handlers, so no shim is restarted.
     """
     programs = tuple(dict.fromkeys(paths))
     if not programs:
         return [], []
     processes = tuple(process for path in programs for process in found.executing.get(path, ()))
-    why = "force is allowed, and pods must not be running when the runtime forgets their handler"
+    why = "force is allowed, and pods must end before the runtime drops their handler"
     before = [EndProcesses(programs, processes, signals=False, reason=Reason.SHIM_IN_USE, message=why)]
-    why = "force is allowed, should anything run it still or again"
+    why = "force is allowed, and remaining or new processes must end"
     after = EndProcesses(programs, (), signals=True, reason=Reason.SHIM_IN_USE, message=why)
     return [*before] if processes else [], [after]
 
 
 def _former(found: Inspection, aim: target.Target, goes: Going) -> tuple[list[Action], list[Action]]:
-    """Return what goes of other installers before and after the restart; what runs is not spared: it was checked."""
+    """Return the removals of other installers' files before and after the restart; their use was checked before."""
     binaries = tuple(item.binary for item in goes.taken if item.binary in found.binaries)
     early, late, _ = takeover.after(replace(found, running={}), aim, list(goes.taken), binaries)
     return early, late
@@ -85,7 +85,7 @@ def _former(found: Inspection, aim: target.Target, goes: Going) -> tuple[list[Ac
 def _aim(found: Inspection) -> target.Target:
     aim = target.choose(found)
     if found.state.configs and aim.path not in found.state.configs:
-        # The entries stand where they were put, whatever would be chosen today.
+        # The entries are in the file of the state, even if another one would be chosen now.
         return replace(aim, path=next(iter(found.state.configs)))
     return aim
 
@@ -95,23 +95,23 @@ def _write_files(edits: Edits, handlers: Sequence[str]) -> list[Action]:
     actions: list[Action] = []
     for path, content in sorted(edits.files.items()):
         if content is None:
-            actions.append(RemoveFile(path, Reason.HANDLER_UNWANTED, "it was made for our entries alone"))
+            actions.append(RemoveFile(path, Reason.HANDLER_UNWANTED, "it was created for entries of Trellis only"))
         else:
-            message = f"containerd must forget the handler of {names}"
+            message = f"containerd must drop the handler of {names}"
             actions.append(WriteFile(path, content, Reason.HANDLER_UNWANTED, message))
     return actions
 
 
 def _directories(found: Inspection, *, used: bool) -> tuple[list[Action], tuple[Action, ...]]:
-    """Return the directories that go before the state does, and those around the state, innermost first.
+    """Return the directories to remove before the state, and those around the state, innermost first.
 
-    ``used``: this run makes our own directories, for its journal, if they are not there.
+    ``used``: this run creates the directories of Trellis, for its journal, if they do not exist.
     """
     layout = Layout(found.base)
     former = found.journal.directories if found.journal else ()
     ours = {*found.state.directories, *former}
     if found.state.empty:
-        # Ours by their names, also where a killed run had no time to write down that it made them.
+        # Directories with names of Trellis, also if a killed run created them without recording it.
         ours |= {*found.own_directories}
     made = sorted(ours - {layout.backups})
     around = [path for path in made if path == found.base or found.base.startswith(f"{path}/")]
@@ -120,7 +120,7 @@ def _directories(found: Inspection, *, used: bool) -> tuple[list[Action], tuple[
     there = {*found.directories, *(layout.folders if used else ())}
 
     def removals(paths: Iterable[str]) -> list[Action]:
-        message = "only if nothing is left in it"
+        message = "only if it is empty"
         return [RemoveDirectory(path, Reason.NOTHING_LEFT, message) for path in paths if path in there]
 
     return removals(reversed(outside)), tuple(removals([*reversed(inner), *reversed(around)]))

@@ -1,4 +1,4 @@
-"""What people read: a plan as a diff, what is on a node, how a run ended.
+"""Output for users: a plan as a diff, the state of a node, the result of a run.
 
 Pure: values in, text out. Called by ``operations``, ``apply`` and ``command_line``.
 """
@@ -30,12 +30,12 @@ _SHOWN: Final = 10
 
 
 def action_line(action: Action) -> str:
-    """Return one line: what is done, and why."""
+    """Return one line: the effect of the action and its reason."""
     return f"{_what(action)} ({action.reason}: {action.message})"
 
 
 def plan_diff(found: Inspection, plan: Plan) -> str:
-    """Return what a plan would do: configuration as a unified diff, the rest a line each."""
+    """Return the effects of a plan: configuration as a unified diff, the rest a line each."""
     if plan.empty:
         return "nothing to do"
     lines: list[str] = []
@@ -49,7 +49,7 @@ def plan_diff(found: Inspection, plan: Plan) -> str:
 
 
 def inspection_text(found: Inspection) -> str:
-    """Return what is on a node, for users."""
+    """Return the state of a node, for users."""
     lines = [f"distribution  {found.preset.name}", f"machine       {found.arch}"]
     if found.preset.advice:
         lines.append(f"refused       {found.preset.advice}")
@@ -59,7 +59,7 @@ def inspection_text(found: Inspection) -> str:
     lines += [
         f"configuration {found.config} (entries go into {aim.path}, version {aim.version})",
         f"shims         {Layout(found.base).bin}" + (f" ({found.base_problem})" if found.base_problem else ""),
-        f"restart       {' '.join(found.restart.command) if found.restart else 'no way was found'}",
+        f"restart       {' '.join(found.restart.command) if found.restart else 'no command was found'}",
         f"runtime       {f'containerd {live.version}' if live else 'does not answer'}",
     ]
     if live and live.runtimes is not None:
@@ -72,25 +72,26 @@ def inspection_text(found: Inspection) -> str:
     for path in sorted(found.binaries):
         leftover = leftover_of(path)
         if leftover is not None:
-            lines.append(f"found         {path}, of {leftover.name}: taken over when its handler is installed")
+            lines.append(f"found         {path}, of {leftover.name}: adopted when its handler is installed")
     if found.journal is not None:
         lines.append(f"unfinished    a run of {found.journal.operation} was killed while {found.journal.phase}")
     if found.refusal is not None:
         lines.append(
-            f"left alone    what the runtime did not come up with within the last hour: {found.refusal.message}"
+            "not retried   a configuration with which the runtime did not start within the last hour: "
+            f"{found.refusal.message}"
         )
     if found.preset.lost_at_boot:
-        lines.append("note          the configuration is written anew at each boot")
+        lines.append("note          the configuration is re-created at each boot")
     return "\n".join(lines)
 
 
 def known_shims(found: Inspection) -> tuple[ShimResult, ...]:
-    """Return what the node's state says of each shim; nothing of it is proved here."""
+    """Return each shim in the node's state; nothing is verified here."""
     return tuple(ShimResult(handler, shim.digest, shim.sha256) for handler, shim in sorted(found.state.shims.items()))
 
 
 def last_words(result: InstallResult) -> str:
-    """Return how a run ended, in a sentence or two."""
+    """Return the summary of a run: its warnings and its result."""
     lines = [f"note: {text}" for text in result.warnings]
     if result.ok:
         restart = "; the container runtime was restarted" if result.restarted else ""
@@ -103,7 +104,7 @@ def last_words(result: InstallResult) -> str:
 
 
 def ended_words(ended: Sequence[EndedProcess]) -> str:
-    """Return which processes were ended, "" if none were."""
+    """Return the processes that were ended, "" if there are none."""
     if not ended:
         return ""
     shown = [f"{item.name} (pid {item.pid}{', killed' if item.killed else ''})" for item in ended[:_SHOWN]]
@@ -114,11 +115,11 @@ def ended_words(ended: Sequence[EndedProcess]) -> str:
 def _what(action: Action) -> str:
     match action:
         case MakeDirectory():
-            return f"make {action.path}"
+            return f"create directory {action.path}"
         case PutShim():
-            return f"put {action.path}" + (f" from {action.source}" if action.source else "")
+            return f"install {action.path}" + (f" from {action.source}" if action.source else "")
         case ProbeShim():
-            return f"prove {action.path}"
+            return f"test {action.path}"
         case WriteFile():
             return f"write {action.path}"
         case RemoveFile():
@@ -134,7 +135,7 @@ def _what(action: Action) -> str:
 def _ends(action: EndProcesses) -> str:
     shown = ", ".join(f"{process.name} (pid {process.pid})" for process in action.processes)
     how = "by SIGTERM and SIGKILL" if action.signals else "by the container runtime"
-    return f"end {how} what runs {', '.join(action.paths)}" + (f": {shown}" if shown else "")
+    return f"end {how} the processes of {', '.join(action.paths)}" + (f": {shown}" if shown else "")
 
 
 def _diff(path: str, before: bytes | None, after: bytes | None) -> Iterator[str]:

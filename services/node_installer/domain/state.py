@@ -1,8 +1,8 @@
-"""What this program wrote onto a node: its state, and the journal of a run that is not over.
+"""The records of this program on a node: its state, and the journal of an unfinished run.
 
-Pure: JSON in and out. Called by ``gather`` (reads), ``plan`` (what it should become) and ``apply`` (the journal).
-Invariants: the state is written before what it describes and removed after it, so nothing of Trellis is ever unknown; a
-file of a newer version, or one that someone broke, is refused and never guessed at.
+Pure: JSON in and out. Called by ``gather`` (reads), ``plan`` (the target state) and ``apply`` (the journal).
+Invariants: the state is written before the files that it describes and removed after them, so no file of Trellis is
+ever unrecorded; a file of a newer version, or a damaged one, is rejected.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ VERSION: Final = 1
 
 @dataclass(frozen=True, slots=True)
 class ShimState:
-    """One installed shim. ``owners``: who wants it; it goes with the last of them. ``adopted``: whose it was before."""
+    """One installed shim. ``owners``: it is removed with the last of them. ``adopted``: its former installer."""
 
     name: str
     path: str
@@ -37,7 +37,7 @@ class ShimState:
 
 @dataclass(frozen=True, slots=True)
 class ConfigState:
-    """One configuration file we wrote: what it was without us (None: it did not exist), and the digest of Trellis."""
+    """One written configuration file: its content without Trellis (None: it did not exist), and the written digest."""
 
     original: bytes | None
     written_sha256: str
@@ -45,7 +45,7 @@ class ConfigState:
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """All of Trellis on a node. ``directories``: made by us, outermost first. ``retired``: former binaries in use."""
+    """State of Trellis on a node. ``directories``: created, outermost first. ``retired``: former binaries in use."""
 
     shims: Mapping[str, ShimState] = field(default_factory=dict)
     configs: Mapping[str, ConfigState] = field(default_factory=dict)
@@ -54,7 +54,7 @@ class State:
 
     @property
     def empty(self) -> bool:
-        """Whether nothing of Trellis is known."""
+        """True if nothing of Trellis is recorded."""
         return self == State()
 
     def to_bytes(self) -> bytes:
@@ -76,7 +76,7 @@ class State:
 
 
 class Phase(StrEnum):
-    """How far a run was when its journal was last written."""
+    """Phase of a run when its journal was last written."""
 
     APPLYING = "applying"
     RESTARTING = "restarting"
@@ -85,11 +85,10 @@ class Phase(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Journal:
-    """What a run needs to be undone or finished by the next.
+    """Record by which the next run rolls back or finishes a run.
 
-    ``restart``: it has one to do. ``visible``: the runtime told beforehand that it lacked something, so that it can
-    tell afterwards whether it was restarted. ``backups``: each file it touches, and the name under which the former one
-    is kept.
+    ``restart``: it includes a restart. ``visible``: the runtime reported beforehand that a handler was missing, so that
+    its report shows afterwards whether it was restarted. ``backups``: each changed file, and the name of its backup.
     """
 
     operation: str
@@ -120,12 +119,12 @@ class Journal:
 
 
 def write_state(path: str, state: State, message: str) -> WriteFile:
-    """Return the action that writes a state: it holds former configurations, and those may hold credentials."""
+    """Return the action that writes a state; it contains former configurations, which may contain credentials."""
     return WriteFile(path, state.to_bytes(), Reason.STATE_CHANGED, message, private=True)
 
 
 def parse_state(content: bytes | None, path: str) -> State:
-    """Read a state file; an absent one is the empty state.
+    """Return the state in a file; an absent file is the empty state.
 
     Raises:
         InstallError: ``StateUnreadable``.
@@ -151,7 +150,7 @@ def parse_state(content: bytes | None, path: str) -> State:
 
 
 def parse_journal(content: bytes | None, path: str) -> Journal | None:
-    """Read a journal; None if there is none.
+    """Return the journal in a file, None if it does not exist.
 
     Raises:
         InstallError: ``StateUnreadable``.
@@ -176,14 +175,14 @@ def parse_journal(content: bytes | None, path: str) -> Journal | None:
 def _versioned(content: bytes) -> Any:  # noqa: ANN401 (JSON)
     value = read_json(content)
     if value["version"] != VERSION:
-        message = f"it has version {value['version']!r}, and this installer knows version {VERSION}"
+        message = f"it has version {value['version']!r}, and this installer supports version {VERSION}"
         raise ValueError(message)
     return value
 
 
 def _unreadable(path: str, error: Exception) -> InstallError:
     detail = f"missing or malformed {error}" if isinstance(error, KeyError) else str(error)
-    message = f"{path} cannot be read ({detail}): use the installer that wrote it, or mend it by hand"
+    message = f"{path} cannot be read ({detail}): use the installer that wrote it, or correct it manually"
     return InstallError(FailureReason.STATE_UNREADABLE, message)
 
 
@@ -201,21 +200,21 @@ def _shim_state(item: Mapping[str, Any]) -> ShimState:
 
 def _text(value: object) -> str:
     if not isinstance(value, str):
-        message = f"a text is {type(value).__name__}"
+        message = f"expected a string, not {type(value).__name__}"
         raise TypeError(message)
     return value
 
 
 def _flag(value: object) -> bool:
     if not isinstance(value, bool):
-        message = f"a yes or no is {type(value).__name__}"
+        message = f"expected a boolean, not {type(value).__name__}"
         raise TypeError(message)
     return value
 
 
 def _texts(value: object) -> tuple[str, ...]:
     if not isinstance(value, list):
-        message = f"a list is {type(value).__name__}"
+        message = f"expected a list, not {type(value).__name__}"
         raise TypeError(message)
     return tuple(map(_text, value))
 

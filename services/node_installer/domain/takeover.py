@@ -1,8 +1,8 @@
-"""What becomes of another installer's shims and books once their handlers are ours.
+"""Handles the shims and records of another installer after the adoption of their handlers.
 
 Pure: an inspection and adoptions in, actions out. Called by ``plan`` and ``removal``.
-Invariant: a shim that still runs pods stays where it is until nothing runs it, because containerd calls it by its path
-to clean up after them.
+Invariant: a shim that still runs pods stays until no process runs it, because containerd calls it by its path to clean
+up after them.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from trellis.installer_api.json_text import read_json
 def after(
     found: Inspection, aim: target.Target, taken: list[Adoption], retired: tuple[str, ...]
 ) -> tuple[list[Action], list[Action], tuple[str, ...]]:
-    """Return what goes before and after the restart, and the former shims that stay because they run."""
+    """Return the removals before and after the restart, and the former shims that stay because they run."""
     early: list[Action] = []
     late: list[Action] = []
     kept: list[str] = []
@@ -30,7 +30,7 @@ def after(
         # A template's base would define the handler a second time as long as the former shim can be found.
         found_by_base = aim.style is Style.TEMPLATE and any(item.binary == path and not item.files for item in taken)
         if found_by_base or path not in found.running:
-            message = "its handler was taken over, and nothing runs it any more"
+            message = "its handler was adopted, and no process runs it any more"
             (early if found_by_base else late).append(RemoveFile(path, Reason.ADOPTED, message))
             gone.add(path)
         else:
@@ -40,7 +40,7 @@ def after(
 
 
 def _other_state(found: Inspection, taken: list[Adoption], gone: set[str]) -> list[Action]:
-    """Return the edits of what other installers keep books in, for the handlers taken from them."""
+    """Return the edits of the records of other installers, for the adopted handlers."""
     actions: list[Action] = []
     for leftover in dict.fromkeys(adoption.leftover for adoption in taken):
         content = found.files.get(leftover.lock_file)
@@ -50,7 +50,7 @@ def _other_state(found: Inspection, taken: list[Adoption], gone: set[str]) -> li
         others = [path for path in found.binaries if path.rpartition("/")[0] in leftover.bin_dirs and path not in gone]
         if leftover.marker in found.files and not others:
             actions.append(
-                RemoveFile(leftover.marker, Reason.ADOPTED, f"the last shim of {leftover.name} is taken over")
+                RemoveFile(leftover.marker, Reason.ADOPTED, f"the last shim of {leftover.name} is adopted")
             )
     return actions
 
@@ -62,13 +62,13 @@ def _without_lock(path: str, content: bytes, names: set[str]) -> list[Action]:
     except (ValueError, KeyError, TypeError, AttributeError):
         return []
     if not shims:
-        return [RemoveFile(path, Reason.ADOPTED, "its last shim is taken over")]
+        return [RemoveFile(path, Reason.ADOPTED, "its last shim is adopted")]
     new = json.dumps({**value, "shims": shims}, indent=1).encode()
-    return [WriteFile(path, new, Reason.ADOPTED, f"taken over: {', '.join(sorted(names))}")]
+    return [WriteFile(path, new, Reason.ADOPTED, f"adopted: {', '.join(sorted(names))}")]
 
 
 def empty_folders(taken: Iterable[Adoption], kept: tuple[str, ...]) -> tuple[Action, ...]:
-    """Return the other installers' directories that go if they are empty."""
+    """Return the removals of other installers' directories, if these are empty."""
     if kept:
         return ()
     folders = [
@@ -77,4 +77,4 @@ def empty_folders(taken: Iterable[Adoption], kept: tuple[str, ...]) -> tuple[Act
         for bin_dir in leftover.bin_dirs
         for folder in (bin_dir, bin_dir.rpartition("/")[0])
     ]
-    return tuple(RemoveDirectory(folder, Reason.ADOPTED, "only if nothing is left in it") for folder in folders)
+    return tuple(RemoveDirectory(folder, Reason.ADOPTED, "only if it is empty") for folder in folders)

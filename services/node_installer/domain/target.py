@@ -1,8 +1,8 @@
-"""Which file of a node the runtimes' entries belong into, and who has defined a handler already.
+"""Selects the file of a node for the entries of runtimes, and finds the files that define a handler already.
 
 Pure: an inspection in, a target out. Called by ``plan`` and ``verify``.
 Source: containerd's import rules. containerd 2 merges imported files key by key; containerd 1 replaces a plugin's whole
-section by the imported one, so a drop-in of Trellis would wipe the node's own CRI settings (1.6.36 and 1.7.27 do).
+section by the imported one, so a drop-in of Trellis would remove the node's own CRI settings (1.6.36 and 1.7.27 do).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _IMPORTS: Final = 'imports = ["/etc/containerd/conf.d/*.toml"]\n'
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Where entries go. ``style``: how that file is written. ``initial``: its text where there is none yet."""
+    """File for the entries. ``style``: its format. ``initial``: its text if it does not exist yet."""
 
     path: str
     style: Style
@@ -34,12 +34,12 @@ class Target:
 
     @property
     def plugin(self) -> str:
-        """The CRI plugin's id in a file that we begin."""
+        """ID of the CRI plugin in a new file."""
         return config.plugin_for(self.version)
 
 
 def choose(found: Inspection) -> Target:
-    """Return where entries belong on this node.
+    """Return the file for entries on this node.
 
     Raises:
         InstallError: ``ConfigUnreadable``.
@@ -55,7 +55,7 @@ def choose(found: Inspection) -> Target:
 
 
 def imported_name(pattern: str) -> str | None:
-    """Return the path of a drop-in of Trellis that an import pattern matches, None if it matches none of our names."""
+    """Return the path of a drop-in of Trellis that an import pattern matches, None if it matches no name of Trellis."""
     folder, _, name = pattern.rpartition("/")
     if globs.has_meta(folder) or not globs.has_meta(name):
         return None
@@ -65,7 +65,7 @@ def imported_name(pattern: str) -> str | None:
 
 
 def definitions(found: Inspection, target: Target) -> dict[str, dict[str, str]]:
-    """Return ``runtime_type`` by handler of each configuration file that defines any."""
+    """Return ``runtime_type`` by handler, for each configuration file that defines any."""
     others = [path for path in sorted(found.files) if path.endswith((".toml", ".tmpl"))]
     result: dict[str, dict[str, str]] = {}
     for path in dict.fromkeys([found.config, target.path, *found.state.configs, *found.imported, *others]):
@@ -87,7 +87,7 @@ def _runtimes(text: str, path: str) -> Mapping[str, str]:
 def _main_file(found: Inspection) -> Target:
     text = found.text(found.config)
     if text is None:
-        # containerd runs with what is built in; only its version tells what it reads.
+        # containerd runs with its defaults; only its version determines the format that it reads.
         modern = found.live is not None and found.live.major >= 2
         # Without a main file containerd 2 imports this directory; a main file of Trellis must not end that.
         version = 3 if modern else 2
@@ -99,7 +99,7 @@ def _main_file(found: Inspection) -> Target:
         if dropin is not None:
             return dropin
     else:
-        # The last imported file that has a CRI section is the one containerd 1 obeys.
+        # containerd 1 uses the last imported file that has a CRI section.
         for path in reversed(found.imported):
             imported = config.parse(found.text(path) or "", path)
             plugins = imported.get("plugins")
@@ -109,7 +109,7 @@ def _main_file(found: Inspection) -> Target:
 
 
 def _check_mark(found: Inspection) -> None:
-    """Refuse what would keep containerd 2 from starting again: it may not have been restarted since it was written."""
+    """Reject a file with which containerd 2 does not start: it may not have been restarted since the file changed."""
     for path in (found.config, *found.imported):
         text = found.text(path)
         if text is None or not text.startswith(toml_tables.BYTE_ORDER_MARK):
@@ -117,7 +117,7 @@ def _check_mark(found: Inspection) -> None:
         modern = found.live.major >= 2 if found.live else config.version_of(config.parse(text, path)) >= 3
         if modern:
             message = (
-                f"{path} begins with a byte order mark, and containerd 2 would not start again with it: "
+                f"{path} begins with a byte order mark, and containerd 2 does not start with it: "
                 "remove the first three bytes of the file, or save it as UTF-8 without a mark"
             )
             raise InstallError(FailureReason.CONFIG_UNREADABLE, message)
@@ -161,4 +161,4 @@ def _header(version: int) -> str:
 BEGINNINGS: Final = frozenset(
     {BASE_TEMPLATE} | {_header(version) + rest for version in range(1, 5) for rest in ("", _IMPORTS)}
 )
-"""All that a file of Trellis may begin with, by whichever version of containerd was found when it was made."""
+"""All initial texts of files of Trellis, for any version of containerd at the time of their creation."""

@@ -1,7 +1,7 @@
-"""What an uninstallation is to take away from this node, and what stays although it was named.
+"""Selects the handlers that an uninstallation removes from this node, and those that stay although it names them.
 
-Pure: an inspection and a wish in, the handlers that go out. Called by ``removal``.
-Invariants: a handler that someone else wants stays; one that nobody we know has defined is never touched.
+Pure: an inspection and a specification in, the handlers to remove out. Called by ``removal``.
+Invariants: a handler with a further owner stays; a handler of a user or an unknown installer is never changed.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from trellis.installer_api.spec import InstallSpec, WantedShim
 
 @dataclass(frozen=True, slots=True)
 class Unwanted:
-    """What is to go: what a wish names, for its owners; or everything of Trellis (None).
+    """Shims to remove: those of a specification, for its owners; or everything of Trellis (None).
 
-    ``force``: although it runs, and what runs it ends. A wish also means the handler of another installer whom we know:
-    a migration makes it ours without touching it.
+    ``force``: even if they run; their processes end. A specification also refers to handlers of another known
+    installer: a migration adopts them unchanged.
     """
 
     spec: InstallSpec | None
@@ -32,7 +32,7 @@ class Unwanted:
 
 @dataclass(frozen=True, slots=True)
 class Going:
-    """What goes, and what stays: ``shims`` are what the state has afterwards, ``taken`` other installers' handlers."""
+    """Handlers to remove and to keep: ``shims``: the state afterwards; ``taken``: other installers' handlers."""
 
     shims: Mapping[str, ShimState]
     removed: Mapping[str, ShimState]
@@ -45,7 +45,7 @@ class Going:
         return tuple(sorted({*self.removed, *(adoption.handler for adoption in self.taken)}))
 
     def results(self, found: Inspection) -> tuple[ShimResult, ...]:
-        """Return what was there of each handler that goes."""
+        """Return the former shim of each handler to remove."""
         former = {
             item.handler: ShimResult(item.handler, sha256=found.binaries.get(item.binary, "")) for item in self.taken
         }
@@ -54,7 +54,7 @@ class Going:
 
 
 def going(found: Inspection, aim: target.Target, unwanted: Unwanted) -> Going:
-    """Return what is to go.
+    """Return the handlers to remove.
 
     Raises:
         InstallError: ``ConfigUnreadable`` or ``ShimsInUse``.
@@ -81,18 +81,18 @@ def going(found: Inspection, aim: target.Target, unwanted: Unwanted) -> Going:
 
 
 def _leave(shims: dict[str, ShimState], handler: str, wish: WantedShim) -> list[str]:
-    """Take one owner of a handler away, and with the last one the handler; return what is to be said."""
+    """Remove one owner of a handler, and with the last one the handler; return notes for the user."""
     known = shims.get(handler)
     rest = owners.others(known, wish) if known else ()
     if known is None or not rest:
         shims.pop(handler, None)
         return []
     shims[handler] = replace(known, owners=rest)
-    return [f"handler {handler!r} stays: {', '.join(rest)} still wants it"]
+    return [f"handler {handler!r} stays: {', '.join(rest)} still requires it"]
 
 
 def _unknown(found: Inspection, aim: target.Target, wish: WantedShim) -> tuple[list[Adoption], str]:
-    """Return what another installer has of a wish that the state knows nothing of, and what is to be said."""
+    """Return another installer's handlers for a request without a handler in the state, and a note for the user."""
     handler = wish.handler or wish.name
     known = found.state.shims.get(handler)
     if known is not None:
@@ -102,10 +102,10 @@ def _unknown(found: Inspection, aim: target.Target, wish: WantedShim) -> tuple[l
     except InstallError as error:
         if error.reason is not FailureReason.HANDLER_CONFLICT:
             raise
-        return [], f"handler {handler!r} stays: another than Trellis defined it on this node"
+        return [], f"handler {handler!r} stays: it is not managed by Trellis on this node"
     if taken:
-        return taken, f"handler {handler!r} was {taken[0].leftover.name}'s"
-    return [], f"nothing is known here of shim {wish.name!r} (owner {wish.owner})"
+        return taken, f"handler {handler!r} was installed by {taken[0].leftover.name}"
+    return [], f"shim {wish.name!r} (owner {wish.owner}) is not installed on this node"
 
 
 def _check_use(found: Inspection, result: Going) -> None:

@@ -1,1 +1,1 @@
-"""Downloads: from registries and over HTTPS, and one shim out of an archive."""
+"""Downloads from registries and over HTTPS, and extraction of one shim from an archive."""

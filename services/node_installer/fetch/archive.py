@@ -1,8 +1,8 @@
-"""Takes one shim out of what was fetched: tar (gzip, zstd, xz or plain), zip, or the program itself.
+"""Extracts one shim from a download: tar (gzip, zstd, xz or plain), zip, or the program itself.
 
 In: a file. Out: the shim as a file of its own. Called by ``stage`` and ``oci``.
-Invariants: nothing is ever unpacked by the archive's own paths, so none can leave the target; an archive that tries is
-refused as a whole; only a regular file is taken, and never more than the limit.
+Invariants: nothing is ever unpacked to the archive's own paths, so none can leave the target; an archive that tries is
+rejected as a whole; only a regular file is extracted, and never more than the limit.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from trellis.installer_api.result import FailureReason
 MAX_SHIM_BYTES: Final = 1 << 30
 """Shims are 10 to 150 MB; a small archive can unpack to much more."""
 _WINDOW_LOG: Final = 26
-"""64 MiB, so that the installer keeps to the 128 MiB its Job allows; `zstd --ultra -22` may ask for twice that."""
+"""64 MiB, so that the installer stays within the 128 MiB of its Job; `zstd --ultra -22` may require twice that."""
 _MAX_MEMBERS: Final = 100_000
 _MAX_UNPACKED_BYTES: Final = 4 << 30
-"""Of all members: what is passed over is unpacked too, and takes its time."""
+"""Total of all members: skipped ones are unpacked, too."""
 _MAX_NAMES: Final = 8 << 20
-"""Characters in all names together: they are held in memory to choose one."""
+"""Characters in all names together: they are kept in memory to choose one."""
 _BLOCK: Final = 1 << 20
 _ZIP_COMPRESSIONS: Final = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2)
 _ZSTD: Final = b"\x28\xb5\x2f\xfd"
@@ -46,7 +46,7 @@ _UNREADABLE: Final = (
 
 
 def is_archive(path: Path) -> bool:
-    """Return whether a file is an archive that this module reads, by its first bytes."""
+    """Return whether a file is a supported archive, by its first bytes."""
     return _kind(path) is not None
 
 
@@ -55,7 +55,7 @@ def extract_shim(path: Path, target: Path, *, member: str | None, names: tuple[s
 
     Args:
         path: the archive.
-        target: where the shim goes; it is re-created.
+        target: the path for the shim; an existing file is replaced.
         member: its path in the archive; without one it is the only ``containerd-shim-*``, or the one of ``names``.
         names: base names to prefer, best first.
 
@@ -70,7 +70,7 @@ def extract_shim(path: Path, target: Path, *, member: str | None, names: tuple[s
 
 @contextmanager
 def readable() -> Iterator[None]:
-    """Refuse an archive of which a reader says that it cannot be read.
+    """Reject an archive that a reader cannot read.
 
     Raises:
         InstallError: ``UnsafeArchive``.
@@ -78,7 +78,7 @@ def readable() -> Iterator[None]:
     try:
         yield
     except _UNREADABLE as error:
-        # The kernel refuses to go to a place in the file that the archive made up: no fault of the disk.
+        # EINVAL comes from an invalid offset in the archive; it is not an error of the disk.
         if isinstance(error, OSError) and error.errno not in (None, errno.EINVAL):
             raise
         message = f"the archive cannot be read: {error or type(error).__name__}"
@@ -86,7 +86,7 @@ def readable() -> Iterator[None]:
 
 
 def members(tar: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
-    """Yield the members of an opened tar as long as they stay within what an archive may have.
+    """Yield the members of an opened tar as long as they stay within the limits of an archive.
 
     Raises:
         InstallError: ``UnsafeArchive``.
@@ -107,10 +107,10 @@ def members(tar: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
 
 
 def choose(files: list[str], member: str | None, names: tuple[str, ...]) -> str:
-    """Return which of an archive's files is the shim.
+    """Return the file of an archive that is the shim.
 
     Raises:
-        InstallError: ``ShimNotInArchive``, with what is in it.
+        InstallError: ``ShimNotInArchive``, with the files of the archive.
     """
     if member is not None:
         wanted = PurePosixPath(member.lstrip("/"))
@@ -128,12 +128,12 @@ def choose(files: list[str], member: str | None, names: tuple[str, ...]) -> str:
         files = shims or files
     shown = ", ".join(sorted(files)[:10]) or "no file at all"
     looked = repr(member) if member else f"one {_PREFIX}*"
-    message = f"looked for {looked} in the archive and found {shown}: name it as the source's member"
+    message = f"the archive does not have {looked}, it has {shown}: set the member of the source"
     raise InstallError(FailureReason.SHIM_NOT_IN_ARCHIVE, message)
 
 
 def check_path(name: str) -> None:
-    """Refuse a member that would leave the directory it is unpacked into.
+    """Reject a member that would leave the directory it is unpacked into.
 
     Raises:
         InstallError: ``UnsafeArchive``.
@@ -145,7 +145,7 @@ def check_path(name: str) -> None:
 
 @contextmanager
 def opened_tar(path: Path) -> Iterator[tarfile.TarFile]:
-    """Open a tar of any known compression."""
+    """Open a tar of any supported compression."""
     with (
         path.open("rb") as raw,
         _decompressed(raw, _kind(path)) as stream,
@@ -156,7 +156,7 @@ def opened_tar(path: Path) -> Iterator[tarfile.TarFile]:
 
 
 def copy_limited(origin: IO[bytes], target: Path) -> None:
-    """Copy to a new file, at most a shim's size.
+    """Copy to a new file, up to the limit of a shim.
 
     Raises:
         InstallError: ``UnsafeArchive``.
@@ -187,7 +187,7 @@ def _extract_tar(path: Path, target: Path, member: str | None, names: tuple[str,
             if content is not None:
                 copy_limited(content, target)
                 return chosen
-    raise InstallError(FailureReason.SHIM_NOT_IN_ARCHIVE, f"{chosen} is gone from the archive")
+    raise InstallError(FailureReason.SHIM_NOT_IN_ARCHIVE, f"{chosen} is no longer in the archive")
 
 
 def _extract_zip(path: Path, target: Path, member: str | None, names: tuple[str, ...]) -> str:
@@ -214,13 +214,13 @@ def _chosen(files: list[str], special: dict[str, str], member: str | None, names
     for name, what in special.items():
         path = PurePosixPath(name)
         if path == wanted or (wanted is None and (path.name in names or path.name.startswith(_PREFIX))):
-            message = f"{name} in the archive is not a file of its own but leads to {what}"
+            message = f"{name} in the archive is not a regular file but leads to {what}"
             raise InstallError(FailureReason.UNSAFE_ARCHIVE, message)
     return choose(files, member, names)
 
 
 def _check_compression(item: zipfile.ZipInfo) -> None:
-    """Refuse what cannot be unpacked, or may ask for any amount of memory: zipfile knows no limit for LZMA."""
+    """Reject members that cannot be unpacked, or have no memory limit: zipfile has none for LZMA."""
     if item.flag_bits & 1:
         raise InstallError(FailureReason.UNSAFE_ARCHIVE, f"{item.filename} in the archive is encrypted")
     if item.compress_type not in _ZIP_COMPRESSIONS:
@@ -251,7 +251,7 @@ def _kind(path: Path) -> str | None:
 
 @contextmanager
 def _decompressed(raw: BinaryIO, kind: str | None) -> Iterator[Any]:
-    # Imported by kind: each costs time that most runs need not spend.
+    # Imported by kind: most runs do not need these modules.
     if kind == "gz":
         import gzip  # noqa: PLC0415
 
@@ -269,7 +269,7 @@ def _decompressed(raw: BinaryIO, kind: str | None) -> Iterator[Any]:
         except zstd.ZstdError as error:
             text = str(error)
             if "too much memory" in text:
-                text = f"unpacking it takes more than {1 << _WINDOW_LOG - 20} MiB of memory: pack it with `zstd -19`"
+                text = f"unpacking it needs more than {1 << _WINDOW_LOG - 20} MiB of memory: pack it with `zstd -19`"
             raise ValueError(text) from error
     elif kind == "xz":
         from node_installer.fetch import xz  # noqa: PLC0415

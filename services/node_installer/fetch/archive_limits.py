@@ -1,7 +1,7 @@
-"""What an archive may announce before any of it is read: Python's readers hold some of it in memory as a whole.
+"""Limits for the headers of an archive, checked before its content is read: Python's readers keep some in memory.
 
-In: headers. Out: the same, or a refusal. Called by ``archive``.
-Source: the installer's Job allows 128 MiB; a tar.gz of 1.3 MiB with one long name took 923 MiB without these.
+In: headers. Out: the same, or an error. Called by ``archive``.
+Source: the installer's Job allows 128 MiB; without limits, a tar.gz of 1.3 MiB with one long name used 923 MiB.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from trellis.installer_api.result import FailureReason
 
 _MAX_LIST_BYTES: Final = 4 << 20
 _MAX_NAME_BYTES: Final = 64 << 10
-"""Of a header that holds a long name or other attributes; Linux has paths of 4 KiB and attributes of 64 KiB."""
+"""Limit of a header with a long name or other attributes; Linux has paths of 4 KiB and attributes of 64 KiB."""
 _HELD_IN_MEMORY: Final = (
     *(tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK),
     *(tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.SOLARIS_XHDTYPE),
@@ -24,7 +24,7 @@ _HELD_IN_MEMORY: Final = (
 
 
 class Header(tarfile.TarInfo):
-    """A member whose header is checked before any of what it announces is read."""
+    """A member whose header is checked before the content that it announces is read."""
 
     @classmethod
     def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> Self:
@@ -41,14 +41,14 @@ class Header(tarfile.TarInfo):
             raise InstallError(FailureReason.UNSAFE_ARCHIVE, message)
         return header
 
-    # tarfile's own way into version 1.0 of the format, whose list of holes has no limit.
+    # tarfile's parser for version 1.0 of the format, whose list of holes has no limit.
     def _proc_gnusparse_10(self, header: tarfile.TarInfo, attributes: object, tar: tarfile.TarFile) -> None:
         del attributes, tar
         raise _sparse(header.name)
 
 
 class _Bounded(io.BufferedReader):
-    """A zip file whose list of members must not be large: zipfile holds it in memory as a whole, and ten times it."""
+    """A zip file with a limit for its list of members: zipfile needs ten times the memory of the list."""
 
     def read(self, size: int | None = -1, /) -> bytes:
         if size is not None and size > _MAX_LIST_BYTES:
@@ -58,7 +58,7 @@ class _Bounded(io.BufferedReader):
 
 
 def opened_zip(path: Path) -> io.BufferedReader:
-    """Open a zip file for ``zipfile``, which may read its list of members if it is not large."""
+    """Open a zip file for ``zipfile``, with a limit for its list of members."""
     return _Bounded(io.FileIO(path))
 
 

@@ -1,4 +1,4 @@
-"""Which machine a program is for, by its ELF header.
+"""Checks the architecture of a program by its ELF header.
 
 Pure. Called by ``stage``. Source: System V ABI, ELF header: ``e_ident`` and ``e_machine`` (offset 18).
 """
@@ -24,17 +24,17 @@ _MACHINES: Final = {
 
 
 def check_architecture(header: bytes, arch: str, name: str) -> None:
-    """Refuse what this node cannot run.
+    """Reject a program that this node cannot run.
 
     Raises:
         InstallError: ``WrongArchitecture``.
     """
     if header[:4] != b"\x7fELF" or len(header) < HEADER_BYTES:
-        message = f"{name} is no Linux program (no ELF header): it may be an archive of another kind, or a web page"
+        message = f"{name} is not a Linux program (no ELF header): it may be an archive of another kind, or a web page"
         raise InstallError(FailureReason.WRONG_ARCHITECTURE, message)
     order = "little" if header[5] == 1 else "big"
     machine = int.from_bytes(header[18:20], "little" if order == "little" else "big")
     found = _MACHINES.get(machine, f"machine {machine}")
     if found != arch:
-        message = f"{name} is for {found}, and this node is {arch}: give a source for {arch}"
+        message = f"{name} is for {found}, and this node is {arch}: add a source for {arch}"
         raise InstallError(FailureReason.WRONG_ARCHITECTURE, message)

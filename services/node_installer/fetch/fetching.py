@@ -1,6 +1,6 @@
-"""All shims that a node needs, fetched in one go: what is wrong with each of them is said at once.
+"""Downloads all shims that a node needs; the errors of all of them are reported together.
 
-In: an inspection and a wish. Out: files outside of the node. Called by ``operations``; ``stage`` fetches each.
+In: an inspection and a specification. Out: files outside of the node. Called by ``operations``; ``stage`` fetches each.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from trellis.installer_api.spec import InstallSpec
 
 
 def unfetched(found: Inspection, spec: InstallSpec) -> dict[str, Staged]:
-    """Return what fetching would give, as far as a plan needs it.
+    """Return placeholders for the downloads, as far as a plan needs them.
 
     Raises:
-        InstallError: what is needed has no source, or none that may be used.
+        InstallError: a required shim has no source, or none that is allowed.
     """
     errors: list[InstallError] = []
     for wish, _ in needed(found, spec):
@@ -37,10 +37,10 @@ def unfetched(found: Inspection, spec: InstallSpec) -> dict[str, Staged]:
 
 
 def fetched(session: Session, found: Inspection, spec: InstallSpec, work: Path) -> dict[str, Staged]:
-    """Return what the node needs by handler, fetched into a directory and checked.
+    """Return the shims that the node needs by handler, downloaded into a directory and checked.
 
     Raises:
-        InstallError: one of them cannot be had; all that cannot are in it.
+        InstallError: some of them failed; the error contains all of these.
     """
     settings = session.settings
     web = Web(
@@ -61,7 +61,7 @@ def fetched(session: Session, found: Inspection, spec: InstallSpec, work: Path) 
         except InstallError as error:
             if not error.shims:
                 raise
-            # The others are looked at all the same: who reads the result is to know of all that are wrong.
+            # The remaining shims are still downloaded, so that the result has all errors.
             errors.append(error.bare())
     if errors:
         raise together(errors)

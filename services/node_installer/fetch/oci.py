@@ -1,11 +1,11 @@
-"""Fetches a shim from a registry: an artifact (its file is a blob) or an image (it is in a layer).
+"""Downloads a shim from a registry: from an artifact (a blob is the file) or an image (a layer contains it).
 
 In: ``oci://registry/repository[:tag][@sha256:…]`` (``oci+http://``: without TLS). Out: the shim as a file.
 Called by ``stage``.
 Source: OCI distribution specification 1.1 (pull), image specification 1.1 (index, manifest, layers, whiteouts), and the
 token flow of the registries' authentication specification.
-Invariants: everything fetched by digest has that digest; a password goes to its registry and that registry's token
-server only, and only over https unless http is allowed.
+Invariants: content that is fetched by digest has that digest; a password is sent to its registry and that registry's
+token server only, and only over https unless http is allowed.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from trellis.oci.references import Reference, credentials_for, parse_location
 
 
 def parse_reference(location: str) -> Reference:
-    """Take ``oci://…`` apart.
+    """Return the parsed reference of ``oci://…``.
 
     Raises:
         InstallError: ``InvalidSpec``.
@@ -44,13 +44,13 @@ def login_for(reference: Reference, config: bytes | None) -> str | None:
     try:
         return None if config is None else credentials_for(reference, config, by_path=False)
     except ValueError as error:
-        message = "the registry credentials are no Docker configuration (config.json)"
+        message = "the registry credentials are not a Docker configuration (config.json)"
         raise InstallError(FailureReason.DOWNLOAD_FAILED, message) from error
 
 
 @dataclass(slots=True)
 class Registry:
-    """A conversation with one registry about one repository."""
+    """A client of one registry for one repository."""
 
     web: Web
     reference: Reference
@@ -64,7 +64,7 @@ class Registry:
         """Return the shim for an architecture as a file in ``work``.
 
         Raises:
-            InstallError: it cannot be had.
+            InstallError: it is not available.
         """
         try:
             return self._fetch(arch, work, member, names)
@@ -89,7 +89,7 @@ class Registry:
             if manifests.platform_of(item) == ("linux", arch):
                 return self._document(manifests.blob_of(item).digest)[1]
         offered = ", ".join("/".join(manifests.platform_of(item)) for item in listed)
-        message = f"{self._shown} has nothing for linux/{arch}, only {offered or 'nothing at all'}"
+        message = f"{self._shown} has no manifest for linux/{arch}, only {offered or 'an empty index'}"
         raise InstallError(FailureReason.NO_SOURCE, message)
 
     def _document(self, wanted: str) -> tuple[str, manifests.Document]:
@@ -118,7 +118,7 @@ class Registry:
     def _from_image(
         self, layers: list[manifests.Document], work: Path, member: str | None, names: tuple[str, ...]
     ) -> Path:
-        """Take the shim out of the topmost layer that has it, as a container would see it."""
+        """Extract the shim from the topmost layer that has it, as in a container."""
         hidden: set[str] = set()
         seen: list[str] = []
         for number, layer in enumerate(reversed(layers)):
@@ -135,7 +135,7 @@ class Registry:
             archive.extract_shim(blob, work / "shim", member=chosen, names=names)
             return work / "shim"
         archive.choose(seen, member, names)
-        raise InstallError(FailureReason.SHIM_NOT_IN_ARCHIVE, f"{self._shown}: the shim is in no layer by itself")
+        raise InstallError(FailureReason.SHIM_NOT_IN_ARCHIVE, f"{self._shown}: no layer contains the shim as a file")
 
     def _blob(self, layer: manifests.Document, target: Path) -> Path:
         digest = manifests.blob_of(layer).digest
@@ -154,7 +154,7 @@ class Registry:
             answer = self.web.get(url, {**headers, **self._authorization.headers()})
         if answer.status in (401, 403):
             given = (
-                "the credentials are refused" if self.credentials else "it wants credentials, and none are given for it"
+                "the credentials are refused" if self.credentials else "it requires credentials, but none are set"
             )
             raise InstallError(FailureReason.DOWNLOAD_FAILED, f"{self._shown}: {given} ({answer.status})")
         return answer
@@ -176,7 +176,7 @@ class Registry:
 
 
 def _contents(blob: Path) -> tuple[list[str], set[str]]:
-    """Return a layer's files, and what it hides of the layers below."""
+    """Return a layer's files, and the paths that it hides in the layers below."""
     files: list[str] = []
     hidden: set[str] = set()
     with archive.readable(), archive.opened_tar(blob) as tar:

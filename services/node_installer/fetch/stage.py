@@ -1,7 +1,7 @@
-"""Gets each shim that a node needs into a directory of the container, and checks it before the node is touched.
+"""Downloads each shim that a node needs into a directory of the container, and checks it before the node is changed.
 
-In: a wish. Out: a file that has the wanted checksum and is for this architecture. Called by ``operations``.
-Invariant: what leaves here is whole and was checked; without a checksum nothing does, unless that is allowed.
+In: a requested shim. Out: a file with the required checksum, for this architecture. Called by ``operations``.
+Invariant: a result is complete and checked; a source without a checksum is rejected, unless that is allowed.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from trellis.installer_api.spec import Source, WantedShim
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """Where and how shims are fetched.
+    """Download of shims.
 
     ``docker_config``: registry credentials of sources that name none. ``pull_secrets``: a directory with those that
-    sources name. ``image_root``: the installer's own.
+    sources name. ``image_root``: root of the installer image.
     """
 
     work: Path
@@ -35,10 +35,10 @@ class Stage:
     image_root: Path = Path("/")
 
     def fetch(self, wish: WantedShim, arch: str) -> Staged:
-        """Return a wish's shim, fetched and checked.
+        """Return a requested shim, downloaded and checked.
 
         Raises:
-            InstallError: it cannot be had, or is not what it should be.
+            InstallError: it is not available, or a check failed.
         """
         source = source_of(wish, arch, require_checksum=self.require_checksum)
         folder = self.work / wish.handler
@@ -68,7 +68,7 @@ class Stage:
         return folder / "shim"
 
     def _docker_config(self, source: Source) -> bytes | None:
-        """Return the registry credentials for a source: those it names and no others."""
+        """Return the registry credentials for a source: if it names any, only these."""
         if source.pull_secret is None:
             return self.docker_config
         if self.pull_secrets is not None:
@@ -76,7 +76,7 @@ class Stage:
             with contextlib.suppress(OSError):
                 return path.read_bytes()
         message = (
-            f"the pull secret {source.pull_secret!r} is not there: create it in the namespace of the installer's Jobs, "
+            f"the pull secret {source.pull_secret!r} does not exist: create it in the namespace of the installer Jobs, "
             "of type kubernetes.io/dockerconfigjson"
         )
         raise InstallError(FailureReason.DOWNLOAD_FAILED, message)
@@ -100,7 +100,7 @@ class Stage:
 
 
 def source_of(wish: WantedShim, arch: str, *, require_checksum: bool) -> Source:
-    """Return where a wish's shim for an architecture comes from.
+    """Return the source of a requested shim for an architecture.
 
     Raises:
         InstallError: ``NoSourceForPlatform`` or ``ChecksumMissing``.
@@ -112,8 +112,8 @@ def source_of(wish: WantedShim, arch: str, *, require_checksum: bool) -> Source:
         raise InstallError(FailureReason.NO_SOURCE, message)
     if require_checksum and not source.is_pinned:
         message = (
-            f"shim {wish.name!r}: {source.location} has neither a sha256 nor a digest, so nobody could tell if it was "
-            "changed: give it one, or allow its absence (requireChecksum: false)"
+            f"shim {wish.name!r}: {source.location} has neither a sha256 nor a digest, so a change would not be "
+            "detected: add one, or allow missing checksums (requireChecksum: false)"
         )
         raise InstallError(FailureReason.CHECKSUM_MISSING, message)
     return source

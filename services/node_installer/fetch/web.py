@@ -1,9 +1,9 @@
-"""Downloads over HTTPS: proxies, a CA of one's own, whole files or none.
+"""Downloads over HTTPS: with proxies, with custom CAs, complete files or none.
 
 In: an address. Out: a file and its SHA-256. Called by ``stage`` and ``oci``. Only the standard library: an HTTP client
-of its own would double the image's packages (ADR 18).
-Invariants: plain http only where it is allowed, redirects included; credentials never follow a redirect to another
-host and never stand in a message; a cut download is an error, never a short file.
+package would double the image's packages (ADR 18).
+Invariants: plain http only if it is allowed, redirects included; credentials never follow a redirect to another host
+and are never part of a message; a truncated download is an error, never a short file.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _TRANSIENT: Final = frozenset({408, 425, 429, 500, 502, 503, 504})
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """What a server answered, read whole: for manifests and tokens, not for shims."""
+    """The answer of a server, read completely: for manifests and tokens, not for shims."""
 
     status: int
     headers: Mapping[str, str]
@@ -45,7 +45,7 @@ class Response:
 
 @dataclass(frozen=True, slots=True)
 class Web:
-    """A client. ``ca_file``: certificates trusted besides the system's. ``seconds``: for one answer to begin.
+    """An HTTP client. ``ca_file``: CAs trusted besides the system's. ``seconds``: timeout for the start of an answer.
 
     ``pause``: seconds before the second attempt, twice that before the third.
     """
@@ -58,7 +58,7 @@ class Web:
     def download(
         self, url: str, target: Path, *, headers: Mapping[str, str] | None = None, limit: int = MAX_DOWNLOAD_BYTES
     ) -> str:
-        """Write what is at an address to a file, and return its SHA-256; transient failures are tried three times.
+        """Download an address to a file, and return its SHA-256; three attempts in case of transient failures.
 
         Raises:
             InstallError: ``DownloadFailed`` or ``InsecureSource``.
@@ -77,7 +77,7 @@ class Web:
         raise AssertionError
 
     def get(self, url: str, headers: Mapping[str, str], limit: int = 8 << 20) -> Response:
-        """Return a small answer; a status of 400 and more is an answer too.
+        """Return a small answer; a status of 400 and more is an answer, too.
 
         Raises:
             InstallError: ``DownloadFailed`` or ``InsecureSource``.
@@ -109,7 +109,7 @@ class Web:
             headers = {"Authorization": credentials, **headers}
         request = urllib.request.Request(url, headers={"User-Agent": "trellis-node-installer"})  # noqa: S310 (checked)
         for name, value in headers.items():
-            # The others go along with a redirect to another host; this kind does not.
+            # Other headers follow a redirect to another host; this kind does not.
             if name.lower() == "authorization":
                 request.add_unredirected_header(name, value)
             else:
@@ -117,7 +117,7 @@ class Web:
         return opener(url, self.ca_file, _Redirects(self)).open(request, timeout=self.seconds)
 
     def check_scheme(self, url: str) -> None:
-        """Refuse what anyone on the way could change.
+        """Reject an address whose content could be changed in transit.
 
         Raises:
             InstallError: ``InsecureSource``.
@@ -125,12 +125,12 @@ class Web:
         scheme = url.partition("://")[0].lower()
         if scheme == "https" or (scheme == "http" and self.allow_http):
             return
-        message = f"{redact_url(url)} is not https: anyone on the way could change it; set allowHttp to allow it"
+        message = f"{redact_url(url)} is not https: the content could be changed in transit; set allowHttp to allow it"
         raise InstallError(FailureReason.INSECURE_SOURCE, message)
 
 
 def opener(url: str, ca_file: Path | None, *handlers: urllib.request.BaseHandler) -> urllib.request.OpenerDirector:
-    """Return what opens an address: by the environment's proxies, trusting the system's CAs and those of a file.
+    """Return an opener for an address: with the environment's proxies, the system's CAs and those of a file.
 
     Raises:
         InstallError: ``DownloadFailed``: the file cannot be read.
@@ -141,7 +141,7 @@ def opener(url: str, ca_file: Path | None, *handlers: urllib.request.BaseHandler
             context.load_verify_locations(ca_file)
         except OSError as error:
             why = error.strerror or error
-            message = f"the CA file {ca_file} cannot be read ({why}): is what it comes from there?"
+            message = f"the CA file {ca_file} cannot be read ({why}): does its ConfigMap exist?"
             raise InstallError(FailureReason.DOWNLOAD_FAILED, message) from error
     proxies = {} if _bypassed(url) else urllib.request.getproxies()
     return urllib.request.build_opener(
@@ -162,7 +162,7 @@ class _Redirects(urllib.request.HTTPRedirectHandler):
 
 def _check_size(size: int, limit: int, what: str) -> None:
     if size > limit:
-        raise InstallError(FailureReason.DOWNLOAD_FAILED, f"{what} is larger than {limit} bytes: it is no shim")
+        raise InstallError(FailureReason.DOWNLOAD_FAILED, f"{what} is larger than {limit} bytes: it is not a shim")
 
 
 def _store(answer: http.client.HTTPResponse, target: Path, limit: int) -> str:
@@ -176,7 +176,7 @@ def _store(answer: http.client.HTTPResponse, target: Path, limit: int) -> str:
             file.write(block)
     wanted = whole(expected)
     if wanted is not None and size != wanted:
-        # http.client tells only of a cut chunked answer; this one it would take for whole.
+        # http.client reports only truncated chunked answers, not this one.
         raise http.client.IncompleteRead(b"", wanted - size)
     return digest.hexdigest()
 
@@ -209,14 +209,14 @@ def _failed(shown: str, error: Exception) -> InstallError:
     elif isinstance(error, urllib.error.URLError):
         text = str(getattr(error.reason, "strerror", None) or error.reason)
         if isinstance(error.reason, ssl.SSLCertVerificationError):
-            text += "; give the CA that signed it as the CA file"
+            text += "; provide the CA that signed it as the CA file"
     else:
         text = str(getattr(error, "strerror", None) or error or type(error).__name__)
     return InstallError(FailureReason.DOWNLOAD_FAILED, f"cannot fetch {shown}: {redact_url(text)}")
 
 
 def _bypassed(url: str) -> bool:
-    """Return whether a host is reached without the proxy: names by the standard library's rule, networks by ours.
+    """Return whether a host is reached without the proxy, by names and by networks.
 
     Clusters list networks (10.0.0.0/8) in NO_PROXY, which the standard library does not read.
     """

@@ -1,7 +1,7 @@
-"""Unpacks xz within the memory that the installer's Job allows: ``lzma.open`` knows no limit.
+"""Unpacks xz within the memory that the installer's Job allows: ``lzma.open`` has no limit.
 
 In: a compressed stream. Out: the content, to be read forwards. Called by ``archive``.
-Invariant: a small file cannot make it take more memory than :data:`MEMORY_BYTES`, whatever it claims to need.
+Invariant: the memory is limited to :data:`MEMORY_BYTES`, even if the header of a file requires more.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import lzma
 from typing import BinaryIO, Final
 
 MEMORY_BYTES: Final = 72 << 20
-"""What `xz -9` needs to be unpacked is 65 MiB; a custom dictionary may ask for 4 GiB."""
+"""Unpacking the output of `xz -9` needs 65 MiB; a custom dictionary may require 4 GiB."""
 _BLOCK: Final = 1 << 16
 
 
@@ -24,14 +24,14 @@ class Reader(io.RawIOBase):
         self._stream = self._new()
 
     def readable(self) -> bool:
-        """Say that it can be read."""
+        """Return True."""
         return True
 
     def readinto(self, buffer: bytearray | memoryview) -> int:  # type: ignore[override] # any buffer, in the base
         """Read at least one byte; 0 at the end.
 
         Raises:
-            ValueError: it takes too much memory, or is damaged. EOFError: it is cut.
+            ValueError: it exceeds the memory limit, or is damaged. EOFError: it is truncated.
         """
         while True:
             if self._stream.eof:
@@ -43,7 +43,7 @@ class Reader(io.RawIOBase):
             else:
                 rest = self._raw.read(_BLOCK) if self._stream.needs_input else b""
                 if self._stream.needs_input and not rest:
-                    raise EOFError("it ends before its end was unpacked")
+                    raise EOFError("it is truncated")
             content = self._unpack(rest, len(buffer))
             if content:
                 buffer[: len(content)] = content
@@ -55,7 +55,7 @@ class Reader(io.RawIOBase):
         except lzma.LZMAError as error:
             message = str(error)
             if "memory usage limit" in message.lower():
-                message = f"unpacking it takes more than {MEMORY_BYTES >> 20} MiB of memory: pack it with `xz -9`"
+                message = f"unpacking it needs more than {MEMORY_BYTES >> 20} MiB of memory: pack it with `xz -9`"
             raise ValueError(message) from error
 
     @staticmethod

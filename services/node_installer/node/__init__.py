@@ -1,1 +1,1 @@
-"""The node: its disk, processes, container runtime. Everything that reads or changes it."""
+"""The node: reads and changes of its disk, processes and container runtime."""

@@ -1,8 +1,8 @@
-"""Commands on the node, from inside the Job's container.
+"""Runs commands on the node, from inside the Job's container.
 
-In: a command line of the node. Out: its exit code and what it printed. Called by ``runtime`` and ``apply``.
+In: a command line of the node. Out: its exit code and output. Called by ``runtime`` and ``apply``.
 They run in the namespaces of the node's first process (nsenter), because the container has neither the node's
-libraries nor its init. Invariant: no command outlives its time, and its output never fills the memory.
+libraries nor its init. Invariant: no command exceeds its timeout, and its output is limited.
 """
 
 from __future__ import annotations
@@ -14,29 +14,29 @@ from pathlib import Path
 from typing import Final
 
 _OUTPUT_CHARACTERS: Final = 2000
-TIMED_OUT: Final = 124  # as timeout(1) says it
-NOT_FOUND: Final = 127  # as shells say it
+TIMED_OUT: Final = 124  # as in timeout(1)
+NOT_FOUND: Final = 127  # as in shells
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """How a command ended: its exit code, and the end of what it printed, both streams together."""
+    """Result of a command: its exit code, and the end of its output, both streams together."""
 
     code: int
     output: str = ""
 
     @property
     def ok(self) -> bool:
-        """Whether it ended with 0."""
+        """True if the exit code is 0."""
         return self.code == 0
 
 
 Run = Callable[[Sequence[str], float], Answer]
-"""Runs a command of the node for at most so many seconds. Never raises."""
+"""Runs a command of the node, with a timeout in seconds. Never raises."""
 
 
 def on_node(root: Path) -> Run:
-    """Return how commands of the node below ``root`` are run."""
+    """Return the function that runs commands of the node below ``root``."""
 
     def run(command: Sequence[str], seconds: float) -> Answer:
         return _run([*_entering(root), *command], seconds)
@@ -47,14 +47,14 @@ def on_node(root: Path) -> Run:
 def _entering(root: Path) -> list[str]:
     if root == Path("/"):
         return []
-    # The node's own /proc, so that the first process is the node's also where the pod has its own process ids.
+    # The /proc of the node, so that PID 1 is that of the node even if the pod has its own PID namespace.
     process = root / "proc" / "1" / "ns"
     return ["nsenter", *(f"--{kind}={process / name}" for kind, name in (("mount", "mnt"), ("uts", "uts"))), "--"]
 
 
 def _run(command: Sequence[str], seconds: float) -> Answer:
     try:
-        done = subprocess.run(  # noqa: S603 (commands are rows of a table and paths of our own)
+        done = subprocess.run(  # noqa: S603 (commands are rows of a table and paths of Trellis)
             command,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,

@@ -1,10 +1,10 @@
-"""Asks the running container runtime what it is and which handlers it has, and to stop pods, over its CRI socket.
+"""Queries version and handlers of the running container runtime, and stops pods, over its CRI socket.
 
-In: a Unix socket. Out: version and runtimes, None if nobody answers in time. Called by ``runtime``.
+In: a Unix socket. Out: version and runtimes, None without an answer in time. Called by ``runtime``.
 Source: CRI ``runtime.v1`` ``Version``, ``Status`` (verbose) and ``StopPodSandbox`` as unary gRPC over HTTP/2 (RFC
 9113). Three calls do not justify gRPC's 30 MB in the image: requests are two frames with literal headers (RFC 7541,
 6.2.2), of the answer only DATA frames are read.
-Invariant: an answer proves that the runtime serves calls; an open socket alone does not (the kernel accepts for it).
+Invariant: an answer means that the runtime serves calls; an open socket alone does not (the kernel accepts for it).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _BIG_WINDOW: Final = (1 << 24) - 1
 
 
 def ask(path: Path, seconds: float) -> Live | None:
-    """Return what answers on the socket, None if nothing does within the time. Never raises."""
+    """Return the runtime that answers on the socket, None without an answer in time. Never raises."""
     deadline = time.monotonic() + seconds
     try:
         version = dict(_fields(_call(path, "Version", b"", deadline)))
@@ -39,9 +39,9 @@ def ask(path: Path, seconds: float) -> Live | None:
 
 
 def stop(path: Path, sandbox: str, deadline: float) -> bool:
-    """Have all containers of a pod's sandbox ended, and it too; False if that cannot be had by then. Never raises."""
+    """Stop a pod's sandbox and all of its containers; False if they are not stopped by then. Never raises."""
     name = sandbox.encode()
-    if not 0 < len(name) < 128:  # its length is to be one byte of the request
+    if not 0 < len(name) < 128:  # the request has one byte for the length
         return False
     try:
         _call(path, "StopPodSandbox", b"\x0a" + bytes((len(name),)) + name, deadline)
@@ -101,7 +101,7 @@ def _call(path: Path, method: str, request: bytes, deadline: float) -> bytes:
 
 
 def _connect(connection: socket.socket, path: Path) -> None:
-    """Connect, also where the path is longer than the 107 bytes that an address holds."""
+    """Connect, even if the path is longer than the 107 bytes of a socket address."""
     folder = os.open(path.parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         connection.connect(f"/proc/self/fd/{folder}/{path.name}")
@@ -148,12 +148,12 @@ def _frame(kind: int, flags: int, stream: int, payload: bytes) -> bytes:
 
 
 def _literal(name: str, value: str) -> bytes:
-    """Return a header, never indexed nor compressed; names and values here are shorter than 127 bytes."""
+    """Return a header, not indexed or compressed; names and values here are shorter than 127 bytes."""
     return b"\x10" + bytes((len(name),)) + name.encode() + bytes((len(value),)) + value.encode()
 
 
 def _fields(message: bytes) -> Iterator[tuple[int, bytes]]:
-    """Yield number and content of each length-delimited field of a protobuf message; others are passed over."""
+    """Yield number and content of each length-delimited field of a protobuf message; skip other fields."""
     position = 0
     while position < len(message):
         tag, position = _varint(message, position)

@@ -1,9 +1,9 @@
-"""The node's file system below ``--node-root``: everything that reads or changes it goes through here.
+"""The node's file system below ``--node-root``: all reads and changes use this module.
 
-In: the node's own absolute paths. Out: effects, each of them atomic: a file is there whole or not at all.
-Called by ``gather`` (reads) and ``apply`` (writes); tests replace single methods to break them.
-Invariants: symbolic links are followed as the node would follow them, so nothing outside of the root is touched;
-mode, owner and extended attributes of a file that is replaced are kept.
+In: the node's own absolute paths. Out: effects, each of them atomic: a file exists completely or not at all.
+Called by ``gather`` (reads) and ``apply`` (writes); tests replace single methods to inject faults.
+Invariants: symbolic links are resolved as on the node, so nothing outside of the root is touched; mode, owner and
+extended attributes of a file that is replaced are kept.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ from node_installer.containerd import globs
 from node_installer.node.disk_errors import explained, removed_on_failure
 from node_installer.node.facts import copy_facts
 
-_LINKS: Final = 40  # Linux gives up there too (path_resolution(7))
+_LINKS: Final = 40  # the limit of Linux (path_resolution(7))
 _BLOCK: Final = 1 << 20
 PARTIAL: Final = ".trellis-partial"
 
 
 class Disk:
-    """The tree of one node."""
+    """The file system of one node."""
 
     def __init__(self, root: Path) -> None:
         self.root: Final = root
         self._root: Final = str(root).rstrip("/")
 
     def real(self, path: str) -> Path:
-        """Return where a path of the node lies for us; links are resolved inside of the root, the last one too."""
+        """Return the local path for a path of the node; links are resolved inside of the root, the last one too."""
         pending = _parts(path)
         current: list[str] = []
         links = 0
@@ -44,7 +44,7 @@ class Disk:
             if part == "..":
                 current = current[:-1]
                 continue
-            # Plain system calls: every access comes through here, and pathlib takes ten times as long.
+            # Plain system calls: every access uses this method, and pathlib is ten times slower.
             link = _link("/".join((self._root, *current, part)))
             if link is None:
                 current.append(part)
@@ -60,25 +60,25 @@ class Disk:
     # --- reads ---
 
     def exists(self, path: str) -> bool:
-        """Return whether something is there, a dangling link not counted."""
+        """Return whether a path exists; a dangling link does not."""
         return self.real(path).exists()
 
     def read(self, path: str) -> bytes | None:
-        """Return a file's content, None if there is none."""
+        """Return the content of a file, None if it does not exist."""
         try:
             return self.real(path).read_bytes()
         except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
             return None
 
     def is_exposed(self, path: str) -> bool:
-        """Return whether others than its owner may do anything with a file."""
+        """Return whether users other than its owner have any permission on a file."""
         try:
             return bool(self.real(path).stat().st_mode & 0o077)
         except (FileNotFoundError, NotADirectoryError):
             return False
 
     def sha256(self, path: str) -> str | None:
-        """Return the hexadecimal SHA-256 of a file, None if there is none."""
+        """Return the hexadecimal SHA-256 of a file, None if it does not exist."""
         try:
             with self.real(path).open("rb") as file:
                 return hashlib.file_digest(file, "sha256").hexdigest()
@@ -86,7 +86,7 @@ class Disk:
             return None
 
     def matches(self, pattern: str) -> tuple[str, ...]:
-        """Return the node's paths that match a pattern as ``globs`` has it, in any of its parts; sorted."""
+        """Return the node's paths that match a pattern of ``globs``, in any of its parts; sorted."""
         folder, _, name = pattern.rpartition("/")
         if not globs.has_meta(pattern):
             return (pattern,) if self.exists(pattern) else ()
@@ -108,14 +108,14 @@ class Disk:
     # --- writes ---
 
     def make_directory(self, path: str) -> None:
-        """Make one directory, mode 0755; its parent exists. One that is there already stays."""
+        """Create one directory, mode 0755; its parent exists. An existing directory stays."""
         real = self.real(path)
         with explained(path), contextlib.suppress(FileExistsError):
             real.mkdir()
-            real.chmod(0o755)  # whatever the umask
+            real.chmod(0o755)  # independent of the umask
 
     def make_directories(self, path: str, inner: str) -> None:
-        """Make a directory with another in it, both at once: one without it was another owner's before."""
+        """Create a directory with another in it, both at once: one without it belonged to another owner before."""
         real = self.real(path)
         partial = real.with_name(f".{real.name}{PARTIAL}")
         with explained(path):
@@ -125,7 +125,7 @@ class Disk:
             partial.rename(real)
 
     def remove_directories(self, path: str, inner: str) -> bool:
-        """Remove a directory and the one in it, both at once, if nothing else is in them; False if they stay."""
+        """Remove a directory and the one in it, both at once, if they are otherwise empty; False if they stay."""
         real = self.real(path)
         partial = real.with_name(f".{real.name}{PARTIAL}")
         folder, _, name = path.rpartition("/")
@@ -141,9 +141,9 @@ class Disk:
         return True
 
     def write(self, path: str, content: bytes, *, private: bool = False) -> None:
-        """Put content in a file's place at once, with the former one's mode, owner and extended attributes.
+        """Replace a file at once, with the mode, owner and extended attributes of the former one.
 
-        A new file is for all to read. A ``private`` one is for its owner only, whatever the former one was.
+        A new file is readable for all users, a ``private`` one only for its owner, even if the former one was not.
         """
         real = self.real(path)
         partial = real.with_name(f".{real.name}{PARTIAL}")
@@ -157,7 +157,7 @@ class Disk:
             _replace(partial, real)
 
     def put(self, path: str, source: Path, mode: int = 0o755) -> None:
-        """Copy a file from outside of the node into its place at once. Processes that run the former one go on."""
+        """Replace a file at once by one from outside of the node. Processes that run the former one continue."""
         real = self.real(path)
         partial = real.with_name(f".{real.name}{PARTIAL}")
         with explained(path), removed_on_failure(partial):
@@ -169,9 +169,9 @@ class Disk:
             _sync_folder(real.parent)
 
     def keep(self, path: str, backup: str) -> bool:
-        """Keep a file's present content, mode, owner and attributes under a second name; False if there is none.
+        """Keep a file's content, mode, owner and attributes under a second name; False if it does not exist.
 
-        A hard link where it can be: files are replaced, never written into, so the former one stays as it was.
+        A hard link if possible: files are replaced, never modified, so the former content stays.
         """
         real, kept = self.real(path), self.real(backup)
         with explained(backup):
@@ -186,7 +186,7 @@ class Disk:
         return True
 
     def restore(self, path: str, backup: str) -> None:
-        """Put a kept file back where it was; without one the path is removed."""
+        """Restore a file from its backup; without a backup the path is removed."""
         kept, real = self.real(backup), self.real(path)
         with explained(path):
             if not kept.exists():
@@ -206,12 +206,12 @@ class Disk:
                 _replace(partial, real)
 
     def remove(self, path: str) -> None:
-        """Remove a file; one that is gone is fine."""
+        """Remove a file, if it exists."""
         with explained(path):
             self.real(path).unlink(missing_ok=True)
 
     def remove_directory(self, path: str) -> bool:
-        """Remove a directory if nothing is in it; False if it stays. What a link leads to is not ours and stays."""
+        """Remove a directory if it is empty; False if it stays. A linked directory is unmanaged and stays."""
         folder, _, name = path.rpartition("/")
         if self.real(folder).joinpath(name).is_symlink():
             return False
@@ -224,7 +224,7 @@ class Disk:
         return True
 
     def sweep(self, folder: str) -> None:
-        """Remove what an interrupted effect left in a directory."""
+        """Remove the leftovers of interrupted effects in a directory."""
         for path in self.matches(f"{folder}/.*{PARTIAL}"):
             if self.real(path).is_dir():
                 shutil.rmtree(self.real(path))
@@ -241,7 +241,7 @@ class Disk:
         try:
             with contextlib.suppress(BlockingIOError):
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                # The holder before us removes the file as it goes: then ours is a lock on nothing.
+                # The former holder removes the file when it ends: then this is a lock on a deleted file.
                 held = real.exists() and os.fstat(descriptor).st_ino == real.stat().st_ino
             yield held
         finally:
@@ -251,12 +251,12 @@ class Disk:
 
 
 def _parts(path: str) -> list[str]:
-    """Return a path's names, the first one last."""
+    """Return the names in a path, in reverse order."""
     return [part for part in path.split("/") if part not in ("", ".")][::-1]
 
 
 def _link(path: str) -> str | None:
-    """Return where a symbolic link leads, None for anything else, also for nothing."""
+    """Return the target of a symbolic link, None for any other path and for a missing one."""
     try:
         return os.readlink(path)  # noqa: PTH115
     except OSError as error:
@@ -270,7 +270,7 @@ def _create(partial: Path, mode: int) -> Iterator[BinaryIO]:
     partial.unlink(missing_ok=True)
     descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
     with os.fdopen(descriptor, "wb") as file:
-        os.fchmod(descriptor, mode)  # whatever the umask
+        os.fchmod(descriptor, mode)  # independent of the umask
         yield file
 
 
@@ -289,7 +289,7 @@ def _replace(partial: Path, real: Path) -> None:
 def _sync_folder(folder: Path) -> None:
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        with contextlib.suppress(OSError):  # not every file system can
+        with contextlib.suppress(OSError):  # not every file system supports it
             os.fsync(descriptor)
     finally:
         os.close(descriptor)

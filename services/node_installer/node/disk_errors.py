@@ -1,4 +1,4 @@
-"""What the node's disk refuses, as errors of this program.
+"""Converts errors of the node's disk to errors of this program.
 
 In: an ``OSError``. Out: an ``InstallError`` that names the path and what to do. Called by ``disk``.
 """
@@ -17,12 +17,12 @@ from trellis.installer_api.result import FailureReason
 
 @contextlib.contextmanager
 def explained(path: str) -> Iterator[None]:
-    """Say of what the node's disk refuses which path it was, and what to do."""
+    """Convert a refused write to an error that names the path and the remedy."""
     try:
         yield
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            reason, advice = FailureReason.NO_SPACE, "free some space there and try again"
+            reason, advice = FailureReason.NO_SPACE, "free some space there and retry"
         elif error.errno in (errno.EROFS, errno.EACCES, errno.EPERM):
             reason, advice = FailureReason.READ_ONLY_TARGET, "it must be writable for the installer"
         else:
@@ -33,7 +33,7 @@ def explained(path: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def removed_on_failure(partial: Path) -> Iterator[None]:
-    """Leave no unfinished file where it could not be finished."""
+    """Remove an unfinished file after an error."""
     try:
         yield
     except OSError:
@@ -43,7 +43,7 @@ def removed_on_failure(partial: Path) -> Iterator[None]:
 
 
 def as_install_error(error: Exception) -> InstallError:
-    """Return what the disk said as an error of this program."""
+    """Return an error of the disk as an error of this program."""
     if isinstance(error, InstallError):
         return error
     message = f"{getattr(error, 'filename', None) or 'the node'}: {getattr(error, 'strerror', None) or error}"

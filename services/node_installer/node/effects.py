@@ -1,6 +1,6 @@
-"""The effect of each action on the node. What a whole plan needs around them, so that it can be undone, is ``apply``'s.
+"""Applies each action to the node; ``apply`` adds the journal that makes a whole plan reversible.
 
-In: an action. Out: the node changed, or an error. Called by ``apply``.
+In: an action. Out: a change of the node, or an error. Called by ``apply``.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from node_installer.node.runtime import Runtime
 from node_installer.timings import EndingTimings
 
 Prove = Callable[[str], str]
-"""Returns the version a shim at a path of the node answers with. Raises InstallError ``ShimNotExecutable``."""
+"""Returns the version that a shim at a path of the node reports. Raises InstallError ``ShimNotExecutable``."""
 
 
 @dataclass(slots=True)
 class Effects:
-    """Does actions on one node. ``ending``: the processes that were ended so far; nothing brings them back."""
+    """Executor of actions on one node. ``ending``: the processes that were ended so far; they are not restarted."""
 
     disk: Disk
     runtime: Runtime
@@ -42,11 +42,11 @@ class Effects:
     ending: Ending = field(default_factory=Ending)
 
     def do(self, found: Inspection, action: Action) -> None:
-        """Do one action.
+        """Apply one action.
 
         Raises:
-            InstallError: it did not work; what it changed before that is the caller's to put back.
-            OSError: so did not the disk.
+            InstallError: it failed; the caller reverts its earlier changes.
+            OSError: the disk failed.
         """
         match action:
             case MakeDirectory(path=path):

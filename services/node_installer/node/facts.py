@@ -1,6 +1,6 @@
-"""What a file has besides its content, which stays when the file is replaced.
+"""The attributes of a file, which stay when its content is replaced.
 
-In: a path. Out: its events, or their copy on another file. Called by ``disk``, and by tests that compare trees.
+In: a path. Out: its attributes, or their copy on another file. Called by ``disk``, and by tests that compare trees.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def facts_of(real: Path) -> tuple[int, int, int, tuple[tuple[str, bytes], ...]]:
 
 
 def copy_facts(origin: Path, target: Path) -> None:
-    """Give a file the mode, owner and extended attributes of another."""
+    """Copy the mode, owner and extended attributes of a file to another one."""
     mode, uid, gid, attributes = facts_of(origin)
     present = target.stat()
     if (present.st_uid, present.st_gid) != (uid, gid):

@@ -1,13 +1,13 @@
-"""The node's processes: which there are, which run a program that is to go, and their end.
+"""The node's processes: lists them, finds those of a program to remove, and ends them.
 
 In: the node's ``/proc`` below ``--node-root``. Out: :class:`Process` records, and signals. Called by ``gather`` and
 ``effects``.
 Source: a Wasm shim is a program of the node, and with runwasi so are the containers it runs: both have its executable.
-runwasi's ``delete`` waits for a reader of the shim's log forever, and a containerd that starts waits for it, so no
-shim may have died when containerd starts: signals are for a time when it runs, and is not about to be restarted (seen
-with containerd 2.4 and containerd-shimkit 0.1). One that died by itself is what :func:`cleanups_bounded` is for.
-Invariants: a process is signalled only if its executable is the very file, or was it before that was replaced or
-removed; looked up once more while a pidfd holds it, so that a pid used again is never hit; nothing waits without bound.
+runwasi's ``delete`` waits for a reader of the shim's log without a timeout, and a containerd that starts waits for it,
+so no shim may have died when containerd starts: signals are sent only while it runs and is not about to be restarted
+(observed with containerd 2.4 and containerd-shimkit 0.1). :func:`cleanups_bounded` handles a shim that died by itself.
+Invariants: a process is signalled only if its executable is the file itself, or was before the file was replaced or
+removed; this is checked again while a pidfd holds it, so that a reused PID is never hit; every wait has a limit.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ _NAME_CHARACTERS: Final = 15  # TASK_COMM_LEN without its end
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """What came of ending processes: those that ended, and sentences about those that did not."""
+    """Result of ending processes: those that ended, and messages about those that did not."""
 
     ended: tuple[EndedProcess, ...] = ()
     left: tuple[str, ...] = ()
 
 
 def listed(disk: Disk) -> Iterator[Process]:
-    """Yield the node's processes. Those that end in the meantime are left out."""
+    """Yield the node's processes, without those that end in the meantime."""
     folder = disk.root / "proc"
     for entry in folder.iterdir() if folder.is_dir() else ():
         if entry.name.isdigit() and (process := _read(entry)) is not None:
@@ -51,9 +51,9 @@ def listed(disk: Disk) -> Iterator[Process]:
 
 
 def running(disk: Disk, path: str, processes: Sequence[Process]) -> tuple[Process, ...]:
-    """Return the processes whose executable is a file of the node for certain; path and file must agree.
+    """Return the processes whose executable is certainly a file of the node: path and file must agree.
 
-    A path alone is not enough: a container has paths of its own, and its programs are none of Trellis.
+    A path alone is not sufficient: a container has paths of its own, and its programs do not belong to Trellis.
     """
     real = disk.real(path)
     # As the node sees it, and as it is seen from here: a root without a mount namespace of its own has such paths.
@@ -69,17 +69,17 @@ def end(
     signals: bool,
     timings: EndingTimings = EndingTimings(),
 ) -> Ending:
-    """End all that runs one of these files: by the runtime, then by SIGTERM, after a while by SIGKILL.
+    """End all processes of these files: by the runtime, then by SIGTERM, after a while by SIGKILL.
 
-    Also what is started in the meantime. A shim's own ``delete`` is given the time to do its work, for the runtime
-    cleans up with it behind a shim that ended; what of it hangs is killed with the rest.
+    This includes processes that start in the meantime. A shim's own ``delete`` gets time to complete, because the
+    runtime uses it to clean up after a shim that ended; if it hangs, it is killed with the rest.
 
     Args:
-        disk: the node's.
-        paths: of the node; what was there before in their place counts, too.
-        stop: has the runtime stop pods, by the ids that shims say they are for.
-        signals: whether anything is signalled; if not, what the runtime was told to end has the time of SIGTERM to end.
-        timings: how long is waited after each signal.
+        disk: that of the node.
+        paths: of the node; former files at these paths count, too.
+        stop: stops pods by the runtime, given the IDs in the arguments of shims.
+        signals: whether processes are signalled; if not, those that the runtime stops have the time of SIGTERM to end.
+        timings: the waits after each signal.
     """
     work = _Work(disk, paths, timings)
     groups = tuple(dict.fromkeys(process.group for process in work.there() if process.group))
@@ -98,9 +98,9 @@ def end(
 
 @contextmanager
 def cleanups_bounded(disk: Disk, paths: Sequence[str], timings: EndingTimings = EndingTimings()) -> Iterator[None]:
-    """While the block runs, kill a shim's ``delete`` that takes longer than it may.
+    """While the block runs, kill a shim's ``delete`` that exceeds its timeout.
 
-    For a runtime that restarts: containerd allows it 5 s, kills it and then waits for what it started, forever.
+    For a runtime that restarts: containerd allows it 5 s, kills it and then waits for its children without a timeout.
     """
     over = threading.Event()
     thread = threading.Thread(target=_bound_cleanups, args=(_Work(disk, paths, timings), over), daemon=True)
@@ -133,14 +133,14 @@ class _Work:
     refused: dict[tuple[int, int], str] = field(default_factory=dict)
 
     def there(self) -> list[Process]:
-        """Return what runs the files now."""
+        """Return the present processes of the files."""
         processes = tuple(listed(self.disk))
         found = [process for path in self.paths for process in running(self.disk, path, processes)]
         self.seen |= {process.key: process for process in found if not process.cleans_up}
         return found
 
     def send(self, number: signal.Signals | None, seconds: float) -> bool:
-        """Send a signal, if any, to each process once; True when none is left, False when the time is over."""
+        """Send a signal, if any, to each process once; True when none is left, False at the timeout."""
         deadline = time.monotonic() + seconds
         told: set[tuple[int, int]] = set()
         while processes := self.there():
@@ -155,11 +155,11 @@ class _Work:
         return True
 
     def refuse(self, why: str) -> None:
-        """Say of all that is there why it was left alone."""
+        """Record for all present processes why they were not ended."""
         self.refused |= {process.key: f"still runs: {why}" for process in self.there()}
 
     def ending(self) -> Ending:
-        """Return what became of all that was seen."""
+        """Return the result for all processes that were found."""
         left = {process.key: process for process in self.there()}
         alive = {process.key for process in listed(self.disk)}
         ended = (
@@ -168,19 +168,19 @@ class _Work:
             if key not in alive
         )
         waited = self.timings.term + self.timings.kill
-        hangs = f"still runs {waited:g} s after SIGTERM and SIGKILL: is its disk or network gone?"
+        hangs = f"still runs {waited:g} s after SIGTERM and SIGKILL: check its disk and network"
         words = (f"{_shown(process)} {self.refused.get(key, hangs)}" for key, process in sorted(left.items()))
         return Ending(tuple(ended), tuple(words))
 
     def tell(self, process: Process, number: signal.Signals) -> None:
-        """Send a signal to a process if it still is what it was."""
+        """Send a signal to a process if it still runs one of the files."""
         try:
             descriptor = os.pidfd_open(process.pid)
         except OSError as error:
             self._note(process, error)
             return
         try:
-            # Whatever has this number now is held by the descriptor; only now is what it runs worth knowing.
+            # The descriptor holds the process that has this PID now; only now is its executable certain.
             held = _read(self.disk.root / "proc" / str(process.pid))
             if held is None or not any(running(self.disk, path, (held,)) for path in self.paths):
                 return
@@ -194,7 +194,7 @@ class _Work:
 
     def _note(self, process: Process, error: OSError) -> None:
         if error.errno == errno.ENOSYS:
-            self.refused[process.key] = "still runs: this kernel cannot hold a process while it is looked at (pidfd)"
+            self.refused[process.key] = "still runs: this kernel does not support pidfd_open"
         elif error.errno != errno.ESRCH:
             self.refused[process.key] = f"still runs: {error.strerror}"
 
@@ -206,7 +206,7 @@ def _read(folder: Path) -> Process | None:
     except OSError:
         return None
     executable = ""
-    with contextlib.suppress(OSError):  # a kernel thread, a zombie, or a process we may not look into
+    with contextlib.suppress(OSError):  # a kernel thread, a zombie, or a process that may not be read
         executable = str((folder / "exe").readlink())
     status = _status_of(folder)
     if status is None:
@@ -216,14 +216,14 @@ def _read(folder: Path) -> Process | None:
 
 
 def _status_of(folder: Path) -> tuple[str, int] | None:
-    """Return a process' own name, as far as it can be shown, and its start in ticks; None if it ended. Source: proc(5).
+    """Return a process' own name in printable characters, and its start in ticks; None if it ended. Source: proc(5).
 
-    One that ended and that its parent did not ask for yet is still listed, as a zombie.
+    A process that ended, but for which its parent did not wait yet, is still listed as a zombie.
     """
     try:
         text = (folder / "stat").read_bytes().decode(errors="replace")
     except OSError:
-        return "", 0  # it ends just now, and is looked at once more before anything is done to it
+        return "", 0  # it is ending, and is read again before any effect
     head, _, rest = text.rpartition(")")  # a name may have brackets and blanks of its own
     name = "".join(letter for letter in head.partition("(")[2] if letter.isprintable())[:_NAME_CHARACTERS]
     state, *fields = rest.split() or [""]
@@ -240,7 +240,7 @@ def _is_file(disk: Disk, process: Process, real: Path) -> bool:
     there = _status(real)
     if not process.deleted:
         return there is not None and os.path.samestat(runs, there)
-    # What was there before: of that only the file system can be compared.
+    # Of a deleted executable, only the file system can be compared.
     near = _status(real.parent)
     return runs.st_dev in {status.st_dev for status in (there, near) if status is not None}
 
@@ -253,9 +253,9 @@ def _status(path: Path) -> os.stat_result | None:
 
 
 def _same_pids(disk: Disk) -> bool:
-    """Return whether the node's numbers of processes are ours.
+    """Return whether the PIDs of the node are valid in this process.
 
-    ``/proc`` tells the numbers from its namespace to ours.
+    ``/proc`` lists the PIDs of a process from its namespace to the present one.
     """
     with contextlib.suppress(OSError):
         for line in (disk.root / "proc/self/status").read_text(encoding="utf-8").splitlines():

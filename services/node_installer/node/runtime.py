@@ -1,8 +1,8 @@
 """Restarts the container runtime and waits until it runs with its new configuration.
 
-In: the node's restart command and what must hold afterwards. Out: nothing, or an error. Called by ``apply``.
+In: the node's restart command and the required handlers. Out: nothing, or an error. Called by ``apply``.
 Source: an installer that ends while containerd is down loses its exit code, so the wait is part of the restart.
-Invariant: it returns only when the runtime has answered a call; where the runtime tells its handlers, when they agree.
+Invariant: it returns only when the runtime has answered a call; if the runtime reports its handlers, when they agree.
 """
 
 from __future__ import annotations
@@ -26,22 +26,22 @@ class Runtime(Protocol):
     """The container runtime of one node."""
 
     def live(self) -> Live | None:
-        """Return what answers now, None if nothing does."""
+        """Return the running runtime, None without an answer."""
 
     def restart(self, found: Inspection, wanted: RestartRuntime) -> None:
-        """Restart it once, and return when it runs as wanted.
+        """Restart it once, and return when it runs as required.
 
         Raises:
             InstallError: ``RestartFailed`` or ``RuntimeStartFailed``.
         """
 
     def stop(self, sandboxes: Sequence[str]) -> None:
-        """Have the containers of pods ended, as far as it can be had within a bounded time."""
+        """Stop the containers of pods, as far as possible within a limited time."""
 
 
 @dataclass(frozen=True, slots=True)
 class NodeRuntime:
-    """The real one: commands on the node, and the CRI socket below its root. ``seconds``: for it to come up."""
+    """The runtime of a real node: commands, and the CRI socket below its root. ``seconds``: timeout of its start."""
 
     socket: Path
     run: Run
@@ -49,13 +49,13 @@ class NodeRuntime:
     timings: RuntimeTimings = RuntimeTimings()
 
     def live(self) -> Live | None:
-        """Return what answers on the socket, None if nothing does in time."""
+        """Return the runtime that answers on the socket, None without an answer in time."""
         return cri.ask(self.socket, self.timings.probe)
 
     def restart(self, found: Inspection, wanted: RestartRuntime) -> None:
-        """Restart the runtime as the node's preset says."""
+        """Restart the runtime as defined by the node's preset."""
         deadline = time.monotonic() + self.seconds
-        # Where nothing visible is to change (options of a handler), its own reload cannot be waited for.
+        # Without a visible change (options of a handler), its own reload cannot be detected.
         visible = not agrees(self.live(), wanted.present, wanted.absent)
         soon = min(deadline, time.monotonic() + self.timings.reload)
         if found.preset.reloads_itself and visible and self._awaited(wanted, soon):
@@ -72,7 +72,7 @@ class NodeRuntime:
             raise InstallError(FailureReason.RUNTIME_START_FAILED, message)
 
     def stop(self, sandboxes: Sequence[str]) -> None:
-        """Ask the runtime to stop sandboxes, in one time for all; one that it does not know, or cannot stop, stays."""
+        """Stop sandboxes, with one timeout for all; an unknown sandbox, or one that cannot be stopped, stays."""
         deadline = time.monotonic() + self.timings.stop
         for sandbox in sandboxes:
             cri.stop(self.socket, sandbox, deadline)
@@ -101,7 +101,7 @@ class NodeRuntime:
 def agrees(live: Live | None, present: Mapping[str, str], absent: frozenset[str]) -> bool:
     """Return whether the runtime runs with these handlers and without those.
 
-    One that does not tell needs only answer.
+    A runtime that does not report its handlers only has to answer.
     """
     if live is None:
         return False

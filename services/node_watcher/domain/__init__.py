@@ -1,1 +1,1 @@
-"""What to write on a Node and which events to publish. Pure."""
+"""Decides about patches of Nodes and events. Pure."""

@@ -1,6 +1,6 @@
-"""What may be said about a Node and written on it, each with its reason, and all that a decision may depend on.
+"""The actions on a Node, each with its reason, and the snapshot that a decision depends on.
 
-Pure data. Made by ``gather`` (snapshots) and ``decide`` (actions), carried out by ``apply``.
+Pure data. Created by ``gather`` (snapshots) and ``decide`` (actions), carried out by ``apply``.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from trellis.provisioning.views import JobView, NodeView
 
 
 class Reason(StrEnum):
-    """Why an action is taken; also the reason of the Event on the Node."""
+    """Reason of an action and of its Event on the Node."""
 
     PROVED = "ProvisionSucceeded"
     LABELS_RESTORED = "LabelsRestored"
@@ -36,43 +36,43 @@ class Reason(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """What the bus already heard of the Node that had this name: the mark that an event was said."""
+    """Published state of the Node of a name; an event that it contains is not published twice."""
 
     uid: str
     opted_in: bool | None = None
     ready: str | None = None
     complained: str | None = None
     missing: frozenset[str] = frozenset()
-    """Shims of the node that are gone without having been uninstalled."""
+    """Shims of the node that no longer exist but were not uninstalled."""
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """All that a decision about one node name may depend on."""
+    """Input of a decision about one node name."""
 
     name: str
     node: NodeView | None
     job: JobView | None
     said: Said | None
     wanted: frozenset[str]
-    """Names of the Shims that the node is to have; ``kwasm`` is the legacy installer image."""
+    """Names of the target Shims of the node; ``kwasm`` is the legacy installer image."""
     handlers: Mapping[str, str] = field(default_factory=dict)
-    """By name, the runtime handlers of the Shims that the node is marked with, as far as they are known."""
+    """Runtime handlers, as far as known, of the Shims that the node is marked with, by name."""
     shims: tuple[ShimView, ...] = ()
-    """The Shims that the node is to have."""
+    """The target Shims of the node."""
     deleting: frozenset[str] = frozenset()
-    """Names of the Shims that still exist and were deleted by themselves: no circuit breaker holds what follows."""
+    """Names of deleted Shims that still exist and are not a mass deletion: the circuit breaker is not applied."""
     missing: frozenset[str] = frozenset()
-    """Shims that the node has and that are gone, a short time ago, without having been uninstalled; also wanted."""
+    """Shims of the node that ceased to exist recently but were not uninstalled; also in ``wanted``."""
     unknown: bool = False
-    """Whether Shims cannot be listed although something names them: nothing may be decided."""
+    """True if Shims cannot be listed although something names them; no decision is allowed then."""
     look_in: float | None = None
-    """Seconds after which the node is to be looked at again although nothing changed."""
+    """Seconds until the node is reconciled again without a change."""
 
 
 @dataclass(frozen=True, slots=True)
 class Publish:
-    """Publish an event, then remember ``then`` as what was said of this node name; None forgets it."""
+    """Publish an event, then store ``then`` as the published state of this node name; None drops it."""
 
     fact: FactData
     dedup: str
@@ -81,7 +81,7 @@ class Publish:
 
 @dataclass(frozen=True, slots=True)
 class PatchNode:
-    """Patch the Node if it still is the one, and as, it was read: the operations test it."""
+    """Patch the Node; the operations test that it is unchanged since it was read."""
 
     node: NodeView
     ops: tuple[PatchOp, ...]
@@ -91,7 +91,7 @@ class PatchNode:
 
 @dataclass(frozen=True, slots=True)
 class RecordEvent:
-    """Put an Event on the Node, then remember ``then`` (if given) as what was said."""
+    """Record an Event on the Node, then store ``then`` (if given) as the published state."""
 
     uid: str
     warning: bool
@@ -102,7 +102,7 @@ class RecordEvent:
 
 @dataclass(frozen=True, slots=True)
 class Destroy:
-    """Take these steps only if the breaker lets this node go; all of them or none."""
+    """Apply these steps, all or none, only with permission of the circuit breaker for this node."""
 
     target: Destruction
     steps: tuple[PatchNode | RecordEvent, ...]

@@ -1,9 +1,8 @@
-"""What to say about a Node and what to write on it.
+"""Decides about the patch of a Node and its events.
 
-Pure. In: a frozen snapshot (the Node, its installer Job, what was said before). Out: actions, each with its reason.
-Called by ``app`` between gather and apply.
-Invariants: marks follow proof, never a Job's exit alone where a handler is known; a Node under a former one's name
-starts from nothing; at most one patch of a Node per decision.
+Pure. In: a frozen snapshot (the Node, its installer Job, published events). Out: actions, each with its reason. Called
+by ``app`` between gather and apply. Invariants: labels follow the verification, never only the exit of a Job if a
+handler is known; a replaced Node of the same name starts from nothing; at most one patch of a Node per decision.
 """
 
 from __future__ import annotations
@@ -46,22 +45,22 @@ from trellis.provisioning.views import (
 )
 
 NODES = "nodes"
-"""Kind of the breaker that guards the labels of ready nodes."""
+"""Kind of the circuit breaker that guards the labels of ready nodes."""
 
 
 def decide(snapshot: Snapshot) -> list[Action]:
-    """Return what to do about one node name, in order."""
+    """Return the actions on one node name, in order."""
     node, said = snapshot.node, snapshot.said
     if node is None:
         return _gone(snapshot.name, said)
     if snapshot.unknown:
-        return []  # a Shim that cannot be listed is not a Shim that was deleted
+        return []  # a Shim that cannot be listed does not count as deleted
     actions: list[Action] = []
     if said is not None and said.uid != node.uid:
         actions += _replaced(node, said)
         said = None
     if node.marked_uid is not None and node.marked_uid != node.uid:
-        message = f"marks of a former Node {node.name} (uid {node.marked_uid}) removed"
+        message = f"labels and annotations of a former Node {node.name} (uid {node.marked_uid}) removed"
         return [*actions, *_unmark(node, PatchNode(node, remove_marks(node), Reason.REPLACED, message))]
     if snapshot.wanted:
         return [*actions, *_opted_in(node, said, snapshot)]
@@ -72,7 +71,7 @@ def decide(snapshot: Snapshot) -> list[Action]:
 
 
 def _gone(name: str, said: Said | None) -> list[Action]:
-    """A Node that had opted in is no more."""
+    """Return the event for a deleted Node that had opted in."""
     if said is None or not said.opted_in:
         return []
     fact = NodeGone(name=name, uid=said.uid, resource_version="")
@@ -80,7 +79,7 @@ def _gone(name: str, said: Said | None) -> list[Action]:
 
 
 def _replaced(node: NodeView, said: Said) -> list[Action]:
-    """Another Node took the name: say so once, if the former one mattered to anyone."""
+    """Return the event, once, that another Node has the name, if the former Node had opted in."""
     if not said.opted_in:
         return []
     fact = NodeReplaced(name=node.name, uid=node.uid, resource_version=node.resource_version, former_uid=said.uid)
@@ -88,7 +87,7 @@ def _replaced(node: NodeView, said: Said) -> list[Action]:
 
 
 def _opted_in(node: NodeView, said: Said | None, snapshot: Snapshot) -> list[Action]:
-    """The node is to run Wasm: say it once, mark what is proved, show what failed."""
+    """Return the actions on an opted-in node: publish that once, mark verified Shims, report failures."""
     job, wanted = snapshot.job, snapshot.wanted
     actions: list[Action] = []
     said = said or Said(node.uid)
@@ -125,11 +124,11 @@ def _missing(snapshot: Snapshot) -> str:
 
 
 def _withdraw(node: NodeView, said: Said, lost: tuple[str, ...], snapshot: Snapshot) -> list[Action]:
-    """Take away what is no longer proved, so that no pod comes for it and it is installed again."""
+    """Remove the marks of Shims that are no longer verified; no pod is scheduled for them, they are reinstalled."""
     handlers = ", ".join(repr(snapshot.handlers[name]) for name in lost)
     message = (
         f"the node no longer lists the runtime handler {handlers} of {', '.join(lost)} (it lists: "
-        f"{', '.join(sorted(filter(None, node.handlers))) or 'none'}): labels removed, it is installed again"
+        f"{', '.join(sorted(filter(None, node.handlers))) or 'none'}): labels removed, reinstallation follows"
     )
     shims = {name: digest for name, digest in node.installed.items() if name not in lost}
     ops = remove_marks(node)
@@ -168,14 +167,16 @@ def _ready(node: NodeView, said: Said) -> Publish:
 def _record(
     node: NodeView, job: JobView, proof: Proof, wanted: frozenset[str], shims: tuple[ShimView, ...] = ()
 ) -> list[Action]:
-    """Write on the Node what is now proved, and take the record of failures away.
+    """Record the verified state on the Node, and remove the record of failures.
 
-    What stays there and is not wanted keeps its label for now: it is taken under the circuit breaker.
+    An unwanted Shim that stays keeps its label for now: the label is removed under the circuit breaker.
     """
     if not job.shims:
-        return [PatchNode(node, remove_marks(node), Reason.REMOVED, "nothing of ours is left on the node")]
+        message = f"Job {job.namespace}/{job.name} removed every runtime that Trellis had installed"
+        event = RecordEvent(node.uid, False, Reason.REMOVED, message)
+        return [PatchNode(node, remove_marks(node), Reason.REMOVED, message), event]
     marks = Marks(job.digest, proof, job.shims)
-    # What was left out of this try, because an earlier one failed by it, goes on failing.
+    # A Shim that this attempt left out, because an earlier attempt failed on it, remains failed.
     still = any(name in wanted and not _changes(node, job, name) for name in node.blamed)
     annotations = {**proof_annotations(node, marks), **({} if still else no_failure(node))}
     what = ", ".join(sorted(proved_of(job.shims))) if job.installs is not None else "Wasm runtime"
@@ -184,25 +185,26 @@ def _record(
     has = dict(node.labels)
     stay = {name for name in node.installed if name != KWASM and names.shim_label(name) in has}
     ops = patch_of(node, proof_labels(node, marks, wanted | stay), annotations, gone)
-    return [PatchNode(node, ops, Reason.PROVED, f"{message}{_without(gone)}")]
+    event = RecordEvent(node.uid, False, Reason.PROVED, f"{message} by Job {job.namespace}/{job.name}")
+    return [PatchNode(node, ops, Reason.PROVED, f"{message}{_without(gone)}"), event]
 
 
 def _record_left(node: NodeView, left: Mapping[str, str], wanted: frozenset[str]) -> list[Action]:
-    """Write on the Node what a Job left there that nobody wants any more, without its label, so that it is removed.
+    """Record on the Node the unwanted Shims that a Job left there, without labels, so that they are removed.
 
-    Nothing is proved of it; a node that is marked already keeps its proof.
+    These Shims are not verified; a node that is marked already keeps its verification.
     """
     marks = marks_of(node, {**node.installed, **left})
     ops = patch_of(node, proof_labels(node, marks, wanted), proof_annotations(node, marks))
-    message = f"{', '.join(sorted(left))} is on the node and is not wanted any more: its removal is next"
+    message = f"{', '.join(sorted(left))} is on the node but no longer wanted: uninstallation follows"
     return _unmark(node, PatchNode(node, ops, Reason.OPTED_OUT, message))
 
 
 def _restore(node: NodeView, marks: Marks, snapshot: Snapshot) -> list[Action]:
-    """Put back what someone took from a proved Node, and take the labels of what is to go; failures stay.
+    """Restore changed marks of a verified Node, and remove the labels of Shims to uninstall; failures stay.
 
-    A Shim that is to be removed loses its label first, so that no further pod comes to the node for it. That a Shim was
-    deleted is an event about all of its nodes, which no breaker holds (ADR 27).
+    A Shim loses its label before it is uninstalled, so that no further pod is scheduled to the node for it. The
+    deletion of a Shim affects all of its nodes, and the circuit breaker does not pause it (ADR 27).
     """
     wanted = snapshot.wanted
     gone = startup_taints_over(node, snapshot.shims, marks.ready)
@@ -212,7 +214,7 @@ def _restore(node: NodeView, marks: Marks, snapshot: Snapshot) -> list[Action]:
         return []
     going = sorted(name for name in marks.shims if name not in wanted and name != KWASM)
     if going:
-        message = f"{', '.join(going)} no longer wanted: labels removed, the runtime is next"
+        message = f"{', '.join(going)} no longer wanted: labels removed, uninstallation follows"
         patch = PatchNode(node, ops, Reason.OPTED_OUT, message)
         leaves = {name for name in marks.shims if name not in wanted and (name != KWASM or not wanted)}
         return [patch] if leaves <= snapshot.deleting else _unmark(node, patch)
@@ -222,7 +224,7 @@ def _restore(node: NodeView, marks: Marks, snapshot: Snapshot) -> list[Action]:
     if not patch_of(node, labels, annotations):
         message = f"Wasm runtime {marks.digest} is ready{_without(gone)}"
         return [PatchNode(node, ops, Reason.STARTUP_TAINT_REMOVED, message)]
-    message = f"labels of Wasm runtime {marks.digest} were changed by someone else: restored{_without(gone)}"
+    message = f"labels of Wasm runtime {marks.digest} were changed by another client: restored{_without(gone)}"
     return [PatchNode(node, ops, Reason.LABELS_RESTORED, message)]
 
 
@@ -232,21 +234,21 @@ def _without(gone: tuple[NodeTaint, ...]) -> str:
 
 
 def _changes(node: NodeView, job: JobView, name: str) -> bool:
-    """Return whether a Job is about a Shim, rather than to leave what there is of it."""
+    """Return whether a Job changes a Shim, instead of leaving it as it is."""
     return job.shims.get(name) != node.installed.get(name)
 
 
 def _failed(node: NodeView, job: JobView, wanted: frozenset[str]) -> list[Action]:
     """Record a failed attempt once: on the Node for users and for the count of attempts, and as an Event.
 
-    With it what the attempt left there: no pod may come for a version that is not proved, and it is to be removed once
-    nobody wants it any more.
+    The Shims that the attempt left are recorded, too: no pod may be scheduled for an unverified version, and it is
+    removed once it is no longer wanted.
     """
     mark = FailedAttempt(job.digest, job.attempt, job.finished_at or job.created_at, job.disruptive)
     if (former := node.failed) and (former.digest, former.attempt) == (mark.digest, mark.attempt):
         return []
     failure = f"attempt {job.attempt}: {job.failure}"
-    # Beside what it is blamed on stands what earlier ones were, unless it was tried again now and went well.
+    # Shims blamed for earlier attempts stay recorded, unless this attempt changed them and blames other Shims.
     named = decode_digests(job.blamed)
     blamed = {name: of for name, of in node.blamed.items() if not named or not _changes(node, job, name)} | named
     annotations = {
@@ -260,14 +262,14 @@ def _failed(node: NodeView, job: JobView, wanted: frozenset[str]) -> list[Action
         marks = marks_of(node, left)
         labels, annotations = proof_labels(node, marks, wanted), {**proof_annotations(node, marks), **annotations}
     patch = PatchNode(node, patch_of(node, labels, annotations), Reason.FAILED, failure)
-    event = RecordEvent(node.uid, True, Reason.FAILED, f"{failure} (Job {job.namespace}/{job.name}; tried again later)")
+    event = RecordEvent(node.uid, True, Reason.FAILED, f"{failure} (Job {job.namespace}/{job.name}; retried later)")
     return _unmark(node, patch, event)
 
 
 def _opted_out(node: NodeView, said: Said | None, snapshot: Snapshot) -> list[Action]:
-    """The node is not, or no longer, to run Wasm: say so if it was otherwise, and take our marks away.
+    """Return the actions on a node without opt-in: publish the change, if any, and remove the marks of Trellis.
 
-    Where Shims are installed the labels go at once, what names the Shims only when they are proved to be gone.
+    The labels of installed Shims are removed at once, the record of the Shims only after their verified removal.
     """
     actions: list[Action] = []
     was_in = (said is not None and said.opted_in) or (said is None and node.bears_marks)
@@ -285,12 +287,12 @@ def _opted_out(node: NodeView, said: Said | None, snapshot: Snapshot) -> list[Ac
     steps: list[PatchNode | RecordEvent] = []
     if node.marked_digest:
         steps.append(RecordEvent(node.uid, False, Reason.RUNTIME_LEFT, _left_in_place(node)))
-    steps.append(PatchNode(node, remove_marks(node), Reason.OPTED_OUT, "opted out: marks removed"))
+    steps.append(PatchNode(node, remove_marks(node), Reason.OPTED_OUT, "opted out: labels and annotations removed"))
     return [*actions, *_unmark(node, *steps)]
 
 
 def _removing(node: NodeView, marks: Marks, snapshot: Snapshot) -> list[Action]:
-    """Shims of Trellis are on a node that is to have none: labels first, then the removal's outcome."""
+    """Return the actions on a node with Shims but without opt-in: labels first, then the outcome of the removal."""
     nothing, job = frozenset[str](), snapshot.job
     proof = proof_of(job, node) if job else None
     if job and proof and marks.shims != job.shims and set(job.shims) < set(marks.shims):
@@ -301,30 +303,30 @@ def _removing(node: NodeView, marks: Marks, snapshot: Snapshot) -> list[Action]:
 
 
 def _unmark(node: NodeView, *steps: PatchNode | RecordEvent) -> list[Action]:
-    """Return the steps that take a node's marks away, under the circuit breaker if they take a label of a ready node.
+    """Return the steps that remove marks of a node, under the circuit breaker if they remove a label of a ready node.
 
-    A patch that only changes the record of what is on the node is not counted: no pod loses its node by that.
+    A patch that changes only the record of installed Shims is not counted: it does not affect scheduling.
     """
     if not any(isinstance(step, PatchNode) and takes_label(step.ops) for step in steps):
         return list(steps)
-    target = Destruction(NODES, node.name, node.uid, "taking the labels of a ready node away", "v1", "Node")
+    target = Destruction(NODES, node.name, node.uid, "removal of the labels of a ready node", "v1", "Node")
     return [Destroy(target, steps)]
 
 
 def _left_in_place(node: NodeView) -> str:
     return (
-        f"opted out: the labels are gone, but the runtime {node.marked_digest} stays on the node's disk, "
+        f"opted out: labels removed, but the runtime {node.marked_digest} stays on the disk of the node, "
         "because its installer image has no uninstall"
     )
 
 
 def _invalid(node: NodeView, said: Said | None) -> list[Action]:
-    """Tell whoever wrote the annotation what it may hold, once a value."""
+    """Return a warning about an invalid opt-in annotation, once per value."""
     if said is not None and said.complained == node.opt_in:
         return []
     message = (
         f"annotation {names.ANNOTATION_OPT_IN} has {node.opt_in!r}: "
-        "use 'true' to run Wasm on this node, 'false' or no annotation not to; until then it counts as 'false'"
+        "use 'true' to opt the node in, or 'false' or no annotation to opt it out; until then it counts as 'false'"
     )
     then = Said(node.uid, opted_in=False, complained=node.opt_in)
     return [RecordEvent(node.uid, True, Reason.INVALID_ANNOTATION, message, then)]

@@ -1,8 +1,7 @@
-"""The marks on a Node: labels, annotations and taints of Trellis, and the patch from what they are to what they shall
-be.
+"""Labels, annotations and taints of Trellis on a Node, and the JSON patch that changes them.
 
-Pure. In: a Node as it was read, what is proved of it. Out: operations of a JSON patch. Called by ``decide`` and by
-``trellis migrate``. Invariants: a patch tests what was read and names nothing that is not ours; no label without proof.
+Pure. In: a Node as read, its verified state. Out: operations of a JSON patch. Called by ``decide`` and by ``trellis
+migrate``. Invariants: a patch tests what was read and changes only keys of Trellis; no label without verification.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ Changes = Mapping[str, tuple[str | None, str | None]]
 
 @dataclass(frozen=True, slots=True)
 class Marks:
-    """What is proved of a node: the digest of all of it, how, and the digests by Shim name."""
+    """Verified state of a node: total digest, kind of verification, digests by Shim name."""
 
     digest: str
     proof: Proof
@@ -38,20 +37,20 @@ class Marks:
 
     @property
     def ready(self) -> frozenset[str]:
-        """The Shims that pods may be started with: a Job alone is not enough to let them come."""
+        """The Shims for which pods may be scheduled; none if only a Job verified them."""
         return frozenset() if self.proof is Proof.JOB else frozenset(proved_of(self.shims))
 
 
 def marks_of(node: NodeView, shims: Mapping[str, str]) -> Marks:
-    """Return marks that name these Shims by what was proved before: nothing new is proved by them."""
+    """Return marks that name these Shims with the previous verification; they verify nothing new."""
     return Marks(Target(tuple(sorted(shims.items()))).digest, node.proof or Proof.JOB, shims)
 
 
 def take_over(node: NodeView, shims: Mapping[str, str], proof: Proof, wanted: frozenset[str]) -> tuple[PatchOp, ...]:
-    """Return the patch that marks a Node with what another installer left there, digests by Shim name.
+    """Return the patch that marks a Node with the Shims that another installer left there, digests by Shim name.
 
-    () if it is marked so already. For ``trellis migrate``: the marks are those of a Job of Trellis, so that no service
-    finds anything to do.
+    () if it is marked so already. For ``trellis migrate``: the marks equal those of a Job of Trellis, so that the
+    services change nothing.
     """
     marks = Marks(Target(tuple(sorted(shims.items()))).digest, proof, shims)
     annotations = {**proof_annotations(node, marks), **no_failure(node)}
@@ -59,11 +58,11 @@ def take_over(node: NodeView, shims: Mapping[str, str], proof: Proof, wanted: fr
 
 
 def proof_labels(node: NodeView, marks: Marks, wanted: frozenset[str]) -> Changes:
-    """Return the labels of a proved Node.
+    """Return the labels of a verified Node.
 
-    ``trellis.dev/wasm`` comes only with more proof than a Job: a RuntimeClass may select on it. KWasm's own label
-    comes with either, as its users expect, and each Shim's with the Shim (runtime-class-manager's). A Shim of which
-    nothing is proved any more has none.
+    ``trellis.dev/wasm`` requires more verification than a Job, because a RuntimeClass may select on it. The label of
+    KWasm is set in both cases, as its users expect; each Shim has its own label, that of runtime-class-manager. A Shim
+    that is no longer verified has no label.
     """
     has = dict(node.labels)
     stays = {name for name in proved_of(marks.shims) if name in wanted or (name == KWASM and wanted)}
@@ -79,7 +78,7 @@ def proof_labels(node: NodeView, marks: Marks, wanted: frozenset[str]) -> Change
 
 
 def proof_annotations(node: NodeView, marks: Marks) -> Changes:
-    """Return the annotations that say what is on a Node, and how it was proved."""
+    """Return the annotations that record the Shims on a Node and their verification."""
     if not marks.shims:
         return _nothing_installed(node)
     shortened = names.provisioned_label_value(node.name) != node.name
@@ -94,7 +93,7 @@ def proof_annotations(node: NodeView, marks: Marks) -> Changes:
 
 
 def no_failure(node: NodeView) -> Changes:
-    """Return what takes the record of failures away."""
+    """Return the annotation changes that remove the record of failures."""
     return {
         names.ANNOTATION_FAILURE: (node.failure, None),
         names.ANNOTATION_FAILED_ATTEMPT: (node.failed_attempt, None),
@@ -112,7 +111,7 @@ def _nothing_installed(node: NodeView) -> Changes:
 
 
 def remove_marks(node: NodeView) -> tuple[PatchOp, ...]:
-    """Return the patch that takes every mark of Trellis away."""
+    """Return the patch that removes every mark of Trellis."""
     has = dict(node.labels)
     of_shims = (names.shim_label(name) for name in node.recorded)
     labels = {
@@ -127,7 +126,7 @@ def remove_marks(node: NodeView) -> tuple[PatchOp, ...]:
 def labelled_ready(node: NodeView) -> bool:
     """Return whether pods may be scheduled to the node because of labels of Trellis.
 
-    A mass of these is not taken away.
+    The circuit breaker counts these nodes.
     """
     shims = node.recorded
     by_shim = bool(shims) and any(names.shim_label(name) in dict(node.labels) for name in shims)
@@ -135,14 +134,14 @@ def labelled_ready(node: NodeView) -> bool:
 
 
 def takes_label(ops: Iterable[PatchOp]) -> bool:
-    """Return whether a patch takes a label of Trellis away, by which pods may be scheduled to the node."""
+    """Return whether a patch removes a label of Trellis by which pods may be scheduled to the node."""
     return any(op["op"] == "remove" and op["path"].startswith("/metadata/labels/") for op in ops)
 
 
 def patch_of(
     node: NodeView, labels: Changes, annotations: Changes, taints_gone: tuple[NodeTaint, ...] = ()
 ) -> tuple[PatchOp, ...]:
-    """Return the JSON patch from what is to what shall be, on nothing but what was read; () if nothing differs."""
+    """Return the JSON patch to the target state, with tests that the Node is as read; () if nothing differs."""
     ops: list[PatchOp] = list(remove_taints(node, taints_gone))
     for part, present, changes in (
         ("labels", node.has_labels, labels),

@@ -1,8 +1,8 @@
-"""What the Shims that a node is to have ask of it besides labels: startup taints that go, proof that comes late.
+"""Startup taints and late verification of the Shims of a node.
 
-Pure. In: a Node, the Shims it is to have, what is proved there. Out: operations of a JSON patch, a proof. Called by
-``decide``. Invariant: a taint is taken away only when every Shim of the node that names it is proved there, and is
-never put back.
+Pure. In: a Node, its target Shims, its verified state. Out: operations of a JSON patch, a verification. Called by
+``decide``. Invariant: a taint is removed only when every Shim of the node that names it is verified, and is never
+restored.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ PatchOp = dict[str, Any]
 
 
 def startup_taints_over(node: NodeView, shims: Iterable[ShimView], proved: Collection[str]) -> tuple[NodeTaint, ...]:
-    """Return the taints of a node that have served: all Shims that name one are among ``proved``, by name."""
+    """Return the startup taints to remove: those of which every Shim that names them is in ``proved`` (names)."""
     named = [(shim.name, shim.startup_taint) for shim in shims if shim.startup_taint is not None]
 
     def over(found: NodeTaint) -> bool:
@@ -28,9 +28,9 @@ def startup_taints_over(node: NodeView, shims: Iterable[ShimView], proved: Colle
 
 
 def remove_taints(node: NodeView, gone: Collection[NodeTaint]) -> tuple[PatchOp, ...]:
-    """Return the operations that take taints away, () for none.
+    """Return the operations that remove taints, () for none.
 
-    Taints are one atomic list: it is tested as it was read, and written whole.
+    Taints are one atomic list: the patch tests it as it was read and replaces it as a whole.
     """
     if not gone:
         return ()
@@ -41,11 +41,11 @@ def remove_taints(node: NodeView, gone: Collection[NodeTaint]) -> tuple[PatchOp,
 
 
 def proof_by_now(node: NodeView, shims: Iterable[ShimView]) -> Proof | None:
-    """Return what is proved of a marked node, or more than its marks say.
+    """Return the verification of a marked node, which may be stronger than the one in its marks.
 
-    A node that was taken over while its kubelet listed no handlers is marked as proved by a Job alone. Once the
-    kubelet lists those of all that is installed, that is the usual proof. What a legacy installer image brings is not
-    known by its handler, and so stays as it is.
+    A node that was taken over while its kubelet listed no handlers is marked as verified by a Job alone. It counts as
+    verified by handler once the kubelet lists the handlers of all installed Shims. The handler of a legacy installer
+    image is unknown, so its verification does not change.
     """
     if node.proof is not Proof.JOB:
         return node.proof

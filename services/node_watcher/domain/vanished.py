@@ -1,9 +1,8 @@
-"""What was proved on a node and is not so any more: its kubelet no longer lists the runtime handler.
+"""Detects verified state that was lost: the kubelet no longer lists the runtime handler.
 
-Pure. Called by ``decide``. Why it happens: distributions that make /etc again at each boot (GKE's COS, Bottlerocket's
-kin) lose containerd's configuration, and people edit it. What was never proved cannot be lost.
-Invariants: silence is no proof (a node that lists no handlers at all says nothing); nothing is concluded while a Job is
-at work, because its restart of containerd makes handlers come and go.
+Pure. Called by ``decide``. Causes: distributions that re-create /etc at each boot (GKE's COS, Bottlerocket) lose the
+configuration of containerd, and users edit it. Invariants: a node that lists no handlers at all proves nothing; nothing
+is concluded while a Job runs, because its restart of containerd makes handlers disappear temporarily.
 """
 
 from __future__ import annotations
@@ -16,9 +15,9 @@ from trellis.provisioning.views import JobState, JobView, NodeView, proved_of
 def vanished(
     node: NodeView, job: JobView | None, wanted: Collection[str], handlers: Mapping[str, str]
 ) -> tuple[str, ...]:
-    """Return the Shims that the node is to have and is marked with, and whose handler it no longer lists; by name.
+    """Return the names of target Shims that the node is marked with but whose handlers it no longer lists.
 
-    ``handlers``: by Shim name, of the Shims that are known. ``job``: the newest of the node.
+    ``handlers``: of the known Shims, by name. ``job``: the newest of the node.
     """
     if not node.handlers or (job is not None and (job.deleting or job.state is not JobState.FAILED)):
         return ()

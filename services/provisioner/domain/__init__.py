@@ -1,1 +1,1 @@
-"""Which nodes may be in progress, what to do about each node and Shim, and the manifests. Pure."""
+"""Decisions about slots, nodes and Shims, and the manifests. Pure."""

@@ -1,6 +1,6 @@
-"""What may be done about one node, each with its reason, and all that a decision about it may depend on.
+"""The actions on one node, each with its reason, and the snapshot that a decision depends on.
 
-Pure data. Made by ``gather`` (snapshots) and ``decide`` (actions), carried out by ``apply``.
+Pure data. Created by ``gather`` (snapshots) and ``decide`` (actions), carried out by ``apply``.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from trellis.provisioning.views import JobView, NodeView, Proof, Target
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """A pod that still runs with a handler that is to go."""
+    """A pod that still runs with a handler to uninstall."""
 
     namespace: str
     name: str
@@ -38,7 +38,7 @@ class User:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """All that a decision about one node may depend on. ``now``: by the API server's clock, in Unix seconds."""
+    """Input of a decision about one node. ``now``: by the clock of the API server, in Unix seconds."""
 
     name: str
     node: NodeView | None
@@ -51,63 +51,63 @@ class Snapshot:
     inspect_after: float
     now: float
     done_for: float = 0.0
-    """Seconds since this process saw that the newest Job ended well, 0 if it did not."""
+    """Seconds since this process observed the success of the newest Job, 0 without success."""
     users: tuple[User, ...] = ()
     deleting: frozenset[str] = frozenset()
-    """Names of the Shims that still exist and were deleted by themselves: no circuit breaker holds what follows."""
+    """Names of deleted Shims that still exist and are not a mass deletion: the circuit breaker is not applied."""
     shims_unknown: bool = False
-    """Whether Shims cannot be listed although something names them: nothing may be decided."""
+    """True if Shims cannot be listed although something names them; no decision is allowed then."""
     policies: tuple[tuple[str, RemovalPolicy], ...] = ()
-    """What is to happen to pods that still use a Shim, by its name; one that is not named refuses."""
+    """Handling of pods that still use a Shim, by its name; Refuse for a Shim that is not named."""
     other: Controller | None = None
-    """The controller of another owner that works on the node: nothing is begun beside it."""
+    """The controller of another owner that works on the node: nothing is started beside it."""
     feared: frozenset[str] = frozenset()
-    """Shims that a Job which is gone may have left there; ``node`` is as if its marks named them."""
+    """Shims that a deleted Job may have left there; ``node`` is as if its marks named them."""
     canaries: tuple[Canary, ...] = ()
-    """What tries the Shims of the newest Job; not those that are no longer wanted."""
+    """Canaries of the Shims of the newest Job, without Shims that are no longer wanted."""
     pods: tuple[CanaryPod, ...] = ()
     """The canary pods on the node."""
     stuck_in: float = math.inf
     """Seconds until the newest Job counts as stuck, 0 if it does."""
     former: Former = field(default_factory=Former)
-    """What the node goes back to if what the newest Job did is in vain."""
+    """The state for a rollback of the node if the newest Job is not verified."""
     pods_left: tuple[str, ...] = ()
-    """Pods of Jobs that are gone, which may still work on the node."""
+    """Pods of deleted Jobs, which may still work on the node."""
     pod_refused: str = ""
-    """Why no pod of the newest Job is created, in the API server's words; "" if none was refused."""
+    """Error of the API server for the pod of the newest Job; "" if none was refused."""
     pod_refused_for: float = 0.0
     """Seconds for which that is known."""
     refusal_retry: float = 15.0
-    """Seconds between two attempts at what is refused."""
+    """Seconds between two attempts after a refusal."""
     update_refused: str = ""
-    """Why node_watcher cannot write on the Node what is proved."""
+    """Why node_watcher cannot label the verified Node."""
     refused: str = ""
-    """What is reported of the node as refused, with the API server's words; "" if nothing is."""
+    """Reported refusal of the node, with the error of the API server; "" if there is none."""
     task: Task | None = None
-    """What the Job of the slot is to do, None if none may be made."""
+    """Task of the Job of the slot, None if no Job may be created."""
     blocked_for: float = 0.0
-    """Seconds for which the slot is given back, 0 if it is not: no Job is made in the meantime."""
+    """Seconds for which the slot is released, 0 if it is not: no Job is created in the meantime."""
     tell_skip: bool = False
-    """Whether the Node is to say that it is skipped."""
+    """True if an Event on the Node has to report that it is skipped."""
     timings: NodeTimings = NodeTimings()
     unserved: bool = False
-    """Whether a user opted the node in, and is to be told that there is nothing to install."""
+    """True if a user opted the node in, and an Event has to report that there is nothing to install."""
 
 
 @dataclass(frozen=True, slots=True)
 class CreateJob:
-    """Make the installer Job of one attempt."""
+    """Create the installer Job of one attempt."""
 
     node: NodeView
     task: Task
-    """What the Job is to do; ``node`` is as if its marks named what the task fears."""
+    """Task of the Job; ``node`` is as if its marks named the unconfirmed Shims of the task."""
     attempt: int
     reason: Reason = Reason.CLAIMED
 
 
 @dataclass(frozen=True, slots=True)
 class DeleteJob:
-    """Delete a Job if it still has this uid; ``foreground`` keeps it until its pods are gone."""
+    """Delete a Job if it still has this UID; ``foreground`` keeps it until its pods are deleted."""
 
     job: JobView
     reason: Reason
@@ -116,7 +116,7 @@ class DeleteJob:
 
 @dataclass(frozen=True, slots=True)
 class EndJob:
-    """Have a running Job end now; it stays, so that what it did is known."""
+    """End a running Job now; the object stays, so that its effect is known."""
 
     job: JobView
     reason: Reason
@@ -124,7 +124,7 @@ class EndJob:
 
 @dataclass(frozen=True, slots=True)
 class Publish:
-    """Publish an event about a Job, in the Job's trace. ``mark``: remembered, so that it is said once."""
+    """Publish an event about a Job, in the Job's trace. ``mark``: stored, so that it is published once."""
 
     fact: FactData
     mark: str
@@ -133,19 +133,19 @@ class Publish:
 
 @dataclass(frozen=True, slots=True)
 class JudgeFailed:
-    """Write the verdict on a Job that did not lead to proof; ``node_watcher`` shows it on the Node."""
+    """Write the failure of a Job to the Job; ``node_watcher`` reports it on the Node."""
 
     job: JobView
     reason: Reason
     message: str
     disruptive: bool = False
     blamed: str | None = None
-    """Of several shims those that it failed because of, as an annotation has them; None if that is not known."""
+    """Of several shims those that caused the failure, in the format of the annotation; None if that is not known."""
 
 
 @dataclass(frozen=True, slots=True)
 class CreateCanary:
-    """Make the pod that tries a Shim after its Job."""
+    """Create the pod that tests a Shim after its Job."""
 
     job: JobView
     canary: Canary
@@ -162,7 +162,7 @@ class DeleteCanary:
 
 @dataclass(frozen=True, slots=True)
 class ProveJob:
-    """Write on a Job what its canaries proved; ``node_watcher`` marks the Node by it."""
+    """Write the verification by canaries to a Job; ``node_watcher`` marks the Node by it."""
 
     job: JobView
     proof: Proof
@@ -170,7 +170,7 @@ class ProveJob:
 
 @dataclass(frozen=True, slots=True)
 class CreateUndo:
-    """Make the Job that takes back what another Job did in vain, under the number of its try."""
+    """Create the Job that rolls back another Job, with the number of its attempt."""
 
     node: NodeView
     job: JobView
@@ -180,7 +180,7 @@ class CreateUndo:
 
 @dataclass(frozen=True, slots=True)
 class WarnNode:
-    """Put a warning Event on the Node."""
+    """Record a warning Event on the Node."""
 
     node: NodeView
     reason: Reason
@@ -198,14 +198,14 @@ class ReportRefusal:
 
 @dataclass(frozen=True, slots=True)
 class ClearRefusal:
-    """Take back the report of a refusal; the nodes that wait after one are retried at once."""
+    """End the report of a refusal; the nodes that wait after one are retried at once."""
 
     node: NodeView
 
 
 @dataclass(frozen=True, slots=True)
 class EvictPod:
-    """Ask a pod to leave, as its disruption budget allows; the Node's Events tell if it does not."""
+    """Evict a pod, as its disruption budget allows; an Event on the Node reports a blocked eviction."""
 
     node: NodeView
     user: User
@@ -214,7 +214,7 @@ class EvictPod:
 
 @dataclass(frozen=True, slots=True)
 class GiveBackSlot:
-    """Let others be worked on: what is to go is in use, ``why`` says by whom. It is looked at again after a while."""
+    """Release the slot to other nodes: a Shim to uninstall is in use, ``why``: by which pods. Retried after a while."""
 
     node: NodeView
     seconds: float
@@ -223,14 +223,14 @@ class GiveBackSlot:
 
 @dataclass(frozen=True, slots=True)
 class LookAgain:
-    """Nothing to do before so many seconds, unless something changes."""
+    """Wait for these seconds, unless something changes."""
 
     seconds: float
 
 
 @dataclass(frozen=True, slots=True)
 class Destroy:
-    """Take these steps only if the breaker lets this Job go; all of them or none."""
+    """Apply these steps, all or none, only with permission of the circuit breaker for this Job."""
 
     target: Destruction
     steps: tuple[Publish | DeleteJob | EndJob, ...]
@@ -251,5 +251,5 @@ Step = (
     | ReportRefusal
     | ClearRefusal
 )
-"""What is carried out once the breaker gave leave; the rest of an Action is for the queue."""
+"""Steps that are applied with permission of the circuit breaker; further kinds of Action are for the queue."""
 Action = Step | LookAgain | Destroy | GiveBackSlot

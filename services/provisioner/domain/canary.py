@@ -1,9 +1,9 @@
-"""Whether a shim that a Job installed runs: a pod on that very node tries it (ADR 21).
+"""Decides by canaries whether an installed shim runs: a pod on the same node tests it (ADR 21).
 
-Pure. In: which Shims are to be tried, the pods that try them, the time. Out: which pods to make or to replace, and the
-verdict. Called by ``decide``; ``canary_resources`` has the manifests.
-Invariants: a shim counts only after a pod of its own succeeded; what happens to a pod as such (eviction, a reboot) is
-no verdict on a shim; nothing is waited for longer than the deadline.
+Pure. In: the Shims to test, their pods, the time. Out: pods to create or to replace, and the verdict. Called by
+``decide``; ``canary_resources`` has the manifests.
+Invariants: a shim counts only after a pod of its own succeeded; an interruption of a pod (eviction, a reboot) is not a
+verdict on a shim; no wait exceeds the deadline.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from trellis.provisioning.shims import ShimView
 from trellis.provisioning.views import JobView
 
 BUILT_IN_HANDLERS: Final = frozenset({"wamr", "wasmedge", "wasmer", "wasmi", "wasmtime"})
-"""Handlers of shims that run a WASI command as it is; others want their own kind of application."""
+"""Handlers of shims that run a WASI command as it is; other shims require their own kind of application."""
 MODULE: Final = "/canary.wasm"
-"""The built-in canary's place in the installer's image, which the node has already."""
+"""Path of the built-in canary in the installer image, which the node already has."""
 
 
 @dataclass(frozen=True, slots=True)
 class Canary:
-    """What tries one Shim; ``command`` () is the image's own."""
+    """The test of one Shim; ``command`` (): that of the image."""
 
     shim: str
     shim_uid: str
@@ -35,9 +35,9 @@ class Canary:
 
 @dataclass(frozen=True, slots=True)
 class CanaryPod:
-    """A pod that tries a Shim. ``interrupted``: it ended for a reason that says nothing of the Shim.
+    """A pod that tests a Shim. ``interrupted``: it ended for a reason that is unrelated to the Shim.
 
-    ``trouble``: what keeps it from running, or how it ended, in words; "" if nothing is known.
+    ``trouble``: why it does not run, or how it ended; "" if nothing is known.
     """
 
     namespace: str
@@ -60,9 +60,9 @@ class CanaryPod:
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """How the trial of a Job stands: pods to make, pods to re-creates, whose Shims failed and why.
+    """State of the test of a Job: pods to create, pods to re-create, Shims that failed, the reasons.
 
-    All passed or not.
+    ``passed``: all of them succeeded.
     """
 
     begin: tuple[Canary, ...] = ()
@@ -73,10 +73,10 @@ class Trial:
 
 
 def canary_of(shim: ShimView, built_in_image: str) -> Canary | None:
-    """Return what tries a Shim; None if nothing does.
+    """Return the canary of a Shim, None if it has none.
 
-    By default handlers that run a WASI command are tried with the built-in module; ``verify.canaryImage`` tries any,
-    ``verify.canary`` says yes or no to it.
+    By default handlers that run a WASI command are tested with the built-in module; ``verify.canaryImage`` tests any
+    handler, ``verify.canary`` enables or disables the test.
     """
     wanted = shim.verification
     if shim.invalid or wanted.canary is False:
@@ -91,9 +91,9 @@ def canary_of(shim: ShimView, built_in_image: str) -> Canary | None:
 def trial_of(
     job: JobView, canaries: Sequence[Canary], pods: Iterable[CanaryPod], *, overdue: bool, refused: str = ""
 ) -> Trial:
-    """Return how the trial of what a Job installed stands.
+    """Return the state of the test of the Shims that a Job installed.
 
-    ``overdue``: its deadline has passed; ``refused``: what the API server refuses on the node, in its words.
+    ``overdue``: its deadline has passed; ``refused``: the error of the API server for the node.
     """
     by_shim = {pod.shim: pod for pod in pods if pod.job_uid == job.uid}
     begin: list[Canary] = []
@@ -106,7 +106,7 @@ def trial_of(
             continue
         passed = False
         if pod is not None and pod.phase == "Failed" and not pod.interrupted:
-            failed[canary.shim] = f"its pod {pod.place} failed: {pod.trouble or 'it did not say why'}"
+            failed[canary.shim] = f"its pod {pod.place} failed: {pod.trouble or 'no reason reported'}"
         elif overdue:
             failed[canary.shim] = _late(canary, pod, refused)
         elif pod is None:
@@ -125,7 +125,7 @@ def _late(canary: Canary, pod: CanaryPod | None, refused: str) -> str:
 
 
 def proves_all(job: JobView, canaries: Iterable[Canary], changed: Iterable[str]) -> bool:
-    """Return whether pods tried everything that a Job changed: then nothing rests on what the kubelet lists alone."""
+    """Return whether pods tested all Shims that a Job changed: then no verification depends on the kubelet alone."""
     return {canary.shim for canary in canaries} >= set(changed) and bool(job.canaries)
 
 

@@ -1,8 +1,8 @@
-"""Manifests of canaries: the pod that tries a Shim on one node, the RuntimeClass it runs with, and back.
+"""Manifests of canaries: the pod that tests a Shim on one node, its RuntimeClass, and the view of the pod.
 
 Pure and total: arguments in, manifest out. Called by ``canary_apply`` and the informer of canary pods.
-Invariants: a canary may do nothing but run; its RuntimeClass has no scheduling, because the label that the Shim's own
-selects follows the proof that is being sought (ADR 21).
+Invariants: a canary has no privileges; its RuntimeClass has no scheduling, because the label that the RuntimeClass of
+the Shim selects is set only after the verification (ADR 21).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ CANARY_PODS: Final = f"{names.LABEL_CANARY}=true"
 """Label selector of canary pods."""
 _NOBODY: Final = 65532
 _LOST: Final = ("ContainerStatusUnknown", "Unknown")
-"""Reasons of a container of which the kubelet knows only that it is gone: the node was restarted."""
+"""Reasons of a container whose state the kubelet lost: the node was restarted."""
 
 
 def make_canary_class(canary: Canary) -> Manifest:
@@ -46,7 +46,7 @@ def make_canary_class(canary: Canary) -> Manifest:
 
 
 def make_canary_pod(installer: Installer, job: JobView, canary: Canary, seconds: float) -> Manifest:
-    """Return the pod that tries a Shim on the Job's node; the Job owns it. ``seconds``: for how long it may run."""
+    """Return the pod that tests a Shim on the Job's node; the Job owns it. ``seconds``: its deadline."""
     secrets = [{"name": name} for name in installer.surroundings.image_pull_secrets]
     container: Manifest = {
         "name": names.CANARY_CONTAINER,
@@ -78,7 +78,7 @@ def make_canary_pod(installer: Installer, job: JobView, canary: Canary, seconds:
             "runtimeClassName": class_of(canary),
             "restartPolicy": "Never",
             "activeDeadlineSeconds": max(1, round(seconds)),
-            # A shim that hangs must not keep its pod: nothing in it is worth waiting for.
+            # A shim that hangs must not delay the deletion of its pod.
             "terminationGracePeriodSeconds": 0,
             "automountServiceAccountToken": False,
             "enableServiceLinks": False,
@@ -92,13 +92,13 @@ def make_canary_pod(installer: Installer, job: JobView, canary: Canary, seconds:
 
 
 def view_canary(manifest: Manifest) -> CanaryPod:
-    """Project a canary pod as the API server returns it."""
+    """Return the view of a canary pod as the API server returns it."""
     metadata = manifest["metadata"]
     status: Mapping[str, Any] = manifest.get("status") or {}
     annotations: Mapping[str, str] = metadata.get("annotations") or {}
     ended = _terminated(status)
     node, ran_on = annotations.get(names.ANNOTATION_NODE, ""), (manifest.get("spec") or {}).get("nodeName")
-    elsewhere = f"admission put it on node {ran_on}, so it proves nothing here" if ran_on not in {None, node} else ""
+    elsewhere = f"admission put it on node {ran_on}, so it verifies nothing here" if ran_on not in {None, node} else ""
     return CanaryPod(
         namespace=metadata["namespace"],
         name=metadata["name"],
@@ -108,7 +108,7 @@ def view_canary(manifest: Manifest) -> CanaryPod:
         node=node,
         shim=annotations.get(names.ANNOTATION_SHIM, ""),
         phase="Failed" if elsewhere else str(status.get("phase") or "Pending"),
-        # A reason of the pod itself is the kubelet's or the node controller's, not the container's.
+        # A reason of the pod itself is set by the kubelet or the node controller, not by the container.
         interrupted=(bool(status.get("reason")) and status.get("reason") != "DeadlineExceeded")
         or ended.get("reason") in _LOST,
         trouble=elsewhere or _trouble(status, ended),
@@ -123,7 +123,7 @@ def _terminated(status: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _trouble(status: Mapping[str, Any], ended: Mapping[str, Any]) -> str:
-    """Return in words why a pod does not run, or how it ended; "" while it starts or runs as it should."""
+    """Return why a pod does not run, or how it ended; "" while it starts or runs without a problem."""
     if ended:
         code = f"exit code {ended.get('exitCode')} ({ended.get('reason', 'Unknown')})"
         return f"{code}: {' '.join(str(ended['message']).split())}" if ended.get("message") else code

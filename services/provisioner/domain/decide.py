@@ -1,10 +1,10 @@
-"""What to do about one node: make its Job, judge it, say what came of it, clear it away.
+"""Decides about one node: create its Job, judge it, publish its outcome, delete it.
 
 Pure. In: a frozen snapshot of one Node, its Jobs and its slot in the ledger. Out: actions, each with its reason. Called
-by ``app`` between gather and apply; slots are given by ``plan``, never here. Invariants: no Job without a slot; one Job
-a node at a time; a Job goes only when proof or failure is recorded on the Node, nobody wants what it did any more, or
-another Node took the name; an event is said before the mark that it was said; no Job of our own installer goes while
-the Node does not name what it left there.
+by ``app`` between gather and apply; slots are assigned by ``plan``, never here. Invariants: no Job without a slot; one
+Job per node at a time; a Job is deleted only when success or failure is recorded on the Node, its effect is no longer
+wanted, or another Node took the name; an event is published before it is marked as published; no Job of the Trellis
+installer is deleted while the Node does not name what the Job left there.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ from trellis.provisioning.views import (
 )
 
 JOBS = "jobs"
-"""Kind of the breaker that guards running installer Jobs."""
+"""Kind of the circuit breaker that guards running installer Jobs."""
 _NAMED: Final = 5
 _NOTHING_TO_INSTALL: Final = (
     f"{names.ANNOTATION_OPT_IN}=true, but there is nothing to install: no Shim is labelled "
@@ -64,12 +64,12 @@ _NOTHING_TO_INSTALL: Final = (
 
 
 def decide(snapshot: Snapshot) -> list[Action]:
-    """Return what to do about one node, in order."""
+    """Return the actions on one node, in order."""
     node = snapshot.node
     if node is None:
-        return []  # its Jobs are owned by the Node: the garbage collector takes them
+        return []  # its Jobs are owned by the Node: the garbage collector deletes them
     if snapshot.shims_unknown:
-        return []  # a Shim that cannot be listed is not a Shim that was deleted
+        return []  # a Shim that cannot be listed does not count as deleted
     former: list[Action] = [
         DeleteJob(job, Reason.NODE_REPLACED, foreground=False)
         for job in snapshot.jobs
@@ -96,16 +96,16 @@ def decide(snapshot: Snapshot) -> list[Action]:
 
 
 def unserved(node: NodeView, shims: Iterable[ShimView]) -> bool:
-    """Return whether a user opted a node in for which there is nothing to install while there is no legacy image."""
+    """Return whether a user opted a node in for which there is nothing to install without a legacy image."""
     opted_in = node.operating_system == SUPPORTED_OS and opt_in_of(node, auto_provision=False) is OptIn.IN
     return opted_in and not any(shim.default for shim in shims)
 
 
 def _outlived(jobs: tuple[JobView, ...], job: JobView | None) -> list[DeleteJob]:
-    """Clear away what ended before the newest Job began, and is there still as the bus did not take its event.
+    """Return the deletion of Jobs that ended before the newest, and remain because their events were not published.
 
-    It must not outlive the newest: it would be that again, and what it did be written on the node over what came after.
-    A try stays beside the Job that takes it back.
+    They must not outlive the newest: one of them would become the newest, and its outcome would replace a later one on
+    the node. An attempt stays beside the Job that rolls it back.
     """
     if job is None or job.operation == UNDO:
         return []
@@ -114,7 +114,7 @@ def _outlived(jobs: tuple[JobView, ...], job: JobView | None) -> list[DeleteJob]
 
 
 def inspect(job: JobView | None, *, inspect_after: float, now: float) -> bool:
-    """Return whether the Job's pod is worth reading: it failed without a verdict, or it should have ended by now."""
+    """Return whether to read the pod of a Job: it failed without a verdict, or it should have ended by now."""
     if job is None or job.deleting:
         return False
     if job.state is JobState.ACTIVE:
@@ -123,10 +123,9 @@ def inspect(job: JobView | None, *, inspect_after: float, now: float) -> bool:
 
 
 def to_begin(node: NodeView, jobs: tuple[JobView, ...], entry: Entry) -> bool:
-    """Return whether the Job of a node's slot is to be made as far as Nodes and Jobs tell; pods may still be in its
-    way.
+    """Return whether Nodes and Jobs permit the Job of a node's slot; pods may still block it.
 
-    Of a former Node of the name a Job that is being deleted makes no more pods, and may be so for long.
+    A Job of a former Node of the name that is being deleted creates no more pods, and may remain for long.
     """
     tried = (entry.digest, entry.attempt)
     if node.skip is not None or node.marked_digest == entry.digest:
@@ -137,11 +136,11 @@ def to_begin(node: NodeView, jobs: tuple[JobView, ...], entry: Entry) -> bool:
     if any((job.digest, job.attempt) == tried and not job.deleting for job in own):
         return False
     former = [job for job in jobs if job.node_uid != node.uid and not job.deleting]
-    return not any(map(at_work, [*own, *former]))  # two installers on one disk would be one too many; its end wakes us
+    return not any(map(at_work, [*own, *former]))  # one installer per disk; the end of the Job enqueues the node
 
 
 def _begin(snapshot: Snapshot, node: NodeView, jobs: tuple[JobView, ...]) -> list[Action]:
-    """Make the Job of a claimed slot, once nothing of an earlier one is at work."""
+    """Return the creation of the Job of a claimed slot, once no earlier one is running."""
     if snapshot.other is not None:
         unfinished = any(job.deleting or job.state is not JobState.FAILED for job in jobs)
         return [] if unfinished else [WarnNode(node, Reason.OTHER_CONTROLLER, snapshot.other.advice)]
@@ -149,35 +148,35 @@ def _begin(snapshot: Snapshot, node: NodeView, jobs: tuple[JobView, ...]) -> lis
     if entry is None or target is None or snapshot.task is None or not to_begin(node, snapshot.jobs, entry):
         return []
     if entry.digest != target.digest or not changes_of(node, target):
-        return []  # what is wanted changed before the Job was made, or is done: the planner frees the slot
+        return []  # the target changed before the Job was created, or is reached: the planner frees the slot
     if snapshot.pods_left:
         message = (
-            f"pod {', '.join(snapshot.pods_left)} of an earlier installer Job has not ended, and two on one disk would "
-            "be one too many; if nothing of it runs on the node any more, delete it by kubectl delete pod --force"
+            f"pod {', '.join(snapshot.pods_left)} of an earlier installer Job has not ended, and only one may run on a "
+            "node; if the pod no longer runs on the node, delete it by kubectl delete pod --force"
         )
         return [WarnNode(node, Reason.INSTALLER_POD_STUCK, message), GiveBackSlot(node, snapshot.timings.pod_left)]
     last = newest(jobs)
     if last is not None and last.failure is None and left_by(last, node):
-        return []  # an older try was made once more and ended well: first the Node is to say so
+        return []  # an older attempt was repeated and succeeded: the Node has to record that first
     if blocked := _blocked(snapshot, node, target):
         return blocked
     if snapshot.blocked_for > 0:
-        return [LookAgain(snapshot.blocked_for)]  # the run that gave the slot back may have failed since
+        return [LookAgain(snapshot.blocked_for)]  # the run that released the slot may have failed since
     gone = {action.job.uid for action in _outlived(jobs, newest(jobs))}
     clear = [DeleteJob(job, Reason.SUPERSEDED, foreground=False) for job in jobs if job.uid not in gone]
     return [*clear, CreateJob(node, replace(snapshot.task, feared=snapshot.feared), entry.attempt)]
 
 
 def leaving(node: NodeView, target: Target) -> tuple[str, ...]:
-    """Return the Shims that are to be removed from a node; what a legacy image installed cannot be."""
+    """Return the Shims to uninstall from a node; the runtime of a legacy image cannot be uninstalled."""
     wanted = dict(target.shims)
     return tuple(sorted(name for name in node.installed if name not in wanted and name != KWASM))
 
 
 def labelled(node: NodeView, target: Target) -> bool:
-    """Return whether a node still bears the label of a Shim that is to be removed from it.
+    """Return whether a node still has the label of a Shim to uninstall.
 
-    node_watcher takes the label first, and the circuit breaker may hold that: until then nothing is begun there.
+    node_watcher removes the label first, and the circuit breaker may pause that: until then no Job is created there.
     """
     going = leaving(node, target)  # nothing, of most nodes
     labels = dict(node.labels) if going else {}
@@ -185,7 +184,7 @@ def labelled(node: NodeView, target: Target) -> bool:
 
 
 def _blocked(snapshot: Snapshot, node: NodeView, target: Target) -> list[Action]:
-    """Before a Shim is removed its label goes, so that no pod comes, and then the pods, as its policy has it."""
+    """Return the steps before a removal of Shims: first the labels, which stop scheduling, then pods, by policy."""
     going = leaving(node, target)
     if labelled(node, target):
         return [GiveBackSlot(node, snapshot.timings.labels)]
@@ -211,7 +210,7 @@ def _listed(users: list[User]) -> str:
 
 
 def _follow(snapshot: Snapshot, node: NodeView, job: JobView) -> list[Action]:
-    """Say how the newest Job fares and judge it when it ended."""
+    """Return the actions that publish the state of the newest Job, and judge it when it ended."""
     if job.operation == UNDO:
         return _follow_undo(snapshot, node, job)
     started = f"{job.uid}.started"
@@ -222,7 +221,7 @@ def _follow(snapshot: Snapshot, node: NodeView, job: JobView) -> list[Action]:
         case JobState.ACTIVE:
             return [*actions, *_follow_active(snapshot, node, job)]
         case JobState.FAILED:
-            if node.marked_digest == job.digest:  # it was made once more, by a view in which that was not proved yet
+            if node.marked_digest == job.digest:  # it was repeated, based on a view without the verification
                 return [DeleteJob(job, Reason.SUPERSEDED, foreground=False)]
             if job.failure is not None:
                 return []
@@ -242,7 +241,7 @@ def _follow_active(snapshot: Snapshot, node: NodeView, job: JobView) -> list[Act
 
 
 def _give_up(job: JobView) -> list[Action]:
-    """A node that is unreachable tells no pod's end, so its Job would never fail, and its slot never be free."""
+    """Judge a Job on an unreachable node, which reports no end of a pod: otherwise its slot would never be free."""
     if job.failure is not None:
         return []
     message = f"{job.given_up}; the node is not ready, so it is not known how far the installer came"
@@ -250,7 +249,7 @@ def _give_up(job: JobView) -> list[Action]:
 
 
 def _stuck_unjudged(snapshot: Snapshot, node: NodeView, job: JobView | None) -> list[Action]:
-    """Look again when the newest Job should have ended; say of one that nobody judges what keeps it."""
+    """Schedule a check for the deadline of the newest Job; warn about a stuck one that is not to be judged."""
     if snapshot.stuck_in > 0:
         return [LookAgain(snapshot.stuck_in)]
     if job is None or not (job.deleting or snapshot.target is None or overtaken(job, node, snapshot.target)):
@@ -259,9 +258,9 @@ def _stuck_unjudged(snapshot: Snapshot, node: NodeView, job: JobView | None) -> 
 
 
 def _stuck(snapshot: Snapshot, job: JobView) -> list[Action]:
-    """Judge a Job whose time is over whatever its pod does, then have it end if Kubernetes did not try that.
+    """Judge a Job after its deadline, even if its pod still runs, then end it if Kubernetes did not try that.
 
-    The Job stays, so that nothing else is begun on the node while the pod may run.
+    The Job stays, so that no other Job is created for the node while the pod may run.
     """
     if job.failure is None:
         return judge(job, Reason.INSTALLER_POD_STUCK, _pod_stuck(snapshot, job))
@@ -276,7 +275,7 @@ def _pod_stuck(snapshot: Snapshot, job: JobView) -> str:
 
 
 def _follow_undo(snapshot: Snapshot, node: NodeView, job: JobView) -> list[Action]:
-    """Judge the try that a Job takes back, once it has; the verdict stands on this Job, under the try's number."""
+    """Judge an attempt once its rollback ended; the verdict is on the rollback Job, with the number of the attempt."""
     if job.failure is not None:
         return []
     reason, _, message = job.undoes.partition(": ")
@@ -284,20 +283,20 @@ def _follow_undo(snapshot: Snapshot, node: NodeView, job: JobView) -> list[Actio
         case JobState.ACTIVE if refused := pod_refused(snapshot, node, job):
             return refused
         case JobState.ACTIVE if job.given_up and not node.ready:
-            message = f"{message}; the node is not ready, so it is not known whether that was taken back"
+            message = f"{message}; the node is not ready, so it is not known whether the rollback completed"
         case JobState.ACTIVE if snapshot.stuck_in <= 0:
-            message = f"{message}; whether that was taken back is not known: {_pod_stuck(snapshot, job)}"
+            message = f"{message}; it is not known whether the rollback completed: {_pod_stuck(snapshot, job)}"
         case JobState.ACTIVE:
             return _watch_start(snapshot, node, job)
         case JobState.COMPLETE:
-            message = f"{message}; the node was brought back to what it had"
+            message = f"{message}; the node was rolled back"
         case JobState.FAILED:
-            message = f"{message}; bringing the node back to what it had failed: {why(job, snapshot.installer)}"
+            message = f"{message}; the rollback of the node failed: {why(job, snapshot.installer)}"
     return judge(job, Reason(reason), message, disruptive=True, blamed=job.blamed)
 
 
 def _watch_start(snapshot: Snapshot, node: NodeView, job: JobView) -> list[Action]:
-    """An image that cannot be pulled shows at once, not when the deadline of the Job has passed."""
+    """Warn about a pod that does not start, such as for an image pull error, before the deadline of the Job."""
     installer = snapshot.installer
     if installer is None:
         return [LookAgain(max(1.0, job.created_at + snapshot.inspect_after - snapshot.now))]
@@ -309,7 +308,7 @@ def _watch_start(snapshot: Snapshot, node: NodeView, job: JobView) -> list[Actio
 
 
 def _opted_out(jobs: tuple[JobView, ...], node: NodeView, deleting: frozenset[str]) -> list[Action]:
-    """The node no longer wants a runtime: nothing of Trellis works on it any more, but what takes a try back."""
+    """Return the actions that end all work on a node without a target, except for a rollback."""
     actions: list[Action] = []
     for job in jobs:
         if job.deleting or (job.operation == UNDO and job.state is JobState.ACTIVE and not job.stopped):
@@ -320,16 +319,16 @@ def _opted_out(jobs: tuple[JobView, ...], node: NodeView, deleting: frozenset[st
             continue
         said = Publish(ProvisionRemoved(**about(job)), f"{job.uid}.removed", job)
         steps = (said, DeleteJob(job, Reason.OPTED_OUT, foreground=running))
-        # A Job that ended is only cleared away: what it did stays done.
+        # A Job that ended is only deleted: its effect stays.
         actions += [Destroy(_interruption(job), steps)] if running else steps
     return actions
 
 
 def _end(job: JobView, node: NodeView, reason: Reason, deleting: frozenset[str]) -> list[Action]:
-    """End what our installer does for nobody: it takes its changes back, or is past that and ends well.
+    """End an installer that is no longer required: it rolls back its changes, or completes if it is past that point.
 
-    A suspended one would never end, so it goes once its pods have. That a Shim was deleted is an event about all of its
-    nodes, which no breaker holds (ADR 27).
+    A suspended Job would never end, so it is deleted after its pods. The deletion of a Shim affects all of its nodes,
+    and the circuit breaker does not pause it (ADR 27).
     """
     if job.state is not JobState.ACTIVE or (job.ends_now and not job.stopped):
         return []

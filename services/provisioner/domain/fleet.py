@@ -1,9 +1,9 @@
-"""What each node is to have by the Shims as they are, which nodes a plan has to look at, and the nodes of each Shim.
+"""Computes the target of each node by the present Shims, the nodes for a plan, and the nodes of each Shim.
 
-Pure. In: nodes and Shims, and the names of nodes that changed. Out: targets, the nodes at which something is to be
-done, how many others have each Shim, and a tally for each Shim. Called by ``cache``, ``gather``, ``shim_gather``, and
-``watches``, which tells of changes. Invariants: what follows from a node is worked out once while neither it nor a Shim
-changes; what a question costs does not grow with the nodes that rest.
+Pure. In: nodes and Shims, and the names of nodes that changed. Out: targets, the nodes with work to do, how many of the
+remaining nodes have each Shim, and a tally for each Shim. Called by ``cache``, ``gather``, ``shim_gather``, and
+``watches``, which reports changes. Invariants: the state of a node is computed once while neither it nor a Shim
+changes; the duration of a query does not grow with the number of nodes at rest.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from trellis.provisioning.shims import ShimView
 from trellis.provisioning.views import NodeView, Target
 
 TargetOf = Callable[[NodeView, tuple[ShimView, ...]], Target | None]
-"""Returns what a node is to have by all Shims, None if nothing."""
+"""Returns the target of a node by all Shims, None if it has none."""
 MemberOf = Callable[[ShimView, NodeView, tuple[ShimView, ...]], Member | None]
-"""Returns a node among those of a Shim, by all Shims; None if it is none of them."""
+"""Returns the member of a Shim for a node, by all Shims; None if it is not one of its nodes."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Standing:
-    """``counted``: the Shims of whose nodes a node at rest is one, None if it is not at rest."""
+    """Cached state of a node. ``counted``: the Shims for which it counts at rest, None if it is not at rest."""
 
     node: NodeView
     target: Target | None
@@ -40,12 +40,12 @@ class _Standing:
 
 
 def rests(node: NodeView, target: Target) -> bool:
-    """Return whether a node has what it is to have, and nothing failed there."""
+    """Return whether a node has reached its target, and no failure is recorded there."""
     return node.failed_attempt is None and node.failed_shims is None and not changes_of(node, target)
 
 
 class Fleet:
-    """``nodes`` and ``shims`` by name are others' to change; :meth:`take` is told of each change of a node."""
+    """Targets and tallies. ``nodes`` and ``shims``: by name, filled by informers; :meth:`take` gets changed nodes."""
 
     def __init__(
         self,
@@ -61,11 +61,11 @@ class Fleet:
         self._forget()
 
     def take(self, name: str) -> None:
-        """Take it that a node is there, gone, or another than before."""
+        """Mark a node as added, changed or deleted."""
         self._stale.add(name)
 
     def target(self, node: NodeView) -> Target | None:
-        """Return what a node is to have."""
+        """Return the target of a node."""
         self._settle()
         standing = self._standings.get(node.name)
         if standing is not None and (standing.node is node or standing.node == node):
@@ -73,9 +73,9 @@ class Fleet:
         return self._target_of(node, self._by)
 
     def look_at(self, uids: Iterable[str]) -> tuple[list[tuple[NodeView, Target | None]], Counter[str]]:
-        """Return the nodes with something to do and those of these uids, and of how many others each Shim's nodes are.
+        """Return the nodes with work to do and those of these UIDs, and the number of remaining nodes by Shim.
 
-        So a plan of these alone is the plan of all nodes.
+        A plan of these alone equals the plan of all nodes.
         """
         self._settle()
         others = Counter(self._resting)
@@ -87,17 +87,17 @@ class Fleet:
         return [(self._nodes[name], self._standings[name].target) for name in chosen], +others
 
     def restless(self) -> list[NodeView]:
-        """Return the nodes at which something is to be done, by name."""
+        """Return the nodes with work to do, by name."""
         self._settle()
         return [self._nodes[name] for name in sorted(self._restless)]
 
     def named(self, uids: Iterable[str]) -> list[NodeView]:
-        """Return the nodes of these uids, without those that are gone."""
+        """Return the nodes of these UIDs, without deleted ones."""
         self._settle()
         return [self._nodes[name] for uid in uids if (name := self._names.get(uid)) is not None]
 
     def tally(self, shim: ShimView) -> Tally:
-        """Return the nodes of a Shim: the kept tally for the view of now, for another one that of a look at all."""
+        """Return the nodes of a Shim: the cached tally for the present view, a new one for another view."""
         self._settle()
         if self._shims.get(shim.name) == shim:
             return self._tallies[shim.name]
@@ -116,7 +116,7 @@ class Fleet:
         shims = tuple(self._shims.values())
         if any(a is not b for a, b in zip_longest(shims, self._by)):
             former, self._by = self._by, shims
-            if shims != former:  # that a status was written changes no target
+            if shims != former:  # the write of a status changes no target
                 self._stale |= self._nodes.keys()
                 self._forget()
         for name in self._stale:

@@ -1,9 +1,9 @@
-"""What our own installer needs of the network around it, as env and volumes of its Job.
+"""Network configuration of the Trellis installer, as env and volumes of its Job.
 
 Pure: arguments in, parts of a manifest out. Called by ``resources``.
-Invariants: nothing secret is a value here: a proxy's password and registry credentials stay in their Secrets, which the
-kubelet hands to the container; credentials of registries are files, never env. A ConfigMap or Secret that is missing
-does not keep the installer from starting where it can say so itself, which is quicker than the Job's deadline.
+Invariants: no value here is secret: a proxy's password and registry credentials stay in their Secrets, which the
+kubelet passes to the container; credentials of registries are files, never env. A missing ConfigMap or Secret does not
+prevent the start of an installer that can report it itself, which is faster than the Job's deadline.
 Source of the names: ``node_installer --help``.
 """
 
@@ -20,18 +20,18 @@ Manifest = dict[str, Any]
 CA_DIRECTORY: Final = "/etc/trellis/ca"
 PULL_SECRETS_DIRECTORY: Final = "/etc/trellis/pull-secrets"
 PROXY_VARIABLES: Final = ("HTTPS_PROXY", "HTTP_PROXY", "NO_PROXY")
-"""Also the keys of the proxy's Secret; the first of them must be there."""
+"""Also the keys of the proxy's Secret; the first of them is required."""
 _CA_FILE: Final = "ca.pem"
 _READABLE_BY_ROOT: Final = 0o400
 
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """Where the installer's spans go, and how it gets out. Every Secret and ConfigMap is in the namespace of the Jobs.
+    """Network configuration of the installer. Every Secret and ConfigMap is in the namespace of the Jobs.
 
-    ``proxies``: values by name of the variable, without credentials. ``proxy_secret``: what has the other variables.
-    ``ca``: name and key of a ConfigMap. ``image_pull_secrets``: for the image of the installer itself.
-    ``sends_alone``: no service has an endpoint, so none decided whether the trace is to be sent.
+    ``otlp_endpoint``: for its spans. ``proxies``: values by name of the variable, without credentials.
+    ``proxy_secret``: Secret with the other variables. ``ca``: name and key of a ConfigMap. ``image_pull_secrets``: for
+    the image of the installer itself. ``sends_alone``: no service has an endpoint, so none decided on sampling.
     """
 
     otlp_endpoint: str | None = None
@@ -45,7 +45,7 @@ class Surroundings:
 def make_env(surroundings: Surroundings, fetched: Sequence[str] | None) -> list[Manifest]:
     """Return the installer's environment variables, in a fixed order.
 
-    ``fetched``: the pull secrets for what it fetches, None if it fetches nothing. A removal then waits for no Secret.
+    ``fetched``: the pull secrets for its downloads, None without downloads. A removal then waits for no Secret.
     """
     env: list[Manifest] = []
     if surroundings.otlp_endpoint:
@@ -92,13 +92,13 @@ def make_volumes(surroundings: Surroundings, fetched: Sequence[str] | None) -> l
 
 
 def _ca(surroundings: Surroundings, fetched: Sequence[str] | None) -> tuple[str, str] | None:
-    """Return the ConfigMap with CAs if there is a use for it: something is fetched, or spans are sent by TLS."""
+    """Return the ConfigMap with CAs if it is needed: for downloads, or for spans over TLS."""
     sends = (surroundings.otlp_endpoint or "").lower().startswith("https:")
     return surroundings.ca if fetched is not None or sends else None
 
 
 def pull_secrets_of(spec: InstallSpec) -> tuple[str, ...]:
-    """Return the names of the Secrets that a wish's sources need, by name."""
+    """Return the sorted names of the Secrets that the sources of a spec need."""
     return tuple(
         sorted({source.pull_secret for shim in spec.shims for source in shim.sources if source.pull_secret is not None})
     )

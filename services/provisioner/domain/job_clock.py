@@ -1,9 +1,9 @@
-"""How long installer Jobs have been at work, by our own clock.
+"""Measures how long installer Jobs run, by the clock of this process.
 
 In: changes of Jobs from the informer. Out: the seconds until a Job counts as stuck. Filled by ``watches``, read by
 ``gather``. Invariants: a Job is stuck at the latest when its deadline and the grace have passed since this process saw
-it; one that Kubernetes has given up, or that is being deleted, when the grace has passed since then; one that ended
-well, whose Node cannot be labelled, as one that was created when it ended. No other machine's clock counts.
+it; one that Kubernetes marked for failure, or that is being deleted, when the grace has passed since then; one that
+succeeded, whose Node cannot be labelled, as one that was created when it ended. No other machine's clock counts.
 Source: a Job is not ``Failed`` before all of its pods have ended (KEP-3939, ``FailureTarget``), so one pod that hangs
 in Terminating keeps it active without end; an admission policy may remove the deadline or suspend the Job.
 """
@@ -19,7 +19,7 @@ from trellis.provisioning.views import JobState, JobView
 
 
 class Phase(Enum):
-    """How far a Job is."""
+    """Phase of a Job."""
 
     WORKING = auto()
     ENDING = auto()
@@ -28,9 +28,9 @@ class Phase(Enum):
 
 @dataclass(eq=False)
 class JobClock:
-    """``deadline`` and ``grace`` in seconds, those of every Job; ``now``: a monotonic clock in seconds.
+    """Clock of Jobs. ``deadline`` and ``grace`` in seconds, those of every Job; ``now``: a monotonic clock in seconds.
 
-    ``since``: by uid how far a Job is, and since when.
+    ``since``: by UID, the phase of a Job and its start.
     """
 
     deadline: float
@@ -39,7 +39,7 @@ class JobClock:
     since: dict[str, tuple[Phase, float]] = field(default_factory=dict)
 
     def change(self, old: JobView | None, new: JobView | None) -> None:
-        """Take one change of an informer."""
+        """Record one change of an informer."""
         phase = _phase_of(new) if new is not None else None
         if new is None or phase is None:
             if old is not None:
@@ -56,7 +56,7 @@ class JobClock:
         return max(0.0, since + self.grace + (0.0 if phase is Phase.ENDING else self.deadline) - self.now())
 
     def done_for(self, job: JobView) -> float:
-        """Return the seconds since this process saw that a Job ended well, 0 if it did not."""
+        """Return the seconds since this process observed the success of a Job, 0 without success."""
         phase, since = self.since.get(job.uid, (Phase.WORKING, 0.0))
         return self.now() - since if phase is Phase.DONE else 0.0
 

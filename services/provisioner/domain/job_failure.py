@@ -1,7 +1,7 @@
-"""What is said of a Job that failed: to whom, in which words, and which Shims are to blame.
+"""Describes a Job that failed: the message, the event, and the Shims that caused the failure.
 
-Pure. In: a Job, what its installer answered, its Node. Out: words, events, verdicts. Called by ``decide`` and
-``proving``.
+Pure. In: a Job, the result of its installer, its Node. Out: messages, events, verdicts. Called by ``decide`` and
+``verification``.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from trellis.provisioning.views import JobView, NodeView, encode_digests
 
 
 def blame(job: JobView, shims: Iterable[str]) -> str:
-    """Return Shims of a Job with their versions, as an annotation has what a failure is blamed on."""
+    """Return Shims of a Job with their versions, in the format of the annotation for the cause of a failure."""
     return encode_digests({name: job.shims[name] for name in shims})
 
 
 def judge(
     job: JobView, reason: Reason, message: str, *, disruptive: bool = False, blamed: str | None = None
 ) -> list[Action]:
-    """Return what says that a Job failed: the event, then the verdict on the Job. ``blamed`` as on the Job."""
+    """Return the actions for a failed Job: the event, then the verdict on the Job. ``blamed``: as on the Job."""
     fact = ProvisionFailed(**about(job), reason=reason.value, message=message)
     return [Publish(fact, f"{job.uid}.failed", job), JudgeFailed(job, reason, message, disruptive, blamed)]
 
 
 def unlike(job: JobView, node: NodeView) -> str:
-    """Return how a node's runtime handlers differ from what its Job was to lead to, and what to look at."""
+    """Return how a node's runtime handlers differ from those that its Job installs, and what to check."""
     if not node.handlers:
         silent = (
             f"lists no runtime handlers at all, so not {', '.join(map(repr, sorted(job.handlers)))}: "
@@ -48,7 +48,7 @@ def unlike(job: JobView, node: NodeView) -> str:
 
 
 def why(job: JobView, installer: InstallerState | None) -> str:
-    """Return what our own installer answered; of another's, the Job's words, its pod's, and its last log lines."""
+    """Return the error of the Trellis installer; for another one the state of Job and pod, and its last log lines."""
     installer = installer or InstallerState()
     result = parse_result(installer.log_tail)
     if result is not None and not result.ok:
@@ -59,14 +59,14 @@ def why(job: JobView, installer: InstallerState | None) -> str:
 
 
 def result_of(installer: InstallerState | None) -> InstallResult | None:
-    """Return what our own installer answered; None if another's, or nothing, did."""
+    """Return the result of the Trellis installer; None for another installer, or without a result."""
     return parse_result(installer.log_tail) if installer else None
 
 
 def blamed_by(job: JobView, result: InstallResult | None) -> str | None:
-    """Return the shims that an installer's answer names as what it failed because of; None if it names none.
+    """Return the shims that an installer's result names as the cause of the failure; None if it names none.
 
-    It names them by handler and version; a version is one Shim's, because the handler is a part of it.
+    It names them by handler and version; a version belongs to one Shim, because the handler is a part of it.
     """
     if result is None or job.installs is None:
         return None
@@ -86,7 +86,7 @@ def _answer(result: InstallResult) -> str:
 
 
 def about(job: JobView) -> dict[str, Any]:
-    """Return what every event about a Job says."""
+    """Return the common fields of all events about a Job."""
     return {
         "node": job.node,
         "node_uid": job.node_uid,

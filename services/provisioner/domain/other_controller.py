@@ -1,7 +1,7 @@
-"""What a Shim says while another controller works on the same, and of that it no longer does.
+"""The condition of a Shim while another controller works on the same objects, and after that has ended.
 
-Pure. Called by ``shim_gather`` and ``shim_decide``. Which controllers count:
-``trellis.provisioning.other_controllers``. Invariant: a Shim beside which nobody ever worked says nothing of it.
+Pure. Called by ``shim_gather`` and ``shim_decide``. ``trellis.provisioning.other_controllers`` lists the controllers.
+Invariant: a Shim on which no other controller ever worked has no such condition.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class Reason(StrEnum):
 
 
 def working_on(shim: str, nodes: Iterable[NodeView], controllers: Iterable[Controller]) -> Controller | None:
-    """Return the controller that keeps us off a Shim, wholly or on some of its nodes; the first may keep us off all."""
+    """Return the controller that prevents work on a Shim or on some of its nodes; one for all nodes comes first."""
     controllers = tuple(controllers)
     whole = next((controller for controller in controllers if controller.peer is Peer.RCM), None)
     return whole or next((found for node in nodes if (found := keeping_off(node, (shim,), controllers))), None)

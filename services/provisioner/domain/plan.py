@@ -1,11 +1,11 @@
-"""Which nodes may be worked on now: the rollout limits, retries and the halt, for the whole cluster at once.
+"""Decides which nodes may start now: the rollout limits, retries and the halt, for the whole cluster at once.
 
-Pure. In: the nodes with work to do or in progress, what each is to have, all installer Jobs, the ledger, the limits,
-the time. Out: the next ledger and what changed. Called by ``planner`` with its own key; the ledger is then written by
-compare-and-swap before any Job exists. Invariants: of no shim more nodes are in progress than its limit allows, unless
-work was already in progress when the limit sank; a slot is free only when proof or failure is recorded on the Node, the
-Node is gone, or nothing but a Job that is stuck holds it; nothing of a shim is begun while it is halted or paused; a
-removal waits for neither, only for the limit; a node that is skipped is not begun, and counts for no limit.
+Pure. In: the nodes with work to do or in progress, the target of each, all installer Jobs, the ledger, the limits, the
+time. Out: the next ledger and its changes. Called by ``planner`` with its own key; the ledger is then written by
+compare-and-swap before any Job exists. Invariants: no shim has more nodes in progress than its limit allows, unless
+work was already in progress when the limit was lowered; a slot is free only when success or failure is recorded on the
+Node, the Node is deleted, or only a stuck Job has it; no installation of a shim starts while it is halted or paused; a
+removal waits for neither, only for the limit; a skipped node is not started, and counts for no limit.
 """
 
 from __future__ import annotations
@@ -36,16 +36,16 @@ from trellis.provisioning.views import FailedAttempt, JobState, JobView, NodeVie
 
 @dataclass(frozen=True, slots=True)
 class FleetSnapshot:
-    """All that a plan may depend on; ``now`` in Unix seconds.
+    """Input of a plan; ``now`` in Unix seconds.
 
-    ``nodes``: those at which something is to be done or is in progress, at least; ``resting``: of the others, how many
-    have each shim. ``targets``: by Node uid, for every one of ``nodes`` that is to have or lose something. ``held``:
-    nodes not to be begun now, to be looked at after ``held_again`` seconds; ``hands_off``: nor while another works
-    there. ``settles_in``: seconds in which none is, as Shims may be coming.
-    ``begun``: slots whose Jobs were asked for and are in ``jobs`` not yet, or never: nobody else gets these.
-    ``feared``: by Node uid, shims that a Job which is gone may have left there; such a node is in ``nodes`` as if its
-    marks named them. ``shims_unknown``: Shims cannot be listed although something names them: nothing may be planned.
-    ``stuck``: uids of Jobs that should have ended; ``stuck_in``: seconds until the next one is.
+    ``nodes``: at least those with work to do or in progress; ``resting``: by shim, how many of the remaining nodes have
+    it. ``targets``: by Node UID, for every one of ``nodes`` that is to have or lose a shim. ``held``: nodes that do not
+    start now, evaluated again after ``held_again`` seconds; ``hands_off``: nodes that do not start while another
+    controller works there. ``settles_in``: seconds in which no node starts, as more Shims may be applied.
+    ``begun``: slots whose Jobs were requested but are in ``jobs`` not yet, or never: no other node gets these.
+    ``feared``: by Node UID, shims that a deleted Job may have left there; such a node is in ``nodes`` as if its marks
+    named them. ``shims_unknown``: Shims cannot be listed although something names them: no plan is allowed.
+    ``stuck``: UIDs of Jobs that should have ended; ``stuck_in``: seconds until the next one is.
     """
 
     nodes: tuple[NodeView, ...]
@@ -71,7 +71,7 @@ class FleetSnapshot:
 class Plan:
     """The next ledger, and how it differs from the one before. ``wake_in``: seconds until time alone changes it.
 
-    ``feared``: nodes whose slot is for something else now, and of which nobody knows what the Job that is gone left.
+    ``feared``: nodes whose slot has another purpose now, and on which the effect of a deleted Job is unknown.
     """
 
     ledger: Ledger
@@ -84,7 +84,7 @@ class Plan:
 
 
 def plan(snapshot: FleetSnapshot) -> Plan:
-    """Return who keeps a slot, who gets one and when to look again."""
+    """Return the nodes that keep or get a slot, and the time of the next plan."""
     wanted = {
         node.uid: node
         for node in snapshot.nodes
@@ -124,9 +124,9 @@ def plan(snapshot: FleetSnapshot) -> Plan:
 
 
 def _is_idle(snapshot: FleetSnapshot, node: NodeView) -> bool:
-    """Return whether a node with an entry holds no slot: its Jobs are stuck, or none may be begun there.
+    """Return whether a node with an entry holds no slot: its Jobs are stuck, or none may be started there.
 
-    The entry stays: it is what is known of the node until the Job has ended or the mark is gone.
+    The entry stays: it is the record of the node until the Job has ended or the mark is removed.
     """
     live = [job for job in snapshot.jobs.get(node.uid, ()) if at_work(job)]
     if live:
@@ -137,7 +137,7 @@ def _is_idle(snapshot: FleetSnapshot, node: NodeView) -> bool:
 
 
 def begun_of(node: NodeView, target: Target | None, entry: Entry | None) -> Target | None:
-    """Return what a node is given by the slot it has: of its target what is changed by it, the rest stays."""
+    """Return the target of a node limited to the changes of its slot; all further Shims stay as they are."""
     if target is None or entry is None:
         return target
     others = {name for name, _ in target.shims} - {*entry.shims}
@@ -149,7 +149,7 @@ def _asked(snapshot: FleetSnapshot, wanted: Mapping[str, NodeView], halted: Coll
 
 
 def _total(snapshot: FleetSnapshot) -> Counter[str]:
-    """Return how many nodes are to have each shim, or to lose it."""
+    """Return the number of nodes that are to have each shim, or to lose it."""
     nodes = (node for node in snapshot.nodes if node.uid in snapshot.targets and node.skip is None)
     wanted = [(node, snapshot.targets[node.uid]) for node in nodes]
     total = Counter(name for node, target in wanted for name in {*dict(target.shims), *changes_of(node, target)})
@@ -158,7 +158,7 @@ def _total(snapshot: FleetSnapshot) -> Counter[str]:
 
 
 def _failing(snapshot: FleetSnapshot, wanted: Mapping[str, NodeView], asked: Mapping[str, Target]) -> dict[str, int]:
-    """Return by shim on how many nodes the last attempt at what they are to have failed, unless that is forgiven."""
+    """Return by shim the number of nodes whose last attempt at their target failed, without acknowledged failures."""
     return Counter(
         name
         for uid, node in wanted.items()
@@ -169,20 +169,20 @@ def _failing(snapshot: FleetSnapshot, wanted: Mapping[str, NodeView], asked: Map
 
 
 def _forgiven(snapshot: FleetSnapshot, shim: str, failure: FailedAttempt) -> bool:
-    """Return whether a user resumed the rollout knowing of this failure.
+    """Return whether a user acknowledged this failure by resuming the rollout.
 
-    A mark that lies in the future by more than a clock may be off would switch the halt off: it counts for nothing.
+    A time in the future, by more than the tolerance for clocks, would disable the halt: it is ignored.
     """
     return is_forgiven(snapshot.limits.get(shim), failure, snapshot.now + snapshot.retries.most)
 
 
 def is_forgiven(limits: ShimLimits | None, failure: FailedAttempt, latest: float) -> bool:
-    """Return whether a user resumed a shim's rollout knowing of a failure; a later mark than ``latest`` is none."""
+    """Return whether a user acknowledged a failure by resuming the rollout; a time after ``latest`` is ignored."""
     return limits is not None and failure.at <= limits.forgiven <= latest
 
 
 def forgives(node: NodeView, target: Target, limits: Mapping[str, ShimLimits], latest: float) -> bool:
-    """Return whether a user resumed the rollout of a shim that is to change knowing of the node's last failure."""
+    """Return whether a user acknowledged the node's last failure by resuming the rollout of a shim to change."""
     failure = node.failed
     return failure is not None and any(
         is_forgiven(limits.get(name), failure, latest) for name in changes_of(node, target)
@@ -202,17 +202,17 @@ def _kept(snapshot: FleetSnapshot) -> dict[str, Entry]:
         if node is None or _recorded(node, entry, jobs):
             continue
         if (uid in snapshot.held or uid in snapshot.hands_off) and not jobs:
-            continue  # it waits for something else than us: others may go first
+            continue  # it waits for another condition: other nodes may go first
         if any(map(at_work, jobs)):
             kept[uid] = entry
             continue
         target, job = snapshot.targets.get(uid), newest(jobs)
         begun = begun_of(node, target, entry)
-        # A removal leaves no mark behind, and its Job goes when it is done: nothing is left to change then.
-        # On a node that is skipped nothing is begun, so only the end of what was is waited for.
+        # A removal leaves no mark, and its Job is deleted when it is done: no change remains then.
+        # On a skipped node nothing is started, so only the end of a former Job matters.
         may = node.skip is None and begun is not None and entry.digest == begun.digest
         to_do = may and begun is not None and bool(changes_of(node, begun))
-        # An older Job is nothing to wait for: it would keep the slot of a try that nobody will make any more.
+        # An older Job does not count: it would keep the slot of an attempt that is no longer made.
         its = job is not None and (job.digest, job.attempt) == (entry.digest, entry.attempt)
         current = to_do or (begun is not None and its and not overtaken(job, node, begun))
         if current or left_by(job, node):
@@ -221,10 +221,9 @@ def _kept(snapshot: FleetSnapshot) -> dict[str, Entry]:
 
 
 def _doubtful(snapshot: FleetSnapshot, node: NodeView, entry: Entry, feared: frozenset[str]) -> Entry:
-    """Return the slot of a try whose Job is gone, as that of what is to be done now: it is not given up in the
-    meantime.
+    """Return the slot of an attempt whose Job was deleted, for the present target: it is not released in between.
 
-    What it may have left is installed again if it is still wanted, otherwise removed.
+    Shims that it may have left are reinstalled if they are still wanted, otherwise removed.
     """
     asked = asked_of(node, snapshot.targets[node.uid], snapshot.limits, snapshot.ledger.halted)
     target = begun_of(node, asked, entry) or asked
@@ -239,9 +238,9 @@ def _is_new(snapshot: FleetSnapshot, entries: Mapping[str, Entry], uid: str) -> 
 
 
 def _recorded(node: NodeView, entry: Entry, jobs: tuple[JobView, ...]) -> bool:
-    """Return whether proof or failure of exactly this try stands on the Node.
+    """Return whether the Node records success or failure of exactly this attempt.
 
-    A removal's proof is what is not there.
+    A removal succeeded when the Node no longer names the Shims.
     """
     if node.marked_digest == entry.digest:
         return True
@@ -252,7 +251,7 @@ def _recorded(node: NodeView, entry: Entry, jobs: tuple[JobView, ...]) -> bool:
 
 
 def _adopted(snapshot: FleetSnapshot, entries: Mapping[str, Entry]) -> dict[str, Entry]:
-    """Return entries for Jobs that run without one: a lost ledger must not let a second wave begin."""
+    """Return entries for Jobs that run without one: a lost ledger must not start a second wave."""
     adopted: dict[str, Entry] = {}
     for node in (node for node in snapshot.nodes if node.uid in snapshot.jobs and node.uid not in entries):
         jobs = snapshot.jobs[node.uid]
@@ -272,17 +271,17 @@ def _adopted(snapshot: FleetSnapshot, entries: Mapping[str, Entry]) -> dict[str,
 def _candidates(
     snapshot: FleetSnapshot, wanted: Mapping[str, NodeView], asked: Mapping[str, Target], entries: Mapping[str, Entry]
 ) -> tuple[list[NodeView], list[NodeView], float | None]:
-    """Return first tries by name, retries that are due by time, and the seconds until the next one is."""
+    """Return first attempts by name, retries that are due by time, and the seconds until the next one is."""
     fresh: list[NodeView] = []
     due: list[tuple[float, NodeView]] = []
     later: list[float] = []
     for node in sorted(wanted.values(), key=lambda node: node.name):
         target = asked[node.uid]
-        # Nobody can start a pod on a node that is not ready; its next change wakes us, as the end of another's work.
+        # No pod starts on a node that is not ready. Its change, or the end of another controller's work, causes a plan.
         if node.uid in entries or not node.ready or node.uid in snapshot.hands_off or not changes_of(node, target):
             continue
         if any(map(at_work, snapshot.jobs.get(node.uid, ()))):
-            continue  # a Job that was judged by the clock may still run there: its end wakes us
+            continue  # a Job that was judged by the clock may still run there: its end causes a plan
         if node.uid in snapshot.held or snapshot.settles_in:
             later.append(snapshot.settles_in or snapshot.held_again)
             continue
@@ -293,7 +292,7 @@ def _candidates(
         at = retry_at(node.uid, failure, snapshot.retries)
         if any(_forgiven(snapshot, name, failure) for name in changes_of(node, target)):
             at = min(at, snapshot.now)
-        # A failure "in the future" comes from a clock that was set back: waiting for it could take forever.
+        # A failure "in the future" comes from a clock that was set back: the wait for it could be endless.
         if at <= snapshot.now or failure.at > snapshot.now + snapshot.retries.most:
             due.append((at, node))
         else:

@@ -1,14 +1,14 @@
-"""What is done about a node whose installer, or whose labels, the API server refuses: admission, a quota, RBAC.
+"""Handles a node whose installer, or whose labels, the API server refuses: admission, a quota, RBAC.
 
-Pure. In: a snapshot and its newest Job. Out: actions. Called by ``decide`` and ``proving``.
+Pure. In: a snapshot and its newest Job. Out: actions. Called by ``decide`` and ``verification``.
 
     Job created ──► the Job controller reports FailedCreate ──► reported on Node and Shims
        ▲                                                          │ no pod within the time between two attempts
-       └── the slot is given back for as long ◄── Job deleted ◄───┘
-    Job proved ──► node_watcher reports NodeUpdateRefused  ──► reported on the Shims until the Node is labelled
+       └── the slot is released for as long ◄─── Job deleted ◄────┘
+    Job verified ──► node_watcher reports NodeUpdateRefused ──► reported on the Shims until the Node is labelled
 
-Invariants: a refusal is reported at its first failure, in the API server's words; a Job that has no pod holds no slot
-for long, and is replaced within seconds: the Job controller's own backoff grows to minutes.
+Invariants: a refusal is reported at its first failure, with the error of the API server; a Job without a pod keeps no
+slot for long, and is replaced within seconds: the backoff of the Job controller grows to minutes.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from trellis.provisioning.views import UNDO, JobState, JobView, NodeView
 def pod_refused(snapshot: Snapshot, node: NodeView, job: JobView) -> list[Action]:
     """Report that the pod of a Job is refused; replace the Job after a while. [] if it is not refused.
 
-    The pod of a Job that was suspended later is waited for, until the Job is judged whatever its pod does.
+    A Job that was suspended after its pod was created is not replaced: it is judged after its deadline.
     """
     if not snapshot.pod_refused or (job.has_pods and not job.suspended):
         return []
@@ -44,7 +44,7 @@ def pod_refused(snapshot: Snapshot, node: NodeView, job: JobView) -> list[Action
 
 
 def update_refused(snapshot: Snapshot, node: NodeView) -> list[Action]:
-    """Report that what is proved cannot be written on the Node; look again, less and less often, until it is."""
+    """Report that the verified Node cannot be labelled; check it, less and less often, until it is."""
     again: list[Action] = [LookAgain(min(max(snapshot.done_for, snapshot.timings.record), snapshot.refusal_retry))]
     if not snapshot.update_refused:
         return again
@@ -52,7 +52,7 @@ def update_refused(snapshot: Snapshot, node: NodeView) -> list[Action]:
 
 
 def refusal_over(snapshot: Snapshot, node: NodeView, job: JobView | None, actions: list[Action]) -> list[Action]:
-    """Return what takes back a former report: the Job runs or ended, or nothing is to be done on the node any more."""
+    """Return the end of a former report: the Job runs or ended, or no change remains on the node."""
     if not snapshot.refused or any(isinstance(action, ReportRefusal) for action in actions):
         return []
     runs = job is not None and not job.deleting and (job.has_pods or job.state is not JobState.ACTIVE)

@@ -1,8 +1,8 @@
-"""Manifests the provisioner writes: the installer Job and the rollout ledger.
+"""Manifests that the provisioner writes: the installer Job and the rollout ledger.
 
 Pure and total: arguments in, manifest out; each variant has a golden file. Called by ``apply``.
 Invariants: names and label values fit Kubernetes' 63 characters for any node name; a manifest is a function of its
-arguments alone, so a repeated create meets its own former self.
+arguments alone, so a repeated create conflicts with the former one.
 Source of the Job's shape: KWasm operator (peers keep their manifests and RBAC).
 """
 
@@ -22,13 +22,13 @@ Manifest = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """What one Job does: what its node has afterwards, and by whom.
+    """The work of one Job: the target of its node, and how to reach it.
 
-    ``spec`` None: the legacy installer image, which is told nothing. Otherwise our own installer, which adds the shims
-    of ``spec``, or with ``removes`` takes them away. ``canaries``: Shims that a pod is to try before the Job counts.
-    ``undoes``: the Job whose doing is taken back, ``why``, and the shims ``blamed``; ``target`` is then what the node's
-    marks are to say after it. ``first``: what is removed by force before the shims of ``spec`` are installed.
-    ``feared``: shims that may be there before it begins, though the node's marks do not name them.
+    ``spec`` None: the legacy installer image, which has no parameters. Otherwise the Trellis installer, which adds the
+    shims of ``spec``, or with ``removes`` removes them. ``canaries``: Shims that a pod tests before the Job counts.
+    ``undoes``: the Job that is rolled back, ``why``, and the shims ``blamed``; ``target`` is then the state of the
+    node's marks after it. ``first``: shims that are removed by force before those of ``spec`` are installed.
+    ``feared``: unconfirmed shims, which may be on the node before it starts though the node's marks do not name them.
     """
 
     target: Target
@@ -52,21 +52,27 @@ class Task:
         return REMOVE if self.removes else PROVISION
 
     @property
+    def shims(self) -> list[str]:
+        """The names of the Shims that the Job installs or removes; none for the legacy installer image."""
+        specs = (self.first, self.spec)
+        return sorted({shim.name for spec in specs if spec is not None for shim in spec.shims})
+
+    @property
     def fetched(self) -> tuple[str, ...] | None:
-        """The pull secrets for what is fetched; None if nothing is, as what goes away."""
+        """The pull secrets for downloads; None if nothing is downloaded, as for a removal."""
         return None if self.spec is None or self.removes else pull_secrets_of(self.spec)
 
     @property
     def digest(self) -> str:
-        """The digest that the Job's outcome is recorded for."""
+        """The digest for which the outcome of the Job is recorded."""
         return self.target.digest if self.undoes is None else self.undoes.digest
 
 
 @dataclass(frozen=True, slots=True)
 class Installer:
-    """What runs on each node. ``deadline`` in seconds; ``retries`` are the Job's own, within one attempt.
+    """Configuration of installers. ``deadline`` in seconds; ``retries`` are those of the Job, within one attempt.
 
-    ``image`` is the legacy installer's, ``own_image`` that of our own, which alone is told of its ``surroundings``.
+    ``image``: the legacy installer; ``own_image``: the Trellis installer, which alone receives ``surroundings``.
     """
 
     image: str
@@ -83,14 +89,14 @@ class Installer:
 
     @property
     def digest(self) -> str | None:
-        """What makes two installations by the legacy image the same, as nodes carry it; None without such an image."""
+        """Identity of an installation by the legacy image, as nodes record it; None without such an image."""
         return spec_digest({"image": self.image, "handler": self.handler}) if self.image else None
 
 
 def make_installer_job(
     installer: Installer, node: NodeView, task: Task, attempt: int, traceparent: str | None
 ) -> Manifest:
-    """Return the privileged Job that installs runtimes on one node, or takes them away."""
+    """Return the privileged Job that installs runtimes on one node, or removes them."""
     digest = task.digest
     labels = {
         names.LABEL_JOB: "true",
@@ -99,6 +105,7 @@ def make_installer_job(
         names.LABEL_DIGEST: digest,
         names.LABEL_OPERATION: task.operation,
         names.LABEL_ATTEMPT: str(attempt),
+        **{f"{names.LABEL_SHIM_PREFIX}{names.shim_label(shim)}": "true" for shim in task.shims},
     }
     annotations = {names.ANNOTATION_NODE: node.name}
     for annotation, listed in (
@@ -125,7 +132,7 @@ def make_installer_job(
             "namespace": installer.namespace,
             "labels": labels,
             "annotations": annotations,
-            # The garbage collector takes the Job when its node goes, whoever leads then.
+            # The garbage collector deletes the Job with its Node, independent of the leader.
             "ownerReferences": [{"apiVersion": "v1", "kind": "Node", "name": node.name, "uid": node.uid}],
         },
         "spec": {
@@ -141,9 +148,9 @@ def make_installer_job(
 
 
 def _failure_policy(task: Task) -> Manifest:
-    """Return when retries are over at once: our own installer ends with 2 where the same again is of no use.
+    """Return the policy that ends retries at once: the Trellis installer exits with 2 if a retry cannot succeed.
 
-    Without it each pod of the Job would restart a container runtime that does not come up with the shim.
+    Without it each pod of the Job would restart a container runtime that does not start with the shim.
     """
     if task.spec is None:
         return {}
@@ -175,7 +182,7 @@ def _pod_spec(installer: Installer, node: NodeView, task: Task, traceparent: str
         "nodeName": node.name,
         "hostPID": True,
         "restartPolicy": "Never",
-        # So that the kubelet ends it also when its Job is gone; where there is one, the Job's comes first.
+        # The kubelet ends the pod even if its Job is deleted; otherwise the deadline of the Job is first.
         "activeDeadlineSeconds": installer.deadline,
         "serviceAccountName": installer.service_account,
         **({"imagePullSecrets": image_pull_secrets} if image_pull_secrets else {}),
@@ -189,9 +196,9 @@ def _pod_spec(installer: Installer, node: NodeView, task: Task, traceparent: str
 
 
 def _removal_first(container: Manifest, removals: InstallSpec) -> Manifest:
-    """Return the container that removes what was added, before the installer's own installs what was there before.
+    """Return the init container that removes added shims before the installer restores the former ones.
 
-    Two runs of one pod: the installer knows one operation a run, and the Job is to have one outcome.
+    One pod runs both: the installer supports one operation per run, and the Job has one outcome.
     """
     env = [
         item if item["name"] != names.INSTALLER_SPEC else item | {"value": removals.to_json()}
@@ -216,7 +223,7 @@ def _mount(volume: str, path: str) -> Manifest:
 
 
 def _command(task: Task) -> Manifest:
-    """Return what our own installer is to do; a legacy image knows by itself."""
+    """Return the arguments of the Trellis installer; a legacy image has none."""
     if task.spec is None:
         return {}
     if not task.removes:

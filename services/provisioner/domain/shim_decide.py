@@ -1,9 +1,9 @@
-"""What to do about one Shim: its finalizer, its RuntimeClass, its status.
+"""Decides about one Shim: its finalizer, its RuntimeClass, its status.
 
 Pure. In: a frozen snapshot of one Shim, its nodes, its RuntimeClass. Out: actions, each with its reason. Called by
 ``app`` between gather and apply; nodes get slots from ``plan`` and Jobs from ``decide``, never from here.
-Invariants: the finalizer stays until no node that can be reached has the Shim; a RuntimeClass of another owner is left
-alone; the status is written only if it says something else than before.
+Invariants: the finalizer stays until no reachable node has the Shim; a RuntimeClass of another owner is left
+unchanged; the status is written only if it differs.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from trellis.provisioning.shims import ShimView
 
 @dataclass(frozen=True, slots=True)
 class SetFinalizer:
-    """Add our finalizer, or take it away."""
+    """Add or remove the finalizer of Trellis."""
 
     shim: ShimView
     present: bool
@@ -30,7 +30,7 @@ class SetFinalizer:
 
 @dataclass(frozen=True, slots=True)
 class ApplyRuntimeClass:
-    """Write the RuntimeClass; ``former`` is what was read. A handler cannot change: then ``former`` is replaced."""
+    """Write the RuntimeClass; ``former``: the object as read. A handler is immutable: then ``former`` is replaced."""
 
     shim: ShimView
     former: RuntimeClassView | None
@@ -52,17 +52,18 @@ class WriteStatus:
 
 
 @dataclass(frozen=True, slots=True)
-class WarnShim:
-    """Put a warning Event on the Shim."""
+class RecordShimEvent:
+    """Record an Event on the Shim."""
 
     shim: ShimView
     reason: str
     message: str
+    warning: bool = True
 
 
 @dataclass(frozen=True, slots=True)
 class KeepRevision:
-    """Keep a version under a number; ``former`` is the revision that has it already, under an older one."""
+    """Store a version under a number; ``former``: the revision that has it already, under an older one."""
 
     shim: ShimView
     version: Manifest = field(hash=False)
@@ -77,11 +78,13 @@ class DropRevision:
     former: Revision
 
 
-Action = SetFinalizer | ApplyRuntimeClass | DeleteRuntimeClass | WriteStatus | WarnShim | KeepRevision | DropRevision
+Action = (
+    SetFinalizer | ApplyRuntimeClass | DeleteRuntimeClass | WriteStatus | RecordShimEvent | KeepRevision | DropRevision
+)
 
 
 def decide(snapshot: Snapshot) -> list[Action]:
-    """Return what to do about one Shim, in order."""
+    """Return the actions on one Shim, in order."""
     shim = snapshot.shim
     if keeps_off_all(snapshot.other):
         return _status(snapshot)
@@ -96,7 +99,7 @@ def decide(snapshot: Snapshot) -> list[Action]:
 
 
 def _history(snapshot: Snapshot) -> list[Action]:
-    """Keep the version of the spec as the newest revision; beyond the limit only those that nodes still have."""
+    """Store the version of the spec as the newest revision; beyond the limit, keep only those that nodes still have."""
     shim, version, revisions = snapshot.shim, snapshot.version, snapshot.revisions
     if shim.invalid or revisions is None:
         return []
@@ -106,7 +109,7 @@ def _history(snapshot: Snapshot) -> list[Action]:
 
 
 def _deleting(snapshot: Snapshot) -> list[Action]:
-    """Wait until no node has the Shim; nodes that cannot be reached are waited for only so long."""
+    """Remove the finalizer once no node has the Shim; the wait for unreachable nodes is limited."""
     shim = snapshot.shim
     if names.FINALIZER not in shim.finalizers:
         return []
@@ -117,15 +120,15 @@ def _deleting(snapshot: Snapshot) -> list[Action]:
     actions: list[Action] = []
     if concerned:
         message = f"not removed from nodes that are not ready, or that no installer runs on: {listed(concerned)}"
-        actions.append(WarnShim(shim, Reason.UNREACHABLE_LEFT.value, message))
+        actions.append(RecordShimEvent(shim, Reason.UNREACHABLE_LEFT.value, message))
     if snapshot.runtime_class is not None and snapshot.runtime_class.owner == shim.uid:
-        # The garbage collector would, but knows a new kind only after a while.
+        # The garbage collector would delete it, but discovers a new kind only after a while.
         actions.append(DeleteRuntimeClass(snapshot.runtime_class))
     return [*actions, SetFinalizer(shim, present=False, message=message)]
 
 
 def _status(snapshot: Snapshot) -> list[Action]:
-    """Write the status if it changed, and say once what has become wrong."""
+    """Write the status if it changed; record one Event for each new problem and for each completed rollout."""
     status = status_of(snapshot)
     if status == snapshot.status:
         return []
@@ -134,12 +137,16 @@ def _status(snapshot: Snapshot) -> list[Action]:
     for condition in status.conditions:
         news = (condition.type, condition.status, condition.reason) not in former
         if condition.type in BAD_NEWS and condition.status == "True" and news:
-            actions.append(WarnShim(snapshot.shim, condition.reason, condition.message))
+            actions.append(RecordShimEvent(snapshot.shim, condition.reason, condition.message))
+        was = ("Progressing", "True", Reason.UPDATING.value) in former
+        if was and (condition.type, condition.reason) == ("Progressing", Reason.UPDATED.value):
+            message = f"the rollout is complete: {condition.message}"
+            actions.append(RecordShimEvent(snapshot.shim, Reason.ROLLOUT_COMPLETE.value, message, warning=False))
     return actions
 
 
 def wanted_selector(shim: ShimView) -> tuple[tuple[str, str], ...]:
-    """Return the label that nodes bear once they were proved to run the Shim."""
+    """Return the label of nodes that are verified to run the Shim."""
     return ((names.shim_label(shim.name), names.SHIM_PROVISIONED),)
 
 

@@ -1,9 +1,8 @@
 """The nodes of one Shim: those that it is for, and those that have it.
 
-Pure. In: nodes, one by one, as they come, change and go. Out: their counts, and the few that a status names. Called by
-``fleet``, which keeps a tally for each Shim, and ``shim_gather``. Invariants: a change of one node costs the same
-however many others there are; a node that no installer is to run on counts for no
-progress.
+Pure. In: nodes, one by one, as they are added, changed and deleted. Out: their counts, and the few that a status names.
+Called by ``fleet``, which keeps a tally for each Shim, and ``shim_gather``. Invariants: the duration of the change of
+one node does not depend on the number of nodes; a node on which no installer can run does not count for the progress.
 """
 
 from __future__ import annotations
@@ -22,10 +21,10 @@ from trellis.provisioning.views import VERIFICATION_FAILED, NodeView, last_prove
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A node among those of a Shim.
+    """A node of a Shim.
 
-    ``wish``: what is to be installed there, or why nothing is; None where the Shim is not for the node. ``has``: the
-    digest by the node's marks, None if the node does not have the Shim. ``rival``: the Shim that has its handler there.
+    ``wish``: the version to install there, or why none is; None if the Shim is not for the node. ``has``: the digest by
+    the node's marks, None if the node does not have the Shim. ``rival``: the Shim that has its handler there.
     """
 
     node: NodeView
@@ -38,12 +37,12 @@ class Member:
 class ShimNodes:
     """The nodes of a Shim.
 
-    ``nodes``: how many it is for; ``ready``: of these, how many have a proved version; ``updated``: the one of now;
-    ``holding``: how many nodes have it. ``digests``: the versions that nodes are brought to. ``skipped``: those that it
-    is for and that no installer is to run on; ``leaving``: those that have it, are not to have it any more, and can be
-    worked on; ``away``: those with something to do that are not ready. ``refused``: nodes by why nothing is installed
-    there. ``rivals``: Shims that have its handler on nodes that it is for. ``carried``: by architecture and last proved
-    digest, what nodes have.
+    ``nodes``: how many it is for; ``ready``: of these, how many have a verified version; ``updated``: the present one;
+    ``holding``: how many nodes have it. ``digests``: the target versions of nodes. ``skipped``: nodes that it is for
+    but on which no installer can run; ``leaving``: nodes that have it, no longer require it, and are not skipped;
+    ``away``: nodes with pending work that are not ready. ``refused``: nodes by the reason why nothing is installed
+    there. ``rivals``: Shims that have its handler on nodes that it is for. ``carried``: architectures and last
+    verified digests of nodes.
     """
 
     nodes: int = 0
@@ -74,12 +73,12 @@ class _Kind(Enum):
 
 
 _NAMED: Final = frozenset({_Kind.SKIPPED, _Kind.LEAVING, _Kind.AWAY, _Kind.REFUSED})
-"""Of these a status names the nodes; the others are counted."""
+"""Kinds whose nodes a status names; the nodes of other kinds are counted."""
 _Mark = tuple[_Kind, Hashable]
 
 
 class Tally:
-    """Members by the names of their nodes, and what follows from all of them."""
+    """Members by the names of their nodes, with their totals."""
 
     def __init__(self, members: Iterable[Member] = ()) -> None:
         self.members: dict[str, Member] = {}
@@ -89,7 +88,7 @@ class Tally:
             self.add(member)
 
     def add(self, member: Member) -> None:
-        """Take a member; a former one of its name was dropped before."""
+        """Add a member; a former one of its name was dropped before."""
         name = member.node.name
         self.members[name] = member
         for mark in _marks(member):
@@ -98,7 +97,7 @@ class Tally:
                 self._named.setdefault(mark, {})[name] = member.node
 
     def drop(self, name: str) -> None:
-        """Take away the member of this name, if there is one."""
+        """Remove the member of this name, if there is one."""
         if (member := self.members.pop(name, None)) is None:
             return
         for mark in _marks(member):
@@ -109,7 +108,7 @@ class Tally:
                 del self._named[mark][name]
 
     def nodes(self) -> ShimNodes:
-        """Return what follows from the members of now."""
+        """Return the totals of the present members."""
         details: dict[_Kind, list[Hashable]] = {}
         for kind, detail in self._counts:
             details.setdefault(kind, []).append(detail)
@@ -134,7 +133,7 @@ class Tally:
 def member_of(
     shim: ShimView, node: NodeView, shims: Iterable[ShimView], *, auto_provision: bool, require_checksum: bool
 ) -> Member | None:
-    """Return a node among those of a Shim, None if the Shim is neither for it nor on it; ``shims``: all there are."""
+    """Return the member of a Shim for a node, None if the Shim is neither for it nor on it; ``shims``: all Shims."""
     has = node.installed.get(shim.name)
     if is_for(shim, node, auto_provision=auto_provision) or stays_on(shim, node):
         shims = tuple(shims)
@@ -144,7 +143,7 @@ def member_of(
 
 
 def _marks(member: Member) -> Iterator[_Mark]:
-    """Return what a member counts for."""
+    """Yield the totals for which a member counts."""
     node, wish, has = member.node, member.wish, member.has
     if has is not None:
         yield _Kind.HOLDING, None
@@ -162,7 +161,7 @@ def _marks(member: Member) -> Iterator[_Mark]:
 
 
 def _progress(member: Member) -> Iterator[_Mark]:
-    """Return how far a member is on which an installer may run."""
+    """Yield the totals of progress for which a member counts whose node is not skipped."""
     wish, has = member.wish, member.has
     updated = isinstance(wish, WantedShim) and has == wish.digest
     yield (_Kind.LEAVING if wish is None else _Kind.NODES), None

@@ -1,4 +1,4 @@
-"""Manifests about Shims: the RuntimeClass and the status, and back.
+"""Manifest and view of the RuntimeClass of a Shim.
 
 Pure and total: arguments in, manifest out. Called by ``shim_gather`` and ``shim_apply``.
 """
@@ -17,10 +17,10 @@ Manifest = dict[str, Any]
 
 
 def make_runtime_class(shim: ShimView, former: RuntimeClassView | None) -> Manifest:
-    """Return the RuntimeClass of a Shim: its pods go only to nodes that were proved to run it.
+    """Return the RuntimeClass of a Shim: its pods are scheduled only to nodes that are verified to run it.
 
-    The Shim owns it, so the garbage collector takes it away with the Shim. With ``former`` it is an apply to that very
-    object as it was read.
+    The Shim owns it, so the garbage collector deletes it with the Shim. With ``former`` it is an apply to that object
+    as it was read.
     """
     metadata: Manifest = {
         "name": shim.runtime_class,
@@ -44,7 +44,7 @@ def make_runtime_class(shim: ShimView, former: RuntimeClassView | None) -> Manif
 
 
 def view_runtime_class(manifest: Manifest) -> RuntimeClassView:
-    """Project a RuntimeClass; ``owner`` is the Shim that owns it, or a placeholder for an owner of another kind."""
+    """Return the view of a RuntimeClass; ``owner``: UID of the first owner, of any kind."""
     metadata = manifest["metadata"]
     owners = metadata.get("ownerReferences") or ()
     overhead: Mapping[str, Any] = (manifest.get("overhead") or {}).get("podFixed") or {}

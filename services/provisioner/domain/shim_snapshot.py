@@ -1,7 +1,7 @@
-"""What is known of one Shim when it is decided on: the Shim, its nodes, its RuntimeClass, its status.
+"""The snapshot for a decision about one Shim: the Shim, its nodes, its RuntimeClass, its status.
 
-Pure. Filled by ``shim_gather``; read by ``shim_status`` (what the status says) and ``shim_decide`` (what to do).
-Invariant: all that a decision about a Shim may depend on is in its snapshot.
+Pure. Filled by ``shim_gather``; read by ``shim_status`` and ``shim_decide``.
+Invariant: the snapshot contains the complete input of a decision about a Shim.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from trellis.provisioning.views import NodeView
 
 @dataclass(frozen=True, slots=True)
 class RuntimeClassView:
-    """The RuntimeClass of the Shim's name for it; ``owner``: uid of the Shim that owns it, "" if none does.
+    """The RuntimeClass with the name in the Shim's spec; ``owner``: UID of its first owner, "" if none.
 
     ``owner_name``: name of that Shim, "" if the owner is of another kind.
     """
@@ -35,12 +35,12 @@ class RuntimeClassView:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """All that a decision about one Shim may depend on.
+    """Input of a decision about one Shim.
 
     ``nodes``: those that it is for or on. ``holders``: while it is deleted, the nodes that still have it. ``in_work``:
-    nodes whose work changes it. ``failing``: nodes on which the last attempt at
-    what they are to have now failed because of it; its removal counts. ``now``: RFC 3339, whole seconds.
-    ``revisions``: the versions that are kept, None if the newest is known to be ``version``, that of the spec.
+    nodes whose Jobs change it. ``failing``: nodes on which the last attempt at their present target failed because of
+    it; its removal counts. ``now``: RFC 3339, whole seconds. ``revisions``: the stored versions, None if the newest is
+    known to be ``version``, that of the spec.
     """
 
     shim: ShimView
@@ -60,13 +60,13 @@ class Snapshot:
     other: Controller | None = None
     """The controller of another owner that works on it."""
     in_use: tuple[tuple[NodeView, str], ...] = ()
-    """Nodes that it cannot leave, and what keeps it there."""
+    """Nodes from which it cannot be removed, with the reason."""
     held: tuple[NodeView, ...] = ()
-    """Nodes that still bear its label though it is being deleted: it is part of a mass deletion."""
+    """Nodes that still have its label though it is being deleted: it is part of a mass deletion."""
     class_refused: str = ""
-    """What the API server answered to its RuntimeClass, "" if it took it."""
+    """Error of the API server for its RuntimeClass, "" if it was accepted."""
 
     refused: tuple[tuple[NodeView, str, str], ...] = ()
-    """Nodes that it is for and on which the API server refuses something; with the reason and its words."""
+    """Nodes that it is for and on which the API server refuses a request; with the reason and the error."""
     ledger_refused: str = ""
-    """Why no node is begun: the ledger cannot be read or written."""
+    """Why no node is started: the ledger cannot be read or written."""

@@ -1,7 +1,8 @@
-"""What the status of a Shim says: counts, and the conditions Available, Progressing, Degraded.
+"""Computes the status of a Shim: counts, the conditions Available, Progressing, Degraded, and their summary.
 
 Pure. In: a snapshot of the Shim. Out: its status, each condition with its reason and a message for users. Called by
-``shim_decide``. Invariant: Degraded names only what keeps nodes from what they are to have now.
+``shim_decide``. Invariants: Degraded names only what keeps nodes from the current spec; Ready, Reconciling and Stalled
+follow from the other conditions alone.
 """
 
 from __future__ import annotations
@@ -13,40 +14,93 @@ from typing import Final
 from provisioner.domain.other_controller import keeps_off_all, verdict
 from provisioner.domain.shim_snapshot import Snapshot
 from trellis import names
-from trellis.provisioning.shim_status import NODES_SKIPPED, OTHER_CONTROLLER, Condition, Counts, Reason, Status
+from trellis.crds.conditions import Health, State, summary
+from trellis.provisioning.shim_status import (
+    BLOCKING,
+    NODES_SKIPPED,
+    OTHER_CONTROLLER,
+    Condition,
+    Counts,
+    Reason,
+    Status,
+)
 from trellis.provisioning.shims import Refusal, ShimView
 from trellis.provisioning.views import NodeView
 
 BAD_NEWS: Final = frozenset({"Degraded", OTHER_CONTROLLER})
-"""Conditions that are bad news when they are True."""
+"""Conditions that report a problem when they are True."""
+_NOT_PROGRESSING: Final = {
+    Reason.PAUSED.value: State.SUSPENDED,
+    Reason.HALTED.value: State.STALLED,
+}
+"""Reasons of Progressing=False other than that the rollout is complete."""
 _NAMED: Final = 5
-"""Nodes a message names; the others are counted."""
+"""Number of nodes that a message names; further ones are counted."""
 
 
 def status_of(snapshot: Snapshot) -> Status:
-    """Return the status as it is to stand; a condition keeps the time of its last change of status.
+    """Return the target status; a condition keeps the time of its last change of status.
 
-    Where another controller writes the Shim itself, everything but that is left as it is: it counts too.
+    If another controller writes the Shim itself, only its condition and the summary change: it writes counts, too.
     """
     if keeps_off_all(snapshot.other):
-        others = (condition for condition in snapshot.status.conditions if condition.type != OTHER_CONTROLLER)
-        return replace(snapshot.status, conditions=(*others, *_other_controller(snapshot)))
+        ours = _with_summary(snapshot, _other_controller(snapshot))
+        replaced = {condition.type for condition in ours}
+        others = (condition for condition in snapshot.status.conditions if condition.type not in replaced)
+        return replace(snapshot.status, conditions=(*others, *ours))
     counts = _counts(snapshot)
-    conditions = (_available(snapshot.shim, counts), _progressing(snapshot, counts), _degraded(snapshot))
+    own = (_available(snapshot.shim, counts), _progressing(snapshot, counts), _degraded(snapshot))
+    conditions = _with_summary(snapshot, (*own, *_nodes_skipped(snapshot), *_other_controller(snapshot)))
+    return Status(counts, conditions, snapshot.shim.generation, _digest(snapshot))
+
+
+def health_of(conditions: Iterable[Condition]) -> Health:
+    """Return the summary of a Shim's conditions, with the one that explains it; the first check that applies wins.
+
+    1. Degraded with a reason that no retry changes: stalled.
+    2. Another controller works on the Shim or on its nodes: stalled until it is removed.
+    3. The rollout does not continue: paused by a user, or halted after failures.
+    4. Any other Degraded: retried.
+    5. The rollout is in progress, or not every node runs the shim.
+    6. Ready, also if no node requires the Shim: as a DaemonSet that selects no node.
+    """
+    found = {condition.type: condition for condition in conditions}
+    available, progressing, degraded = (found.get(kind) for kind in ("Available", "Progressing", "Degraded"))
+    other, wrong = found.get(OTHER_CONTROLLER), degraded is not None and degraded.status == "True"
+    if degraded is not None and wrong and degraded.reason in BLOCKING:
+        return Health(State.STALLED, degraded.reason, degraded.message)
+    if other is not None and other.status == "True":
+        return Health(State.STALLED, other.reason, other.message)
+    assert available is not None
+    assert progressing is not None
+    if progressing.status == "False" and (state := _NOT_PROGRESSING.get(progressing.reason)) is not None:
+        # A rollout that halted is explained by the failure.
+        failed = degraded is not None and wrong and progressing.reason == Reason.HALTED.value
+        return Health(state, progressing.reason, degraded.message if degraded and failed else progressing.message)
+    if degraded is not None and wrong:
+        return Health(State.RECONCILING, degraded.reason, degraded.message)
+    if progressing.status == "True":
+        return Health(State.RECONCILING, progressing.reason, progressing.message)
+    ready = available.status == "True" or available.reason == Reason.NO_NODES.value
+    state = State.READY if ready else State.RECONCILING
+    return Health(state, available.reason, available.message)
+
+
+def _with_summary(snapshot: Snapshot, own: tuple[Condition, ...]) -> tuple[Condition, ...]:
+    """Return the conditions with Ready, Reconciling and Stalled before them, all dated."""
     former = {condition.type: condition for condition in snapshot.status.conditions}
-    dated = tuple(_dated(condition, former.get(condition.type), snapshot) for condition in conditions)
-    special = (*_nodes_skipped(snapshot), *_other_controller(snapshot))
-    return Status(counts, (*dated, *special), snapshot.shim.generation, _digest(snapshot))
+    found = (*(Condition(*verdict) for verdict in summary(health_of(own))), *own)
+    return tuple(_dated(condition, former.get(condition.type), snapshot) for condition in found)
 
 
 def _other_controller(snapshot: Snapshot) -> tuple[Condition, ...]:
-    former = next((condition for condition in snapshot.status.conditions if condition.type == OTHER_CONTROLLER), None)
-    said = verdict(snapshot.other, told_before=former is not None)
-    return (_dated(Condition(OTHER_CONTROLLER, *said), former, snapshot),) if said else ()
+    reported = any(condition.type == OTHER_CONTROLLER for condition in snapshot.status.conditions)
+    found = verdict(snapshot.other, told_before=reported)
+    return (Condition(OTHER_CONTROLLER, *found),) if found else ()
 
 
 def _nodes_skipped(snapshot: Snapshot) -> tuple[Condition, ...]:
-    """Return the condition that names the nodes which no installer is to run on; none if there are none."""
+    """Return the condition that names the nodes on which no installer can run; none if there are none."""
     if not (skipped := snapshot.nodes.skipped) or snapshot.shim.deleting:
         return ()
     by_reason: dict[str, list[NodeView]] = {}
@@ -55,12 +109,11 @@ def _nodes_skipped(snapshot: Snapshot) -> tuple[Condition, ...]:
             by_reason.setdefault(node.skip.reason.value, []).append(node)
     reason = max(by_reason, key=lambda name: (len(by_reason[name]), name))
     text = "; ".join(f"{name}: {listed(nodes)}" for name, nodes in sorted(by_reason.items()))
-    former = next((condition for condition in snapshot.status.conditions if condition.type == NODES_SKIPPED), None)
-    return (_dated(Condition(NODES_SKIPPED, "True", reason, f"no installer runs on {text}"), former, snapshot),)
+    return (Condition(NODES_SKIPPED, "True", reason, f"no installer can run on {text}"),)
 
 
 def _digest(snapshot: Snapshot) -> str:
-    """Return the version that nodes are brought to; where platforms have their own archives there are several."""
+    """Return the target version of nodes; several if platforms have their own archives."""
     return ",".join(sorted(snapshot.nodes.digests))
 
 
@@ -73,50 +126,59 @@ def _available(shim: ShimView, counts: Counts) -> Condition:
     if shim.invalid:
         return Condition("Available", "False", Refusal.INVALID.value, shim.invalid)
     if not counts.nodes:
-        return Condition("Available", "False", Reason.NO_NODES.value, "no node is to have this Shim")
-    text = f"{counts.ready} of {counts.nodes} nodes run it"
+        return Condition(
+            "Available",
+            "False",
+            Reason.NO_NODES.value,
+            "no node requires this Shim: its nodeSelector matches none, or no node opted in",
+        )
+    text = f"{counts.ready} of {counts.nodes} nodes run the shim"
     if counts.ready == counts.nodes:
         return Condition("Available", "True", Reason.ALL_READY.value, text)
     return Condition("Available", "False", Reason.NOT_ALL_READY.value, text)
 
 
 def _progressing(snapshot: Snapshot, counts: Counts) -> Condition:
-    """Say how far the rollout is; False once there is nothing left to do, or nothing may be done."""
+    """Return the state of the rollout; False once it is complete, or does not continue."""
     shim, kind = snapshot.shim, "Progressing"
-    at_work = f"{len(snapshot.in_work)} in work{_away(snapshot)}"
+    at_work = f"{len(snapshot.in_work)} in progress{_away(snapshot)}"
     text = f"{counts.updated} of {counts.nodes} nodes have this version, {at_work}"
     if shim.deleting:
-        text = f"{snapshot.nodes.holding} nodes still have it, {at_work}"
+        text = f"{snapshot.nodes.holding} nodes still have the shim, {at_work}"
         return Condition(kind, "True", Reason.REMOVING.value, text)
     if counts.updated == counts.nodes and not snapshot.nodes.leaving:
         return Condition(kind, "False", Reason.UPDATED.value, text)
     if snapshot.other is not None and not snapshot.in_work:
-        return Condition(kind, "False", OTHER_CONTROLLER, f"waits for {snapshot.other.peer.value} to go: {text}")
+        return Condition(
+            kind, "False", OTHER_CONTROLLER, f"provisioner waits until {snapshot.other.peer.value} is removed: {text}"
+        )
     if shim.paused:
-        return Condition(kind, "False", Reason.PAUSED.value, f"paused by spec.paused: {text}")
+        return Condition(kind, "False", Reason.PAUSED.value, f"spec.paused pauses the rollout: {text}")
     if snapshot.halted:
-        return Condition(kind, "False", Reason.HALTED.value, f"too many nodes fail, no further one is begun: {text}")
+        return Condition(
+            kind, "False", Reason.HALTED.value, f"too many nodes failed, so no further node is started: {text}"
+        )
     return Condition(kind, "True", Reason.UPDATING.value, text)
 
 
 def _away(snapshot: Snapshot) -> str:
-    """Return which nodes are still to be worked on and are not ready, as the end of a sentence; "" if none."""
+    """Return the nodes with pending work that are not ready, as the end of a sentence; "" if none."""
     away = snapshot.nodes.away
-    return f"; not ready, so not now: {listed(away)}" if away else ""
+    return f"; nodes that are not ready wait: {listed(away)}" if away else ""
 
 
 def _degraded(snapshot: Snapshot) -> Condition:
-    """Say what keeps nodes from having the Shim, the worst first."""
+    """Return the most severe cause that keeps the Shim from its nodes."""
     shim, kind = snapshot.shim, "Degraded"
     if shim.invalid:
-        return Condition(kind, "True", Refusal.INVALID.value, f"{shim.invalid}: mend the spec")
+        return Condition(kind, "True", Refusal.INVALID.value, f"the spec is invalid: {shim.invalid}")
     if conflict := conflict_of(snapshot):
         return Condition(kind, "True", Reason.RUNTIME_CLASS_CONFLICT.value, conflict)
     if snapshot.class_refused:
-        message = f"no pod can name the RuntimeClass {shim.runtime_class!r}: {snapshot.class_refused}"
+        message = f"the API server refuses RuntimeClass {shim.runtime_class!r}: {snapshot.class_refused}"
         return Condition(kind, "True", Reason.RUNTIME_CLASS_REFUSED.value, message)
     if snapshot.ledger_refused and not shim.paused:
-        message = f"no node is begun, because the rollout ledger is refused: {snapshot.ledger_refused}"
+        message = f"the API server refuses the rollout ledger, so no node is started: {snapshot.ledger_refused}"
         return Condition(kind, "True", Reason.LEDGER_REFUSED.value, message)
     if snapshot.refused:
         node, reason, words = snapshot.refused[-1]
@@ -132,40 +194,39 @@ def _degraded(snapshot: Snapshot) -> Condition:
         return Condition(kind, "True", Reason.FAILING.value, message)
     if snapshot.in_use:
         node, why = min(snapshot.in_use, key=lambda pair: pair[0].name)
-        message = f"it cannot leave {listed(node for node, _ in snapshot.in_use)}; {node.name}: {why}"
+        message = f"the shim cannot be removed from {listed(node for node, _ in snapshot.in_use)}; {node.name}: {why}"
         return Condition(kind, "True", Reason.IN_USE.value, message)
     return Condition(kind, "False", Reason.HEALTHY.value, "")
 
 
 def _held(snapshot: Snapshot) -> str:
     return (
-        "it was deleted together with other Shims, or with their CRD, so the circuit breaker of node-watcher limits "
-        f"how fast {len(snapshot.held)} nodes lose it ({listed(snapshot.held)}). To go on at once: trellis "
-        f"circuit-breaker close node-watcher. To keep it: remove the finalizer {names.FINALIZER} from the "
-        "Shim, and create it again"
+        f"the circuit breaker pauses this mass deletion on {len(snapshot.held)} nodes ({listed(snapshot.held)}). "
+        "To confirm it: trellis circuit-breaker close node-watcher. "
+        f"To keep the shim: remove the finalizer {names.FINALIZER} from the Shim and re-create the Shim"
     )
 
 
 def _refused(snapshot: Snapshot) -> Condition | None:
-    """Say what of the Shim's own spec keeps it from nodes that it is for; None if nothing does."""
+    """Return the cause in the Shim's own spec that keeps it from nodes that it is for; None if there is none."""
     shim, kind = snapshot.shim, "Degraded"
     refused, rivals = snapshot.nodes.refused, ", ".join(snapshot.nodes.rivals)
     if nodes := refused.get(Refusal.HANDLER_CONFLICT):
         message = (
-            f"Shim {rivals} has the handler {shim.handler!r} too, and a handler is one Shim's, so "
-            f"{shim.name} is not installed on {listed(nodes)}: select other nodes, or make a Shim with another handler"
+            f"Shim {rivals} has handler {shim.handler!r}, too, so {shim.name} is not installed on {listed(nodes)}: "
+            "select other nodes, or create a Shim with another handler"
         )
         return Condition(kind, "True", Refusal.HANDLER_CONFLICT.value, message)
     if nodes := refused.get(Refusal.CHECKSUM_MISSING):
         message = (
-            "the source has no sha256 (or the image no digest), so nothing is installed: add it, or allow it for all "
-            f"Shims with TRELLIS_REQUIRE_CHECKSUM=false; {listed(nodes)}"
+            f"the source has no sha256, or the image no digest, so the shim is not installed on {listed(nodes)}: "
+            "add it, or allow missing checksums with TRELLIS_REQUIRE_CHECKSUM=false"
         )
         return Condition(kind, "True", Refusal.CHECKSUM_MISSING.value, message)
     if nodes := refused.get(Refusal.UNSIGNED):
         message = (
-            "none of the keys of TRELLIS_SHIM_KEYS signed what it installs: sign it by `cosign sign-blob` (an image by "
-            f"`cosign sign`), and put the signature beside the location; {listed(nodes)}"
+            f"no key of TRELLIS_SHIM_KEYS signed the source, so the shim is not installed on {listed(nodes)}: "
+            "sign it by `cosign sign-blob` (an image by `cosign sign`) and set signature"
         )
         return Condition(kind, "True", Refusal.UNSIGNED.value, message)
     if nodes := refused.get(Refusal.NO_SOURCE):
@@ -183,21 +244,21 @@ def listed(nodes: Iterable[NodeView]) -> str:
 
 
 def _dated(condition: Condition, former: Condition | None, snapshot: Snapshot) -> Condition:
-    """Return the condition with the time of its last change of status, as the API conventions have it."""
+    """Return the condition with the time of its last change of status, as the API conventions define it."""
     same = former is not None and former.status == condition.status and bool(former.since)
     since = former.since if same and former else snapshot.now
     return replace(condition, since=since, observed_generation=snapshot.shim.generation)
 
 
 def conflict_of(snapshot: Snapshot) -> str:
-    """Return why the RuntimeClass cannot be ours; one of nobody's that says the same is taken over.
+    """Return why Trellis cannot manage the RuntimeClass; an unmanaged one with the same handler is taken over.
 
-    One of a former Shim of the same name is taken over too: the Shim was re-created.
+    One of a former Shim of the same name is taken over, too: the Shim was re-created.
     """
     shim, found = snapshot.shim, snapshot.runtime_class
     if found is None or found.owner == shim.uid or found.owner_name == shim.name:
         return ""
     if not found.owner and found.handler == shim.handler:
         return ""
-    of = "another Shim's" if found.owner else f"somebody else's (handler {found.handler!r})"
-    return f"RuntimeClass {found.name} is {of}: name another in spec.runtimeClass.name, or delete it"
+    of = "belongs to another Shim" if found.owner else f"is not managed by Trellis (handler {found.handler!r})"
+    return f"RuntimeClass {found.name} {of}: set another spec.runtimeClass.name, or delete it"

@@ -1,8 +1,8 @@
-"""Whether somebody whom the platform trusts stands for what a Shim installs.
+"""Verifies that a trusted key signed the sources of a Shim.
 
 Pure. In: public keys as PEM, views of Shims. Out: the same views, with the sources that no key signed. Called by
-``provisioner`` wherever it reads a Shim. Nothing is fetched: what a source gives is known by its checksum, and that is
-what is signed, so the signature can be looked at before any node is asked to do anything.
+``provisioner`` wherever it reads a Shim. Nothing is downloaded: the signature covers the checksum of a source, so it is
+verified before a Job is created for any node.
 Source: cosign's signature specification (base64 of ECDSA P-256 or RSA PKCS #1 v1.5 over SHA-256; for images over a
 payload in the simple signing format, which names the digest of the image).
 """
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 
 SIGNATURE_TYPE: Final = "cosign container image signature"
-"""What a payload of the simple signing format says it is."""
+"""Type of a payload in the simple signing format."""
 _KEY = re.compile(r"-----BEGIN PUBLIC KEY-----.+?-----END PUBLIC KEY-----", re.DOTALL)
 _DIGEST = re.compile(r"oci(?:\+http)?://[^@]+@(sha256:[0-9a-f]{64})")
 _SHA256 = re.compile(r"(?:sha256:)?([0-9A-Fa-f]{64})")
@@ -36,16 +36,16 @@ _RSA_BITS: Final = 2048
 
 @dataclass(frozen=True, slots=True)
 class Keys:
-    """Public keys, one PEM block each. Without any nothing has to be signed."""
+    """Public keys, one PEM block each. Without keys, no signature is required."""
 
     pems: tuple[str, ...] = ()
 
     @classmethod
     def parse(cls, text: str) -> Keys:
-        """Return the keys of a text of PEM blocks, one after another.
+        """Return the keys of a text of concatenated PEM blocks.
 
         Raises:
-            ValueError: it has none, more than keys, or a key that signatures are not made with; the text says which.
+            ValueError: it has no key, other content, or a key of an unsupported kind, which the message names.
         """
         found = _KEY.findall(text)
         if _KEY.sub("", text).strip() or (text.strip() and not found):
@@ -70,7 +70,7 @@ class Keys:
         return signature is not None and any(_is_signed(source, signature, pem) for pem in self.pems)
 
 
-@lru_cache(maxsize=1024)  # a Shim is read again at every change of its status
+@lru_cache(maxsize=1024)  # a Shim is re-read at every change of its status
 def _is_signed(source: Source, signature: Signature, pem: str) -> bool:
     digest = _signed_digest(source, signature)
     try:
@@ -81,7 +81,7 @@ def _is_signed(source: Source, signature: Signature, pem: str) -> bool:
 
 
 def _signed_digest(source: Source, signature: Signature) -> bytes | None:
-    """Return the SHA-256 that a signature is over, None if it cannot be one for this source."""
+    """Return the SHA-256 that a signature covers, None if it cannot be one for this source."""
     image = _DIGEST.fullmatch(source.location)
     if image is None:
         known = _SHA256.fullmatch(source.sha256 or source.binary_sha256 or "")
@@ -102,7 +102,7 @@ def _read(pem: str) -> EllipticCurvePublicKey | RSAPublicKey:
     """Return a key.
 
     Raises:
-        ValueError: it is none, or of a kind that signatures are not made with.
+        ValueError: it cannot be read, or is of an unsupported kind.
     """
     from cryptography.hazmat.primitives.asymmetric import ec, rsa  # noqa: PLC0415 - 5 MiB, where keys are named only
     from cryptography.hazmat.primitives.serialization import load_pem_public_key  # noqa: PLC0415

@@ -1,9 +1,9 @@
-"""How many more nodes each shim may have in progress, by its limit and by what one ConfigMap holds.
+"""Assigns slots: how many more nodes each shim may have in progress, by its limit and the size of a ConfigMap.
 
-Pure. In: the limits, who has a slot, how many nodes each shim is about. Out: slots, as long as there are any. Called by
-``plan``. Invariants: of no shim more is given than its limit allows; nothing of a paused or halted one is asked of it;
-a ledger that was planned can be written: what does not fit waits for a slot as it does for a limit of its own.
-Source: Kubernetes takes 1 MiB of data in a ConfigMap.
+Pure. In: the limits, the present slots, the number of nodes of each shim. Out: slots, as long as any are free. Called
+by ``plan``. Invariants: no shim gets more slots than its limit allows; paused and halted shims request none; a planned
+ledger can be written: an entry that does not fit waits for a slot as for any other limit.
+Source: the limit of Kubernetes for the data of a ConfigMap is 1 MiB.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from trellis.provisioning.attempts import ShimLimits
 from trellis.provisioning.ledger import Entry
 
 LEDGER_BYTES: Final = 768 * 2**10
-"""Some 5,000 nodes with three shims each; annotations, which name halted shims, and fields' owners need the rest."""
+"""Some 5,000 nodes with three shims each; the rest is for annotations, which name halted shims, and managedFields."""
 _ENTRY_BYTES: Final = 64
-"""Of digest, attempt, time and what is between them."""
+"""Size of digest, attempt, time and separators."""
 
 
 class Slots:
-    """``total``: how many nodes are to have each shim, or to lose it; asked once, and only if a limit depends on it.
+    """Free slots. ``total``: number of nodes that are to have or lose each shim; called once, and only if needed.
 
-    ``idle``: nodes whose entries take room in the ledger and no slot.
+    ``idle``: nodes whose entries use space in the ledger but no slot.
     """
 
     def __init__(
@@ -40,7 +40,7 @@ class Slots:
         self._used = Counter(name for uid, entry in entries.items() if uid not in idle for name in entry.shims)
 
     def take(self, uid: str, changes: tuple[str, ...]) -> bool:
-        """Take a slot of each of these shims for a node, of all or none, and its room in the ledger."""
+        """Take a slot of each of these shims for a node, of all or none, and its space in the ledger."""
         size = _size(uid, changes)
         if size > self._left or not all(map(self._free, changes)):
             return False

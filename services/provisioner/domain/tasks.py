@@ -1,9 +1,9 @@
-"""What the Job that brings a node to its target is to do: which shims it adds, or takes away.
+"""Computes the task of the Job that brings a node to its target: the shims that it adds or removes.
 
-Pure. In: a Node, its target, the Shims as they are and were. Out: a :class:`Task` for ``resources``. Called by
-``gather``, and by ``proving`` for what takes a Job back.
-Invariants: a Job is told of what changes on its node and of nothing else, so what keeps one Shim from being installed
-keeps no other; what is to go goes by its name and owner, which the node knows, whatever has become of its Shim.
+Pure. In: a Node, its target, the present and former Shims. Out: a :class:`Task` for ``resources``. Called by
+``gather``, and by ``verification`` for a rollback.
+Invariants: a Job contains only the changes of its node, so a problem of one Shim prevents the installation of no other;
+a removal uses name and owner, which the node records, independent of the Shim object.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from trellis.provisioning.views import KWASM, JobView, NodeView, Target, encode_
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What the settings say of Jobs. ``handler``: the legacy image's; ``canary_image``: for Shims that name none.
+    """Settings of Jobs. ``handler``: that of the legacy image; ``canary_image``: for Shims that name none.
 
-    ``retry_refused``: for this Job, whether a user resumed the rollout knowing of the node's last failure.
+    ``retry_refused``: for this Job, whether a user acknowledged the node's last failure by resuming the rollout.
     """
 
     handler: str | None
@@ -35,12 +35,12 @@ class Rules:
     retry_refused: bool = False
 
     def spec(self, wishes: tuple[WantedShim, ...]) -> InstallSpec:
-        """Return what an installer is told of these shims."""
+        """Return the spec of these shims for an installer."""
         return InstallSpec(wishes, self.require_checksum, self.allow_http, self.retry_refused)
 
 
 def task_of(node: NodeView, target: Target, shims: Mapping[str, ShimView], rules: Rules) -> Task:
-    """Return what is to be done on a node; what is to go goes in a run of its own."""
+    """Return the task for a node; a removal is a task of its own."""
     wanted, installed = dict(target.shims), node.installed
     if tuple(wanted) == (KWASM,) and not installed.keys() - {KWASM}:
         return Task(target, handlers=(rules.handler,) if rules.handler else ())
@@ -71,15 +71,15 @@ def _removal(target: Target, going: Iterable[str], shims: Mapping[str, ShimView]
 
 
 def removals_of(going: Iterable[str], shims: Mapping[str, ShimView]) -> tuple[WantedShim, ...]:
-    """Return what takes Shims from a node. Of one whose object is gone the node's own record tells the handler."""
+    """Return the removals of Shims from a node. For a deleted Shim, the record on the node has the handler."""
     return tuple(removal_of(name, shim_owner(name), shims[name].handler if name in shims else "") for name in going)
 
 
 @dataclass(frozen=True, slots=True)
 class Former:
-    """What a node goes back to when a Job is taken back.
+    """State for the rollback of a node.
 
-    ``kept``: what installs the versions that it had, of those that are kept (ADR 20). ``shims``: those of the Job that
+    ``kept``: specs of its former versions, of those that have a revision (ADR 20). ``shims``: those of the Job that
     exist, by name.
     """
 
@@ -91,7 +91,7 @@ class Former:
 def kept_version(
     manifest: Manifest, revisions: Sequence[Revision], architecture: str, digest: str
 ) -> WantedShim | None:
-    """Return what installs a version of a Shim on an architecture; None if none of its revisions is that version."""
+    """Return the spec of a version of a Shim on an architecture; None if none of its revisions is that version."""
     for revision in reversed(revisions):
         wish = wish_for(view_shim(restored(revision, manifest)), architecture, require_checksum=False)
         if isinstance(wish, WantedShim) and wish.digest == digest:
@@ -100,23 +100,23 @@ def kept_version(
 
 
 def had_of(node: NodeView, shims: Iterable[str]) -> dict[str, str]:
-    """Return of these Shims the last versions that were proved on a node, without those that never were."""
+    """Return the last verified versions of these Shims on a node, without those that were never verified."""
     return {name: digest for name in shims if (digest := last_proved(node.installed.get(name)))}
 
 
 def undo_of(node: NodeView, job: JobView, shims: Collection[str], why: str, former: Former) -> Task:
-    """Return what takes back a Job's doing of some shims and makes the node again what its marks say of them.
+    """Return the task that rolls back some shims of a Job to the state in the node's marks.
 
-    What was never proved on the node is removed, whatever runs with it; of the rest the former versions are installed
-    again that are kept, and what is not kept stays unproved. What the Job added besides stays as it is, and the Job's
-    outcome says so (ADR 29).
+    Shims that were never verified on the node are removed, even if pods run with them; former versions of the rest are
+    reinstalled if they have a revision, otherwise the present ones stay unverified. Further Shims of the Job stay as
+    they are, and the outcome of the Job reports them (ADR 29).
     """
     had = had_of(node, shims)
     gone = [name for name in shims if name not in had]
     back = {wish.name: wish for wish in former.kept if wish.name in had}
     lost = sorted(had.keys() - back.keys())
     if lost:
-        why += f"; the former version of {', '.join(lost)} is not kept, so this one stays without its label"
+        why += f"; the former version of {', '.join(lost)} has no revision, so this one stays without its label"
     after = {name: digest for name, digest in node.installed.items() if name not in gone}
     after |= {name: unproved(node.installed.get(name)) for name in lost}
     after |= {wish.name: wish.digest for wish in back.values()}

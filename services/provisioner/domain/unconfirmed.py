@@ -1,8 +1,8 @@
-"""What may be on a node's disk though nothing says so: a try had a slot, and its Job is not there (ADR 79).
+"""Finds unconfirmed Shims on the disk of a node: an attempt had a slot, but its Job does not exist (ADR 79).
 
-Pure. In: a Node, its Jobs, the slot it has. Out: names of Shims, and the Node as if its marks named them. Called by
-``gather``. Invariants: of a Job that another writer deleted the worst is feared, it did its work; of a try that made no
-Job yet, or whose Job was cleared away here, nothing is.
+Pure. In: a Node, its Jobs, its slot. Out: names of Shims, and the Node as if its marks named them. Called by
+``gather``. Invariants: a Job that another writer deleted counts as executed; an attempt without a Job so far, or whose
+Job was deleted here, left nothing.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from trellis.provisioning.ledger import Entry
 from trellis.provisioning.views import KWASM, JobView, NodeView, Proof, Target, encode_digests, unproved
 
 NOTHING: Final = Target(()).digest
-"""What a node is to have that all of Trellis is to be removed from."""
+"""Target of a node from which all of Trellis is to be removed."""
 
 
 def doubted(node: NodeView, entry: Entry, jobs: Iterable[JobView]) -> frozenset[str]:
-    """Return the Shims that a try may have left on a node: its Job is gone, and the marks do not name them.
+    """Return the Shims that an attempt may have left on a node: its Job is deleted, and the marks do not name them.
 
-    Not the legacy image's, which cannot be removed. A try whose outcome is recorded has left what the marks name; and a
-    removal of what they named is done when they no longer do.
+    The runtime of the legacy image is excluded, because it cannot be removed. If the outcome of an attempt is recorded,
+    the marks name what it left; a removal is done when the marks no longer name the Shims.
     """
     tried, failed = (entry.digest, entry.attempt), node.failed
     recorded = node.marked_digest == entry.digest or (failed and (failed.digest, failed.attempt) == tried)
@@ -33,7 +33,7 @@ def doubted(node: NodeView, entry: Entry, jobs: Iterable[JobView]) -> frozenset[
 
 
 def feared_on(node: NodeView, shims: Collection[str]) -> NodeView:
-    """Return a Node as if its marks named Shims that may be on its disk, with nothing proved of them."""
+    """Return a Node as if its marks named Shims that may be on its disk, without a verification of them."""
     installed = {name: unproved(None) for name in shims} | node.installed
     mine = node if node.marked_uid == node.uid else replace(node, failed_attempt=None, failed_shims=None)
     return replace(

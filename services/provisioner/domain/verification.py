@@ -1,7 +1,7 @@
-"""Whether a Job that ended well did what it should: proof, a trial by canaries, or taking back.
+"""Verifies a Job that succeeded: by the status of its Node and by canaries, or else by a rollback.
 
 Pure. In: a snapshot, its newest Job. Out: actions. Called by ``decide``.
-Invariant: a Job counts by what its Node shows and its canaries did, never by its end alone where more can be known.
+Invariant: a Job counts by its Node and its canaries, never by its exit alone if more can be known.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from trellis.provisioning.views import PROVISION, JobState, JobView, NodeView, P
 
 
 def verify(snapshot: Snapshot, node: NodeView, job: JobView) -> list[Action]:
-    """A Job that ended well is believed when the node itself shows the handler, and a pod ran with it."""
+    """Return the actions on a Job that succeeded; it counts once the node lists the handler and a pod ran with it."""
     if proof := proof_of(job, node):
         said = f"{job.uid}.succeeded"
         actions: list[Action] = []
@@ -45,14 +45,14 @@ def verify(snapshot: Snapshot, node: NodeView, job: JobView) -> list[Action]:
         return _try_out(snapshot, node, job)  # at once: the kubelet lists a new handler only after seconds
     if (left := _left(snapshot)) > 0:
         return [LookAgain(left)]
-    message = f"the installer ended well, but after {snapshot.verify_timeout:.0f} s the node {unlike(job, node)}"
+    message = f"the installer succeeded, but after {snapshot.verify_timeout:.0f} s the node {unlike(job, node)}"
     return take_back(snapshot, node, job, Reason.HANDLER_MISSING, message)
 
 
 def in_vain(snapshot: Snapshot, node: NodeView, job: JobView) -> tuple[str, ...]:
-    """Return the Shims that a Job which ended well put on its node in vain; () while they may still prove themselves.
+    """Return the Shims of a Job that succeeded without a verification in time; () while they may still be verified.
 
-    ``gather`` asks it: to take them back, their former versions must be in the snapshot.
+    ``gather`` calls it: for a rollback, their former versions must be in the snapshot.
     """
     if job.deleting or job.state is not JobState.COMPLETE or job.failure is not None or proof_of(job, node):
         return ()
@@ -62,7 +62,7 @@ def in_vain(snapshot: Snapshot, node: NodeView, job: JobView) -> tuple[str, ...]
 
 
 def _left(snapshot: Snapshot) -> float:
-    """Return the seconds that a node still has to prove what its Job did, whatever the clocks of others say."""
+    """Return the seconds that remain for the verification of a Job, by the clock of this process alone."""
     return snapshot.verify_timeout - snapshot.done_for
 
 
@@ -72,13 +72,13 @@ def _trial(snapshot: Snapshot, job: JobView) -> Trial:
 
 
 def _clear_away(snapshot: Snapshot, job: JobView) -> Action:
-    """Where many installers end at once, clearing their Jobs away must not keep the next nodes waiting."""
+    """Delete a verified Job, with a delay: if many installers end at once, deletions must not delay the next nodes."""
     left = snapshot.timings.clear - snapshot.done_for
     return LookAgain(left) if left > 0 else DeleteJob(job, Reason.PROVED, foreground=False)
 
 
 def _try_out(snapshot: Snapshot, node: NodeView, job: JobView) -> list[Action]:
-    """Let a pod try each Shim of the Job that is to be tried; the proof is written on the Job."""
+    """Return the actions that test the Shims of a Job with canary pods; the verification is written to the Job."""
     trial = _trial(snapshot, job)
     if trial.passed:
         everything = proves_all(job, snapshot.canaries, tried(node, job))
@@ -91,21 +91,21 @@ def _try_out(snapshot: Snapshot, node: NodeView, job: JobView) -> list[Action]:
 
 
 def tried(node: NodeView, job: JobView) -> tuple[str, ...]:
-    """Return the Shims that a Job put onto the node, or put there in another version; by name."""
+    """Return the names of the Shims that a Job added to the node, or changed to another version."""
     had = node.installed
     return tuple(sorted(name for name, digest in job.shims.items() if had.get(name) != digest))
 
 
 def take_back(snapshot: Snapshot, node: NodeView, job: JobView, reason: Reason, message: str) -> list[Action]:
-    """What did not prove itself is taken back before it is judged, so that a failure leaves the node as it was.
+    """Roll back Shims without a verification before the Job is judged, so that a failure leaves the node unchanged.
 
-    Not of a legacy image, which knows no way back, and not on a node that cannot be reached.
+    A legacy image has no rollback, and a node that is not ready is not rolled back.
     """
     if job.installs is None or job.operation != PROVISION:
         return judge(job, reason, message)
     shims = in_vain(snapshot, node, job)
     if not node.ready:
-        why = f"{message} (the node is not ready, so nothing was taken back)"
+        why = f"{message} (the node is not ready, so it was not rolled back)"
         return judge(job, reason, why, blamed=blame(job, shims))
     task = undo_of(node, job, shims, f"{reason.value}: {message}", snapshot.former)
     return [CreateUndo(node, job, task, reason)]

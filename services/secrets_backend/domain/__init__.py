@@ -1,1 +1,1 @@
-"""The secrets protocol, and which request may read which Secret. Pure."""
+"""The secrets protocol, and the authorization of its requests. Pure."""

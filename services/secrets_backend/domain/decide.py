@@ -1,10 +1,10 @@
-"""Whether a request may name this namespace and this account, and whom its Secret is read as.
+"""Decides whether a request may name its namespace and account, and the identity that reads the Secret.
 
-Pure. In: a policy, the entity's token, what the lattice's link is granted, the platform's list of users. Out: an
-``Identity``, or a ``Refusal`` that says what to add. Called by ``handlers`` and by ``trellis secrets check``.
-Invariants: nothing outside the grant is read, nothing tells whether a Secret is there; what cannot be read gives
-nothing. That it is granted is not enough: Kubernetes decides next, by the rights of the account.
-Why by link: whoever may publish on its NATS makes tokens as he likes, and a request does not say its lattice.
+Pure. In: a policy, the entity's token, the grant of the lattice connection, the users of the setting. Out: an
+``Identity``, or a ``Refusal`` with the missing configuration. Called by ``answering`` and by ``trellis secrets check``.
+Invariants: nothing outside the grant is read; no answer reveals whether a Secret exists; an unreadable object grants
+nothing. A grant is not sufficient: Kubernetes authorizes the read next, with the permissions of the account.
+Why by connection: any client that can publish on its NATS can create tokens, and a request does not name its lattice.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ ISSUERS_FIELD: Final = "entityIssuers"
 _ACCOUNT_NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _NAME_MAX: Final = 253
 _NAMED: Final = 3
-"""Of what may be many, so many are named in a message."""
+"""Maximum number of namespaces or SecretGrants in a message."""
 
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """A SecretGrant. ``spec`` is None if it cannot be read: then it is for every link, and gives nothing."""
+    """A SecretGrant. ``spec``: None if it is invalid; then it applies to every connection, and grants nothing."""
 
     namespace: str
     name: str
@@ -44,7 +44,7 @@ class Grant:
         return f"SecretGrant {self.namespace}/{self.name}"
 
     def is_for(self, groups: frozenset[tuple[str, str]]) -> bool:
-        """Return whether it is for a link with these host groups: namespace and lattice of each."""
+        """Return whether it applies to a connection with these host groups: namespace and lattice of each."""
         if self.spec is None:
             return True
         return any(
@@ -56,12 +56,12 @@ class Grant:
 
 @dataclass(frozen=True, slots=True)
 class LinkGrant:
-    """What the requests of a link may name.
+    """The grant for the requests of a connection.
 
     ``home``: the namespaces of its host groups; ``groups``: namespace and lattice of each group; ``grants``: all
-    SecretGrants, or at least those that could be for it. ``known``: False while SecretGrants or host groups cannot be
+    SecretGrants, or at least those that may apply to it. ``known``: False while SecretGrants or host groups cannot be
     read; then nothing is granted, as a SecretGrant also limits what is granted by default. ``unsure``: the namespaces
-    of which that alone is so, since a SecretGrant for the link may have been deleted with the CRD.
+    for which only that applies, since a SecretGrant for the connection may have been deleted with the CRD.
     """
 
     home: frozenset[str]
@@ -73,7 +73,7 @@ class LinkGrant:
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Whom a Secret is read as, where, and which rule says so (for users)."""
+    """Identity and namespace of a read of a Secret, and the rule that grants it, as a text for users."""
 
     user: str
     namespace: str
@@ -81,33 +81,33 @@ class Identity:
 
 
 def view_grant(manifest: Mapping[str, Any]) -> Grant:
-    """Project a SecretGrant as the API server gives it."""
+    """Return the view of a SecretGrant from the API server."""
     metadata = manifest["metadata"]
     try:
         spec = SecretGrantSpec.model_validate(manifest.get("spec"))
-    except ValidationError:  # from before a rule of admission, or of a newer version
+    except ValidationError:  # older than an admission rule, or of a newer version
         spec = None
     return Grant(metadata["namespace"], metadata["name"], spec)
 
 
 def identify(policy: Policy, token: Token, link: LinkGrant, users: frozenset[str]) -> Identity:
-    """Return whom the Secret of a request is read as.
+    """Return the identity that reads the Secret of a request.
 
-    ``token``: the entity's. ``users``: those that the platform lets be impersonated by their whole names.
+    ``token``: the entity's. ``users``: those of the setting, which may be impersonated by their full names.
 
     Raises:
-        Refusal: ``PolicyError``, the link's grant does not have it; ``UpstreamError``, the grant is not known.
+        Refusal: ``PolicyError``: the grant of the connection lacks it; ``UpstreamError``: the grant is unknown.
     """
     if not link.known:
         raise Refusal(
             ErrorName.UPSTREAM,
-            "SecretGrants or host groups cannot be read, or the CRD of SecretGrants is being deleted: ask again",
+            "SecretGrants or host groups cannot be read, or the CRD of SecretGrants is being deleted: retry",
         )
     if policy.namespace in link.unsure:
         raise Refusal(
             ErrorName.UPSTREAM,
-            f"a SecretGrant of namespace {policy.namespace} may have been deleted with its CRD: ask again, "
-            "or create it again",
+            f"a SecretGrant of namespace {policy.namespace} may have been deleted with its CRD: retry, "
+            "or re-create it",
         )
     user = policy.impersonate
     account = (user or names.SECRETS_ACCOUNT).removeprefix(_user("", policy.namespace))
@@ -124,7 +124,7 @@ def identify(policy: Policy, token: Token, link: LinkGrant, users: frozenset[str
         if _is_account(account) and not {account, ANY}.isdisjoint(spec.service_accounts or ()):
             return Identity(_user(account, policy.namespace), policy.namespace, f"{grant}: serviceAccounts")
     if not asked:
-        raise _refused(Reason.GRANT_INVALID, f"{_joined(grants)} cannot be read, and so gives nothing: write it anew")
+        raise _refused(Reason.GRANT_INVALID, f"{_joined(grants)} is invalid, and so grants nothing: correct its spec")
     if not let:
         raise _refused(
             Reason.ISSUER_NOT_GRANTED,
@@ -136,20 +136,20 @@ def identify(policy: Policy, token: Token, link: LinkGrant, users: frozenset[str
 
 def _by_default(name: str, namespace: str, link: LinkGrant) -> Identity:
     if not link.home:
-        raise _refused(Reason.NO_HOST_GROUPS, "no group of hosts is on this NATS any more, so nothing is granted there")
+        raise _refused(Reason.NO_HOST_GROUPS, "no host group is on this NATS any more, so nothing is granted there")
     if namespace not in link.home:
         places = sorted(link.home)
         source = f"from namespace {', '.join(places[:_NAMED])}{', …' if len(places) > _NAMED else ''}"
         raise _refused(
             Reason.NAMESPACE_NOT_GRANTED,
-            f"this lattice is not granted namespace {namespace}: make a SecretGrant in it, {source}, "
+            f"this lattice is not granted namespace {namespace}: create a SecretGrant in it, {source}, "
             "or name a namespace of the lattice's hosts",
         )
     if not _is_account(name):
         raise _refused(
             Reason.INVALID_ACCOUNT_NAME,
-            f"{name!r} is not a name of a ServiceAccount: name one of namespace {namespace}; for a user, have it in "
-            f"users of a SecretGrant in namespace {namespace} and in {USERS_SETTING}",
+            f"{name!r} is not a name of a ServiceAccount: name one of namespace {namespace}; for a user, add it to "
+            f"users of a SecretGrant in namespace {namespace} and to {USERS_SETTING}",
         )
     return Identity(_user(name, namespace), namespace, f"namespace {namespace} has hosts of this lattice")
 
@@ -157,7 +157,7 @@ def _by_default(name: str, namespace: str, link: LinkGrant) -> Identity:
 def _outside(
     name: str, namespace: str, grants: Iterable[tuple[Grant, SecretGrantSpec]], users: frozenset[str]
 ) -> Refusal:
-    """Return why none of these grants has the account or user, and what to add where."""
+    """Return the refusal if none of these grants has the account or user, with the missing configuration."""
     listing = [one for one, spec in grants if name in (spec.users or ())]
     if listing:
         return _refused(
@@ -172,7 +172,7 @@ def _outside(
     if not _is_account(name):
         return _refused(
             Reason.USER_NOT_GRANTED,
-            f"{name!r} is no ServiceAccount of namespace {namespace}, and no user of {places}: add it to users there",
+            f"{name!r} is not a ServiceAccount of namespace {namespace}, or a user of {places}: add it to users there",
         )
     return _refused(
         Reason.ACCOUNT_NOT_GRANTED,

@@ -1,10 +1,10 @@
-"""The Secret that the curve keys are kept in, and how a rotation goes through it.
+"""The Secret with the curve keys, and the steps of a rotation.
 
 Pure: a manifest in, keys out; keys in, the Secret's data out. Called by ``trellis secrets rotate`` and
-``drop-previous``; ``gather`` reads by it.
-A rotation is made in two steps, because replicas read the Secret by turns: first every replica opens what is sealed to
-the new key (``announced``), then all give it out (``promoted``). In one step a host could be given the new key by one
-replica and be answered DecryptionError by another. Invariant: no message and no repr holds a seed.
+``drop-previous``; ``key`` reads the Secret with it.
+A rotation has two steps, because replicas read the Secret at different times: first every replica opens requests sealed
+to the new key (``announced``), then all publish it (``promoted``). With one step a host could get the new key from one
+replica, and DecryptionError from another. Invariant: no message and no repr contains a seed.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ Manifest = dict[str, Any]
 
 
 class KeySecretError(ValueError):
-    """The Secret holds no keys; the text says what is wrong with which entry, and nothing of what is in it."""
+    """The Secret has no valid keys; the message names the entry and the problem, and nothing of its content."""
 
 
 def read_ring(manifest: Mapping[str, Any]) -> KeyRing:
-    """Return the keys that a Secret holds.
+    """Return the keys in a Secret.
 
     Raises:
-        KeySecretError: an entry is missing, or is no seed of a curve key.
+        KeySecretError: an entry is missing, or is not a seed of a curve key.
     """
     data = manifest.get("data") or {}
     if names.SECRETS_SEED not in data:
@@ -39,7 +39,7 @@ def read_ring(manifest: Mapping[str, Any]) -> KeyRing:
 
 
 def data_of(ring: KeyRing) -> dict[str, str]:
-    """Return what the Secret's ``data`` is to be, values in base64 as the API server has them."""
+    """Return the ``data`` of the Secret, values in base64 as in the API server."""
     data = {names.SECRETS_SEED: ring.current.seed()}
     if ring.previous:
         data[names.SECRETS_PREVIOUS] = "".join(f"{key.seed()}\n" for key in ring.previous)
@@ -47,17 +47,17 @@ def data_of(ring: KeyRing) -> dict[str, str]:
 
 
 def announced(ring: KeyRing, key: CurveKey) -> KeyRing:
-    """Return the keys once a new one opens requests already and is not given out yet."""
+    """Return the keys after the first step: the new key opens requests, and is not published yet."""
     return KeyRing(ring.current, (key, *ring.previous))
 
 
 def promoted(ring: KeyRing, key: CurveKey) -> KeyRing:
-    """Return the keys once an announced one is given out; the one before it still opens requests."""
+    """Return the keys after the second step: an announced key is published; the former one still opens requests."""
     return KeyRing(key, _without((ring.current, *ring.previous), key))
 
 
 def without_previous(ring: KeyRing) -> KeyRing:
-    """Return the keys once only the one that is given out is left."""
+    """Return the keys without the former ones."""
     return KeyRing(ring.current)
 
 
@@ -68,9 +68,9 @@ def _without(keys: Iterable[CurveKey], key: CurveKey) -> tuple[CurveKey, ...]:
 def _text(data: Mapping[str, str], entry: str) -> str:
     try:
         return base64.b64decode(data[entry] or "", validate=True).decode()
-    except ValueError:  # no base64, or no text in it
+    except ValueError:  # invalid base64, or not text
         pass
-    raise KeySecretError(f"its entry {entry} is no text")
+    raise KeySecretError(f"its entry {entry} is not text")
 
 
 def _key(entry: str, seed: str) -> CurveKey:
@@ -78,4 +78,4 @@ def _key(entry: str, seed: str) -> CurveKey:
         return CurveKey.from_seed(seed)
     except KeyFormatError as error:
         why = str(error)
-    raise KeySecretError(f"its entry {entry} holds no seed of a curve key (SX…): {why}")
+    raise KeySecretError(f"its entry {entry} is not a seed of a curve key (SX…): {why}")

@@ -1,10 +1,10 @@
-"""The curve keys that requests are sealed to, and answers from.
+"""The curve keys with which requests and answers are sealed.
 
-In: seeds of the key Secret. Out: keys for ``box``. Called by ``gather``, which reads the Secret, and by ``protocol``,
-which makes a fresh key for each answer.
-Invariant: a key shows its public half only: in ``repr``, in messages, in tracebacks. Two keys are compared in constant
-time. Python can neither lock nor overwrite ``bytes``: a seed is in memory until its key is collected, and a copy may
-stay in a freed page; whoever reads the process's memory reads the keys.
+In: seeds of the key Secret. Out: keys for ``box``. Called by ``key_secret``, and by ``protocol``, which generates a new
+key for each answer.
+Invariant: ``repr``, messages and tracebacks show only the public half of a key. Keys are compared in constant time.
+Python can neither lock nor overwrite ``bytes``: a seed is in memory until its key is garbage-collected, and a copy may
+remain in a freed page; any process that can read the memory of this one can read the keys.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ class CurveKey:
 
     @classmethod
     def from_seed(cls, seed: str) -> CurveKey:
-        """Return the key of a seed, SX… of 58 characters; blanks around it are left out.
+        """Return the key of a seed, SX… of 58 characters; surrounding white space is ignored.
 
         Raises:
-            KeyFormatError: it is no such seed.
+            KeyFormatError: it is not a seed of a curve key.
         """
         return cls._of(decode_seed(seed.strip(), Prefix.CURVE))
 
@@ -54,15 +54,15 @@ class CurveKey:
         return cls(encode_public(Prefix.CURVE, bindings.crypto_scalarmult_base(secret)), secret)
 
     def seed(self) -> str:
-        """Return the seed, SX…: for the key Secret and nowhere else."""
+        """Return the seed, SX…; only for the key Secret."""
         return encode_seed(Prefix.CURVE, self._secret)
 
     def shared_with(self, other: str) -> bytes:
-        """Return the key that this one and the other's holder share; ``other``: a public curve key, X….
+        """Return the shared key of this key pair and another one; ``other``: its public curve key, X….
 
         Raises:
-            KeyFormatError: ``other`` is no such key, or one of the few with which every shared key is known (RFC 7748,
-                section 6.1).
+            KeyFormatError: ``other`` is not a public curve key, or one of the few with which every shared key is known
+                (RFC 7748, section 6.1).
         """
         public = decode_public(other, Prefix.CURVE)
         shared = _before(public, self._secret)
@@ -87,7 +87,7 @@ class CurveKey:
 
 @dataclass(frozen=True, slots=True)
 class KeyRing:
-    """The key that is given out, and those before it, newest first, which still open what was sealed to them."""
+    """The published key, and the former ones, newest first, which still open requests sealed to them."""
 
     current: CurveKey
     previous: tuple[CurveKey, ...] = ()
@@ -96,5 +96,5 @@ class KeyRing:
 def _before(public: bytes, secret: bytes) -> bytes | None:
     try:
         return bindings.crypto_box_beforenm(public, secret)
-    except RuntimeError:  # nacl.exceptions.RuntimeError is one: libsodium refuses the point
+    except RuntimeError:  # nacl.exceptions.RuntimeError is one: libsodium rejects the point
         return None

@@ -1,7 +1,7 @@
-"""How often one entity may ask.
+"""Rate limit of the requests of one entity.
 
-Pure: a name and a time in, a verdict out. Called by ``answering``. Invariant: bounded in memory, whatever names there
-are; a name that was forgotten restarts, so this is a fence against circles and not against who makes up names.
+Pure: a name and a time in, a verdict out. Called by ``answering``. Invariant: memory is bounded for any number of
+names; a dropped name restarts with a full budget, so this limits request loops, and not an attacker with many names.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ MOST_ENTITIES: Final = 4096
 
 @dataclass(slots=True)
 class Limits:
-    """Token buckets, one for each entity; ``rate`` is requests a second, and how many may come at once. 0: no limit."""
+    """Token buckets, one per entity; ``rate``: requests per second, and size of a burst. 0: no limit."""
 
     rate: float
     _left: OrderedDict[Hashable, tuple[float, float]] = field(default_factory=OrderedDict)
 
     def allows(self, entity: Hashable, now: float) -> bool:
-        """Count a request, and return whether it may be answered; ``now`` in seconds of any clock that goes on.
+        """Count a request, and return whether it may be answered; ``now`` in seconds of any monotonic clock.
 
-        ``entity``: its name, with what tells it from one of the same name elsewhere: names are claimed, not proved.
+        ``entity``: its name, with its origin, as the name in a token is claimed and not proved.
         """
         if not self.rate:
             return True
@@ -38,5 +38,5 @@ class Limits:
         return allowed
 
     def __len__(self) -> int:
-        """Return how many entities are remembered."""
+        """Return the number of stored entities."""
         return len(self._left)

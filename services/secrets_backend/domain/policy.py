@@ -1,10 +1,10 @@
-"""What a workload's policy asks for: the namespace to read in, and whom to read as.
+"""The policy of a workload: the namespace and the identity for the read of a Secret.
 
-Pure. In: the policy of a request, a text of JSON. Out: namespace and account. Called by ``protocol``. A policy asks and
-never grants: that is ``decide``'s.
-Source: the policy of secrets-kubernetes, ``{"type": …, "properties": {"namespace", "impersonate"}}``; ``type`` and
-what is unknown are not looked at, no namespace means the one called ``default``. Stricter: a namespace must be a name
-that a namespace can have, an account one that fits into a header as it is.
+Pure. In: the policy of a request, a JSON text. Out: namespace and account. Called by ``protocol``. A policy requests
+and never grants: ``decide`` does that.
+Source: the policy of secrets-kubernetes, ``{"type": …, "properties": {"namespace", "impersonate"}}``; the values of
+``type`` and of unknown fields are ignored, the namespace defaults to ``default``. Stricter: a namespace must be valid
+as a name, an account must fit into a header without escapes.
 """
 
 from __future__ import annotations
@@ -23,30 +23,30 @@ _ACCOUNT_MAX: Final = 1024
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """``impersonate``: the name as it was given, None if there is none (an empty one is none)."""
+    """``impersonate``: the given name, None if it is missing or empty."""
 
     namespace: str
     impersonate: str | None
 
 
 def read_policy(text: str) -> Policy:
-    """Return what a policy asks for.
+    """Return the parsed policy.
 
     Raises:
-        Refusal: ``PolicyError``, it is no policy.
+        Refusal: ``PolicyError``, the policy is invalid.
     """
     policy = read_object(text)
     if policy is UNREADABLE:
         raise _refused("the policy is not a JSON object" if text else "there is no policy")
     if not isinstance(policy.get("type"), str | None):
-        raise _refused("the type of the policy is no text")
+        raise _refused("the type of the policy is not text")
     if "properties" not in policy:
-        raise _refused('the policy has no "properties": namespace and impersonate belong into it')
+        raise _refused('the policy has no "properties": add them, with namespace and impersonate')
     properties = policy["properties"]
     if properties is None:
         properties = {}
     if not isinstance(properties, dict):
-        raise _refused("the properties of the policy are no object")
+        raise _refused("the properties of the policy are not an object")
     namespace = _property(properties, "namespace")
     return Policy(_namespace(_DEFAULT_NAMESPACE if namespace is None else namespace), _account(properties))
 
@@ -54,7 +54,7 @@ def read_policy(text: str) -> Policy:
 def _property(properties: dict[str, Any], name: str) -> str | None:
     value = properties.get(name)
     if value is not None and not isinstance(value, str):
-        raise _refused(f"the property {name} of the policy is no text")
+        raise _refused(f"the property {name} of the policy is not text")
     return value
 
 
@@ -66,7 +66,7 @@ def _namespace(name: str) -> str:
 
 def _account(properties: dict[str, Any]) -> str | None:
     name = _property(properties, "impersonate")
-    # A header would lose blanks around it, and with them be another user.
+    # A header would lose surrounding white space, and then name another user.
     if name and (len(name) > _ACCOUNT_MAX or not name.isprintable() or name != name.strip()):
         raise _refused(f"the property impersonate of the policy, {quoted(name)}, is not a name of an account")
     return name or None

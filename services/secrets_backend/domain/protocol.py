@@ -1,11 +1,11 @@
-"""The secrets protocol of wasmCloud: from a sealed request to who asks for what, from a Secret to a sealed answer.
+"""The secrets protocol of wasmCloud: parses sealed requests, and seals answers with an entry of a Secret.
 
-Pure but for fresh keys and nonces. In: headers and payload of a message on ``….get``, a Secret. Out: who asks
-(``Opened``) for what (``Request``), the body and headers of the answer, or a ``Refusal`` in the protocol's words.
+Pure except for new keys and nonces. In: headers and payload of a message on ``….get``, a Secret. Out: the sender
+(``Opened``) and the requested entry (``Request``), body and headers of the answer, or a ``Refusal`` of the protocol.
 Called by ``answering``.
 Order of the checks: header, box, JSON, entity's token, host's token; then policy, name of the Secret, its field.
-Invariant: no refusal, and no frame of its traceback but the caller's own, holds what was sealed.
-Source: secrets-kubernetes (order, words), wasmcloud-secrets-types (shapes; what a host can read).
+Invariant: no refusal, and no frame of its traceback except the caller's own, contains sealed content.
+Source: secrets-kubernetes (order, messages), wasmcloud-secrets-types (shapes; formats that a host can read).
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from secrets_backend.domain.refusals import ErrorName, Refusal
 from secrets_backend.domain.tokens import Token, TokenError, TokenKind, read_token
 
 HOST_KEY_HEADER: Final = "WasmCloud-Host-Xkey"
-"""Names the public key, fresh for each request, that the request was sealed with. The case of its letters counts."""
+"""Header with the public key of the host, new for each request, that sealed the request. It is case-sensitive."""
 RESPONSE_KEY_HEADER: Final = "Server-Response-Xkey"
-"""Names the public key that an answer was sealed with; without it a host takes the answer for an error."""
+"""Header with the public key that sealed the answer; without it a host treats the answer as an error."""
 T = TypeVar("T")
 _NAME_MAX: Final = 253
 _FIELD: Final = re.compile(r"[-._a-zA-Z0-9]{1,253}")
@@ -37,10 +37,10 @@ _NAME: Final = re.compile(r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?(?:\.[a-z0-9](?:[-a-z
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """Who asks for what. ``reply_to``: the host's public curve key; ``secret``, ``field``: an entry of a Secret.
+    """A valid request. ``reply_to``: the host's public curve key; ``secret``, ``field``: an entry of a Secret.
 
-    Every text in it is short, and but for ``application`` and the tokens' names of a known form: strangers wrote them,
-    and they go into logs and events.
+    All texts are short and, except for ``application`` and the names in the tokens, of a known format: they are
+    untrusted, and appear in logs and events.
     """
 
     reply_to: str
@@ -54,9 +54,9 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """Who asks, by valid tokens; of what they ask for each part, or why it cannot be: a refusal of somebody known.
+    """A request with valid tokens; each further part is parsed, or is a refusal that can be attributed to the sender.
 
-    Every text in it is as short and of such a form as those of a ``Request``.
+    All texts are as short and of the same formats as those of a ``Request``.
     """
 
     reply_to: str
@@ -68,10 +68,10 @@ class Opened:
     field: str | Refusal
 
     def request(self) -> Request:
-        """Return what is asked for.
+        """Return the request.
 
         Raises:
-            Refusal: the first part, in the protocol's order, that cannot be.
+            Refusal: of the first invalid part, in the protocol's order.
         """
         return Request(
             reply_to=self.reply_to,
@@ -85,24 +85,24 @@ class Opened:
 
 
 def open_request(headers: Mapping[str, str] | None, payload: bytes, keys: KeyRing, now: float) -> Opened:
-    """Return who asks, and for what; ``now``: seconds since 1970.
+    """Return the opened request; ``now``: seconds since 1970.
 
     Raises:
-        Refusal: the first check, in the protocol's order, that does not hold of those before the policy's.
+        Refusal: of the first failed check, in the protocol's order, up to the host's token.
     """
     try:
         return _opened(headers or {}, payload, keys, now)
     except Refusal as refusal:
-        # The frames below hold what was sealed: they end here, not when the log is written.
+        # The frames below refer to the opened content: drop them here, before the refusal is logged.
         raise refusal.with_traceback(None) from None
 
 
 def success(secret: Mapping[str, Any], field: str) -> bytes:
-    """Return the answer with one entry of a Secret, not sealed yet.
+    """Return the answer with one entry of a Secret, before it is sealed.
 
-    ``secret``: the object as the API server gives it. Text is sent as ``string_secret``, also if it is empty; bytes
-    that are no UTF-8 as ``binary_secret``, a list of numbers, which is the only form a host reads and up to four times
-    as long as the bytes: who sends it minds the server's limit for messages.
+    ``secret``: the object from the API server. Text is sent as ``string_secret``, even if it is empty; bytes that are
+    not UTF-8 as ``binary_secret``, a list of numbers, which is the only format that a host reads and up to four times
+    as long as the bytes: the caller has to check the server's limit for messages.
 
     Raises:
         Refusal: ``SecretNotFound``, the Secret has no such entry.
@@ -119,7 +119,7 @@ def success(secret: Mapping[str, Any], field: str) -> bytes:
 
 
 def seal_reply(request: Request, body: bytes) -> tuple[bytes, dict[str, str]]:
-    """Return the payload and headers of an answer that only who sent ``request`` can open.
+    """Return the payload and headers of an answer that only the sender of ``request`` can open.
 
     Raises:
         Refusal: ``EncryptionError``.
@@ -144,7 +144,7 @@ def _opened(headers: Mapping[str, str], payload: bytes, keys: KeyRing, now: floa
     secret, field, _ = (_text(body, name) for name in ("key", "field", "version"))  # always the newest version
     entity, host = _text(context, "entity_jwt"), _text(context, "host_jwt")
     name, policy = _text(application, "name"), _text(application, "policy")
-    return Opened(  # its arguments are the checks that are left, in their order
+    return Opened(  # the order of the arguments is that of the remaining checks
         reply_to=sender,
         entity=_token(ErrorName.INVALID_ENTITY_JWT, entity, TokenKind.ENTITY, now),
         host=_token(ErrorName.INVALID_HOST_JWT, host, TokenKind.HOST, now),
@@ -172,7 +172,7 @@ def _unsealed(payload: bytes, keys: KeyRing, sender: str) -> bytes:
     try:
         return unseal(payload, keys, sender)
     except KeyFormatError as error:
-        why = f"the header {HOST_KEY_HEADER} names no curve key: {error}"
+        why = f"the header {HOST_KEY_HEADER} is not a curve key: {error}"
     except BoxError as error:
         why = f"the request does not open: {error}"
     raise Refusal(ErrorName.DECRYPTION, why)
@@ -200,7 +200,7 @@ def _text(parent: dict[str, Any], name: str) -> str:
     if value is None:
         return ""
     if not isinstance(value, str):
-        raise _ill_formed(f"its {name} is no text")
+        raise _ill_formed(f"its {name} is not text")
     return value
 
 
@@ -209,7 +209,7 @@ def _ill_formed(why: str) -> Refusal:
 
 
 def _secret_name(name: str) -> str:
-    """Return a name that can stand in a path of the API server as it is: never "..", never with a slash."""
+    """Return a name that is safe in a path of the API server: not "..", and without a slash."""
     _given(name, "missing secret name")
     if len(name) > _NAME_MAX or not _NAME.fullmatch(name):
         raise Refusal(ErrorName.UPSTREAM, f"no Secret can have the name {quoted(name)}")
@@ -217,7 +217,7 @@ def _secret_name(name: str) -> str:
 
 
 def _field(field: str) -> str:
-    """Return a field that a Secret can have: what none can have is not asked for."""
+    """Return a field that is valid in a Secret; an invalid one is refused without a read."""
     _given(field, "missing secret key/field")
     if not _FIELD.fullmatch(field):
         raise Refusal(ErrorName.SECRET_NOT_FOUND, f"no Secret can have the entry {quoted(field)}")

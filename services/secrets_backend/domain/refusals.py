@@ -1,9 +1,9 @@
-"""What the secrets protocol answers instead of a secret.
+"""Error answers of the secrets protocol.
 
-Pure. In: a name of the protocol and, for some names, words for users. Out: the body of the answer, which goes out
-unsealed and without a header. Raised by every step of a request, answered by ``handlers``.
-Invariant: no refusal holds key material, a token or a value; who raises one quotes only names.
-Source: ``GetSecretError`` of wasmcloud-secrets-types, as serde writes it; the host cannot read any other shape.
+Pure. In: an error name of the protocol and, for some names, a message for users. Out: the body of the answer, which is
+sent unsealed and without a header. Raised by every step of a request, answered by ``answering``.
+Invariant: a refusal contains no key material, token or value; messages quote only names.
+Source: ``GetSecretError`` of wasmcloud-secrets-types, as serialized by serde; the host cannot read any other shape.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import orjson
 
 
 class ErrorName(StrEnum):
-    """The protocol's errors that a backend answers with."""
+    """The errors of the protocol with which a backend answers."""
 
     SECRET_NOT_FOUND = "SecretNotFound"  # noqa: S105 (a name of the protocol)
     INVALID_REQUEST = "InvalidRequest"
@@ -39,11 +39,11 @@ WITH_MESSAGE: Final = frozenset(
         ErrorName.OTHER,
     }
 )
-"""The errors whose message reaches the host; the message of the others is for our own logs and events."""
+"""Errors whose message is sent to the host; all other messages are only for logs and events."""
 
 
 class Reason(StrEnum):
-    """Why a link's grant does not have what a policy asks for."""
+    """Why the grant of a connection does not cover a policy."""
 
     NO_HOST_GROUPS = "NoHostGroups"
     NAMESPACE_NOT_GRANTED = "NamespaceNotGranted"
@@ -55,10 +55,10 @@ class Reason(StrEnum):
     GRANT_INVALID = "GrantInvalid"
 
 
-class Refusal(Exception):  # noqa: N818 (an answer of the protocol, and no fault of ours)
+class Refusal(Exception):  # noqa: N818 (an answer of the protocol, not a failure)
     """A request that is not granted.
 
-    ``error``: its name in the protocol; ``message``: why, for users; ``reason``: why, if the grant does not have it.
+    ``error``: its name in the protocol; ``message``: the reason, for users; ``reason``: set if the grant lacks it.
     """
 
     def __init__(self, error: ErrorName, message: str, reason: Reason | None = None) -> None:
@@ -71,8 +71,8 @@ class Refusal(Exception):  # noqa: N818 (an answer of the protocol, and no fault
         return f"{self.error}: {self.message}"
 
     def body(self) -> bytes:
-        """Return the answer: ``{"error": "Name"}``, or ``{"error": {"Name": "message"}}`` for those that have one."""
+        """Return the answer: ``{"error": "Name"}``, or ``{"error": {"Name": "message"}}`` for errors with a message."""
         if self.error not in WITH_MESSAGE:
             return orjson.dumps({"error": self.error.value})
-        message = self.message.encode(errors="replace").decode()  # half of a surrogate pair is no JSON
+        message = self.message.encode(errors="replace").decode()  # half of a surrogate pair is invalid in JSON
         return orjson.dumps({"error": {self.error.value: message}})

@@ -1,8 +1,8 @@
-"""Rights that let a Secret be read as an account: ours to be that account, and the account's to read.
+"""RBAC for the read of a Secret as an account: impersonation by secrets_backend, and the read by the account.
 
-Pure: arguments in, manifests out. Called by ``trellis secrets roles``, which is where they are taken from; the service
-itself writes nothing. Invariant: each rule names what it is about (``resourceNames``): nothing gives a whole namespace,
-and only users, who belong to none, are impersonated by a ClusterRole.
+Pure: arguments in, manifests out. Called by ``trellis secrets roles``; the service itself grants no permissions.
+Invariant: each rule has ``resourceNames``: none grants a whole namespace, and only users, which have no namespace, are
+impersonated with a ClusterRole.
 Source: Kubernetes, "User impersonation": the verb ``impersonate`` on ``serviceaccounts`` of a namespace, on ``users``
 of the cluster. An account need not exist to be impersonated.
 """
@@ -18,16 +18,16 @@ from trellis import names
 Manifest = dict[str, Any]
 
 ACCOUNT: Final = "trellis-secrets-backend"
-"""ServiceAccount of secrets_backend, as ``deploy/rbac/secrets-backend.yaml`` has it."""
+"""ServiceAccount of secrets_backend in ``deploy/rbac/secrets-backend.yaml``."""
 ACCOUNT_PREFIX: Final = "system:serviceaccount:"
-"""Of the users that ServiceAccounts are: ``system:serviceaccount:<namespace>:<name>``."""
+"""Prefix of the user names of ServiceAccounts: ``system:serviceaccount:<namespace>:<name>``."""
 _GROUP: Final = "rbac.authorization.k8s.io"
 _LABELS: Final = {"app.kubernetes.io/name": "trellis", "app.kubernetes.io/component": "secrets-backend"}
 
 
 @dataclass(frozen=True, slots=True)
 class Reader:
-    """Whom Secrets of ``namespace`` are read as: one of its ServiceAccounts, or a user by its whole name."""
+    """The identity for reads of Secrets in ``namespace``: one of its ServiceAccounts, or a user by the full name."""
 
     namespace: str
     name: str
@@ -35,29 +35,29 @@ class Reader:
 
     @property
     def mark(self) -> str:
-        """What the names of its roles are made of: no ServiceAccount has a colon in its name."""
+        """Input of the names of its roles, unique as no ServiceAccount has a colon in its name."""
         return f"user:{self.name}" if self.is_user else self.name
 
     @property
     def account(self) -> tuple[str, str] | None:
-        """Namespace and name of the ServiceAccount that it is, None for a user who is none."""
+        """Namespace and name of its ServiceAccount, None for any other user."""
         return account_of(self.name) if self.is_user else (self.namespace, self.name)
 
     def subject(self) -> Manifest:
-        """Return it as the subject of a binding."""
+        """Return the subject of a binding."""
         if self.account is None:
             return {"apiGroup": _GROUP, "kind": "User", "name": self.name}
         return {"kind": "ServiceAccount", "name": self.account[1], "namespace": self.account[0]}
 
 
 def account_of(user: str) -> tuple[str, str] | None:
-    """Return namespace and name of the ServiceAccount that a user is, None if it is none."""
+    """Return namespace and name of the ServiceAccount of a user, None for any other user."""
     namespace, _, name = user.removeprefix(ACCOUNT_PREFIX).partition(":")
     return (namespace, name) if user.startswith(ACCOUNT_PREFIX) and namespace and name else None
 
 
 def make_impersonation(reader: Reader, home: str) -> list[Manifest]:
-    """Return the role and the binding that let secrets_backend, installed in namespace ``home``, be a reader."""
+    """Return role and binding with which secrets_backend in namespace ``home`` can impersonate a reader."""
     kind, resource, namespace, who = "ClusterRole", "users", "", reader.name
     if reader.account is not None:
         kind, resource, (namespace, who) = "Role", "serviceaccounts", reader.account
@@ -68,7 +68,7 @@ def make_impersonation(reader: Reader, home: str) -> list[Manifest]:
 
 
 def make_reading(reader: Reader, secrets: Sequence[str]) -> list[Manifest]:
-    """Return the role and the binding that let a reader read these Secrets of its namespace, and no other."""
+    """Return role and binding with which a reader can read only these Secrets of its namespace."""
     name = names.reader_role(reader.mark)
     rule = {"apiGroups": [""], "resources": ["secrets"], "resourceNames": [*dict.fromkeys(secrets)], "verbs": ["get"]}
     return [_role("Role", name, reader.namespace, rule), _binding("Role", name, reader.namespace, reader.subject())]

@@ -1,11 +1,11 @@
-"""Who asks: the tokens of an entity (a component, a provider) and of its host.
+"""Tokens of an entity (a component, a provider) and of its host.
 
-Pure. In: the text of a JWT, which kind it must be, the time. Out: issuer, subject and name. Called by ``protocol`` and
-by ``trellis secrets check``. A token proves that its issuer's key signed it and nothing more: issuers make themselves,
-so what may be read is decided by ``decide`` from the lattice's link.
+Pure. In: the text of a JWT, its required kind, the time. Out: issuer, subject and name. Called by ``protocol`` and by
+``trellis secrets check``. A token proves only that its issuer's key signed it: any client can create an issuer, so
+``decide`` decides on reads by the lattice connection.
 Source: wascap 0.16 (``validate_token``) and RFC 7519; where the protocol's Go server is laxer, wascap counts. Stricter
 than both: a subject and an issuer of the kind wasmCloud makes, one text for each token (no stray bits), no ``crit``,
-and signatures as libsodium has them (canonical S, no key of low order: RFC 8032, 5.1.7, without the cofactor).
+and signatures as in libsodium (canonical S, no key of low order: RFC 8032, 5.1.7, without the cofactor).
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ _REVISION_MAX: Final = 2**31 - 1
 
 
 class TokenError(ValueError):
-    """A token that is not taken; it says why, and nothing of the token."""
+    """The token is invalid; the message has the reason, and nothing of the token."""
 
 
 class TokenKind(Enum):
-    """Whom a token is about: the kinds of key its subject may be."""
+    """Kind of a token, by the permitted kinds of its subject's key."""
 
     ENTITY = (Prefix.COMPONENT, Prefix.PROVIDER)
     HOST = (Prefix.HOST,)
@@ -40,7 +40,7 @@ class TokenKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """A token that was checked. ``issuer`` and ``subject`` are nkeys; ``name`` is what the issuer calls it."""
+    """A valid token. ``issuer`` and ``subject``: nkeys; ``name``: given by the issuer."""
 
     issuer: str
     subject: str
@@ -48,16 +48,16 @@ class Token:
 
 
 def read_token(text: str, kind: TokenKind, now: float) -> Token:
-    """Return the token of ``text`` if it is whole, signed by its issuer, of this kind, and valid at ``now``.
+    """Return the token in ``text`` if it is complete, signed by its issuer, of this kind, and valid at ``now``.
 
-    ``now``: seconds since 1970. No leeway, as hosts have none: a token ends at ``exp`` and begins at ``nbf``.
+    ``now``: seconds since 1970. No leeway, as in hosts: a token is valid from ``nbf`` to ``exp``.
 
     Raises:
-        TokenError: it is not.
+        TokenError: the token is invalid.
     """
     segments = text.split(".", _SEGMENTS) if text.isascii() else []
     if len(segments) != _SEGMENTS:
-        raise TokenError("it is no JWT: a JWT is three parts with a dot between them")
+        raise TokenError("it is not a JWT: a JWT has three parts separated by dots")
     header, claims, signature = (_part(name, one) for name, one in zip(_PARTS, segments, strict=True))
     _check_header(header)
     token, key = _read_claims(claims, kind, now)
@@ -72,7 +72,7 @@ _PARTS: Final = ("header", "claims", "signature")
 def _part(name: str, text: str) -> bytes:
     raw = _decoded(text)
     if raw is None:
-        raise TokenError(f"its {name} is no base64url without padding")
+        raise TokenError(f"its {name} is not base64url without padding")
     return raw
 
 
@@ -81,7 +81,7 @@ def _decoded(text: str) -> bytes | None:
         raw = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
     except binascii.Error:
         return None
-    # The decoder skips what it does not know; a token with a second text would be another one to whoever compares.
+    # The decoder skips unknown characters; a second text of a token would be another token in a comparison.
     return raw if base64.urlsafe_b64encode(raw).rstrip(b"=") == text.encode() else None
 
 
@@ -99,14 +99,14 @@ def _read_claims(raw: bytes, kind: TokenKind, now: float) -> tuple[Token, bytes]
     """Return the token and the 32 bytes of the issuer's key."""
     claims = read_object(raw)
     if claims is UNREADABLE:
-        raise TokenError("its claims are no JSON object")
+        raise TokenError("its claims are not a JSON object")
     issuer, subject = _text(claims, "iss"), _text(claims, "sub")
     key = _key("iss", issuer, (Prefix.ACCOUNT,))
     _key("sub", subject, kind.value)
     if not isinstance(claims.get("jti"), str):
-        raise TokenError("its jti is missing, or no text")
+        raise TokenError("its jti is missing, or not text")
     if _time(claims, "iat") is None:
-        raise TokenError("it says not when it was issued (iat)")
+        raise TokenError("its time of issue (iat) is missing")
     _check_times(_time(claims, "exp"), _time(claims, "nbf"), now)
     revision = claims.get("wascap_revision")
     if revision is not None and not (_whole(revision) and revision <= _REVISION_MAX):
@@ -117,7 +117,7 @@ def _read_claims(raw: bytes, kind: TokenKind, now: float) -> tuple[Token, bytes]
 def _text(claims: dict[str, Any], name: str) -> str:
     value = claims.get(name)
     if not isinstance(value, str) or not value:
-        raise TokenError(f"its {name} is missing, or no text")
+        raise TokenError(f"its {name} is missing, or not text")
     return value
 
 
@@ -126,7 +126,7 @@ def _key(what: str, text: str, allowed: tuple[Prefix, ...]) -> bytes:
         return decode_public(text, *allowed)
     except KeyFormatError as error:
         why = str(error)
-    raise TokenError(f"its {what} is not taken: {why}")
+    raise TokenError(f"its {what} is not accepted: {why}")
 
 
 def _time(claims: dict[str, Any], name: str) -> int | None:
@@ -153,10 +153,10 @@ def _check_times(expires: int | None, begins: int | None, now: float) -> None:
 def _name(claims: dict[str, Any]) -> str | None:
     about = claims.get("wascap")
     if not isinstance(about, dict):
-        raise TokenError("its wascap claim is missing, or no object")
+        raise TokenError("its wascap claim is missing, or not an object")
     name = about.get("name")
     if name is not None and not isinstance(name, str):
-        raise TokenError("the name in its wascap claim is no text")
+        raise TokenError("the name in its wascap claim is not text")
     return name
 
 

@@ -1,4 +1,4 @@
-"""What can be decided about an application's Services. Pure; made by ``decide``, carried out by ``apply``."""
+"""The actions on the Services of an application. Pure; created by ``decide``, carried out by ``apply``."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Manifest = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class CreateService:
-    """Make a Service. ``former``: spec of the one in whose place it comes, whose addresses it is to have."""
+    """Create a Service. ``former``: spec of the one that it replaces and whose addresses it gets."""
 
     mirror: Mirror
     message: str
@@ -27,7 +27,7 @@ class CreateService:
 
 @dataclass(frozen=True, slots=True)
 class PatchService:
-    """Make a Service what it is to be."""
+    """Update a Service to its target state."""
 
     mirror: Mirror
     found: ServiceView
@@ -38,7 +38,7 @@ class PatchService:
 
 @dataclass(frozen=True, slots=True)
 class RemoveFinalizer:
-    """Take from a Service the finalizer that former versions put on it."""
+    """Remove from a Service the finalizer that former versions added."""
 
     found: ServiceView
     reason: str
@@ -47,7 +47,7 @@ class RemoveFinalizer:
 
 @dataclass(frozen=True, slots=True)
 class RemoveService:
-    """Delete a Service, with leave of the circuit breaker; what it owns goes with it."""
+    """Delete a Service, with permission of the circuit breaker; the objects that it owns are deleted with it."""
 
     found: ServiceView
     reason: str
@@ -57,7 +57,7 @@ class RemoveService:
 
 @dataclass(frozen=True, slots=True)
 class WriteSlice:
-    """Make an EndpointSlice, or make it what it is to be."""
+    """Create or update an EndpointSlice."""
 
     service: str
     wanted: Slice
@@ -66,7 +66,7 @@ class WriteSlice:
 
 @dataclass(frozen=True, slots=True)
 class DeleteSlice:
-    """Delete an EndpointSlice that nothing is in any more."""
+    """Delete an EndpointSlice that is no longer used."""
 
     found: SliceView
     reason: str = "EndpointsChanged"
@@ -74,7 +74,7 @@ class DeleteSlice:
 
 @dataclass(frozen=True, slots=True)
 class WriteRoute:
-    """Make an HTTPRoute, or make it what it is to be."""
+    """Create or update an HTTPRoute."""
 
     service: str
     spec: Mapping[str, Any]
@@ -84,7 +84,7 @@ class WriteRoute:
 
 @dataclass(frozen=True, slots=True)
 class DeleteRoute:
-    """Delete an HTTPRoute that is not asked for any more."""
+    """Delete an HTTPRoute that is no longer requested."""
 
     found: RouteView
     reason: str = "Reflected"
@@ -92,7 +92,7 @@ class DeleteRoute:
 
 @dataclass(frozen=True, slots=True)
 class DropOthers:
-    """Delete the endpoints that others made for a Service which is ours now, and say that this is done."""
+    """Delete the endpoints that other controllers created for an adopted Service, and record that this is done."""
 
     service: str
     reason: str = "Adopted"
@@ -100,7 +100,7 @@ class DropOthers:
 
 @dataclass(frozen=True, slots=True)
 class Warn:
-    """Tell people, by an Event on a host group."""
+    """Record an Event on a host group."""
 
     group: GroupView
     reason: str

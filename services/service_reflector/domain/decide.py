@@ -1,8 +1,8 @@
-"""What becomes of one application's Services in one namespace.
+"""Decides about the Services of one application in one namespace.
 
 Pure: a snapshot in, actions with reasons out. Called by ``app``. Invariants: a Service of another owner is never
-touched; one of Trellis goes only when it is known that its application is not to have it; endpoints are there before a
-Service leads to them alone; of two lattices' applications with one name each keeps the Service it has.
+changed; a reflected Service is deleted only if its application is known not to have it; endpoints exist before a
+Service routes to them only; if applications of two lattices have the same name, each keeps its Service.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ from trellis.limits.breaker import Destruction
 SERVICES: Final = "services"
 """Kind of the circuit breaker: Services of applications."""
 PORTS_MOST: Final = 100
-"""Of a Service: an EndpointSlice may have no more, and each node's proxy has rules for every one."""
+"""Maximum number of ports of a Service: the limit of an EndpointSlice; the proxy of each node has rules for each."""
 
 
 def decide(snapshot: Snapshot) -> list[Action]:
-    """Return what is to be done, in order."""
+    """Return the actions, in order."""
     if snapshot.remove_finalizers:
         return list(_uninstall(snapshot))
     actions: list[Action] = [Warn(one.group, one.reason, one.message) for one in snapshot.refused]
@@ -61,7 +61,7 @@ def decide(snapshot: Snapshot) -> list[Action]:
 
 
 def _uninstall(snapshot: Snapshot) -> Iterator[Action]:
-    """Yield what leaves Services to Kubernetes alone: all of their slices go with them, and no finalizer holds one."""
+    """Yield the actions that leave Services to Kubernetes: they own all of their slices and have no finalizer."""
     for name, pieces in snapshot.slices.items():
         there = snapshot.services.get(name)
         for one in filter(lambda one: one.kept, pieces):
@@ -75,7 +75,7 @@ def _uninstall(snapshot: Snapshot) -> Iterator[Action]:
 
 
 def mirrors_of(snapshot: Snapshot) -> dict[str, Mirror]:
-    """Return what each claim's Service is to be, by its name; without those whose name another writer has."""
+    """Return the target state of each claim's Service, by name; without those whose name another owner has."""
     held = _held(snapshot)
     found = [
         _wanted(snapshot, claim, held[claim.lattice])
@@ -86,7 +86,7 @@ def mirrors_of(snapshot: Snapshot) -> dict[str, Mirror]:
 
 
 def _held(snapshot: Snapshot) -> dict[str, str]:
-    """Return by lattice the name of the Service that it has or gets, "" where another owner's is in the way."""
+    """Return by lattice the name of its present or future Service, "" if another owner has the name."""
     plain = names.service_name(snapshot.name)
     held = {
         snapshot.lattice_of(one): one.name
@@ -104,7 +104,7 @@ def _held(snapshot: Snapshot) -> dict[str, str]:
         name = _former_name(snapshot, claim.lattice)
         if name and name not in held.values() and not (foreign and name == plain):
             held[claim.lattice] = name
-    # The name of one that was deleted waits with its addresses, as long as its lattice has not answered.
+    # The name and the addresses of a deleted Service are reserved until its lattice has answered.
     taken = plain in held.values() or any(one in snapshot.awaited for one in snapshot.slices.get(plain, ()))
     for claim in without:
         if claim.lattice in held:
@@ -119,7 +119,7 @@ def _held(snapshot: Snapshot) -> dict[str, str]:
 
 
 def _former_name(snapshot: Snapshot, lattice: str) -> str:
-    """Return the name of the Service that a lattice's application had until it was deleted, "" if that is not known."""
+    """Return the name of the deleted Service of a lattice's application, "" if that is not known."""
     for name, pieces in snapshot.slices.items():
         for kept in filter(None, (read_kept(one.kept) for one in pieces)):
             its = (kept.application, kept.lattice) == (snapshot.name, lattice)
@@ -147,14 +147,14 @@ def _wanted(snapshot: Snapshot, claim: Claim, name: str) -> Mirror:
 
 
 def _mirror(snapshot: Snapshot, claim: Claim, name: str) -> Iterator[Action]:
-    """Yield what makes a claim's Service, and its slices, what they are to be."""
+    """Yield the actions that bring a claim's Service and its slices to their target state."""
     if not name:
         yield from _name_taken(snapshot, claim)
         return
     mirror = _wanted(snapshot, claim, name)
     there = snapshot.services.get(name)
     if there is not None and there.deleting:
-        # Another is made once it is gone. One of a former version waits for us, and its addresses stand nowhere yet.
+        # A new one is created after the deletion. The addresses of one of a former version are not on a slice yet.
         if not snapshot.terminating:
             yield from _slices(snapshot, claim, mirror, there)
         yield from _remove_finalizer(there, "DeletedByHand", "it was deleted, and its addresses are kept")
@@ -163,14 +163,14 @@ def _mirror(snapshot: Snapshot, claim: Claim, name: str) -> Iterator[Action]:
     if claim.remembered:
         yield from slices
         if there is not None:
-            yield from _remove_finalizer(there, "AddressesKept", "its addresses stand on a slice")
+            yield from _remove_finalizer(there, "AddressesKept", "a slice keeps its addresses")
         return
     if there is None:
         if not snapshot.terminating:
             yield CreateService(mirror, f"application {claim.application.name} listens", _former(snapshot, mirror))
             yield from slices
         return
-    # Where another's endpoints are to go, ours are there before.
+    # Endpoints of Trellis are written before those of another controller are deleted.
     yield from slices
     patch = make_service_patch(mirror, there.manifest or {}, adopting=there.peers)
     if patch:
@@ -184,14 +184,14 @@ def _mirror(snapshot: Snapshot, claim: Claim, name: str) -> Iterator[Action]:
 def _name_taken(snapshot: Snapshot, claim: Claim) -> Iterator[Action]:
     if claim.group is not None:
         why = (
-            f"Service {snapshot.namespace}/{names.service_name(snapshot.name)} is somebody else's and is left alone, "
-            f"so application {snapshot.name} has none: rename one of them"
+            f"Service {snapshot.namespace}/{names.service_name(snapshot.name)} is not managed by Trellis, "
+            f"so application {snapshot.name} has no Service: rename one of them"
         )
         yield Warn(claim.group, "ServiceNameTaken", why)
 
 
 def _former(snapshot: Snapshot, mirror: Mirror) -> Mapping[str, Any] | None:
-    """Return what the Service had been given in whose place this one comes, None if that is not known."""
+    """Return the spec of the deleted Service that this one replaces, None if it is not known."""
     for one in snapshot.slices.get(mirror.name, ()):
         kept = read_kept(one.kept)
         if kept is not None and (kept.application, kept.lattice) == (mirror.application, mirror.lattice):
@@ -216,7 +216,7 @@ def _slices(snapshot: Snapshot, claim: Claim, mirror: Mirror, there: ServiceView
 
 
 def _reaches(claim: Claim, mirror: Mirror) -> list[Reach]:
-    """Return the ports that the same hosts serve, together."""
+    """Return the ports, grouped by the hosts that serve them."""
     together: dict[tuple[object, ...], list[tuple[str, Listener]]] = {}
     for name, listener in mirror.ports:
         same = (listener.requirements, listener.providers, listener.family)
@@ -236,7 +236,7 @@ def _reaches(claim: Claim, mirror: Mirror) -> list[Reach]:
 
 
 def _removals(snapshot: Snapshot, held: dict[str, str]) -> Iterator[Action]:
-    """Yield what is to go: what no claim has, unless it is not known whether one has."""
+    """Yield the deletions of objects without a claim, unless it is not known whether they have one."""
     claimed = {
         held.get(claim.lattice) for claim in snapshot.claims if claim.application.listeners and claim.options.wanted
     }
@@ -251,11 +251,11 @@ def _removals(snapshot: Snapshot, held: dict[str, str]) -> Iterator[Action]:
             else:
                 yield RemoveService(one, "Unpublished", why, _destruction(one))
         elif one.deleting and (snapshot.terminating or (one.peers and snapshot.sure)):
-            yield from _remove_finalizer(one, "NamespaceTerminating", "nothing is to be there")
+            yield from _remove_finalizer(one, "NamespaceTerminating", "no Service is to exist here")
     for name, pieces in snapshot.slices.items():
         there = snapshot.services.get(name)
         for piece in pieces if name not in claimed else ():
-            # Its Service is gone and is not made again, and it belongs to none: nobody else removes it.
+            # Its Service is deleted and not re-created, and no Service owns it: no other controller removes it.
             left = piece.kept and not (there is not None and belongs_to(piece, there.uid))
             if left and piece not in snapshot.awaited:
                 yield DeleteSlice(piece, "Unpublished")
@@ -263,7 +263,7 @@ def _removals(snapshot: Snapshot, held: dict[str, str]) -> Iterator[Action]:
 
 def _copied(one: ServiceView) -> str:
     return (
-        f"its annotations are those of Service {one.original}, so it is a copy and is left alone; remove the "
+        f"its annotations are those of Service {one.original}, so it is a copy and is left unchanged; remove the "
         f"annotations of trellis.dev and the finalizer {names.WASMCLOUD_OPERATOR_SERVICE}, or delete it"
     )
 
@@ -285,4 +285,4 @@ def _warnings(claim: Claim) -> Iterator[Action]:
         message = (
             f"application {claim.application.name} of lattice {lattice} listens on {count} ports: its Service has the"
         )
-        yield Warn(claim.group, "TooManyPorts", f"{message} first {PORTS_MOST}, make several applications of it")
+        yield Warn(claim.group, "TooManyPorts", f"{message} first {PORTS_MOST} only; split the application")

@@ -1,6 +1,6 @@
-"""Which events are to be said of a Service.
+"""Decides about the events of a Service.
 
-Pure. Called by ``app``. Invariant: an event is said whenever its state holds and it is not known to have been said.
+Pure. Called by ``app``. Invariant: an event is published whenever its state holds and it is not known to be published.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from trellis.lattice.domain.service_views import ServiceView
 
 
 def reflected(mirror: Mirror, service: ServiceView) -> ServiceReflected:
-    """Return what is to be said of a Service that is what it is to be."""
+    """Return the event of a Service that has its target state."""
     return ServiceReflected(
         namespace=mirror.namespace,
         name=mirror.name,
@@ -25,7 +25,7 @@ def reflected(mirror: Mirror, service: ServiceView) -> ServiceReflected:
 
 
 def removed(said: ServiceReflected) -> ServiceRemoved:
-    """Return what is to be said of a Service that is not there any more."""
+    """Return the event of a Service that was deleted."""
     return ServiceRemoved(
         namespace=said.namespace,
         name=said.name,

@@ -1,8 +1,8 @@
-"""Which hosts an application's port leads to.
+"""Selects the hosts to which a port of an application routes.
 
-Pure. In: a listener, the pods of a lattice's hosts, what the lattice tells of them. Out: pods. Called by ``decide``.
-Rule: a host that meets one of the requirements, by its own labels where the lattice tells them; where the lattice says
-which hosts run the provider, only these. Invariant: as long as no host is known to run it, nobody is left out for that.
+Pure. In: a listener, the pods of the hosts of a lattice, the state of the lattice. Out: pods. Called by ``decide``.
+Rule: hosts that match one of the requirements by their labels as reported by the lattice; if the lattice reports which
+hosts run the provider, only these. Invariant: while no host is known to run it, no host is excluded for that.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from trellis.lattice.domain.service_views import PodView
 def hosts_for(
     listener: Listener, pods: Iterable[PodView], hosts: Mapping[str, Sighting], running: Running
 ) -> tuple[PodView, ...]:
-    """Return the pods that a port leads to; ``hosts``: by name of a pod the host in it, as far as it was heard."""
+    """Return the pods to which a port routes; ``hosts``: the reporting hosts by the names of their pods."""
     fit = [pod for pod in pods if meets(listener, pod, hosts.get(pod.name))]
     told = {pod.key: running.runs(listener.providers, seen) for pod in fit if (seen := hosts.get(pod.name))}
     if not any(told.values()):

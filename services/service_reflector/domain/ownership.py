@@ -1,19 +1,20 @@
 """Decides which lattice a Service belongs to, and whether that lattice has answered that it lacks the application.
 
 Pure. In: a Service, the host groups, what lattices answered. Out: an :class:`Owner`. Called by ``gather``.
-The mark of a lattice is the spelling of a connection: address, port, names of Secrets. A Service records its mark and
-the host groups that named it. The mark is where the Service was found; the host groups are whose it is.
+The ID of a lattice is the spelling of a connection: address, port, names of Secrets. A Service records its lattice ID
+and the host groups that named it. The lattice ID is where the Service was found; the host groups are its owners.
 
-    mark named by a host group ──► that lattice decides
-    mark named by none
+    lattice ID named by a host group ──► that lattice decides
+    lattice ID named by none
       ├─ host groups unknown (CRD not served)          ──► undecided
-      ├─ a recorded group is still there, or its namespace has a group of a lattice with the same name
+      ├─ a recorded group still exists, or its namespace has a group of a lattice with the same name
       │    ├─ one of their lattices has the application ──► the Service is handed over to it, in place
       │    ├─ one of them has no valid spec, or its lattice has not answered ──► undecided
-      │    └─ all of them answered that they lack it    ──► the Service goes
-      └─ no such group                                 ──► undecided for a grace period, then the Service goes
+      │    └─ all of them answered that they lack it    ──► the Service is deleted
+      └─ no such group                  ──► undecided for a grace period, then the Service is deleted
 
-Invariant: a Service goes only after an answer about its application, or after the grace period without a host group.
+Invariant: a Service is deleted only after an answer about its application, or after the grace period without a host
+group.
 """
 
 from __future__ import annotations
@@ -29,10 +30,10 @@ from trellis.lattice.domain.service_views import ServiceView
 
 
 class Undecided(StrEnum):
-    """Why it is not known whether a Service is to stay."""
+    """Reason why it is not known whether a Service stays."""
 
     NO_ANSWER = "NoAnswer"
-    """Its lattice has not told its applications since this process started to follow it."""
+    """Its lattice has not reported its applications since this process started to follow it."""
     GROUPS_UNKNOWN = "HostGroupsUnknown"
     GROUP_INVALID = "HostGroupInvalid"
     LATTICE_UNREACHABLE = "LatticeUnreachable"
@@ -41,7 +42,7 @@ class Undecided(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """Mark of the lattice that a Service belongs to. ``groups``: the groups whose lattices are asked, if others."""
+    """ID of the lattice that a Service belongs to. ``groups``: those whose lattices are queried instead, if any."""
 
     lattice: str
     undecided: Undecided | None = None
@@ -50,10 +51,10 @@ class Owner:
 
 @dataclass(frozen=True, slots=True)
 class HostGroups:
-    """Host groups as ``ownership`` reads them. ``known``: the API server serves the kind.
+    """Host groups as ``ownership`` reads them. ``known``: the API server serves the CRD.
 
-    ``by_lattice`` and ``by_namespace`` are by mark and by namespace, then by ``namespace/name``. ``grace_left`` returns
-    the seconds for which Services of a mark stay that no group names.
+    ``by_lattice`` and ``by_namespace``: by lattice ID or namespace, then by ``namespace/name``. ``grace_left`` returns
+    the seconds for which the Services of a lattice without a host group stay.
     """
 
     known: Callable[[], bool]
@@ -64,7 +65,7 @@ class HostGroups:
 
 
 Answers = Callable[[str, str], bool | None]
-"""By mark and application: whether the lattice has it deployed; None while it has not answered."""
+"""By lattice ID and application: whether the lattice has it deployed; None while it has not answered."""
 
 
 def recorded_groups(service: ServiceView) -> tuple[str, ...]:
@@ -96,10 +97,10 @@ def owner_of(service: ServiceView, groups: HostGroups, answers: Answers) -> Owne
 
 
 def successors(service: ServiceView, groups: HostGroups) -> Iterator[GroupView]:
-    """Yield the host groups whose lattices decide on a Service whose mark no group names, the oldest first.
+    """Yield the host groups whose lattices decide on a Service whose lattice ID no group names, the oldest first.
 
-    Groups that it records, whatever lattice they name by now; without one, groups of their namespaces on a lattice of
-    the same name. Never a group of another namespace: lattices of two tenants may have one name.
+    These are the groups that it records, even if their lattices changed; without one, groups of their namespaces on a
+    lattice of the same name. Groups of other namespaces are excluded: lattices of two tenants may have the same name.
     """
     recorded = recorded_groups(service)
     found = [group for key in recorded if (group := groups.all.get(key)) is not None]

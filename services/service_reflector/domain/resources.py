@@ -1,7 +1,8 @@
-"""Makes the objects that mirror an application.
+"""Creates the manifests of reflected Services.
 
-Pure: arguments in, manifests out. Called by ``decide``. Invariants: a Service has no selector, its endpoints are ours;
-what another writer put on an object stays; what an application asked for goes when it asks no more.
+Pure: arguments in, manifests out. Called by ``decide``. Invariants: a Service has no selector, Trellis writes its
+endpoints; fields of other writers stay; labels and annotations requested by an application are removed with the
+request.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ _PORT_NAME_MAX: Final = 40
 
 @dataclass(frozen=True, slots=True)
 class Mirror:
-    """What a Service is to be. ``ports``: by name what listens there. ``groups``: keys of its lattice's host groups."""
+    """Target state of a Service. ``ports``: listeners by name. ``groups``: keys of its lattice's host groups."""
 
     namespace: str
     name: str
@@ -46,10 +47,10 @@ class Mirror:
 
 
 def port_names(listeners: Iterable[Listener], former: str) -> tuple[tuple[str, Listener], ...]:
-    """Return a name for each port, in the order of the listeners: a component keeps the name it had.
+    """Return a name for each port, in the order of the listeners: a component keeps its former name.
 
-    ``former``: :data:`names.ANNOTATION_LISTENERS` as it stands. The first of an application is called ``http`` or
-    ``tcp``, as wasmcloud-operator has it; others after their component.
+    ``former``: the present :data:`names.ANNOTATION_LISTENERS`. The first port of an application is called ``http`` or
+    ``tcp``, as in wasmcloud-operator; further ports are named after their component.
     """
     had = dict(part.partition("=")[::2] for part in former.split())
     identities = _identities(listeners)
@@ -63,7 +64,7 @@ def port_names(listeners: Iterable[Listener], former: str) -> tuple[tuple[str, L
 
 
 def _identities(listeners: Iterable[Listener]) -> list[tuple[str, Listener]]:
-    """Return each listener under its component's name; a second one of a component has its number behind it."""
+    """Return each listener with its component's name; further listeners of a component have a number appended."""
     found: list[tuple[str, Listener]] = []
     counts: dict[str, int] = {}
     for one in listeners:
@@ -83,13 +84,13 @@ def _free_name(identity: str, listener: Listener, taken: set[str]) -> str:
 
 
 def listeners_annotation(mirror: Mirror) -> str:
-    """Return which port is which component's."""
+    """Return the annotation value that maps the names of ports to components."""
     identities = _identities(listener for _, listener in mirror.ports)
     return " ".join(f"{name}={identity}" for (name, _), (identity, _) in zip(mirror.ports, identities, strict=True))
 
 
 def make_service(mirror: Mirror, allocated: Mapping[str, Any] | None = None) -> Manifest:
-    """Return a Service; ``allocated``: the spec of the one it takes the place of, whose addresses it keeps."""
+    """Return a Service; ``allocated``: the spec of the one that it replaces and whose addresses it keeps."""
     former = allocated or {}
     spec = {
         "type": mirror.options.type,
@@ -113,9 +114,9 @@ def make_service(mirror: Mirror, allocated: Mapping[str, Any] | None = None) -> 
 
 
 def make_service_patch(mirror: Mirror, found: Mapping[str, Any], *, adopting: bool) -> Manifest:
-    """Return the merge patch that makes a Service what it is to be, {} if it is.
+    """Return the merge patch to the target state of a Service, {} if it has that state.
 
-    ``found``: labels, annotations, finalizers and spec as they stand. ``adopting``: there are endpoints of others.
+    ``found``: present labels, annotations, finalizers and spec. ``adopting``: other controllers created endpoints.
     """
     metadata: Manifest = {}
     gone = found["annotations"].get(names.ANNOTATION_REFLECTED, "").split()
@@ -166,18 +167,18 @@ def _ports(mirror: Mirror, former: Iterable[Mapping[str, Any]]) -> list[Manifest
 
 
 def _meant(ports: Iterable[Mapping[str, Any]]) -> list[tuple[Any, ...]]:
-    """Return what of ports is ours to say."""
+    """Return the fields of ports that Trellis sets."""
     fields = ("name", "port", "targetPort", "protocol", "appProtocol")
     return [tuple(port.get(field) for field in fields) for port in ports]
 
 
 def _is_dual(mirror: Mirror) -> bool:
-    # What listens on IPv6 alone needs an address of that family, too, and IPv4 comes first where there are both.
+    # A listener on IPv6 alone needs an address of that family, too; IPv4 comes first if both are available.
     return any(listener.family is not Family.IPV4 for _, listener in mirror.ports)
 
 
 def _labels(mirror: Mirror) -> dict[str, str]:
-    # What no label's value can be is no Service's name either.
+    # Every name of a Service is a valid value of a label.
     return {**dict(mirror.options.labels), names.LABEL_NAME: names.service_name(mirror.application)}
 
 
@@ -216,17 +217,17 @@ def make_slice(wanted: Slice, namespace: str, ties: Manifest) -> Manifest:
 
 
 def make_ties(wanted: Slice, service: ServiceView) -> Manifest:
-    """Return the metadata of a slice that tie it to its Service: its addresses, or a reference with which it goes."""
+    """Return the metadata that tie a slice to its Service: the addresses that it keeps, or an owner reference."""
     if wanted.keeps is None:
         return {"ownerReferences": owned_by(service.name, service.uid)}
     return {"annotations": {names.ANNOTATION_PRESERVED: write_kept(*wanted.keeps, service)}, "ownerReferences": []}
 
 
 def make_slice_body(wanted: Slice) -> Manifest:
-    """Return what changes in a slice."""
+    """Return the mutable fields of a slice."""
     return {"endpoints": list(wanted.endpoints), "ports": list(wanted.ports)}
 
 
 def owned_by(service: str, uid: str) -> Sequence[Manifest]:
-    """Return the reference to a Service, with which what belongs to it goes."""
+    """Return the owner reference to a Service, with which its dependents are deleted."""
     return [{"apiVersion": "v1", "kind": "Service", "name": service, "uid": uid}]

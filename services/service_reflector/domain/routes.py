@@ -1,9 +1,8 @@
-"""HTTPRoutes for Services: which gateway leads to an application.
+"""HTTPRoutes of Services: the gateway that routes to an application.
 
-Pure. In: what a Service is to be, the route that is there. Out: actions, manifests. Called by ``decide`` and ``apply``.
-Invariants: a route is ours if it has our label and belongs to the Service, any other of that name is left alone; what
-somebody changes in the spec of Trellis is put back.
-Source: gateway.networking.k8s.io/v1 HTTPRoute.
+Pure. In: the target state of a Service, the present route. Out: actions, manifests. Called by ``decide`` and ``apply``.
+Invariants: a route belongs to Trellis if it has its label and is owned by the Service, any other route of that name is
+left unchanged; changes of the spec by other writers are reverted. Source: gateway.networking.k8s.io/v1 HTTPRoute.
 """
 
 from __future__ import annotations
@@ -23,11 +22,11 @@ Manifest = dict[str, Any]
 
 _EVERY_PATH: Final = [{"path": {"type": "PathPrefix", "value": "/"}}]
 _WHERE_TO: Final = frozenset({"hostnames", "matches", "filters", "namespace", "sectionName", "port", "timeouts"})
-"""Fields that change where requests go, or what becomes of them: one that we did not write was put there manually."""
+"""Fields that change the destination or the handling of requests; a field that Trellis did not write is reverted."""
 
 
 def route_actions(mirror: Mirror, owner: str, found: RouteView | None) -> Iterator[WriteRoute | DeleteRoute]:
-    """Yield what makes the route of a Service (``owner``: its uid) what it is to be."""
+    """Yield the actions that bring the route of a Service (``owner``: its UID) to its target state."""
     spec = make_route_spec(mirror)
     if spec is None:
         if found is not None:
@@ -37,7 +36,7 @@ def route_actions(mirror: Mirror, owner: str, found: RouteView | None) -> Iterat
 
 
 def make_route_spec(mirror: Mirror) -> Manifest | None:
-    """Return the spec of a route, None where none is asked for, or nothing speaks HTTP."""
+    """Return the spec of a route, None if none is requested or no port serves HTTP."""
     port = next((listener.port for _, listener in mirror.ports if listener.protocol is Protocol.HTTP), None)
     if mirror.options.gateway is None or port is None:
         return None
@@ -48,9 +47,9 @@ def make_route_spec(mirror: Mirror) -> Manifest | None:
 
 
 def _says(found: object, wanted: object) -> bool:
-    """Return whether a spec as it stands means what was written.
+    """Return whether a present spec matches the written one.
 
-    There may be defaults in it of which nothing is known.
+    It may have further fields with defaults.
     """
     if isinstance(wanted, Mapping):
         if not isinstance(found, Mapping):
@@ -65,12 +64,12 @@ def _says(found: object, wanted: object) -> bool:
 
 
 def applied(spec: Manifest) -> str:
-    """Return the digest of a spec: what was asked for when it was written."""
+    """Return the digest of a spec, which records the request for which it was written."""
     return names.short_hash(orjson.dumps(spec, option=orjson.OPT_SORT_KEYS).decode())
 
 
 def make_route(namespace: str, service: str, owner: str, spec: Manifest) -> Manifest:
-    """Return an HTTPRoute; ``owner`` is the uid of its Service."""
+    """Return an HTTPRoute; ``owner`` is the UID of its Service."""
     labels = {names.LABEL_MANAGED_BY: names.MANAGED_BY, names.LABEL_APPLIED: applied(spec)}
     return {
         "apiVersion": "gateway.networking.k8s.io/v1",

@@ -1,8 +1,8 @@
-"""What an application's annotations ask for: which kind of Service, with which labels, in which namespace.
+"""Parses the service options in the annotations of an application: type, labels, namespace.
 
-Pure. In: an application. Out: a wish, and what of it cannot be had. Called by ``gather`` and ``decide``.
-Invariant: a value that is none leaves the default and is told; it keeps no Service away. The table of annotations is in
-docs/services/service-reflector.md.
+Pure. In: an application. Out: options, and invalid values. Called by ``gather`` and ``decide``. Invariant: an invalid
+value keeps the default and is reported; it does not prevent the Service. docs/services/service-reflector.md has the
+table of annotations.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _NO: Final = "false"
 
 @dataclass(frozen=True, slots=True)
 class ServiceOptions:
-    """What is asked for. ``gateway``: namespace ("" for the Service's own) and name, None for no route."""
+    """Requested options. ``gateway``: namespace ("" for that of the Service) and name, None for no route."""
 
     wanted: bool = True
     namespace: str = ""
@@ -34,14 +34,14 @@ class ServiceOptions:
 
 
 def options_of(application: Application) -> ServiceOptions:
-    """Return what an application asks for."""
+    """Return the options that an application requests."""
     given = dict(application.annotations)
     problems: list[Unreachable] = []
 
     def one_of(name: str, allowed: tuple[str, ...]) -> str:
         value = given.get(name, "")
         if value and value not in allowed:
-            why = f"annotation {name} has {value!r}, needs one of {', '.join(allowed)}; {allowed[0]} is taken"
+            why = f"annotation {name} has {value!r}, needs one of {', '.join(allowed)}; {allowed[0]} is used"
             problems.append(Unreachable("", "InvalidAnnotation", why))
         return value if value in allowed else allowed[0]
 
@@ -62,6 +62,6 @@ def options_of(application: Application) -> ServiceOptions:
 
 
 def _under(prefix: str, given: dict[str, str]) -> tuple[tuple[str, str], ...]:
-    """Return what is under a prefix: ``<prefix><key>``, where a ``/`` of the key is written as ``__``."""
+    """Return the entries with a prefix: ``<prefix><key>``, where a ``/`` of the key is written as ``__``."""
     found = {name.removeprefix(prefix): value for name, value in given.items() if name.startswith(prefix)}
     return tuple(sorted((key.replace("__", "/"), value) for key, value in found.items() if key))

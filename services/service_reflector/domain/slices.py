@@ -1,9 +1,9 @@
-"""Packs endpoints into EndpointSlices, and keeps them where they are.
+"""Packs endpoints into EndpointSlices with few changes.
 
-Pure. In: the hosts of each port, the slices there are. Out: the slices there are to be. Called by ``decide``.
-Invariants: at most 100 endpoints a slice; an endpoint stays in its slice while it lives, so a change of one pod is a
-write of one slice; a slice that became empty is kept for the next, unless another has room.
-Source: discovery.k8s.io/v1 EndpointSlice: one address type and one list of ports for all endpoints of a slice.
+Pure. In: the hosts of each port, the present slices. Out: the target slices. Called by ``decide``. Invariants: at most
+100 endpoints per slice; an endpoint stays in its slice while it exists, so the change of one pod writes one slice; an
+empty slice is kept for the next endpoint, unless another has space. Source: discovery.k8s.io/v1 EndpointSlice: one
+address type and one list of ports for all endpoints of a slice.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ FAMILIES: Final = (Family.IPV4, Family.IPV6)
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """Ports that the same hosts serve. ``name``: what tells these from the others of the Service, for good."""
+    """Ports that the same hosts serve. ``name``: permanent and unique within the Service."""
 
     name: str
     ports: tuple[tuple[str, int, str], ...]
@@ -39,9 +39,9 @@ class Reach:
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """A slice there is to be. ``found``: what is there of it.
+    """Target state of a slice. ``found``: its present state.
 
-    ``keeps``: application and lattice of the Service whose addresses stand on it; None: it is owned by the Service.
+    ``keeps``: application and lattice of the Service whose addresses it keeps; None: it is owned by the Service.
     """
 
     name: str
@@ -53,14 +53,14 @@ class Slice:
     keeps: tuple[str, str] | None = None
 
     def differs(self, service: ServiceView) -> bool:
-        """Return whether what is there is another, or is not tied to this very Service as it stands."""
+        """Return whether the present slice differs, or is not tied to this Service in its present state."""
         one = self.found
         ties = (service.uid, "") if self.keeps is None else ("", write_kept(*self.keeps, service))
         return one is None or (one.owner, one.kept, one.ports, one.endpoints) != (*ties, self.ports, self.endpoints)
 
 
 def make_endpoint(pod: PodView, addresses: Sequence[str]) -> dict[str, Any]:
-    """Return the endpoint of a pod; its first address of the family, as Kubernetes' own controller takes it."""
+    """Return the endpoint of a pod; it has the first address of the family, as in Kubernetes' own controller."""
     endpoint: dict[str, Any] = {
         "addresses": [addresses[0]],
         "conditions": {
@@ -74,20 +74,20 @@ def make_endpoint(pod: PodView, addresses: Sequence[str]) -> dict[str, Any]:
 
 
 def make_empty(service: str, reach: Reach) -> Slice:
-    """Return the slice of a Service of which no host is an endpoint yet: its addresses have to stand somewhere."""
+    """Return the slice that keeps the addresses of a Service without endpoints."""
     family = reach.families[0]
     ports = tuple(_port(*port) for port in reach.ports)
     return Slice(names.slice_name(service, reach.name, family, 0), service, family.value, ports, ())
 
 
 def with_keeper(pieces: Sequence[Slice], application: str, lattice: str) -> list[Slice]:
-    """Have one slice keep the addresses: the one that does, else one that is there, else the first."""
+    """Return the slices with one that keeps the addresses: the present keeper, else a present slice, else the first."""
     keeper = min(pieces, key=lambda one: 2 if one.found is None else 0 if one.found.kept else 1)
     return [replace(one, keeps=(application, lattice)) if one is keeper else one for one in pieces]
 
 
 def pack(service: str, reaches: Iterable[Reach], found: Sequence[SliceView]) -> list[Slice]:
-    """Return the slices that a Service is to have, in a fixed order; those of ``found`` that are missing are to go."""
+    """Return the target slices of a Service, in a fixed order; slices of ``found`` that are missing are to delete."""
     made: list[Slice] = []
     for reach in reaches:
         ports = tuple(_port(*port) for port in reach.ports)

@@ -1,4 +1,4 @@
-"""Everything that a decision about one application's Services in one namespace depends on.
+"""The snapshot that a decision about the Services of one application in one namespace depends on.
 
 Pure. Filled by ``gather``, read by ``decide``.
 """
@@ -20,9 +20,9 @@ from trellis.lattice.domain.service_views import PodView, RouteView, ServiceView
 class Claim:
     """An application of a lattice that is to have a Service in the namespace.
 
-    ``pods``: of the lattice's hosts, in whatever namespace. ``hosts``: by name of a pod the host in it, as the lattice
-    tells. ``running``: what was said of providers. ``group``: whom Events about it regard. ``remembered``: it is what
-    its Service says, as nothing is known of its lattice yet. ``groups``: keys of the lattice's host groups.
+    ``pods``: of the lattice's hosts, in any namespace. ``hosts``: reporting hosts by the names of their pods.
+    ``running``: reported providers. ``group``: object of its Events. ``remembered``: it was read from its Service,
+    because the state of the lattice is unknown. ``groups``: keys of the lattice's host groups.
     """
 
     lattice: str
@@ -38,7 +38,7 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """An application asks for what it cannot have: a reason, a sentence, and whom the Event regards."""
+    """A refused request of an application: reason, message, and the object of the Event."""
 
     reason: str
     message: str
@@ -47,7 +47,7 @@ class Refused:
 
 @dataclass(frozen=True, slots=True)
 class Preserved:
-    """A Service that stays although no host group names its lattice: why, and the groups that decide on it."""
+    """A Service that stays although no host group names its lattice: the reason, and the groups that decide on it."""
 
     service: ServiceView
     reason: str
@@ -57,15 +57,14 @@ class Preserved:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """One application's name in one namespace. ``claims`` in the order in which they may choose a name.
+    """One application name in one namespace. ``claims``: in the order in which they may choose a name.
 
-    ``services``: ours of that application, and what has its plain name, by name; ``slices`` and ``routes`` by Service.
-    ``owners``: by name the lattice that a Service belongs to now, where that is not the one it names.
-    ``preserved``: Services that wait for an answer or a host group; ``look_again``: seconds until one of them waits no
-    more. ``unknown``: marks of lattices of which it is not known whether they have it; ``sure``: all of the namespace's
-    are.
-    ``awaited``: slices that are kept for a Service of which it is not known whether it is to be made again.
-    ``terminating``: the namespace is going. ``remove_finalizers``: this service is to be uninstalled.
+    ``services``: the Services of that application, and the one with its plain name, by name; ``slices`` and ``routes``
+    by Service. ``owners``: by name, the lattice that a Service belongs to now. ``preserved``: Services that wait for an
+    answer or a host group; ``look_again``: seconds until one of them no longer waits. ``unknown``: IDs of lattices
+    that may have the application or not; ``sure``: all lattices of the namespace have answered.
+    ``awaited``: slices that are kept for a deleted Service that may be re-created.
+    ``terminating``: the namespace is terminating. ``remove_finalizers``: this service is to be uninstalled.
     """
 
     namespace: str
@@ -85,5 +84,5 @@ class Snapshot:
     look_again: float | None = None
 
     def lattice_of(self, service: ServiceView) -> str:
-        """Return the mark of the lattice that a Service belongs to now."""
+        """Return the ID of the lattice that a Service belongs to now."""
         return self.owners.get(service.name, service.lattice)

@@ -1,7 +1,7 @@
-"""Asks wadm itself about the applications of a lattice, as whoever runs a command may.
+"""Queries wadm about the applications of a lattice, with the permissions of the user.
 
-In: groups of hosts, which say where a lattice's NATS is and with which credentials; an address in place of theirs. Out:
-what wadm answers. Called by ``trellis apps``. Invariants: each question ends in time; credentials are only held.
+In: host groups, with the address and credentials of the NATS of a lattice; optionally another address. Out: the
+responses of wadm. Called by ``trellis apps``. Invariants: each query has a timeout; credentials stay in memory.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ from trellis.read_model.reading.served import list_served
 
 CONNECTION: Final = "trellis-command-line"
 CONNECT_SECONDS: Final = 6.0
-HINT: Final = "from outside the cluster, forward a port to its NATS and give --nats nats://127.0.0.1:PORT"
+HINT: Final = "from outside the cluster, forward a port to its NATS and use --nats nats://127.0.0.1:PORT"
 
 
 class NoLatticeError(Exception):
-    """There is no group of hosts that tells where a lattice is; the text says what to do, for people."""
+    """No host group has the address of a lattice; the text has the resolution."""
 
 
 async def read_groups(kube: Kube, namespace: str | None = None) -> list[GroupView]:
-    """Return the groups of hosts of a namespace, or of all, whose spec can be read, the oldest first.
+    """Return the host groups of a namespace, or of all, whose spec can be read, the oldest first.
 
     Raises:
-        NotServedError: the kind is defined and not served.
+        NotServedError: the CRD exists and the kind is not served.
         KubeError: they could not be listed.
     """
     found = map(view_group, await list_served(kube, HOST_CONFIGS, namespace) or ())
@@ -44,30 +44,32 @@ async def read_groups(kube: Kube, namespace: str | None = None) -> list[GroupVie
 
 
 def group_of(groups: Iterable[GroupView], namespace: str, lattice: str) -> GroupView:
-    """Return the group that tells where the lattice of an object of a namespace is; ``lattice`` "" for its only one.
+    """Return the host group that defines the lattice of an object; ``lattice`` "" for the only one of the namespace.
 
     Raises:
-        NoLatticeError: there is none, or several lattices could be meant.
+        NoLatticeError: there is none, or several lattices match.
     """
     there = [one for one in groups if one.namespace == namespace and one.spec is not None]
     named = [one for one in there if not lattice or (one.spec is not None and one.spec.lattice == lattice)]
     if not named:
         of = f" of lattice {lattice}" if lattice else ""
-        raise NoLatticeError(f"namespace {namespace} has no group of hosts{of}: create a WasmCloudHostConfig")
+        raise NoLatticeError(f"namespace {namespace} has no host group{of}: create a WasmCloudHostConfig")
     if len({one.lattice for one in named}) > 1:
         have = ", ".join(sorted({lattice_name(one.lattice) for one in named}))
-        raise NoLatticeError(f"namespace {namespace} has hosts of {have}: say by label trellis.dev/lattice which one")
+        raise NoLatticeError(
+            f"namespace {namespace} has host groups of lattices {have}: set the label trellis.dev/lattice"
+        )
     return named[0]
 
 
 async def address_of(kube: Kube, group: GroupView, nats: str | None) -> LatticeAddress:
-    """Return where the lattice of a group is, with the credentials that its Secrets have; ``nats`` in place of its URL.
+    """Return the address of the lattice of a group, with the credentials in its Secrets; ``nats`` replaces its URL.
 
     Raises:
-        NoLatticeError: its names can be in no subject.
+        NoLatticeError: its names are invalid in subjects.
         KubeError: a Secret could not be read.
     """
-    assert group.spec is not None  # read_groups leaves out those without
+    assert group.spec is not None  # read_groups omits groups without a spec
     secrets = await read_secrets(kube, group)
     try:
         address = lattice_address(group.spec, group.namespace, secrets)
@@ -81,7 +83,7 @@ async def asking(address: LatticeAddress) -> AsyncIterator[Wadm]:
     """Connect to the NATS of a lattice.
 
     Raises:
-        LinkAwayError: there is no connection within 6 s; the text says why, and what to do.
+        LinkAwayError: there is no connection within 6 s; with the cause and the remedy.
     """
     link = Link(address.link, CONNECTION, lambda: None)
     running = asyncio.create_task(link.run())
@@ -99,7 +101,7 @@ async def asking(address: LatticeAddress) -> AsyncIterator[Wadm]:
 
 
 def by_lattice(groups: Iterable[GroupView]) -> Mapping[str, list[GroupView]]:
-    """Return by mark of a lattice its groups, the oldest first."""
+    """Return the host groups by lattice id, the oldest first."""
     found: dict[str, list[GroupView]] = {}
     for group in groups:
         if group.lattice:
@@ -108,5 +110,5 @@ def by_lattice(groups: Iterable[GroupView]) -> Mapping[str, list[GroupView]]:
 
 
 def name_of(group: GroupView) -> str:
-    """Return the name of a group's lattice."""
+    """Return the lattice name of a host group."""
     return "" if group.spec is None else str(group.spec.lattice)

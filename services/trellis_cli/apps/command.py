@@ -1,8 +1,8 @@
-"""``trellis apps``: applications as Kubernetes shows them, and with ``--live`` as wadm answers now.
+"""``trellis apps``: applications in Kubernetes, and with ``--live`` compared with wadm.
 
 In: flags, the cluster, for ``--live`` the NATS of each lattice. Out: a table or JSON. Called by the command line.
-Writes nothing; ``apps history`` and ``apps rollback`` have a module of their own. Invariant: a lattice that is away
-leaves rows that say so, the others are shown.
+Writes nothing; ``apps history`` and ``apps rollback`` are separate modules. Invariant: an unreachable lattice has rows
+with the error; all other lattices are shown.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from datetime import UTC, datetime
 from typing import Annotated, Any, Final
 
 import typer
-from rich.table import Table
 from rich.text import Text
 
 from trellis.kube.client import Kube
@@ -31,10 +30,27 @@ from trellis.read_model.reading.applications import read_apps
 from trellis.read_model.tables.apps import AppRow, LiveRow, application_of, compare, not_asked, row_of
 from trellis_cli.apps.ask import NoLatticeError, address_of, asking, by_lattice, name_of, read_groups
 from trellis_cli.apps.history import history, rollback
-from trellis_cli.common.errors import EXIT_FAILED, CommandError, exit_on_error, explain
+from trellis_cli.common.errors import CommandError, describe_error, exit_on_error
 from trellis_cli.common.gather import connected
-from trellis_cli.common.options import ContextOption, KubeconfigOption
-from trellis_cli.common.output import Format, OutputOption, console, one_line, print_json
+from trellis_cli.common.messages import EXIT_FAILED
+from trellis_cli.common.objects import printed_name
+from trellis_cli.common.options import (
+    AllNamespacesOption,
+    ContextOption,
+    KubeconfigOption,
+    NamespaceOption,
+    one_namespace,
+)
+from trellis_cli.common.output import (
+    Format,
+    NoHeadersOption,
+    OutputOption,
+    make_table,
+    one_line,
+    print_document,
+    print_names,
+    print_result,
+)
 from trellis_cli.common.settings import ClientSettings, client_settings
 
 PHASES: Final = {
@@ -49,29 +65,31 @@ _NONE: Final = "-"
 _ASKED_AT_ONCE: Final = 16
 _CANNOT: Final = (LinkAwayError, LatticeDataError, WadmRefusedError, NoLatticeError, KubeError)
 
-NamespaceOption = Annotated[str | None, typer.Option("--namespace", "-n", help="of the objects; all, if not given")]
 NatsOption = Annotated[
-    str | None, typer.Option("--nats", metavar="URL", help="NATS of the lattice, in place of the address of its hosts")
+    str | None,
+    typer.Option("--nats", metavar="URL", help="NATS of the lattice, in place of the address in its host groups"),
 ]
 
-app = typer.Typer(help="Applications in Kubernetes and in wadm: list, compare, history, rollback.")
+app = typer.Typer(help="List, compare with wadm and roll back applications.")
 
 
 @app.callback(invoke_without_command=True)
 def apps(  # noqa: PLR0913, PLR0917 - options of a command line
     ctx: typer.Context,
     namespace: NamespaceOption = None,
-    lattice: Annotated[str | None, typer.Option("--lattice", "-l", help="only of this lattice")] = None,
-    live: Annotated[bool, typer.Option("--live", help="ask wadm now, and show where both sides differ")] = False,
+    all_namespaces: AllNamespacesOption = False,
+    lattice: Annotated[str | None, typer.Option("--lattice", "-l", help="only applications of this lattice")] = None,
+    live: Annotated[bool, typer.Option("--live", help="query wadm, and show the differences")] = False,
     nats: NatsOption = None,
     kubeconfig: KubeconfigOption = None,
     context: ContextOption = None,
     output: OutputOption = Format.TABLE,
+    no_headers: NoHeadersOption = False,
 ) -> None:
-    """List applications: lattice, phase, deployed version, when both sides last became equal.
+    """List applications: lattice, phase, deployed version, last sync.
 
-    With `--live` wadm is asked over the lattice's own NATS, with the address and the credentials of its group of hosts;
-    then it ends with 1 if a side differs, or if a wadm does not answer. JSON: `{"apps": [{"namespace", "name",
+    With `--live` wadm is queried over the NATS of each lattice, with the address and the credentials of its host group;
+    it ends with 1 if Kubernetes and wadm differ, or if a wadm does not answer. JSON: `{"apps": [{"namespace", "name",
     "application", "lattice", "phase", "deployed", "synced_seconds_ago", "problem"}]}`; with `--live` `{"ok", "apps":
     [{"lattice", "application", "kubernetes", "wadm": {"status", "deployed", "newest"}, "differences", "unknown"}]}`.
     """
@@ -80,15 +98,15 @@ def apps(  # noqa: PLR0913, PLR0917 - options of a command line
     with exit_on_error():
         settings = client_settings(kubeconfig=kubeconfig, context=context)
         if nats and not live:
-            raise CommandError("--nats goes with --live: without it nothing but Kubernetes is asked")
-        wanted = Wanted(namespace, lattice, nats)
+            raise CommandError("--nats needs --live")
+        wanted = Wanted(one_namespace(namespace, all_namespaces=all_namespaces), lattice, nats)
         if live:
             rows = asyncio.run(_live(settings, wanted))
-            _show_live(rows, output)
+            _show_live(rows, output, no_headers=no_headers)
             if any(row.differences or row.unknown for row in rows):
                 raise SystemExit(EXIT_FAILED)
         else:
-            _show([row_of(item) for item in asyncio.run(_read(settings, wanted))], output)
+            _show([row_of(item) for item in asyncio.run(_read(settings, wanted))], output, no_headers=no_headers)
 
 
 app.command()(history)
@@ -97,7 +115,7 @@ app.command()(rollback)
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """Which applications, and over which NATS wadm is asked."""
+    """Selected applications, and the NATS for queries of wadm."""
 
     namespace: str | None
     lattice: str | None
@@ -128,10 +146,12 @@ async def _live(settings: ClientSettings, wanted: Wanted) -> list[LiveRow]:
                 async with asking(address) as wadm:
                     rows += await _compared(wadm, name, mine)
             except _CANNOT as error:
-                rows += not_asked(name, map(row_of, mine), explain(error)) or [_away(name, explain(error))]
+                rows += not_asked(name, map(row_of, mine), describe_error(error)) or [
+                    _away(name, describe_error(error))
+                ]
     asked = {row.app.key for row in rows if row.app is not None}
     left = [row_of(item) for item in items if row_of(item).key not in asked]
-    why = "no group of hosts in its namespace has its lattice"
+    why = "no host group of its namespace has its lattice"
     for one in left:
         if wanted.lattice in {None, one.lattice}:
             rows += not_asked(one.lattice, [one], why)
@@ -139,7 +159,7 @@ async def _live(settings: ClientSettings, wanted: Wanted) -> list[LiveRow]:
 
 
 async def _around(kube: Kube, namespace: str | None) -> tuple[list[Manifest], list[GroupView], bool]:
-    """Return Applications, groups of hosts, and whether they are all: a lattice may be one of several namespaces.
+    """Return Applications, host groups, and whether they are complete: a lattice can belong to several namespaces.
 
     Raises:
         CommandError, KubeError: as :func:`read_apps`.
@@ -153,7 +173,7 @@ async def _around(kube: Kube, namespace: str | None) -> tuple[list[Manifest], li
 
 
 def _is_wanted(row: LiveRow, namespace: str | None, *, whole: bool) -> bool:
-    """Say whether a row is shown; what wadm alone has may be in a namespace that was not read."""
+    """Return whether a row is shown; an application in wadm only can belong to a namespace that was not read."""
     if row.app is None:
         return whole or bool(row.unknown)
     return namespace in {None, row.app.namespace}
@@ -164,7 +184,7 @@ def _away(lattice: str, why: str) -> LiveRow:
 
 
 async def _compared(wadm: Wadm, lattice: str, items: Sequence[Manifest]) -> list[LiveRow]:
-    """Compare one lattice: what is deployed, how it is, and for what both have the manifests themselves."""
+    """Compare one lattice: deployed version, status, and the manifests of applications that both sides have."""
     models = await wadm.models()
     by_name = {model.name: model for model in models}
     gate = asyncio.Semaphore(_ASKED_AT_ONCE)
@@ -182,68 +202,73 @@ async def _compared(wadm: Wadm, lattice: str, items: Sequence[Manifest]) -> list
 
 
 async def _difference(wadm: Wadm, item: Manifest, model: Model) -> str:
-    """Return how the manifest of an object differs from that of the version that it shows, "" if it does not."""
+    """Return the difference between the manifest of an object and that of its shown version, "" if they are equal."""
     shown = model.deployed or str(((item.get("status") or {}).get("synced") or {}).get("wadmVersion") or model.version)
     there = await wadm.get(model.name, shown)
     if there is None:
-        return f"version {shown} is not in wadm any more"
+        return f"version {shown} not found in wadm"
     try:
         same = project(item, model.name).digest == project(dict(there), model.name).digest
     except LatticeDataError as error:
-        return f"it cannot be compared: {error}"
-    return "" if same else f"the manifest is not that of version {shown}"
+        return f"cannot be compared: {error}"
+    return "" if same else f"the manifest differs from version {shown}"
 
 
-def _show(rows: Sequence[AppRow], output: Format) -> None:
+def _show(rows: Sequence[AppRow], output: Format, *, no_headers: bool) -> None:
     now = datetime.now(UTC)
-    if output is Format.JSON:
-        print_json({"apps": [row.document(now) for row in rows]})
+    if output.structured:
+        print_document(output, {"apps": [row.document(now) for row in rows]})
+        return
+    if output is Format.NAME:
+        print_names(printed_name("application", row.name) for row in rows)
         return
     if not rows:
-        console().print(Text("no applications: `kubectl apply` one, or `wash app put` it; see kind Application"))
+        print_result(Text("no applications: create one with `kubectl apply` or `wash app put`"))
         return
-    table = _table("NAMESPACE", "NAME", "LATTICE", "PHASE", "DEPLOYED", "SYNCED", "MESSAGE")
+    more = ("APPLICATION",) if output is Format.WIDE else ()
+    table = make_table(
+        *("NAMESPACE", "NAME", *more, "LATTICE", "PHASE", "DEPLOYED", "SYNCED", "MESSAGE"),
+        fold={"NAME", "APPLICATION", "LATTICE", "DEPLOYED", "MESSAGE"},
+    )
     for row in rows:
         table.add_row(
             Text(row.namespace),
-            Text(row.name if row.name == row.application else f"{row.name} ({one_line(row.application)})"),
+            Text(row.name),
+            *((Text(one_line(row.application)),) if more else ()),
             Text(one_line(row.lattice) or _NONE),
             _phase(row.phase),
             Text(one_line(row.deployed) or _NONE),
             _age(row.synced_at, now),
             Text(one_line(row.problem)),
         )
-    console().print(table)
+    print_result(table, no_headers=no_headers)
 
 
-def _show_live(rows: Sequence[LiveRow], output: Format) -> None:
+def _show_live(rows: Sequence[LiveRow], output: Format, *, no_headers: bool) -> None:
     now = datetime.now(UTC)
-    if output is Format.JSON:
+    if output.structured:
         ok = not any(row.differences or row.unknown for row in rows)
-        print_json({"ok": ok, "apps": [row.document(now) for row in rows]})
+        print_document(output, {"ok": ok, "apps": [row.document(now) for row in rows]})
+        return
+    if output is Format.NAME:
+        print_names(printed_name("application", row.app.name) for row in rows if row.app is not None)
         return
     if not rows:
-        console().print(Text("no applications, on either side"))
+        print_result(Text("no applications in Kubernetes or wadm"))
         return
-    table = _table("LATTICE", "NAME", "KUBERNETES", "WADM", "DIFFERENCE")
+    headings = ("LATTICE", "NAME", "KUBERNETES", "WADM", "DIFFERENCE")
+    table = make_table(*headings, fold=headings)
     for row in rows:
         here, there = _NONE, _NONE
         if row.app is not None:
             here = f"{row.app.key} {row.app.phase or '?'} {row.app.deployed or _NONE}"
         if row.model is not None:
             there = f"{row.model.status or '?'} {row.model.deployed or _NONE}"
-        said = "; ".join(row.differences) or (f"not known: {row.unknown}" if row.unknown else "")
+        said = "; ".join(row.differences) or (f"unknown: {row.unknown}" if row.unknown else "")
         style = "bold red" if row.differences else "yellow"
         cells: list[Any] = [one_line(row.lattice), one_line(row.application), one_line(here), one_line(there)]
         table.add_row(*map(Text, cells), Text(one_line(said), style=style))
-    console().print(table)
-
-
-def _table(*headings: str) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for heading in headings:
-        table.add_column(heading, no_wrap=heading in {"NAMESPACE", "PHASE", "SYNCED"}, overflow="fold")
-    return table
+    print_result(table, no_headers=no_headers)
 
 
 def _phase(phase: str) -> Text:

@@ -1,21 +1,21 @@
-"""``trellis apps history`` and ``trellis apps rollback``: the versions of an application, and going back to one.
+"""``trellis apps history`` and ``trellis apps rollback``: the versions of an application.
 
-In: flags, the object, wadm's answers. Out: a table or JSON; for a rollback one write of the object, by the person's own
-field manager. Called by the command line. Invariants: wadm is told nothing here, that is application_manager's; what is
-written is exactly a version that wadm has; the write names the object as it was read.
+In: flags, the object, responses of wadm. Out: a table or JSON; for a rollback one write of the object, by the field
+manager of the user. Called by the command line. Invariants: wadm is changed only by application_manager, not here; the
+written manifest is exactly a version in wadm; the write has the resourceVersion of the read object.
 """
 
 from __future__ import annotations
 
 import asyncio
 import sys
+from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Annotated, Final
 
 import typer
-from rich.table import Table
 from rich.text import Text
 
 from trellis.kube.client import Kube
@@ -30,69 +30,105 @@ from trellis.read_model.reading.leaders import read_leadership
 from trellis.read_model.tables.apps import VersionRow, application_of, history_of, row_of
 from trellis_cli.apps.ask import NoLatticeError, address_of, asking, group_of, read_groups
 from trellis_cli.apps.model import Rollback, RollbackError, gitops_of, plan_rollback, target_of
-from trellis_cli.common.errors import CommandError, exit_on_error, say
+from trellis_cli.common.complete import complete_application
+from trellis_cli.common.errors import CommandError, exit_on_error
 from trellis_cli.common.gather import connected
-from trellis_cli.common.options import ContextOption, KubeconfigOption
-from trellis_cli.common.output import Format, OutputOption, console, one_line, print_json
+from trellis_cli.common.messages import print_note
+from trellis_cli.common.objects import ObjectName, read_object
+from trellis_cli.common.options import (
+    AllNamespacesOption,
+    ContextOption,
+    KubeconfigOption,
+    NamespaceOption,
+    one_namespace,
+)
+from trellis_cli.common.output import (
+    DocumentOption,
+    Format,
+    NoHeadersOption,
+    make_table,
+    one_line,
+    print_document,
+    print_result,
+)
 from trellis_cli.common.settings import ClientSettings, client_settings
 
 MANAGER: Final = "application-manager"
 _EXPECTED: Final = (LinkAwayError, LatticeDataError, WadmRefusedError, NoLatticeError, RollbackError)
 
-NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="of the object, or of the application in wadm")]
-NamespaceOption = Annotated[str | None, typer.Option("--namespace", "-n", help="of the object, if its name is not one")]
+NameArgument = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="NAME | application/NAME",
+        help="the object, or the application in wadm",
+        autocompletion=complete_application,
+    ),
+]
 NatsOption = Annotated[
-    str | None, typer.Option("--nats", metavar="URL", help="NATS of the lattice, in place of the address of its hosts")
+    str | None,
+    typer.Option("--nats", metavar="URL", help="NATS of the lattice, in place of the address in its host groups"),
 ]
 
 
 def history(  # noqa: PLR0913, PLR0917 - options of a command line
     name: NameArgument,
     namespace: NamespaceOption = None,
-    live: Annotated[bool, typer.Option("--live", help="ask wadm, and not the object's status")] = False,
+    all_namespaces: AllNamespacesOption = False,
+    live: Annotated[bool, typer.Option("--live", help="query wadm, not the status of the object")] = False,
     nats: NatsOption = None,
     kubeconfig: KubeconfigOption = None,
     context: ContextOption = None,
-    output: OutputOption = Format.TABLE,
+    output: DocumentOption = Format.TABLE,
+    no_headers: NoHeadersOption = False,
 ) -> None:
-    """Show the versions of an application, the oldest first: which is deployed, which the object shows.
+    """List the versions of an application, the oldest first.
 
-    Versions `overridden-…` keep a change that lost when both sides had changed. JSON: `{"namespace", "name",
+    Versions `overridden-…` keep a change that was overridden when both sides had changed. JSON: `{"namespace", "name",
     "versions": [{"version", "deployed", "shown", "note"}]}`.
     """
     with exit_on_error(*_EXPECTED):
         settings = client_settings(kubeconfig=kubeconfig, context=context)
-        item, rows = asyncio.run(_history(settings, name, namespace, live=live or nats is not None, nats=nats))
-        _show_history(item, rows, output)
+        item, rows = asyncio.run(
+            _history(
+                settings,
+                app_of(name, one_namespace(namespace, all_namespaces=all_namespaces)),
+                live=live or nats is not None,
+                nats=nats,
+            )
+        )
+        _show_history(item, rows, output, no_headers=no_headers)
 
 
 def rollback(  # noqa: PLR0913, PLR0917 - options of a command line
     name: NameArgument,
     to: Annotated[
-        str | None, typer.Option("--to", metavar="VERSION", help="by default the version before the one it shows")
+        str | None, typer.Option("--to", metavar="VERSION", help="version to restore; default: the previous one")
     ] = None,
     namespace: NamespaceOption = None,
-    force: Annotated[bool, typer.Option("--force", help="although a GitOps tool or Helm manages it")] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="only say what would be done")] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="do not ask")] = False,
+    all_namespaces: AllNamespacesOption = False,
+    force: Annotated[bool, typer.Option("--force", help="also if a GitOps tool or Helm manages it")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="only print the changes")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="do not ask for confirmation")] = False,
     nats: NatsOption = None,
     kubeconfig: KubeconfigOption = None,
     context: ContextOption = None,
-    output: OutputOption = Format.TABLE,
+    output: DocumentOption = Format.TABLE,
 ) -> None:
-    """Give an Application the manifest of a version that wadm has; application_manager then deploys that version.
+    """Roll an Application back to a version of wadm; application_manager then deploys that version.
 
-    The object is written as the person's tool would, so it stays theirs. What Argo CD, Flux or Helm manage they would
-    change back: that is refused without --force. JSON: `{"namespace", "name", "from", "to", "changes", "by", "done"}`.
+    The object keeps the field manager of the user's tool. If Argo CD, Flux or Helm manages it, --force is needed,
+    because they would revert it. JSON: `{"namespace", "name", "from", "to", "changes", "by", "done"}`.
     """
     with exit_on_error(*_EXPECTED):
         settings = client_settings(kubeconfig=kubeconfig, context=context)
-        asyncio.run(_rollback(settings, Asked(name, namespace, to, nats, force, dry_run, yes, output)))
+        wanted = app_of(name, one_namespace(namespace, all_namespaces=all_namespaces))
+        asked = Asked(wanted.name, wanted.namespace, to, nats, force, dry_run, yes, output)
+        asyncio.run(_rollback(settings, asked))
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What the person at the terminal asked for."""
+    """The arguments."""
 
     name: str
     namespace: str | None
@@ -104,8 +140,13 @@ class Asked:
     output: Format
 
 
+def app_of(words: Sequence[str], namespace: str | None) -> ObjectName:
+    """Return the Application that the arguments name. Raise SettingsError for another kind."""
+    return read_object(words, ("application",), namespace, default="application")
+
+
 async def find_app(kube: Kube, name: str, namespace: str | None) -> Manifest:
-    """Return the one Application of a name, its own or the one in wadm.
+    """Return the Application with a name, its own or the one in wadm.
 
     Raises:
         CommandError: there is none, or several.
@@ -116,18 +157,18 @@ async def find_app(kube: Kube, name: str, namespace: str | None) -> Manifest:
     found = found or [item for item in items if application_of(item["metadata"]) == name]
     place = f"namespace {namespace}" if namespace else "any namespace"
     if not found:
-        raise CommandError(f"there is no Application {name} in {place}: `trellis apps` lists them")
+        raise CommandError(f'Application "{name}" not found in {place}; see `trellis apps`')
     if len(found) > 1:
         where = ", ".join(sorted(item["metadata"]["namespace"] for item in found))
-        raise CommandError(f"there are Applications {name} in {where}: say by -n which one")
+        raise CommandError(f'several Applications "{name}", in namespaces {where}; use --namespace')
     return found[0]
 
 
 async def _history(
-    settings: ClientSettings, name: str, namespace: str | None, *, live: bool, nats: str | None
+    settings: ClientSettings, wanted: ObjectName, *, live: bool, nats: str | None
 ) -> tuple[Manifest, list[VersionRow]]:
     async with connected(settings) as kube:
-        item = await find_app(kube, name, namespace)
+        item = await find_app(kube, wanted.name, wanted.namespace)
         if not live:
             return item, history_of(item)
         async with await _wadm(kube, item, nats) as wadm:
@@ -143,26 +184,24 @@ async def _wadm(kube: Kube, item: Manifest, nats: str | None) -> AbstractAsyncCo
 async def _versions(wadm: Wadm, item: Manifest) -> tuple[Version, ...]:
     found = await wadm.versions(application_of(item["metadata"]))
     if found is None:
-        raise CommandError(f"wadm has no application {application_of(item['metadata'])}")
+        raise CommandError(f'application "{application_of(item["metadata"])}" not found in wadm')
     return found
 
 
-def _show_history(item: Manifest, rows: list[VersionRow], output: Format) -> None:
+def _show_history(item: Manifest, rows: list[VersionRow], output: Format, *, no_headers: bool) -> None:
     metadata = item["metadata"]
-    if output is Format.JSON:
+    if output.structured:
         about = {"namespace": metadata["namespace"], "name": metadata["name"]}
-        print_json(about | {"versions": [row.document() for row in rows]})
+        print_document(output, about | {"versions": [row.document() for row in rows]})
         return
     if not rows:
-        console().print(Text(f"no versions of {metadata['name']} are known: was it put into wadm yet? try --live"))
+        print_result(Text(f"no versions of {metadata['name']} known; try --live"))
         return
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for heading in ("VERSION", "DEPLOYED", "SHOWN", "NOTE"):
-        table.add_column(heading, overflow="fold")
+    table = make_table("VERSION", "DEPLOYED", "CURRENT", "NOTE", fold={"VERSION", "DEPLOYED", "CURRENT", "NOTE"})
     for row in rows:
-        deployed = Text("deployed", style="green") if row.deployed else Text("")
-        table.add_row(Text(one_line(row.version)), deployed, "in Kubernetes" if row.shown else "", one_line(row.note))
-    console().print(table)
+        deployed = Text("yes", style="green") if row.deployed else Text("no")
+        table.add_row(Text(one_line(row.version)), deployed, "yes" if row.shown else "no", one_line(row.note))
+    print_result(table, no_headers=no_headers)
 
 
 async def _rollback(settings: ClientSettings, asked: Asked) -> None:
@@ -171,15 +210,15 @@ async def _rollback(settings: ClientSettings, asked: Asked) -> None:
         tool = gitops_of(item)
         if tool and not asked.force:
             raise CommandError(
-                f"{tool} manages {row_of(item).key} and would change it back: roll back there, or give --force"
+                f"{tool} manages {row_of(item).key} and would revert the rollback: roll back there, or use --force"
             )
         async with await _wadm(kube, item, asked.nats) as wadm:
             version = target_of(history_of(item, await _versions(wadm, item)), asked.to)
             manifest = await wadm.get(application_of(item["metadata"]), version)
         if manifest is None:
-            raise CommandError(f"wadm does not have version {version} any more")
+            raise CommandError(f"version {version} not found in wadm")
         plan = await _settled(kube, plan_rollback(item, manifest, version))
-        if asked.output is Format.TABLE:
+        if not asked.output.structured:
             await _tell(kube, settings, plan)
         done = False
         if plan.changes and not asked.dry_run:
@@ -187,16 +226,16 @@ async def _rollback(settings: ClientSettings, asked: Asked) -> None:
             try:
                 await _write(kube, plan)
             except (Conflict, NotFound):
-                raise CommandError(f"{plan.key} was changed or deleted meanwhile: nothing was done") from None
+                raise CommandError(f"{plan.key} was changed or deleted meanwhile: nothing was changed") from None
             done = True
-        if asked.output is Format.JSON:
-            print_json(plan.document() | {"done": done})
+        if asked.output.structured:
+            print_document(asked.output, plan.document() | {"done": done})
         elif done:
-            console().print(Text(f"done: see `trellis apps history {asked.name}`"))
+            print_result(Text(f"done: see `trellis apps history {asked.name}`"))
 
 
 async def _settled(kube: Kube, plan: Rollback) -> Rollback:
-    """Return the plan by server-side apply if that gives exactly the manifest; what others own would stay in it."""
+    """Return the plan as server-side apply if that gives exactly the manifest; it keeps fields of other managers."""
     if not plan.changes:
         return plan
     tried = await kube.apply(APPLICATIONS, plan.applied, field_manager=plan.manager, dry_run=True)
@@ -214,33 +253,32 @@ async def _write(kube: Kube, plan: Rollback) -> None:
 
 
 def _agree(plan: Rollback, asked: Asked) -> None:
-    """Ask, unless that was answered beforehand.
+    """Ask for confirmation, unless --yes is given.
 
     Raises:
-        CommandError: nobody can be asked, or the answer is no.
+        CommandError: there is no terminal, or the user declined.
     """
     if asked.yes:
         return
-    if asked.output is Format.JSON or not sys.stdin.isatty():
-        raise CommandError("nothing was done: give --yes, or --dry-run, where nobody can be asked")
+    if asked.output.structured or not sys.stdin.isatty():
+        raise CommandError("nothing was changed: use --yes or --dry-run without a terminal")
     if not typer.confirm(f"Give {plan.key} the manifest of version {plan.to}?", err=True):
-        raise CommandError("nothing was done")
+        raise CommandError("nothing was changed")
 
 
 async def _tell(kube: Kube, settings: ClientSettings, plan: Rollback) -> None:
-    out = console()
-    out.print(Text(f"{plan.key}: from version {plan.former or '(none)'} to {plan.to}, as {plan.manager}"))
+    print_result(Text(f"{plan.key}: from version {plan.former or '(none)'} to {plan.to}, as {plan.manager}"))
     for change in plan.changes:
-        out.print(Text(f"  {one_line(change)}"))
+        print_result(Text(f"  {one_line(change)}"))
     if not plan.changes:
-        out.print(Text("nothing to do: it has that manifest already"))
+        print_result(Text("nothing to change: the manifest is the same"))
     if plan.undeployed:
-        say(f"note: {plan.key} says that it is not to run (trellis.dev/undeploy), and that stays")
+        print_note(f"{plan.key} has the annotation trellis.dev/undeploy, and stays undeployed")
     try:
         lead = await read_leadership(kube, MANAGER, settings.namespace, datetime.now(UTC))
     except NotFound:
         lead = None
     except Forbidden:
-        return  # who asks may not know
+        return  # this account may not read the Lease
     if lead is None or lead.age is None or lead.age > lead.duration:
-        say(f"note: nobody leads {MANAGER}, so wadm is not told: start it with `trellis run {MANAGER}`")
+        print_note(f"no replica leads {MANAGER}, so wadm is not updated; start it with `trellis run {MANAGER}`")

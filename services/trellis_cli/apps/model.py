@@ -1,9 +1,9 @@
-"""What going back to a version of an application writes, and what speaks against it.
+"""The write of a rollback to a version of an application, and its preconditions.
 
-Pure. In: the object, its versions, wadm's manifest of one. Out: the version, a tool that manages the object, the write.
-Called by ``apps_history``. Invariant: the object gets exactly what the version means to wadm, and keeps the marks of
-tools; its annotation ``version`` names it, so that wadm's own version is deployed and none is put.
-Source: field managers and marks of Argo CD, Flux and Helm; ``metadata.managedFields`` of Kubernetes.
+Pure. In: the object, its versions, the manifest of one in wadm. Out: the version, a tool that manages the object, the
+write. Called by ``apps.history``. Invariant: the object gets exactly the version in wadm, and keeps the labels and
+annotations of tools; its annotation ``version`` names it, so that the existing version in wadm is deployed.
+Source: field managers and labels of Argo CD, Flux and Helm; ``metadata.managedFields`` of Kubernetes.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ _MANAGERS: Final = {
 
 
 class RollbackError(Exception):
-    """There is nothing to go back to; the text says why, and what there is, for people."""
+    """There is no version to restore; the text has the reason and the available versions."""
 
 
 def gitops_of(item: Manifest) -> str:
-    """Return the tool that manages an object and would change it back, "" if none does."""
+    """Return the tool that manages an object and would revert changes, "" if there is none."""
     metadata = item["metadata"]
     marks = [*(metadata.get("labels") or {}), *(metadata.get("annotations") or {})]
     for prefix, tool in _TOOLS:
@@ -57,30 +57,30 @@ def gitops_of(item: Manifest) -> str:
 
 
 def target_of(rows: Sequence[VersionRow], to: str | None) -> str:
-    """Return the version to go back to: the named one, else the one before that which the object shows.
+    """Return the version to restore: the named one, else the one before the version that the object shows.
 
     Raises:
-        RollbackError: there is no such version; the text says which there are.
+        RollbackError: the version does not exist; the text lists the available versions.
     """
     have = [row.version for row in rows]
     if to is not None:
         if to not in have:
-            raise RollbackError(f"wadm has no version {to!r}: it has {', '.join(have) or 'none'}")
+            raise RollbackError(f"version {to!r} not found in wadm; known versions: {', '.join(have) or 'none'}")
         return to
     real = [row for row in rows if not row.version.startswith(KEPT)]
     current = next((at for at, row in enumerate(real) if row.shown), None)
     if current is None:
         current = next((at for at, row in enumerate(real) if row.deployed), None)
     if not current:
-        raise RollbackError(f"there is no version before the one it has: say by --to which; wadm has {', '.join(have)}")
+        raise RollbackError(f"no previous version; use --to with one of: {', '.join(have)}")
     return real[current - 1].version
 
 
 @dataclass(frozen=True, slots=True)
 class Rollback:
-    """One write. ``applied``: for server-side apply; ``ops``: the same as a JSON patch; ``apply``: which of both.
+    """One write. ``applied``: for server-side apply; ``ops``: the same as a JSON patch; ``apply``: selects one.
 
-    ``changes``: what becomes another, for people; empty if nothing does. ``digest``: of what the object is to mean.
+    ``changes``: the changes as text; empty if there are none. ``digest``: of the intended content of the object.
     """
 
     key: str
@@ -96,11 +96,11 @@ class Rollback:
     apply: bool = False
 
     def by_apply(self) -> Rollback:
-        """Return the same by server-side apply."""
+        """Return the same write as server-side apply."""
         return replace(self, apply=True)
 
     def is_met_by(self, item: Manifest) -> bool:
-        """Say whether an object means what it is to mean."""
+        """Return whether an object already has the intended content."""
         try:
             found = project(item, self.application)
         except LatticeDataError:
@@ -108,7 +108,7 @@ class Rollback:
         return (found.digest, found.version) == (self.digest, name_of(self.to))
 
     def document(self) -> dict[str, Any]:
-        """Return it for JSON."""
+        """Return the rollback for JSON."""
         namespace, _, name = self.key.partition("/")
         return {
             "namespace": namespace,
@@ -121,15 +121,15 @@ class Rollback:
 
 
 def name_of(version: str) -> str:
-    """Return what the annotation ``version`` says; nothing for one that only kept a change: it gets one of its own."""
+    """Return the value of the annotation ``version``; "" for a kept override, which gets a version of its own."""
     return "" if version.startswith(KEPT) else version
 
 
 def plan_rollback(item: Manifest, manifest: Manifest, version: str) -> Rollback:
-    """Return what gives an object the manifest that wadm has of a version.
+    """Return the rollback of an object to the manifest of a version in wadm.
 
     Raises:
-        RollbackError: one of both is no manifest.
+        RollbackError: one of both manifests is invalid.
     """
     metadata = item["metadata"]
     application = application_of(metadata)
@@ -158,7 +158,7 @@ def plan_rollback(item: Manifest, manifest: Manifest, version: str) -> Rollback:
 
 
 def _marks(metadata: Manifest, now: Projection, then: Projection, kind: str) -> dict[str, str]:
-    """Return annotations or labels: those of the version, and what wadm never sees."""
+    """Return annotations or labels: those of the version, and those that are not visible in wadm."""
     own = now.manifest["metadata"].get(kind) or {}
     kept = {key: value for key, value in (metadata.get(kind) or {}).items() if key not in own and key != VERSION}
     return kept | dict(then.manifest["metadata"].get(kind) or {})
@@ -167,7 +167,7 @@ def _marks(metadata: Manifest, now: Projection, then: Projection, kind: str) -> 
 def _applied(
     metadata: Manifest, then: Projection, wanted: Mapping[str, dict[str, str]], manager: str
 ) -> dict[str, Any]:
-    """Return the manifest for server-side apply: with those marks alone that are the version's or the manager's."""
+    """Return the manifest for server-side apply, only with labels and annotations of the version or the manager."""
     owned = _owned(metadata, manager)
     marks = {
         kind: {
@@ -202,7 +202,7 @@ def _ops(metadata: Manifest, then: Projection, wanted: Mapping[str, dict[str, st
 
 
 def _of_spec(metadata: Manifest) -> list[Manifest]:
-    """Return who manages fields of ``spec`` but for us, who changed them last first."""
+    """Return the managers of fields in ``spec`` except Trellis, the latest first."""
     found = [
         one
         for one in metadata.get("managedFields") or ()
@@ -214,13 +214,13 @@ def _of_spec(metadata: Manifest) -> list[Manifest]:
 
 
 def _manager(metadata: Manifest) -> str:
-    """Return as whom the person writes: as who applied it server-side last, else as kubectl."""
+    """Return the field manager of the user: the one of the last server-side apply, else kubectl."""
     applied = [one for one in _of_spec(metadata) if one.get("operation") == "Apply"]
     return str(applied[0]["manager"]) if applied else KUBECTL
 
 
 def _owned(metadata: Manifest, manager: str) -> dict[str, set[str]]:
-    """Return which annotations and labels a manager applied: those that it leaves out now would be removed."""
+    """Return the annotations and labels that a manager applied: an apply that omits them removes them."""
     owned: dict[str, set[str]] = {"annotations": set(), "labels": set()}
     for one in metadata.get("managedFields") or ():
         if (one.get("manager"), one.get("operation")) == (manager, "Apply") and not one.get("subresource"):
@@ -231,20 +231,22 @@ def _owned(metadata: Manifest, manager: str) -> dict[str, set[str]]:
 
 
 def _changes(now: Projection, then: Projection, version: str) -> list[str]:
-    """Return what becomes another, by component; nothing if the object means the same and names the version."""
+    """Return the changes, by component; empty if the object has the same content and names the version."""
     told = []
     if now.digest != then.digest:
         here, there = _components(now), _components(then)
-        told += [f"component {name} goes" for name in sorted(here.keys() - there.keys())]
-        told += [f"component {name} comes" for name in sorted(there.keys() - here.keys())]
+        told += [f"component {name} removed" for name in sorted(here.keys() - there.keys())]
+        told += [f"component {name} added" for name in sorted(there.keys() - here.keys())]
         told += [
-            f"component {name} changes" for name in sorted(here.keys() & there.keys()) if here[name] != there[name]
+            f"component {name} changed" for name in sorted(here.keys() & there.keys()) if here[name] != there[name]
         ]
-        told += [f"{kind} change" for kind in ("annotations", "labels") if _of(now, kind) != _of(then, kind)]
+        told += [f"{kind} changed" for kind in ("annotations", "labels") if _of(now, kind) != _of(then, kind)]
         if now.manifest["spec"].get("policies") != then.manifest["spec"].get("policies"):
-            told.append("policies change")
+            told.append("policies changed")
     if now.version != name_of(version):
-        told.append(f"annotation version becomes {name_of(version)}" if name_of(version) else "annotation version goes")
+        told.append(
+            f"annotation version set to {name_of(version)}" if name_of(version) else "annotation version removed"
+        )
     return told
 
 

@@ -1,7 +1,7 @@
 """The row of Applications in ``trellis status``.
 
-In: a connection, or rows. Out: a part. Called by ``status``; writes nothing. Invariant: a cluster without the kind has
-nothing wrong with it; one where somebody else has it is told by ``trellis crds check``.
+In: a connection, or rows. Out: a part. Called by ``status``; writes nothing. Invariant: a missing CRD is not a
+problem; ``trellis crds check`` reports a CRD of another owner.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ from trellis_cli.status.row import Led, Part, Unwell, led_part, with_leader
 from trellis_cli.status.served import list_or_row
 
 NAME: Final = "applications"
-UNKNOWN: Final = {"count": None, "phases": None, "not_well": None, "holder": None}
-_UNDEFINED: Final = "the kind is not defined"
+UNKNOWN: Final = {"count": None, "phases": None, "unhealthy": None, "holder": None}
+_UNDEFINED: Final = "kind not defined"
 _NEVER: Final = "NotEvaluated"
 
 
 async def read_applications(kube: Kube, namespace: str, groups: Sequence[Manifest] | None) -> Part:
-    """Return the row; the lease is in ``namespace``, ``groups``: all groups of hosts, None if not known.
+    """Return the row; the lease is in ``namespace``, ``groups``: all host groups, None if unknown.
 
     Raises:
-        KubeError: something could not be read.
+        KubeError: an object could not be read.
     """
     found = await list_or_row(kube, APPLICATIONS, NAME, UNKNOWN)
     if found is None:
-        return Part(NAME, _UNDEFINED, facts={"count": 0, "phases": {}, "not_well": [], "holder": None})
+        return Part(NAME, _UNDEFINED, facts={"count": 0, "phases": {}, "unhealthy": [], "holder": None})
     if isinstance(found, Part):
         return found
     reading = Reading(kube, namespace)
@@ -43,7 +43,7 @@ async def read_applications(kube: Kube, namespace: str, groups: Sequence[Manifes
 
 
 def causes_of(items: Sequence[Manifest], groups: Sequence[Manifest] | None) -> dict[str, str]:
-    """Return why Applications do not go on, by key: those that nothing but time is in the way of are left out."""
+    """Return the causes of blocked Applications by key; Applications that only need time are omitted."""
     causes = {}
     for item in items:
         cause = application_cause(item, groups)
@@ -53,13 +53,13 @@ def causes_of(items: Sequence[Manifest], groups: Sequence[Manifest] | None) -> d
 
 
 def applications_part(rows: Sequence[AppRow], causes: Mapping[str, str], leader: str | None) -> Part:
-    """Return the row; what does not go on by itself is a problem, as is that nobody keeps both sides equal.
+    """Return the row; a blocked application is a problem, and so is a missing leader.
 
-    ``causes``: by key, of those that do not go on.
+    ``causes``: by key, of blocked applications.
     """
     phases = dict(sorted(Counter(row.phase or _NEVER for row in rows).items()))
     bad = {row.key: row.problem for row in rows if row.phase in TROUBLE} | dict(causes)
     text = ", ".join(f"{count} {phase}" for phase, count in phases.items())
-    led = Led(MANAGER, leader, "both sides drift apart")
-    facts = {"count": len(rows), "phases": phases, "not_well": sorted(bad)}
-    return led_part(NAME, text, led, Unwell("not well", "application", bad), facts)
+    led = Led(MANAGER, leader, "Kubernetes and wadm are not synchronized")
+    facts = {"count": len(rows), "phases": phases, "unhealthy": sorted(bad)}
+    return led_part(NAME, text, led, Unwell("unhealthy", "application", bad), facts)

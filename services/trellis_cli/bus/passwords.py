@@ -1,8 +1,8 @@
-"""``trellis bus passwords``: the passwords of the bus, made inside the cluster, where no chart makes them.
+"""``trellis bus passwords``: creates the passwords of the bus inside the cluster, for installations without the chart.
 
-In: the seed in a Secret, if it is there. Out: that Secret, and one for each who connects. Called by the command line,
-and by the Job of ``deploy/base``, which is public and so holds none. Invariants: nothing that is there is changed but
-by adding to it; the same seed gives the same passwords as the chart's; no password is printed.
+In: the seed in a Secret, if it exists. Out: that Secret, and one for each client. Called by the command line, and by
+the Job of ``deploy/base``, which is public and contains no passwords. Invariants: existing data is only extended; the
+same seed gives the same passwords as in the chart; no password is printed.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from trellis.services import SERVICES
 from trellis_cli.common.errors import CommandError, exit_on_error
 from trellis_cli.common.gather import connected
 from trellis_cli.common.options import ContextOption, KubeconfigOption
-from trellis_cli.common.output import Format, OutputOption, print_json, print_text
+from trellis_cli.common.output import DocumentOption, Format, print_document, print_text
 from trellis_cli.common.settings import ClientSettings, client_settings
 
 SERVER: Final = "trellis-nats-server"
@@ -32,39 +32,40 @@ PASSWORDS: Final = "passwords.conf"
 _LABELS: Final = {"app.kubernetes.io/name": "trellis", "app.kubernetes.io/component": "nats"}
 _SEED_BYTES: Final = 36
 USERS: Final = (*SERVICES, BUNDLE, CLI)
-"""Whom the server knows."""
+"""Users of the server."""
 CLIENTS: Final = (*SERVICES, CLI)
-"""Who connects: a Secret each."""
+"""Users with a client Secret each."""
 
 
 def passwords(
-    kubeconfig: KubeconfigOption = None, context: ContextOption = None, output: OutputOption = Format.TABLE
+    kubeconfig: KubeconfigOption = None, context: ContextOption = None, output: DocumentOption = Format.TABLE
 ) -> None:
-    """Make the Secrets with the passwords of the bus that are missing, where Trellis is; those that are there stay.
+    """Create the missing Secrets with passwords of the bus in the namespace of Trellis.
 
-    For an installation by `deploy/base`; the Helm chart makes the same itself. JSON: `{"made": ["…"]}`.
+    For installations by `deploy/base`; the Helm chart creates the same Secrets. Existing Secrets are kept. JSON:
+    `{"made": ["…"]}`.
     """
     with exit_on_error():
         settings = client_settings(kubeconfig=kubeconfig, context=context)
         made = asyncio.run(_run(settings))
-        if output is Format.JSON:
-            print_json({"made": made})
+        if output.structured:
+            print_document(output, {"made": made})
         else:
-            print_text(f"made: {', '.join(made)}" if made else "nothing to make: all are there")
+            print_text(f"created: {', '.join(made)}" if made else "all Secrets exist")
 
 
 def client_secret(user: str) -> str:
-    """Return the name of the Secret of who connects as a user (``node_watcher``)."""
+    """Return the name of the client Secret of a user (``node_watcher``)."""
     return f"trellis-nats-{user.replace('_', '-')}"
 
 
 def password_of(seed: str, user: str) -> str:
-    """Return a user's password, as the chart makes it."""
+    """Return the password of a user, as the chart derives it."""
     return hashlib.sha256(f"{seed}/{user}".encode()).hexdigest()
 
 
 def passwords_file(seed: str) -> str:
-    """Return what the server's configuration includes: a variable a user."""
+    """Return the include file of the server configuration: one variable per user."""
     return "".join(f'PASSWORD_{user.upper()}: "{password_of(seed, user)}"\n' for user in USERS)
 
 
@@ -79,7 +80,7 @@ def make_secret(name: str, namespace: str, texts: Mapping[str, str]) -> Manifest
 
 
 def client_texts(seed: str, user: str, namespace: str) -> dict[str, str]:
-    """Return what the Secret of a user holds: the password, and the address with it."""
+    """Return the data of the client Secret of a user: the password, and the address with the password."""
     password = password_of(seed, user)
     return {"password": password, "url": f"nats://{user}:{password}@trellis-nats.{namespace}:4222"}
 
@@ -90,11 +91,11 @@ async def _run(settings: ClientSettings) -> list[str]:
 
 
 async def make_missing(kube: Kube, namespace: str, users: Sequence[str] = CLIENTS) -> list[str]:
-    """Make the Secrets that are not there, and tell the server of users that it does not know; return their names.
+    """Create missing Secrets, and add missing users to the Secret of the server; return the names of both.
 
     Raises:
-        CommandError: the server's Secret has no seed, so that nobody knows what its passwords are made of.
-        KubeError: something was refused or not answered.
+        CommandError: the Secret of the server has no seed, so the source of its passwords is unknown.
+        KubeError: a request was rejected or not answered.
     """
     made = []
     seed, new = await _seed(kube, namespace)
@@ -108,13 +109,13 @@ async def make_missing(kube: Kube, namespace: str, users: Sequence[str] = CLIENT
             try:
                 await kube.create(SECRETS, make_secret(name, namespace, client_texts(seed, user, namespace)))
             except AlreadyExists:
-                continue  # made meanwhile, of the same seed
+                continue  # created concurrently, from the same seed
             made.append(name)
     return made
 
 
 async def _seed(kube: Kube, namespace: str) -> tuple[str, bool]:
-    """Return what all passwords are made of, and whether the server's Secret was made or completed now."""
+    """Return the seed of all passwords, and whether the Secret of the server was created or completed now."""
     fresh = secrets.token_urlsafe(_SEED_BYTES)
     try:
         texts = {SEED: fresh, PASSWORDS: passwords_file(fresh)}
@@ -126,8 +127,8 @@ async def _seed(kube: Kube, namespace: str) -> tuple[str, bool]:
     data = found.get("data") or {}
     if not data.get(SEED):
         raise CommandError(
-            f"Secret {namespace}/{SERVER} has no {SEED}, so its passwords are not known: delete it, with the Secrets "
-            f"trellis-nats-*, and run this again"
+            f"Secret {namespace}/{SERVER} has no {SEED}, so its passwords cannot be derived: delete it and the Secrets "
+            f"trellis-nats-*, then rerun this command"
         )
     seed = base64.b64decode(data[SEED]).decode()
     wanted = passwords_file(seed)

@@ -1,7 +1,7 @@
-"""``trellis bus users``: a key a user of the bus, and the NATS server's configuration that knows them.
+"""``trellis bus users``: a key for each user of the bus, and the configuration of the NATS server.
 
-In: a directory, names of clusters. Out: ``accounts.conf``, ``keys.conf`` and a seed file a user. Called by the command
-line. Invariants: a key that is there is never replaced; a seed is readable by its owner alone and is never printed.
+In: a directory, names of clusters. Out: ``accounts.conf``, ``keys.conf`` and a seed file per user. Called by the
+command line. Invariants: an existing key is never replaced; only its owner can read a seed; a seed is never printed.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Annotated, Final
 
 import typer
-from rich.table import Table
 
 from trellis.bus.accounts.accounts import ACCOUNTS_FILE, KEYS_FILE, accounts, keys, public_keys
 from trellis.bus.accounts.permissions import User, users
@@ -20,17 +19,17 @@ from trellis.config.nats_credentials import Credentials, CredentialsError, Kind,
 from trellis.config.settings import ServiceSettings, load
 from trellis_cli.bus.passwords import passwords
 from trellis_cli.common.errors import CommandError, exit_on_error
-from trellis_cli.common.output import Format, OutputOption, console, print_json
+from trellis_cli.common.output import DocumentOption, Format, make_table, print_document, print_result
 
-app = typer.Typer(help="The bus itself: who may do what on it.", no_args_is_help=True)
+app = typer.Typer(help="Create the users and passwords of the bus.", no_args_is_help=True)
 
 SEEDS: Final = "seeds"
-_ELSEWHERE: Final = "(its seed is elsewhere)"
+_ELSEWHERE: Final = "(in another directory)"
 
 
 @dataclass(frozen=True, slots=True)
 class UserRow:
-    """One user: its public key, and the file with its seed, "" if that is kept elsewhere."""
+    """One user: its public key, and the file with its seed, "" if the file is in another directory."""
 
     name: str
     about: str
@@ -44,18 +43,16 @@ app.command("passwords")(passwords)
 
 @app.command("users")
 def users_command(
-    directory: Annotated[Path, typer.Argument(help="where the files are, or are to be")],
-    cluster: Annotated[
-        list[str], typer.Option(help="name of a cluster on the bus (its TRELLIS_CLUSTER); may be given several times")
-    ],
-    replicas: Annotated[int, typer.Option(min=1, max=5, help="copies JetStream keeps of each stream")] = 1,
-    output: OutputOption = Format.TABLE,
+    directory: Annotated[Path, typer.Argument(help="directory of the files")],
+    cluster: Annotated[list[str], typer.Option(help="name of a cluster on the bus, its TRELLIS_CLUSTER (repeatable)")],
+    replicas: Annotated[int, typer.Option(min=1, max=5, help="replicas of each JetStream stream")] = 1,
+    output: DocumentOption = Format.TABLE,
 ) -> None:
-    """Make a key for each user of the bus, and the configuration of a NATS server that lets them in.
+    """Create a key for each user of the bus, and the configuration of the NATS server.
 
-    Writes `accounts.conf` and `keys.conf` (public keys), which go to the server, and `seeds/<user>.nk`, which go to the
-    services: TRELLIS_NATS_NKEY_FILE. Keys that are there stay; to rotate one, delete its seed file and its line in
-    `keys.conf`, run this again, and have the server reload (`nats-server --signal reload`). JSON: `[{name, about,
+    Writes `accounts.conf` and `keys.conf` (public keys) for the server, and `seeds/<user>.nk` for the services, which
+    read it by TRELLIS_NATS_NKEY_FILE. Existing keys are kept. To rotate a key, delete its seed file and its line in
+    `keys.conf`, run the command again and reload the server (`nats-server --signal reload`). JSON: `[{name, about,
     public_key, seed_file, made}]`.
     """
     with exit_on_error():
@@ -68,10 +65,10 @@ def users_command(
 
 
 def write(directory: Path, clusters: list[str], replicas: int) -> list[UserRow]:
-    """Write the files and return a row a user.
+    """Write the files and return one row per user.
 
     Raises:
-        CommandError: a seed file holds something else, or a cluster that is there was not named.
+        CommandError: a seed file is invalid, or an existing cluster was not named.
         OSError: the directory cannot be written.
     """
     seeds, path = directory / SEEDS, directory / KEYS_FILE
@@ -79,8 +76,8 @@ def write(directory: Path, clusters: list[str], replicas: int) -> list[UserRow]:
     unnamed = sorted(known.keys() - {user.variable for user in users(clusters)})
     if unnamed:
         raise CommandError(
-            f"{path} has users that would be locked out ({', '.join(unnamed)}): name their cluster with --cluster too, "
-            "or delete their lines"
+            f"users in {path} would lose access: {', '.join(unnamed)}; name their clusters with --cluster too, or "
+            "delete their lines"
         )
     seeds.mkdir(mode=0o700, parents=True, exist_ok=True)
     rows = [_row(user, seeds / f"{user.name}.nk", known) for user in users(clusters)]
@@ -99,22 +96,20 @@ def _row(user: User, path: Path, known: dict[str, str]) -> UserRow:
     try:
         public = Credentials(path, Kind.NKEY).read().public_key
     except CredentialsError as error:
-        raise CommandError(f"{path}: {error}; delete it to have a new one made") from None
+        raise CommandError(f"{path}: {error}; delete it to create a new one") from None
     return UserRow(user.name, user.about, public, str(path), made=made)
 
 
 def _name(name: str) -> str:
-    """Return a cluster's name; raises SettingsError for one that TRELLIS_CLUSTER would not take."""
+    """Return the name of a cluster. Raise SettingsError for a name that TRELLIS_CLUSTER does not accept."""
     return load(ServiceSettings, cluster=name).cluster or name
 
 
 def _show(rows: list[UserRow], output: Format) -> None:
-    if output is Format.JSON:
-        print_json([asdict(row) for row in rows])
+    if output.structured:
+        print_document(output, [asdict(row) for row in rows])
         return
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for column in ("USER", "PUBLIC KEY", "SEED FILE", ""):
-        table.add_column(column, overflow="fold")
+    table = make_table("USER", "PUBLIC KEY", "SEED FILE", "STATUS", fold={"USER", "PUBLIC KEY", "SEED FILE"})
     for row in rows:
-        table.add_row(row.name, row.public_key, row.seed_file or _ELSEWHERE, "new" if row.made else "kept")
-    console().print(table)
+        table.add_row(row.name, row.public_key, row.seed_file or _ELSEWHERE, "created" if row.made else "unchanged")
+    print_result(table)

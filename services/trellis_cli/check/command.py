@@ -1,7 +1,7 @@
-"""``trellis check``: whether an installation works, asked from inside the cluster: `helm test` runs this.
+"""``trellis check``: checks an installation from inside the cluster; `helm test` runs it.
 
-In: flags, pods of the installation, their ``/readyz``, the bus. Out: a table or JSON, and exit status 1 with what is
-wrong on stderr. Called by the command line and the chart. Writes nothing; needs to list pods where Trellis is, no more.
+In: flags, pods of the installation, their ``/readyz``, the bus. Out: a table or JSON, and exit status 1 with the
+problems on stderr. Called by the command line and the chart. Writes nothing; needs only list of pods in the namespace.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from typing import Annotated, Final
 
 import aiohttp
 import typer
-from rich.table import Table
 from rich.text import Text
 
 from trellis.bus.errors import BusError
@@ -23,12 +22,14 @@ from trellis.config.durations import parse_seconds
 from trellis.config.settings import SettingsError
 from trellis.kube.client import Kube
 from trellis.kube.errors import KubeError
+from trellis.kube.network_errors import network_reason
 from trellis.kube.resources import PODS
 from trellis_cli.check.model import SELECTOR, Answer, PodView, parts_of, reasons_of, view_pods
-from trellis_cli.common.errors import EXIT_FAILED, exit_on_error, explain, say
+from trellis_cli.common.errors import describe_error, exit_on_error
 from trellis_cli.common.gather import connected
+from trellis_cli.common.messages import EXIT_FAILED, print_error
 from trellis_cli.common.options import ContextOption, KubeconfigOption
-from trellis_cli.common.output import Format, OutputOption, console, print_json
+from trellis_cli.common.output import DocumentOption, Format, NoHeadersOption, make_table, print_document, print_result
 from trellis_cli.common.settings import ClientSettings, client_settings
 from trellis_cli.status.row import Part
 
@@ -38,27 +39,30 @@ _ANSWER: Final = aiohttp.ClientTimeout(total=5.0)
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What is to be well, and until when by a clock that never jumps. ``services``: none is all that have pods."""
+    """The components to check, and the deadline by a monotonic clock. ``services``: empty means all with pods."""
 
     services: Sequence[str]
     bus: bool
     deadline: float
 
 
-def check(
+def check(  # noqa: PLR0913, PLR0917 - options of a command line
     services: Annotated[
-        list[str] | None, typer.Argument(metavar="[SERVICE]...", help="that are to run; none is all that do")
+        list[str] | None,
+        typer.Argument(metavar="[SERVICE]...", help="services that must be ready; default: all that have pods"),
     ] = None,
-    timeout: Annotated[str, typer.Option(metavar="DURATION", help="how long to wait until all is well")] = "0s",
-    bus: Annotated[bool, typer.Option("--bus/--no-bus", help="whether to ask the bus, too")] = True,
+    timeout: Annotated[str, typer.Option(metavar="DURATION", help="time to wait until everything is ready")] = "0s",
+    bus: Annotated[bool, typer.Option("--bus/--no-bus", help="check the bus too")] = True,
     kubeconfig: KubeconfigOption = None,
     context: ContextOption = None,
-    output: OutputOption = Format.TABLE,
+    output: DocumentOption = Format.TABLE,
+    no_headers: NoHeadersOption = False,
 ) -> None:
-    """Ask the API server, the bus and every pod of the services whether they are well; `helm test` runs this.
+    """Check that the services and the bus are ready.
 
-    Pods are asked at their own addresses, so this works inside the cluster; from outside, `trellis status` says more.
-    Ends with 1 and names what is not well. JSON: `{"ok", "parts": [{"part", "ok", "problem", …}]}`.
+    Each pod is requested at its own address, so the command works inside the cluster; use `trellis status` outside.
+    `helm test` runs it. Ends with 1 if a component is not ready. JSON: `{"ok", "parts": [{"part", "ok", "problem",
+    …}]}`.
     """
     with exit_on_error():
         settings = client_settings(kubeconfig=kubeconfig, context=context)
@@ -67,14 +71,14 @@ def check(
         except ValueError as error:
             raise SettingsError(f"--timeout: has {timeout!r}, {error}") from None
         parts = asyncio.run(_wait(settings, Wanted(services or (), bus, time.monotonic() + seconds)))
-        _show(parts, output)
+        _show(parts, output, no_headers=no_headers)
         if sick := [part for part in parts if part.problem]:
-            say("; ".join(f"{part.name}: {part.problem}" for part in sick))
+            print_error("; ".join(f"{part.name}: {part.problem}" for part in sick))
             raise SystemExit(EXIT_FAILED)
 
 
 async def _wait(settings: ClientSettings, wanted: Wanted) -> list[Part]:
-    """Look until all is well, or the time is over."""
+    """Check repeatedly until everything is Healthy or the timeout expires."""
     async with connected(settings) as kube:
         while True:
             parts = await _look(kube, settings, wanted)
@@ -94,7 +98,7 @@ async def _services(kube: Kube, namespace: str, wanted: Sequence[str]) -> list[P
     try:
         pods = await kube.list(PODS, namespace, label_selector=SELECTOR)
     except KubeError as error:
-        return [Part("kubernetes", "not known", explain(error), {"name": "kubernetes"})]
+        return [Part("kubernetes", "unknown", describe_error(error), {"name": "kubernetes"})]
     async with aiohttp.ClientSession(timeout=_ANSWER) as session:
         answers = await asyncio.gather(*(_ask(session, pod) for pod in view_pods(pods.items)))
     return [Part("kubernetes", kube.server, facts={"name": "kubernetes"}), *parts_of(wanted, answers)]
@@ -102,34 +106,32 @@ async def _services(kube: Kube, namespace: str, wanted: Sequence[str]) -> list[P
 
 async def _ask(session: aiohttp.ClientSession, pod: PodView) -> Answer:
     if not pod.url:
-        return Answer(pod, pod.waits or "it does not run yet")
+        return Answer(pod, pod.waits or "the container is not running yet")
     try:
         async with session.get(pod.url) as answer:
             return Answer(pod, reasons_of(await answer.json(content_type=None), answer.status))
     except (aiohttp.ClientError, TimeoutError, ValueError) as error:
-        why = pod.waits or str(error) or type(error).__name__
-        return Answer(pod, f"no answer at {pod.url}: {why}")
+        why = pod.waits or network_reason(error)
+        return Answer(pod, f"{pod.url} unreachable: {why}")
 
 
 async def _bus(settings: ClientSettings) -> list[Part]:
     try:
         streams = await survey(settings.nats_url, settings.nats_credentials)
     except BusError as error:
-        return [Part("bus", "not known", explain(error), {"name": "bus"})]
+        return [Part("bus", "unknown", describe_error(error), {"name": "bus"})]
     missing = [one.name for one in streams if one.messages is None]
-    problem = f"no stream {', '.join(missing)}: a service that runs makes it within seconds" if missing else ""
+    problem = f"missing streams: {', '.join(missing)}; a running service creates them within seconds" if missing else ""
     return [Part("bus", f"{len(streams) - len(missing)} streams", problem, {"name": "bus"})]
 
 
-def _show(parts: Sequence[Part], output: Format) -> None:
-    if output is Format.JSON:
+def _show(parts: Sequence[Part], output: Format, *, no_headers: bool) -> None:
+    if output.structured:
         documents = [{"part": part.name} | part.document() for part in parts]
-        print_json({"ok": not any(part.problem for part in parts), "parts": documents})
+        print_document(output, {"ok": not any(part.problem for part in parts), "parts": documents})
         return
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for heading in ("PART", "OK", "STATUS"):
-        table.add_column(heading, no_wrap=heading != "STATUS", overflow="fold")
+    table = make_table("PART", "OK", "STATUS", fold={"STATUS"})
     for part in parts:
         mark = Text("no", style="bold red") if part.problem else Text("yes", style="green")
-        table.add_row(part.name, mark, Text("\n".join(filter(None, (part.text, part.problem)))))
-    console().print(table)
+        table.add_row(part.name, mark, Text("; ".join(filter(None, (part.text, part.problem)))))
+    print_result(table, no_headers=no_headers)

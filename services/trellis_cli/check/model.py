@@ -1,7 +1,7 @@
-"""What ``trellis check`` makes of pods and of what they answer.
+"""The rows of ``trellis check``.
 
-Pure. In: raw pods, answers of ``/readyz``, what the bus holds. Out: rows. Called by ``check``.
-Invariant: a service that was asked for and has no pod is a problem, and so is a pod that does not say that it is ready.
+Pure. In: raw pods, responses of ``/readyz``, streams of the bus. Out: rows. Called by ``check``.
+Invariant: a requested service without a pod is a problem, and so is a pod that does not report ready.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _OVER: Final = frozenset({"Succeeded", "Failed"})
 
 @dataclass(frozen=True, slots=True)
 class PodView:
-    """A pod of a service. ``url``: where it says whether it is ready, "" before it runs; ``waits``: why it does not."""
+    """A pod of a service. ``url``: of its ``/readyz``, "" before it runs; ``waits``: why it is not running."""
 
     component: str
     name: str
@@ -31,14 +31,14 @@ class PodView:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a pod said: ``problem`` "" if it is ready."""
+    """The response of a pod: ``problem`` "" if it is ready."""
 
     pod: PodView
     problem: str
 
 
 def view_pods(pods: Iterable[Manifest]) -> list[PodView]:
-    """Return the pods that serve ``/readyz``, by name; those that end or ended do not count."""
+    """Return the pods that serve ``/readyz``, by name, without terminating and finished pods."""
     found = []
     for pod in pods:
         metadata, status = pod["metadata"], pod.get("status") or {}
@@ -54,15 +54,15 @@ def view_pods(pods: Iterable[Manifest]) -> list[PodView]:
 
 
 def parts_of(wanted: Sequence[str], answers: Sequence[Answer]) -> list[Part]:
-    """Return a row a component: those that were asked for, else those that have pods."""
+    """Return one row per component: the requested ones, else those with pods."""
     components = wanted or sorted({one.pod.component for one in answers})
     if not components:
-        return [Part("services", "none", "no pod of a service is there: is TRELLIS_NAMESPACE right?")]
+        return [Part("services", "none", "no service has a pod: check TRELLIS_NAMESPACE")]
     return [_part(name, [one for one in answers if one.pod.component == name]) for name in components]
 
 
 def reasons_of(body: Any, status: int) -> str:  # noqa: ANN401 - JSON from outside
-    """Return why a process is not ready, by its answer to ``/readyz``; "" if it is."""
+    """Return why a process is not ready, from its response to ``/readyz``; "" if it is."""
     services = body.get("services") if isinstance(body, Mapping) else None
     found = []
     for name, said in sorted(services.items()) if isinstance(services, Mapping) else ():
@@ -70,14 +70,14 @@ def reasons_of(body: Any, status: int) -> str:  # noqa: ANN401 - JSON from outsi
             found.append(f"{name}: {'; '.join(map(str, said['reasons']))}")
     if found:
         return "; ".join(found)
-    return "" if status == 200 else f"/readyz answers {status}"
+    return "" if status == 200 else f"/readyz returns {status}"
 
 
 def _part(component: str, answers: Sequence[Answer]) -> Part:
     sick = [one for one in answers if one.problem]
     problem = "; ".join(f"pod {one.pod.name}: {one.problem}" for one in sick)
     if not answers:
-        problem = "it has no pod: see its Deployment"
+        problem = "no pod: see its Deployment"
     facts = {"name": component, "pods": len(answers), "ready": len(answers) - len(sick)}
     return Part(component, f"{facts['ready']} of {len(answers)} pods ready", problem, facts)
 
@@ -91,7 +91,7 @@ def _health_port(pod: Manifest) -> int | None:
 
 
 def _why(status: Mapping[str, Any]) -> str:
-    """Return why a pod's process does not run, as its node says it, "" if nothing is said."""
+    """Return why the process of a pod is not running, from the pod status; "" if unknown."""
     for container in status.get("containerStatuses") or ():
         waiting = (container.get("state") or {}).get("waiting") or {}
         if waiting.get("reason"):

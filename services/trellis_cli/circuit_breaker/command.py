@@ -1,7 +1,7 @@
-"""``trellis circuit-breaker``: which destructions are held, and letting them go.
+"""``trellis circuit-breaker``: show paused deletions, and permit them.
 
 In: flags. Out: a table or JSON; ``close`` writes the record of one service. Called by the command line.
-Invariant: a record that changed between reading and writing is read again, so no opening is lost.
+Invariant: a record that changed between read and write is re-read, so that no opening is lost.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from collections.abc import Sequence
 from typing import Annotated, Any, Final
 
 import typer
-from rich.table import Table
 from rich.text import Text
 
 from trellis.config.durations import parse_seconds
@@ -26,10 +25,11 @@ from trellis.limits.breaker_record import make_breakers, read_breakers
 from trellis.names import breaker_name
 from trellis.services import SERVICES
 from trellis_cli.circuit_breaker.model import LIMITS, BreakerRow, Position, row_of, rows_of
-from trellis_cli.common.errors import EXIT_FAILED, exit_on_error
+from trellis_cli.common.errors import exit_on_error
 from trellis_cli.common.gather import connected
+from trellis_cli.common.messages import EXIT_FAILED
 from trellis_cli.common.options import ContextOption, KubeconfigOption
-from trellis_cli.common.output import Format, OutputOption, console, print_json
+from trellis_cli.common.output import DocumentOption, Format, NoHeadersOption, make_table, print_document, print_result
 from trellis_cli.common.settings import ClientSettings, client_settings
 
 KINDS: Final = {service.name: service.guards for service in SERVICES.values() if service.guards}
@@ -39,61 +39,67 @@ _LONGEST_LEAVE_SECONDS: Final = 86_400.0
 _TRIES: Final = 10
 _NONE: Final = "-"
 
-app = typer.Typer(help="Show which destructions are held, and let them go.", no_args_is_help=True)
+app = typer.Typer(help="Show paused deletions, and permit them.", no_args_is_help=True)
 
 
 @app.command()
 def status(
     kubeconfig: KubeconfigOption = None,
     context: ContextOption = None,
-    output: OutputOption = Format.TABLE,
+    output: DocumentOption = Format.TABLE,
+    no_headers: NoHeadersOption = False,
 ) -> None:
-    """Show every breaker: open since when and until when, how many objects it holds, why, and what to do.
+    """List the circuit breakers: state, time, paused deletions, reason and resolution.
 
-    A breaker opens when a service is about to destroy more than 5 objects, and more than 10 % of their kind, within
-    60 s. Ends with 1 if one is open. JSON: `{"ok", "breakers": [{"service", "kind", "state", "since", "until", "held",
-    "examples", "why", "closed": {"by", "at"}, "leave": {"what", "until"}}]}`. `state` is Closed, Open or Unreadable;
-    `closed` is the last closing by a person, `leave` what it lets through at present: Held or Everything.
+    A circuit breaker opens if a service is about to delete more than 5 objects, and more than 10 % of their kind,
+    within 60 s. Ends with 1 if one is open. JSON: `{"ok", "breakers": [{"service", "kind", "state", "since", "until",
+    "held", "examples", "why", "closed": {"by", "at"}, "leave": {"what", "until"}}]}`. `state` is Closed, Open or
+    Unreadable; `held` counts paused deletions, `closed` is the last closing by a user, `leave` the deletions permitted
+    now: Held or Everything.
     """
     with exit_on_error():
         settings = client_settings(kubeconfig=kubeconfig, context=context)
         rows = asyncio.run(_read(settings))
-        _show(rows, output)
+        _show(rows, output, no_headers=no_headers)
         if any(row.position is not Position.CLOSED for row in rows):
             raise SystemExit(EXIT_FAILED)
 
 
 @app.command("close")
 def close_command(
-    service: Annotated[str, typer.Argument(help="as circuit-breaker status names it: node-watcher, host-manager, …")],
+    service: Annotated[
+        str, typer.Argument(help="service, as in `circuit-breaker status`: node-watcher, host-manager, …")
+    ],
     kind: Annotated[
-        str | None, typer.Argument(help="as circuit-breaker status names it; none is every kind of the service")
+        str | None, typer.Argument(help="kind, as in `circuit-breaker status`; default: all kinds of the service")
     ] = None,
     everything_for: Annotated[
         str | None,
-        typer.Option("--for", metavar="DURATION", help="also let go what is not held yet, for so long: 15m"),
+        typer.Option(
+            "--for", metavar="DURATION", help="also permit deletions that are not paused yet, for this time: 15m"
+        ),
     ] = None,
     kubeconfig: KubeconfigOption = None,
     context: ContextOption = None,
-    output: OutputOption = Format.TABLE,
+    output: DocumentOption = Format.TABLE,
 ) -> None:
-    """Let the held objects go, and only those: what comes after them meets the usual limit.
+    """Permit the paused deletions, and only these: later ones are limited as before.
 
-    With --for everything of the kind may go for that time; said before a planned mass, it keeps the breaker from
-    opening. Who closed it is written down. A breaker that is not open stays as it is, which is no error. JSON:
+    With --for all deletions of the kind are permitted for this time; given before a planned mass deletion, the
+    circuit breaker does not open. The user is recorded. A circuit breaker that is not open is not changed. JSON:
     `{"closed": [row…]}`, rows as in `circuit-breaker status`.
     """
     with exit_on_error():
         settings = client_settings(kubeconfig=kubeconfig, context=context)
         kinds = _chosen(service, kind)
         rows = asyncio.run(_close(settings, service, kinds, _leave_seconds(everything_for)))
-        if output is Format.JSON:
-            print_json({"closed": [row.document() for row in rows]})
+        if output.structured:
+            print_document(output, {"closed": [row.document() for row in rows]})
             return
         for row in rows:
-            console().print(Text(_said(row)))
+            print_result(Text(_said(row)))
         if not rows:
-            console().print(Text(f"nothing to close: no breaker of {service} is open"))
+            print_result(Text(f"no circuit breaker of {service} is open"))
 
 
 def _chosen(service: str, kind: str | None) -> tuple[str, ...]:
@@ -124,14 +130,14 @@ async def _read(settings: ClientSettings) -> list[BreakerRow]:
 
 
 async def read_rows(kube: Kube, namespace: str) -> list[BreakerRow]:
-    """Return every breaker's row; raises KubeError if a record cannot be read. No record means closed."""
+    """Return the row of every circuit breaker; no record means Closed. Raise KubeError if a record cannot be read."""
     found = await asyncio.gather(*(_record(kube, service, namespace) for service in KINDS))
     records = {service: record for service, (record, _) in zip(KINDS, found, strict=True)}
     return rows_of(KINDS, records, time.time())
 
 
 async def _record(kube: Kube, service: str, namespace: str) -> tuple[dict[str, State | None], str | None]:
-    """Return the states of a service's record and its resourceVersion, None if there is none."""
+    """Return the states in the record of a service and its resourceVersion, None if there is none."""
     try:
         manifest = await kube.get(CONFIGMAPS, breaker_name(service), namespace)
     except NotFound:
@@ -142,7 +148,7 @@ async def _record(kube: Kube, service: str, namespace: str) -> tuple[dict[str, S
 async def _close(
     settings: ClientSettings, service: str, kinds: Sequence[str], everything_for: float | None
 ) -> list[BreakerRow]:
-    """Close what is open (with ``everything_for`` also what is not) and return the rows of what was closed."""
+    """Close open circuit breakers (with ``everything_for`` all) and return the rows of the closed ones."""
     async with connected(settings) as kube:
         by = await read_user(kube)
         for left in reversed(range(_TRIES)):
@@ -166,18 +172,18 @@ async def _close(
                     raise
             else:
                 return closed
-        raise AssertionError("the last try returns or raises")
+        raise AssertionError("the last attempt returns or raises")
 
 
 async def read_user(kube: Kube) -> str:
-    """Return the user as the API server knows them, else as this machine does."""
+    """Return the user name from the API server, else that of the operating system."""
     review: dict[str, Any] = {"apiVersion": _WHO_AM_I.api_version, "kind": _WHO_AM_I.kind, "metadata": {"name": ""}}
     try:
         answer = await kube.create(_WHO_AM_I, review)
         name = answer["status"]["userInfo"]["username"]
     except (KubeError, KeyError, TypeError):
         try:
-            name = f"{getpass.getuser()} (user of the machine)"
+            name = f"{getpass.getuser()} (local user)"
         except (KeyError, OSError):
             name = "unknown"
     return str(name)[:253]
@@ -185,18 +191,22 @@ async def read_user(kube: Kube) -> str:
 
 def _said(row: BreakerRow) -> str:
     assert row.closing is not None
-    what = "everything may go" if row.closing.everything else f"{len(row.closing.permitted)} held may go on"
+    what = (
+        "all deletions are permitted"
+        if row.closing.everything
+        else f"{len(row.closing.permitted)} paused deletions are permitted"
+    )
     return f"closed {row.service} {row.kind} as {row.closing.by}: {what} until {moment(row.closing.until)}"
 
 
-def _show(rows: Sequence[BreakerRow], output: Format) -> None:
+def _show(rows: Sequence[BreakerRow], output: Format, *, no_headers: bool) -> None:
     open_rows = [row for row in rows if row.position is not Position.CLOSED]
-    if output is Format.JSON:
-        print_json({"ok": not open_rows, "breakers": [row.document() for row in rows]})
+    if output.structured:
+        print_document(output, {"ok": not open_rows, "breakers": [row.document() for row in rows]})
         return
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for heading in ("SERVICE", "KIND", "STATE", "SINCE", "UNTIL", "HELD", "WHY", "LAST CLOSED"):
-        table.add_column(heading, no_wrap=heading not in {"WHY", "LAST CLOSED"}, overflow="fold")
+    table = make_table(
+        "SERVICE", "KIND", "STATE", "SINCE", "UNTIL", "PAUSED", "REASON", "LAST CLOSED", fold={"REASON", "LAST CLOSED"}
+    )
     for row in rows:
         table.add_row(
             row.service,
@@ -208,13 +218,13 @@ def _show(rows: Sequence[BreakerRow], output: Format) -> None:
             Text(row.why or _NONE),
             Text(_closed_text(row)),
         )
-    console().print(table)
+    print_result(table, no_headers=no_headers)
     for row in open_rows:
-        console().print(Text(f"{row.service} {row.kind}: {row.advice()}"), soft_wrap=True)
+        print_result(Text(f"{row.service} {row.kind}: {row.advice()}"))
 
 
 def _closed_text(row: BreakerRow) -> str:
     if row.closing is None:
         return _NONE
     text = f"{moment(row.closing.at)} by {row.closing.by}"
-    return f"{text}; {row.leave.lower()} may go until {moment(row.closing.until)}" if row.leave else text
+    return f"{text}; permitted until {moment(row.closing.until)}: {row.leave.lower()}" if row.leave else text

@@ -1,7 +1,7 @@
-"""What the breaker commands show: a row for each service and kind.
+"""The rows of the circuit-breaker commands: one for each service and kind.
 
-Pure. In: records as read, the time. Out: rows with their JSON and their text for people. Called by ``breaker`` and
-``status``. Invariant: every known breaker has a row; one whose record makes no sense is never shown as closed.
+Pure. In: records as read, the time. Out: rows with their JSON and their text. Called by ``command`` and
+``status``. Invariant: every circuit breaker has a row; one with an unreadable record is never shown as closed.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ LIMITS: Final = Limits()
 
 
 class Position(StrEnum):
-    """Whether destructions of a kind are held."""
+    """State of a circuit breaker."""
 
     CLOSED = "Closed"
     OPEN = "Open"
@@ -26,7 +26,7 @@ class Position(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class BreakerRow:
-    """One breaker. ``closing`` is the last one by a person, which may be long ago."""
+    """One circuit breaker. ``closing`` is the last one by a user, of any age."""
 
     service: str
     kind: str
@@ -36,19 +36,19 @@ class BreakerRow:
 
     @property
     def held(self) -> int:
-        """Number of objects whose destruction waits."""
+        """Number of paused deletions."""
         return len(self.opening.held) if self.opening else 0
 
     @property
     def why(self) -> str:
-        """Why it is not closed, "" if it is."""
+        """Reason why it is not closed, "" if it is."""
         if self.position is Position.UNREADABLE:
             return UNREADABLE
         return self.opening.why if self.opening else ""
 
     @property
     def leave(self) -> str:
-        """What a person's leave lets through at present: Everything, Held or "" for nothing."""
+        """Deletions that a user currently permits: Everything, Held or "" for none."""
         if self.closing is None:
             return ""
         if self.closing.everything:
@@ -56,18 +56,18 @@ class BreakerRow:
         return "Held" if self.closing.permitted else ""
 
     def advice(self) -> str:
-        """Return what to do about one that is not closed."""
+        """Return the resolution if it is not closed."""
         close = f"trellis circuit-breaker close {self.service} {self.kind}"
         if self.position is Position.UNREADABLE:
-            return f"whoever leads {self.service} writes the record anew and holds for 10 min; at once: {close}"
+            return f"the leader of {self.service} rewrites the record, deletions pause 10 min. To permit them: {close}"
         until = moment(self.opening.until if self.opening else 0)
         if not self.held:
-            return f"no {self.kind} are held any more. Until {until} those that are to go are held. At once: {close}"
+            return f"no deletion of {self.kind} is paused; new ones are until {until}. To permit them: {close}"
         names = self.opening.examples if self.opening else ()
         some = ", ".join(names[:3]) + (", …" if self.held > len(names[:3]) else "")
         return (
-            f"{self.held} {self.kind} are held ({some}). If they are meant to go: {close}. If not, undo what caused "
-            f"it, nothing was done to them. Left alone, at {until} as many again may go as before it opened"
+            f"{self.held} deletions of {self.kind} are paused ({some}). If they are intended: {close}. If not, revert "
+            f"their cause; no object was deleted. At {until} as many deletions as the limit permits are done"
         )
 
     def document(self) -> dict[str, Any]:
@@ -90,7 +90,7 @@ class BreakerRow:
 def rows_of(
     kinds: Mapping[str, Sequence[str]], records: Mapping[str, Mapping[str, State | None]], now: float
 ) -> list[BreakerRow]:
-    """Return a row for each known kind of each service (``node-watcher``), and for what else a record holds."""
+    """Return a row for each kind of each service (``node-watcher``), and for other entries of a record."""
     return [
         row_of(service, kind, record.get(kind, State()), now)
         for service, known in kinds.items()
@@ -100,7 +100,7 @@ def rows_of(
 
 
 def row_of(service: str, kind: str, state: State | None, now: float) -> BreakerRow:
-    """Return one row; ``state`` None is a record that makes no sense."""
+    """Return one row; ``state`` None is an invalid record."""
     if state is None:
         return BreakerRow(service, kind, Position.UNREADABLE)
     state = settled(state, now, LIMITS)

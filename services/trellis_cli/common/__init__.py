@@ -1,1 +1,1 @@
-"""What several commands share: errors, options, output, settings."""
+"""Shared code of the commands: errors, options, output, settings."""

@@ -1,72 +1,80 @@
-"""What went wrong, in one line for the person at the terminal, and what to do about it.
+"""Errors of commands as one line on standard error, worded like kubectl, with the remedy.
 
-In: errors of the layers below. Out: a line on stderr and an exit status: 2 for a wrong setting, 1 for everything else.
-Called around every command. Invariant: an outage never shows a traceback.
+In: errors of the layers below. Out: a line and an exit status: 2 for an invalid setting, 1 for all other errors. Called
+around every command. Invariant: an outage never shows a traceback.
 """
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Final
 
 from trellis.bus.errors import BusError, BusUnavailable
 from trellis.config.settings import SettingsError
 from trellis.installer_api.redaction import redact_url
 from trellis.kube.errors import Forbidden, KubeError, NotFound, Unauthorized, Unavailable
 from trellis.read_model.errors import AnswerError
-
-EXIT_FAILED: Final = 1
-EXIT_USAGE: Final = 2
-EXIT_INTERRUPTED: Final = 130
+from trellis_cli.common.messages import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_USAGE, print_error
 
 
 class CommandError(AnswerError):
-    """A command cannot do what it was asked; its text is one line for people and says what to do."""
+    """A command failed; the text is one line with the remedy."""
 
 
 def advice(error: Exception) -> str:
-    """Return what to do about an error, "" if there is nothing better to say than the error itself."""
+    """Return the remedy, "" if there is none besides the error text."""
     match error:
         case Unavailable():
-            return "is the API server running? choose another with --kubeconfig or --context"
+            return "check that the API server runs, or select another with --kubeconfig or --context"
         case Unauthorized():
-            return "the credentials are not accepted: log in again, or choose others with --kubeconfig or --context"
+            return "log in again, or select other credentials with --kubeconfig or --context"
         case Forbidden():
-            return "this account lacks the permission: use another context, or have it granted"
+            return "use another context, or have the permission granted"
         case NotFound(verb="LIST", call=call):
-            return f"the API server does not serve this kind now: try again once `kubectl get {call.plural}` works"
+            return f"retry when `kubectl get {call.plural}` works"
         case NotFound():
-            return "is Trellis installed in this cluster, and TRELLIS_NAMESPACE right?"
+            return "check that Trellis is installed in the cluster, and that TRELLIS_NAMESPACE is its namespace"
         case BusUnavailable():
-            return "is NATS running? choose another with --nats-url or TRELLIS_NATS_URL"
+            return "check that NATS runs, or select another with --nats-url or TRELLIS_NATS_URL"
         case _:
             return ""
 
 
-def explain(error: Exception) -> str:
-    """Return one line: what went wrong, then what to do."""
-    text = redact_url(" ".join(str(error).split())) or type(error).__name__
+def describe_error(error: Exception) -> str:
+    """Return one line: the error, then the remedy."""
+    text = redact_url(" ".join(_text(error).split())) or type(error).__name__
     return "; ".join(part for part in (text, advice(error)) if part)
+
+
+def _text(error: Exception) -> str:
+    """Return an error worded like kubectl; messages of the server are unchanged."""
+    match error:
+        case NotFound(verb="LIST", call=call):
+            return f'the server does not have the resource type "{call.plural}"'
+        case NotFound(call=call) if call.name:
+            place = f" in namespace {call.namespace}" if call.namespace else ""
+            return f'{call.kind} "{call.name}" not found{place}'
+        case Unauthorized():
+            return "you must be logged in to the server (Unauthorized)"
+        case Unavailable() if not error.status:
+            return f"cannot {error.call}: {error.message}"
+        case Forbidden():
+            return error.message
+        case _:
+            return str(error)
 
 
 @contextmanager
 def exit_on_error(*expected: type[Exception]) -> Iterator[None]:
-    """Turn errors of Kubernetes, the bus, settings and ``expected`` into a line on stderr and an exit status."""
+    """Convert errors of Kubernetes, the bus, settings and ``expected`` to a line on stderr and an exit status."""
     handled: tuple[type[Exception], ...] = (KubeError, BusError, AnswerError, *expected)
     try:
         yield
     except SettingsError as error:
-        say(str(error))
+        print_error(str(error))
         raise SystemExit(EXIT_USAGE) from None
     except handled as error:
-        say(explain(error))
+        print_error(describe_error(error))
         raise SystemExit(EXIT_FAILED) from None
     except KeyboardInterrupt:
         raise SystemExit(EXIT_INTERRUPTED) from None
-
-
-def say(text: str) -> None:
-    """Print a line on stderr."""
-    print(f"trellis: {text}", file=sys.stderr)  # noqa: T201 - for the person at the terminal, not a log

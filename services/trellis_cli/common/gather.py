@@ -1,7 +1,7 @@
-"""Reads from the cluster what the tables show.
+"""Reads the data of the tables from the cluster.
 
-In: a connection and settings. Out: rows, leaders, the server's version. Called by the commands; writes nothing.
-Invariant: what may not be read, or is not there yet, leaves a note and not a hole that looks like an answer.
+In: a connection and settings. Out: rows, leaders, the version of the server. Called by the commands; writes nothing.
+Invariant: objects that cannot be read or do not exist yet give a note, never a wrong result.
 """
 
 from __future__ import annotations
@@ -18,13 +18,14 @@ from trellis.kube.resources import CONFIGMAPS, JOBS, NODES, SHIMS, Manifest, Res
 from trellis.provisioning.job_index import JobIndex
 from trellis.provisioning.ledger import Ledger, read_ledger
 from trellis.provisioning.nodes_and_jobs import view_job, view_node
+from trellis.provisioning.shim_status import read_status
 from trellis.provisioning.shims import view_shim
 from trellis.provisioning.views import INSTALLER_JOBS
 from trellis.read_model.reading.cluster import Reading
 from trellis.read_model.tables.nodes import NodeRow, rows_of
 from trellis.telemetry import setup, setup_logging
 from trellis.telemetry.health import Health
-from trellis_cli.common.errors import explain
+from trellis_cli.common.errors import describe_error
 from trellis_cli.common.settings import ClientSettings
 
 COMMAND_LINE = "command_line"
@@ -32,7 +33,7 @@ COMMAND_LINE = "command_line"
 
 @dataclass(frozen=True, slots=True)
 class Rollout:
-    """All nodes, Shims and the ledger; ``notes`` say what could not be read and so is missing in the rows."""
+    """All nodes, Shims and the ledger; ``notes`` list objects that could not be read, so are missing in the rows."""
 
     rows: list[NodeRow]
     ledger: Ledger
@@ -41,7 +42,7 @@ class Rollout:
 
 
 class _Version(Resource):
-    """The server's ``/version``, read as if it were an object."""
+    """The ``/version`` of the server, as a resource."""
 
     def path(self, namespace: str | None = None, name: str | None = None, subresource: str | None = None) -> str:
         del namespace, name, subresource
@@ -53,7 +54,7 @@ _VERSION = _Version("", "", "version", "version", namespaced=False)
 
 @asynccontextmanager
 async def connected(settings: ClientSettings) -> AsyncIterator[Kube]:
-    """Return a connection for one command; libraries stay silent, errors are the command's to tell.
+    """Yield a connection for one command; libraries do not log, the command reports errors.
 
     Raises:
         AccessError: the kubeconfig cannot be used.
@@ -65,7 +66,7 @@ async def connected(settings: ClientSettings) -> AsyncIterator[Kube]:
     try:
         yield kube
     except BaseException:
-        # gather() leaves the others running when one fails; at the loop's end asyncio would log their errors, too.
+        # gather() keeps the other tasks running when one fails; at the end asyncio would log their errors too.
         left = asyncio.all_tasks() - before
         for task in left:
             task.cancel()
@@ -77,12 +78,12 @@ async def connected(settings: ClientSettings) -> AsyncIterator[Kube]:
 
 
 async def read_rollout(kube: Kube, settings: ClientSettings) -> Rollout:
-    """Return where every node stands.
+    """Return the state of every node.
 
-    Jobs, Shims or a ledger that this account may not read leave a note; a ledger that is not there yet is an empty one.
+    Jobs, Shims or a ledger that this account may not read give a note; a missing ledger counts as empty.
 
     Raises:
-        KubeError: the nodes cannot be read, or the server went away.
+        KubeError: the nodes cannot be read, or the server is unreachable.
     """
     nodes = await kube.list(NODES)
     notes = []
@@ -92,21 +93,23 @@ async def read_rollout(kube: Kube, settings: ClientSettings) -> Rollout:
         for manifest in found.items:
             jobs.change(None, view_job(manifest))
     except Forbidden as error:
-        notes.append(f"nodes in work may show as waiting: {explain(error)}")
+        notes.append(f"nodes in progress may be shown as waiting: {describe_error(error)}")
     ledger = Ledger({})
     try:
         ledger = read_ledger(await kube.get(CONFIGMAPS, names.LEDGER, settings.namespace))
     except NotFound:
-        pass  # no rollout has begun
+        pass  # no rollout has started
     except Forbidden as error:
-        notes.append(f"whether the rollout is halted is not known: {explain(error)}")
+        notes.append(f"halts of the rollout unknown: {describe_error(error)}")
     reading = Reading(kube, settings.namespace)
     shims = await reading.list(SHIMS)
     notes += [line.text for line in reading.notes]
-    rows = rows_of(map(view_node, nodes.items), jobs.by_uid(), ledger, [*map(view_shim, shims)])
+    views = [*map(view_shim, shims)]
+    statuses = {view.name: read_status(one) for view, one in zip(views, shims, strict=True)}
+    rows = rows_of(map(view_node, nodes.items), jobs.by_uid(), ledger, views, statuses)
     return Rollout(rows, ledger, tuple(notes), tuple(shims))
 
 
 async def read_version(kube: Kube) -> str:
-    """Return the API server's version: ``v1.36.3``; raises KubeError if it does not answer."""
+    """Return the version of the API server: ``v1.36.3``. Raise KubeError if it does not respond."""
     return str((await kube.get(_VERSION, "")).get("gitVersion") or "unknown")

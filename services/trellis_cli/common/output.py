@@ -1,42 +1,130 @@
-"""How commands print: tables for people, JSON for programs.
+"""The output of commands: tables for users, documents for programs.
 
-In: finished values. Out: standard output. Called by every command that shows something.
-Invariant: with ``-o json`` standard output holds one JSON document (or one a line) and nothing else.
+In: complete values. Out: standard output. Called by every command that prints a result.
+Invariants: with ``-o json`` or ``yaml`` standard output contains only documents; without a terminal nothing is wrapped,
+coloured or padded, so that each row is one line.
 """
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Collection, Iterable, Sequence
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Final
 
 import orjson
 import typer
-from rich.console import Console
+from rich.console import Console, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+_UNLIMITED: Final = 100_000
+"""Width of a line without a terminal."""
 
 
 class Format(StrEnum):
-    """What a command prints."""
+    """The output formats of kubectl; ``table`` is the default."""
 
     TABLE = "table"
+    WIDE = "wide"
     JSON = "json"
+    YAML = "yaml"
+    NAME = "name"
+
+    @property
+    def structured(self) -> bool:
+        """True for machine-readable formats."""
+        return self in {Format.JSON, Format.YAML}
 
 
-OutputOption = Annotated[Format, typer.Option("--output", "-o", help="for people or for programs")]
+def _document_format(value: Format) -> Format:
+    if value in {Format.WIDE, Format.NAME}:
+        raise typer.BadParameter(f"{value.value!r} is for lists of objects; use one of: table, json, yaml")
+    return value
+
+
+def _manifest_format(value: Format) -> Format:
+    if not value.structured:
+        raise typer.BadParameter(f"{value.value!r} is for tables; use one of: yaml, json")
+    return value
+
+
+OutputOption = Annotated[
+    Format, typer.Option("--output", "-o", metavar="FORMAT", help="table, wide, json, yaml or name")
+]
+"""For commands that list objects."""
+DocumentOption = Annotated[
+    Format,
+    typer.Option("--output", "-o", metavar="FORMAT", help="table, json or yaml", callback=_document_format),
+]
+"""For commands with output other than a list of objects."""
+ManifestOption = Annotated[
+    Format, typer.Option("--output", "-o", metavar="FORMAT", help="yaml or json", callback=_manifest_format)
+]
+"""For commands that print manifests for kubectl."""
+NoHeadersOption = Annotated[bool, typer.Option("--no-headers", help="omit the column headings of tables")]
 
 
 def console() -> Console:
-    """Return a console on standard output; no wider than the terminal, and never cutting lines of a pipe."""
+    """Return a console on standard output: as wide as the terminal; without one, unlimited and without colours."""
     if sys.stdout.isatty():
         return Console()
-    return Console(width=200, highlight=False)
+    return Console(width=_UNLIMITED, force_terminal=False, color_system=None, highlight=False)
 
 
-def print_json(document: object, *, lines: bool = False) -> None:
-    """Print one JSON document, indented, or on a line of its own with ``lines``."""
+def make_table(*headings: str, fold: Collection[str] = ()) -> Table:
+    """Return an empty table. ``fold``: the columns that a narrow terminal folds; no text is truncated."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for heading in headings:
+        table.add_column(heading, no_wrap=heading not in fold, overflow="fold")
+    return table
+
+
+def print_result(*found: RenderableType, no_headers: bool = False) -> None:
+    """Print tables and lines of text without markup. ``no_headers``: omit the column headings of tables."""
+    out = console()
+    lines = [Text(one) if isinstance(one, str) else one for one in found]
+    for one in lines:
+        if isinstance(one, Table) and no_headers:
+            one.show_header = False
+    if out.is_terminal:
+        for one in lines:
+            out.print(one, highlight=False)
+        return
+    with out.capture() as captured:
+        for one in lines:
+            out.print(one)
+    print_text("\n".join(line.rstrip() for line in captured.get().splitlines()))
+
+
+def print_document(output: Format, document: object, *, lines: bool = False) -> None:
+    """Print one document as JSON or YAML; ``lines``: as one of many, with JSON on a single line."""
+    if output is Format.YAML:
+        print_text(("---\n" if lines else "") + yaml_of(orjson.loads(orjson.dumps(document))).rstrip())
+        return
     option = 0 if lines else orjson.OPT_INDENT_2
-    sys.stdout.write(orjson.dumps(document, option=option).decode() + "\n")
-    sys.stdout.flush()
+    print_text(orjson.dumps(document, option=option).decode())
+
+
+def print_manifests(output: Format, manifests: Sequence[object]) -> None:
+    """Print manifests for ``kubectl apply -f -``: YAML documents, or one List as JSON."""
+    if output is Format.YAML:
+        print_text("---\n".join(map(yaml_of, manifests)).rstrip())
+    else:
+        print_document(output, {"apiVersion": "v1", "kind": "List", "items": manifests})
+
+
+def print_names(names: Iterable[str]) -> None:
+    """Print the names of objects, one per line: ``node/worker-1``."""
+    for name in names:
+        print_text(name)
+
+
+def yaml_of(document: object) -> str:
+    """Return a document as YAML, with its fields in the given order."""
+    import yaml  # noqa: PLC0415 - most commands print no YAML
+
+    return str(yaml.safe_dump(document, sort_keys=False, allow_unicode=True))
 
 
 def print_text(text: str) -> None:
@@ -46,12 +134,12 @@ def print_text(text: str) -> None:
 
 
 def one_line(text: str) -> str:
-    """Return text from outside on one line, with what would steer the terminal as escapes."""
+    """Return external text on one line, with terminal control characters escaped."""
     return printable(" ".join(text.split()))
 
 
 def printable(text: str) -> str:
-    """Return text from outside with what would steer the terminal, or cannot be written at all, as escapes."""
+    """Return external text with terminal control characters and unprintable characters escaped."""
     if text.isprintable():
         return text
     return "".join(

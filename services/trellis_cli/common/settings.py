@@ -1,4 +1,4 @@
-"""What the command line's own tools can be told; the only place where they read the environment."""
+"""Settings of the commands; the only module that reads the environment for them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from trellis.names import CLAIM_NAMESPACE
 
 
 class ClientSettings(ServiceSettings):
-    """Where the cluster and the bus are, and where the services keep their objects."""
+    """Addresses of the cluster and the bus, and the namespaces of the services."""
 
     installer_namespace: DnsLabel = Field(
         default="trellis-installers", description="namespace of the installer Jobs, the only privileged pods"
@@ -29,7 +29,7 @@ class ClientSettings(ServiceSettings):
 
     @property
     def access(self) -> Access:
-        """Where credentials for the cluster come from."""
+        """Source of the credentials for the cluster."""
         return Access(self.kubeconfig, self.context)
 
 
@@ -43,6 +43,6 @@ def client_settings(
     """Return the settings from the environment and these flags.
 
     Raises:
-        SettingsError: a variable or a flag is wrong.
+        SettingsError: a variable or a flag is invalid.
     """
     return load(ClientSettings, kubeconfig=kubeconfig, context=context, nats_url=nats_url, jaeger_url=jaeger_url)

@@ -1,7 +1,7 @@
-"""Times as people give them to commands: ``10m`` ago, or an RFC 3339 timestamp.
+"""Times in options of commands: ``10m`` ago, or an RFC 3339 timestamp.
 
-Pure. In: the text of an option and the time it is. Out: moments with a time zone. Called by commands that look back.
-Invariant: a wrong text is a SettingsError that names the option and says what it needs.
+Pure. In: the text of an option and the current time. Out: moments with a time zone. Called by commands with a time
+range. Invariant: an invalid text gives a SettingsError with the option and the accepted formats.
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ from trellis.config.settings import SettingsError
 
 _OLDEST_SECONDS: Final = 10 * 365 * 86_400.0
 _TIMESTAMP: Final = re.compile(r"\d{4}-\d{2}-\d{2}[Tt ]\d{2}:\d{2}:\d{2}(\.\d+)?([Zz]|[+-]\d{2}:\d{2})")
-_NEEDS: Final = "needs how long ago, such as 30s, 10m, 2h, or a time such as 2026-01-31T08:00:00Z"
+_NEEDS: Final = "needs a duration such as 30s, 10m, 2h, or a time such as 2026-01-31T08:00:00Z"
 
 
 def span(since: str | None, until: str | None, now: datetime) -> tuple[datetime | None, datetime | None]:
-    """Return the moments that ``--since`` and ``--until`` mean, None where nothing was given.
+    """Return the moments of ``--since`` and ``--until``, None if not given.
 
     Raises:
-        SettingsError: one is neither a duration nor a timestamp, lies in the future (since), or they are the wrong way
-            round.
+        SettingsError: one is neither a duration nor a timestamp, ``--since`` is in the future, or ``--until`` is before
+            ``--since``.
     """
     first, last = _moment("--since", since, now), _moment("--until", until, now)
     if first is not None and first > now:
-        raise SettingsError(f"--since: has {since!r}, needs a time that is past")
+        raise SettingsError(f"--since: has {since!r}, needs a time in the past")
     if first is not None and last is not None and first > last:
-        raise SettingsError(f"--until: has {until!r}, which is before --since {since!r}: nothing lies between them")
+        raise SettingsError(f"--until: has {until!r}, which is before --since {since!r}")
     return first, last
 
 

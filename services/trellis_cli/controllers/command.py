@@ -1,4 +1,4 @@
-"""``trellis controllers``: a list of them, and the group of its commands, each of which has a module of its own."""
+"""``trellis controllers``: lists controllers, and groups their commands, each in a separate module."""
 
 from __future__ import annotations
 
@@ -7,6 +7,6 @@ import typer
 from trellis_cli.controllers.roles import roles
 from trellis_cli.controllers.table import controllers
 
-app = typer.Typer(help="Controllers in Wasm: where they are, what they cost, the rights that they need.")
+app = typer.Typer(help="List Wasm controllers, print their Roles.")
 app.callback(invoke_without_command=True)(controllers)
 app.command()(roles)

@@ -1,4 +1,4 @@
-"""The row of ``trellis status`` about controllers. Pure: their rows in, a row out."""
+"""The row of ``trellis status`` for controllers. Pure: their rows in, a row out."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ _NEVER: Final = "NotEvaluated"
 def controllers_part(
     rows: Sequence[ControllerRow], leader: str | None, causes: Mapping[str, str] | None = None
 ) -> Part:
-    """Return the row of ``trellis status``; one that is not ready is a problem, and that nobody hosts them.
+    """Return the row of ``trellis status``; a controller that is not ready is a problem, and so is a missing leader.
 
-    ``causes``: by key, what is wrong with those whose row does not tell it: calls that fail while others do not.
+    ``causes``: by key, problems that are not in the rows: some calls fail while other calls succeed.
     """
     states = dict(sorted(Counter(row.state or _NEVER for row in rows).items()))
     bad = {row.key: row.problem for row in rows if not row.ready and row.state != "Paused"} | dict(causes or {})
     text = ", ".join(f"{count} {state}" for state, count in states.items())
-    led = Led(HOST, leader, "none of them is called")
+    led = Led(HOST, leader, "no controller is called")
     facts = {"count": len(rows), "states": states, "not_ready": sorted(bad)}
     return led_part(PART, text, led, Unwell("not ready", "controller", bad), facts)

@@ -1,7 +1,7 @@
-"""``trellis controllers roles``: what an administrator applies so that controllers may act as an account.
+"""``trellis controllers roles``: Roles for an administrator, which permit controllers to act as an account.
 
-In: flags. Out: manifests as YAML or JSON, for ``kubectl apply -f -``. Called by the command line; asks no cluster.
-Invariant: what is printed gives only what was named.
+In: flags. Out: manifests as YAML or JSON, for ``kubectl apply -f -``. Called by the command line; needs no cluster.
+Invariant: the output grants only what the flags name.
 """
 
 from __future__ import annotations
@@ -14,9 +14,8 @@ import typer
 from controller_host.domain.resources import Actor, Manifest, Watched, make_impersonation, make_seeing
 from trellis.config.settings import SettingsError
 from trellis_cli.common.errors import exit_on_error
-from trellis_cli.common.output import print_json, print_text
+from trellis_cli.common.output import Format, ManifestOption, print_manifests
 from trellis_cli.common.settings import client_settings
-from trellis_cli.secrets.roles import Listed, ListedOption, yaml_of
 
 _NAMESPACE: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
@@ -25,50 +24,46 @@ _NAME_MAX: Final = 253
 
 
 def roles(
-    namespace: Annotated[str, typer.Option("--namespace", "-n", help="of the controllers and their account")],
+    namespace: Annotated[str, typer.Option("--namespace", "-n", help="namespace of the controllers and their account")],
     service_account: Annotated[
-        list[str] | None, typer.Option("--service-account", "-a", help="acted as; may be given several times")
+        list[str] | None, typer.Option("--service-account", "-a", help="ServiceAccount of the controllers (repeatable)")
     ] = None,
     watch: Annotated[
         list[str] | None,
-        typer.Option(
-            "--watch", "-w", help="that they may see, as jobs.batch; may be given several times. None: no right to see"
-        ),
+        typer.Option("--watch", "-w", help="resource to list and watch, as jobs.batch (repeatable); default: none"),
     ] = None,
-    output: ListedOption = Listed.YAML,
+    output: ManifestOption = Format.YAML,
 ) -> None:
-    """Print the roles that let controllers of a namespace act as an account, for `kubectl apply -f -`.
+    """Print the Roles for controllers of a namespace that act as an account, for `kubectl apply -f -`.
 
-    For each account one Role that lets controller_host be it, and, with --watch, one that lets it get, list and watch
-    these resources of its namespace, each with its binding. What else it may do is for its owner to give.
+    For each account: a Role that permits controller_host to impersonate it, and with --watch a Role that permits it to
+    get, list and watch these resources of its namespace, each with its binding. The owner of the namespace grants all
+    other permissions.
     """
     with exit_on_error():
         home = client_settings().namespace
         found = manifests_of(actors_of(namespace, service_account or []), [_watched(one) for one in watch or []], home)
-        if output is Listed.JSON:
-            print_json({"apiVersion": "v1", "kind": "List", "items": found})
-        else:
-            print_text(yaml_of(found).rstrip())
+        print_manifests(output, found)
 
 
 def actors_of(namespace: str, accounts: list[str]) -> list[Actor]:
-    """Return whom controllers of a namespace are to act as, each once.
+    """Return the accounts that controllers of a namespace act as, without duplicates.
 
     Raises:
-        SettingsError: a name cannot be one, or nobody is named.
+        SettingsError: a name is invalid, or no account is given.
     """
     if not _NAMESPACE.fullmatch(namespace):
         raise SettingsError(f"--namespace: has {namespace!r}, needs the name of a namespace")
     if not accounts:
-        raise SettingsError("--service-account: whom controllers act as; it may be given several times")
+        raise SettingsError("--service-account: is missing (repeatable)")
     for one in accounts:
         if len(one) > _NAME_MAX or not _NAME.fullmatch(one):
-            raise SettingsError(f"--service-account: has {one!r}, needs the name of a ServiceAccount, each by itself")
+            raise SettingsError(f"--service-account: has {one!r}, needs the name of one ServiceAccount")
     return [Actor(namespace, one) for one in dict.fromkeys(accounts)]
 
 
 def manifests_of(actors: list[Actor], watched: list[Watched], home: str) -> list[Manifest]:
-    """Return the roles and bindings, account by account; ``home``: namespace of the installation."""
+    """Return the roles and bindings by account; ``home``: namespace of the installation."""
     found: list[Manifest] = []
     for actor in actors:
         found += make_impersonation(actor, home)
@@ -81,5 +76,5 @@ def _watched(text: str) -> Watched:
     if found is None:
         raise SettingsError(f"--watch: has {text!r}, needs a resource as configmaps or jobs.batch")
     if found["plural"] == "secrets" and not found["group"]:
-        raise SettingsError("--watch: Secrets are not watched: give the account the right to get those that it needs")
+        raise SettingsError("--watch: Secrets cannot be watched: permit the account to get those that it needs")
     return Watched(found["group"] or "", found["plural"])

@@ -1,7 +1,7 @@
-"""``trellis controllers``: controllers in Wasm, where they are, what they cost, what ended them last.
+"""``trellis controllers``: Wasm controllers with state, resources and last fault.
 
 In: flags, the cluster. Out: a table or JSON. Called by the command line, ``read_controllers`` by ``trellis status``.
-Writes nothing. Invariant: a cluster without the kind has nothing wrong with it.
+Writes nothing. Invariant: a missing CRD is not a problem.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from typing import Annotated, Any, Final
 
 import typer
-from rich.table import Table
 from rich.text import Text
 
+from trellis.config.settings import SettingsError
 from trellis.kube.client import Kube
 from trellis.kube.errors import NotFound
 from trellis.kube.resources import WASM_CONTROLLERS
@@ -22,10 +22,27 @@ from trellis.read_model.explain.page import Rank
 from trellis.read_model.reading.cluster import Reading
 from trellis.read_model.reading.served import list_served
 from trellis.read_model.tables.controllers import HOST, ControllerRow, controller_row
-from trellis_cli.common.errors import EXIT_FAILED, CommandError, exit_on_error
+from trellis_cli.common.errors import CommandError, exit_on_error
 from trellis_cli.common.gather import connected
-from trellis_cli.common.options import ContextOption, KubeconfigOption
-from trellis_cli.common.output import Format, OutputOption, console, one_line, print_json
+from trellis_cli.common.messages import EXIT_FAILED
+from trellis_cli.common.objects import printed_name, read_object
+from trellis_cli.common.options import (
+    AllNamespacesOption,
+    ContextOption,
+    KubeconfigOption,
+    NamespaceOption,
+    one_namespace,
+)
+from trellis_cli.common.output import (
+    Format,
+    NoHeadersOption,
+    OutputOption,
+    make_table,
+    one_line,
+    print_document,
+    print_names,
+    print_result,
+)
 from trellis_cli.common.settings import ClientSettings, client_settings
 from trellis_cli.controllers.model import PART, UNKNOWN, controllers_part
 from trellis_cli.status.row import Part, with_leader
@@ -36,29 +53,33 @@ _NONE: Final = "-"
 _KIB: Final = 1024
 
 
-def controllers(
+def controllers(  # noqa: PLR0913, PLR0917 - options of a command line
     ctx: typer.Context,
-    namespace: Annotated[
-        str | None, typer.Option("--namespace", "-n", help="of the objects; all, if not given")
-    ] = None,
-    name: Annotated[str | None, typer.Option("--name", help="only the one of this name; needs --namespace")] = None,
+    namespace: NamespaceOption = None,
+    all_namespaces: AllNamespacesOption = False,
+    name: Annotated[str | None, typer.Option("--name", help="only this controller; needs --namespace")] = None,
     kubeconfig: KubeconfigOption = None,
     context: ContextOption = None,
     output: OutputOption = Format.TABLE,
+    no_headers: NoHeadersOption = False,
 ) -> None:
-    """List controllers: state, memory, size on disk, calls, wakes, faults.
+    """List Wasm controllers: state, memory, size on disk, calls, wakes, faults.
 
-    Figures are of the process that hosts them, and up to a minute old. Ends with 1 if one is not ready. JSON: `{"ok",
+    Figures are of the hosting process, and up to a minute old. Ends with 1 if one is not ready. JSON: `{"ok",
     "controllers": [{"namespace", "name", "state", "ready", "problem", "resident_bytes", "disk_bytes", "calls", "wakes",
     "wake_p99", "traps", "last_fault": {"kind", "message", "time"}, "module_sha256"}]}`.
     """
     if ctx.invoked_subcommand is not None:
         return
     with exit_on_error():
-        if name and not namespace:
-            raise CommandError("--name needs --namespace: names are those of a namespace")
+        namespace = one_namespace(namespace, all_namespaces=all_namespaces)
+        if name:
+            wanted = read_object([name], ("controller",), namespace, default="controller")
+            name, namespace = wanted.name, wanted.namespace
+            if not namespace:
+                raise SettingsError("--name: needs --namespace")
         rows = asyncio.run(_read(client_settings(kubeconfig=kubeconfig, context=context), namespace, name))
-        _show(rows, namespace, output)
+        _show(rows, namespace, output, no_headers=no_headers)
         if any(not row.ready and row.state != "Paused" for row in rows):
             raise SystemExit(EXIT_FAILED)
 
@@ -67,7 +88,7 @@ async def read_controllers(kube: Kube, namespace: str) -> Part:
     """Return the row of ``trellis status``; the lease is in ``namespace``.
 
     Raises:
-        KubeError: something could not be read.
+        KubeError: an object could not be read.
     """
     found = await list_or_row(kube, WASM_CONTROLLERS, PART, UNKNOWN)
     if isinstance(found, Part):
@@ -89,30 +110,45 @@ async def _read(settings: ClientSettings, namespace: str | None, name: str | Non
             if name is not None:
                 return [controller_row(await kube.get(WASM_CONTROLLERS, name, namespace))]
         except NotFound as error:
-            # The API server names what it does not find; of a kind that it does not serve it says nothing.
+            # The 404 for an object names it; the 404 for an unserved kind has no details.
             if f'"{name}"' in error.message:
                 raise CommandError(
-                    f"there is no controller {name} in namespace {namespace}: `trellis controllers -n {namespace}` "
-                    "lists those that are"
+                    f'WasmController "{name}" not found in namespace {namespace}; '
+                    f"see `trellis controllers -n {namespace}`"
                 ) from None
         found = await list_served(kube, WASM_CONTROLLERS, namespace)
     if found is None:
-        raise CommandError("the kind WasmController is not defined here: `trellis crds apply`")
+        raise CommandError(
+            'the server does not have the resource type "wasmcontrollers"; define it with `trellis crds apply`'
+        )
     return sorted(map(controller_row, found), key=lambda row: row.key)
 
 
-def _show(rows: Sequence[ControllerRow], namespace: str | None, output: Format) -> None:
-    if output is Format.JSON:
+def _show(rows: Sequence[ControllerRow], namespace: str | None, output: Format, *, no_headers: bool) -> None:
+    if output.structured:
         ok = all(row.ready or row.state == "Paused" for row in rows)
-        print_json({"ok": ok, "controllers": [row.document() for row in rows]})
+        print_document(output, {"ok": ok, "controllers": [row.document() for row in rows]})
+        return
+    if output is Format.NAME:
+        print_names(printed_name("controller", row.name) for row in rows)
         return
     if not rows:
         where = f" in namespace {namespace}" if namespace else ""
-        console().print(Text(f"no controllers{where}: `kubectl apply` one; see kind WasmController"))
+        print_result(Text(f"no controllers{where}: create a WasmController"))
         return
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for heading in ("NAMESPACE", "NAME", "STATE", "MEMORY", "DISK", "CALLS", "WAKES", "P99", "TRAPS", "MESSAGE"):
-        table.add_column(heading, no_wrap=heading in {"NAMESPACE", "STATE"}, overflow="fold")
+    table = make_table(
+        "NAMESPACE",
+        "NAME",
+        "STATE",
+        "MEMORY",
+        "DISK",
+        "CALLS",
+        "WAKES",
+        "P99",
+        "TRAPS",
+        "MESSAGE",
+        fold={"NAME", "MEMORY", "DISK", "CALLS", "WAKES", "P99", "TRAPS", "MESSAGE"},
+    )
     for row in rows:
         cells: list[Any] = [
             _size(row.figures.get("residentBytes")),
@@ -121,7 +157,7 @@ def _show(rows: Sequence[ControllerRow], namespace: str | None, output: Format) 
         ]
         state = Text(one_line(row.state) or _NONE, style=STATES.get(row.state, ""))
         table.add_row(Text(row.namespace), Text(row.name), state, *map(_text, cells), Text(_words(row)))
-    console().print(table)
+    print_result(table, no_headers=no_headers)
 
 
 def _words(row: ControllerRow) -> str:

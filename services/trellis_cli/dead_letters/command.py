@@ -1,7 +1,7 @@
-"""``trellis dead-letters``: the messages that services gave up on: list them, look at one, send them again.
+"""``trellis dead-letters``: list, show and replay dead-lettered messages.
 
 In: flags. Out: a table, a page or JSON; replayed messages on the bus. Called by the command line.
-Invariant: a letter leaves the list only once the server has stored its original again.
+Invariant: a dead letter is removed only after the server has stored the original message.
 """
 
 from __future__ import annotations
@@ -22,22 +22,33 @@ from trellis.events.subjects import FACTS
 from trellis.read_model.reading.letters import document as letter_document
 from trellis.read_model.reading.letters import full_document
 from trellis.telemetry import setup_logging
-from trellis_cli.common.errors import EXIT_FAILED, CommandError, exit_on_error, say
-from trellis_cli.common.output import Format, OutputOption, console, print_json, print_text
+from trellis_cli.common.errors import CommandError, exit_on_error
+from trellis_cli.common.messages import EXIT_FAILED, print_error
+from trellis_cli.common.objects import printed_name
+from trellis_cli.common.output import (
+    DocumentOption,
+    Format,
+    NoHeadersOption,
+    OutputOption,
+    print_document,
+    print_names,
+    print_result,
+    print_text,
+)
 from trellis_cli.common.settings import ClientSettings, client_settings
 from trellis_cli.common.times import span
 from trellis_cli.dead_letters.replay import Choice, Outcome, ReplayReport, replay_letters
 from trellis_cli.dead_letters.views import footer, page_of, table_of
 
-app = typer.Typer(help="The messages that services gave up on.", no_args_is_help=True)
+app = typer.Typer(help="List, show and replay dead-lettered messages.", no_args_is_help=True)
 
-ClusterOption = Annotated[str | None, typer.Option(help="only letters of this cluster [env: TRELLIS_CLUSTER]")]
-ServiceOption = Annotated[str | None, typer.Option(help="only what this service gave up on")]
+ClusterOption = Annotated[str | None, typer.Option(help="only dead letters of this cluster [env: TRELLIS_CLUSTER]")]
+ServiceOption = Annotated[str | None, typer.Option(help="only dead letters of this service")]
 NounOption = Annotated[str | None, typer.Option(help="only messages about this: node, provision, rollout, unknown")]
-ReasonOption = Annotated[str | None, typer.Option(help=f"only given up on for this: {', '.join(Reason)}")]
-SinceOption = Annotated[str | None, typer.Option(help="only from then on: 10m, 2h or 2026-01-31T08:00:00Z")]
-UntilOption = Annotated[str | None, typer.Option(help="only until then: as --since")]
-NatsOption = Annotated[str | None, typer.Option(help="the bus [env: TRELLIS_NATS_URL]")]
+ReasonOption = Annotated[str | None, typer.Option(help=f"only this reason: {', '.join(Reason)}")]
+SinceOption = Annotated[str | None, typer.Option(help="start: 10m (ago), 2h or 2026-01-31T08:00:00Z")]
+UntilOption = Annotated[str | None, typer.Option(help="end, as --since")]
+NatsOption = Annotated[str | None, typer.Option(help="address of the bus [env: TRELLIS_NATS_URL]")]
 
 
 @app.command("list")
@@ -50,40 +61,44 @@ def list_letters(  # noqa: PLR0913, PLR0917 - options of a command line
     until: UntilOption = None,
     nats_url: NatsOption = None,
     output: OutputOption = Format.TABLE,
+    no_headers: NoHeadersOption = False,
 ) -> None:
-    """List the messages that services gave up on, oldest first, and why.
+    """List dead letters, the oldest first.
 
     JSON: `{"letters": [{"sequence", "time", "cluster", "service", "subscription", "noun", "key", "reason", "error",
     "deliveries", "subject", "stream", "original_sequence", "trace_id", "size", "truncated", "obstacle"}],
-    "looked_at": 3}`. `obstacle` says why a letter cannot be replayed and is empty if it can.
+    "looked_at": 3}`. `obstacle` is the reason why a dead letter cannot be replayed, empty if it can.
     """
     with exit_on_error():
         settings, filters = _asked(nats_url, _Filters(cluster, service, noun, reason, since, until))
         letters, looked_at = asyncio.run(_find(settings, filters))
-        if output is Format.JSON:
-            print_json({"letters": [letter_document(letter) for letter in letters], "looked_at": looked_at})
+        if output.structured:
+            print_document(output, {"letters": [letter_document(letter) for letter in letters], "looked_at": looked_at})
             return
-        out = console()
+        if output is Format.NAME:
+            print_names(printed_name("deadletter", str(letter.sequence)) for letter in letters)
+            return
         if letters:
-            out.print(table_of(letters))
-        out.print(footer(letters, looked_at), highlight=False, markup=False)
+            print_result(table_of(letters), no_headers=no_headers)
+        if not no_headers:
+            print_result(footer(letters, looked_at))
 
 
 @app.command()
 def show(
-    sequence: Annotated[int, typer.Argument(min=1, help="as `trellis dead-letters list` shows it")],
+    sequence: Annotated[int, typer.Argument(min=1, help="sequence, as in `trellis dead-letters list`")],
     nats_url: NatsOption = None,
-    output: OutputOption = Format.TABLE,
+    output: DocumentOption = Format.TABLE,
 ) -> None:
-    """Show everything about one letter: why it was given up on, the original's headers, its body as it came.
+    """Show one dead letter: reason, headers and body of the original.
 
     JSON: the fields of `dead-letters list`, `original_size`, `headers` and the body: `body` if it is JSON, else
     `body_text`, else `body_base64`.
     """
     with exit_on_error():
         letter = asyncio.run(_get(_quiet(nats_url), sequence))
-        if output is Format.JSON:
-            print_json(full_document(letter))
+        if output.structured:
+            print_document(output, full_document(letter))
         else:
             print_text(page_of(letter))
 
@@ -92,10 +107,10 @@ def show(
 def replay(  # noqa: PLR0913, PLR0917 - options of a command line
     sequences: Annotated[
         list[int] | None,
-        typer.Argument(min=1, metavar="[SEQUENCE]...", help="as `trellis dead-letters list` shows them"),
+        typer.Argument(min=1, metavar="[SEQUENCE]...", help="sequences, as in `trellis dead-letters list`"),
     ] = None,
-    every: Annotated[bool, typer.Option("--all", help="all letters, or all that the filters mean")] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="only show what would be done")] = False,
+    every: Annotated[bool, typer.Option("--all", help="all dead letters that the filters select")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="only print the result, change nothing")] = False,
     cluster: ClusterOption = None,
     service: ServiceOption = None,
     noun: NounOption = None,
@@ -103,23 +118,23 @@ def replay(  # noqa: PLR0913, PLR0917 - options of a command line
     since: SinceOption = None,
     until: UntilOption = None,
     nats_url: NatsOption = None,
-    output: OutputOption = Format.TABLE,
+    output: DocumentOption = Format.TABLE,
 ) -> None:
-    """Send messages again, on the subjects where they were said, and take their letters from the list.
+    """Publish messages again on their original subjects, and remove their dead letters.
 
-    Everyone who reads the subject hears the message again, which is harmless: work that is done is not done twice. A
-    letter is removed once the message is stored. Exit status 1 if any letter could not be replayed.
+    Every subscriber of the subject receives the message again; subscribers are idempotent. A dead letter is removed
+    after the message is stored. Ends with 1 if a dead letter could not be replayed.
 
     JSON: `{"letters": [{"sequence", "outcome", "subject", "message"}], "replayed": 2, "not_replayed": 0, "dry_run":
-    false, "ended_by": ""}`; `outcome` is Replayed, WouldReplay or NotReplayed, `ended_by` what kept the rest from
-    being tried.
+    false, "ended_by": ""}`; `outcome` is Replayed, WouldReplay or NotReplayed, `ended_by` the error that ended the
+    replay early.
     """
     with exit_on_error():
         asked = _Filters(cluster, service, noun, reason, since, until)
         if bool(sequences) == every:
-            raise SettingsError("needs the sequences of letters, or --all: see `trellis dead-letters list`")
+            raise SettingsError("SEQUENCE: needs sequences or --all; see `trellis dead-letters list`")
         if sequences and asked != _Filters():
-            raise SettingsError("filters belong to --all: letters that are named are replayed whatever they are")
+            raise SettingsError("filters need --all: they do not apply to sequences")
         settings, filters = _asked(nats_url, asked)
         choice = Choice(tuple(dict.fromkeys(sequences or ())), filters, dry_run=dry_run)
         report = asyncio.run(replay_letters(settings.nats_url, choice, settings.nats_credentials))
@@ -130,7 +145,7 @@ def replay(  # noqa: PLR0913, PLR0917 - options of a command line
 
 @dataclass(frozen=True, slots=True)
 class _Filters:
-    """What was given on the command line."""
+    """Filters from the command line."""
 
     cluster: str | None = None
     service: str | None = None
@@ -146,7 +161,7 @@ def _quiet(nats_url: str | None) -> ClientSettings:
 
 
 def _asked(nats_url: str | None, given: _Filters) -> tuple[ClientSettings, Wanted]:
-    """Return the settings and the filters; raises SettingsError."""
+    """Return the settings and the filters. Raise SettingsError for invalid options."""
     settings = _quiet(nats_url)
     since, until = span(given.since, given.until, datetime.now(UTC))
     nouns = sorted({spec.model.noun for spec in FACTS} | {UNKNOWN_NOUN})
@@ -156,7 +171,7 @@ def _asked(nats_url: str | None, given: _Filters) -> tuple[ClientSettings, Wante
         raise SettingsError(f"--reason: has {given.reason!r}, needs one of: {', '.join(Reason)}")
     return settings, Wanted(
         cluster=given.cluster or settings.cluster,
-        # On the command line services have dashes, on the bus underscores.
+        # Services have dashes on the command line and underscores on the bus.
         service=given.service.replace("-", "_") if given.service else None,
         noun=given.noun,
         reason=given.reason,
@@ -176,24 +191,24 @@ async def _get(settings: ClientSettings, sequence: int) -> DeadLetter:
         letter = await box.get(sequence)
     if letter is None:
         raise CommandError(
-            f"there is no letter {sequence}: it was replayed, or has aged out: see `trellis dead-letters list`"
+            f"dead letter {sequence} not found: it was replayed or has expired; see `trellis dead-letters list`"
         )
     return letter
 
 
 def _tell(report: ReplayReport, output: Format) -> None:
-    if output is Format.JSON:
-        print_json(report.document())
+    if output.structured:
+        print_document(output, report.document())
         return
     for line in report.lines:
         print_text(f"{line.sequence}  {_WORDS[line.outcome]}  {line.text}")
     print_text(report.summary())
     if report.ended_by:
-        say(report.ended_by)
+        print_error(report.ended_by)
 
 
 _WORDS: Final = {
     Outcome.REPLAYED: "replayed",
     Outcome.WOULD_REPLAY: "would be replayed",
-    Outcome.NOT_REPLAYED: "NOT REPLAYED",
+    Outcome.NOT_REPLAYED: "not replayed",
 }

@@ -1,7 +1,7 @@
-"""Replays dead letters one by one and says of each what became of it.
+"""Replays dead letters one by one and reports the outcome of each.
 
-In: which letters. Out: a report. Called by ``trellis dead-letters replay``. Invariant: a letter that cannot be
-replayed does not hold up the others; a bus that is away ends it, with what was done so far in the report.
+In: a selection of dead letters. Out: a report. Called by ``trellis dead-letters replay``. Invariant: one failed replay
+does not stop the replay of the rest; an unreachable bus ends it, with the outcomes so far.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from trellis.bus.dead_letters.read import DeadLetter, Wanted
 from trellis.bus.dead_letters.store import DeadLetters, ReplayRefused, dead_letters
 from trellis.bus.errors import BusError
 from trellis.config.nats_credentials import Credentials
-from trellis_cli.common.errors import explain
+from trellis_cli.common.errors import describe_error
 from trellis_cli.common.output import one_line
 
 
 class Outcome(StrEnum):
-    """What became of a letter."""
+    """The outcome of a dead letter."""
 
     REPLAYED = "Replayed"
     WOULD_REPLAY = "WouldReplay"
@@ -30,7 +30,7 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """Which letters: these sequences, or without any all that the filters want."""
+    """The selected dead letters: these sequences, or without any all that match the filters."""
 
     sequences: tuple[int, ...]
     filters: Wanted
@@ -39,7 +39,7 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class ReplayLine:
-    """What became of one letter, in words for people."""
+    """The outcome of one dead letter, with a text."""
 
     sequence: int
     outcome: Outcome
@@ -58,7 +58,7 @@ class ReplayLine:
 
 @dataclass(slots=True)
 class ReplayReport:
-    """What became of each letter; ``ended_by`` is what kept the rest from being tried, empty if nothing did."""
+    """Outcome per dead letter; ``ended_by``: the error that ended the replay early, empty if there is none."""
 
     dry_run: bool
     lines: list[ReplayLine] = field(default_factory=list)
@@ -66,7 +66,7 @@ class ReplayReport:
 
     @property
     def complete(self) -> bool:
-        """Whether everything was replayed (or could be)."""
+        """True if all dead letters were replayed (or can be)."""
         return not self.ended_by and not self._count(Outcome.NOT_REPLAYED)
 
     def document(self) -> dict[str, Any]:
@@ -80,23 +80,23 @@ class ReplayReport:
         }
 
     def summary(self) -> str:
-        """Return the sums in words."""
+        """Return the totals as text."""
         done = Outcome.WOULD_REPLAY if self.dry_run else Outcome.REPLAYED
         verb = "would be replayed" if self.dry_run else "replayed"
         refused = self._count(Outcome.NOT_REPLAYED)
         parts = [f"{self._count(done)} {verb}"]
         if refused:
-            parts.append(f"{refused} not, and still listed")
-        return "; ".join(parts) if self.lines else "no letters to replay"
+            parts.append(f"{refused} not replayed")
+        return "; ".join(parts) if self.lines else "no dead letters to replay"
 
     def _count(self, outcome: Outcome) -> int:
         return sum(line.outcome is outcome for line in self.lines)
 
 
 async def replay_letters(url: str, choice: Choice, credentials: Credentials | None = None) -> ReplayReport:
-    """Replay the letters, oldest first or in the order they are named.
+    """Replay the dead letters, oldest first or in the given order.
 
-    Letters that come into being meanwhile are left alone: what fails again at once is not tried for ever.
+    Dead letters that are created during the replay are not replayed, so that an immediate failure does not loop.
 
     Raises:
         BusUnavailable: there is no NATS at the address.
@@ -108,7 +108,7 @@ async def replay_letters(url: str, choice: Choice, credentials: Credentials | No
                 async for sequence, letter in chosen:
                     report.lines.append(await _line(box, sequence, letter, dry_run=choice.dry_run))
         except BusError as error:
-            report.ended_by = explain(error)
+            report.ended_by = describe_error(error)
     return report
 
 
@@ -123,7 +123,7 @@ async def _chosen(box: DeadLetters, choice: Choice) -> AsyncGenerator[tuple[int,
 
 async def _line(box: DeadLetters, sequence: int, letter: DeadLetter | None, *, dry_run: bool) -> ReplayLine:
     if letter is None:
-        return ReplayLine(sequence, Outcome.NOT_REPLAYED, "there is no such letter: see `trellis dead-letters list`")
+        return ReplayLine(sequence, Outcome.NOT_REPLAYED, "not found; see `trellis dead-letters list`")
     if letter.obstacle:
         return ReplayLine(sequence, Outcome.NOT_REPLAYED, one_line(letter.obstacle), letter.subject)
     if dry_run:
@@ -132,7 +132,7 @@ async def _line(box: DeadLetters, sequence: int, letter: DeadLetter | None, *, d
         done = await box.replay(letter)
     except ReplayRefused as error:
         return ReplayLine(sequence, Outcome.NOT_REPLAYED, str(error), letter.subject)
-    again = ", where it stood already" if done.again else ""
+    again = ", already stored" if done.again else ""
     return ReplayLine(
         sequence, Outcome.REPLAYED, f"{letter.subject} as {done.sequence} in {done.stream}{again}", letter.subject
     )

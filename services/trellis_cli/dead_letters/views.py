@@ -1,7 +1,7 @@
-"""How dead letters look: rows of a table, a page, JSON.
+"""Views of dead letters: rows of a table, a page, JSON.
 
-Pure: letters in, text and documents out. Called by ``trellis dead-letters``. Invariant: every letter can be printed,
-and cannot steer the terminal; no password in a URL is shown but in the body, which is shown as it came.
+Pure: dead letters in, text and documents out. Called by ``trellis dead-letters``. Invariant: every dead letter can be
+printed without terminal control characters; passwords in URLs are hidden except in the body, which is unchanged.
 """
 
 from __future__ import annotations
@@ -16,16 +16,23 @@ from rich.text import Text
 from trellis.bus.dead_letters.read import DeadLetter
 from trellis.installer_api.redaction import redact_url
 from trellis.read_model.reading.letters import indented
-from trellis_cli.common.output import one_line, printable
+from trellis_cli.common.output import make_table, one_line, printable
 
 NONE: Final = "-"
 
 
 def table_of(letters: Sequence[DeadLetter]) -> Table:
-    """Return the table of these letters; nothing is cut, long texts are folded where the terminal is narrow."""
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for heading in ("SEQUENCE", "WHEN", "READER", "REASON", "DELIVERIES", "SUBJECT", "ERROR"):
-        table.add_column(heading, no_wrap=heading in {"SEQUENCE", "WHEN", "DELIVERIES"}, overflow="fold")
+    """Return the table of these dead letters; long texts are folded on a narrow terminal, never truncated."""
+    table = make_table(
+        "SEQUENCE",
+        "TIME",
+        "SUBSCRIPTION",
+        "REASON",
+        "DELIVERIES",
+        "SUBJECT",
+        "ERROR",
+        fold={"SUBSCRIPTION", "REASON", "SUBJECT", "ERROR"},
+    )
     for letter in letters:
         table.add_row(
             str(letter.sequence),
@@ -40,21 +47,21 @@ def table_of(letters: Sequence[DeadLetter]) -> Table:
 
 
 def footer(letters: Sequence[DeadLetter], looked_at: int) -> str:
-    """Return how many letters there are by reason, and what to do with them."""
+    """Return the number of dead letters by reason, and the next commands."""
     if not letters:
-        return f"none of {_count(looked_at)} is meant" if looked_at else "no dead letters"
-    reasons = Counter(one_line(letter.reason) or "without a reason" for letter in letters)
+        return f"no match in {_count(looked_at)}" if looked_at else "no dead letters"
+    reasons = Counter(one_line(letter.reason) or "unknown reason" for letter in letters)
     tally = ", ".join(f"{count} {reason}" for reason, count in sorted(reasons.items()))
-    return f"{_count(len(letters))} ({tally}); `trellis dead-letters show SEQUENCE` shows one, `… replay` sends again"
+    return f"{_count(len(letters))} ({tally}); see `trellis dead-letters show SEQUENCE` and `… replay SEQUENCE`"
 
 
 def page_of(letter: DeadLetter) -> str:
-    """Return everything about a letter, its body included as it came; JSON is indented."""
+    """Return all details of a dead letter, including its unchanged body; JSON is indented."""
     facts = {
         "sequence": str(letter.sequence),
-        "when": letter.stored.astimezone().isoformat(sep=" ", timespec="milliseconds"),
+        "time": letter.stored.astimezone().isoformat(sep=" ", timespec="milliseconds"),
         "cluster": _shown(letter.cluster),
-        "reader": _shown(letter.reader),
+        "subscription": _shown(letter.reader),
         "reason": _shown(letter.reason),
         "error": _shown(letter.error),
         "deliveries": _number(letter.deliveries),
@@ -66,8 +73,8 @@ def page_of(letter: DeadLetter) -> str:
         if letter.obstacle
         else f"trellis dead-letters replay {letter.sequence}",
     }
-    lines = [f"{name:<11}{value}" for name, value in facts.items()]
-    lines.append("headers" if letter.original_headers else "headers    -")
+    lines = [f"{name:<13}{value}" for name, value in facts.items()]
+    lines.append("headers" if letter.original_headers else "headers      -")
     lines += [f"  {one_line(name)}: {_shown(value)}" for name, value in (letter.original_headers or {}).items()]
     cut = "" if letter.truncated is None else f", CUT: the original had {letter.truncated or 'more'}"
     return "\n".join((*lines, f"body ({letter.size} bytes{cut})", "", _body_text(letter.body)))

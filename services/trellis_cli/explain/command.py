@@ -1,15 +1,13 @@
-"""``trellis explain KIND/NAME``: why something is, or is not, as it should be: the answer first, then the whole chain.
+"""``trellis explain KIND NAME``: the cause of the state of an object in the first line, then all checks.
 
-In: flags. Out: a page or JSON, and exit status 1 if a step of the chain is not well. Called by the command line. Writes
+In: flags. Out: a page or JSON; exit status 1 if a step of the chain is not healthy. Called by the command line. Writes
 nothing.
 """
 
 from __future__ import annotations
 
 import asyncio
-import difflib
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Annotated, Final
 
 import typer
@@ -18,6 +16,7 @@ from rich.text import Text
 
 from trellis.bus.dead_letters.read import DeadLetter
 from trellis.bus.dead_letters.store import dead_letters
+from trellis.config.settings import SettingsError
 from trellis.installer_api.parse_int import whole
 from trellis.read_model.explain.page import Explanation
 from trellis.read_model.reading.cluster import Reading
@@ -25,56 +24,65 @@ from trellis.read_model.reading.explained import page_of
 from trellis.read_model.reading.explained_letter import explain_letter
 from trellis.read_model.reading.find import NotThereError
 from trellis.telemetry import setup_logging
-from trellis_cli.common.errors import EXIT_FAILED, CommandError, exit_on_error
+from trellis_cli.common.complete import complete_kind_and_name
+from trellis_cli.common.errors import CommandError, exit_on_error
 from trellis_cli.common.gather import connected
-from trellis_cli.common.options import ContextOption, KubeconfigOption
-from trellis_cli.common.output import Format, OutputOption, console, one_line, print_json, print_text
+from trellis_cli.common.messages import EXIT_FAILED
+from trellis_cli.common.objects import ObjectName, read_object
+from trellis_cli.common.options import (
+    AllNamespacesOption,
+    ContextOption,
+    KubeconfigOption,
+    NamespaceOption,
+    one_namespace,
+)
+from trellis_cli.common.output import DocumentOption, Format, one_line, print_document, print_result, print_text
 from trellis_cli.common.settings import ClientSettings, client_settings
 from trellis_cli.explain.grant_read import grant_page
 
-KINDS: Final[Mapping[str, tuple[str, ...]]] = {
-    "node": ("nodes", "no"),
-    "shim": ("shims", "shims.runtime.spinkube.dev"),
-    "hostgroup": ("wasmcloudhostconfig", "wasmcloudhostconfigs", "wasmcloudhostconfigs.k8s.wasmcloud.dev", "whc"),
-    "application": ("applications", "applications.core.oam.dev", "app", "apps"),
-    "service": ("services", "svc"),
-    "controller": ("controllers", "wasmcontroller", "wasmcontrollers", "wasmcontrollers.trellis.dev", "wasmctl"),
-    "secretgrant": ("secretgrants", "secretgrants.trellis.dev"),
-    "deadletter": ("letter", "deadletters", "letters"),
-}
-"""By kind its other names: those that Kubernetes takes, and short ones."""
-_NAMES: Final = {name: kind for kind, others in KINDS.items() for name in (kind, *others)}
-_CLUSTERED: Final = frozenset({"node", "shim", "deadletter"})
+KINDS: Final = (
+    "node",
+    "shim",
+    "hostgroup",
+    "application",
+    "service",
+    "controller",
+    "secretgrant",
+    "deadletter",
+)
+"""Kinds with a page."""
 
 
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """What the person at the terminal asked about."""
-
-    kind: str
-    name: str
-    namespace: str | None
-
-
-def explain(
-    what: Annotated[str, typer.Argument(metavar="KIND/NAME", help=f"KIND is one of: {', '.join(KINDS)}")],
-    namespace: Annotated[str | None, typer.Option("--namespace", "-n", help="of the object; all, if not given")] = None,
+def explain(  # noqa: PLR0913, PLR0917 - options of a command line
+    what: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="KIND NAME | KIND/NAME",
+            help=f"KIND is one of: {', '.join(KINDS)}",
+            autocompletion=complete_kind_and_name,
+        ),
+    ],
+    namespace: NamespaceOption = None,
+    all_namespaces: AllNamespacesOption = False,
     kubeconfig: KubeconfigOption = None,
     context: ContextOption = None,
-    nats_url: Annotated[str | None, typer.Option(help="the bus, for a dead letter [env: TRELLIS_NATS_URL]")] = None,
-    output: OutputOption = Format.TABLE,
+    nats_url: Annotated[
+        str | None, typer.Option(help="address of the bus, for dead letters [env: TRELLIS_NATS_URL]")
+    ] = None,
+    output: DocumentOption = Format.TABLE,
 ) -> None:
-    """Show why something is not ready: the cause in the first line, what to do, then the whole chain.
+    """Show the cause of an object's state and the resolution.
 
-    KIND may also be a name that `kubectl` takes. `node/NAME`: from its opting in to its proof. `shim/NAME`: each node
-    that fails. `hostgroup/NAME`: a WasmCloudHostConfig, its pods, its lattice. `application/NAME`: both sides of it,
-    and its hosts. `service/NAME`: the Service of an application, and each host. `controller/NAME`: a WasmController.
-    `secretgrant/NAME`: whom it lets in. `deadletter/SEQUENCE`: a message that a service gave up on. Ends with 1 if
-    something is not well. JSON: `{"ok", "subject", "cause", "do", "headline", "lines": [{"about", "ok", "text",
-    "do"}]}`; `ok` of a line is null for what is neither good nor bad, `cause` and `do` are null if all is well.
+    The first line has the cause and the resolution; the whole chain of checks follows. `node NAME`: from its opt-in to
+    its verification. `shim NAME`: each node that fails. `hostgroup NAME`: a WasmCloudHostConfig, its pods, its lattice.
+    `application NAME`: Kubernetes, wadm and the hosts. `service NAME`: the Service of an application, and each host.
+    `controller NAME`: a WasmController. `secretgrant NAME`: its lattices and accounts. `deadletter SEQUENCE`: a
+    dead-lettered message. Ends with 1 if a check failed. JSON: `{"ok", "subject", "cause", "do", "headline", "lines":
+    [{"about", "ok", "text", "do"}]}`; `ok` of a line is null if it is not a check, `cause` and `do` are null if no
+    check failed.
     """
     with exit_on_error():
-        asked = read_argument(what, namespace)
+        asked = read_argument(what, one_namespace(namespace, all_namespaces=all_namespaces))
         settings = client_settings(kubeconfig=kubeconfig, context=context, nats_url=nats_url)
         page = asyncio.run(_letter(settings, asked.name) if asked.kind == "deadletter" else _page(settings, asked))
         _show(page, output)
@@ -82,30 +90,18 @@ def explain(
             raise SystemExit(EXIT_FAILED)
 
 
-def read_argument(what: str, namespace: str | None) -> Asked:
-    """Return what is meant by ``KIND/NAME``, ``KIND/NAMESPACE/NAME``, in any case of the kind.
+def read_argument(words: Sequence[str], namespace: str | None) -> ObjectName:
+    """Return the object to explain.
 
     Raises:
-        CommandError: it is none of these.
+        SettingsError: the words do not name an object with a page.
     """
-    kind, _, rest = what.partition("/")
-    place, _, name = rest.rpartition("/")
-    found = _NAMES.get(kind.lower())
-    if found is None or not name or "/" in place or (place and (namespace or found in _CLUSTERED)):
-        raise CommandError(f"cannot explain {what!r}: {_instead(kind.lower(), rest, known=found is not None)}")
-    return Asked(found, name, place or namespace)
+    if words and words[0].partition("/")[0].lower() in {"secret", "secrets"}:
+        raise SettingsError("secrets have no page: use `trellis secrets check --app NAME`")
+    return read_object(words, KINDS, namespace)
 
 
-def _instead(kind: str, rest: str, *, known: bool) -> str:
-    """Return what to write, or to run, in place of what names no object."""
-    if kind in {"secret", "secrets"}:
-        return "`trellis secrets check --app NAME` says which rule lets the secrets of an application through"
-    near = [] if known else difflib.get_close_matches(kind, _NAMES, n=1)
-    meant = f"did you mean {near[0]}/{rest or 'NAME'}? Otherwise " if near else ""
-    return f"{meant}write KIND/NAME, where KIND is one of: {', '.join(KINDS)}"
-
-
-async def _page(settings: ClientSettings, asked: Asked) -> Explanation:
+async def _page(settings: ClientSettings, asked: ObjectName) -> Explanation:
     async with connected(settings) as kube:
         try:
             return await _found(settings, Reading(kube, settings.namespace), asked)
@@ -113,19 +109,17 @@ async def _page(settings: ClientSettings, asked: Asked) -> Explanation:
             return error.page
 
 
-async def _found(settings: ClientSettings, reading: Reading, asked: Asked) -> Explanation:
+async def _found(settings: ClientSettings, reading: Reading, asked: ObjectName) -> Explanation:
     if asked.kind == "secretgrant":
         return await grant_page(reading, asked.name, asked.namespace)
     return await page_of(reading, settings.installer_namespace, asked.kind, asked.name, asked.namespace)
 
 
 async def _letter(settings: ClientSettings, name: str) -> Explanation:
-    """Return the page of a dead letter; raises CommandError for what is no number."""
+    """Return the page of a dead letter. Raise CommandError if ``name`` is not a number."""
     number = whole(name)
     if number is None:
-        raise CommandError(
-            f"cannot explain letter {name!r}: name its SEQUENCE, which `trellis dead-letters list` shows"
-        )
+        raise CommandError(f'"{name}" is not the SEQUENCE of a dead letter; see `trellis dead-letters list`')
     setup_logging(log_format="text", level="error")
     letter: DeadLetter | None
     async with dead_letters(settings.nats_url, credentials=settings.nats_credentials) as box:
@@ -134,8 +128,8 @@ async def _letter(settings: ClientSettings, name: str) -> Explanation:
 
 
 def _show(page: Explanation, output: Format) -> None:
-    if output is Format.JSON:
-        print_json(page.document())
+    if output.structured:
+        print_document(output, page.document())
         return
     print_text(one_line(page.headline))
     table = Table(box=None, pad_edge=False, show_header=False)
@@ -145,4 +139,4 @@ def _show(page: Explanation, output: Format) -> None:
     for line in page.lines:
         table.add_row(line.about, marks[line.well], Text(one_line(line.shown)))
     print_text("")
-    console().print(table)
+    print_result(table)

@@ -1,7 +1,7 @@
-"""Why a SecretGrant gives what it says, or does not: its groups of hosts, its accounts, who may be them.
+"""The page of a SecretGrant: its host groups, its accounts, and the permission to impersonate them.
 
-Pure. In: the grant, groups, what the API server says of its accounts. Out: the page. Called by ``explain``.
-Invariant: no Secret is read. Which rule stops the Secret of one application, ``trellis secrets check`` says.
+Pure. In: the grant, host groups, reviews of its accounts. Out: the page. Called by ``explain``. Invariant: no Secret is
+read. ``trellis secrets check`` evaluates the Secrets of one application.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from trellis.read_model.explain.subject import Beside, Subject, cause_of
 Manifest = Mapping[str, Any]
 
 BACKEND: Final = "secrets-backend"
-SUBJECT: Final = Subject("SecretGrant", "secretgrant", "kubectl get secretgrants -A", "in effect")
+SUBJECT: Final = Subject("SecretGrant", "secretgrant", "kubectl get secretgrants -A")
 
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """A ServiceAccount that a grant names. ``there``, ``may_be``: None where this account may not know."""
+    """A ServiceAccount of a grant. ``there``, ``may_be``: None if the user may not check them."""
 
     name: str
     there: bool | None
@@ -34,7 +34,7 @@ class Account:
 
 @dataclass(frozen=True, slots=True)
 class GrantSnapshot:
-    """What stands in the cluster. ``groups``: raw, None if they are not known; ``accounts``: of the grant."""
+    """State of the cluster. ``groups``: raw, None if unknown; ``accounts``: of the grant."""
 
     grant: Manifest
     groups: Sequence[Manifest] | None = ()
@@ -43,13 +43,13 @@ class GrantSnapshot:
 
 
 def named_accounts(grant: Manifest) -> list[str]:
-    """Return the ServiceAccounts that a grant names; none where it names any."""
+    """Return the ServiceAccounts that a grant names; empty if it permits any."""
     spec = view_grant(grant).spec
     return [one for one in (spec.service_accounts or () if spec else ()) if one != ANY]
 
 
 def identity_of(namespace: str, account: str) -> Identity:
-    """Return the user that Kubernetes knows an account as."""
+    """Return the Kubernetes user of an account."""
     return Identity(f"{ACCOUNT_PREFIX}{namespace}:{account}", namespace, "")
 
 
@@ -59,7 +59,7 @@ def explain_grant(world: GrantSnapshot) -> Explanation:
 
 
 def grant_cause(grant: Manifest, groups: Sequence[Manifest] | None) -> Line | None:
-    """Return why a grant has no effect, None if it has: what its page says, but for its accounts."""
+    """Return why a grant has no effect, None if it has one; without its accounts."""
     return cause_of(_chain(GrantSnapshot(grant, groups)))
 
 
@@ -67,21 +67,21 @@ def _chain(world: GrantSnapshot) -> Iterator[Line]:
     namespace = world.grant["metadata"]["namespace"]
     spec = view_grant(world.grant).spec
     if spec is None:
-        text = "it cannot be read, and so gives nothing"
-        yield Line("grant", text, False, "write it anew: `kubectl explain secretgrant.spec`", Rank.CAUSE)
+        text = "spec is invalid, so the grant has no effect"
+        yield Line("grant", text, False, "fix the spec: `kubectl explain secretgrant.spec`", Rank.CAUSE)
         return
     yield Line("grant", f"for Secrets of namespace {namespace}", well=True)
     yield from _from(world, spec)
     yield from _accounts(world, namespace, spec)
     if spec.entity_issuers is not None:
-        yield Line("issuers", f"only components signed by one of {len(spec.entity_issuers)} issuers may ask")
-    hint = "`trellis secrets check --app NAME` says which rule lets each secret of an application through, or stops it"
+        yield Line("issuers", f"only components signed by one of {len(spec.entity_issuers)} issuers")
+    hint = "`trellis secrets check --app NAME` evaluates each secret of an application"
     yield Line("hint", hint)
 
 
 def _from(world: GrantSnapshot, spec: SecretGrantSpec) -> Iterator[Line]:
     if world.groups is None:
-        yield Line("from", "whether there are such groups of hosts is not known to this account")
+        yield Line("from", "host groups unknown: this account may not list them")
         return
     there = {(one["metadata"]["namespace"], str((one.get("spec") or {}).get("lattice"))) for one in world.groups}
     for one in spec.from_:
@@ -91,20 +91,20 @@ def _from(world: GrantSnapshot, spec: SecretGrantSpec) -> Iterator[Line]:
         if fits:
             yield Line("from", f"{whose} of namespace {one.namespace}: {', '.join(sorted(set(fits)))}", well=True)
             continue
-        have = f"which has {', '.join(sorted(set(meant)))}" if meant else "which has no group of hosts at all"
-        text = f"no group of hosts of namespace {one.namespace} is on {whose}, {have}"
-        yield Line("from", text, False, "name a namespace and lattice of a WasmCloudHostConfig", Rank.CAUSE)
+        have = f"its lattices: {', '.join(sorted(set(meant)))}" if meant else "it has no host groups"
+        text = f"no host group of namespace {one.namespace} is on {whose}; {have}"
+        yield Line("from", text, False, "use the namespace and lattice of a WasmCloudHostConfig", Rank.CAUSE)
 
 
 def _accounts(world: GrantSnapshot, namespace: str, spec: SecretGrantSpec) -> Iterator[Line]:
     if not spec.service_accounts and not spec.users:
-        yield Line("accounts", "it names none: it lets nobody in, as it says", well=True)
+        yield Line("accounts", "none: the grant permits no access", well=True)
     if ANY in (spec.service_accounts or ()):
-        yield Line("accounts", f"any ServiceAccount of namespace {namespace}; each needs a Role of its own", well=True)
+        yield Line("accounts", f"any ServiceAccount of namespace {namespace}; each needs its own Role", well=True)
     for account in world.accounts:
         yield _account(namespace, account)
     for user in spec.users or ():
-        yield Line("user", f"{user}: only where the service's TRELLIS_SECRETS_USERS has it too")
+        yield Line("user", f"{user}: only if TRELLIS_SECRETS_USERS of the service has it too")
 
 
 def _account(namespace: str, account: Account) -> Line:
@@ -114,7 +114,7 @@ def _account(namespace: str, account: Account) -> Line:
         return Line("account", f"{what} does not exist", False, do, Rank.CAUSE)
     if account.may_be is False:
         do = roles_hint(identity_of(namespace, account.name))
-        return Line("account", f"{BACKEND} may not be {what}", False, do, Rank.CAUSE)
+        return Line("account", f"{BACKEND} may not impersonate {what}", False, do, Rank.CAUSE)
     if account.there is None or account.may_be is None:
-        return Line("account", f"{what}: whether it is there, and {BACKEND} may be it, is not known to this account")
-    return Line("account", f"{what} is there, and {BACKEND} may be it", well=True)
+        return Line("account", f"{what}: existence and impersonation by {BACKEND} unknown to this account")
+    return Line("account", f"{what} exists, and {BACKEND} may impersonate it", well=True)

@@ -1,6 +1,7 @@
-"""Reads what the page of a SecretGrant is made of.
+"""Reads the data of the page of a SecretGrant.
 
-In: what may be read, a name. Out: the page. Called by ``explain``. Writes nothing. Invariant: as of ``explain_read``.
+In: a reader with its permissions, a name. Out: the page. Called by ``explain``. Writes nothing. Invariant: that of
+``explain_read``.
 """
 
 from __future__ import annotations

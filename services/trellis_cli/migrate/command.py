@@ -1,8 +1,8 @@
-"""``trellis migrate``: takes over what a retired operator left, without installing or restarting anything.
+"""``trellis migrate``: takes over the objects of a retired operator, without an installation or a restart.
 
-In: flags, the cluster. Out: for KWasm and runtime-class-manager a plan of patches of Nodes and Shims and deletions of
-Jobs that ended, which ``migrate_run`` shows and carries out. Called by the command line.
-Invariant: a second run finds nothing to do.
+In: flags, the cluster. Out: for KWasm and runtime-class-manager a plan with patches of Nodes and Shims and deletions of
+finished Jobs, which ``migrate.run`` shows and executes. Called by the command line.
+Invariant: after a complete run, a second run has no steps.
 """
 
 from __future__ import annotations
@@ -44,32 +44,32 @@ from trellis_cli.migrate.wasmcloud import wasmcloud_operator
 FIELD_MANAGER: Final = "trellis.dev/migrate"
 _PLANS: Final = {Peer.KWASM: plan_kwasm, Peer.RCM: plan_rcm}
 _ROUNDS: Final = 10
-"""Kubelets write to their Nodes all the time: what changed meanwhile is planned anew, so often in a row."""
+"""Attempts of the plan for objects that change concurrently: kubelets write to their Nodes all the time."""
 
 app = typer.Typer(
-    help="Take over nodes, Shims, RuntimeClasses and host groups of a retired operator; nothing is installed again.",
+    help="Take over the objects of a retired operator.",
     no_args_is_help=True,
 )
 app.command("wasmcloud-operator")(wasmcloud_operator)
 
 AutoProvisionOption = Annotated[
-    bool | None, typer.Option(help="the provisioner's setting [env: TRELLIS_AUTO_PROVISION]")
+    bool | None, typer.Option(help="setting of the provisioner [env: TRELLIS_AUTO_PROVISION]")
 ]
 RequireChecksumOption = Annotated[
-    bool | None, typer.Option(help="the provisioner's setting [env: TRELLIS_REQUIRE_CHECKSUM]")
+    bool | None, typer.Option(help="setting of the provisioner [env: TRELLIS_REQUIRE_CHECKSUM]")
 ]
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What the person at the terminal asked for."""
+    """The arguments."""
 
     peer: Peer
     settings: ClientSettings
     rules: Rules
     how: How
     given: frozenset[str]
-    """Names of the provisioner's settings that were given by flag or environment."""
+    """Names of the settings of the provisioner that are set by flag or environment."""
 
 
 @app.command()
@@ -78,20 +78,20 @@ def kwasm(  # noqa: PLR0913, PLR0917 - options of a command line
     yes: YesOption = False,
     take_over: TakeOverOption = False,
     installer_image: Annotated[
-        str | None, typer.Option(help="the provisioner's setting [env: TRELLIS_INSTALLER_IMAGE]")
+        str | None, typer.Option(help="setting of the provisioner [env: TRELLIS_INSTALLER_IMAGE]")
     ] = None,
-    handler: Annotated[str | None, typer.Option(help="the provisioner's setting [env: TRELLIS_HANDLER]")] = None,
+    handler: Annotated[str | None, typer.Option(help="setting of the provisioner [env: TRELLIS_HANDLER]")] = None,
     auto_provision: AutoProvisionOption = None,
     kubeconfig: KubeconfigOption = None,
     context: ContextOption = None,
     output: OutputOption = Format.TABLE,
 ) -> None:
-    """Take over the nodes that KWasm labelled, and delete its Jobs that ended.
+    """Take over the nodes that KWasm labelled, and delete its finished Jobs.
 
-    The operator's values are read from its Deployment while there is one, scaled to 0 or not; else, give the
-    provisioner's settings as it has them: by them it will find each node as it wants it, and make no Job.
-    Before that the operator has to be gone (`helm uninstall`), or --take-over be given. A node whose handler the
-    kubelet lists is proved; another keeps KWasm's label only. Run it before the services are started.
+    The settings are read from the operator's Deployment, also if it is scaled to 0; otherwise pass the provisioner's
+    settings. With these settings the provisioner finds each node up to date and creates no Job. Uninstall the operator
+    first (`helm uninstall`), or use --take-over. A node whose kubelet lists the handler is verified; another node keeps
+    KWasm's label only. Run it before the services start.
 
     JSON: `{"peer", "writing": ["…"], "notes": ["…"], "steps": [{"object", "what", "do", "why"}], "done": 3}`; `do` is
     take over, delete, keep or leave.
@@ -114,11 +114,10 @@ def rcm(  # noqa: PLR0913, PLR0917 - options of a command line
     context: ContextOption = None,
     output: OutputOption = Format.TABLE,
 ) -> None:
-    """Take over the Shims of runtime-class-manager, the nodes it labelled, and its RuntimeClasses.
+    """Take over the Shims, nodes and RuntimeClasses of runtime-class-manager.
 
-    Its finalizers are replaced by ours, its Jobs that ended are deleted. Before that the operator has to be gone, with
-    its Shims still there, or --take-over be given. Give the provisioner's settings as it has them. JSON as in
-    `migrate kwasm`.
+    Its finalizers are replaced and its finished Jobs deleted. Remove the operator first and keep its Shims, or use
+    --take-over. Pass the provisioner's settings. JSON as in `migrate kwasm`.
     """
     with exit_on_error():
         settings = client_settings(kubeconfig=kubeconfig, context=context)
@@ -139,7 +138,7 @@ async def _find(kube: Kube, asked: Asked) -> Found:
     """Read the cluster and plan.
 
     Raises:
-        KubeError: something cannot be read, or the server went away.
+        KubeError: something cannot be read, or the server is unreachable.
     """
     nodes, shims = await list_all(kube, NODES), await list_all(kube, SHIMS)
     jobs, deployments = await list_all(kube, JOBS), await list_all(kube, DEPLOYMENTS)
@@ -158,11 +157,11 @@ async def _find(kube: Kube, asked: Asked) -> Found:
 
 
 async def _notes(kube: Kube, settings: ClientSettings) -> list[str]:
-    """Say that the provisioner runs already: it does not wait for what is not taken over yet."""
+    """Return a note if the provisioner runs: it does not wait for objects that are not taken over yet."""
     try:
         leader = await read_leadership(kube, "provisioner", settings.namespace, datetime.now(UTC))
     except KubeError:
-        return []  # it never ran here, or who asks may not know
+        return []  # it never ran, or this account may not read the Lease
     if leader.holder and leader.age is not None and leader.age < leader.duration:
-        return ["the provisioner is running: it installs on nodes that are not taken over yet; better stop it before"]
+        return ["the provisioner is running and installs on nodes that are not taken over yet: stop it first"]
     return []

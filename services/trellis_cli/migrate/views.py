@@ -1,4 +1,4 @@
-"""How a migration's plan is shown. Pure: steps in, a table out. Called by ``migrate``."""
+"""The table of a migration plan. Pure: steps in, a table out. Called by ``migrate``."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Final
 from rich.table import Table
 from rich.text import Text
 
+from trellis_cli.common.output import make_table
 from trellis_cli.migrate.model.plan import Doing, Step
 
 _STYLES: Final = {
@@ -23,16 +24,14 @@ _PAST: Final = {
     Doing.DELETE: "deleted",
     Doing.KEEP: "kept",
     Doing.LEAVE: "left",
-    Doing.FINALIZER_REMOVED: "let go",
+    Doing.FINALIZER_REMOVED: "finalizer removed",
     Doing.DEFINE: "defined",
 }
 
 
 def table_of(steps: Sequence[Step]) -> Table:
-    """Return the table of a plan; nothing is cut, long texts are folded."""
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for heading in ("OBJECT", "WHAT IT IS", "WILL BE", "WHY"):
-        table.add_column(heading, no_wrap=heading == "WILL BE", overflow="fold")
+    """Return the table of a plan; long texts are folded, never truncated."""
+    table = make_table("OBJECT", "DESCRIPTION", "ACTION", "REASON", fold={"OBJECT", "WHAT IT IS", "WHY"})
     for step in steps:
         table.add_row(
             Text(step.object), Text(step.what), Text(_PAST[step.doing], style=_STYLES[step.doing]), Text(step.why)

@@ -1,7 +1,7 @@
-"""``trellis migrate wasmcloud-operator``: hands host groups and mirrored Services over, and takes its dead API away.
+"""``trellis migrate wasmcloud-operator``: takes over host groups and Services, and deletes the aggregated API.
 
-In: flags, the cluster. Out: a plan, which ``migrate_run`` shows and carries out. Called by the command line.
-Invariants: no host is restarted and no address changes; what is read of Secrets is neither shown nor kept.
+In: flags, the cluster. Out: a plan, which ``migrate.run`` shows and executes. Called by the command line.
+Invariants: no host is restarted and no address changes; contents of Secrets are neither shown nor stored.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from trellis.read_model.reading.leaders import read_leadership
 from trellis.read_model.reading.served import NotServedError
 from trellis_cli.common.errors import exit_on_error
 from trellis_cli.common.options import ContextOption, KubeconfigOption
-from trellis_cli.common.output import Format, OutputOption
+from trellis_cli.common.output import DocumentOption, Format
 from trellis_cli.common.settings import ClientSettings, client_settings
 from trellis_cli.migrate.model.plan import still_writing, take_over_controllers
 from trellis_cli.migrate.model.wasmcloud import (
@@ -63,7 +63,7 @@ from trellis_cli.migrate.run import DryRunOption, Found, How, TakeOverOption, Ye
 
 _PEER: Final = Peer.WASMCLOUD_OPERATOR
 _OF_OPERATOR: Final = f"{LABEL_MANAGED_BY} in ({','.join(sorted(NAMES[_PEER]))})"
-"""Selects the pods of hosts and the EndpointSlices: as the operator labels them, under both its names."""
+"""Selects the pods of hosts and the EndpointSlices by the labels of the operator, with both its names."""
 _DEFINITION: Final = f"{HOST_CONFIGS.plural}.{HOST_CONFIGS.group}"
 _CHILDREN: Final[Mapping[str, Resource]] = {
     one.kind: one
@@ -71,7 +71,7 @@ _CHILDREN: Final[Mapping[str, Resource]] = {
 }
 
 _CALLS_AT_ONCE: Final = 12
-"""To the API server; more are no faster."""
+"""Concurrent requests to the API server; more are not faster."""
 
 
 def wasmcloud_operator(
@@ -80,18 +80,18 @@ def wasmcloud_operator(
     take_over: TakeOverOption = False,
     kubeconfig: KubeconfigOption = None,
     context: ContextOption = None,
-    output: OutputOption = Format.TABLE,
+    output: DocumentOption = Format.TABLE,
 ) -> None:
-    """Hand over from wasmcloud-operator: groups of hosts, Services of applications, the API it registered.
+    """Take over the host groups and Services of wasmcloud-operator, and remove its aggregated API.
 
-    The operator has to be scaled to 0 or gone before, or --take-over be given. The kind Application is defined and its
-    aggregated API deleted, in this order, because without the operator that keeps every namespace from being deleted;
-    applications are in wadm and stay as they are; groups and Services that are being deleted are
-    let go; groups that live are taken over by host_manager, and this shows what it will do to each. What stays of the
-    operator itself is told with the command that removes it.
+    Scale the operator to 0 or remove it first, or use --take-over. The CRD of Applications is applied and the
+    aggregated API deleted, in this order, because without the operator that API blocks the deletion of every namespace.
+    Applications stay in wadm. Finalizers of deleted host groups and Services are removed; host_manager takes over the
+    remaining ones, and the plan lists the effect on each. The commands that remove the rest of the operator are
+    printed.
 
     JSON: `{"peer", "writing": ["…"], "notes": ["…"], "steps": [{"object", "what", "do", "why"}], "done": 3}`; `do` is
-    define, take over, delete, let go, keep or leave.
+    define, take over, delete, remove finalizer, keep or leave.
     """
     with exit_on_error():
         settings = client_settings(kubeconfig=kubeconfig, context=context)
@@ -103,7 +103,7 @@ async def _find(kube: Kube, settings: ClientSettings, how: How) -> Found:
     """Read the cluster and plan.
 
     Raises:
-        KubeError: something cannot be read, or the server went away.
+        KubeError: an object cannot be read, or the server is unreachable.
     """
     former = await _read(kube)
     taking = take_over_controllers(_PEER, former.deployments) if how.force else []
@@ -151,11 +151,11 @@ async def _read(kube: Kube) -> Former:
 
 
 async def _applications(kube: Kube) -> list[Manifest]:
-    """Return the Applications; none while an APIService hides the CRD, as when the operator ended and its API stays.
+    """Return the Applications; none while an APIService hides the CRD, such as that of a stopped operator.
 
     Raises:
-        NotServedError: the CRD is there and not served.
-        KubeError: they cannot be read, or the server went away.
+        NotServedError: the CRD exists and is not served.
+        KubeError: they cannot be read, or the server is unreachable.
     """
     try:
         return await list_all(kube, APPLICATIONS)
@@ -166,10 +166,10 @@ async def _applications(kube: Kube) -> list[Manifest]:
 
 
 async def read_groups(kube: Kube, manifests: Sequence[Manifest]) -> tuple[FormerGroup, ...]:
-    """Read what belongs to each group, and what it names; in the order of the groups.
+    """Read the children of each group, and the objects it refers to, in the order of the groups.
 
     Raises:
-        KubeError: something cannot be read, or the server went away.
+        KubeError: an object cannot be read, or the server is unreachable.
     """
     calls = asyncio.Semaphore(_CALLS_AT_ONCE)
     return tuple(await asyncio.gather(*(_group(kube, calls, one) for one in manifests)))
@@ -192,7 +192,7 @@ async def _group(kube: Kube, calls: asyncio.Semaphore, manifest: Manifest) -> Fo
 
 
 async def _find_one(kube: Kube, res: Resource, name: str, namespace: str | None = None) -> Manifest | None:
-    """Return an object, None if there is none."""
+    """Return an object, None if it does not exist."""
     try:
         return {**await kube.get(res, name, namespace), "kind": res.kind}
     except NotFound:
@@ -200,16 +200,16 @@ async def _find_one(kube: Kube, res: Resource, name: str, namespace: str | None 
 
 
 async def _notes(kube: Kube, settings: ClientSettings, former: Former) -> list[str]:
-    """Say that nothing takes the groups over yet."""
+    """Return a note if host_manager, which takes the groups over, is not running."""
     if not former.groups:
         return []
     try:
         leader = await read_leadership(kube, "host-manager", settings.namespace, datetime.now(UTC))
     except NotFound:
-        pass  # it never ran here
+        pass  # it never ran
     except KubeError:
-        return []  # who asks may not know
+        return []  # this account may not read the Lease
     else:
         if leader.holder and leader.age is not None and leader.age < leader.duration:
             return []
-    return ["host_manager does not run: groups are taken over when it does; their hosts run on until then"]
+    return ["host_manager is not running: it takes the groups over when it starts; their hosts keep running until then"]

@@ -1,8 +1,8 @@
-"""What ``trellis rollout pause|resume|undo`` change: one patch of a Shim, on what was read.
+"""The changes of ``trellis rollout pause|resume|undo``: one patch of a Shim.
 
-In: a connection, settings, the name of a Shim. Out: a line for people of what was done. Called by the commands.
-Invariant: every write names the uid and the resourceVersion that were read; a Shim that changed meanwhile is read and
-judged again, so that nothing of another's change is lost.
+In: a connection, settings, the name of a Shim. Out: a line that describes the change. Called by the commands.
+Invariant: every write has the uid and the resourceVersion of the read Shim; a Shim that changed since is read and
+evaluated again, so that no concurrent change is lost.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _TRIES: Final = 10
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What is to be done to a Shim, as operations of a JSON patch (none: it is so already), and what to say of it."""
+    """Change of a Shim: JSON patch operations (empty if nothing changes), and the text of the result."""
 
     ops: tuple[dict[str, Any], ...]
     said: str
@@ -38,16 +38,16 @@ class Change:
 
 
 async def change(kube: Kube, settings: ClientSettings, name: str, wanted: Callable[[Found], Change]) -> Change:
-    """Carry out what is wanted of a Shim, and return it.
+    """Apply a change to a Shim, and return it.
 
     Raises:
-        CommandError: there is no such Shim, it is being deleted, or it cannot be done.
-        KubeError: the server does not answer, or refuses.
+        CommandError: the Shim does not exist or is being deleted, or the change is impossible.
+        KubeError: the server does not respond, or rejects the change.
     """
     for left in reversed(range(_TRIES)):
         found = await Reader(kube, settings, name).read()
         if found.world.shim.deleting:
-            raise CommandError(f"Shim {name!r} is being deleted: trellis rollout status {name} shows how far that is")
+            raise CommandError(f'Shim "{name}" is being deleted; see `trellis rollout status {name}`')
         done = wanted(found)
         if not done.ops:
             return done
@@ -60,47 +60,47 @@ async def change(kube: Kube, settings: ClientSettings, name: str, wanted: Callab
                 raise
         else:
             return done
-    raise AssertionError("the last try returns or raises")
+    raise AssertionError("the last attempt returns or raises")
 
 
 def pause(found: Found) -> Change:
-    """Return how a rollout is paused."""
+    """Return the change that pauses a rollout."""
     name = found.world.shim.name
     if found.world.shim.paused:
-        return Change((), f"Shim {name} is paused already; go on with: trellis rollout resume {name}")
+        return Change((), f"Shim {name} is already paused; to resume: trellis rollout resume {name}")
     return Change(
         ({"op": "add", "path": "/spec/paused", "value": True},),
-        f"paused Shim {name}: nodes in work are finished, no further one is begun; "
-        f"go on with: trellis rollout resume {name}",
+        f"Shim {name} paused: nodes in progress are finished, no further node is started; "
+        f"to resume: trellis rollout resume {name}",
     )
 
 
 def resume(found: Found) -> Change:
-    """Return how a rollout goes on that is paused or halted, or whose nodes fail: known failures are forgiven.
+    """Return the change that resumes a paused, halted or failing rollout and acknowledges its failures.
 
-    Later ones count. What failed is tried at once, also where a node's container runtime refused it (ADR 24).
+    Later failures count. Failed nodes are retried at once, also if the container runtime rejected the Shim (ADR 24).
 
     Raises:
-        CommandError: whether it is halted cannot be read.
+        CommandError: the state of the rollout cannot be read.
     """
     world = found.world
     if not world.ledger_known:
-        raise CommandError(f"cannot resume Shim {world.shim.name!r}: {'; '.join(world.notes)}")
+        raise CommandError(f'cannot resume the rollout of Shim "{world.shim.name}": {"; ".join(world.notes)}')
     ops: list[dict[str, Any]] = []
     said = []
     if world.shim.paused:
         ops.append({"op": "add", "path": "/spec/paused", "value": False})
         said.append("no longer paused")
     last, halted = last_failure(world), is_halted(world)
-    # A pause is no word on failures: who ends it has not said that they are mended.
+    # Ending a pause does not acknowledge failures: they can still exist.
     if last is not None and last > world.shim.forgiven and (halted or not world.shim.paused):
         ops += _forgive(found.manifest, last)
-        further = ", further ones begun" if halted else ""
-        said.append(f"its failures so far are forgiven: failed nodes are tried at once{further}")
+        further = ", further nodes are started" if halted else ""
+        said.append(f"failures acknowledged: failed nodes are retried at once{further}")
     name = world.shim.name
     if not ops:
-        return Change((), f"Shim {name} is neither paused nor halted, and no node fails: nothing to resume")
-    return Change(tuple(ops), f"resumed Shim {name}: {' and '.join(said)}; see: trellis rollout status {name} --watch")
+        return Change((), f"Shim {name} is not paused or halted, and no node fails: nothing to resume")
+    return Change(tuple(ops), f"Shim {name} resumed: {' and '.join(said)}; see: trellis rollout status {name} --watch")
 
 
 def _forgive(manifest: dict[str, Any], until: int) -> list[dict[str, Any]]:
@@ -112,15 +112,15 @@ def _forgive(manifest: dict[str, Any], until: int) -> list[dict[str, Any]]:
 
 
 def undo(to_revision: int | None) -> Callable[[Found], Change]:
-    """Return what finds the way back to a revision, or to the version before this one."""
+    """Return the function that restores a revision, or the version before the current one."""
 
     def wanted(found: Found) -> Change:
         revision = _target(found, to_revision)
         name, ops = found.world.shim.name, tuple(restoring(revision, found.manifest))
         if revision.version == version_of(found.manifest):
-            return Change((), f"Shim {name} has the version of revision {revision.number} already")
-        paused = f"; it is paused: begin with: trellis rollout resume {name}" if found.world.shim.paused else ""
-        said = f"Shim {name} goes back to the version of revision {revision.number}, first seen {revision.created}"
+            return Change((), f"Shim {name} already has the version of revision {revision.number}")
+        paused = f"; the rollout is paused; to start: trellis rollout resume {name}" if found.world.shim.paused else ""
+        said = f"Shim {name} rolled back to revision {revision.number} of {revision.created}"
         return Change(ops, f"{said}{paused or f'; see: trellis rollout status {name} --watch'}")
 
     return wanted
@@ -129,14 +129,14 @@ def undo(to_revision: int | None) -> Callable[[Found], Change]:
 def _target(found: Found, number: int | None) -> Revision:
     name, revisions = found.world.shim.name, found.world.revisions
     if not revisions and found.world.notes:
-        raise CommandError(f"cannot undo Shim {name!r}: {'; '.join(found.world.notes)}")
+        raise CommandError(f'cannot undo the rollout of Shim "{name}": {"; ".join(found.world.notes)}')
     known = ", ".join(str(revision.number) for revision in revisions)
     if number is None:
         former = former_of(revisions, version_of(found.manifest))
         if former is None:
-            raise CommandError(f"Shim {name!r} has no former version to go back to: provisioner kept none but this one")
+            raise CommandError(f'Shim "{name}" has no previous revision')
         return former
     for revision in revisions:
         if revision.number == number:
             return revision
-    raise CommandError(f"Shim {name!r} has no revision {number}; there are: {known or 'none yet'}")
+    raise CommandError(f'revision {number} of Shim "{name}" not found; known revisions: {known or "none"}')

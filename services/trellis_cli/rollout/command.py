@@ -1,15 +1,14 @@
-"""``trellis rollout``: how far a Shim's version is on its way to the nodes, and holding, going on, going back.
+"""``trellis rollout``: the progress of a Shim version on the nodes; pause, resume and rollback.
 
-In: flags. Out: a page, lines, a moving bar or JSON; patches of one Shim. Called by the command line.
-Invariant: what is shown and what is changed is read from the cluster, never from the bus.
+In: flags. Out: a page, lines, a progress bar or JSON; patches of one Shim. Called by the command line.
+Invariant: all data comes from the cluster, never from the bus.
 """
 
 from __future__ import annotations
 
 import asyncio
-import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Annotated, Final
 
 import typer
@@ -18,10 +17,23 @@ from trellis.config.durations import parse_seconds
 from trellis.config.settings import SettingsError
 from trellis.kube.errors import Unavailable
 from trellis.read_model.tables.rollout import Phase, Standing, World, document, standing_of
-from trellis_cli.common.errors import EXIT_FAILED, CommandError, exit_on_error, explain, say
+from trellis_cli.common.complete import complete_shim
+from trellis_cli.common.errors import CommandError, describe_error, exit_on_error
 from trellis_cli.common.gather import connected
+from trellis_cli.common.messages import EXIT_FAILED, print_error, print_note
+from trellis_cli.common.objects import read_object
 from trellis_cli.common.options import ContextOption, KubeconfigOption
-from trellis_cli.common.output import Format, OutputOption, console, print_json, print_text
+from trellis_cli.common.output import (
+    DocumentOption,
+    Format,
+    NoHeadersOption,
+    console,
+    make_table,
+    print_document,
+    print_result,
+    print_text,
+    yaml_of,
+)
 from trellis_cli.common.settings import ClientSettings, client_settings
 from trellis_cli.rollout import change as rollout_change
 from trellis_cli.rollout.change import Change, change
@@ -30,40 +42,49 @@ from trellis_cli.rollout.views import Display, display, page, summary
 
 _LOOK_SECONDS: Final = 1.0
 _OUTAGE_SECONDS: Final = 30.0
-"""How long a watch bears an API server that does not answer."""
+"""Seconds without a response of the API server until a watch fails."""
 
-app = typer.Typer(help="Follow, hold, go on with and take back a Shim's rollout.", no_args_is_help=True)
+app = typer.Typer(help="Manage the rollout of a Shim.", no_args_is_help=True)
 
-ShimArgument = Annotated[str, typer.Argument(metavar="SHIM", help="name of the Shim")]
+ShimArgument = Annotated[
+    list[str], typer.Argument(metavar="NAME | shim/NAME", help="the Shim", autocompletion=complete_shim)
+]
+
+
+def shim_name(words: Sequence[str]) -> str:
+    """Return the name of the Shim. Raise SettingsError for other kinds."""
+    return read_object(words, ("shim",), default="shim").name
 
 
 @app.command()
 def status(
     shim: ShimArgument,
-    watch: Annotated[bool, typer.Option("--watch", "-w", help="stay until it is complete, or stands still")] = False,
+    watch: Annotated[
+        bool, typer.Option("--watch", "-w", help="watch until the rollout is complete or stopped")
+    ] = False,
     timeout: Annotated[
-        str | None, typer.Option(metavar="DURATION", help="give up watching after so long: 10m; without it never")
+        str | None, typer.Option(metavar="DURATION", help="end the watch after this time: 10m; default: never")
     ] = None,
     kubeconfig: KubeconfigOption = None,
     context: ContextOption = None,
-    output: OutputOption = Format.TABLE,
+    output: DocumentOption = Format.TABLE,
 ) -> None:
-    """Show where a Shim's rollout stands: nodes updated, in work, failed and why, held and why, waiting.
+    """Show the rollout of a Shim: its phase, and the stage of each node.
 
-    Ends with 1 if it is halted or degraded. With --watch it ends with 0 once the rollout is complete (or the Shim that
-    was being deleted is gone), and with 1 when it is halted, degraded or paused, or at the timeout. JSON: `{"shim",
-    "generation", "revision", "phase", "message", "advice", "desired", "counts": {"Updated": 3, …}, "nodes": [{"name",
-    "stage", "attempt", "message"}], "revisions": [{"revision", "created"}], "notes"}`, with --watch one a line.
-    `phase` is Complete, Progressing, Paused, Halted, Degraded or Removing; `stage` is Updated, InWork, Failed, Held,
-    Waiting or Leaving.
+    Ends with 1 if the rollout is halted or degraded. With --watch it ends with 0 once the rollout is complete (or a
+    Shim that is being deleted is gone), and with 1 if it is halted, degraded or paused, or at the timeout. JSON:
+    `{"shim", "generation", "revision", "phase", "message", "advice", "desired", "counts": {"Updated": 3, …}, "nodes":
+    [{"name", "stage", "attempt", "message"}], "revisions": [{"revision", "created"}], "notes"}`, with --watch one a
+    line. `phase` is Complete, Progressing, Paused, Halted, Degraded or Removing; `stage` is Updated, InWork, Failed,
+    Held, Waiting or Leaving.
     """
     with exit_on_error():
         settings = client_settings(kubeconfig=kubeconfig, context=context)
-        seconds = _seconds(timeout, watch=watch)
+        name, seconds = shim_name(shim), _seconds(timeout, watch=watch)
         if watch:
-            failed = _watch(settings, shim, seconds, output)
+            failed = _watch(settings, name, seconds, output)
         else:
-            world = asyncio.run(_read(settings, shim)).world
+            world = asyncio.run(_read(settings, name)).world
             standing = standing_of(world)
             _show(standing, world, output)
             failed = standing.broken
@@ -72,16 +93,39 @@ def status(
 
 
 @app.command()
+def history(
+    shim: ShimArgument,
+    revision: Annotated[int | None, typer.Option(min=1, help="print the version of this revision")] = None,
+    kubeconfig: KubeconfigOption = None,
+    context: ContextOption = None,
+    output: DocumentOption = Format.TABLE,
+    no_headers: NoHeadersOption = False,
+) -> None:
+    """List the revisions of a Shim, the oldest first.
+
+    A revision is a version of the parts of the spec that are installed on nodes: `fetchStrategy`, `runtimeClass` and
+    `containerdRuntimeOptions`. `rollout undo --to-revision` restores one. JSON: `{"shim", "revisions": [{"revision",
+    "created", "current", "version"}]}`.
+    """
+    with exit_on_error():
+        settings, name = client_settings(kubeconfig=kubeconfig, context=context), shim_name(shim)
+        world = asyncio.run(_read(settings, name)).world
+        for note in world.notes:
+            print_note(note)
+        _show_history(name, world, revision, output, no_headers=no_headers)
+
+
+@app.command()
 def pause(
     shim: ShimArgument,
     kubeconfig: KubeconfigOption = None,
     context: ContextOption = None,
-    output: OutputOption = Format.TABLE,
+    output: DocumentOption = Format.TABLE,
 ) -> None:
-    """Begin no further node; nodes in work are finished.
+    """Start no further node; nodes in progress are finished.
 
-    This sets `spec.paused`; a GitOps tool that owns the Shim sets it back at its next sync: then pause it in the
-    repository. JSON: `{"shim", "changed", "message"}`.
+    This sets `spec.paused`. A GitOps tool that manages the Shim reverts it at its next sync: pause in the repository
+    then. JSON: `{"shim", "changed", "message"}`.
     """
     _change(shim, rollout_change.pause, kubeconfig, context, output)
 
@@ -91,12 +135,12 @@ def resume(
     shim: ShimArgument,
     kubeconfig: KubeconfigOption = None,
     context: ContextOption = None,
-    output: OutputOption = Format.TABLE,
+    output: DocumentOption = Format.TABLE,
 ) -> None:
-    """Go on with a rollout that is paused, or halted because too many nodes failed.
+    """Resume a rollout that is paused, or halted because too many nodes failed.
 
-    The failures known now no longer count and those nodes are tried at once; if as many fail again it halts again.
-    JSON as in `rollout pause`.
+    The failures so far are acknowledged and their nodes are retried at once; if as many fail again, the rollout halts
+    again. JSON as in `rollout pause`.
     """
     _change(shim, rollout_change.resume, kubeconfig, context, output)
 
@@ -105,17 +149,16 @@ def resume(
 def undo(
     shim: ShimArgument,
     to_revision: Annotated[
-        int | None, typer.Option(min=1, help="the revision to go back to; without it the version before this one")
+        int | None, typer.Option(min=1, help="revision to restore; default: the previous one")
     ] = None,
     kubeconfig: KubeconfigOption = None,
     context: ContextOption = None,
-    output: OutputOption = Format.TABLE,
+    output: DocumentOption = Format.TABLE,
 ) -> None:
-    """Go back to a former version: what is installed and its RuntimeClass; nodes and limits stay as they are.
+    """Roll back to a previous revision: the installed artifacts and the RuntimeClass, not nodes or limits.
 
-    It is a rollout like any other, with the same limits. A GitOps tool that owns the Shim takes this back at its next
-    sync: then revert it in the repository. `rollout status` shows the revisions with -o json. JSON as in `rollout
-    pause`.
+    It is a rollout with the same limits. A GitOps tool that manages the Shim reverts it at its next sync: roll back in
+    the repository then. `rollout history` lists the revisions. JSON as in `rollout pause`.
     """
     _change(shim, rollout_change.undo(to_revision), kubeconfig, context, output)
 
@@ -124,7 +167,7 @@ def _seconds(text: str | None, *, watch: bool) -> float | None:
     if text is None:
         return None
     if not watch:
-        raise SettingsError("--timeout: needs --watch, without it nothing is waited for")
+        raise SettingsError("--timeout: needs --watch")
     try:
         seconds = parse_seconds(text)
     except ValueError as error:
@@ -140,27 +183,52 @@ async def _read(settings: ClientSettings, name: str) -> Found:
 
 
 def _show(standing: Standing, world: World, output: Format) -> None:
-    if output is Format.JSON:
-        print_json(document(standing, world))
+    if output.structured:
+        print_document(output, document(standing, world))
         return
     for note in world.notes:
-        print(f"note: {note}", file=sys.stderr)  # noqa: T201 - beside the table, not in it
-    console().print(page(standing), soft_wrap=False)
+        print_note(note)
+    print_result(page(standing))
+
+
+def _show_history(name: str, world: World, number: int | None, output: Format, *, no_headers: bool) -> None:
+    """Print all revisions, or the version of one.
+
+    Raises:
+        CommandError: the revision does not exist.
+    """
+    found = [one for one in world.revisions if number in {None, one.number}]
+    if number is not None and not found:
+        known = ", ".join(str(one.number) for one in world.revisions) or "none"
+        raise CommandError(f'revision {number} of Shim "{name}" not found; known revisions: {known}')
+    rows = [
+        {"revision": one.number, "created": one.created, "current": one == world.current, "version": one.version}
+        for one in found
+    ]
+    if output.structured:
+        print_document(output, {"shim": name, "revisions": rows})
+    elif number is not None:
+        print_text(yaml_of(found[0].version).rstrip())
+    else:
+        table = make_table("REVISION", "CREATED", "CURRENT")
+        for row in rows:
+            table.add_row(str(row["revision"]), str(row["created"]), "yes" if row["current"] else "no")
+        print_result(table, no_headers=no_headers)
 
 
 def _watch(settings: ClientSettings, name: str, timeout: float | None, output: Format) -> bool:
-    """Watch to the end; returns whether it is a bad one."""
+    """Watch until the end; return whether the rollout failed."""
     with display(output) as shown:
         last = asyncio.run(_follow(settings, name, timeout, shown))
     if last is None:
-        if output is Format.TABLE:
-            print_text(f"Shim {name} is gone, and no node has it")
+        if not output.structured:
+            print_text(f"Shim {name} is deleted, and no node has it")
         return False
     standing, world = last
-    if console().is_terminal and output is Format.TABLE:
+    if console().is_terminal and not output.structured:
         _show(standing, world, output)
     if not standing.settled:
-        say(f"not complete within {timeout:g} s: {summary(standing)}")
+        print_error(f"not complete within {timeout:g} s: {summary(standing)}")
     return standing.phase is not Phase.COMPLETE
 
 
@@ -170,7 +238,7 @@ async def _follow(
     budget: float | None,
     shown: Display,
 ) -> tuple[Standing, World] | None:
-    """Return the last standing, settled or at the end of the time; None when the Shim was removed."""
+    """Return the last state, settled or at the timeout; None if the Shim was removed."""
     began = time.monotonic()
     last: tuple[Standing, World] | None = None
     answered = began
@@ -182,7 +250,7 @@ async def _follow(
             except Unavailable as error:
                 if last is None or time.monotonic() - answered > _OUTAGE_SECONDS:
                     raise
-                say(f"trying on: {explain(error)}")
+                print_note(f"{describe_error(error)}; retrying")
             except CommandError:
                 if last is None or last[0].phase is not Phase.REMOVING:
                     raise
@@ -200,7 +268,7 @@ async def _follow(
 
 
 def _change(
-    shim: str,
+    shim: Sequence[str],
     wanted: Callable[[Found], Change],
     kubeconfig: KubeconfigOption,
     context: ContextOption,
@@ -208,11 +276,12 @@ def _change(
 ) -> None:
     async def run(settings: ClientSettings) -> Change:
         async with connected(settings) as kube:
-            return await change(kube, settings, shim, wanted)
+            return await change(kube, settings, name, wanted)
 
     with exit_on_error():
+        name = shim_name(shim)
         done = asyncio.run(run(client_settings(kubeconfig=kubeconfig, context=context)))
-        if output is Format.JSON:
-            print_json(done.document(shim))
+        if output.structured:
+            print_document(output, done.document(name))
         else:
             print_text(done.said)

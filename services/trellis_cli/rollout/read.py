@@ -1,7 +1,7 @@
-"""Reads from the cluster what ``trellis rollout`` shows and changes.
+"""Reads the data of ``trellis rollout`` from the cluster.
 
-In: a connection, settings, the name of a Shim. Out: worlds for ``rollout_model``. Writes nothing.
-Invariant: a Shim that is not there is a CommandError that names those that are.
+In: a connection, settings, the name of a Shim. Out: snapshots for ``rollout_model``. Writes nothing.
+Invariant: a missing Shim is a CommandError with the names of the existing ones.
 """
 
 from __future__ import annotations
@@ -22,26 +22,26 @@ from trellis.provisioning.shims import view_shim
 from trellis.provisioning.views import NodeView
 from trellis.read_model.reading.served import list_served
 from trellis.read_model.tables.rollout import World
-from trellis_cli.common.errors import CommandError, explain
+from trellis_cli.common.errors import CommandError, describe_error
 from trellis_cli.common.settings import ClientSettings
 
 Manifest = dict[str, Any]
 
 _NODES_SECONDS: Final = 10.0
-"""Nodes are read anew after so long, or when the Shim or the ledger changed: a large cluster has megabytes of them."""
+"""Nodes are re-read after this time, or when the Shim or the ledger changes: a large cluster has megabytes of them."""
 _NAMED: Final = 10
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A Shim as the API server has it, beside the world it stands in."""
+    """A Shim as read from the API server, and the snapshot for its rollout."""
 
     manifest: Manifest
     world: World
 
 
 class Reader:
-    """Reads one Shim's world, again and again; nodes and revisions only when there may be news."""
+    """Reads the snapshot of one Shim repeatedly; nodes and revisions only if they can have changed."""
 
     def __init__(self, kube: Kube, settings: ClientSettings, name: str) -> None:
         self._kube = kube
@@ -54,12 +54,12 @@ class Reader:
         self._revision_note = ""
 
     async def read(self) -> Found:
-        """Return the Shim and its world.
+        """Return the Shim and its snapshot.
 
         Raises:
-            CommandError: there is no Shim of this name.
-            NotServedError: the kind Shim is defined and not served.
-            KubeError: the Shims or the nodes cannot be read, or the server went away.
+            CommandError: the Shim does not exist.
+            NotServedError: the CRD of Shims exists and is not served.
+            KubeError: the Shims or the nodes cannot be read, or the server is unreachable.
         """
         shims = await self._shims()
         manifest = self._chosen(shims)
@@ -86,7 +86,7 @@ class Reader:
         found = await list_served(self._kube, SHIMS)
         if found is None:
             raise CommandError(
-                f"no Shim {self._name!r}: this cluster does not know the kind Shim; is Trellis installed in it?"
+                'the server does not have the resource type "shims"; check that Trellis is installed in the cluster'
             )
         return found
 
@@ -96,17 +96,17 @@ class Reader:
                 return manifest
         known = sorted(manifest["metadata"]["name"] for manifest in shims)
         more = f" and {len(known) - _NAMED} more" if len(known) > _NAMED else ""
-        there = f"there are: {', '.join(known[:_NAMED])}{more}" if known else "the cluster has none"
-        raise CommandError(f"no Shim {self._name!r}; {there}")
+        there = f"the cluster has: {', '.join(known[:_NAMED])}{more}" if known else "the cluster has no Shims"
+        raise CommandError(f'Shim "{self._name}" not found; {there}')
 
     async def _ledger(self) -> tuple[Ledger, str, str]:
-        """Return the ledger, its resourceVersion and a note on what cannot be known without it."""
+        """Return the ledger, its resourceVersion and a note on data that is unknown without it."""
         try:
             manifest = await self._kube.get(CONFIGMAPS, names.LEDGER, self._settings.namespace)
         except NotFound:
-            return Ledger({}), "", ""  # no rollout has begun
+            return Ledger({}), "", ""  # no rollout has started
         except Forbidden as error:
-            return Ledger({}), "", f"nodes in work and a halt are not known: {explain(error)}"
+            return Ledger({}), "", f"nodes in progress and halts unknown: {describe_error(error)}"
         return read_ledger(manifest), str(manifest["metadata"]["resourceVersion"]), ""
 
     async def _read_revisions(self, uid: str) -> None:
@@ -115,6 +115,6 @@ class Reader:
                 CONTROLLER_REVISIONS, self._settings.namespace, label_selector=label_selector(self._name)
             )
         except Forbidden as error:
-            self._revision_note = f"the former versions are not known: {explain(error)}"
+            self._revision_note = f"revisions unknown: {describe_error(error)}"
         else:
             self._revisions, self._revision_note = revisions_of(uid, listing.items), ""

@@ -1,7 +1,7 @@
-"""How a rollout is shown: a page, a line per change, or a bar that moves.
+"""Views of a rollout: a page, a line per change, or a progress bar.
 
-In: standings. Out: standard output. Called by ``trellis rollout status``. Invariant: without a terminal no cursor is
-moved; text from the cluster is never markup.
+In: states of a rollout. Out: standard output. Called by ``trellis rollout status``. Invariant: without a terminal the
+output has no control sequences; text from the cluster is never markup.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from rich.table import Table
 from rich.text import Text
 
 from trellis.read_model.tables.rollout import NodeStage, Phase, ShimNode, Standing, World, document
-from trellis_cli.common.output import Format, console, one_line, print_json, print_text
+from trellis_cli.common.output import Format, console, make_table, one_line, print_document, print_text
 
 _STYLES: Final = {
     NodeStage.UPDATED: "green",
@@ -29,7 +29,7 @@ _STYLES: Final = {
     NodeStage.LEAVING: "dim",
 }
 _WORDS: Final = {
-    NodeStage.IN_WORK: "in work",
+    NodeStage.IN_WORK: "in progress",
     NodeStage.FAILED: "failed",
     NodeStage.HELD: "held",
     NodeStage.WAITING: "waiting",
@@ -42,14 +42,14 @@ _MESSAGE_MAX: Final = 300
 
 
 class Display(Protocol):
-    """Receives each standing, changed or not."""
+    """Receives each state, changed or not."""
 
     def show(self, standing: Standing, world: World) -> None:
-        """The rollout stands so now."""
+        """Show the current state of the rollout."""
 
 
 def summary(standing: Standing) -> str:
-    """Return one line: ``spin (revision 2): Progressing: 3 of 12 nodes updated, 1 in work, 8 waiting``."""
+    """Return one line: ``spin (revision 2): Progressing: 3 of 12 nodes updated, 1 in progress, 8 waiting``."""
     counts = standing.counts
     parts = [f"{counts[NodeStage.UPDATED]} of {standing.desired} nodes updated"]
     parts += [f"{counts[stage]} {word}" for stage, word in _WORDS.items() if counts[stage]]
@@ -59,15 +59,13 @@ def summary(standing: Standing) -> str:
 
 
 def page(standing: Standing) -> Group:
-    """Return the table of nodes, failed ones with their reasons, below it the summary."""
+    """Return the table of nodes, failed ones with their reasons, and the summary below it."""
     line = Text(summary(standing), style=_PHASES.get(standing.phase, ""))
     return Group(_table(standing.nodes), line) if standing.nodes else Group(line)
 
 
 def _table(nodes: tuple[ShimNode, ...]) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for heading in ("NODE", "STAGE", "ATTEMPT", "MESSAGE"):
-        table.add_column(heading, no_wrap=heading not in {"NODE", "MESSAGE"}, overflow="fold")
+    table = make_table("NODE", "STAGE", "ATTEMPT", "MESSAGE", fold={"NODE", "MESSAGE"})
     for node in nodes:
         table.add_row(
             Text(node.name),
@@ -79,7 +77,7 @@ def _table(nodes: tuple[ShimNode, ...]) -> Table:
 
 
 class Lines:
-    """A line per change, of the whole and of each node that fails; JSON: a document per change."""
+    """Prints a line per change of the rollout and per failed node; with JSON a document per change."""
 
     def __init__(self, output: Format) -> None:
         self._output = output
@@ -87,13 +85,13 @@ class Lines:
         self._last: Standing | None = None
 
     def show(self, standing: Standing, world: World) -> None:
-        """Print it if it is news."""
+        """Print the state if it changed."""
         if standing == self._last:
             return
         known = self._last.nodes if self._last else ()
         self._last = standing
-        if self._output is Format.JSON:
-            print_json(document(standing, world), lines=True)
+        if self._output.structured:
+            print_document(self._output, document(standing, world), lines=True)
             return
         at = f"{time.monotonic() - self._began:6.1f} s  "
         for node in standing.nodes:
@@ -103,7 +101,7 @@ class Lines:
 
 
 class OnTerminal:
-    """A bar of updated nodes, below it those in work and failed."""
+    """A bar of updated nodes, below it the nodes that are in progress or failed."""
 
     def __init__(self, out: Console) -> None:
         self._bar = Progress(TextColumn("updated"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), console=out)
@@ -111,7 +109,7 @@ class OnTerminal:
         self.live = Live(self._bar, console=out, transient=True, refresh_per_second=8)
 
     def show(self, standing: Standing, world: World) -> None:
-        """Move the bar."""
+        """Update the bar."""
         del world
         self._bar.update(self._task, total=standing.desired, completed=standing.counts[NodeStage.UPDATED])
         busy = tuple(node for node in standing.nodes if node.stage in {NodeStage.FAILED, NodeStage.IN_WORK})
@@ -123,9 +121,9 @@ class OnTerminal:
 
 @contextmanager
 def display(output: Format) -> Iterator[Display]:
-    """Return the display that fits standard output; on a terminal the last standing stays as a page."""
+    """Return the display that suits standard output; on a terminal the last state stays as a page."""
     out = console()
-    if output is Format.JSON or not out.is_terminal:
+    if output.structured or not out.is_terminal:
         yield Lines(output)
         return
     moving = OnTerminal(out)

@@ -1,4 +1,4 @@
-"""``trellis run``: flags in, running services out."""
+"""``trellis run``: parses the flags and runs the services."""
 
 from __future__ import annotations
 
@@ -15,18 +15,21 @@ from trellis_cli.run.services import run as run_chosen
 def run(
     services: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[SERVICE]...", help="of " + ", ".join(NAMED) + "; none is all but the console"),
+        typer.Argument(metavar="[SERVICE]...", help="of " + ", ".join(NAMED) + "; default: all except the console"),
     ] = None,
     kubeconfig: Annotated[Path | None, typer.Option(help="kubeconfig file [env: TRELLIS_KUBECONFIG]")] = None,
-    nats_url: Annotated[str | None, typer.Option(help="the bus [env: TRELLIS_NATS_URL]")] = None,
-    cluster: Annotated[str | None, typer.Option(help="the cluster's name on the bus [env: TRELLIS_CLUSTER]")] = None,
+    nats_url: Annotated[str | None, typer.Option(help="address of the bus [env: TRELLIS_NATS_URL]")] = None,
+    cluster: Annotated[str | None, typer.Option(help="name of the cluster on the bus [env: TRELLIS_CLUSTER]")] = None,
     health_port: Annotated[
         int | None, typer.Option(help="port of /readyz, /livez and /metrics [env: TRELLIS_HEALTH_PORT]")
     ] = None,
     own_nats: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="bring a nats-server along, its store in this directory")
+        Path | None, typer.Option(metavar="DIR", help="start a nats-server with its store in this directory")
     ] = None,
 ) -> None:
-    """Run services in one process; every setting is also a TRELLIS_* variable."""
+    """Run services in one process.
+
+    Every setting is also a TRELLIS_* variable.
+    """
     with exit_on_settings_error():
         run_chosen(services or [], RunFlags(kubeconfig, nats_url, cluster, health_port, own_nats))

@@ -1,4 +1,4 @@
-"""``trellis run``: any set of services in one process, the same code as one process each.
+"""``trellis run``: any set of services in one process, with the same code as in separate processes.
 
 In: names of services and flags. Out: a running process. Called by the command line.
 """
@@ -26,11 +26,11 @@ _log = get_logger(__name__)
 
 
 class OwnNats(Protocol):
-    """A bus that this process brings along."""
+    """A bus that this process starts."""
 
     @property
     def url(self) -> str:
-        """Address for the services of this process; it has the password."""
+        """Address for the services of this process, with the password."""
 
     def running(self) -> AbstractAsyncContextManager[None]:
         """Keep the server running within the block."""
@@ -38,7 +38,7 @@ class OwnNats(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class RunFlags:
-    """Flags of ``trellis run``; None is not given, the environment decides."""
+    """Flags of ``trellis run``; None if not given, then the environment applies."""
 
     kubeconfig: Path | None = None
     nats_url: str | None = None
@@ -48,10 +48,10 @@ class RunFlags:
 
 
 def choose(services: Sequence[str]) -> list[str]:
-    """Return the services to run; if none is named, all that are installed whole, but for those to be asked for.
+    """Return the services to run; if none is named, all that are completely installed, except optional ones.
 
     Raises:
-        SettingsError: a name that is none; the message lists those that are. Or one that lacks what it needs.
+        SettingsError: a name is unknown, with the list of names; or a service lacks its dependencies.
     """
     unknown = [name for name in services if name not in NAMED]
     if unknown:
@@ -66,9 +66,9 @@ def choose(services: Sequence[str]) -> list[str]:
 
 
 def refuse_half_confined(loaded: Sequence[ServiceSettings]) -> None:
-    """Refuse to confine one service of a process beside others that work on the whole cluster.
+    """Reject a confined service in one process with cluster-wide services.
 
-    What is confined is a cluster of its own on the bus, so under one name they would shut each other out.
+    A confined service has its own cluster name on the bus, so under one name they would exclude each other.
 
     Raises:
         SettingsError: one is confined and another cannot be.
@@ -76,8 +76,8 @@ def refuse_half_confined(loaded: Sequence[ServiceSettings]) -> None:
     wide = [one.service.replace("_", "-") for one in loaded if not getattr(one, "watch_namespaces", ())]
     if wide and len(wide) < len(loaded):
         raise SettingsError(
-            f"TRELLIS_WATCH_NAMESPACES: is set, and {', '.join(wide)} cannot be confined to namespaces: run what can "
-            "be in a process of its own (trellis run host-manager)"
+            f"TRELLIS_WATCH_NAMESPACES: is set, and {', '.join(wide)} cannot be confined to namespaces: run confined "
+            "services in a separate process (trellis run host-manager)"
         )
 
 
@@ -85,7 +85,7 @@ def run(services: Sequence[str], flags: RunFlags) -> None:
     """Run services until SIGTERM.
 
     Raises:
-        SettingsError: a setting is wrong, or a service is unknown.
+        SettingsError: a setting is invalid, or a service is unknown.
     """
     chosen = [NAMED[name] for name in choose(services)]
     nats = _own_nats(flags)
@@ -99,12 +99,12 @@ def run(services: Sequence[str], flags: RunFlags) -> None:
     refuse_half_confined(loaded)
     if nats is not None and any(its.nats_credentials for its in loaded):
         raise SettingsError(
-            "--own-nats: its user has a password of its own: unset TRELLIS_NATS_NKEY_FILE, "
+            "--own-nats: the server has its own user and password: unset TRELLIS_NATS_NKEY_FILE, "
             "TRELLIS_NATS_CREDENTIALS_FILE and TRELLIS_NATS_CA_FILE"
         )
     setup_logging(log_format=loaded[0].log_format, level=loaded[0].log_level)
     for name in [name for name, one in NAMED.items() if not one.installed and not services]:
-        _log.info("a service is left out, as it is not installed", service=name, extra=NAMED[name].extra)
+        _log.info("service skipped, not installed", service=name, extra=NAMED[name].extra)
     for line in misspelt():
         _log.warning(line)
     with heap.importing():
@@ -114,27 +114,27 @@ def run(services: Sequence[str], flags: RunFlags) -> None:
 
 
 def misspelt(environ: Mapping[str, str] | None = None) -> list[str]:
-    """Return a line for each ``TRELLIS_`` variable that neither a service nor a command knows: they share a shell."""
+    """Return a line for each ``TRELLIS_`` variable that is unknown to services and commands, which share it."""
     return unknown_variables([ClientSettings, *(service.settings for service in SERVICES.values())], environ)
 
 
 def _own_nats(flags: RunFlags) -> OwnNats | None:
-    """Return the bus that this process is to bring along, if it is.
+    """Return the bus to start in this process, None without --own-nats.
 
     Raises:
-        SettingsError: another bus is named as well.
+        SettingsError: another bus is configured too.
     """
     if flags.own_nats is None:
         return None
     if flags.nats_url is not None:
-        raise SettingsError("--own-nats: --nats-url is given as well, needs one of them")
+        raise SettingsError("--own-nats: cannot be used with --nats-url")
     made: Callable[[Path], OwnNats] | None = additions.addition(additions.RUN, "own-nats")
     if made is None:
-        raise SettingsError(f"--own-nats: a nats-server is not installed here: {additions.HOW}")
+        raise SettingsError(f"--own-nats: nats-server is not installed: {additions.HOW}")
     return made(flags.own_nats)
 
 
 async def _run(services: Sequence[Living], health_port: int, nats: OwnNats | None) -> None:
-    """Run services; what they have to say while they stop still finds the bus."""
+    """Run services; the bus stays up until they have stopped."""
     async with contextlib.nullcontext() if nats is None else nats.running():
         await run_services(services, health_port=health_port)

@@ -1,7 +1,7 @@
-"""``trellis secrets check``: which rule lets each secret of an application through, or stops it.
+"""``trellis secrets check``: the rules for each secret of an application.
 
-In: flags, a token, the cluster as the person who asks may see it. Out: a table or JSON. Called by the command line.
-Invariants: nothing is written; no value of a Secret is shown; whether one exists is told only to who may read it.
+In: flags, a token, the cluster with the permissions of the user. Out: a table or JSON. Called by the command line.
+Invariants: nothing is written; no value of a Secret is shown; its existence is shown only to users that may read it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Annotated, Any, Final
 
 import typer
-from rich.table import Table
 from rich.text import Text
 
 from secrets_backend.domain.decide import Grant, Identity, view_grant
@@ -35,11 +34,26 @@ from trellis.read_model.reading.cluster import REVIEWS
 from trellis.read_model.reading.served import list_served
 from trellis.read_model.tables.apps import application_of
 from trellis_cli.apps.ask import NoLatticeError, group_of, read_groups
-from trellis_cli.apps.history import find_app
-from trellis_cli.common.errors import EXIT_FAILED, CommandError, exit_on_error
+from trellis_cli.apps.history import app_of, find_app
+from trellis_cli.common.errors import CommandError, exit_on_error
 from trellis_cli.common.gather import connected
-from trellis_cli.common.options import ContextOption, KubeconfigOption
-from trellis_cli.common.output import Format, OutputOption, console, one_line, print_json
+from trellis_cli.common.messages import EXIT_FAILED
+from trellis_cli.common.options import (
+    AllNamespacesOption,
+    ContextOption,
+    KubeconfigOption,
+    NamespaceOption,
+    one_namespace,
+)
+from trellis_cli.common.output import (
+    DocumentOption,
+    Format,
+    NoHeadersOption,
+    make_table,
+    one_line,
+    print_document,
+    print_result,
+)
 from trellis_cli.common.settings import ClientSettings, client_settings
 from trellis_cli.secrets.model import (
     DEFINITION,
@@ -56,12 +70,12 @@ from trellis_cli.secrets.model import (
 )
 
 _TOKEN_MAX: Final = 1 << 20
-_MARKS: Final = {True: Text("yes", style="green"), False: Text("NO", style="bold red"), None: Text("?", style="yellow")}
+_MARKS: Final = {True: Text("yes", style="green"), False: Text("no", style="bold red"), None: Text("?", style="yellow")}
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What the person at the terminal asked for."""
+    """The arguments."""
 
     app: str
     namespace: str | None
@@ -72,7 +86,7 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """What came of it."""
+    """The result of the checks."""
 
     namespace: str
     application: str
@@ -82,63 +96,64 @@ class Checked:
 
     @property
     def well(self) -> bool:
-        """Whether nothing stops any of its secrets."""
+        """True if no rule denies access to a secret."""
         return False not in {self.token.well, self.definition.well} and all(row.well for row in self.rows)
 
 
 def check(  # noqa: PLR0913, PLR0917 - options of a command line
-    app: Annotated[str, typer.Option("--app", help="name of the Application, its own or the one in wadm")],
+    app: Annotated[str, typer.Option("--app", help="Application, or its name in wadm")],
     entity_jwt: Annotated[
         str | None,
-        typer.Option("--entity-jwt", metavar="FILE", help="token of the component or provider that asks; - is stdin"),
+        typer.Option("--entity-jwt", metavar="FILE", help="JWT of the component or provider; - is stdin"),
     ] = None,
-    namespace: Annotated[
-        str | None, typer.Option("--namespace", "-n", help="of the Application, if its name is not one")
-    ] = None,
+    namespace: NamespaceOption = None,
+    all_namespaces: AllNamespacesOption = False,
     users: Annotated[
         str | None,
-        typer.Option("--secrets-users", help="the service's setting, by commas [env: TRELLIS_SECRETS_USERS]"),
+        typer.Option("--secrets-users", help="setting of the service, comma-separated [env: TRELLIS_SECRETS_USERS]"),
     ] = None,
     backend: Annotated[
-        str | None, typer.Option("--secrets-backend", help="the service's setting [env: TRELLIS_SECRETS_BACKEND]")
+        str | None, typer.Option("--secrets-backend", help="setting of the service [env: TRELLIS_SECRETS_BACKEND]")
     ] = None,
     kubeconfig: KubeconfigOption = None,
     context: ContextOption = None,
-    output: OutputOption = Format.TABLE,
+    output: DocumentOption = Format.TABLE,
+    no_headers: NoHeadersOption = False,
 ) -> None:
-    """Say of each secret of an application which rule lets it through or stops it.
+    """Check the access to each secret of an application, rule by rule.
 
-    The token is checked as secrets_backend does; `wash inspect --jwt-only IMAGE` shows a component's. Then, whether the
-    CRD of SecretGrants stands; and, for each secret of the manifest: its policy, the grant of the lattice's link,
-    whether secrets_backend may be the account, and whether the account may read that Secret; and, if you may read it
-    yourself, whether it is there and has the entry. Ends with 1 if something is stopped. JSON: `{"ok", "namespace",
+    The token is checked as secrets_backend does; `wash inspect --jwt-only IMAGE` prints that of a component. Then the
+    CRD of SecretGrants, and for each secret of the manifest: its policy, the grant of the lattice connection, the
+    permission of secrets_backend to impersonate the account, and that of the account to read the Secret; the entry of
+    the Secret, if you may read it. Ends with 1 if a rule denies access. JSON: `{"ok", "namespace",
     "application", "token": step, "definition": step, "secrets": [{"ok", "component", "name", "secret", "field",
     "policy", "namespace", "user", "rule", "steps": [step…]}]}`; a step is `{"what", "ok", "text"}`, its `ok` null if
-    that is not known.
+    unknown.
     """
     with exit_on_error(NoLatticeError):
         settings = client_settings(kubeconfig=kubeconfig, context=context)
         token, step = _token(entity_jwt)
         service = load(Settings, secrets_users=users, secrets_backend=backend)
-        asked = Asked(app, namespace, token, frozenset(service.secrets_users), service.secrets_backend)
+        wanted = app_of([app], one_namespace(namespace, all_namespaces=all_namespaces))
+        asked = Asked(wanted.name, wanted.namespace, token, frozenset(service.secrets_users), service.secrets_backend)
         checked = asyncio.run(_check(settings, asked, step))
-        _show(checked, output)
+        _show(checked, output, no_headers=no_headers)
         if not checked.well:
             raise SystemExit(EXIT_FAILED)
 
 
 def _token(source: str | None) -> tuple[Token | None, Step]:
-    """Return the token of a file, None if it is not taken, and what is said of it.
+    """Return the token of a file, None if it is invalid, and its step.
 
     Raises:
         CommandError: the file cannot be read.
     """
     if source is None:
-        return None, Step("token", None, "not given: what follows is for a token that is valid")
+        return None, Step("token", None, "not given; the checks assume a valid token")
     try:
         token = read_token(_text(source), TokenKind.ENTITY, time.time())
     except TokenError as error:
-        return None, Step("token", False, f"it is not taken, InvalidEntityJWT: {error}")
+        return None, Step("token", False, f"invalid (InvalidEntityJWT): {error}")
     return token, Step("token", True, f"{token.name or '(no name)'}, {token.subject}, signed by {token.issuer}")
 
 
@@ -167,22 +182,22 @@ async def _check(settings: ClientSettings, asked: Asked, token: Step) -> Checked
 
 
 async def _definition(kube: Kube) -> Step:
-    """Return whether the CRD of SecretGrants stands, as secrets_backend reads it."""
+    """Return the step for the CRD of SecretGrants, evaluated as in secrets_backend."""
     try:
         found = await kube.get(DEFINITIONS, SECRET_GRANTS.definition)
     except NotFound:
         return judge_definition(None, 0.0, 0.0)
     except KubeError as error:
-        return Step(DEFINITION, None, f"whether it stands is not known: {error}")
+        return Step(DEFINITION, None, f"unknown: {error}")
     age = time.time() - (unix_seconds(found["metadata"]["creationTimestamp"]) or 0)
     return judge_definition(found, age, Timings().grants)
 
 
 async def _grants(kube: Kube) -> list[Grant]:
-    """Return all SecretGrants; none where the kind is not defined.
+    """Return all SecretGrants; empty if the CRD is missing.
 
     Raises:
-        NotServedError: the kind is defined and not served.
+        NotServedError: the CRD exists and is not served.
         KubeError: they could not be listed.
     """
     return [view_grant(one) for one in await list_served(kube, SECRET_GRANTS) or ()]
@@ -190,13 +205,13 @@ async def _grants(kube: Kube) -> list[Grant]:
 
 @dataclass(frozen=True, slots=True)
 class Asking:
-    """Asks the API server what manifests do not tell. ``home``: namespace of the installation."""
+    """Queries the API server for permissions and Secrets. ``home``: namespace of the installation."""
 
     kube: Kube
     home: str
 
     async def complete(self, row: Row) -> Row:
-        """Return a row with what the API server decides."""
+        """Return a row with the decisions of the API server."""
         identity = row.identity
         if identity is None:
             return row
@@ -207,7 +222,7 @@ class Asking:
             self._there(identity, secret, row.use.entry),
         )
         return row.and_then(
-            _right("impersonation", f"secrets_backend may be {identity.user}", be, roles_hint(identity)),
+            _right("impersonation", f"secrets_backend may impersonate {identity.user}", be, roles_hint(identity)),
             _right(
                 READING,
                 f"{identity.user} may read Secret {identity.namespace}/{secret}",
@@ -218,7 +233,7 @@ class Asking:
         )
 
     async def _allowed(self, review: dict[str, Any]) -> bool | str:
-        """Return whether it is allowed, or why that is not known."""
+        """Return whether access is allowed, or why that is unknown."""
         try:
             answer = await self.kube.create(REVIEWS, {**review, "metadata": {"name": ""}})
         except KubeError as error:
@@ -232,7 +247,7 @@ class Asking:
         except NotFound:
             return Step("secret", False, f"{place} does not exist")
         except Forbidden:
-            return Step("secret", None, f"whether {place} exists is told only to who may read it: you may not")
+            return Step("secret", None, f"existence of {place} unknown: this account may not read it")
         except KubeError as error:
             return Step("secret", None, str(error))
         data: Mapping[str, str] = found.get("data") or {}
@@ -251,14 +266,14 @@ def _size(value: str) -> int:
 
 def _right(what: str, sentence: str, allowed: bool | str, remedy: str) -> Step:
     if isinstance(allowed, str):
-        return Step(what, None, f"whether {sentence} is not known: {allowed}")
+        return Step(what, None, f"unknown: {sentence}: {allowed}")
     if allowed:
         return Step(what, True, sentence)
     return Step(what, False, f"{sentence.replace(' may ', ' may not ', 1)}: {remedy}")
 
 
-def _show(checked: Checked, output: Format) -> None:
-    if output is Format.JSON:
+def _show(checked: Checked, output: Format, *, no_headers: bool) -> None:
+    if output.structured:
         document = {
             "ok": checked.well,
             "namespace": checked.namespace,
@@ -267,11 +282,9 @@ def _show(checked: Checked, output: Format) -> None:
             "definition": checked.definition.document(),
             "secrets": [row.document() for row in checked.rows],
         }
-        print_json(document)
+        print_document(output, document)
         return
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for heading in ("SECRET", "RULE", "OK", ""):
-        table.add_column(heading, no_wrap=heading in {"RULE", "OK"}, overflow="fold")
+    table = make_table("SECRET", "RULE", "OK", "MESSAGE", fold={"SECRET", ""})
     for step in (checked.token, checked.definition):
         table.add_row(Text(""), Text(step.what), _MARKS[step.well], Text(one_line(step.text)))
     for row in checked.rows:
@@ -279,6 +292,6 @@ def _show(checked: Checked, output: Format) -> None:
         for index, step in enumerate(row.steps):
             first = Text(one_line(title) if index == 0 else "")
             table.add_row(first, Text(step.what), _MARKS[step.well], Text(one_line(step.text)))
-    console().print(table)
+    print_result(table, no_headers=no_headers)
     if not checked.rows:
-        console().print(Text(f"{checked.namespace}/{checked.application} hands no secret to any of its components"))
+        print_result(Text(f"{checked.namespace}/{checked.application} has no secrets"))

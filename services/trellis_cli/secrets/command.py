@@ -1,4 +1,4 @@
-"""``trellis secrets``: the group of its commands, each of which has a module of its own."""
+"""``trellis secrets``: groups its commands, each in a separate module."""
 
 from __future__ import annotations
 
@@ -8,9 +8,7 @@ from trellis_cli.secrets.check import check
 from trellis_cli.secrets.keys import drop_previous, rotate
 from trellis_cli.secrets.roles import roles
 
-app = typer.Typer(
-    help="Secrets for components: who is given which, by which rights, and the key.", no_args_is_help=True
-)
+app = typer.Typer(help="Check access to Secrets, print its Roles, rotate the key.", no_args_is_help=True)
 app.command()(check)
 app.command()(roles)
 app.command()(rotate)

@@ -1,8 +1,8 @@
-"""``trellis secrets rotate`` and ``drop-previous``: another key for the secrets backend, without a request refused.
+"""``trellis secrets rotate`` and ``drop-previous``: key rotation of the secrets backend without failed requests.
 
-In: flags, the key Secret. Out: one or two writes of it, and a line for people. Called by the command line.
-Invariants: each write names the Secret as it was read; no seed is printed, logged or in an error; a rotation that is
-interrupted leaves keys that work.
+In: flags, the key Secret. Out: one or two writes of it, and a line of text. Called by the command line.
+Invariants: each write requires the Secret to be unchanged; no seed is printed, logged or in an error; an interrupted
+rotation leaves working keys.
 """
 
 from __future__ import annotations
@@ -26,23 +26,24 @@ from trellis.kube.client import Kube
 from trellis.kube.errors import Conflict, Forbidden, NotFound
 from trellis.kube.preconditions import only_if
 from trellis.kube.resources import PODS, SECRETS, Manifest
-from trellis_cli.common.errors import CommandError, exit_on_error, say
+from trellis_cli.common.errors import CommandError, exit_on_error
 from trellis_cli.common.gather import connected
+from trellis_cli.common.messages import print_note
 from trellis_cli.common.options import ContextOption, KubeconfigOption
-from trellis_cli.common.output import Format, OutputOption, console, print_json
+from trellis_cli.common.output import DocumentOption, Format, print_document, print_result
 from trellis_cli.common.settings import ClientSettings, client_settings
 
 _WAIT: Final = "30s"
-"""A replica reads the Secret every 10 s: time for two that failed."""
+"""Time for two failed reads: replicas read the Secret every 10 s."""
 _SETTLED: Final = timedelta(seconds=5)
-"""From a rotation until every replica gives the new key: they look once a second while asked; and clocks differ."""
+"""Time until every replica distributes the new key: they read it every second under load; includes clock skew."""
 _TRIES: Final = 10
 _NAMED: Final = 5
 
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """What a command did: the public key that is given out, how many former ones open requests, and that in words."""
+    """Result of a command: distributed public key, number of previous keys that decrypt requests, and a text."""
 
     changed: bool
     public_key: str
@@ -50,7 +51,7 @@ class Done:
     message: str
 
     def document(self) -> dict[str, object]:
-        """Return it for JSON."""
+        """Return the result for JSON."""
         return {
             "changed": self.changed,
             "public_key": self.public_key,
@@ -61,17 +62,20 @@ class Done:
 
 def rotate(
     wait: Annotated[
-        str, typer.Option("--wait", metavar="DURATION", help="until all replicas have read it; 0 if a key has leaked")
+        str,
+        typer.Option(
+            "--wait", metavar="DURATION", help="time for all replicas to read the new key; 0 if a key has leaked"
+        ),
     ] = _WAIT,
     kubeconfig: KubeconfigOption = None,
     context: ContextOption = None,
-    output: OutputOption = Format.TABLE,
+    output: DocumentOption = Format.TABLE,
 ) -> None:
-    """Give hosts a new key; the former one goes on to open requests, because a host keeps what it got while it lives.
+    """Rotate the encryption key of the secrets backend; previous keys still decrypt requests.
 
-    The new key is written first as one that opens, and is given out when every replica had the time to read it. Hosts
-    that start from then on use it; once all have, `trellis secrets drop-previous`. JSON: `{"changed", "public_key",
-    "previous", "message"}`.
+    The new key first decrypts requests only, and is given to hosts once every replica had time to read it. Hosts keep
+    their key until they restart; after all have restarted, run `trellis secrets drop-previous`. JSON: `{"changed",
+    "public_key", "previous", "message"}`.
     """
     with exit_on_error():
         settings = client_settings(kubeconfig=kubeconfig, context=context)
@@ -79,15 +83,15 @@ def rotate(
 
 
 def drop_previous(
-    force: Annotated[bool, typer.Option("--force", help="although hosts run that may know a former key only")] = False,
+    force: Annotated[bool, typer.Option("--force", help="also if running hosts may have only a previous key")] = False,
     kubeconfig: KubeconfigOption = None,
     context: ContextOption = None,
-    output: OutputOption = Format.TABLE,
+    output: DocumentOption = Format.TABLE,
 ) -> None:
-    """Let former keys open nothing any more: a host that still uses one gets DecryptionError until it is restarted.
+    """Drop previous keys: a host that still uses one gets DecryptionError until it is restarted.
 
-    Refused while pods of hosts run that are older than the last rotation. Hosts elsewhere are not seen. JSON as of
-    `rotate`.
+    Refused while pods of hosts run that are older than the last rotation. Hosts of other clusters are not checked.
+    JSON as of `rotate`.
     """
     with exit_on_error():
         settings = client_settings(kubeconfig=kubeconfig, context=context)
@@ -106,12 +110,14 @@ async def _rotate(settings: ClientSettings, wait: float) -> Done:
     async with connected(settings) as kube:
         if wait:
             await _change(kube, settings, lambda ring: announced(ring, key))
-            say(f"note: {key.public} opens requests; it is given out in {wait:g} s, when all replicas have read it")
+            print_note(
+                f"{key.public} decrypts requests; hosts receive it in {wait:g} s, when all replicas have read it"
+            )
             await asyncio.sleep(wait)
         ring = await _change(kube, settings, lambda ring: promoted(ring, key), rotated=True)
     message = (
-        f"hosts that ask from now on are given {key.public}; former keys that still open requests: "
-        f"{len(ring.previous)}; when the hosts that run now are gone, `trellis secrets drop-previous`"
+        f"new hosts receive {key.public}; previous keys that still decrypt requests: {len(ring.previous)}; "
+        "once all hosts are restarted, run `trellis secrets drop-previous`"
     )
     return Done(True, key.public, len(ring.previous), message)
 
@@ -121,45 +127,43 @@ async def _drop(settings: ClientSettings, *, force: bool) -> Done:
         manifest = await _read(kube, settings)
         ring = _ring(manifest, settings)
         if not ring.previous:
-            return Done(
-                False, ring.current.public, 0, f"there is no former key: only {ring.current.public} opens requests"
-            )
+            return Done(False, ring.current.public, 0, f"no previous key: only {ring.current.public} decrypts requests")
         if not force:
             await _refuse_if_hosts_are_older(kube, manifest)
         dropped = len(ring.previous)
         ring = await _change(kube, settings, without_previous)
-    return Done(True, ring.current.public, 0, f"{dropped} dropped: only {ring.current.public} opens requests now")
+    return Done(True, ring.current.public, 0, f"{dropped} dropped: only {ring.current.public} decrypts requests now")
 
 
 async def _refuse_if_hosts_are_older(kube: Kube, manifest: Manifest) -> None:
-    """Ask for the pods of hosts that may know a former key only.
+    """Check for pods of hosts that may have only a previous key.
 
     Raises:
-        CommandError: there are some.
+        CommandError: such pods exist.
     """
     rotated = str((manifest["metadata"].get("annotations") or {}).get(names.ANNOTATION_ROTATED) or "")
     try:
         pods = (await kube.list(PODS, label_selector=POD_SELECTOR)).items
     except Forbidden as error:
-        raise CommandError(f"which hosts still use a former key is not known: {error}; or give --force") from None
+        raise CommandError(f"cannot list the hosts that may use a previous key: {error}; or use --force") from None
     settled = _settled(rotated)
     older = sorted(_place(pod) for pod in pods if _started(pod) <= settled or not settled)
     if not older:
         return
     some = ", ".join(older[:_NAMED]) + (f" and {len(older) - _NAMED} more" if len(older) > _NAMED else "")
     when = (
-        f"did not start after {settled}, when the new key was given to all,"
+        f"started before {settled}, when the new key was distributed,"
         if settled
-        else "may be older than the last rotation,"
+        else "may be older than the last rotation"
     )
     raise CommandError(
         f"{len(older)} pods of hosts {when} and would get DecryptionError: {some}. Restart them first "
-        "(`kubectl rollout restart` of their Deployments and DaemonSets), or give --force"
+        "(`kubectl rollout restart` of their Deployments and DaemonSets), or use --force"
     )
 
 
 def _settled(rotated: str) -> str:
-    """Return from when on hosts were given the new key by every replica; empty if that cannot be told."""
+    """Return the time from which every replica distributed the new key; empty if unknown."""
     try:
         return _written(datetime.fromisoformat(rotated) + _SETTLED)
     except (ValueError, OverflowError):
@@ -167,7 +171,7 @@ def _settled(rotated: str) -> str:
 
 
 def _started(pod: Manifest) -> str:
-    """Return when the first container that runs now was started, as Kubernetes writes it; now, if none does."""
+    """Return the start time of the first running container in Kubernetes format; the current time if none runs."""
     statuses = (pod.get("status") or {}).get("containerStatuses") or ()
     started = [str(run["startedAt"]) for one in statuses if (run := (one.get("state") or {}).get("running"))]
     return min(started, default=_now())
@@ -180,11 +184,11 @@ def _place(pod: Manifest) -> str:
 async def _change(
     kube: Kube, settings: ClientSettings, wanted: Callable[[KeyRing], KeyRing], *, rotated: bool = False
 ) -> KeyRing:
-    """Write other keys into the Secret, and return them.
+    """Write changed keys into the Secret, and return them.
 
     Raises:
-        CommandError: there is no Secret, or it holds no keys.
-        KubeError: it was refused, or changed all the time.
+        CommandError: the Secret does not exist or has no valid keys.
+        KubeError: the write was rejected, or the Secret changed continuously.
     """
     for left in reversed(range(_TRIES)):
         manifest = await _read(kube, settings)
@@ -202,7 +206,7 @@ async def _change(
                 raise
         else:
             return ring
-    raise AssertionError("the last try returns or raises")
+    raise AssertionError("the last attempt returns or raises")
 
 
 def _ops(manifest: Manifest, ring: KeyRing, *, rotated: bool) -> list[dict[str, Any]]:
@@ -232,8 +236,8 @@ async def _read(kube: Kube, settings: ClientSettings) -> Manifest:
         return await kube.get(SECRETS, names.SECRETS_KEY, settings.namespace)
     except NotFound:
         raise CommandError(
-            f"there is no Secret {settings.namespace}/{names.SECRETS_KEY}: secrets_backend makes it when it starts; "
-            "is TRELLIS_NAMESPACE the one it is installed in?"
+            f'Secret "{names.SECRETS_KEY}" not found in namespace {settings.namespace}: secrets_backend creates '
+            "it at its start; check TRELLIS_NAMESPACE"
         ) from None
 
 
@@ -243,13 +247,13 @@ def _ring(manifest: Manifest, settings: ClientSettings) -> KeyRing:
     except KeySecretError as error:
         why = str(error)
     raise CommandError(
-        f"Secret {settings.namespace}/{names.SECRETS_KEY} cannot be used: {why}; delete it to have secrets_backend "
-        "make another: hosts that run then get DecryptionError until they are restarted"
+        f"Secret {settings.namespace}/{names.SECRETS_KEY} cannot be used: {why}; delete it, and "
+        "secrets_backend creates a new one; running hosts get DecryptionError until they are restarted"
     )
 
 
 def _show(done: Done, output: Format) -> None:
-    if output is Format.JSON:
-        print_json(done.document())
+    if output.structured:
+        print_document(output, done.document())
     else:
-        console().print(Text(done.message))
+        print_result(Text(done.message))

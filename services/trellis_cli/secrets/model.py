@@ -1,8 +1,9 @@
-"""Which rule lets each secret of an application through, or stops it, as far as manifests tell.
+"""The rules for each secret of an application, as far as manifests determine them.
 
-Pure. In: an Application, groups of hosts, SecretGrants, a token that was read. Out: rows of steps; what is to be asked
-of the API server. Called by ``secrets_check``. Invariant: no value of a Secret comes in here, so none goes out.
-Source: wadm 0.21: it takes ``backend`` out of a policy's properties for the subject, and hands the rest to the host.
+Pure. In: an Application, host groups, SecretGrants, a parsed token. Out: rows of steps; the reviews to request from the
+API server. Called by ``secrets.check``. Invariant: values of Secrets are neither input nor output.
+Source: wadm 0.21: it removes ``backend`` from the properties of a policy for the subject, and passes the rest to the
+host.
 """
 
 from __future__ import annotations
@@ -27,27 +28,27 @@ Manifest = Mapping[str, Any]
 POLICY_TYPE: Final = "policy.secret.wasmcloud.dev/v1alpha1"
 _SENT_TYPE: Final = "properties.secret.wasmcloud.dev/v1alpha1"
 DEFINITION: Final = "CRD of SecretGrants"
-READING: Final = "right to read"
+READING: Final = "permission to read"
 _REFUSES: Final = "secrets_backend refuses every request with UpstreamError"
 _ANYBODY: Final = Token("", "", None)
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One rule. ``well``: True lets it through, False stops it, None: not known."""
+    """One rule. ``well``: True permits access, False denies it, None is unknown."""
 
     what: str
     well: bool | None
     text: str
 
     def document(self) -> dict[str, Any]:
-        """Return it for JSON."""
+        """Return the step for JSON."""
         return {"what": self.what, "ok": self.well, "text": self.text}
 
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """A secret that a manifest hands to a component. ``place``: which one, and which end of which link."""
+    """A secret in a manifest for a component. ``place``: the component, or the end of the link."""
 
     place: str
     name: str
@@ -58,7 +59,7 @@ class Use:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One secret, with its rules in the order in which they count. ``identity``: whom it is read as, if that is so."""
+    """One secret, with its rules in evaluation order. ``identity``: the account that reads it, if determined."""
 
     use: Use
     identity: Identity | None = None
@@ -66,15 +67,15 @@ class Row:
 
     @property
     def well(self) -> bool:
-        """Whether nothing stops it."""
+        """True if no rule denies access."""
         return not any(step.well is False for step in self.steps)
 
     def and_then(self, *steps: Step) -> Row:
-        """Return it with more steps."""
+        """Return the row with more steps."""
         return replace(self, steps=(*self.steps, *steps))
 
     def document(self) -> dict[str, Any]:
-        """Return it for JSON."""
+        """Return the row for JSON."""
         return {
             "ok": self.well,
             "component": self.use.place,
@@ -91,7 +92,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Around:
-    """What the rules depend on. ``token`` is None if none was given; ``users``, ``backend``: the service's settings."""
+    """Inputs of the rules. ``token``: None if not given; ``users``, ``backend``: settings of the service."""
 
     link: LinkGrant
     token: Token | None
@@ -100,26 +101,26 @@ class Around:
 
 
 def judge_definition(found: Manifest | None, age: float, closed: float) -> Step:
-    """Return whether the CRD of SecretGrants lets secrets_backend answer; ``found`` None: it is not there.
+    """Return whether secrets_backend can respond with this CRD of SecretGrants; ``found`` None: it does not exist.
 
-    ``age``: its seconds by this machine's clock. ``closed``: for so long a new one keeps namespaces closed.
+    ``age``: seconds since its creation by the local clock. ``closed``: seconds for which a new CRD denies access.
     """
     if found is None:
-        return Step(DEFINITION, False, f"it does not exist: {_REFUSES}; `trellis crds apply {SECRET_GRANTS.plural}`")
+        return Step(DEFINITION, False, f"not found: {_REFUSES}; `trellis crds apply {SECRET_GRANTS.plural}`")
     if found["metadata"].get("deletionTimestamp"):
-        return Step(DEFINITION, False, f"it is being deleted: {_REFUSES}, until it is created again")
+        return Step(DEFINITION, False, f"is being deleted: {_REFUSES} until it is re-created")
     if (left := closed - age) > 0:
         return Step(
             DEFINITION,
             None,
-            "it was created a short time ago: if SecretGrants went with a former one, their namespaces are refused with"
-            f" UpstreamError for {min(left, closed):.0f} s, or until they are created again",
+            "created a short time ago: if SecretGrants were deleted with a previous CRD, requests for their namespaces "
+            f"get UpstreamError for {min(left, closed):.0f} s, or until the grants are re-created",
         )
-    return Step(DEFINITION, True, "it stands")
+    return Step(DEFINITION, True, "established")
 
 
 def uses_of(app: Manifest) -> list[Use]:
-    """Return the secrets of an Application, component by component, those of its links after its own."""
+    """Return the secrets of an Application by component: its own, then those of its links."""
     return [
         use
         for component in (app.get("spec") or {}).get("components") or ()
@@ -140,7 +141,7 @@ def _holders(component: Manifest) -> Iterator[tuple[str, Any]]:
         yield f"{to} (its end of the link {package} from {name})", target
 
 
-def _uses(place: str, holder: Any) -> Iterator[Use]:  # noqa: ANN401 - JSON; a target may be a name alone
+def _uses(place: str, holder: Any) -> Iterator[Use]:  # noqa: ANN401 - JSON; a target can be only a name
     for one in (holder.get("secrets") or ()) if isinstance(holder, Mapping) else ():
         properties = one.get("properties") or {}
         words = (one.get("name"), properties.get("policy"), properties.get("key"), properties.get("field"))
@@ -148,13 +149,11 @@ def _uses(place: str, holder: Any) -> Iterator[Use]:  # noqa: ANN401 - JSON; a t
 
 
 def judge(app: Manifest, use: Use, around: Around) -> Row:
-    """Return the rules that manifests alone decide by: the policy, and the grant."""
+    """Return the rules that only need manifests: the policy, and the grant."""
     row = Row(use)
     found = [one for one in (app.get("spec") or {}).get("policies") or () if one.get("name") == use.policy]
     if not found:
-        return row.and_then(
-            Step("policy", False, f"the manifest has no policy {use.policy!r}: add it to spec.policies")
-        )
+        return row.and_then(Step("policy", False, f"policy {use.policy!r} not found in spec.policies"))
     policy = _policy(found[0], around.backend)
     if isinstance(policy, Step):
         return row.and_then(policy)
@@ -172,7 +171,7 @@ def _policy(policy: Manifest, backend: str) -> Policy | Step:
     if asked is None:
         return Step("policy", False, f"policy {name} names no backend: add backend: {backend} to its properties")
     if asked != backend:
-        return Step("policy", None, f"policy {name} asks the backend {asked!r}, and not ours, {backend!r}")
+        return Step("policy", None, f"policy {name} uses backend {asked!r}, not {backend!r}")
     try:
         return read_policy(orjson.dumps({"type": _SENT_TYPE, "properties": properties}).decode())
     except Refusal as refusal:
@@ -181,9 +180,7 @@ def _policy(policy: Manifest, backend: str) -> Policy | Step:
 
 def _wanted(use: Use, policy: Policy) -> Step:
     if not use.secret or not use.entry:
-        return Step(
-            "policy", False, "a secret needs both: key, the name of the Secret, and field, the entry in its data"
-        )
+        return Step("policy", False, "a secret needs key, the name of the Secret, and field, the entry in its data")
     account = policy.impersonate or "(none named)"
     return Step("policy", True, f"entry {use.entry} of Secret {policy.namespace}/{use.secret}, impersonate {account}")
 
@@ -192,7 +189,7 @@ def _granted(row: Row, policy: Policy, around: Around) -> Row:
     token, link, note = around.token, around.link, ""
     if token is None:
         token, link, limited = _ANYBODY, *_whoever_signed(link, policy.namespace)
-        note = "; whether its issuer may ask is not known: give --entity-jwt" if limited else ""
+        note = "; issuer unknown: use --entity-jwt" if limited else ""
     try:
         identity = identify(policy, token, link, around.users)
     except Refusal as refusal:
@@ -202,7 +199,7 @@ def _granted(row: Row, policy: Policy, around: Around) -> Row:
 
 
 def _whoever_signed(link: LinkGrant, namespace: str) -> tuple[LinkGrant, bool]:
-    """Return a link's grant whatever the issuer, and whether that makes a difference in a namespace."""
+    """Return the grant of a lattice connection without its issuer limit, and whether the limit affects a namespace."""
     counting = [one for one in link.grants if one.namespace == namespace and one.is_for(link.groups)]
     limited = any(one.spec is not None and one.spec.entity_issuers is not None for one in counting)
     open_ = [
@@ -212,7 +209,7 @@ def _whoever_signed(link: LinkGrant, namespace: str) -> tuple[LinkGrant, bool]:
 
 
 def link_of(group: GroupView, groups: Iterable[GroupView], grants: Sequence[Grant]) -> LinkGrant:
-    """Return what the link of a group's lattice is granted: all groups with its NATS and its credentials share it."""
+    """Return the grant of the connection of a host group: all groups with its NATS and credentials share it."""
     mine = _nats_of(group)
     there = [one for one in groups if not one.deleting and one.spec is not None and _nats_of(one) == mine]
     pairs = frozenset((one.namespace, one.spec.lattice) for one in there if one.spec is not None)
@@ -221,14 +218,14 @@ def link_of(group: GroupView, groups: Iterable[GroupView], grants: Sequence[Gran
 
 def _nats_of(group: GroupView) -> tuple[str, ...]:
     spec: WasmCloudHostConfigSpec | None = group.spec
-    assert spec is not None  # read_groups leaves out those without
+    assert spec is not None  # read_groups omits groups without a spec
     secrets = (spec.secret_name or "", (spec.leaf_tls.secret_name if spec.leaf_tls else None) or "")
     place = group.namespace if any(secrets) else ""
     return (spec.nats_address, str(spec.nats_client_port), place, *secrets)
 
 
 def impersonation_review(identity: Identity, home: str) -> dict[str, Any]:
-    """Return what asks whether secrets_backend, installed in ``home``, may be this account or user."""
+    """Return the review whether secrets_backend, installed in ``home``, may impersonate this account or user."""
     account = account_of(identity.user)
     attributes = (
         {"verb": "impersonate", "resource": "serviceaccounts", "namespace": account[0], "name": account[1]}
@@ -239,13 +236,13 @@ def impersonation_review(identity: Identity, home: str) -> dict[str, Any]:
 
 
 def reading_review(identity: Identity, secret: str) -> dict[str, Any]:
-    """Return what asks whether the account or user may read a Secret."""
+    """Return the review whether the account or user may read a Secret."""
     attributes = {"verb": "get", "resource": "secrets", "namespace": identity.namespace, "name": secret}
     return _review(identity.user, attributes)
 
 
 def _review(user: str, attributes: dict[str, str]) -> dict[str, Any]:
-    """Return a SubjectAccessReview, with the groups that the API server gives to whom it lets be impersonated."""
+    """Return a SubjectAccessReview with the groups that the API server adds to impersonated users."""
     account = account_of(user)
     accounts = ACCOUNT_PREFIX.rstrip(":") + "s"
     groups = [accounts, f"{accounts}:{account[0]}"] if account else []

@@ -1,22 +1,20 @@
-"""``trellis secrets roles``: what an administrator applies so that Secrets can be read as an account.
+"""``trellis secrets roles``: Roles for an administrator, which permit reading Secrets as an account.
 
-In: flags. Out: manifests as YAML or JSON, for ``kubectl apply -f -``. Called by the command line; asks no cluster.
-Invariant: what is printed gives only what was named.
+In: flags. Out: manifests as YAML or JSON, for ``kubectl apply -f -``. Called by the command line; needs no cluster.
+Invariant: the output grants only what the flags name.
 """
 
 from __future__ import annotations
 
 import re
-from enum import StrEnum
 from typing import Annotated, Any, Final
 
 import typer
-import yaml
 
 from secrets_backend.domain.resources import Reader, account_of, make_impersonation, make_reading
 from trellis.config.settings import SettingsError
 from trellis_cli.common.errors import exit_on_error
-from trellis_cli.common.output import print_json, print_text
+from trellis_cli.common.output import Format, ManifestOption, print_manifests
 from trellis_cli.common.settings import client_settings
 
 _NAMESPACE: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
@@ -26,34 +24,24 @@ _NAME_MAX: Final = 253
 Manifest = dict[str, Any]
 
 
-class Listed(StrEnum):
-    """How manifests are printed: kubectl takes both."""
-
-    YAML = "yaml"
-    JSON = "json"
-
-
-ListedOption = Annotated[Listed, typer.Option("--output", "-o", help="kubectl takes both")]
-
-
 def roles(
-    namespace: Annotated[str, typer.Option("--namespace", "-n", help="whose Secrets are read")],
+    namespace: Annotated[str, typer.Option("--namespace", "-n", help="namespace of the Secrets")],
     service_account: Annotated[
-        list[str] | None, typer.Option("--service-account", "-a", help="read as; may be given several times")
+        list[str] | None, typer.Option("--service-account", "-a", help="ServiceAccount that reads them (repeatable)")
     ] = None,
     user: Annotated[
-        list[str] | None, typer.Option("--user", help="read as, by its whole name; may be given several times")
+        list[str] | None, typer.Option("--user", help="user that reads them, by full name (repeatable)")
     ] = None,
     secret: Annotated[
         list[str] | None,
-        typer.Option("--secret", "-s", help="that they may read; may be given several times. None: no right to read"),
+        typer.Option("--secret", "-s", help="Secret to read (repeatable); default: no permission to read"),
     ] = None,
-    output: ListedOption = Listed.YAML,
+    output: ManifestOption = Format.YAML,
 ) -> None:
-    """Print the roles that let Secrets of a namespace be read as an account, for `kubectl apply -f -`.
+    """Print the Roles to read Secrets of a namespace as an account, for `kubectl apply -f -`.
 
-    For each account one Role that lets secrets_backend be it, and, with --secret, one that lets it read these Secrets,
-    each with its binding. A user belongs to no namespace: to be one takes a ClusterRole. The account need not exist.
+    For each account: a Role that permits secrets_backend to impersonate it, and with --secret a Role that permits it to
+    get these Secrets, each with its binding. For a user the first is a ClusterRole. The account need not exist.
     """
     with exit_on_error():
         home = client_settings().namespace
@@ -61,43 +49,35 @@ def roles(
         for one in secret or []:
             _checked("--secret", one, "a Secret")
         found = manifests_of(readers, secret or [], home)
-        if output is Listed.JSON:
-            print_json({"apiVersion": "v1", "kind": "List", "items": found})
-        else:
-            print_text(yaml_of(found).rstrip())
+        print_manifests(output, found)
 
 
 def readers_of(namespace: str, accounts: list[str], users: list[str]) -> list[Reader]:
-    """Return whom Secrets of a namespace are to be read as, each once.
+    """Return the accounts and users that read Secrets of a namespace, without duplicates.
 
     Raises:
-        SettingsError: a name cannot be one, or nobody is named.
+        SettingsError: a name is invalid, or no account is given.
     """
     if not _NAMESPACE.fullmatch(namespace):
         raise SettingsError(f"--namespace: has {namespace!r}, needs the name of a namespace")
     if not accounts and not users:
-        raise SettingsError("--service-account: whom Secrets are read as; it may be given several times")
+        raise SettingsError("--service-account: is missing, or --user (both repeatable)")
     for one in accounts:
-        _checked("--service-account", one, "a ServiceAccount, each by itself")
+        _checked("--service-account", one, "one ServiceAccount")
     for one in users:
         if not one.isprintable() or not one.strip() or (one.startswith("system:") and not account_of(one)):
-            raise SettingsError(f"--user: has {one!r}, needs a user; those of system: are Kubernetes' own")
+            raise SettingsError(f"--user: has {one!r}, needs a user; names with system: are reserved")
     readers = [Reader(namespace, one) for one in accounts] + [Reader(namespace, one, is_user=True) for one in users]
     return list(dict.fromkeys(readers))
 
 
 def manifests_of(readers: list[Reader], secrets: list[str], home: str) -> list[Manifest]:
-    """Return the roles and bindings, reader by reader; ``home``: namespace of the installation."""
+    """Return the roles and bindings by reader; ``home``: namespace of the installation."""
     found: list[Manifest] = []
     for reader in readers:
         found += make_impersonation(reader, home)
         found += make_reading(reader, secrets) if secrets else []
     return found
-
-
-def yaml_of(manifests: list[Manifest]) -> str:
-    """Return manifests as documents of YAML, the fields in the order they are usually written in."""
-    return "---\n".join(yaml.safe_dump(one, sort_keys=False, allow_unicode=True) for one in manifests)
 
 
 def _checked(option: str, name: str, what: str) -> None:

@@ -1,8 +1,7 @@
-"""``trellis status``: who leads, how the rollout stands, whether the bus and the API server are there.
+"""``trellis status``: leaders, rollout, host groups, applications, the bus and the API server.
 
-In: flags. Out: a table or JSON, and exit status 1 if something is wrong. Called by the command line. Writes nothing.
-Invariant: each part is asked by itself; one that cannot be reached, or may not be read, is a row that says so, the
-others are shown.
+In: flags. Out: a table or JSON, and exit status 1 if there is a problem. Called by the command line. Writes nothing.
+Invariant: parts are read independently; a part that is unreachable or forbidden is a row with the error.
 """
 
 from __future__ import annotations
@@ -14,7 +13,6 @@ from datetime import UTC, datetime
 from typing import Annotated, Any, Final
 
 import typer
-from rich.table import Table
 from rich.text import Text
 
 from trellis import names
@@ -33,10 +31,11 @@ from trellis.read_model.reading.explained import held_up, warned
 from trellis.read_model.reading.leaders import read_claim, read_leadership
 from trellis_cli.apps.row import NAME, UNKNOWN, read_applications
 from trellis_cli.circuit_breaker.command import read_rows
-from trellis_cli.common.errors import EXIT_FAILED, advice, exit_on_error, explain
+from trellis_cli.common.errors import advice, describe_error, exit_on_error
 from trellis_cli.common.gather import connected, read_rollout, read_version
+from trellis_cli.common.messages import EXIT_FAILED
 from trellis_cli.common.options import ContextOption, KubeconfigOption
-from trellis_cli.common.output import Format, OutputOption, console, print_json
+from trellis_cli.common.output import DocumentOption, Format, NoHeadersOption, make_table, print_document, print_result
 from trellis_cli.common.settings import ClientSettings, client_settings
 from trellis_cli.controllers.model import PART as CONTROLLERS
 from trellis_cli.controllers.model import UNKNOWN as CONTROLLERS_UNKNOWN
@@ -61,23 +60,23 @@ from trellis_cli.status.rows import (
 from trellis_cli.status.served import list_or_row
 
 LED: Final = tuple(name.replace("_", "-") for name in (NODE_WATCHER, PROVISIONER))
-AWAY: Final = "not known while the API server does not answer"
-UNACCEPTED: Final = "not known while the API server does not accept the credentials"
+AWAY: Final = "unknown while the API server is unreachable"
+UNACCEPTED: Final = "unknown while the API server rejects the credentials"
 _UNREAD: Final[Mapping[str, Mapping[str, Any]]] = {
-    "rollout": {"in_work": None, "halted": None, "counts": None, "causes": None, "shims": None},
-    "breakers": {"open": None},
+    "rollout": {"in_progress": None, "halted": None, "counts": None, "causes": None, "shims": None},
+    "circuit-breakers": {"open": None},
     NAME: UNKNOWN,
-    "mirrors": {"services": None, "without_endpoints": None, "unreached": None, "holder": None},
-    HOSTS: {"groups": None, "hosts": None, "hosts_ready": None, "not_well": None, "holder": None},
+    "reflected-services": {"services": None, "without_endpoints": None, "unreached": None, "holder": None},
+    HOSTS: {"groups": None, "hosts": None, "hosts_ready": None, "unhealthy": None, "holder": None},
     SECRETS: {"grants": None, "without_effect": None, "pods": None, "pods_ready": None},
     CONTROLLERS: CONTROLLERS_UNKNOWN,
 }
-"""By row its own fields where nothing of it could be read."""
+"""Fields of each row if its data cannot be read."""
 
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """All parts, in the order they are shown."""
+    """All parts, in display order."""
 
     kubernetes: Part
     services: tuple[Part, ...]
@@ -92,26 +91,26 @@ class Status:
 
     @property
     def parts(self) -> tuple[Part, ...]:
-        """Every row."""
+        """All rows."""
         kinds = (self.hosts, self.applications, self.mirrors, self.secrets, self.controllers)
         return (self.kubernetes, *self.services, self.rollout, self.breakers, *kinds, self.bus)
 
     @property
     def ok(self) -> bool:
-        """Whether nothing is wrong anywhere."""
+        """True if no part has a problem."""
         return not any(part.problem for part in self.parts)
 
     def document(self) -> dict[str, Any]:
-        """Return everything for JSON."""
+        """Return the status for JSON."""
         return {
             "ok": self.ok,
             "kubernetes": self.kubernetes.document(),
             "services": [part.document() for part in self.services],
             "rollout": self.rollout.document(),
-            "breakers": self.breakers.document(),
+            "circuit_breakers": self.breakers.document(),
             "hosts": self.hosts.document(),
             "applications": self.applications.document(),
-            "mirrors": self.mirrors.document(),
+            "reflected_services": self.mirrors.document(),
             "secrets": self.secrets.document(),
             "controllers": self.controllers.document(),
             "bus": self.bus.document(),
@@ -121,31 +120,32 @@ class Status:
 def status(
     kubeconfig: KubeconfigOption = None,
     context: ContextOption = None,
-    nats_url: Annotated[str | None, typer.Option(help="the bus [env: TRELLIS_NATS_URL]")] = None,
-    output: OutputOption = Format.TABLE,
+    nats_url: Annotated[str | None, typer.Option(help="address of the bus [env: TRELLIS_NATS_URL]")] = None,
+    output: DocumentOption = Format.TABLE,
+    no_headers: NoHeadersOption = False,
 ) -> None:
-    """Show who leads each service, how the rollout stands, what is not well and why, and which command says more.
+    """Show the state of the installation, with causes.
 
-    Ends with 1 if something is wrong. JSON: `ok`; `kubernetes {ok, problem, server, version}`; `services [{ok, problem,
-    name, holder, renewed_seconds_ago}]`, among them `installation`, the holder of the nodes; `rollout {ok, problem,
-    in_work, halted, counts, causes, shims}`; `breakers {ok, problem, open [rows of circuit-breaker status]}`; `hosts
-    {ok, problem, groups, hosts, hosts_ready, not_well, causes, holder}`; `applications {ok, problem, count, phases,
-    not_well [namespace/name], causes, holder}`; `mirrors {ok, problem, services, without_endpoints [namespace/name],
-    unreached, causes, holder}`, the Services of applications; `secrets {ok, problem, grants, without_effect,
-    causes, pods, pods_ready}`; `controllers {ok, problem, count, states, not_ready [namespace/name], causes, holder}`,
-    those in Wasm; `bus {ok, problem, streams [{name, messages, bytes}], dead_letters}`. `causes` has by name what
-    `trellis explain` names. What could not be read is null.
+    Ends with 1 if there is a problem. JSON: `ok`; `kubernetes {ok, problem, server, version}`; `services [{ok, problem,
+    name, holder, renewed_seconds_ago}]`, with `installation`, the holder of the nodes; `rollout {ok, problem,
+    in_progress, halted, counts, causes, shims}`; `circuit_breakers {ok, problem, open [rows of circuit-breaker
+    status]}`; `hosts {ok, problem, groups, hosts, hosts_ready, unhealthy, causes, holder}`; `applications {ok, problem,
+    count, phases, unhealthy [namespace/name], causes, holder}`; `reflected_services {ok, problem, services,
+    without_endpoints [namespace/name], unreached, causes, holder}`, the Services of applications; `secrets {ok,
+    problem, grants, without_effect, causes, pods, pods_ready}`; `controllers {ok, problem, count, states, not_ready
+    [namespace/name], causes, holder}`; `bus {ok, problem, streams [{name, messages, bytes}], dead_letters}`. `causes`
+    maps names to the cause that `trellis explain` prints. Unknown values are null.
     """
     with exit_on_error():
         settings = client_settings(kubeconfig=kubeconfig, context=context, nats_url=nats_url)
         found = asyncio.run(_look(settings))
-        _show(found, output)
+        _show(found, output, no_headers=no_headers)
         if not found.ok:
             raise SystemExit(EXIT_FAILED)
 
 
 async def _look(settings: ClientSettings) -> Status:
-    """Ask all parts at once."""
+    """Read all parts concurrently."""
     async with connected(settings) as kube:
         now = datetime.now(UTC)
         namespace = settings.namespace
@@ -153,10 +153,10 @@ async def _look(settings: ClientSettings) -> Status:
             [*(_service(kube, name, namespace, now) for name in LED), _installation(kube, settings, now)],
             {
                 "rollout": _rollout(kube, settings),
-                "breakers": _breakers(kube, namespace),
+                "circuit-breakers": _breakers(kube, namespace),
                 HOSTS: _hosts(kube, namespace),
                 NAME: _applications(kube, namespace),
-                "mirrors": _mirrors(kube, namespace),
+                "reflected-services": _mirrors(kube, namespace),
                 SECRETS: _secrets(kube, namespace),
                 CONTROLLERS: read_controllers(kube, namespace),
             },
@@ -169,10 +169,10 @@ async def _look(settings: ClientSettings) -> Status:
         kubernetes=kubernetes,
         services=led,
         rollout=rest["rollout"],
-        breakers=rest["breakers"],
+        breakers=rest["circuit-breakers"],
         hosts=rest[HOSTS],
         applications=rest[NAME],
-        mirrors=rest["mirrors"],
+        mirrors=rest["reflected-services"],
         secrets=rest[SECRETS],
         controllers=rest[CONTROLLERS],
         bus=bus,
@@ -180,25 +180,25 @@ async def _look(settings: ClientSettings) -> Status:
 
 
 async def _guarded(name: str, part: Awaitable[Part]) -> Part:
-    """Return a row; one that cannot be read says why, and which right is lacking."""
+    """Return a row; on failure one with the error and the missing permission."""
     try:
         return await part
     except KubeError as error:
-        return Part(name, "not known", _told(error), dict(_UNREAD[name]))
+        return Part(name, "unknown", _told(error), dict(_UNREAD[name]))
 
 
 def _told(error: KubeError) -> str:
-    """Return why something could not be read; what concerns every row is told once, in that of the API server."""
+    """Return why a read failed; errors that affect every row are only in the row of the API server."""
     if isinstance(error, Unavailable):
         return AWAY
     if isinstance(error, Unauthorized):
         return UNACCEPTED
     right = missing_right(error)
-    return explain(error) if right is None else f"this account may not {right}: {advice(error)}"
+    return describe_error(error) if right is None else f"this account may not {right}: {advice(error)}"
 
 
 def _with_notes(part: Part, reading: Reading) -> Part:
-    """Return a row with the rights that were lacking for it."""
+    """Return a row with the missing permissions."""
     problem = "; ".join(filter(None, (part.problem, *(line.text for line in reading.notes))))
     return replace(part, problem=problem)
 
@@ -208,7 +208,7 @@ async def _kubernetes(kube: Kube) -> Part:
     try:
         version = await read_version(kube)
     except KubeError as error:
-        return Part("kubernetes", kube.server, explain(error), facts)
+        return Part("kubernetes", kube.server, describe_error(error), facts)
     return Part("kubernetes", f"{version} at {kube.server}", facts=facts | {"version": version})
 
 
@@ -231,7 +231,7 @@ async def _installation(kube: Kube, settings: ClientSettings, now: datetime) -> 
 async def _rollout(kube: Kube, settings: ClientSettings) -> Part:
     reading = Reading(kube, settings.namespace)
     rollout, held = await asyncio.gather(read_rollout(kube, settings), held_up(reading, settings.installer_namespace))
-    if rollout.notes:  # they tell of Jobs that may not be read, and so does the first note of the reading
+    if rollout.notes:  # these and the first note of the reading list unreadable Jobs
         reading.notes[:] = [line for line in reading.notes if "jobs.batch" not in line.text]
     return _with_notes(rollout_part(rollout, {name: line.text for name, line in held.items()}), reading)
 
@@ -292,18 +292,15 @@ async def _bus(settings: ClientSettings) -> Part:
     try:
         return bus_part(await survey(settings.nats_url, settings.nats_credentials))
     except BusError as error:
-        return Part("bus", "not known", explain(error), {"streams": None, "dead_letters": None})
+        return Part("bus", "unknown", describe_error(error), {"streams": None, "dead_letters": None})
 
 
-def _show(found: Status, output: Format) -> None:
-    if output is Format.JSON:
-        print_json(found.document())
+def _show(found: Status, output: Format, *, no_headers: bool) -> None:
+    if output.structured:
+        print_document(output, found.document())
         return
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("PART", no_wrap=True)
-    table.add_column("OK", no_wrap=True)
-    table.add_column("STATUS", overflow="fold")
+    table = make_table("PART", "OK", "STATUS", fold={"STATUS"})
     for part in found.parts:
         mark = Text("no", style="bold red") if part.problem else Text("yes", style="green")
-        table.add_row(part.name, mark, Text("\n".join(filter(None, (part.text, part.problem)))))
-    console().print(table)
+        table.add_row(part.name, mark, Text("; ".join(filter(None, (part.text, part.problem)))))
+    print_result(table, no_headers=no_headers)

@@ -1,4 +1,4 @@
-"""Reads the Services of applications: how many there are, which lead nowhere, who looks after them.
+"""Counts the Services of applications: their number, those without endpoints, the leader of service_reflector.
 
 Pure. In: views. Out: counts. Called by ``trellis status``.
 """
@@ -15,14 +15,14 @@ from trellis.lattice.domain.service_views import ServiceView, SliceView
 from trellis.read_model.explain.service import REFUSED, Warned
 
 _TOLD: Final = re.compile(r"application (?P<name>\S+) of lattice \S+: (?P<why>.*)", re.DOTALL)
-"""What service_reflector says of an application, in Events on a group of hosts."""
+"""Messages of service_reflector about an application, in Events on a host group."""
 
 
 @dataclass(frozen=True, slots=True)
 class Mirrors:
-    """``services``: how many; ``without_endpoints``: those that lead to no ready host.
+    """``services``: their number; ``without_endpoints``: those without a ready host.
 
-    ``leader``: "" for nobody, None if this account may not know; ``unreached``: applications that get no Service, by
+    ``leader``: "" for none, None if this account may not read it; ``unreached``: applications without a Service, by
     ``namespace/name``, and why.
     """
 
@@ -35,9 +35,9 @@ class Mirrors:
 def unreached(
     warnings: Iterable[Warned], services: Iterable[ServiceView], groups: Iterable[Manifest]
 ) -> dict[str, str]:
-    """Return the applications of which Events say why they get no Service, by ``namespace/name``.
+    """Return the applications whose Events report why they have no Service, by ``namespace/name``.
 
-    An Event stays for an hour: it counts no more once a Service mirrors the application, or its lattice has it no more.
+    An Event exists for an hour: it is ignored if a Service reflects the application, or its lattice no longer has it.
     """
     mirrored = {(one.namespace, one.application) for one in services}
     known = {f"{group['metadata']['namespace']}/{group['metadata']['name']}": _apps(group) for group in groups}
@@ -55,7 +55,7 @@ def unreached(
 
 
 def _apps(group: Manifest) -> set[str] | None:
-    """Return the applications of a group's lattice, None if they are not known."""
+    """Return the applications of the lattice of a group, None if unknown."""
     status = group.get("status") or {}
     known = any(
         one.get("type") == "ApplicationsKnown" and one.get("status") == "True" for one in status.get("conditions") or ()
@@ -64,7 +64,7 @@ def _apps(group: Manifest) -> set[str] | None:
 
 
 def counted(services: Iterable[ServiceView], slices: Iterable[SliceView], leader: str | None) -> Mirrors:
-    """Return the counts; a Service that has a ready endpoint in one of its slices leads somewhere."""
+    """Return the counts; a Service has endpoints if one of its slices has a ready one."""
     mirrors = sorted(one.key for one in services if one.application)
     led = {
         piece.service_key

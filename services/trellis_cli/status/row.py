@@ -1,4 +1,4 @@
-"""One row of ``trellis status``. Pure; used by the modules that make rows."""
+"""One row of ``trellis status``. Pure; used by the modules that create rows."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _NAMED: Final = 5
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One row. ``problem``: what is wrong and what to do, "" if nothing is; ``facts``: the part's own JSON fields."""
+    """One row. ``problem``: the problem and its resolution, "" if there is none; ``facts``: JSON fields of the part."""
 
     name: str
     text: str
@@ -27,9 +27,9 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Led:
-    """The service that sees to what a row counts. ``leader``: "" if nobody, None if that may not be known.
+    """The service that manages the objects of a row. ``leader``: "" if there is none, None if unknown.
 
-    ``otherwise``: what is if nobody leads it.
+    ``otherwise``: the effect of a missing leader.
     """
 
     service: str
@@ -39,9 +39,9 @@ class Led:
 
 @dataclass(frozen=True, slots=True)
 class Unwell:
-    """Those of what a row counts that are not well: ``what`` they are, of which ``kind`` for ``trellis explain``.
+    """The unhealthy objects of a row: ``what`` describes them, ``kind`` is for ``trellis explain``.
 
-    ``causes``: by ``namespace/name``, "" where the page alone tells it.
+    ``causes``: by ``namespace/name``, "" if only the page has the cause.
     """
 
     what: str
@@ -56,32 +56,34 @@ def command(kind: str, key: str) -> str:
 
 
 def named(unwell: Unwell) -> str:
-    """Return a sentence with the first few that are not well, and why the first is not."""
+    """Return a sentence with the first unhealthy objects, and the cause of the first."""
     keys = sorted(unwell.causes)
     more = f" and {len(keys) - _NAMED} more" if len(keys) > _NAMED else ""
-    # One that has a cause to tell comes before one that has not.
+    # Objects with a known cause come first.
     first = min(keys, key=lambda key: (not unwell.causes[key], key))
     why = f": {first}: {unwell.causes[first]}" if unwell.causes[first] else ""
     return f"{unwell.what}: {', '.join(keys[:_NAMED])}{more}{why}: see `{command(unwell.kind, first)}`"
 
 
 def led_part(name: str, text: str, led: Led, unwell: Unwell, facts: dict[str, Any]) -> Part:
-    """Return the row of what a led service sees to: a problem are those not well, and that nobody leads it.
+    """Return the row of objects of a service with a leader: unhealthy objects and a missing leader are problems.
 
-    ``text`` is "" where there is nothing that it would have to see to; ``facts`` get its ``holder`` and the ``causes``.
+    ``text`` is "" if the service has no objects; ``facts`` get its ``holder`` and the ``causes``.
     """
     problems = []
     if text and led.leader == "":
-        problems.append(f"nobody leads {led.service}, so {led.otherwise}: start it with `trellis run {led.service}`")
+        problems.append(
+            f"no replica leads {led.service}, so {led.otherwise}: start it with `trellis run {led.service}`"
+        )
     if unwell.causes:
         problems.append(named(unwell))
     by = f"; {led.service} led by {led.leader}" if led.leader else ""
-    by = f"; who leads {led.service} is not known: this account may not read its Lease" if led.leader is None else by
+    by = f"; leader of {led.service} unknown: this account may not read its Lease" if led.leader is None else by
     facts = facts | {"holder": led.leader or None, "causes": dict(sorted(unwell.causes.items()))}
     return Part(name, (text or "none") + by, "; ".join(problems), facts)
 
 
 def with_leader(part: Part, leader: Leader) -> Part:
-    """Return a row with what is wrong with the Lease of the service that sees to what it counts."""
+    """Return a row with the problem of the Lease of its service."""
     trouble = f"{leader.service}: {leader.trouble}" if leader.trouble else ""
     return replace(part, problem="; ".join(filter(None, (part.problem, trouble))))

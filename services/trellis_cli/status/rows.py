@@ -1,7 +1,7 @@
-"""The rows of ``trellis status``: what is counted, what is wrong, which command says more.
+"""The rows of ``trellis status``: counts, problems, and the commands with details.
 
-Pure. In: what was read. Out: parts. Called by ``status``. Invariant: a row names the cause that ``trellis explain``
-names for the same object.
+Pure. In: read objects. Out: parts. Called by ``status``. Invariant: a row has the same cause as ``trellis explain`` for
+the same object.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ HOSTS: Final = "hosts"
 INSTALLATION: Final = "installation"
 SECRETS: Final = "secrets"
 _OF_NODES: Final = frozenset({Reason.JOB_REFUSED, Reason.INSTALLER_REFUSED, Reason.UPDATE_REFUSED})
-"""Reasons of a Shim's Degraded that repeat what its nodes report."""
+"""Reasons of Degraded of a Shim that repeat the reports of its nodes."""
 _MIB: Final = 1024 * 1024
 
 
 def service_part(name: str, lead: Leadership | None, namespace: str) -> Part:
-    """Return the row of a service of the installation in ``namespace``; ``lead`` None means that it never led."""
+    """Return the row of a service of the installation in ``namespace``; ``lead`` None: it never had a leader."""
     if lead is None or not lead.holder:
         never = f"never ran in namespace {namespace} (TRELLIS_NAMESPACE)" if lead is None else "was stopped"
-        problem = f"nobody leads, it {never}: start it with `trellis run {name}`"
+        problem = f"no replica leads, it {never}: start it with `trellis run {name}`"
         return replace(unknown_service(name, problem), text="no leader")
     age = round(lead.age, 1) if lead.age is not None else None
     facts = {"name": name, "holder": lead.holder, "renewed_seconds_ago": age}
@@ -75,36 +75,36 @@ def claim_part(claim: NodesClaim | None, namespace: str) -> Part:
 
 
 def unknown_service(name: str, problem: str) -> Part:
-    """Return the row of a service of which it is not known who leads it."""
-    return Part(name, "not known", problem, {"name": name, "holder": None, "renewed_seconds_ago": None})
+    """Return the row of a service whose leader is unknown."""
+    return Part(name, "unknown", problem, {"name": name, "holder": None, "renewed_seconds_ago": None})
 
 
 def rollout_part(rollout: Rollout, held: Mapping[str, str] | None = None) -> Part:
-    """Return the row of the rollout; halted, failed and held up nodes, Shims that are held, and invalid annotations.
+    """Return the row of the rollout: halted, failed and blocked nodes, blocked Shims, and invalid annotations.
 
-    ``held``: by node, what keeps its installer from going on.
+    ``held``: by node, the cause that blocks its installer.
     """
     counts, halted = tally(rollout.rows), rollout.ledger.halted
     failed = _failed(rollout.rows)
     stuck = _stuck(rollout.rows, held or {})
     problems = list(rollout.notes)
     if halted:
-        problems.append(f"the rollout of {', '.join(halted)} is halted, too many nodes fail{_first('node', failed)}")
+        problems.append(f"rollout of {', '.join(halted)} halted, too many nodes fail{_first('node', failed)}")
     elif failed:
-        problems.append(f"{len(failed)} failed, each is tried again{_first('node', failed)}")
+        problems.append(f"{len(failed)} failed, retried{_first('node', failed)}")
     if stuck:
-        problems.append(f"{len(stuck)} cannot go on{_first('node', stuck)}")
+        problems.append(f"{len(stuck)} blocked{_first('node', stuck)}")
     if counts[NodeState.INVALID_ANNOTATION]:
         problems.append(f"{counts[NodeState.INVALID_ANNOTATION]} with an invalid annotation: see `trellis nodes`")
     causes = {
         str(one["metadata"]["name"]): cause for one in rollout.shims if (cause := _shim_cause(one, told=bool(stuck)))
     }
     if causes:
-        problems.append(named(Unwell("Shims held", "shim", causes)))
+        problems.append(named(Unwell("Shims blocked", "shim", causes)))
     in_work = len(rollout.ledger.entries)
-    text = f"{in_work} in work{', halted' if halted else ''}; {summary(rollout.rows)}"
+    text = f"{in_work} in progress{', halted' if halted else ''}; {summary(rollout.rows)}"
     facts = {
-        "in_work": in_work,
+        "in_progress": in_work,
         "halted": halted,
         "counts": {state.value: count for state, count in counts.items()},
         "causes": failed | stuck,
@@ -114,7 +114,7 @@ def rollout_part(rollout: Rollout, held: Mapping[str, str] | None = None) -> Par
 
 
 def _shim_cause(shim: Manifest, *, told: bool) -> str:
-    """Return what is wrong with a Shim, "" if nothing is. ``told``: the nodes name what is refused on nodes."""
+    """Return the problem of a Shim, "" if there is none. ``told``: the nodes report failures on nodes."""
     cause = shim_cause(shim)
     reason = condition(shim.get("status") or {}, "Degraded").get("reason")
     return "" if cause is None or (told and reason in _OF_NODES) else cause.text
@@ -127,7 +127,7 @@ def _failed(rows: Sequence[NodeRow]) -> dict[str, str]:
 
 
 def _stuck(rows: Sequence[NodeRow], held: Mapping[str, str]) -> dict[str, str]:
-    """Return why nodes that did not fail do not go on either."""
+    """Return why nodes that did not fail are blocked."""
     found = {}
     for row in rows:
         if row.state not in UNDONE:
@@ -138,7 +138,7 @@ def _stuck(rows: Sequence[NodeRow], held: Mapping[str, str]) -> dict[str, str]:
 
 
 def _first(kind: str, causes: Mapping[str, str]) -> str:
-    """Return the end of a sentence: the cause of the first of some, and the command that says more."""
+    """Return the end of a sentence: the cause of the first object, and the command with details."""
     if not causes:
         return ": see `trellis nodes`"
     name = min(causes)
@@ -146,34 +146,34 @@ def _first(kind: str, causes: Mapping[str, str]) -> str:
 
 
 def breakers_part(rows: list[BreakerRow]) -> Part:
-    """Return the row of the breakers; one that holds destructions is a problem, and one that cannot be read."""
+    """Return the row of the circuit breakers; paused deletions and an unreadable record are problems."""
     shown = [row for row in rows if row.position is not Position.CLOSED]
     problems = [
-        f"{row.service} holds {row.held} {row.kind}: see `trellis circuit-breaker status`"
+        f"{row.held} deletions of {row.kind} by {row.service} paused: see `trellis circuit-breaker status`"
         for row in shown
         if row.held or row.position is Position.UNREADABLE
     ]
     text = f"{len(shown)} of {len(rows)} open" if shown else "closed"
-    return Part("breakers", text, "; ".join(problems), {"open": [row.document() for row in shown]})
+    return Part("circuit-breakers", text, "; ".join(problems), {"open": [row.document() for row in shown]})
 
 
 def mirrors_part(found: Mirrors) -> Part:
-    """Return the row of applications' Services; one that leads nowhere is a problem, as is one that nobody follows.
+    """Return the row of Services of applications; one without endpoints is a problem, and so is a missing leader.
 
-    So is an application that gets none because of what it says.
+    An application whose manifest prevents a Service is a problem, too.
     """
     without = found.without_endpoints
     text = f"{found.services} Services, {len(without)} without endpoints" if found.services else ""
     if found.unreached:
-        text = f"{text or 'no Service'}, {len(found.unreached)} applications cannot be reached"
-    led = Led(REFLECTOR, found.leader, "endpoints do not follow")
+        text = f"{text or 'no Services'}, {len(found.unreached)} applications without Service"
+    led = Led(REFLECTOR, found.leader, "endpoints are not updated")
     facts = {"services": found.services, "without_endpoints": without, "unreached": sorted(found.unreached)}
     causes = dict.fromkeys(without, "") | dict(found.unreached)
-    return led_part("mirrors", text, led, Unwell("no endpoint", "service", causes), facts)
+    return led_part("reflected-services", text, led, Unwell("no endpoint", "service", causes), facts)
 
 
 def hosts_part(groups: Sequence[Manifest], leader: str | None) -> Part:
-    """Return the row of groups of wasmCloud hosts; one that is not well is a problem."""
+    """Return the row of host groups; an unhealthy group is a problem."""
     causes = {}
     for group in groups:
         cause = group_cause(group)
@@ -181,16 +181,16 @@ def hosts_part(groups: Sequence[Manifest], leader: str | None) -> Part:
             causes[f"{group['metadata']['namespace']}/{group['metadata']['name']}"] = cause.text
     statuses = [group.get("status") or {} for group in groups]
     ready, wanted = (sum(one.get(name) or 0 for one in statuses) for name in ("readyReplicas", "desiredReplicas"))
-    text = f"{len(groups)} groups, {ready} of {wanted} hosts ready" if groups else ""
-    led = Led(HOST_MANAGER, leader, "what they ask for is not carried out")
-    facts: dict[str, Any] = {"groups": len(groups), "hosts_ready": ready, "hosts": wanted, "not_well": sorted(causes)}
-    return led_part(HOSTS, text, led, Unwell("not well", "hostgroup", causes), facts)
+    text = f"{len(groups)} host groups, {ready} of {wanted} hosts ready" if groups else ""
+    led = Led(HOST_MANAGER, leader, "host groups are not reconciled")
+    facts: dict[str, Any] = {"groups": len(groups), "hosts_ready": ready, "hosts": wanted, "unhealthy": sorted(causes)}
+    return led_part(HOSTS, text, led, Unwell("unhealthy", "hostgroup", causes), facts)
 
 
 def secrets_part(grants: Sequence[Manifest], groups: Sequence[Manifest] | None, pods: Sequence[Manifest]) -> Part:
     """Return the row of Secrets for components: grants without effect, and pods of secrets_backend that are not ready.
 
-    The service has no leader and writes nothing: outside of pods of its own nothing in the cluster tells that it runs.
+    The service has no leader and writes nothing: only its own pods show that it runs.
     """
     causes = {}
     for grant in grants:
@@ -202,10 +202,10 @@ def secrets_part(grants: Sequence[Manifest], groups: Sequence[Manifest] | None, 
     if pods and not ready:
         place = pods[0]["metadata"]["namespace"]
         see = f"kubectl get pods -n {place} -l app.kubernetes.io/component={BACKEND}"
-        problems.append(f"no pod of {BACKEND} is ready, so no component is given a Secret: see `{see}`")
+        problems.append(f"no pod of {BACKEND} is ready, components get no Secrets: see `{see}`")
     if causes:
-        problems.append(named(Unwell("without effect", "secretgrant", causes)))
-    runs = f"{ready} of {len(pods)} pods of {BACKEND} ready" if pods else f"{BACKEND} has no pods of its own"
+        problems.append(named(Unwell("not ready", "secretgrant", causes)))
+    runs = f"{ready} of {len(pods)} pods of {BACKEND} ready" if pods else f"{BACKEND} has no separate pods"
     facts = {"grants": len(grants), "without_effect": sorted(causes), "causes": causes}
     text = f"{len(grants)} grants; {runs}"
     return Part(SECRETS, text, "; ".join(problems), facts | {"pods": len(pods), "pods_ready": ready})
@@ -218,12 +218,10 @@ def bus_part(streams: list[StreamCount]) -> Part:
     dead = (letters.messages if letters else 0) or 0
     problems = []
     if missing:
-        problems.append(f"no stream {', '.join(missing)}: a running service makes it within seconds")
+        problems.append(f"missing streams: {', '.join(missing)}; a running service creates them within seconds")
     if dead:
-        see = f", `trellis explain deadletter/{letters.first}` of the oldest" if letters and letters.first else ""
-        problems.append(
-            f"{dead} dead letters in {STREAM_DEAD}: `trellis dead-letters list` says why they were given up on{see}"
-        )
+        see = f", of the oldest `trellis explain deadletter/{letters.first}`" if letters and letters.first else ""
+        problems.append(f"{dead} dead letters in {STREAM_DEAD}: see `trellis dead-letters list`{see}")
     text = ", ".join(
         f"{stream.name} {stream.messages} messages {(stream.size or 0) / _MIB:.1f} MiB"
         for stream in streams

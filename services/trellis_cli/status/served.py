@@ -1,7 +1,7 @@
 """Lists a kind for a row of ``trellis status``.
 
-In: a connection, a kind. Out: its objects, or the row to show instead. Called by ``status`` and the modules that make
-its rows; writes nothing. Invariant: as of ``trellis.read_model.reading.served``.
+In: a connection, a kind. Out: its objects, or a row with the error. Called by ``status`` and the modules that create
+its rows; writes nothing. Invariant: that of ``trellis.read_model.reading.served``.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from trellis_cli.status.row import Part
 
 
 async def list_or_row(kube: Kube, res: Resource, row: str, unknown: Mapping[str, Any]) -> list[Manifest] | Part | None:
-    """Return the objects of a kind, None if it is not defined, and the row where that is not known.
+    """Return the objects of a kind, None if its CRD is missing, and a row with the error if that is unknown.
 
     Args:
-        kube: where.
+        kube: connection.
         res: the kind.
         row: name of the row.
-        unknown: fields of the row where nothing is known.
+        unknown: fields of the row if nothing is known.
 
     Raises:
-        KubeError: they could not be listed although the CRD is there and served.
+        KubeError: they could not be listed although the CRD exists and is served.
     """
     try:
         return await list_served(kube, res)

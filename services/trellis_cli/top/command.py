@@ -1,8 +1,7 @@
 """``trellis top``: nodes, Shims, groups, hosts, applications, Services and controllers, live and with reasons.
 
-In: flags, the cluster by watches, as whoever the kubeconfig says. Out: a screen, tables or JSON. Called by the command
-line. Writes nothing. Invariants: it shows what the console shows to the same person; what RBAC forbids is said where it
-would be.
+In: flags, watches with the permissions of the kubeconfig's user. Out: a screen, tables or JSON. Called by the command
+line. Writes nothing. Invariants: it shows the data of the console; forbidden resources are reported as notes.
 """
 
 from __future__ import annotations
@@ -17,29 +16,53 @@ from typing import Annotated, Final
 
 import typer
 from rich.live import Live
+from rich.text import Text
 
 from trellis.config.settings import SettingsError
 from trellis.kube.client import Kube
 from trellis.read_model.live.audience import Audience, Pace
 from trellis.read_model.live.watching import Place, parts_of
-from trellis_cli.common.errors import EXIT_FAILED, CommandError, exit_on_error, say
+from trellis_cli.common.errors import CommandError, exit_on_error
 from trellis_cli.common.gather import connected
-from trellis_cli.common.options import ContextOption, KubeconfigOption
-from trellis_cli.common.output import Format, OutputOption, console, print_json
+from trellis_cli.common.messages import EXIT_FAILED, print_note
+from trellis_cli.common.objects import printed_name, read_kind
+from trellis_cli.common.options import AllNamespacesOption, ContextOption, KubeconfigOption
+from trellis_cli.common.output import (
+    Format,
+    NoHeadersOption,
+    OutputOption,
+    console,
+    print_document,
+    print_names,
+    print_result,
+)
 from trellis_cli.common.settings import ClientSettings, client_settings
 from trellis_cli.top.keys import Screen, listening, press
-from trellis_cli.top.model import Entities, Kind, Wanted, chosen, difference, lacking, notes, rows, sorts, unread
+from trellis_cli.top.model import (
+    SHEETS,
+    Entities,
+    Kind,
+    Wanted,
+    chosen,
+    difference,
+    lacking,
+    notes,
+    rows,
+    sorts,
+    unread,
+)
 from trellis_cli.top.views import screen_of, sheet_of
 
 _PACE: Final = Pace(0.1, 20_000)
 _REDRAW_SECONDS: Final = 1.0
-"""At the latest: the terminal may have another size by then, or the API server be away."""
+"""Maximum seconds between two draws: the terminal size or the reachability of the API server can change."""
 _ONCE_SECONDS: Final = 30.0
+SHEET_KINDS: Final = {sheet.of: kind for kind, sheet in SHEETS.items()}
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What is to be shown. ``kind`` None is all of them."""
+    """Selection of the command. ``kind``: None means all."""
 
     kind: Kind | None
     namespaces: tuple[str, ...]
@@ -52,31 +75,42 @@ class Asked:
 
 
 def top(  # noqa: PLR0913, PLR0917 - a command's flags
-    kind: Annotated[Kind | None, typer.Argument(help="to begin with; without a terminal the only one")] = None,
-    namespace: Annotated[
-        list[str] | None, typer.Option("--namespace", "-n", help="to look at (repeatable); all, if not given")
+    kind: Annotated[
+        str | None,
+        typer.Argument(help=f"first sheet, the only one without a terminal; one of: {', '.join(SHEET_KINDS)}"),
     ] = None,
-    words: Annotated[str, typer.Option("--filter", metavar="WORDS", help="which all have to be in a line")] = "",
-    sort: Annotated[str, typer.Option(metavar="COLUMN", help="as the headings are called")] = "state",
-    reverse: Annotated[bool, typer.Option("--reverse", "-r", help="the other way round")] = False,
-    once: Annotated[bool, typer.Option("--once", help="print what there is, and end")] = False,
+    namespace: Annotated[
+        list[str] | None, typer.Option("--namespace", "-n", help="namespace of the objects (repeatable); default: all")
+    ] = None,
+    all_namespaces: AllNamespacesOption = False,
+    words: Annotated[
+        str, typer.Option("--filter", metavar="WORDS", help="only lines that contain all these words")
+    ] = "",
+    sort: Annotated[str, typer.Option(metavar="COLUMN", help="heading to sort by")] = "health",
+    reverse: Annotated[bool, typer.Option("--reverse", "-r", help="reverse the order")] = False,
+    once: Annotated[bool, typer.Option("--once", help="print once and end")] = False,
     kubeconfig: KubeconfigOption = None,
     context: ContextOption = None,
     output: OutputOption = Format.TABLE,
+    no_headers: NoHeadersOption = False,
 ) -> None:
-    """Watch nodes, Shims, groups, hosts, applications, Services and controllers: how they are, and why.
+    """Watch nodes, Shims, hosts, applications and Services.
 
-    What the console shows, in a terminal, as whoever the kubeconfig says. Without a terminal it prints once. Ends with
-    1 if the KIND that was named may not be read whole. JSON with --once: `{"entities": {ID: {…}}, "lacking": [{"part",
-    "namespace", "say", "do"}]}`; without it a line for each change: `{"set": {ID: {…}}, "gone": [ID]}`.
+    Also host groups and controllers. It shows the data of the console in a terminal, with the permissions of the
+    kubeconfig's user. Without a terminal it prints once. Ends with 1 if the KIND cannot be read completely. JSON with
+    --once: `{"entities": {ID: {…}}, "lacking": [{"part", "namespace", "say", "do"}]}`; without it a line per change:
+    `{"set": {ID: {…}}, "gone": [ID]}`.
     """
     with exit_on_error():
-        asked = Asked(kind, tuple(namespace or ()), Wanted(_column(sort, kind), reverse, words))
+        sheet = SHEET_KINDS[read_kind(kind, SHEET_KINDS)] if kind else None
+        if namespace and all_namespaces:
+            raise SettingsError("--all-namespaces: --namespace is given too, use one of them")
+        asked = Asked(sheet, tuple(namespace or ()), Wanted(_column(sort, sheet), reverse, words))
         settings = client_settings(kubeconfig=kubeconfig, context=context)
-        if output is Format.JSON and not once:
-            asyncio.run(_follow(settings, asked))
-        elif once or not (sys.stdin.isatty() and sys.stdout.isatty()):
-            _print(asyncio.run(_read(settings, asked)), asked, output)
+        if output.structured and not once:
+            asyncio.run(_follow(settings, asked, output))
+        elif once or output is Format.NAME or not (sys.stdin.isatty() and sys.stdout.isatty()):
+            _print(asyncio.run(_read(settings, asked)), asked, output, no_headers=no_headers)
         else:
             asyncio.run(_watch(settings, asked))
 
@@ -90,7 +124,7 @@ def _column(sort: str, kind: Kind | None) -> str:
 
 @asynccontextmanager
 async def _looking(settings: ClientSettings, asked: Asked) -> AsyncIterator[tuple[Kube, Audience]]:
-    """Have all watches while the block runs; raises KubeError if the API server does not answer to begin with."""
+    """Run all watches during the block. Raise KubeError if the API server does not respond at the start."""
     async with connected(settings) as kube:
         await kube.probe()
         parts = parts_of(Place(settings.namespace, settings.installer_namespace))
@@ -104,7 +138,7 @@ async def _looking(settings: ClientSettings, asked: Asked) -> AsyncIterator[tupl
 
 
 async def _read(settings: ClientSettings, asked: Asked) -> Entities:
-    """Return all there is, once everything that may be read was."""
+    """Return all entities, once everything that this account may read has been read."""
     async with _looking(settings, asked) as (kube, audience):
         try:
             async with asyncio.timeout(_ONCE_SECONDS):
@@ -116,28 +150,31 @@ async def _read(settings: ClientSettings, asked: Asked) -> Entities:
         return dict(audience.journal.entities)
 
 
-def _print(entities: Entities, asked: Asked, output: Format) -> None:
+def _print(entities: Entities, asked: Asked, output: Format, *, no_headers: bool) -> None:
     missing = lacking(asked.kinds, entities)
-    if output is Format.JSON:
-        print_json({"entities": chosen(asked.kinds, entities, asked.wanted), "lacking": missing})
+    if output.structured:
+        print_document(output, {"entities": chosen(asked.kinds, entities, asked.wanted), "lacking": missing})
+    elif output is Format.NAME:
+        for kind in asked.kinds:
+            found = rows(kind, entities, asked.wanted)
+            print_names(printed_name(SHEETS[kind].of, row.id.rpartition("/")[2]) for row in found)
     else:
-        out = console()
         told: dict[str, None] = {}
         for kind in asked.kinds:
             told |= dict.fromkeys(notes(kind, entities))
             if asked.kind is None and not rows(kind, entities, asked.wanted):
-                continue  # of all sheets those that have something are enough
+                continue  # among all sheets, empty ones are omitted
             if asked.kind is None:
-                out.print(f"{kind.value}:", style="bold")
-            out.print(sheet_of(kind, entities, asked.wanted))
+                print_result(Text(f"{kind.value}:", style="bold"))
+            print_result(sheet_of(kind, entities, asked.wanted), no_headers=no_headers)
         for note in told:
-            say(note)
+            print_note(note)
     if asked.kind is not None and missing:
         raise SystemExit(EXIT_FAILED)
 
 
-async def _follow(settings: ClientSettings, asked: Asked) -> None:
-    """Print each change, the first being all there is once it was read."""
+async def _follow(settings: ClientSettings, asked: Asked, output: Format) -> None:
+    """Print each change, starting with the complete state."""
     async with _looking(settings, asked) as (_, audience):
         before: Entities = {}
         begun = False
@@ -148,7 +185,7 @@ async def _follow(settings: ClientSettings, asked: Asked) -> None:
                 after = chosen(asked.kinds, entities, asked.wanted)
                 changed, gone = difference(before, after)
                 if changed or gone or not begun:
-                    print_json({"set": changed, "gone": gone}, lines=True)
+                    print_document(output, {"set": changed, "gone": gone}, lines=True)
                 before, begun = after, True
             await news.wait()
 
@@ -174,7 +211,7 @@ async def _watch(settings: ClientSettings, asked: Asked) -> None:
 
 
 async def _until(news: asyncio.Event, pressed: asyncio.Queue[list[str]]) -> list[str]:
-    """Return the keys that were pressed; none, if there is something new to draw, or it is time to."""
+    """Return the pressed keys; none if there is new data to draw, or at the timeout."""
     waits = [asyncio.create_task(news.wait()), asyncio.create_task(pressed.get())]
     try:
         await asyncio.wait(waits, timeout=_REDRAW_SECONDS, return_when=asyncio.FIRST_COMPLETED)
@@ -188,4 +225,4 @@ async def _until(news: asyncio.Event, pressed: asyncio.Queue[list[str]]) -> list
 
 def _trouble(kube: Kube) -> str:
     reasons = [reason for reason in kube.health.readiness().reasons if "has not been ready yet" not in reason]
-    return f"what is shown may be old: {reasons[0]}" if reasons else ""
+    return f"data may be stale: {reasons[0]}" if reasons else ""

@@ -1,7 +1,7 @@
-"""The keys of `trellis top`: from what a terminal sends to what is shown next.
+"""The keys of `trellis top`: maps terminal input to the next screen.
 
-In: bytes, the screen, the ids that stand in its sheet. Out: names of keys; the next screen, None at its end. Pure but
-for ``listening``, which has a terminal give each key at once. Called by ``top``.
+In: bytes, the screen, the ids in its sheet. Out: names of keys; the next screen, None at the end. Pure except for
+``listening``, which switches a terminal to single keys. Called by ``top``.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _NUMBERS: Final = {str(number): kind for number, kind in enumerate(Kind, 1)}
 
 @dataclass(frozen=True, slots=True)
 class Screen:
-    """What is looked at. ``selected``: an id, which may be gone; ``typing``: keys are letters of the filter."""
+    """State of the screen. ``selected``: an id, possibly of a deleted entity; ``typing``: keys edit the filter."""
 
     kind: Kind = Kind.NODES
     wanted: Wanted = field(default_factory=Wanted)
@@ -45,18 +45,18 @@ class Screen:
     typing: bool = False
 
     def place(self, ids: Sequence[str]) -> int:
-        """Return which line is selected: the first if what was selected is not there."""
+        """Return the index of the selected line: the first if the selected entity does not exist."""
         return ids.index(self.selected) if self.selected in ids else 0
 
 
 def keys(text: str) -> list[str]:
-    """Return the names of keys, letters as themselves; sequences that mean none of ours are left out."""
+    """Return the names of keys, letters as they are; unknown sequences are ignored."""
     found = (_NAMES.get(one, one) for one in _KEY.findall(text))
     return [one for one in found if one in _NAMES.values() or (len(one) == 1 and one.isprintable())]
 
 
 def press(screen: Screen, key: str, ids: Sequence[str]) -> Screen | None:
-    """Return the screen after a key, None if it is to end."""
+    """Return the screen after a key, None to quit."""
     if screen.typing:
         return _type(screen, key)
     match key:
@@ -82,7 +82,7 @@ def press(screen: Screen, key: str, ids: Sequence[str]) -> Screen | None:
 
 
 def _sheet(screen: Screen, kind: Kind) -> Screen:
-    sort = screen.wanted.sort if screen.wanted.sort in sorts(kind) else "state"
+    sort = screen.wanted.sort if screen.wanted.sort in sorts(kind) else "health"
     return replace(screen, kind=kind, selected="", wanted=replace(screen.wanted, sort=sort))
 
 
@@ -117,9 +117,9 @@ def _type(screen: Screen, key: str) -> Screen:
 
 @contextmanager
 def listening(terminal: int, heard: Callable[[list[str]], None]) -> Iterator[None]:
-    """Have a terminal tell each key at once and not show it, and be afterwards as it was; its end is the key ``q``.
+    """Switch a terminal to single keys without echo, and restore it afterwards; end of input is the key ``q``.
 
-    So are signals that would end the process without a clean-up; Ctrl-C is one still, that does not.
+    Signals that would end the process without cleanup are ``q`` too; Ctrl-C stays a signal, with cleanup.
     """
     former = termios.tcgetattr(terminal)
     decoder = codecs.getincrementaldecoder("utf-8")(errors="ignore")

@@ -1,7 +1,7 @@
-"""What `trellis top` shows: sheets of entities, in an order, as far as a filter lets them through.
+"""The model of `trellis top`: sheets of entities, sorted and filtered.
 
-Pure. In: entities as the console's pages have them (docs/console.md). Out: rows, counts, notes on what may not be read.
-Called by ``top`` and ``top_views``. Invariant: what may not be read is a note and no empty sheet.
+Pure. In: entities as in the console (docs/console.md). Out: rows, counts, notes on missing permissions. Called by
+``top`` and ``top.views``. Invariant: an unreadable sheet has a note and is not shown as empty.
 """
 
 from __future__ import annotations
@@ -12,14 +12,17 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
 
-from trellis.read_model.entities.entities import State
 from trellis.read_model.entities.journal import Entity
+from trellis.read_model.health import Health
 
 Entities = Mapping[str, Entity]
 _NONE: Final = "-"
 _KIB: Final = 1024.0
-_WORST_FIRST: Final = (State.TROUBLED, State.UNKNOWN, State.WORKING, State.WAITING, State.WELL, State.OFF)
-_RANK: Final = {state.value: rank for rank, state in enumerate(_WORST_FIRST)}
+_WORST_FIRST: Final = (
+    *(Health.DEGRADED, Health.MISSING, Health.UNKNOWN, Health.PROGRESSING, Health.SUSPENDED),
+    *(Health.HEALTHY, Health.NOT_OPTED_IN),
+)
+_RANK: Final = {health.value: rank for rank, health in enumerate(_WORST_FIRST)}
 _PART: Final = "part"
 
 
@@ -28,7 +31,7 @@ class Kind(StrEnum):
 
     NODES = "nodes"
     SHIMS = "shims"
-    GROUPS = "groups"
+    HOST_GROUPS = "hostgroups"
     HOSTS = "hosts"
     APPLICATIONS = "applications"
     SERVICES = "services"
@@ -37,7 +40,7 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column. ``cell``: its value in an entity; ``say``: that value as people read it, the larger number first."""
+    """One column. ``cell``: its value in an entity; ``say``: its text."""
 
     heading: str
     cell: Callable[[Entity], Any]
@@ -47,7 +50,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Sheet:
-    """``of``: the kind of its entities; ``parts``: what has to be read for them."""
+    """``of``: the kind of its entities; ``parts``: the parts of the state that it needs."""
 
     of: str
     columns: tuple[Column, ...]
@@ -56,16 +59,16 @@ class Sheet:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """How a sheet is asked for: by which column, upside down or not, and the words that all have to be in a row."""
+    """Sort column of a sheet, reverse order, and the words that all have to be in a row."""
 
-    sort: str = "state"
+    sort: str = "health"
     reverse: bool = False
     words: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One line of a sheet. ``explained``: the id of what `trellis explain` says more about: of a host its group."""
+    """One line of a sheet. ``explained``: the id for `trellis explain`: for a host its host group."""
 
     id: str
     state: str
@@ -84,7 +87,7 @@ def _number(heading: str, cell: Callable[[Entity], Any], say: Callable[[Any], st
 
 
 def size(value: float | None) -> str:
-    """Return bytes as people read them: ``3.4 MiB``."""
+    """Return a size as text: ``3.4 MiB``."""
     if value is None:
         return _NONE
     amount = float(value)
@@ -108,34 +111,40 @@ def _shims(entity: Entity) -> str:
     return ", ".join(f"{name}:{one['stage']}" for name, one in entity["shims"].items())
 
 
+def _why(entity: Entity) -> str:
+    """Return ``Reason: message``, without a repeated reason."""
+    reason, message = entity["reason"] or "", entity["message"] or ""
+    return message if message.startswith(f"{reason}:") else ": ".join(filter(None, (reason, message)))
+
+
 def _count(name: str) -> Callable[[Entity], Any]:
     return lambda entity: entity["counts"].get(name, 0)
 
 
 _NAMESPACE: Final = _field("NAMESPACE")
 _NAME: Final = _field("NAME")
-_STATE: Final = _field("STATE")
-_HEAD: Final = (_NAMESPACE, _NAME, _STATE)
+_HEALTH: Final = _field("HEALTH")
+_HEAD: Final = (_NAMESPACE, _NAME, _HEALTH)
 SHEETS: Final[Mapping[Kind, Sheet]] = {
     Kind.NODES: Sheet(
         "node",
-        (_NAME, _STATE, _field("PHASE"), Column("SHIMS", _shims), _number("ATTEMPT", lambda one: one["attempt"])),
-        ("nodes", "shims", "jobs", "ledgers"),
+        (_NAME, _HEALTH, _field("PHASE"), Column("SHIMS", _shims), _number("ATTEMPT", lambda one: one["attempt"])),
+        ("nodes", "shims", "jobs", "installers", "ledgers"),
     ),
     Kind.SHIMS: Sheet(
         "shim",
         (
             _NAME,
-            _STATE,
+            _HEALTH,
             _field("PHASE"),
             _number("DESIRED", lambda one: one["desired"]),
             _number("UPDATED", _count("Updated")),
-            _number("IN WORK", _count("InWork")),
+            _number("IN PROGRESS", _count("InWork")),
             _number("FAILED", _count("Failed")),
         ),
         ("shims", "nodes", "ledgers"),
     ),
-    Kind.GROUPS: Sheet(
+    Kind.HOST_GROUPS: Sheet(
         "hostgroup",
         (
             *_HEAD,
@@ -189,20 +198,20 @@ SHEETS: Final[Mapping[Kind, Sheet]] = {
 
 
 def sorts(kind: Kind) -> list[str]:
-    """Return what a sheet can be sorted by."""
+    """Return the sort columns of a sheet."""
     return [column.heading.lower() for column in SHEETS[kind].columns]
 
 
 def shown(kind: Kind, entities: Entities, wanted: Wanted) -> list[tuple[str, Entity]]:
-    """Return the entities of a sheet with their ids, as they are asked for.
+    """Return the entities of a sheet with their ids, filtered and sorted.
 
-    By state the worst come first, by a number the largest, by words as in a dictionary; what has no value is last. A
-    sheet that lacks the column is sorted by state.
+    Sort order: by state the worst first, by number the largest first, by text alphabetical; missing values are last. A
+    sheet without the column is sorted by state.
     """
     sheet = SHEETS[kind]
     found = [(id_, one) for id_, one in entities.items() if one["kind"] == sheet.of and _fits(id_, one, sheet, wanted)]
     found.sort(key=lambda item: item[0])
-    column = next((one for one in sheet.columns if one.heading.lower() == wanted.sort), _STATE)
+    column = next((one for one in sheet.columns if one.heading.lower() == wanted.sort), _HEALTH)
     values = {id_: column.cell(entity) for id_, entity in found}
     have = [item for item in found if values[item[0]] not in {None, ""}]
     have.sort(key=lambda item: _order(column, values[item[0]]), reverse=wanted.reverse)
@@ -215,8 +224,8 @@ def rows(kind: Kind, entities: Entities, wanted: Wanted) -> list[Row]:
     return [
         Row(
             id_,
-            one["state"],
-            one["why"] or "",
+            one["health"],
+            _why(one),
             tuple(column.say(column.cell(one)) for column in columns),
             explained=id_ if kind is not Kind.HOSTS else one["group"] or "",
         )
@@ -225,46 +234,46 @@ def rows(kind: Kind, entities: Entities, wanted: Wanted) -> list[Row]:
 
 
 def counts(kind: Kind, entities: Entities) -> dict[str, int]:
-    """Return how many there are of each state, the worst first."""
-    found = Counter(one["state"] for one in entities.values() if one["kind"] == SHEETS[kind].of)
+    """Return the number of entities by state, the worst first."""
+    found = Counter(one["health"] for one in entities.values() if one["kind"] == SHEETS[kind].of)
     return {state: found[state] for state in _RANK if found[state]}
 
 
 def unread(entities: Entities) -> list[str]:
-    """Return the parts that are still being read, or have not been begun."""
+    """Return the parts that are not completely read yet."""
     parts = {part for sheet in SHEETS.values() for part in sheet.parts}
     return sorted(part for part in parts if not (entities.get(f"{_PART}/{part}") or {}).get("synced"))
 
 
 def lacking(kinds: Iterable[Kind], entities: Entities) -> list[dict[str, Any]]:
-    """Return what may not be read of what these sheets are made of."""
+    """Return the missing permissions for these sheets."""
     parts = dict.fromkeys(part for kind in kinds for part in SHEETS[kind].parts)
     found = [(part, entities[f"{_PART}/{part}"]) for part in parts if f"{_PART}/{part}" in entities]
     return [{"part": part} | one for part, entity in found for one in entity["lacking"]]
 
 
 def notes(kind: Kind, entities: Entities) -> list[str]:
-    """Return a line for each thing that keeps a sheet from being whole."""
+    """Return a line for each reason that makes a sheet incomplete."""
     own = entities.get(f"{_PART}/{SHEETS[kind].parts[0]}")
-    told = [f"{one['say']}: {one['do']}" for one in lacking([kind], entities)]
+    told = [f"{one['message']}: {one['do']}" for one in lacking([kind], entities)]
     if own is not None and not own["defined"]:
-        told.append(f"this cluster does not know {kind.value}: `trellis crds apply`")
+        told.append(f"the CRD of {kind.value} is missing: `trellis crds apply`")
     return told
 
 
 def difference(before: Entities, after: Entities) -> tuple[dict[str, Entity], list[str]]:
-    """Return what to put into a state, and what to take from it, to have another."""
+    """Return the changed entities and the ids of removed ones between two states."""
     changed = {id_: entity for id_, entity in after.items() if before.get(id_) != entity}
     return changed, [id_ for id_ in before if id_ not in after]
 
 
 def chosen(kinds: Sequence[Kind], entities: Entities, wanted: Wanted) -> dict[str, Entity]:
-    """Return the entities of these sheets that a filter lets through, in their order."""
+    """Return the entities of these sheets that match the filter, in display order."""
     return {id_: entity for kind in kinds for id_, entity in shown(kind, entities, wanted)}
 
 
 def _order(column: Column, value: Any) -> Any:  # noqa: ANN401 - of one type in each column
-    if column is _STATE:
+    if column is _HEALTH:
         return _RANK[value]
     return -value if column.number else str(column.say(value)).casefold()
 
@@ -273,5 +282,5 @@ def _fits(id_: str, entity: Entity, sheet: Sheet, wanted: Wanted) -> bool:
     words = wanted.words.casefold().split()
     if not words:
         return True
-    text = " ".join([id_, entity["why"] or "", *(column.say(column.cell(entity)) for column in sheet.columns)])
+    text = " ".join([id_, _why(entity), *(column.say(column.cell(entity)) for column in sheet.columns)])
     return all(word in text.casefold() for word in words)

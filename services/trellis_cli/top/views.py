@@ -1,7 +1,7 @@
-"""How `trellis top` looks: one screen of a sheet, and the sheets one after another where there is no terminal.
+"""Views of `trellis top`: one screen of a sheet, or all sheets one after another without a terminal.
 
-In: entities, what is asked for. Out: what rich draws. Called by ``top``. Invariant: text from the cluster steers no
-terminal and is no markup.
+In: entities, the selection. Out: renderables of rich. Called by ``top``. Invariant: text from the cluster is never
+markup and contains no terminal control characters.
 """
 
 from __future__ import annotations
@@ -13,35 +13,36 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from trellis.read_model.entities.entities import State
+from trellis.read_model.health import Health
 from trellis_cli.common.output import one_line
 from trellis_cli.top.keys import Screen
 from trellis_cli.top.model import SHEETS, Entities, Kind, Row, Wanted, counts, notes, rows, unread
 
 STYLES: Final = {
-    State.WELL: "green",
-    State.WORKING: "cyan",
-    State.WAITING: "yellow",
-    State.TROUBLED: "bold red",
-    State.OFF: "dim",
-    State.UNKNOWN: "magenta",
+    Health.HEALTHY: "green",
+    Health.PROGRESSING: "cyan",
+    Health.SUSPENDED: "yellow",
+    Health.DEGRADED: "bold red",
+    Health.MISSING: "bold red",
+    Health.NOT_OPTED_IN: "dim",
+    Health.UNKNOWN: "magenta",
 }
-_KEYS: Final = "1-7 ←→ sheet  ↑↓ line  s sort  r reverse  / filter  esc no filter  q quit"
+_KEYS: Final = "1-7 ←→ sheet  ↑↓ line  s sort  r reverse  / filter  esc clear filter  q quit"
 _TOLD: Final = 4
-"""One line in so many may be a warning: who may read little has as many of these as kinds times namespaces."""
+"""Share of lines for warnings, 1/n: users with few permissions have up to kinds times namespaces warnings."""
 _LEAST: Final = 3
-"""Rows that there are, as long as there is another line to leave out."""
+"""Minimum number of visible rows, as long as other lines can be omitted."""
 
 
 def screen_of(screen: Screen, entities: Entities, height: int, *, trouble: str = "") -> RenderableType:
-    """Return one screen of so many lines. ``trouble``: why what is shown may be old, "" if it is not."""
+    """Return one screen of ``height`` lines. ``trouble``: why the data may be stale, "" if it is current."""
     found = rows(screen.kind, entities, screen.wanted)
     at = screen.place([row.id for row in found])
     told = [_warning(note) for note in ([trouble] if trouble else []) + notes(screen.kind, entities)]
     above = [_tabs(screen.kind), _counts(screen, entities, len(found)), *_bounded(told, height)]
     below = [*_why(found, at), _last(screen)]
     while (room := height - 1 - len(above) - len(below)) < _LEAST and len(above) + len(below) > 1:
-        # What is typed into a filter is seen to the end, and where the line is that keys move.
+        # The filter input and the selected line stay visible.
         if len(below) > 1:
             del below[0]
         else:
@@ -59,11 +60,11 @@ def _bounded(told: list[Text], height: int) -> list[Text]:
     if len(told) <= most:
         return told
     left = len(told) - most + 1
-    return [*told[: most - 1], _warning(f"{left} more may not be read: `trellis top --once` says which")]
+    return [*told[: most - 1], _warning(f"{left} more warnings: see `trellis top --once`")]
 
 
 def sheet_of(kind: Kind, entities: Entities, wanted: Wanted) -> RenderableType:
-    """Return a whole sheet."""
+    """Return a complete sheet."""
     found = rows(kind, entities, wanted)
     return _table(kind, found, wanted=wanted) if found else Text(f"no {kind.value}", style="dim")
 
@@ -82,11 +83,11 @@ def _counts(screen: Screen, entities: Entities, fitting: int) -> Text:
     line.append(f" {screen.kind.value}: {sum(found.values())}", style="bold")
     for state, count in found.items():
         line.append("  ")
-        line.append(f"{count} {state}", style=STYLES[State(state)])
+        line.append(f"{count} {state}", style=STYLES[Health(state)])
     if screen.wanted.words:
-        line.append(f"   {fitting} fit the filter", style="bold")
+        line.append(f"   {fitting} match the filter", style="bold")
     if waiting := [part for part in unread(entities) if part in SHEETS[screen.kind].parts]:
-        line.append(f"   still reading {', '.join(waiting)}", style="dim")
+        line.append(f"   reading {', '.join(waiting)}", style="dim")
     return line
 
 
@@ -97,10 +98,10 @@ def _table(kind: Kind, found: Sequence[Row], *, wanted: Wanted, selected: str = 
         mark = ("▲" if wanted.reverse else "▼") if column.heading.lower() == wanted.sort else ""
         justify = "right" if column.number else "left"
         table.add_column(column.heading + mark, no_wrap=True, overflow="ellipsis", justify=justify)  # type: ignore[arg-type]  # one of its words
-    table.add_column("WHY", no_wrap=True, overflow="ellipsis", ratio=1)
+    table.add_column("MESSAGE", no_wrap=True, overflow="ellipsis", ratio=1)
     for row in found:
         cells = [
-            Text(one_line(cell), style=STYLES[State(row.state)] if column.heading == "STATE" else "")
+            Text(one_line(cell), style=STYLES[Health(row.state)] if column.heading == "HEALTH" else "")
             for column, cell in zip(columns, row.cells, strict=True)
         ]
         table.add_row(*cells, Text(one_line(row.why)), style="reverse" if row.id == selected else "")
@@ -108,9 +109,9 @@ def _table(kind: Kind, found: Sequence[Row], *, wanted: Wanted, selected: str = 
 
 
 def _why(found: Sequence[Row], at: int) -> list[Text]:
-    """Return two lines on what is selected: the whole reason, and what says more."""
+    """Return two lines for the selected row: the complete reason, and the command with details."""
     if not found:
-        return [Text("nothing to show", style="dim"), Text("")]
+        return [Text("no lines", style="dim"), Text("")]
     row = found[at]
     kind, _, rest = row.explained.partition("/")
     namespace, _, name = rest.rpartition("/")
@@ -122,7 +123,7 @@ def _why(found: Sequence[Row], at: int) -> list[Text]:
 
 def _last(screen: Screen) -> Text:
     if screen.typing:
-        return Text(f"filter: {screen.wanted.words}▏  enter keeps it, escape drops it", style="bold", no_wrap=True)
+        return Text(f"filter: {screen.wanted.words}▏  enter keeps it, escape clears it", style="bold", no_wrap=True)
     words = f"filter: {screen.wanted.words}   " if screen.wanted.words else ""
     return Text(words + _KEYS, style="dim", no_wrap=True, overflow="ellipsis")
 

@@ -1,4 +1,4 @@
-"""One trace as a tree on a terminal: which span caused which, when it began, how long it took.
+"""One trace as a tree on a terminal: parent spans, start times and durations.
 
 Pure. In: branches of spans. Out: a table. Called by the demo and ``trellis trace``.
 """
@@ -21,9 +21,9 @@ S = TypeVar("S", bound=SpanRecord)
 
 
 def render(title: str, branches: Iterable[Branch[S]]) -> Table:
-    """Return the tree with offset from the trace's start and duration, both in milliseconds, and the service.
+    """Return the tree with offset from the start of the trace and duration, both in ms, and the service.
 
-    The names come last and their guides are narrow, so that the figures are never what a narrow terminal cuts off.
+    Names are in the last column with narrow guides, so that a narrow terminal never truncates the figures.
     """
     flat = tuple(line for branch in branches for line in lines_of(branch))
     began = min((span.start_ns for _, span in flat), default=0)
@@ -31,7 +31,7 @@ def render(title: str, branches: Iterable[Branch[S]]) -> Table:
     table.add_column("OFFSET ms", justify="right", no_wrap=True)
     table.add_column("TOOK ms", justify="right", no_wrap=True)
     table.add_column("SERVICE", no_wrap=True)
-    table.add_column("SPAN")  # the only column that may shrink
+    table.add_column("SPAN")  # the only column that can shrink
     for guide, span in flat:
         table.add_row(
             f"+{(span.start_ns - began) / NS_PER_MS:.1f}",
@@ -44,7 +44,7 @@ def render(title: str, branches: Iterable[Branch[S]]) -> Table:
 
 def lines_of(branch: Branch[S]) -> Iterator[tuple[str, S]]:
     """Yield guide and span of a branch."""
-    todo = [("", "", branch)]  # what stands before the span, what before the guides of its children
+    todo = [("", "", branch)]  # prefix of the span, prefix of the guides of its children
     while todo:
         guide, below, one = todo.pop()
         yield guide, one.span

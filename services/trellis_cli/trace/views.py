@@ -1,7 +1,7 @@
-"""How ``trellis trace`` prints a trace: a tree with bars, errors and links, and a line that sums it up.
+"""Views of ``trellis trace``: a tree with bars, errors and links, and a summary line.
 
-Pure. In: spans. Out: a table, lines, a document. Called by ``trace``. Invariant: every span is shown once, and no text
-from outside steers the terminal.
+Pure. In: spans. Out: a table, lines, a document. Called by ``trace``. Invariant: every span is shown once, and external
+text contains no terminal control characters.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ _ID_SHOWN: Final = 8
 
 
 def table_of(spans: Sequence[ReadSpan]) -> Table:
-    """Return the tree; names come last, so that the figures are never what a narrow terminal cuts off."""
+    """Return the tree; names are in the last column, so that a narrow terminal never truncates the figures."""
     began, ended = _times(spans)
     table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("OFFSET ms", justify="right", no_wrap=True)
-    table.add_column("TOOK ms", justify="right", no_wrap=True)
+    table.add_column("START ms", justify="right", no_wrap=True)
+    table.add_column("DURATION ms", justify="right", no_wrap=True)
     table.add_column("", width=_BAR, no_wrap=True)
     table.add_column("SERVICE", no_wrap=True)
     table.add_column("SPAN", overflow="fold")
@@ -46,7 +46,7 @@ def table_of(spans: Sequence[ReadSpan]) -> Table:
 
 
 def summary(spans: Sequence[ReadSpan]) -> str:
-    """Return how many spans, services, errors and links there are, and how long it took."""
+    """Return the number of spans, services, errors and links, and the duration."""
     began, ended = _times(spans)
     counts = [
         _count(len(spans), "span"),
@@ -59,16 +59,16 @@ def summary(spans: Sequence[ReadSpan]) -> str:
 
 
 def notes(spans: Sequence[ReadSpan]) -> list[str]:
-    """Return what there is to know beside the tree."""
+    """Return notes on the tree."""
     missing = missing_parents(spans)
     if not missing:
         return []
     parents = _count(len(missing), "parent")
-    return [f"the trace is not whole: {parents} missing; spans come in within seconds, or were dropped: ask again"]
+    return [f"the trace is incomplete: {parents} missing; spans arrive within seconds, or were dropped"]
 
 
 def _bar(span: ReadSpan, began: int, ended: int, color: str) -> Bar:
-    """Return the bar of a span; half a character at least, or one that took little would not be seen."""
+    """Return the bar of a span; at least half a character wide, so that short spans are visible."""
     whole = max(1, ended - began)
     least = whole / (2 * _BAR)
     begin = min(span.start_ns - began, whole - least)

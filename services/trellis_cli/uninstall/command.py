@@ -1,10 +1,10 @@
 """``trellis uninstall --remove-finalizers``: stops the services that set finalizers, and removes these.
 
 In: flags, the cluster. Out: a table or JSON. Called by the command line, and by the chart before it is uninstalled.
-Invariants: no finalizer is taken while somebody lives who would put it back; done again after an end at any point it
-comes to the same; neither the bus nor wadm is needed; no object is deleted; a kind that cannot be listed may have
-objects that bear one, so that this does not end well; Shims are left to another installation that provisions the nodes;
-an EndpointSlice is left alone, so that this does not end well, while its Service cannot be read or is not known.
+Invariants: no finalizer is removed while a service that adds it runs; a rerun after an interruption at any point gives
+the same result; neither the bus nor wadm is needed; no object is deleted; the command fails if a kind cannot be listed,
+because its objects may have finalizers; Shims are left to another installation that provisions the nodes; the command
+fails and leaves an EndpointSlice unchanged while its Service cannot be read or is unknown.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ from datetime import UTC, datetime
 from typing import Annotated, Final
 
 import typer
-from rich.table import Table
 from rich.text import Text
 
 from trellis import names
@@ -35,7 +34,7 @@ from trellis.read_model.reading.served import NotServedError, require_undefined
 from trellis_cli.common.errors import CommandError, exit_on_error
 from trellis_cli.common.gather import connected
 from trellis_cli.common.options import ContextOption, KubeconfigOption
-from trellis_cli.common.output import Format, OutputOption, console, print_json
+from trellis_cli.common.output import DocumentOption, Format, make_table, print_document, print_result
 from trellis_cli.common.settings import ClientSettings, client_settings
 from trellis_cli.uninstall.model import (
     SELECTOR,
@@ -52,14 +51,14 @@ from trellis_cli.uninstall.model import (
 
 FIELD_MANAGER: Final = names.FIELD_MANAGER_COMMAND_LINE
 _AT_ONCE: Final = 16
-"""Writes in flight."""
+"""Concurrent writes."""
 _PASSING: Final = (Unavailable, TooManyRequests, NotFound, NotServedError)
-"""Tried again: nothing of it tells that an object is not there."""
+"""Errors that are retried: they do not show that an object is missing."""
 
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """What is to be done, and until when by a clock that never jumps. ``places``: each guard and where to look.
+    """The work and its deadline by a monotonic clock. ``places``: each guard and its namespace.
 
     ``claim``: namespace of the Lease by which one installation provisions the nodes. ``poll``: seconds between two
     attempts.
@@ -73,12 +72,12 @@ class Task:
 
     @property
     def services(self) -> list[str]:
-        """The services that are to be stopped."""
+        """Names of the services to stop."""
         return list(dict.fromkeys(guard.service for guard, _ in self.places))
 
     @property
     def claimed(self) -> bool:
-        """Whether one of the kinds belongs to the installation that provisions the nodes."""
+        """True if one of the CRDs belongs to the installation that provisions the nodes."""
         return any(guard.claimed for guard, _ in self.places)
 
 
@@ -88,25 +87,29 @@ def uninstall(  # noqa: PLR0913, PLR0917 - options of a command line
     ] = False,
     confined: Annotated[
         list[str] | None,
-        typer.Option("--in", metavar="NAMESPACE", help="only groups of hosts, and there: of a confined host_manager"),
+        typer.Option(
+            "--in",
+            metavar="NAMESPACE",
+            help="only host groups of this namespace, of a confined host_manager (repeatable)",
+        ),
     ] = None,
-    timeout: Annotated[str, typer.Option(metavar="DURATION", help="give up after this time")] = "2m",
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="only list the objects, remove nothing")] = False,
+    timeout: Annotated[str, typer.Option(metavar="DURATION", help="time limit")] = "2m",
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="only list the objects")] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="do not ask for confirmation")] = False,
     kubeconfig: KubeconfigOption = None,
     context: ContextOption = None,
-    output: OutputOption = Format.TABLE,
+    output: DocumentOption = Format.TABLE,
 ) -> None:
-    """Remove the finalizers of Trellis, so that all objects can be deleted without it. `helm uninstall` runs this.
+    """Remove the finalizers of Trellis from all objects.
 
-    First the services that would put them back are scaled to 0, and it is waited until none of them leads any more.
-    Nothing is deleted: hosts, applications and what was installed on nodes run on. Shims stay as they are if another
-    installation provisions the nodes. Ends with 1 if the time is over, or if an object is left alone as nothing tells
-    its owner; run again it goes on.
-    JSON: `{"stopped": ["…"], "kinds": [{"kind", "there", "removed", "unfinished", "stays", "leftTo", "unreadable",
-    "left"}]}`; `unfinished` were being deleted, and vanish now without what their service would have done; `leftTo` is
-    the other installation; `unreadable` are EndpointSlices that belong to the Service of their label now, as their
-    annotation cannot be read; `left` are those that were left alone, each with `name`, `reason` and `message`.
+    The objects can then be deleted without Trellis; `helm uninstall` runs it. First the services that set finalizers
+    are scaled to 0. Nothing is deleted: hosts, applications and installed runtimes stay. Shims stay as they are if
+    another installation provisions the nodes. Ends with 1 at the time limit, or if the owner of an object is unknown; a
+    second run continues. JSON: `{"stopped": ["…"], "kinds": [{"kind", "there", "removed", "unfinished", "stays",
+    "leftTo", "unreadable", "left"}]}`; `unfinished` were being deleted, and vanish without the work of their service;
+    `leftTo` is the other installation; `unreadable` are EndpointSlices that now belong to the Service of their label,
+    because their annotation cannot be read; `left` are objects that were not changed, each with `name`, `reason` and
+    `message`.
     """
     with exit_on_error():
         if not remove_finalizers:
@@ -119,7 +122,7 @@ def uninstall(  # noqa: PLR0913, PLR0917 - options of a command line
         stopped, rows = asyncio.run(_run(settings, task, dry_run=dry_run))
         _show(stopped, rows, output)
         if left := sum(len(row.left) for row in rows):
-            raise CommandError(f"{left} objects were left alone: do what the output says of each, then run this again")
+            raise CommandError(f"{left} objects were not changed: follow the notes, then rerun the command")
 
 
 def _seconds(text: str) -> float:
@@ -130,13 +133,13 @@ def _seconds(text: str) -> float:
 
 
 def _agree(yes: bool, output: Format) -> None:
-    """Ask, unless that was answered beforehand; raises CommandError if nobody can be asked, or the answer is no."""
+    """Ask for confirmation, unless --yes is given. Raise CommandError without a terminal, or if the user declined."""
     if yes:
         return
-    if output is Format.JSON or not sys.stdin.isatty():
-        raise CommandError("nothing was done: give --yes, or --dry-run, where nobody can be asked")
-    if not typer.confirm("Stop the services of Trellis, and take their finalizers away?", err=True):
-        raise CommandError("nothing was done")
+    if output.structured or not sys.stdin.isatty():
+        raise CommandError("nothing was changed: use --yes or --dry-run without a terminal")
+    if not typer.confirm("Stop the services of Trellis and remove their finalizers?", err=True):
+        raise CommandError("nothing was changed")
 
 
 async def _run(settings: ClientSettings, task: Task, *, dry_run: bool) -> tuple[list[str], list[Row]]:
@@ -163,21 +166,21 @@ async def _run(settings: ClientSettings, task: Task, *, dry_run: bool) -> tuple[
                 try:
                     await _until(task, functools.partial(_free, kube, guard, place, rows[guard]))
                 except KubeError as error:
-                    refused.append(error)  # what is refused of one kind holds no other
+                    refused.append(error)  # an error for one kind does not block the rest
             if refused:
                 raise refused[0]
         except CommandError as error:
-            again = "the services are stopped: run this again, or have helm upgrade bring them back"
+            again = "the services are stopped: rerun the command, or restore them with helm upgrade"
             raise CommandError(f"{error}; {again}") from None
         return stopped, list(rows.values())
 
 
 async def _until(task: Task, attempt: Callable[[], Awaitable[str]]) -> None:
-    """Repeat until nothing is in the way.
+    """Repeat until nothing blocks.
 
     Raises:
-        CommandError: the time is over; says what was in the way last.
-        KubeError: something was refused.
+        CommandError: the timeout expired; with the last obstacle.
+        KubeError: a request was rejected.
     """
     while True:
         try:
@@ -187,12 +190,12 @@ async def _until(task: Task, attempt: Callable[[], Awaitable[str]]) -> None:
         if not why:
             return
         if time.monotonic() >= task.deadline:
-            raise CommandError(f"not done in time: {why}")
+            raise CommandError(f"not complete at the time limit: {why}")
         await asyncio.sleep(task.poll)
 
 
 async def _stop(kube: Kube, task: Task, leases: Leases, stopped: list[str]) -> str:
-    """Scale the services to 0; return who lives still, "" for nobody."""
+    """Scale the services to 0; return what still runs, "" for none."""
     deployments = await kube.list(DEPLOYMENTS, task.namespace, label_selector=SELECTOR)
     for one in deployments.items:
         name = one["metadata"]["name"]
@@ -208,7 +211,7 @@ async def _stop(kube: Kube, task: Task, leases: Leases, stopped: list[str]) -> s
             stopped.append(name)
     pods = await kube.list(PODS, task.namespace, label_selector=SELECTOR)
     if running := still_run(pods.items):
-        return f"still there: pod {', '.join(running)}"
+        return f"still running: pod {', '.join(running)}"
     leased = (_lease(kube, names.LEASE_PREFIX + service, task.namespace) for service in task.services)
     records = await asyncio.gather(*leased)
     now = time.monotonic()
@@ -224,7 +227,7 @@ async def _lease(kube: Kube, name: str, namespace: str) -> LeaseRecord | None:
 
 
 async def _find_other(kube: Kube, task: Task, leases: Leases, others: list[str]) -> str:
-    """Add the other installation that provisions the nodes, if there is one; return why that is not known yet."""
+    """Add the other installation that provisions the nodes, if there is one; return why that is still unknown."""
     if not task.claimed:
         return ""
     record = await _lease(kube, names.LEASE_NODES, task.claim)
@@ -238,13 +241,13 @@ async def _find_other(kube: Kube, task: Task, leases: Leases, others: list[str])
 
 
 def _leave(rows: Iterable[Row], other: str = "") -> None:
-    """Leave what one installation of a cluster looks after to another one, if that is it."""
+    """Leave the objects of the installation that provisions the nodes to ``other``, if there is one."""
     for row in rows:
         row.left_to = other if row.guard.claimed else ""
 
 
 async def _look(kube: Kube, guard: Guard, place: str | None, row: Row) -> None:
-    """Show what would be let go, or is left alone."""
+    """Count the objects whose finalizer would be removed, and those that stay unchanged."""
     try:
         async for page in kube.pages(Selection(guard.res, place, guard.selector)):
             ours = [one for one in page.items if guard.is_ours(one)]
@@ -260,7 +263,7 @@ async def _look(kube: Kube, guard: Guard, place: str | None, row: Row) -> None:
 
 
 async def _free(kube: Kube, guard: Guard, place: str | None, row: Row) -> str:
-    """Take the finalizer from every object; return which still bear it, "" for none, which was looked at after it."""
+    """Remove the finalizer from every object; return the objects that still have it after the check, "" for none."""
     held, there = [], 0
     try:
         async for page in kube.pages(Selection(guard.res, place, guard.selector)):
@@ -280,7 +283,7 @@ async def _free(kube: Kube, guard: Guard, place: str | None, row: Row) -> str:
         name, place = metadata["name"], metadata.get("namespace")
         async with calls:
             if unread:
-                return  # the API server has enough to do
+                return  # limits the load on the API server
             try:
                 removal = await _removal(kube, guard, manifest)
             except _PASSING as error:
@@ -292,27 +295,27 @@ async def _free(kube: Kube, guard: Guard, place: str | None, row: Row) -> str:
             try:
                 await kube.json_patch(guard.res, name, removal, place, field_manager=FIELD_MANAGER)
             except (PatchTestFailed, Conflict, NotFound):
-                return  # it is looked at anew
+                return  # the next attempt re-reads it
             row.took(manifest)
 
     await asyncio.gather(*(free(one) for one in held))
     if unread:
         return unread[0]
     keys = ", ".join(sorted(one["metadata"]["name"] for one in held)[:5])
-    return f"{guard.finalizer} comes back to {len(held)} {guard.res.plural}, {keys}: who puts it there?"
+    return f"{guard.finalizer} is added again to {len(held)} {guard.res.plural}, {keys}: another client adds it"
 
 
 async def _removal(kube: Kube, guard: Guard, manifest: Manifest) -> Patch | Left:
-    """Return what lets an object go, by the Service that there is at this moment if it takes one to know.
+    """Return the patch that removes the finalizer, with the current Service if it is needed for that.
 
     Raises:
-        KubeError: that could not be read, and may be the next time.
+        KubeError: the Service could not be read; a retry can succeed.
     """
     name, place = guard.owner_name(manifest), manifest["metadata"].get("namespace")
     if not name:
         return guard.removal(manifest)
     try:
-        # A list: it takes no further permission, and proves that there is no Service, as a 404 need not.
+        # A list needs no further permission and proves that the Service does not exist; a 404 does not.
         services = (await kube.list(SERVICES, place, field_selector=f"metadata.name={name}")).items
     except _PASSING:
         raise
@@ -322,14 +325,12 @@ async def _removal(kube: Kube, guard: Guard, manifest: Manifest) -> Patch | Left
 
 
 def _show(stopped: list[str], rows: list[Row], output: Format) -> None:
-    if output is Format.JSON:
-        print_json({"stopped": stopped, "kinds": [row.document() for row in rows]})
+    if output.structured:
+        print_document(output, {"stopped": stopped, "kinds": [row.document() for row in rows]})
         return
     if stopped:
-        console().print(Text(f"scaled to 0: {', '.join(stopped)}"))
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for heading in ("KIND", "FOUND", "REMOVED", "NOTE"):
-        table.add_column(heading, no_wrap=heading != "NOTE", overflow="fold")
+        print_result(Text(f"scaled to 0: {', '.join(stopped)}"))
+    table = make_table("KIND", "FOUND", "REMOVED", "NOTE", fold={"NOTE"})
     for row in rows:
         table.add_row(row.guard.res.kind, str(row.there), str(len(row.removed)), Text(row.note))
-    console().print(table)
+    print_result(table)

@@ -1,9 +1,8 @@
-"""Which objects bear a finalizer of Trellis, or outlive their owner; how that is ended, and what stays behind.
+"""Objects with a finalizer of Trellis, or that outlive their owner; how that is ended, and the remaining effects.
 
-Pure. In: raw manifests, leases, a clock's reading. Out: writes, rows, sentences for people. Called by ``command``.
-Invariants: only finalizers of ours are taken, each from the very object, with the finalizers it was seen with; every
-kind that a service guards stands in ``GUARDS``; a slice is given the owner that is there now, and one whose owner is
-not known is left alone.
+Pure. In: raw manifests, leases, clock readings. Out: writes, rows, texts. Called by ``command``. Invariants: only
+finalizers of Trellis are removed, each only if the object still has the finalizers that were read; ``GUARDS`` has every
+kind with a finalizer of a service; a slice gets the existing owner, and one without a known owner is not changed.
 """
 
 from __future__ import annotations
@@ -32,17 +31,17 @@ SELECTOR: Final = (
     "app.kubernetes.io/name=trellis,app.kubernetes.io/component in "
     "(application-manager,bundle,host-manager,provisioner,service-reflector)"
 )
-"""Selects what runs services that put finalizers on objects, as the chart labels it."""
+"""Selects the workloads of services that set finalizers, by the labels of the chart."""
 _OVER: Final = frozenset({"Succeeded", "Failed"})
 _ESCAPED: Final = names.ANNOTATION_PRESERVED.replace("/", "~1")
-"""As a JSON pointer has it."""
+"""Escaped for a JSON pointer."""
 
 Patch = tuple[dict[str, Any], ...]
 """Operations of a JSON patch."""
 
 
 class LeftReason(StrEnum):
-    """Why a slice keeps its annotation, and so outlives its Service."""
+    """Reason why a slice keeps its annotation, and so outlives its Service."""
 
     SERVICE_UNREADABLE = "ServiceUnreadable"
     SERVICE_MISSING = "ServiceMissing"
@@ -51,7 +50,7 @@ class LeftReason(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Left:
-    """An object that was left alone: why, and for people what to do."""
+    """An object that was not changed: reason and resolution."""
 
     reason: LeftReason
     message: str
@@ -59,11 +58,11 @@ class Left:
 
 @dataclass(frozen=True, slots=True)
 class Guard:
-    """A finalizer that a service puts on a kind.
+    """A finalizer that a service sets on a kind.
 
-    ``mark``: annotation that tells ours from others that bear it, ``selector``: labels that do. ``stays``: what holds
-    once it is gone.
-    ``unfinished``: what was not done to an object that was being deleted. ``claimed``: the kind is looked after by one
+    ``mark``: annotation of the objects that Trellis manages, ``selector``: labels of these. ``stays``: the effect of
+    its removal.
+    ``unfinished``: the missing cleanup of objects that were being deleted. ``claimed``: the kind is managed by one
     installation of the cluster, the one that provisions its nodes.
     """
 
@@ -77,20 +76,20 @@ class Guard:
     selector: str | None = None
 
     def is_ours(self, manifest: Manifest) -> bool:
-        """Say whether an object of the kind is one that the service looks after."""
+        """Return whether the service manages an object of the kind."""
         return not self.mark or self.mark in (manifest["metadata"].get("annotations") or {})
 
     def holds(self, manifest: Manifest) -> bool:
-        """Say whether the finalizer holds an object."""
+        """Return whether the finalizer blocks an object."""
         return self.is_ours(manifest) and self.finalizer in (manifest["metadata"].get("finalizers") or ())
 
     def owner_name(self, manifest: Manifest) -> str:
-        """Return the name of the Service, of the object's namespace, that ``removal`` is to be given; "" for none."""
+        """Return the name of the Service, in the namespace of the object, that ``removal`` needs; "" for none."""
         del manifest
         return ""
 
     def removal(self, manifest: Manifest, service: Manifest | None = None) -> Patch | Left:
-        """Return the JSON patch that takes it away: from this object, if its finalizers are still those."""
+        """Return the JSON patch that removes the finalizer from this object, if its finalizers are unchanged."""
         del service
         metadata = manifest["metadata"]
         there = metadata["finalizers"]
@@ -107,32 +106,32 @@ class Guard:
 
 @dataclass(frozen=True, slots=True)
 class KeptGuard(Guard):
-    """An annotation, in place of a finalizer, with which an EndpointSlice outlives its Service."""
+    """An annotation, instead of a finalizer, with which an EndpointSlice outlives its Service."""
 
     def holds(self, manifest: Manifest) -> bool:
-        """Say whether a slice stays when its Service goes, whatever its annotation says."""
+        """Return whether a slice stays when its Service is deleted; an unreadable annotation counts too."""
         return bool(_annotation(manifest))
 
     def readable(self, manifest: Manifest) -> bool:
-        """Say whether the annotation tells which Service it was."""
+        """Return whether the annotation names the Service."""
         return _kept(manifest) is not None
 
     def owner_name(self, manifest: Manifest) -> str:
-        """Return the name that the slice's label says, or else the annotation together with the slice's own name."""
+        """Return the name in the label of the slice, else that in the annotation, verified by the name of the slice."""
         metadata, kept = manifest["metadata"], read_kept(_annotation(manifest))
         label = (metadata.get("labels") or {}).get(names.LABEL_SERVICE_NAME) or ""
         if label or kept is None:
             return str(label)
-        # The second name begins with the plain one, so it is compared first.
+        # The second name starts with the plain one, so it is compared first.
         may_be = (names.second_service_name(kept.application, kept.lattice), names.service_name(kept.application))
         return next((one for one in may_be if metadata["name"].startswith(_slice_prefix(one))), "")
 
     def removal(self, manifest: Manifest, service: Manifest | None = None) -> Patch | Left:
-        """Return the JSON patch that has the slice go with its Service.
+        """Return the JSON patch that lets the slice be deleted with its Service.
 
-        ``service``: as it is now, None if there is none of the name. The uid of the annotation is the one of a Service
-        that is gone, if that was created again since: with it as owner the slice would be collected beside the new one.
-        It counts if there is no Service, and if the Service of the name is another's: that is not to lead to our hosts.
+        ``service``: as it is now, None if the name does not exist. If the Service was re-created, the annotation has
+        the uid of the deleted one: with it as owner the slice would be garbage-collected next to the new Service. That
+        uid is used if the Service does not exist, or if Trellis does not manage it: it must not lead to managed hosts.
         """
         metadata, name, kept = manifest["metadata"], self.owner_name(manifest), _kept(manifest)
         uid = kept.uid if kept is not None else ""
@@ -155,23 +154,23 @@ def _annotation(piece: Manifest) -> str:
 
 
 def _kept(piece: Manifest) -> Kept | None:
-    """Return what a slice keeps, None if that cannot be read, or does not tell of which Service."""
+    """Return the content of the annotation of a slice, None if it is invalid, or does not name the Service."""
     kept = read_kept(_annotation(piece))
     return kept if kept is not None and kept.uid else None
 
 
 def _slice_prefix(service: str) -> str:
-    """Return what the names of all slices of a Service begin with."""
+    """Return the common prefix of the names of all slices of a Service."""
     return names.slice_name(service, "", "", 0).rsplit("-", 2)[0] + "-"
 
 
 def _left(piece: Manifest, service: str) -> Left:
-    """Return why nothing tells the owner of a slice whose annotation cannot be read."""
+    """Return why the owner of a slice with an unreadable annotation is unknown."""
     metadata = piece["metadata"]
     remedy = f"delete the slice: kubectl delete endpointslice -n {metadata['namespace']} {metadata['name']}"
     unreadable = f"annotation {names.ANNOTATION_PRESERVED} cannot be read"
     if not service:
-        why = f"{unreadable}, and there is no label {names.LABEL_SERVICE_NAME}, so the slice is in use by no Service"
+        why = f"{unreadable}, and the label {names.LABEL_SERVICE_NAME} is missing, so no Service uses the slice"
         return Left(LeftReason.SERVICE_UNKNOWN, f"{why}: {remedy}")
     why = f"{unreadable}, and Service {service} of label {names.LABEL_SERVICE_NAME} does not exist"
     return Left(LeftReason.SERVICE_MISSING, f"{why}: {remedy}")
@@ -181,7 +180,7 @@ SLICES: Final = KeptGuard(
     "service-reflector",
     ENDPOINT_SLICES,
     names.ANNOTATION_PRESERVED,
-    stays="they lead where they led, and go with their Services",
+    stays="endpoints stay, and are deleted with their Services",
     unfinished="gone",
     selector=SLICE_SELECTOR,
 )
@@ -190,7 +189,7 @@ GUARDS: Final[tuple[Guard, ...]] = (
         "service-reflector",
         SERVICES,
         names.WASMCLOUD_OPERATOR_SERVICE,
-        stays="they lead where they led, and nobody follows their hosts any more",
+        stays="endpoints stay, and no longer follow the hosts",
         unfinished="gone",
         mark=names.ANNOTATION_APPLICATION,
     ),
@@ -198,35 +197,35 @@ GUARDS: Final[tuple[Guard, ...]] = (
         "application-manager",
         APPLICATIONS,
         names.FINALIZER_APPLICATIONS,
-        stays="wadm runs on what it runs; deleting one of these objects no longer undeploys it",
-        unfinished="perhaps still in wadm: remove it there with wash",
+        stays="applications keep running; deleting one of these objects no longer undeploys it",
+        unfinished="possibly still in wadm: delete it there with wash",
     ),
     Guard(
         "host-manager",
         HOST_CONFIGS,
         names.FINALIZER_HOSTS,
-        stays="their hosts run on; deleting a group deletes its hosts, as Kubernetes collects what it owns",
-        unfinished="gone, with its hosts",
+        stays="hosts keep running; deleting a group deletes its hosts through garbage collection",
+        unfinished="deleted with its hosts",
     ),
     Guard(
         "provisioner",
         SHIMS,
         names.FINALIZER,
-        stays="what they brought to nodes stays there, and no longer goes with them: to have it removed, delete them "
-        "while provisioner runs",
-        unfinished="what it brought may still be on nodes",
+        stays="installed runtimes stay on nodes, and are no longer removed with the Shim; to uninstall them, delete "
+        "the Shims while provisioner runs",
+        unfinished="its runtimes may still be on nodes",
         claimed=True,
     ),
 )
-"""In the order in which they go: what mirrors something before what it mirrors, hosts before what runs them."""
+"""In processing order: reflected objects before their sources, hosts before the runtimes below them."""
 
 
 @dataclass(slots=True)
 class Row:
-    """What became of one kind. ``there``: how many of ours there are; the others are their keys.
+    """Result for one kind. ``there``: number of objects that Trellis manages; all other fields are keys of objects.
 
-    ``left_to``: another installation, which looks after the kind. ``left``: by key why an object was left alone.
-    ``unreadable``: of those that were let go, the ones whose annotation could not be read.
+    ``left_to``: another installation that manages the kind. ``left``: by key, why an object was not changed.
+    ``unreadable``: of the removed, those with an unreadable annotation.
     """
 
     guard: Guard
@@ -238,7 +237,7 @@ class Row:
     unreadable: list[str] = field(default_factory=list)
 
     def took(self, manifest: Manifest) -> None:
-        """Note that an object was let go."""
+        """Record the removal of the finalizer of an object."""
         self.removed.append(key_of(manifest))
         if isinstance(self.guard, KeptGuard) and not self.guard.readable(manifest):
             self.unreadable.append(key_of(manifest))
@@ -246,7 +245,7 @@ class Row:
             self.unfinished.append(key_of(manifest))
 
     def document(self) -> dict[str, Any]:
-        """Return it for JSON."""
+        """Return the row for JSON."""
         return {
             "kind": self.guard.res.kind,
             "there": self.there,
@@ -263,23 +262,23 @@ class Row:
 
     @property
     def note(self) -> str:
-        """What a person has to know."""
+        """Information for the user."""
         if self.left_to:
-            return f"left alone: installation {self.left_to} provisions the nodes and looks after them"
+            return f"not changed: managed by installation {self.left_to}, which provisions the nodes"
         parts = [self.guard.stays] if self.there else []
         if self.unfinished:
             parts.append(f"were being deleted, {self.guard.unfinished}: {', '.join(self.unfinished)}")
         if self.unreadable:
             why = f"annotation {self.guard.finalizer} cannot be read, so the Service of the label is the owner"
             parts.append(f"{why}: {', '.join(sorted(self.unreadable))}")
-        parts += [f"left alone: {key}: {one.message}" for key, one in sorted(self.left.items())]
+        parts += [f"not changed: {key}: {one.message}" for key, one in sorted(self.left.items())]
         return "; ".join(parts)
 
 
 def chosen(confined: Iterable[str]) -> tuple[tuple[Guard, str | None], ...]:
-    """Return each guard with a namespace to look in, None for all.
+    """Return each guard with its namespace, None for all.
 
-    ``confined``: those of a host_manager without a ClusterRole, which runs alone.
+    ``confined``: namespaces of a host_manager without a ClusterRole, which runs alone.
     """
     places = list(dict.fromkeys(confined))
     if not places:
@@ -288,13 +287,13 @@ def chosen(confined: Iterable[str]) -> tuple[tuple[Guard, str | None], ...]:
 
 
 def replicas_of(deployment: Manifest) -> int:
-    """Return how many pods a Deployment is to have."""
+    """Return the desired number of pods of a Deployment."""
     wanted = (deployment.get("spec") or {}).get("replicas")
     return 1 if wanted is None else int(wanted)
 
 
 def still_run(pods: Iterable[Manifest]) -> list[str]:
-    """Return the pods that nobody has told to end yet."""
+    """Return the pods that are not terminating."""
     return sorted(
         pod["metadata"]["name"]
         for pod in pods
@@ -303,14 +302,14 @@ def still_run(pods: Iterable[Manifest]) -> list[str]:
 
 
 class Leases:
-    """Who still leads: a lease counts as dead once it did not change for its own duration, by our clock alone."""
+    """Leaders of services: a Lease has expired if it did not change for its duration by the local clock."""
 
     def __init__(self) -> None:
         self._seen: dict[str, tuple[LeaseRecord, float]] = {}
         self._renewed: set[str] = set()
 
     def leader(self, service: str, record: LeaseRecord | None, now: float) -> str:
-        """Return who leads a service, "" for nobody; ``now``: seconds of a clock that never jumps."""
+        """Return the leader of a service, "" for none; ``now``: seconds of a monotonic clock."""
         if record is None or not record.holder:
             return ""
         former = self._seen.get(service)
@@ -321,5 +320,5 @@ class Leases:
         return record.holder if now - former[1] <= record.duration else ""
 
     def renewed(self, service: str) -> bool:
-        """Say whether a lease changed since it was looked at first: then its holder lives for sure."""
+        """Return whether a Lease changed since its first read: then its holder is certainly alive."""
         return service in self._renewed

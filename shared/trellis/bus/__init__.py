@@ -1,4 +1,4 @@
-"""The bus: events over NATS JetStream, and the keyed queue that work goes through.
+"""The bus: events over NATS JetStream, and the keyed work queue.
 
-``bus`` is what services use; ``queue`` knows nothing of NATS. Everything JetStream stays inside this package.
+Services use ``bus``; ``queue`` does not depend on NATS. Only this package uses JetStream.
 """

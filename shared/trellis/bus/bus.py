@@ -55,10 +55,10 @@ M = TypeVar("M", bound=FactData)
 
 
 class Bus:
-    """Made once per service (and term of leadership); nothing happens before ``connect``.
+    """The bus of one service, created once per service (and leadership term); inactive until ``connect``.
 
-    ``cluster`` is the cluster's name on the bus, ``cluster_uid`` kube-system's uid: who else comes with this name and
-    another uid is not let in. ``limits`` count for streams that are made here.
+    ``cluster`` is the name of the cluster on the bus, ``cluster_uid`` the UID of kube-system: a cluster with the same
+    name and another UID is rejected. ``limits`` apply to streams that this bus creates.
     """
 
     def __init__(  # noqa: PLR0913 (keywords, most of which have defaults)
@@ -99,17 +99,17 @@ class Bus:
 
     @property
     def connected(self) -> asyncio.Event:
-        """Set while NATS is connected and the streams are there."""
+        """Set while NATS is connected and the streams exist."""
         return self._availability.usable
 
     async def connect(self) -> None:
-        """Connect and see to the streams, however long that takes; from then on the bus looks after itself."""
+        """Connect and create missing streams, without a timeout; then supervise the connection in the background."""
         if self._keeping is None:
             self._keeping = asyncio.create_task(self._keeper.run(), name=f"bus-{self._origin.service}")
         await self.connected.wait()
 
     async def ensure_streams(self) -> None:
-        """Make the streams that are missing; ``connect`` has done so, and it is repeated every few seconds.
+        """Create the missing streams; ``connect`` does so too, and repeats it every few seconds.
 
         Raises:
             StreamError: a user has to change a stream or the server's limits.
@@ -121,16 +121,15 @@ class Bus:
             raise BusUnavailable(f"streams cannot be inspected: {describe(error)}") from error
 
     async def publish(self, fact: FactData, *, dedup: str) -> None:
-        """Say an event, and wait until it is stored; safe to call any number of times at once.
+        """Publish the event ``fact`` and wait until it is stored; safe for concurrent calls.
 
         Args:
-            fact: what happened.
             dedup: id of the message: the same id within 120 s is stored once.
 
         Raises:
-            BusUnavailable: not stored within 10 s, or NATS is unreachable for longer already; say it again later.
-            NotAllowed: this is so because NATS does not let this user say it; the bus warns of that itself.
-            FactRefused: too large, or refused by the stream; saying it again is of no use.
+            BusUnavailable: not stored within 10 s, or NATS has been unreachable for longer; retry later.
+            NotAllowed: the NATS user lacks the permission to publish it; the bus logs a warning.
+            FactRefused: too large, or refused by the stream; do not retry.
         """
         spec, subject = spec_of(type(fact)), fact_subject(self._origin.cluster, fact)
         attributes = {
@@ -150,19 +149,19 @@ class Bus:
         self._telemetry.metrics.events_published_total.labels(self._origin.service, spec.type).inc()
 
     async def copy(self, lattice: str, event: str, body: bytes, *, dedup: str, traceparent: str = "") -> None:
-        """Keep the copy of a lattice's event, and wait until it is stored; safe to call any number of times at once.
+        """Publish a forwarded lattice event and wait until it is stored; safe for concurrent calls.
 
         Args:
-            lattice: where it was said.
-            event: its name there: ``manifest_published``.
-            body: as it was said.
+            lattice: lattice of the event.
+            event: name of the event in the lattice, such as ``manifest_published``.
+            body: unchanged body of the event.
             dedup: id of the event: the same id within 120 s is stored once.
-            traceparent: of the trace it belongs to, if it belongs to one.
+            traceparent: W3C trace context of the event, "" if there is none.
 
         Raises:
-            BusUnavailable: not stored within 10 s, or NATS is unreachable for longer already; say it again later.
-            NotAllowed: this is so because NATS does not let this user say it; the bus warns of that itself.
-            FactRefused: too large, or refused by the stream; saying it again is of no use.
+            BusUnavailable: not stored within 10 s, or NATS has been unreachable for longer; retry later.
+            NotAllowed: the NATS user lacks the permission to publish it; the bus logs a warning.
+            FactRefused: too large, or refused by the stream; do not retry.
         """
         headers = {HEADER_MSG_ID: dedup, "Content-Type": CONTENT_TYPE}
         if trace_from(traceparent) is not None:
@@ -171,39 +170,39 @@ class Bus:
         await self._publisher.send(STREAM_LATTICE, subject, body, headers)
 
     def subscribe(self, name: str, models: Sequence[type[M]], handler: FactHandler[M]) -> None:
-        """Have the handler called with events of these models once the bus is started.
+        """Register a handler for events of these models; it is called once the bus is started.
 
-        The handler is quick (1 ms): it puts a key into a queue together with ``received.ack``. Whoever drops the
-        acknowledgement gets the message again.
+        The handler must return quickly (1 ms): it adds a key to a queue together with ``received.ack``. A message
+        without an acknowledgement is redelivered.
 
         Args:
-            name: of the subscription, unique in the service; its consumer keeps its place under this name.
+            name: name of the subscription, unique in the service; also part of the name of its durable consumer.
             models: events of the subject table.
-            handler: gets each event at least once.
+            handler: receives each event at least once.
         """
         if any(subscription.name == name for subscription in self._keeper.subscriptions):
             raise ValueError(f"{name} is already subscribed")
         self._keeper.subscriptions.append(Subscription(name, models, handler, self._reader))
 
     async def start(self) -> None:
-        """Consume; list everything after it returned: events said before the consumer existed are not heard.
+        """Start consuming; the caller lists everything afterwards, as events before the consumer are not delivered.
 
-        Does not wait for a bus that is unreachable: once it is back consuming begins, and ``on_new_stream`` is called.
+        Does not wait for an unreachable bus: consuming starts after the reconnect, and ``on_new_stream`` is called.
         """
         await self._keeper.start()
 
     async def stop(self) -> None:
-        """Consume no more; what is not acknowledged is given back at once, for whoever consumes next.
+        """Stop consuming; unacknowledged messages are returned at once for the next consumer.
 
-        Work that is in progress may still be finished and acknowledged: then it does not come again. ``start`` begins
-        again. Takes a second at most if the server does not answer.
+        Work in progress may still be finished and acknowledged; then it is not redelivered. ``start`` resumes
+        consuming. If the server does not answer, the timeout is one second.
         """
         await self._keeper.stop()
 
     async def close(self) -> None:
-        """Stop and close the connection, for good. Whoever does not wait for the end of it leaves it to end by itself.
+        """Stop and close the connection permanently; if the caller is cancelled, closing continues in the background.
 
-        It is not given up half done: the client would come back by itself, forever, and say that NATS is unreachable.
+        An incomplete close would leave a client that reconnects forever and reports NATS as unreachable.
         """
         self._availability.forget()
         if self._closing is None:
@@ -253,5 +252,5 @@ class Bus:
         for call in list(self.on_new_stream):
             try:
                 call()
-            except Exception as error:  # noqa: BLE001 (one listener must not keep the others from theirs)
+            except Exception as error:  # noqa: BLE001 (isolates the callbacks from each other)
                 _log.error("full resync failed", error=repr(error), exc_info=error)

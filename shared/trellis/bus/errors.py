@@ -7,15 +7,15 @@ from __future__ import annotations
 
 
 class BusError(Exception):
-    """Base of what the bus raises."""
+    """Base class of the errors of the bus."""
 
 
 class BusUnavailable(BusError):  # noqa: N818 (named after the condition, as Kubernetes' errors are)
-    """NATS or its JetStream did not answer in time: try again later, nothing is wrong with the event."""
+    """NATS or JetStream did not answer in time; the event is valid, retry later."""
 
 
 class NotAllowed(BusUnavailable):
-    """NATS does not let this user say it: it can be said once a user has given it the permission."""
+    """The NATS user lacks the permission to publish; retry once the permission is granted."""
 
 
 class FactRefused(BusError):  # noqa: N818
@@ -23,12 +23,12 @@ class FactRefused(BusError):  # noqa: N818
 
 
 class ServerTooNarrow(BusError):  # noqa: N818
-    """NATS takes no message of an event's size: a user has to raise max_payload of the server or the account."""
+    """NATS rejects messages of the size of an event: a user has to raise max_payload of the server or the account."""
 
 
 class StreamError(BusError):
-    """A stream is not as it must be, and a user has to change a setting or the stream."""
+    """A stream has a wrong configuration: a user has to change a setting or the stream."""
 
 
 class ClusterTaken(BusError):  # noqa: N818
-    """Another cluster has this cluster's name on the bus: nothing is said or heard until it is gone or renamed."""
+    """Another cluster uses the name of this cluster on the bus, which is unusable until that cluster is renamed."""

@@ -11,137 +11,138 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class ClientTimings:
-    """Seconds of one NATS client."""
+    """Timings of one NATS client, in seconds."""
 
     ask_again: float = 1.0
-    """A question that only reads a stream is repeated after this: the leader that got it may have died with it."""
+    """Retry interval of a read-only JetStream request: the stream leader may have failed before answering."""
     goodbye: float = 2.0
-    """How long a closed TCP connection may take to end."""
+    """Timeout for closing a TCP connection."""
 
 
 @dataclass(frozen=True, slots=True)
 class ConnectionTimings:
-    """Seconds of a service's connection."""
+    """Timings of a service's connection, in seconds."""
 
     connect: int = 3
     attempt_first: float = 0.5
     attempt_most: float = 10.0
-    """Ceilings of the wait between two attempts: of the first one, and of all."""
+    """Maximum delay between two attempts: after the first one, and overall."""
     ping: int = 10
-    """A server that is frozen, or behind a cut cable, is noticed after two unanswered pings."""
+    """Ping interval. An unresponsive server is detected after two unanswered pings."""
     stop: float = 2.0
-    """Flush of what is still to be sent when the connection is closed."""
+    """Timeout for flushing pending messages when the connection is closed."""
     silence: float = 60.0
-    """Attempts come at least every ``attempt_most`` + ``connect``: after a longer silence the client does not try any
-    more."""
+    """Time without a connection attempt after which the client counts as stopped; attempts are at most
+    ``attempt_most`` + ``connect`` apart."""
     report: float = 60.0
-    """Between two log lines about errors of one kind: there may be one a message."""
+    """Minimum interval between two log lines about errors of one type; an error may occur per message."""
     client: ClientTimings = field(default_factory=ClientTimings)
 
 
 @dataclass(frozen=True, slots=True)
 class FetchTimings:
-    """Seconds of a pull subscription."""
+    """Timings of a pull subscription, in seconds."""
 
     too_soon: float = 0.25
-    """A fetch without messages lasts until its timeout. One that ends sooner was refused: it is repeated after this."""
+    """Delay after a refused fetch, which ends before its timeout without messages."""
     settles: float = 0.2
-    """After so long without an answer a request waits for messages that are not there yet."""
+    """Time without an answer after which a request counts as waiting for new messages."""
     last: int = 1
-    """How long the end may take: until the server has answered, and until what it sent has been read."""
+    """Timeout for ending the subscription: for the answer of the server, and for reading the delivered messages."""
     more: float = 1.0
-    """How long the server may take to send what it has: it reports at once where that ends."""
+    """Timeout for the messages that the server has; it reports the end of them at once."""
 
 
 @dataclass(frozen=True, slots=True)
 class HistoryTimings:
-    """Seconds of reading the last event of each subject."""
+    """Timings of reading the last event of each subject, in seconds."""
 
     again: float = 0.5
-    """The wait after an attempt that failed."""
+    """Delay after a failed attempt."""
     fetch: float = 2.0
     inactive: float = 30.0
-    """The server removes the consumer of a reader that is gone after this."""
+    """Inactivity after which the server removes the consumer."""
 
 
 @dataclass(frozen=True, slots=True)
 class DialTimings:
-    """Seconds of a command's connection."""
+    """Timings of a command's connection, in seconds."""
 
     connect: float = 3.0
-    """The first attempt: a command without a server ends after this."""
+    """Timeout of the first attempt; without a server the command ends after it."""
     again: int = 1
-    """Between two attempts, once there was a connection."""
+    """Delay between two attempts to reconnect."""
     answer: float = 3.0
-    """All questions of a command that asks how much the streams hold."""
+    """Timeout of all requests of a command for the statistics of the streams."""
     goodbye: float = 2.0
     client: ClientTimings = field(default_factory=ClientTimings)
 
 
 @dataclass(frozen=True, slots=True)
 class ReadTimings:
-    """Seconds of reading a stream."""
+    """Timings of reading a stream, in seconds."""
 
     fetch: float = 1.0
     again: float = 1.0
-    """The wait after an attempt that failed."""
+    """Delay after a failed attempt."""
     patience: float = 10.0
-    """Outages of this length are waited out by a reader of what is stored."""
+    """Maximum outage that a reader of stored messages waits out."""
     inactive: float = 60.0
-    """The server removes the consumer of a reader that is gone after this."""
+    """Inactivity after which the server removes the consumer."""
     goodbye: float = 1.0
-    """How long removing the consumer may take."""
+    """Timeout for removing the consumer."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReplayTimings:
-    """Seconds of replaying a dead letter."""
+    """Timings of replaying a dead letter, in seconds."""
 
     budget: float = 10.0
-    """All attempts to store the original."""
+    """Timeout of all attempts to store the original."""
     attempt: float = 2.5
     again: float = 1.0
-    """The wait after an attempt that failed."""
+    """Delay after a failed attempt."""
     read: ReadTimings = field(default_factory=ReadTimings)
 
 
 @dataclass(frozen=True, slots=True)
 class BusTimings:
-    """Seconds of one service's bus."""
+    """Timings of one service's bus, in seconds."""
 
     check: float = 5.0
-    """Between two looks at streams and consumers."""
+    """Interval of checks of streams and consumers."""
     again: float = 1.0
-    """Between two looks while the bus cannot be used."""
+    """Interval of checks while the bus is unusable."""
     ack_wait: float = 60.0
-    """A message whose reader is silent comes again after this."""
+    """Time without a sign of the reader after which a message is redelivered."""
     publish_budget: float = 10.0
-    """``publish`` gives up after this."""
+    """Timeout of ``publish``, all attempts included."""
     publish_attempt: float = 2.5
-    """One attempt of it."""
+    """Timeout of one attempt of ``publish``."""
     claim: float = 1800.0
-    """How long a cluster's name is kept for it while none of its services is there: a cluster that was rebuilt under
-    its name gets it after this."""
+    """Time for which a cluster name stays claimed while none of its services runs; a cluster that was re-created
+    under the same name gets it afterwards."""
     deaf: float = 60.0
-    """A consumer without progress for so long asks for a restart; after a third of it the consumer is created again."""
+    """Time without progress of a consumer until a restart is requested; the consumer is re-created after a third of
+    it."""
     stranger: float = 30.0
-    """How long another reader of a consumer of Trellis is taken for the former or the next leader."""
+    """Time for which another reader of a consumer of Trellis counts as the previous or next leader."""
     reconnect: float = 10.0
-    """Between two connections to a server that takes too small messages only."""
+    """Delay between two connections to a server with too low a message limit."""
     subscribe_again: int = 2
-    """How long sending denied subscriptions again may take."""
+    """Timeout for retrying denied subscriptions."""
     sign_off: float = 1.0
-    """How long a reader waits for the server to note that it ended in order."""
+    """Timeout for the server to register the regular end of a reader."""
     refused: float = 15.0
-    """What was refused is tried again every ``check``, and what is published within this: silence for longer means that
-    it works, or that it is not needed."""
+    """Time after which a refusal is cleared if it does not recur: checks retry it every ``check``, and publishers
+    within this time, so it succeeds or is not needed any more."""
     unstored: float = 60.0
-    """The same of a stream that stored nothing."""
+    """The same for a stream that stored nothing."""
     connection: ConnectionTimings = field(default_factory=ConnectionTimings)
     fetch: FetchTimings = field(default_factory=FetchTimings)
     history: HistoryTimings = field(default_factory=HistoryTimings)
 
     @property
     def keep_alive(self) -> float:
-        """Between two reports that messages are still worked on."""
+        """Interval of the reports that messages are in progress."""
         return self.ack_wait / 3

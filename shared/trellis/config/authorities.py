@@ -1,7 +1,7 @@
-"""The certificates of authorities that a NATS server's certificate has to be of.
+"""The CA certificates that verify a NATS server.
 
-In: a file (PEM), or none for those of the system. Out: a TLS context. Called by the settings, which refuse a wrong file
-at the start, and at each connect, so that a rotated file counts from the next connection on.
+In: a file (PEM), or none for the CAs of the system. Out: a TLS context. Called by the settings, which reject an invalid
+file at the start, and at each connect, so that a rotated file applies to the next connection.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from trellis.config.nats_credentials import CredentialsError
 
 
 def trust(ca_file: Path | None) -> ssl.SSLContext:
-    """Return what to connect with: the server's certificate has to be of one of the authorities of now.
+    """Return a TLS context that verifies the server with the current CA certificates.
 
     Raises:
-        CredentialsError: the file is missing, may not be read, or holds no certificates.
+        CredentialsError: the file is missing, is not readable, or contains no certificates.
     """
     if ca_file is None:
         return ssl.create_default_context()

@@ -1,8 +1,8 @@
-"""Durations as people write them, in seconds.
+"""Parses and formats durations.
 
 Pure. In: ``30``, ``30s``, ``5m``, ``1h30m``, ``500ms``, ``1d`` or a number. Out: seconds as a float.
 Called through the type :data:`Seconds` by settings and models. Invariant: the result is finite and not negative.
-Source: the form of Go's ``time.ParseDuration``, which Kubernetes users know, plus days and bare seconds.
+Source: the format of Go's ``time.ParseDuration``, as in Kubernetes, plus days and bare seconds.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ _BARE = re.compile(_NUMBER)
 
 
 def parse_seconds(value: object) -> float:
-    """Return a duration in seconds; a bare number is seconds already.
+    """Return a duration in seconds; a bare number is in seconds.
 
     Raises:
-        ValueError: it is no duration, negative or not finite; the message says what is needed.
+        ValueError: the value is not a duration, negative or not finite; the message describes the valid format.
     """
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         seconds = _float(value)
@@ -39,7 +39,7 @@ def parse_seconds(value: object) -> float:
 
 
 def format_seconds(seconds: float) -> str:
-    """Return a duration in the form that is parsed, in the largest units: ``90`` is ``1m30s``, ``0.5`` is ``500ms``."""
+    """Return a duration in the parsed format, in the largest units: ``90`` is ``1m30s``, ``0.5`` is ``500ms``."""
     left, text = round(seconds * 1000), ""
     for unit in ("h", "m", "s", "ms"):
         amount, left = divmod(left, round(_UNITS[unit] * 1000))

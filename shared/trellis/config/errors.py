@@ -1,4 +1,4 @@
-"""Turns mistakes in settings into one line each, in plain words.
+"""Formats errors in settings as one line each.
 
 In: pydantic's errors, the environment, overrides. Out: ``TRELLIS_HEALTH_PORT: has 'x', needs a whole number``.
 Called by ``settings``. Invariant: passwords of URLs and values of secret fields are never in a line.
@@ -40,7 +40,7 @@ _WORDS: Final = {
 }
 _RANGE: Final = frozenset({"greater_than", "greater_than_equal", "less_than", "less_than_equal"})
 _NEEDS: Final = "needs "
-# A pod gets such variables for each Service of its namespace, so for one called trellis-nats too.
+# Kubernetes sets such variables for each Service of a pod's namespace, such as trellis-nats.
 _SERVICE_LINK = re.compile(r".+_(SERVICE_HOST|SERVICE_PORT(_.+)?|PORT|PORT_[0-9]+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)")
 _LINK_VALUE = re.compile(r"(tcp|udp|sctp)://[^/]+:[0-9]+")
 _LINK_HINT: Final = " (Kubernetes sets it for a Service of that name: set enableServiceLinks: false in the pod)"
@@ -53,11 +53,11 @@ RENAMED_SETTINGS: Final = {
     "TRELLIS_SECRETS_CACHE_SECONDS": "TRELLIS_SECRETS_CACHE_TTL",
     "TRELLIS_SOURCES_SECONDS": "TRELLIS_SOURCES_INTERVAL",
 }
-"""Present names of settings by their former ones, which are refused: a setting is never ignored silently."""
+"""Current names of settings by their former names, which are rejected: a setting is never ignored silently."""
 
 
 class SettingsError(Exception):
-    """Settings that cannot be used; its text has one line for each problem, for users."""
+    """Invalid settings; the message for users has one line per problem."""
 
     def __init__(self, problems: str | Iterable[str]) -> None:
         self.problems: tuple[str, ...] = (problems,) if isinstance(problems, str) else tuple(problems)
@@ -65,19 +65,19 @@ class SettingsError(Exception):
 
 
 def problem_lines(cls: type[BaseSettings], error: ValidationError, overrides: Mapping[str, object]) -> list[str]:
-    """Return a line for each error: the variable (and the flag), what it has, what it needs."""
+    """Return one line per error: the variable (and the flag), its value, and the valid values."""
     return [_line(cls, details, overrides) for details in error.errors(include_url=False)]
 
 
 def renamed_variables(environ: Mapping[str, str] | None = None) -> list[str]:
-    """Return a line for each variable that is set under a former name, with the present one."""
+    """Return one line per variable that is set under a former name, with the current name."""
     environ = os.environ if environ is None else environ
     former = {name: RENAMED_SETTINGS[name.upper()] for name in sorted(environ) if name.upper() in RENAMED_SETTINGS}
     return [f"{name}: renamed to {present}" for name, present in former.items()]
 
 
 def unknown_variables(classes: Sequence[type[BaseSettings]], environ: Mapping[str, str] | None = None) -> list[str]:
-    """Return a line for each ``TRELLIS_`` variable that none of the classes knows, with the likely name."""
+    """Return one line per ``TRELLIS_`` variable that is not a field of the classes, with the closest name."""
     known = {name.upper() for cls in classes for field in cls.model_fields for name in variables(cls, field)}
     environ = os.environ if environ is None else environ
     lines = []
@@ -90,7 +90,7 @@ def unknown_variables(classes: Sequence[type[BaseSettings]], environ: Mapping[st
 
 
 def variables(cls: type[BaseSettings], field: str) -> tuple[str, ...]:
-    """Return the environment variables of a field, the one that wins first."""
+    """Return the environment variables of a field in order of precedence."""
     alias = cls.model_fields[field].validation_alias
     if isinstance(alias, AliasChoices):
         return tuple(choice for choice in alias.choices if isinstance(choice, str))
@@ -117,7 +117,7 @@ def _line(cls: type[BaseSettings], details: ErrorDetails, overrides: Mapping[str
 
 
 def _field_of(cls: type[BaseSettings], details: ErrorDetails) -> str | None:
-    """Return the field an error is about; its location may hold the alias the value came from."""
+    """Return the field of an error, whose location may be the alias that set the value."""
     if not details["loc"]:
         return None
     first = str(details["loc"][0])
@@ -130,7 +130,7 @@ def _field_of(cls: type[BaseSettings], details: ErrorDetails) -> str | None:
 def _needs(details: ErrorDetails, info: FieldInfo | None) -> str:
     kind, context = details["type"], details.get("ctx", {})
     if kind == "value_error":
-        # Validators of Trellis say "needs …" themselves.
+        # Messages of Trellis validators start with "needs …".
         return str(context["error"])
     if kind in _RANGE and info is not None:
         return _NEEDS + _range(info)
@@ -157,7 +157,7 @@ def _range(info: FieldInfo) -> str:
 
 
 def _constraints(info: FieldInfo) -> list[Any]:
-    """Return the field's constraints, also those inside ``Annotated[…] | None``."""
+    """Return the constraints of a field, including those inside ``Annotated[…] | None``."""
     inside = [constraint for part in get_args(info.annotation) for constraint in getattr(part, "__metadata__", ())]
     found: list[Any] = []
     for constraint in (*info.metadata, *inside):

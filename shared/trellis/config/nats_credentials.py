@@ -1,9 +1,9 @@
-"""Who a service is on the bus: a file that holds an nkey seed, or NATS' credentials file with a JWT and a seed.
+"""Credentials of a NATS user: a file with an nkey seed, or a NATS credentials file with a JWT and a seed.
 
-And by which authorities it knows the bus. In: paths. Out: the public key, signatures of what the server asks, a context
-for TLS. Called by ``settings``, which refuses a file that cannot be used, and by ``trellis.bus`` at each connect, so
-that a rotated file counts from the next one on.
-Invariant: nothing of a file's content is in any message.
+In: paths, also that of the CA certificates. Out: the public key, and signatures of nonces of the server. Called by
+``settings``, which rejects an invalid file, and by ``trellis.bus`` at each connect, so that a rotated file applies to
+the next one.
+Invariant: no message contains a part of a file.
 Source: NATS' nkeys (Ed25519, as text in ``nkey``) and its decorated credentials files.
 """
 
@@ -26,11 +26,11 @@ _SEED_BLOCK = re.compile(r"-+BEGIN USER NKEY SEED-+\s+([A-Z2-7]+)\s+-+END USER N
 
 
 class CredentialsError(Exception):
-    """A file that cannot be used; the text says what is needed and what is wrong, for users."""
+    """An invalid credentials file; the message for users names the required content and the problem."""
 
 
 class Kind(StrEnum):
-    """What is in the file."""
+    """The type of credentials."""
 
     NKEY = "a NATS user seed (SU…)"
     CREDENTIALS = "NATS credentials (a user JWT and its seed)"
@@ -39,7 +39,7 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """A user that can answer the server. ``sign`` takes its nonce and returns the signature in base64."""
+    """A NATS user. ``sign`` accepts the nonce of the server and returns the signature in base64."""
 
     public_key: str
     jwt: str | None
@@ -47,26 +47,26 @@ class Identity:
 
 
 class IdentitySource(Protocol):
-    """Whatever can say who connects, again at each connect."""
+    """A source of the identity for each connect."""
 
     @property
     def where(self) -> str:
-        """Where the secret is, for messages."""
+        """Location of the secret, for messages."""
 
     def read(self) -> Identity:
-        """Return the identity of now.
+        """Return the current identity.
 
         Raises:
-            CredentialsError: there is none that can be used.
+            CredentialsError: the source has no valid identity.
         """
 
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """Where a user's secret is, and by whose word the server is believed.
+    """The files with the secret of a user and with the CA certificates of the server.
 
-    ``path`` is None where the address says who connects, ``ca_file`` where the system's authorities count, if the
-    server has TLS at all. With ``ca_file`` it must have.
+    ``path`` is None if the address contains the user. Without ``ca_file``, the CAs of the system verify a server with
+    TLS; with it, the server must have TLS.
     """
 
     path: Path | None
@@ -75,14 +75,14 @@ class Credentials:
 
     @property
     def where(self) -> str:
-        """The file's path."""
+        """The path of the file."""
         return str(self.path)
 
     def read(self) -> Identity:
-        """Return the identity the file holds now.
+        """Return the identity in the current file.
 
         Raises:
-            CredentialsError: it is missing, may not be read, or holds something else.
+            CredentialsError: the file is missing, is not readable, or has other content.
         """
         try:
             return identity_of(self._text(), self.kind)
@@ -103,9 +103,9 @@ class Credentials:
 
 @dataclass(frozen=True, slots=True)
 class HeldCredentials:
-    """A user's secret that was read from elsewhere, a Kubernetes Secret say; ``where`` names that for messages.
+    """The secret of a user that is already read, as from a Kubernetes Secret; ``where`` names the source in messages.
 
-    Two are equal if the secret is, wherever it was read.
+    Two are equal if their secrets are, regardless of the source.
     """
 
     text: str = field(repr=False)
@@ -116,7 +116,7 @@ class HeldCredentials:
         """Return the identity.
 
         Raises:
-            CredentialsError: the text holds something else.
+            CredentialsError: the text has other content.
         """
         return identity_of(self.text, self.kind)
 
@@ -125,18 +125,18 @@ def identity_of(text: str, kind: Kind) -> Identity:
     """Return the identity in a seed, or in NATS' decorated credentials.
 
     Raises:
-        CredentialsError: there is none in it, or not a whole one; nothing of the text is in the message.
+        CredentialsError: the text has no complete identity; the message contains no part of the text.
     """
     if kind is Kind.NKEY:
         return _identity(text.strip(), None)
     jwt, seed = _JWT_BLOCK.search(text), _SEED_BLOCK.search(text)
     if jwt is None or seed is None:
-        raise CredentialsError(f"there is no {'user JWT' if jwt is None else 'user seed'} in it")
+        raise CredentialsError(f"it contains no {'user JWT' if jwt is None else 'user seed'}")
     return _identity(seed[1], jwt[1])
 
 
 def _identity(seed: str, jwt: str | None) -> Identity:
-    from nacl.signing import SigningKey  # noqa: PLC0415 (costs 0.8 MiB, and development runs without)
+    from nacl.signing import SigningKey  # noqa: PLC0415 (uses 0.8 MiB; not required in development)
 
     try:
         key = SigningKey(decode_seed(seed, Prefix.USER))

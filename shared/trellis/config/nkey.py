@@ -2,8 +2,8 @@
 
 Pure. In: the text of a public key or a seed. Out: its 32 bytes, and back. Called by ``nats_credentials``, and by
 secrets_backend for keys and tokens of wasmCloud.
-Invariant: one key has one text: lower case, padding, blanks, a wrong checksum and stray last bits are refused. Nothing
-of a text is in a message: who takes a seed for a public key would find it in a log.
+Invariants: each key has exactly one text: lower case, padding, blanks, a wrong checksum and stray last bits are
+rejected. A message contains no part of a text, as a seed used as a public key would be logged.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ _SEED_PADDING: Final = "=" * 6
 
 
 class KeyFormatError(ValueError):
-    """A text that is no such key; it says what is wrong, and nothing of the text."""
+    """An invalid text of a key; the message names the problem and contains no part of the text."""
 
 
 class Prefix(IntEnum):
-    """What a key is for: the first byte, which makes the first letter."""
+    """The type of a key: its first byte, which determines the first letter."""
 
     ACCOUNT = 0  # A
     CLUSTER = 2 << 3  # C
@@ -51,10 +51,10 @@ def encode_public(prefix: Prefix, raw: bytes) -> str:
 
 
 def decode_public(text: str, *allowed: Prefix) -> bytes:
-    """Return the 32 bytes of a public key of one of the kinds ``allowed``.
+    """Return the 32 bytes of a public key of one of the types ``allowed``.
 
     Raises:
-        KeyFormatError: it is no nkey, or one of another kind.
+        KeyFormatError: the text is not an nkey, or has another type.
     """
     if len(text) != _PUBLIC_LENGTH:
         raise KeyFormatError(f"a key has {_PUBLIC_LENGTH} characters, this has {len(text)}")
@@ -75,10 +75,10 @@ def encode_seed(prefix: Prefix, raw: bytes) -> str:
 
 
 def decode_seed(text: str, prefix: Prefix) -> bytes:
-    """Return the 32 bytes of a seed of the kind ``prefix``.
+    """Return the 32 bytes of a seed of the type ``prefix``.
 
     Raises:
-        KeyFormatError: it is no seed, or one of another kind.
+        KeyFormatError: the text is not a seed, or has another type.
     """
     if len(text) != _SEED_LENGTH:
         raise KeyFormatError(f"a seed has {_SEED_LENGTH} characters, this has {len(text)}")
@@ -100,7 +100,7 @@ def _text(prefixed: bytes) -> str:
 def _raw(text: str, padding: str) -> bytes | None:
     try:
         return base64.b32decode(text + padding)
-    except ValueError:  # binascii.Error is one, and so is what is not ASCII
+    except ValueError:  # binascii.Error is a ValueError; text that is not ASCII raises one too
         return None
 
 

@@ -78,10 +78,10 @@ def _http_url(value: str) -> str:
 
 
 def _split(url: str) -> tuple[str, str] | None:
-    """Return scheme and host of a URL, None if it has no host or a port that is none."""
+    """Return scheme and host of a URL, or None if it has no host or an invalid port."""
     try:
         parts = urlsplit(url)
-        _ = parts.port  # raises if it is no number from 0 to 65535
+        _ = parts.port  # raises if it is not a number from 0 to 65535
     except ValueError:
         return None
     return (parts.scheme, parts.hostname) if parts.hostname else None
@@ -142,7 +142,7 @@ class ServiceSettings(BaseSettings):
     model_config = SettingsConfigDict(
         env_prefix=PREFIX,
         case_sensitive=False,
-        # Variables are text that our types read; the library would want JSON for anything that is no plain type.
+        # The types of Trellis parse the text of variables; the library would require JSON for complex types.
         enable_decoding=False,
         env_ignore_empty=True,
         extra="ignore",

@@ -1,7 +1,7 @@
-"""How long what all services have in common waits; tests pass shorter times.
+"""Timings of the parts that all services share; tests use shorter ones.
 
-Pure. Called by ``trellis.runtime.service`` and ``trellis.runtime.run``, and by each ``create_app`` that has others.
-Seconds.
+Pure. Called by ``trellis.runtime.service`` and ``trellis.runtime.run``, and by each ``create_app`` that overrides them.
+In seconds.
 """
 
 from __future__ import annotations
@@ -14,32 +14,33 @@ from trellis.kube.timings import KubeTimings
 
 @dataclass(frozen=True, slots=True)
 class HealthTimings:
-    """Seconds of the health server."""
+    """Timings of the health server, in seconds."""
 
     beat: float = 1.0
-    """Between two measurements of how late the event loop is."""
+    """Interval of measurements of the event loop lag."""
     idle: float = 75.0
-    """After so long without a request a connection is closed; Prometheus asks every 15 to 60 s."""
+    """Time without a request after which a connection is closed; Prometheus scrapes every 15 to 60 s."""
     shutdown: float = 1.0
-    """How long requests in progress may take when the server ends."""
+    """Timeout for requests in progress when the server stops."""
 
 
 @dataclass(frozen=True, slots=True)
 class EndingTimings:
-    """Seconds of the end of a process."""
+    """Timings of the shutdown of a process, in seconds."""
 
     echo: float = 1.0
-    """A second signal sooner than this is the first one's echo: a terminal and a supervisor often send one each."""
+    """Time in which a second signal is ignored as a duplicate: a terminal and a supervisor often send one each."""
     afterglow: float = 1.0
-    """How long the interpreter may take to end once all parts did: a name that is looked up in a thread, say."""
+    """Timeout for the interpreter to exit after all parts ended; a DNS lookup in a thread may delay it."""
 
 
 @dataclass(frozen=True, slots=True)
 class DeletionTimings:
-    """Seconds. ``settle``: how long after an object's deletion others may follow that belong to it.
+    """Timings of deletions, in seconds.
 
-    ``together``: objects deleted within that time of each other are a mass deletion. ``grace``: how long the nodes keep
-    a Shim that is gone though its finalizer has not run; it may be re-created.
+    ``settle``: time after a deletion in which related deletions may follow. ``together``: objects deleted within this
+    time are a mass deletion. ``grace``: time for which nodes keep a Shim that was deleted without a run of its
+    finalizer; it may be re-created.
     """
 
     settle: float = 2.0
@@ -49,10 +50,10 @@ class DeletionTimings:
 
 @dataclass(frozen=True, slots=True)
 class ProcessTimings:
-    """Seconds of one process."""
+    """Timings of one process, in seconds."""
 
     together: float = 3.0
-    """For a service that cannot read, or whose lists are that long: the others' work does not wait longer for it."""
+    """Maximum time for which services wait at the start for one that cannot read, or that reads long lists."""
     health: HealthTimings = field(default_factory=HealthTimings)
     ending: EndingTimings = field(default_factory=EndingTimings)
 
@@ -63,20 +64,20 @@ def _bus() -> BusTimings:
 
 @dataclass(frozen=True, slots=True)
 class ServiceTimings:
-    """Seconds of one service, whatever its concern is."""
+    """Timings of any service, in seconds."""
 
     resync: float = 600.0
-    """Between two runs of all keys."""
+    """Interval of runs of all keys."""
     bus_head_start: float = 3.0
-    """How long the first decisions wait for the bus: without it they could only publish again what was published."""
+    """Time for which the first reconciles wait for the bus; without its history they republish events."""
     prepare: float = 15.0
-    """How long reading back what was published may take, before it is published again instead."""
+    """Timeout for reading published events back; after it they are republished."""
     close: float = 3.0
-    """How long a connection may take to close: a frozen far side may keep what is still to be sent."""
+    """Timeout for closing a connection: a frozen peer may block pending data."""
     traces: float = 5.0
-    """How long sending the last spans may take."""
+    """Timeout for exporting the last spans."""
     again: float = 1.0
-    """Between the failure of a part and the restart of all parts, of a service of which every replica works."""
+    """Delay between the failure of a part and the restart of all parts, in a service whose replicas all work."""
     kube: KubeTimings = field(default_factory=KubeTimings)
     bus: BusTimings = field(default_factory=_bus)
-    """A run waits a short time for the bus when an outage begins: writes to Kubernetes come after it in that run."""
+    """A reconcile waits only a short time for the bus in an outage, because it writes to Kubernetes afterwards."""

@@ -1,6 +1,6 @@
-"""Custom resources: the models, and the definitions that are made of them.
+"""Custom resources: the models, and the CRDs that are generated from them.
 
-``api`` has what every kind is made of, one module a kind holds its fields, ``kinds`` is the table of them, ``schema``
-turns a model into a structural schema, ``trellis_tools.crds`` writes the definitions into the Helm chart. Pure: imports
+``api`` contains the common parts, one module per kind contains its fields, ``kinds`` is the table of CRDs, ``schema``
+translates a model to a structural schema, and ``trellis_tools.crds`` writes the CRDs into the Helm chart. Pure: imports
 pydantic and the standard library only.
 """

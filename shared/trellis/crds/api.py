@@ -1,7 +1,7 @@
-"""What the fields of every kind are made of.
+"""Common base classes and field types of the custom resources.
 
-In: field declarations of the modules beside this one. Out: pydantic models whose JSON schema ``schema`` can translate.
-Invariant: field names are the API's camelCase outside and Python's inside; fields of a newer version are ignored.
+In: field declarations of the other modules. Out: pydantic models whose JSON schema ``schema`` can translate.
+Invariant: field names are camelCase in the API and snake_case in Python; fields of a newer version are ignored.
 Source: Kubernetes API conventions, "Typical status properties" and "Optional vs. Required".
 """
 
@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
 from pydantic.alias_generators import to_camel
 
 KUBERNETES: Final = "x-kubernetes-"
-"""Prefix of the extensions a structural schema may have."""
+"""Prefix of the extensions of a structural schema."""
 
 IntOrPercent = Annotated[
     int | str,
@@ -23,7 +23,7 @@ IntOrPercent = Annotated[
         {
             f"{KUBERNETES}int-or-string": True,
             "anyOf": [{"type": "integer"}, {"type": "string"}],
-            # Each applies to its own form alone. Zero is refused: nothing would ever be done.
+            # Each applies to one of the two types. Zero is rejected, as no node would ever be changed.
             "minimum": 1,
             "pattern": "^([1-9][0-9]?|100)%$",
         }
@@ -60,25 +60,25 @@ class ApiModel(BaseModel):
         alias_generator=to_camel,
         populate_by_name=True,
         use_attribute_docstrings=True,
-        defer_build=True,  # what no process reads is never built: a service reads a few of the kinds
+        defer_build=True,  # models are built on first use: a service reads only a few of them
     )
 
 
 class Condition(ApiModel):
-    """One aspect of an object's state, as in ``metav1.Condition``."""
+    """Condition of an object, as in ``metav1.Condition``."""
 
     type: str = Field(max_length=316)
-    """Aspect, in CamelCase."""
+    """Type of the condition, in CamelCase."""
     status: Literal["True", "False", "Unknown"]
-    """Whether the condition holds."""
+    """True, False or Unknown."""
     observed_generation: int | None = Field(default=None, ge=0, json_schema_extra={"format": "int64"})
-    """The generation of the object that the condition was made from."""
+    """Generation of the object that the condition describes."""
     last_transition_time: datetime
-    """When the status changed last."""
+    """Time of the last change of the status of this condition."""
     reason: str = Field(min_length=1, max_length=1024, pattern=r"^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$")
-    """Why, in CamelCase, for programs."""
+    """Reason of the status, in CamelCase, for programs."""
     message: str = Field(max_length=32768)
-    """The same for people."""
+    """Explanation of the reason, for people."""
 
 
 Conditions = Annotated[
@@ -88,14 +88,14 @@ Conditions = Annotated[
 
 
 def rules(*pairs: tuple[str, str]) -> dict[str, Any]:
-    """Return ``json_schema_extra`` with CEL rules, each a pair of rule and message for people."""
+    """Return ``json_schema_extra`` with CEL rules, each a pair of rule and message."""
     return {f"{KUBERNETES}validations": [{"rule": rule, "message": message} for rule, message in pairs]}
 
 
 def never(*pairs: tuple[str, str]) -> dict[str, Any]:
-    """Return ``json_schema_extra`` that refuses what the CEL expressions say of ``self``, each with its message.
+    """Return ``json_schema_extra`` that rejects objects for which a CEL expression over ``self`` is true.
 
-    An object that was stored so before there was the rule can still be changed, and deleted. Needs Kubernetes 1.30.
+    An object that was stored before the rule existed can still be changed and deleted. Requires Kubernetes 1.30.
     """
     found = [
         {
@@ -109,5 +109,5 @@ def never(*pairs: tuple[str, str]) -> dict[str, Any]:
 
 
 def immutable(field: str, instead: str) -> dict[str, Any]:
-    """Return ``json_schema_extra`` of a field that stays as it was created; ``instead`` says what to do."""
+    """Return ``json_schema_extra`` of an immutable field; ``instead`` is the advice in the message."""
     return rules(("self == oldSelf", f"{field} cannot be changed: {instead}"))

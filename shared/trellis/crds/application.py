@@ -1,8 +1,8 @@
-"""Application: components, and what they need, that wadm runs on the hosts of a lattice.
+"""Application: components and their configuration, which wadm runs on the hosts of a lattice.
 
-Group ``core.oam.dev``, fields as wadm 0.21's manifests have them, in the old forms too. Where wadm passes over fields
-that it does not know they are kept here as well, and are left out of what wadm gets; where it refuses them they are
-unknown here. Read by ``application_manager``, which alone writes the status.
+Group ``core.oam.dev``, with the fields of manifests of wadm 0.21, including deprecated forms. Unknown fields that wadm
+ignores are preserved here and omitted from the manifest for wadm; unknown fields that wadm rejects are pruned. Read by
+``application_manager``, which alone writes the status.
 """
 
 from __future__ import annotations
@@ -22,42 +22,42 @@ TRAITS_MAX: Final = 20
 
 Count = Annotated[int, Field(ge=0, json_schema_extra={"format": "int64"})]
 TextOrTarget = Annotated[Any, WithJsonSchema(_PRESERVED)]
-"""A name alone, as it was written once, or an object; a schema cannot say so, and the API server keeps either."""
+"""A name (the deprecated form) or an object; a schema cannot express this, and the API server accepts both."""
 
 
 class Config(ApiModel):
-    """A named configuration; without properties it is one that the lattice has already."""
+    """Named configuration; without properties, one that exists in the lattice."""
 
     name: str
-    """Its name."""
+    """Name of the configuration."""
     properties: dict[str, str] | None = None
-    """What it holds."""
+    """Entries of the configuration. Unset: the configuration of that name in the lattice."""
 
 
 class SecretSource(ApiModel):
-    """Where a secret comes from."""
+    """Source of a secret."""
 
     model_config = _KEEPS_UNKNOWN
 
     policy: str
-    """Name of the policy, in this manifest, that says which backend is asked."""
+    """Name of the policy in this manifest that names the secrets backend."""
     key: str
-    """What the secret is called there."""
+    """Name of the secret in the backend."""
     field: str | None = None
-    """Which part of it."""
+    """Field of the secret. Unset: the whole secret."""
     version: str | None = None
-    """Which version of it."""
+    """Version of the secret. Unset: the current one."""
 
 
 class Secret(ApiModel):
-    """A secret that is handed over under a name."""
+    """Named secret for a component."""
 
     model_config = _KEEPS_UNKNOWN
 
     name: str
-    """The name that it is handed over under."""
+    """Name by which the component reads the secret."""
     properties: SecretSource
-    """Where it comes from."""
+    """Source of the secret."""
 
 
 class SharedComponent(ApiModel):
@@ -68,24 +68,24 @@ class SharedComponent(ApiModel):
     name: str
     """Name of the other application."""
     component: str
-    """Name of the component in it."""
+    """Name of the component in the other application."""
 
 
 class ComponentProperties(ApiModel):
-    """What is run."""
+    """Image, configuration and secrets of the component."""
 
     model_config = ConfigDict(json_schema_extra=rules(*PROPERTIES_RULES))
 
     image: str | None = None
-    """Reference of the image, or ``wasmcloud+builtin://…``."""
+    """Reference of the image, or ``wasmcloud+builtin://…``. Required unless application is set."""
     application: SharedComponent | None = None
-    """In place of an image: what another application shares."""
+    """Component that another application shares, instead of an image."""
     id: str | None = None
-    """Its identity in the lattice; made of the names if it is left out."""
+    """Identity in the lattice. Default: derived from the names of the application and component."""
     config: list[Config] | None = None
-    """Its configuration."""
+    """Named configurations. Unset: none."""
     secrets: list[Secret] | None = None
-    """Its secrets."""
+    """Secrets. Unset: none."""
 
 
 class LinkEnd(ApiModel):
@@ -94,20 +94,20 @@ class LinkEnd(ApiModel):
     model_config = _KEEPS_UNKNOWN
 
     config: list[Config] | None = None
-    """Its configuration."""
+    """Named configurations. Unset: none."""
     secrets: list[Secret] | None = None
-    """Its secrets."""
+    """Secrets. Unset: none."""
 
 
 class Spread(ApiModel):
-    """A part of the instances, and the hosts that it may be on."""
+    """Part of the instances, and the hosts that may run it."""
 
     name: str
-    """What it is called in messages."""
+    """Name of the spread in messages."""
     requirements: dict[str, str]
-    """Labels that a host has all of; wadm takes no spread without them."""
+    """Labels that a host must have."""
     weight: Count | None = None
-    """Its share; 100 if it is left out."""
+    """Share of the instances, relative to the other spreads. Default: 100."""
 
 
 class TraitProperties(ApiModel):
@@ -116,70 +116,70 @@ class TraitProperties(ApiModel):
     model_config = _KEEPS_UNKNOWN
 
     instances: Count | None = None
-    """Of a scaler: how many there are to be, at most, on each host of a daemonscaler."""
+    """Scaler: number of instances; of a daemonscaler, per host."""
     replicas: Count | None = None
-    """The former name of instances."""
+    """Scaler: deprecated, use instances."""
     spread: list[Spread] | None = None
-    """Of a scaler: how the instances are spread over hosts."""
+    """Scaler: distribution of the instances over hosts. Unset: any host."""
     namespace: str | None = None
-    """Of a link: the namespace of its interfaces, as ``wasi``."""
+    """Link: WIT namespace of the interfaces, such as ``wasi``."""
     package: str | None = None
-    """Of a link: the package of its interfaces, as ``http``."""
+    """Link: WIT package of the interfaces, such as ``http``."""
     interfaces: list[str] | None = None
-    """Of a link: its interfaces, as ``incoming-handler``."""
+    """Link: interfaces, such as ``incoming-handler``."""
     name: str | None = None
-    """Of a link: its name, where there are several between the same two."""
+    """Link: name, if there are several between the same components. Default: default."""
     target: TextOrTarget = None
-    """Of a link: the component that it leads to, with its configuration and secrets."""
+    """Link: target component, with its configuration and secrets."""
     source: LinkEnd | None = None
-    """Of a link: configuration and secrets of this end."""
+    """Link: configuration and secrets of the source."""
     source_config: list[Config] | None = Field(default=None, alias="source_config")
-    """The former place of source.config."""
+    """Link: deprecated, use source.config."""
     target_config: list[Config] | None = Field(default=None, alias="target_config")
-    """The former place of target.config."""
+    """Link: deprecated, use target.config."""
 
 
 class Trait(ApiModel):
-    """How a component is scaled, or what it is linked with."""
+    """Scaler or link of a component."""
 
     model_config = ConfigDict(json_schema_extra=rules(*TRAIT_RULES))
 
     type: str
-    """spreadscaler, daemonscaler or link."""
+    """Type of the trait: spreadscaler, daemonscaler or link."""
     properties: TraitProperties
-    """Of what it consists."""
+    """Properties of the trait."""
 
 
 class Component(ApiModel):
-    """A Wasm component, or a capability: a provider that others are linked with."""
+    """Wasm component, or capability: a provider that components link to."""
 
     model_config = ConfigDict(json_schema_extra=rules(*COMPONENT_RULES) | _PRESERVED, extra="allow")
 
     name: str
-    """Its name in this manifest."""
+    """Name, unique in this manifest."""
     type: Literal["component", "actor", "capability"]
-    """component, or its former name actor; or capability."""
+    """Type: component, its deprecated name actor, or capability (a provider)."""
     properties: ComponentProperties
-    """What is run."""
+    """Image, configuration and secrets of the component."""
     traits: Annotated[list[Trait], Field(max_length=TRAITS_MAX)] | None = None
-    """How it is scaled and linked."""
+    """Scalers and links of the component, at most 20. Unset: none."""
 
 
 class Policy(ApiModel):
-    """A policy that secrets name."""
+    """Policy that secrets refer to."""
 
     model_config = _KEEPS_UNKNOWN
 
     name: str
-    """Its name in this manifest."""
+    """Name, unique in this manifest."""
     type: str
-    """``policy.secret.wasmcloud.dev/v1alpha1`` for one that secrets name."""
+    """Type of the policy: ``policy.secret.wasmcloud.dev/v1alpha1`` for secrets."""
     properties: dict[str, str]
-    """What it consists of; secrets need ``backend``."""
+    """Properties of the policy. Policies for secrets require ``backend``."""
 
 
 class ApplicationSpec(ApiModel):
-    """What is to run."""
+    """Desired state."""
 
     model_config = _KEEPS_UNKNOWN
 
@@ -190,17 +190,17 @@ class ApplicationSpec(ApiModel):
             json_schema_extra={f"{KUBERNETES}list-type": "map", f"{KUBERNETES}list-map-keys": ["name"]},
         ),
     ]
-    """Its components, each with a name of its own."""
+    """Components and providers, at most 100, each with a unique name."""
     policies: list[Policy] | None = None
-    """Policies that its secrets name."""
+    """Policies that secrets refer to. Unset: none."""
 
 
 class Application(ApiModel):
-    """Components, and what they need, that wadm runs on the hosts of a lattice."""
+    """Components and providers that wadm runs on the hosts of a lattice."""
 
     model_config = ConfigDict(json_schema_extra=rules(*OBJECT_RULES))
 
     spec: ApplicationSpec
-    """What is to run."""
+    """Desired state."""
     status: ApplicationStatus | None = None
-    """How it is in its lattice."""
+    """Observed state, written by application_manager."""

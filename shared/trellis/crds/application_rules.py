@@ -1,9 +1,9 @@
-"""What wadm refuses of a manifest and admission can tell already: CEL, with messages for people.
+"""CEL rules that reject at admission manifests that wadm would reject.
 
-Pure. Read by ``application``. Invariant: nothing that wadm 0.21 takes is refused, but for more components or traits
-than the API server can check. Source: wadm's own checks (wadm-types 0.8: names, images and shared components, and that
-a trait it knows has the properties of a link or of a scaler, whichever it is called). What these rules cannot see, as
-where a link leads, is told by the condition Rejected in wadm's words.
+Pure. Read by ``application``. Invariant: manifests that wadm 0.21 accepts are accepted, unless they have more
+components or traits than the API server can check. Source: wadm's own checks (wadm-types 0.8: names, images and shared
+components, and that a trait of a known type has the properties of either a link or a scaler). Other errors, such as a
+link to a missing component, are reported by the condition Rejected with the message of wadm.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ _IS_SCALER: Final = "(has(self.properties.instances) != has(self.properties.repl
 OBJECT_RULES: Final = (
     (
         "!self.metadata.name.contains('.')",
-        "the name has a dot in it, which wadm takes in no name; use - or _ in its place",
+        "the name contains a dot, which wadm does not accept: use - or _ instead",
     ),
 )
-"""Of the whole object."""
+"""Rules of the whole object."""
 
 _NOTHING_OF_ITS_OWN: Final = " && ".join(
     f"(!has(self.{one}) || self.{one}.size() == 0)" for one in ("config", "secrets")
@@ -29,22 +29,22 @@ _NOTHING_OF_ITS_OWN: Final = " && ".join(
 PROPERTIES_RULES: Final = (
     (
         "has(self.image) != has(self.application)",
-        "needs either image, or application for what another application shares",
+        "needs either image, or application for a component that another application shares",
     ),
     (
         f"!has(self.application) || ({_NOTHING_OF_ITS_OWN})",
-        "what another application shares has its config and its secrets there",
+        "a shared component must not have config or secrets: set them in the application that shares it",
     ),
 )
-"""Of the properties of a component."""
+"""Rules of the properties of a component."""
 
 COMPONENT_RULES: Final = (
     (
         f"!has(self.properties.application) || !has(self.traits) || !self.traits.exists(one, one.type in {_SCALERS})",
-        "what another application shares is scaled there: leave the scaler out",
+        "a shared component must not have a scaler: set it in the application that shares it",
     ),
 )
-"""Of a component."""
+"""Rules of a component."""
 
 TRAIT_RULES: Final = (
     (
@@ -53,7 +53,7 @@ TRAIT_RULES: Final = (
     ),
     (
         f"!(self.type in {_SCALERS}) || {_IS_SCALER} || {_IS_LINK}",
-        "a scaler needs properties.instances, or replicas, which is its former name",
+        "a scaler needs properties.instances, or its deprecated name replicas",
     ),
 )
-"""Of a trait."""
+"""Rules of a trait."""

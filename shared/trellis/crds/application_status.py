@@ -1,7 +1,7 @@
-"""The status of an Application: how it is in its lattice, and what both sides last had in common.
+"""The status of an Application: its state in the lattice, and the last synchronized state of both sides.
 
-Written by ``application_manager`` alone. Source of the six phases and of what is said of each scaler: wadm 0.21's
-``wadm.status.<lattice>.<application>``, word for word.
+Written by ``application_manager`` alone. Source of the six phases and of the status of each scaler, both unchanged:
+``wadm.status.<lattice>.<application>`` of wadm 0.21.
 """
 
 from __future__ import annotations
@@ -19,93 +19,92 @@ Number = Annotated[int, Field(ge=0, json_schema_extra={"format": "int64"})]
 
 
 class Synced(ApiModel):
-    """What Kubernetes and wadm last had in common: the side that differs from it is the one that changed."""
+    """The last synchronized state of Kubernetes and wadm: a side that differs from it has changed."""
 
     spec_digest: str
-    """Digest of the manifest that both had."""
+    """Digest of the manifest that both sides had."""
     wadm_version: str
-    """wadm's version that the object shows."""
+    """Version in wadm that the object shows."""
     deployed: bool = False
-    """Whether that version was deployed."""
+    """True if that version was deployed. Default: false."""
     newest_version: str = ""
-    """wadm's newest version then, which need not be the one that is deployed."""
+    """Newest version in wadm at that time, which may differ from the deployed one."""
     undeploy: bool = False
-    """Whether the object asked then for it not to run."""
+    """True if the object requested that the application does not run. Default: false."""
     serial: Number = 0
-    """How many times both sides had become equal before."""
+    """Number of earlier synchronizations."""
     bucket: str = ""
-    """Which bucket of wadm's it was stored in; one that was lost and is made again is another."""
+    """Identity of wadm's bucket that stored the application; a re-created bucket has another."""
     kv_revision: Number = 0
-    """Revision of wadm's entry in that bucket."""
+    """Revision of the application's entry in that bucket."""
     time: datetime
-    """When both had it."""
+    """Time of the synchronization."""
 
 
 class Win(ApiModel):
-    """A change that one side made and the other was given."""
+    """Change that one side made and the other received."""
 
     side: Side
-    """Whose change it was."""
+    """Side that made the change."""
     time: datetime
-    """When the other side was given it."""
+    """Time at which the other side received the change."""
 
 
 class Overridden(ApiModel):
     """The change that lost because both sides had changed."""
 
     side: Side
-    """Whose change lost."""
+    """Side whose change was overridden."""
     version: str
-    """wadm's version in which it can be read."""
+    """Version in wadm that contains the overridden change."""
 
 
 class Version(ApiModel):
-    """A version of the application that wadm keeps."""
+    """Version of the application that wadm stores."""
 
     version: str
-    """Its name."""
+    """Name of the version."""
     deployed: bool
-    """Whether it is the one that is deployed."""
+    """True for the deployed version."""
 
 
 class Scaler(ApiModel):
-    """One of wadm's scalers, in wadm's own words."""
+    """Scaler of wadm, with its status as wadm reports it."""
 
     kind: str
-    """SpreadScaler, DaemonScaler, LinkScaler and others."""
+    """Kind of the scaler, such as SpreadScaler, DaemonScaler or LinkScaler."""
     name: str
-    """What it scales or links."""
+    """Name of the component or link."""
     status: str
-    """Its status, as wadm spells it."""
+    """Status of the scaler, as wadm reports it."""
     message: str = ""
-    """wadm's message, if it has one."""
+    """Message of wadm about the scaler. Default: empty."""
 
 
 class ApplicationStatus(ApiModel):
-    """How the application is in its lattice."""
+    """State of the application in its lattice."""
 
     conditions: Conditions | None = None
-    """Ready, Reconciling and Stalled, and others while there is reason for them."""
+    """Ready, Reconciling and Stalled as kstatus defines them; Synced; further ones while they apply."""
     observed_generation: int | None = Field(default=None, ge=0, json_schema_extra={"format": "int64"})
-    """The generation that this status is about."""
+    """Generation of the spec that this status describes."""
     phase: Phase | None = None
-    """What wadm says of the whole application."""
+    """Phase of the application, derived from wadm's status."""
     message: str | None = None
-    """wadm's message about the whole application."""
+    """Message of wadm about the application."""
     lattice: str | None = None
-    """The lattice that it belongs to."""
+    """Lattice of the application."""
     deployed_version: str | None = None
-    """The version that is deployed; absent if none is."""
+    """Deployed version. Unset if no version is deployed."""
     versions: Annotated[list[Version], Field(max_length=1000)] | None = None
-    """The versions that wadm keeps, the oldest first; of more than 1,000, or than there is room for, the newest."""
+    """Versions that wadm stores, the oldest first. If they do not fit, the newest are listed, at most 1,000."""
     scalers: Annotated[list[Scaler], Field(max_length=4000)] | None = None
-    """What wadm says of each of its scalers; of those that there is no room for the ones that are deployed are not
-    here."""
+    """Status of each scaler in wadm. If they do not fit, deployed scalers are omitted."""
     scalers_left_out: int | None = Field(default=None, ge=0, json_schema_extra={"format": "int64"})
-    """How many of them are not here, as there is no room in an object; absent if all are."""
+    """Number of omitted scalers. Unset if all are listed."""
     synced: Synced | None = None
-    """What both sides last had."""
+    """State at the last synchronization of Kubernetes and wadm."""
     wins: Annotated[list[Win], Field(max_length=4)] | None = None
-    """The last changes, the oldest first: three of alternating sides within ten minutes are a contest."""
+    """Latest changes, the oldest first. Three by alternating sides within ten minutes set the condition Contended."""
     overridden: Overridden | None = None
-    """The change that lost when both sides had changed."""
+    """Change that was overridden because both sides had changed."""

@@ -1,9 +1,9 @@
-"""WasmCloudHostConfig: a group of wasmCloud hosts on one lattice.
+"""WasmCloudHostConfig: a host group on one lattice.
 
-Group ``k8s.wasmcloud.dev``, as wasmcloud-operator defined it: names, types, defaults, enums and which fields may be
-null are its own, so what it stored stays valid and reads the same; what it does not have is optional. Parts of a pod
-are kept as they are written: their schemas would make a definition that ``kubectl apply`` cannot store. Read by
-``host_manager``, which alone writes the status.
+Group ``k8s.wasmcloud.dev``, as wasmcloud-operator defined it: names, types, defaults, enums and nullable fields are
+unchanged, so stored objects stay valid and keep their meaning; additional fields are optional. Parts of a pod have no
+schema: with one, the CRD would be too large for ``kubectl apply``. Read by ``host_manager``, which alone writes the
+status.
 """
 
 from __future__ import annotations
@@ -39,197 +39,199 @@ class ConfigMapSource(ApiModel):
 
 
 class Authority(ApiModel):
-    """A volume of certificate authorities: those of its keys that end in .crt."""
+    """Volume with CA certificates: its keys that end in .crt."""
 
     model_config = _KEEPS_UNKNOWN
 
     name: str
-    """What the volume is called."""
+    """Name of the volume."""
     secret: SecretSource = Field(default_factory=SecretSource)
-    """The Secret that holds them."""
+    """Secret with the certificates."""
     config_map: ConfigMapSource = Field(default_factory=ConfigMapSource)
-    """The ConfigMap that holds them."""
+    """ConfigMap with the certificates."""
 
 
 class Certificates(ApiModel):
-    """What hosts trust besides the public authorities."""
+    """CA certificates that hosts trust in addition to the public ones."""
 
     model_config = ConfigDict(json_schema_extra=never(*CERTIFICATES_NEVER))
 
     authorities: Annotated[list[Authority], Field(max_length=256)] | None = None
-    """Volumes with certificates, from a Secret or a ConfigMap each."""
+    """Volumes with CA certificates, each from a Secret or a ConfigMap; only keys that end in .crt are used."""
 
 
 class PolicyService(ApiModel):
-    """Who is asked before components and providers are started."""
+    """Policy service that permits the start of components and providers."""
 
     topic: str | None = None
-    """Subject of the requests."""
+    """NATS subject of policy requests. Unset: no policy service."""
     timeout_ms: Uint32 | None = None
-    """How long an answer may take, in milliseconds."""
+    """Timeout of a policy request, in milliseconds. Unset: the host's default."""
     changes_topic: str | None = None
-    """Subject of changed decisions."""
+    """NATS subject on which changed decisions are published. Unset: none."""
 
 
 class Signal(ApiModel):
-    """One kind of telemetry."""
+    """Settings of one signal of telemetry."""
 
     enable: bool | None = None
-    """Send it."""
+    """Send this signal. Unset: as observability.enable."""
     endpoint: str | None = None
-    """Where to; the common endpoint if unset."""
+    """Endpoint for this signal. Default: observability.endpoint."""
 
 
 class Observability(ApiModel):
-    """OpenTelemetry of the hosts."""
+    """OpenTelemetry settings of the hosts. Unset: off."""
 
     enable: bool = False
-    """Send traces, metrics and logs."""
+    """Send traces, metrics and logs. Default: false."""
     endpoint: str
-    """Address of the collector."""
+    """URL of the OpenTelemetry collector."""
     protocol: Literal["grpc", "http"] | None = None
-    """How it is spoken to."""
+    """OTLP protocol: `grpc` or `http`. Unset: the host's default."""
     logs: Signal | None = None
-    """Logs alone."""
+    """Settings for logs."""
     metrics: Signal | None = None
-    """Metrics alone."""
+    """Settings for metrics."""
     traces: Signal | None = None
-    """Traces alone."""
+    """Settings for traces."""
 
 
 class ResourceClaim(ApiModel):
     """A resource claim of the pod that a container uses."""
 
     name: str
-    """Name of the claim in the pod."""
+    """Name of the resource claim in the pod."""
     request: str | None = None
-    """The request in it."""
+    """Request in the resource claim. Unset: all of it."""
 
 
 class Requirements(ApiModel):
     """Resources of one container."""
 
     claims: list[ResourceClaim] = Field(default_factory=list)
-    """Claims it uses."""
+    """Resource claims that the container uses."""
     limits: Quantities = Field(default_factory=dict)
-    """The most it may use."""
+    """Limits by resource name."""
     requests: Quantities = Field(default_factory=dict)
-    """What is reserved for it."""
+    """Requests by resource name."""
 
 
 class Resources(ApiModel):
-    """Resources of the containers."""
+    """Resources of the containers. Unset: none are requested or limited."""
 
     nats: Requirements | None = None
-    """Of the NATS leaf."""
+    """Resources of the container of the NATS leaf node."""
     wasmcloud: Requirements | None = None
-    """Of the host."""
+    """Resources of the container of the host."""
 
 
 class ContainerAdditions(ApiModel):
-    """Fields of core/v1 Container that the containers get besides; what is set for them anyway wins."""
+    """Additional fields of core/v1 Container for the containers; fields that Trellis sets take precedence."""
 
     nats: Anything = Field(default_factory=dict)
-    """For the NATS leaf."""
+    """Fields for the container of the NATS leaf node."""
     wasmcloud: Anything = Field(default_factory=dict)
-    """For the host."""
+    """Fields for the container of the host."""
 
 
 class SchedulingOptions(ApiModel):
-    """How hosts run in Kubernetes."""
+    """Scheduling and resources of the pods."""
 
     daemonset: bool = False
-    """One host on each node, in place of hostReplicas."""
+    """Run one host on each node (a DaemonSet) instead of hostReplicas hosts. Default: false."""
     resources: Resources | None = None
-    """Resources of the containers."""
+    """Resources of the containers. Unset: none are requested or limited."""
     pod_template_additions: Anything = Field(default_factory=dict)
-    """Fields of core/v1 PodSpec that the pods get besides."""
+    """Additional fields of core/v1 PodSpec for the pods. Default: none."""
     container_template_additions: ContainerAdditions | None = None
-    """Fields that the containers get besides."""
+    """Additional fields for the containers. Default: none."""
 
 
 class LeafTls(ApiModel):
-    """TLS between the NATS leaf and its remote; without it only what the address itself asks for."""
+    """TLS between the NATS leaf node and the NATS server; without it, the address determines TLS."""
 
     secret_name: str | None = None
-    """Secret with ca.crt, and tls.crt and tls.key if the remote wants a certificate of ours."""
+    """Secret with ca.crt, and tls.crt and tls.key if the server requires client certificates."""
 
 
 class WasmCloudHostConfigSpec(ApiModel):
-    """What hosts there are to be."""
+    """Desired state."""
 
     model_config = ConfigDict(json_schema_extra=never(*SPEC_NEVER))
 
     host_replicas: Uint32 = 1
-    """Hosts there are to be, each a pod; has no meaning with schedulingOptions.daemonset."""
+    """Number of hosts, each in a pod. Ignored with schedulingOptions.daemonset. Default: 1."""
     issuers: list[str] | None = None
-    """Deprecated: hosts since 1.0 take no notice of it."""
+    """Deprecated and ignored: hosts since 1.0 do not use it."""
     daemonset: bool | None = None
-    """Deprecated: the former place of schedulingOptions.daemonset."""
+    """Deprecated: use schedulingOptions.daemonset."""
     lattice: str
-    """The lattice that the hosts join."""
+    """Name of the lattice that the hosts join."""
     host_labels: Annotated[
         dict[str, Annotated[str, Field(max_length=1024)]] | None, Field(json_schema_extra={"maxProperties": 256})
     ] = None
-    """Labels of the hosts, which applications select them by."""
+    """Labels of the hosts, by which applications select hosts. Unset: none."""
     version: str = Field(max_length=1024)
-    """Version of the host: the tag of its image, unless spec.image names one."""
+    """Version of the host: the tag of its image. Ignored if spec.image is set."""
     image: Annotated[str, Field(max_length=1024)] | None = None
-    """Image of the host in place of ghcr.io/wasmcloud/wasmcloud:<version>."""
+    """Image of the host. Default: ghcr.io/wasmcloud/wasmcloud:<version>."""
     nats_leaf_image: Annotated[str, Field(max_length=1024)] | None = None
-    """Image of the NATS leaf beside each host, with its tag."""
+    """Image of the NATS leaf node beside each host, with its tag. Unset: the image that this version of Trellis
+    pins."""
     secret_name: str | None = None
-    """Secret with credentials for NATS under nats.creds."""
+    """Secret with NATS credentials in the key nats.creds. Unset: no credentials."""
     enable_structured_logging: bool | None = None
-    """Log in JSON; true if unset."""
+    """Log in JSON. Default: true."""
     registry_credentials_secret: str | None = None
-    """Secret of type kubernetes.io/dockerconfigjson for the registry that components come from."""
+    """Secret of type kubernetes.io/dockerconfigjson for the registry of components. Unset: no credentials."""
     control_topic_prefix: str | None = None
-    """Prefix of the control interface's subjects; <account>.wasmbus.ctl: NATS is wadm's own, the lattice a tenant's."""
+    """Prefix of the subjects of the control interface. Unset: wasmbus.ctl. With <account>.wasmbus.ctl the hosts are in
+    the lattice of that tenant, on wadm's NATS."""
     leaf_node_domain: str = "leaf"
-    """JetStream domain of the NATS leaf."""
+    """JetStream domain of the NATS leaf node. Default: leaf."""
     config_service_enabled: bool = False
-    """Ask the lattice's configuration service at the start."""
+    """Read the configuration service of the lattice at the start. Default: false."""
     nats_address: str = "nats://nats.default.svc.cluster.local"
-    """Address of the NATS cluster, without a port."""
+    """URL of the NATS server, without a port. Default: nats://nats.default.svc.cluster.local."""
     nats_client_port: Uint16 = 4222
-    """Its port for clients."""
+    """Client port of the NATS server. Default: 4222."""
     nats_leafnode_port: Uint16 = 7422
-    """Its port for leaf nodes."""
+    """Leaf node port of the NATS server. Default: 7422."""
     jetstream_domain: str = "default"
-    """JetStream domain that the hosts use."""
+    """JetStream domain that the hosts use. Default: default."""
     allow_latest: bool = False
-    """Let hosts pull the tag latest."""
+    """Allow components with the image tag latest. Default: false."""
     allowed_insecure: list[str] | None = None
-    """Registries that hosts may reach without TLS."""
+    """Registries that hosts may access without TLS. Unset: none."""
     log_level: str = "INFO"
-    """Log level of the hosts."""
+    """Log level of the hosts. Default: INFO."""
     policy_service: PolicyService | None = None
-    """Who is asked before anything is started."""
+    """Policy service that permits the start of components and providers. Unset: none."""
     scheduling_options: SchedulingOptions | None = None
-    """How hosts run in Kubernetes."""
+    """Scheduling and resources of the pods."""
     observability: Observability | None = None
-    """OpenTelemetry of the hosts."""
+    """OpenTelemetry settings of the hosts. Unset: off."""
     certificates: Certificates | None = None
-    """What hosts trust besides."""
+    """CA certificates that hosts trust in addition to the public ones. Unset: none."""
     secrets_topic_prefix: str | None = None
-    """Prefix of the subjects that hosts ask for secrets on."""
+    """Prefix of the subjects of secrets requests. Unset: wasmcloud.secrets."""
     max_linear_memory_bytes: Uint32 | None = None
-    """Memory that one component may have, in bytes."""
+    """Maximum linear memory of a component, in bytes. Unset: the host's default."""
     leaf_tls: LeafTls | None = None
-    """TLS between the NATS leaf and its remote."""
+    """TLS between the NATS leaf node and the NATS server. Unset: as the server requires, with public CAs."""
     drain_seconds: Annotated[int, Field(ge=0, le=3600, json_schema_extra={"format": "int32"})] | None = None
-    """How long a host that stops may take to hand over its work, before its NATS leaf stops; 10 if unset."""
+    """Seconds for which the NATS leaf node keeps running while a stopping host hands over its work. Default: 10."""
     host_recycling: Literal["Never", "OneAtATime"] | None = None
-    """Restart a pod whose host has been silent for 70 s, one at a time; never if unset."""
+    """Restart pods whose host has sent no heartbeat for 70 s: Never, or OneAtATime. Default: Never."""
 
 
 class WasmCloudHostConfig(ApiModel):
-    """A group of wasmCloud hosts: which version, on which lattice, how many, and how they run."""
+    """Host group: wasmCloud hosts of one version on one lattice."""
 
     model_config = ConfigDict(json_schema_extra=never(*OBJECT_NEVER))
 
     spec: WasmCloudHostConfigSpec
-    """What hosts there are to be."""
+    """Desired state."""
     status: WasmCloudHostConfigStatus | None = None
-    """What hosts there are."""
+    """Observed state, written by host_manager."""

@@ -1,6 +1,7 @@
-"""The status of a WasmCloudHostConfig: what wasmcloud-operator wrote there, and what Kubernetes and the lattice report.
+"""The status of a WasmCloudHostConfig: fields of wasmcloud-operator, and the state in Kubernetes and in the lattice.
 
-Written by ``host_manager`` alone. Two fields are wasmcloud-operator's, and required as there: ``apps``, ``app_count``.
+Written by ``host_manager`` alone. Two fields are those of wasmcloud-operator, required as there: ``apps``,
+``app_count``.
 """
 
 from __future__ import annotations
@@ -21,90 +22,91 @@ class App(ApiModel):
     name: str
     """Name of the application."""
     version: str
-    """Its deployed version."""
+    """Deployed version of the application."""
 
 
 class Host(ApiModel):
-    """One pod, and the host in it as the lattice reports it."""
+    """Pod, and its host as the lattice reports it."""
 
     pod: str
     """Name of the pod."""
     node: str | None = None
-    """Node that it is on."""
+    """Node of the pod."""
     ip: str | None = None
-    """Its address."""
+    """IP address of the pod."""
     ready: bool
-    """Whether Kubernetes counts it as ready."""
+    """True if the pod is ready."""
     reported: Literal["Yes", "No", "Unknown"]
-    """Whether the host is heard in the lattice; Unknown while the lattice cannot be listened to."""
+    """Yes if the lattice reports the host, No if its heartbeat is missing, Unknown while the lattice is unreachable."""
     id: str | None = None
     """Identity of the host in the lattice."""
     version: str | None = None
     """Version that the host reports."""
     started_at: datetime | None = None
-    """When it started: now less its uptime."""
+    """Start time of the host, computed from its uptime."""
     labels: dict[str, str] | None = None
-    """Labels that it reports."""
+    """Labels that the host reports."""
 
 
 class Unit(ApiModel):
     """A component or provider that runs on a host."""
 
     id: str
-    """Its identity in the lattice."""
+    """Identity of the component or provider in the lattice."""
     image: str | None = None
-    """Where it came from."""
+    """Reference of its image."""
 
 
 class LatticeHost(ApiModel):
-    """A host of the lattice, here or in another cluster, as it reports itself."""
+    """Host of the lattice, in this or another cluster."""
 
     id: str
     """Identity of the host in the lattice."""
     name: str | None = None
-    """Its friendly name."""
+    """Friendly name of the host."""
     version: str | None = None
-    """Version that it reports."""
+    """Version that the host reports."""
     started_at: datetime | None = None
-    """When it started: now less its uptime."""
+    """Start time of the host, computed from its uptime."""
     pod: str | None = None
-    """Name of its pod, in whichever cluster that is, if it says so."""
+    """Name of the pod of the host, which may be in another cluster. Unset if the host does not report it."""
     labels: dict[str, str] | None = None
-    """Labels that it reports."""
+    """Labels that the host reports."""
     components: Annotated[list[Unit], Field(max_length=100)] | None = None
-    """Components that run on it."""
+    """Components that run on the host, at most 100."""
     providers: Annotated[list[Unit], Field(max_length=100)] | None = None
-    """Providers that run on it."""
+    """Providers that run on the host, at most 100."""
     applications: Annotated[list[str], Field(max_length=100)] | None = None
-    """Applications that those belong to."""
+    """Applications of these components and providers, at most 100."""
 
 
 class WasmCloudHostConfigStatus(ApiModel):
-    """What hosts there are."""
+    """Observed state of the host group and its hosts."""
 
     conditions: Conditions | None = None
-    """Ready, Progressing and Degraded, and others while there is reason for them."""
+    """Ready, Reconciling and Stalled as kstatus defines them; Available, Progressing and Degraded;
+    further ones while they apply."""
     observed_generation: int | None = Field(default=None, ge=0, json_schema_extra={"format": "int64"})
-    """The generation that this status is about."""
+    """Generation of the spec that this status describes."""
     apps: list[App]
-    """Applications of the lattice."""
+    """Deployed applications of the lattice."""
     app_count: Uint32 = Field(alias="app_count")
-    """How many there are."""
+    """Number of deployed applications of the lattice."""
     workload: Literal["Deployment", "DaemonSet"] | None = None
-    """What runs the pods."""
+    """Kind of the workload that runs the pods."""
     replicas: Count | None = None
-    """Pods there are."""
+    """Number of pods."""
     desired_replicas: Count | None = None
-    """Pods there are to be."""
+    """Number of desired pods."""
     ready_replicas: Count | None = None
-    """Pods that are ready."""
+    """Number of ready pods."""
     updated_replicas: Count | None = None
-    """Pods made from the newest template."""
+    """Number of pods of the current template."""
     selector: str | None = None
     """Label selector of the pods, for the scale subresource."""
     template_revision: Count | None = None
-    """Which of our templates the pods are made from; 1 is wasmcloud-operator's."""
+    """Revision of Trellis' pod template that the pods have; 1 is the template of wasmcloud-operator."""
     hosts: Annotated[list[Host], Field(max_length=2000)] | None = None
-    """Its pods, with what the lattice reports of each host."""
+    """Pods of the host group, with the host that the lattice reports for each."""
     lattice_hosts: Annotated[list[LatticeHost], Field(max_length=500)] | None = None
-    """Every host of the lattice."""
+    """Hosts of the lattice, at most 500."""

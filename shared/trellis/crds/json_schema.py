@@ -1,8 +1,8 @@
-"""The JSON Schema of a kind, as kubeconform and editors read it: what the API server takes, without a cluster.
+"""The JSON Schema of a kind for kubeconform and editors: validation without a cluster.
 
-Pure. In: a kind. Out: a schema (draft 7), and the path that tools look for it by. Called by ``generate`` and tests.
-Invariant: whatever the schema refuses the API server refuses, too, or drops (fields that nobody knows). The reverse
-does not hold: rules over several fields (CEL), lists as maps, and metadata are the API server's own to check.
+Pure. In: a kind. Out: a schema (draft 7), and the path at which tools read it. Called by ``generate`` and tests.
+Invariant: the API server rejects everything that the schema rejects, or prunes it (unknown fields). The reverse does
+not hold: only the API server checks rules over several fields (CEL), lists as maps, and metadata.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ _EXCLUSIVE: Final = {"exclusiveMinimum": "minimum", "exclusiveMaximum": "maximum
 
 
 def path_of(kind: Kind) -> str:
-    """Return ``<group>/<kind>_<version>.json``: what kubeconform asks of a catalogue of definitions."""
+    """Return ``<group>/<kind>_<version>.json``, the path that kubeconform reads in a catalogue of CRD schemas."""
     return f"{kind.group}/{kind.model.__name__.lower()}_{kind.version}.json"
 
 
 def make_json_schema(kind: Kind) -> Schema:
-    """Return the schema of whole objects of a kind; a field that the kind does not have is refused."""
+    """Return the schema of whole objects of a kind; unknown fields are rejected."""
     definition = make_definition(kind)["spec"]["versions"][0]
     schema = json_schema(definition["schema"]["openAPIV3Schema"])
     schema["properties"] |= {
@@ -38,10 +38,10 @@ def make_json_schema(kind: Kind) -> Schema:
 
 
 def json_schema(node: Schema) -> Schema:
-    """Return a structural schema in the words of JSON Schema.
+    """Return a structural schema as JSON Schema.
 
-    ``nullable`` becomes a type besides, int-or-string a choice of two, exclusive bounds numbers; fields that are not
-    named are refused, unless the server keeps them; what only the API server understands is left out.
+    ``nullable`` becomes an additional type, int-or-string a choice of two, exclusive bounds numbers; unknown fields are
+    rejected unless the server preserves them; extensions of the API server are omitted.
     """
     out = {key: value for key, value in node.items() if not key.startswith(KUBERNETES) and key != "nullable"}
     for exclusive, inclusive in _EXCLUSIVE.items():

@@ -1,7 +1,7 @@
-"""The one table of our kinds, and the definition that is made of each.
+"""The table of the kinds of Trellis, and the CRD of each.
 
 Pure. In: the models. Out: CustomResourceDefinitions. Called by ``generate``, the command line and tests.
-Invariant: names, scope and version of a kind we take over are its first owner's: objects stay where they are.
+Invariant: names, scope and version of an adopted kind are those of its first owner: stored objects stay valid.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from trellis.crds.wasm_controllers import WasmController
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of ``kubectl get``; ``wide`` ones show with ``-o wide``."""
+    """A column of ``kubectl get``; ``wide`` columns are shown with ``-o wide``."""
 
     name: str
     type: str
@@ -31,7 +31,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """Where ``kubectl scale`` and autoscalers find the number of replicas, and the selector of the pods."""
+    """The paths of the scale subresource: desired and current replicas, and the selector of the pods."""
 
     spec: str
     status: str
@@ -40,10 +40,10 @@ class Scale:
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """One row: what the API server needs to know of a kind besides its fields.
+    """One row: the properties of a kind besides its fields.
 
-    ``defaults_and_nulls``: its first owner's definition had defaults, and fields that may be null. ``category``: what
-    ``kubectl get`` lists it under.
+    ``defaults_and_nulls``: the CRD of the first owner had defaults and nullable fields. ``category``: its category in
+    ``kubectl get``.
     """
 
     model: type[BaseModel]
@@ -59,11 +59,21 @@ class Kind:
 
     @property
     def name(self) -> str:
-        """Name of the definition: ``<plural>.<group>``."""
+        """Name of the CRD: ``<plural>.<group>``."""
         return f"{self.plural}.{self.group}"
 
 
-_AGE: Final = Column("Age", "date", ".metadata.creationTimestamp")
+def _columns(*own: Column) -> tuple[Column, ...]:
+    """Return the columns of a kind: health, its own columns, and with ``-o wide`` the message of Ready."""
+    ready = ".status.conditions[?(@.type=='Ready')]"
+    return (
+        Column("Ready", "string", f"{ready}.status"),
+        Column("Reason", "string", f"{ready}.reason"),
+        *own,
+        Column("Message", "string", f"{ready}.message", wide=True),
+        Column("Age", "date", ".metadata.creationTimestamp"),
+    )
+
 
 KINDS: Final[tuple[Kind, ...]] = (
     Kind(
@@ -72,16 +82,13 @@ KINDS: Final[tuple[Kind, ...]] = (
         version="v1alpha1",
         plural="shims",
         scope="Cluster",
-        columns=(
-            Column("RuntimeClass", "string", ".spec.runtimeClass.name"),
-            Column("Ready", "integer", ".status.nodesReady"),
+        columns=_columns(
             Column("Nodes", "integer", ".status.nodes"),
-            Column("Updated", "integer", ".status.nodesUpdated", wide=True),
-            Column("Failed", "integer", ".status.nodesFailed", wide=True),
-            Column("Available", "string", ".status.conditions[?(@.type=='Available')].status"),
+            Column("Nodes-Ready", "integer", ".status.nodesReady"),
+            Column("Nodes-Updated", "integer", ".status.nodesUpdated", wide=True),
+            Column("Nodes-Failed", "integer", ".status.nodesFailed", wide=True),
+            Column("RuntimeClass", "string", ".spec.runtimeClass.name"),
             Column("Digest", "string", ".status.digest", wide=True),
-            Column("Message", "string", ".status.conditions[?(@.type=='Progressing')].message", wide=True),
-            _AGE,
         ),
     ),
     Kind(
@@ -90,16 +97,13 @@ KINDS: Final[tuple[Kind, ...]] = (
         version="v1alpha1",
         plural="wasmcloudhostconfigs",
         scope="Namespaced",
-        columns=(
+        columns=_columns(
+            Column("Hosts", "integer", ".status.desiredReplicas"),
+            Column("Hosts-Ready", "integer", ".status.readyReplicas"),
+            Column("Hosts-Updated", "integer", ".status.updatedReplicas", wide=True),
             Column("Lattice", "string", ".spec.lattice"),
             Column("Version", "string", ".spec.version"),
-            Column("Desired", "integer", ".status.desiredReplicas"),
-            Column("Ready", "integer", ".status.readyReplicas"),
-            Column("Updated", "integer", ".status.updatedReplicas", wide=True),
-            Column("App Count", "integer", ".status.app_count"),
-            Column("Available", "string", ".status.conditions[?(@.type=='Ready')].status"),
-            Column("Message", "string", ".status.conditions[?(@.type=='Degraded')].message", wide=True),
-            _AGE,
+            Column("Applications", "integer", ".status.app_count"),
         ),
         short_names=("whc",),
         scale=Scale(".spec.hostReplicas", ".status.replicas", ".status.selector"),
@@ -111,12 +115,11 @@ KINDS: Final[tuple[Kind, ...]] = (
         version="v1alpha1",
         plural="secretgrants",
         scope="Namespaced",
-        columns=(
+        columns=_columns(
             Column("From", "string", ".spec.from[*].namespace"),
             Column("Accounts", "string", ".spec.serviceAccounts"),
             Column("Users", "string", ".spec.users", wide=True),
             Column("Issuers", "string", ".spec.entityIssuers", wide=True),
-            _AGE,
         ),
     ),
     Kind(
@@ -125,20 +128,17 @@ KINDS: Final[tuple[Kind, ...]] = (
         version="v1alpha1",
         plural="wasmcontrollers",
         scope="Namespaced",
-        columns=(
+        columns=_columns(
             Column("State", "string", ".status.state"),
-            Column("Ready", "string", ".status.conditions[?(@.type=='Ready')].status"),
-            Column("Module", "string", ".status.module.sha256", wide=True),
             Column("Wakes", "integer", ".status.wakes"),
             Column("Traps", "integer", ".status.traps"),
+            Column("Module", "string", ".status.module.sha256", wide=True),
             Column("Account", "string", ".spec.serviceAccountName", wide=True),
-            Column("Message", "string", ".status.conditions[?(@.type=='Ready')].message", wide=True),
-            _AGE,
         ),
         short_names=("wasmctl",),
     ),
 )
-"""Those whose definitions belong together: nobody else defines them, or objects of the former owner stay valid."""
+"""Kinds that are installed together: only Trellis defines them, or objects of the former owner stay valid."""
 
 APPLICATIONS: Final = Kind(
     Application,
@@ -146,23 +146,21 @@ APPLICATIONS: Final = Kind(
     version="v1beta1",
     plural="applications",
     scope="Namespaced",
-    columns=(
+    columns=_columns(
         Column("Phase", "string", ".status.phase"),
         Column("Deployed", "string", ".status.deployedVersion"),
         Column("Lattice", "string", ".status.lattice", wide=True),
-        Column("Message", "string", ".status.message", wide=True),
-        _AGE,
     ),
     category="oam",
 )
-"""By itself: KubeVela defines a kind of the same name, which must not be overwritten along with the others."""
+"""Installed separately: KubeVela defines a kind of the same name, which must not be overwritten accidentally."""
 
 BY_DIRECTORY: Final[dict[str, tuple[Kind, ...]]] = {"": KINDS, "applications": (APPLICATIONS,)}
-"""By directory below ``deploy/crds``. ``kubectl apply -f`` reads no directory inside the one it is given."""
+"""Kinds by directory below ``deploy/crds``. ``kubectl apply -f`` does not read subdirectories."""
 
 
 def make_definition(kind: Kind) -> dict[str, Any]:
-    """Return the CustomResourceDefinition of a kind, with the status and scale subresources where it has them."""
+    """Return the CustomResourceDefinition of a kind, with its status and scale subresources."""
     status: dict[str, Any] = {"status": {}} if "status" in kind.model.model_fields else {}
     schema = structural(kind.model, defaults_and_nulls=kind.defaults_and_nulls)
     # Every object has these; the API server validates metadata itself.

@@ -1,7 +1,7 @@
-"""Turns a model's JSON schema into a structural schema, which is what a CustomResourceDefinition may carry.
+"""Translates the JSON schema of a model to a structural schema for a CustomResourceDefinition.
 
 Pure. In: a pydantic model. Out: ``openAPIV3Schema``. Called by ``kinds`` and tests.
-Invariant: the API server accepts the result, and it means the same; what cannot be said so raises, nothing is lost.
+Invariant: the API server accepts the result, which has the same meaning; an unsupported construct raises an error.
 Source: Kubernetes, "Extend the Kubernetes API with CustomResourceDefinitions", "Specifying a structural schema".
 """
 
@@ -23,16 +23,16 @@ _KEPT: Final = (
 _INT_OR_STRING: Final = f"{KUBERNETES}int-or-string"
 
 
-class NotStructural(TypeError):  # noqa: N818 - says what the model is
-    """A model says something that a structural schema cannot; the message names the place."""
+class NotStructural(TypeError):  # noqa: N818 - describes the model
+    """A model has no equivalent structural schema; the message names the path."""
 
 
 def structural(model: type[BaseModel], *, defaults_and_nulls: bool = False) -> Schema:
     """Return the structural schema of a model, by its aliases.
 
-    ``$ref`` is inlined, ``anyOf [T, null]`` becomes T (a field that may be absent is not required), ``const`` becomes
-    an ``enum`` of one, sets become set lists, dictionaries of anything keep what they hold; titles and defaults are
-    left out: defaults would be written into every object that is read.
+    ``$ref`` is inlined, ``anyOf [T, null]`` becomes T (optional fields are not required), ``const`` becomes an ``enum``
+    of one, sets become set lists, untyped dictionaries preserve unknown fields; titles and defaults are omitted, as the
+    API server would add defaults to every object.
 
     ``defaults_and_nulls`` is for kinds whose first owner had both: ``anyOf [T, null]`` becomes a nullable T, and
     defaults other than null are kept.
@@ -46,7 +46,7 @@ def structural(model: type[BaseModel], *, defaults_and_nulls: bool = False) -> S
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Where in the schema: the path for people, and the definitions that are being inlined."""
+    """The current position in the schema: the path for messages, and the models that are being inlined."""
 
     path: tuple[str, ...]
     inside: frozenset[str] = frozenset()
@@ -59,7 +59,7 @@ class _Place:
 
 
 class _Translation:
-    """One model's translation; ``definitions`` are the models it refers to."""
+    """The translation of one model; ``definitions`` contains the models that it refers to."""
 
     def __init__(self, definitions: dict[str, Schema], defaults_and_nulls: bool) -> None:
         self._definitions = definitions
@@ -84,13 +84,13 @@ class _Translation:
             case "array":
                 out |= self._array(node, place)
             case None if node.get(f"{KUBERNETES}preserve-unknown-fields"):
-                pass  # the one place in which the API server lets a field be of any type
+                pass  # the only construct in which the API server accepts a field of any type
             case None:
                 raise NotStructural(f"{place}: no type")
         return out | extensions | stored
 
     def _stored(self, node: Schema) -> Schema:
-        """Return what the API server fills in for a field that is left out, and whether it keeps a null."""
+        """Return the ``default`` and ``nullable`` keys of a field."""
         if not self._defaults_and_nulls:
             return {}
         default = {"default": node["default"]} if node.get("default") is not None else {}
@@ -98,7 +98,7 @@ class _Translation:
         return default | ({"nullable": True} if nullable else {})
 
     def _resolved(self, node: Schema, place: _Place) -> tuple[Schema, _Place]:
-        """Return the node with its reference inlined and its null taken out; what stands beside them wins."""
+        """Return the node with its reference inlined and its null removed; keys beside them take precedence."""
         while True:
             if (reference := node.get("$ref")) is not None:
                 name = reference.rpartition("/")[2]

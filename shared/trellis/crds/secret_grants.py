@@ -1,8 +1,8 @@
-"""SecretGrant: who may be given Secrets of its namespace by way of a lattice.
+"""SecretGrant: permits lattices to get Secrets of its namespace.
 
-Group ``trellis.dev``. It stands in the namespace whose Secrets are read, so that their owner consents, as a
-ReferenceGrant of the Gateway API does. It has no status: ``secrets_backend``, which reads it, writes nothing, so what
-is wrong in one is refused at admission.
+Group ``trellis.dev``. It is in the namespace of the Secrets, so that their owner consents, as with a ReferenceGrant of
+the Gateway API. Read by ``secrets_backend``, which alone writes the status: the spec decides, and the status reports
+the reasons why a grant has no effect.
 """
 
 from __future__ import annotations
@@ -11,17 +11,17 @@ from typing import Annotated, Any, Final
 
 from pydantic import ConfigDict, Field
 
-from trellis.crds.api import KUBERNETES, ApiModel, rules
+from trellis.crds.api import KUBERNETES, ApiModel, Conditions, rules
 
 ANY: Final = "*"
-"""Among ``serviceAccounts``: whichever the request names."""
+"""Entry of ``serviceAccounts``: any ServiceAccount that a request names."""
 _NAMESPACE: Final = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
 _ACCOUNT: Final = r"^(\*|[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*)$"
 _ISSUER: Final = "^A[A-Z2-7]{55}$"
 _PLAIN: Final = r"^[^\s\x00-\x1f\x7f]+$"
 _SET: Final[dict[str, Any]] = {f"{KUBERNETES}list-type": "set"}
 _MOST: Final = 64
-"""Entries of a list: the API server has to know how much a rule can cost."""
+"""Maximum number of entries of a list, which the API server needs for the CEL estimate of a rule."""
 
 Account = Annotated[str, Field(pattern=_ACCOUNT, max_length=253)]
 User = Annotated[
@@ -32,7 +32,7 @@ User = Annotated[
         json_schema_extra=rules(
             (
                 "!self.startsWith('system:') || self.startsWith('system:serviceaccount:')",
-                "users of system: are Kubernetes' own, and nobody's to give",
+                "users with the prefix system: are reserved for Kubernetes and cannot be granted",
             )
         ),
     ),
@@ -41,47 +41,60 @@ Issuer = Annotated[str, Field(pattern=_ISSUER, max_length=56)]
 
 
 class From(ApiModel):
-    """Groups of hosts whose lattices are meant."""
+    """Host groups, by namespace and lattice."""
 
     namespace: str = Field(pattern=_NAMESPACE, max_length=63)
-    """Namespace of the groups of hosts."""
+    """Namespace of the host groups."""
     lattice: str | None = Field(default=None, pattern=_PLAIN, max_length=253)
-    """Name of their lattice; without it, any. Lattices on one NATS with the same credentials share what they have."""
+    """Name of the lattice of the host groups. Unset: any lattice. Lattices on one NATS account share their grants."""
 
 
 class SecretGrantSpec(ApiModel):
-    """Who may be given Secrets of this namespace, and as whom they are read."""
+    """Host groups that may request Secrets, and the accounts that read them."""
 
     model_config = ConfigDict(
         json_schema_extra=rules(
             (
                 "has(self.serviceAccounts) || has(self.users)",
-                "say serviceAccounts or users: as whom Secrets are read; serviceAccounts: [] lets nobody in",
+                "needs serviceAccounts or users, which read the Secrets; serviceAccounts: [] permits no request",
             )
         )
     )
 
     from_: list[From] = Field(alias="from", min_length=1, max_length=_MOST)
-    """The groups of hosts whose requests this is for. For those, grants of this namespace alone count, also if the
-    groups are in this namespace themselves."""
+    """Host groups that may request Secrets of this namespace. For these host groups, only the SecretGrants of this
+    namespace apply, also if the host groups are in it."""
     service_accounts: list[Account] | None = Field(
         default=None,
         max_length=_MOST,
         json_schema_extra=_SET
         | rules(
-            (f"!('{ANY}' in self) || self.size() == 1", f"'{ANY}' is any ServiceAccount: leave out the names beside it")
+            (f"!('{ANY}' in self) || self.size() == 1", f"'{ANY}' is any ServiceAccount: remove the other names")
         ),
     )
-    """ServiceAccounts of this namespace that Secrets may be read as; "*" is any. Their own rights still count."""
+    """ServiceAccounts of this namespace that secrets_backend may impersonate to read Secrets; "*" is any. Their own
+    permissions apply."""
     users: list[User] | None = Field(default=None, max_length=_MOST, json_schema_extra=_SET)
-    """Users, by their whole names, that Secrets may be read as; only those that the setting TRELLIS_SECRETS_USERS of
-    secrets_backend lists too."""
+    """Users, by their full names, that secrets_backend may impersonate to read Secrets. The setting
+    TRELLIS_SECRETS_USERS of secrets_backend must list them, too."""
     entity_issuers: list[Issuer] | None = Field(default=None, min_length=1, max_length=_MOST, json_schema_extra=_SET)
-    """Public keys (A…) of the accounts that signed the components and providers that may ask; without it, any."""
+    """Public keys (A…) of accounts: only components and providers that one of them signed may request Secrets. Unset:
+    any."""
+
+
+class SecretGrantStatus(ApiModel):
+    """Observed state."""
+
+    conditions: Conditions | None = None
+    """Ready, Reconciling and Stalled as kstatus defines them; Accepted, HostGroupsFound and AccountsUsable."""
+    observed_generation: int | None = Field(default=None, ge=0, json_schema_extra={"format": "int64"})
+    """Generation of the spec that this status describes."""
 
 
 class SecretGrant(ApiModel):
-    """Lets workloads of a lattice be given Secrets of this namespace."""
+    """Permits workloads of a lattice to request Secrets of this namespace."""
 
     spec: SecretGrantSpec
-    """Who may be given Secrets of this namespace, and as whom they are read."""
+    """Host groups that may request Secrets of this namespace, and the accounts that read them."""
+    status: SecretGrantStatus | None = None
+    """Observed state, written by secrets_backend."""

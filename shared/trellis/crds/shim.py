@@ -1,9 +1,9 @@
-"""Shim: a Wasm runtime that nodes are to have.
+"""Shim: a Wasm runtime (containerd shim) for nodes.
 
-Group ``runtime.spinkube.dev``, as runtime-class-manager defined it: the objects that its definition accepted are
-accepted here, but for those that could never work (a rollout of no node at a time, names that Kubernetes takes for
-nothing, a selector that the Shim's own label would break). What it does not have is optional. Read by ``provisioner``,
-which alone writes the status.
+Group ``runtime.spinkube.dev``, as runtime-class-manager defined it: objects that its CRD accepted are accepted here,
+except those that could never work (a rollout to zero nodes at a time, names that are invalid in Kubernetes, a selector
+that matches the label of the Shim itself). Additional fields are optional. Read by ``provisioner``, which alone writes
+the status.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ SHA256: Final = r"^[0-9A-Fa-f]{64}$"
 SUBDOMAIN: Final = r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$"
 LABEL: Final = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
 RESERVED_NAME: Final = "kwasm"
-"""Stands for the legacy installer image wherever Shims are named."""
+"""Name of the legacy installer image in places that name Shims."""
 RESERVED_HANDLER: Final = "runc"
-"""The node's own runtime."""
-_ANOTHER: Final = "make another Shim with it, and delete this one"
+"""The default runtime of the node."""
+_ANOTHER: Final = "create another Shim with it, and delete this one"
 
 BASE64: Final = r"^[A-Za-z0-9+/]+={0,2}$"
 
@@ -40,14 +40,16 @@ class Arch(StrEnum):
 
 
 class AnonHttp(ApiModel):
-    """One archive for every node, fetched without credentials."""
+    """Archive or binary for every node, fetched without credentials."""
 
     location: str
-    """Address of the archive or binary: https, or http where the installer is allowed to use it."""
+    """URL of the archive or binary: https, or http if the platform allows it."""
     sha256: Sha256 | None = None
-    """Checksum of what is at the location. Without it nothing is installed, unless checksums are not required."""
+    """SHA-256 of the file at the location, 64 hex digits. Required unless the platform accepts shims without
+    checksum."""
     signature: Signature | None = None
-    """In base64, of what is at the location, as of `cosign sign-blob`; asked for where the platform has named keys."""
+    """Signature by `cosign sign-blob` of the file at the location, in base64. Required if the platform trusts only
+    signed shims."""
 
 
 class Platform(ApiModel):
@@ -58,33 +60,35 @@ class Platform(ApiModel):
     arch: Arch
     """Architecture of the nodes."""
     location: str
-    """Address of the archive or binary."""
+    """URL of the archive or binary."""
     sha256: str | None = None
-    """Checksum of what is at the location: 64 hex digits."""
+    """SHA-256 of the file at the location, 64 hex digits. Required unless the platform accepts shims without
+    checksum."""
     signature: Signature | None = None
-    """In base64, of what is at the location, as of `cosign sign-blob`; asked for where the platform has named keys."""
+    """Signature by `cosign sign-blob` of the file at the location, in base64. Required if the platform trusts only
+    signed shims."""
 
 
 class PullSecret(ApiModel):
     """A Secret of type ``kubernetes.io/dockerconfigjson``."""
 
     name: str = Field(pattern=SUBDOMAIN, max_length=253)
-    """Name of the Secret, in the namespace of the installer's Jobs."""
+    """Name of the Secret, in the namespace of the installer Jobs."""
 
 
 class OciSource(ApiModel):
-    """An OCI artifact or image that holds the shim."""
+    """An OCI artifact or image that contains the shim."""
 
     image: str = Field(min_length=1)
-    """Reference, with a digest (``…@sha256:…``) unless checksums are not required."""
+    """Reference of the image, with a digest (``…@sha256:…``) unless the platform accepts shims without checksum."""
     path: str | None = None
-    """Path of the binary inside, if it holds several files."""
+    """Path of the binary in the artifact. Required if it contains several files."""
     pull_secret: PullSecret | None = None
-    """Credentials of the registry."""
+    """Secret with the credentials of the registry. Unset: no credentials."""
     signature: Signature | None = None
-    """In base64, of the payload; asked for where the platform has named keys."""
+    """Signature of signedPayload, in base64. Required if the platform trusts only signed shims."""
     signed_payload: str | None = Field(default=None, pattern=BASE64, max_length=16384)
-    """The payload that was signed, in base64; it has to name the digest of the image."""
+    """Signed payload, in base64, with the digest of the image. Required with signature."""
 
 
 class ImageSource(ApiModel):
@@ -93,91 +97,94 @@ class ImageSource(ApiModel):
     path: str = Field(pattern="^/")
     """Absolute path in the installer's image."""
     sha256: Sha256 | None = None
-    """Checksum of the binary. Without it nothing is installed, unless checksums are not required."""
+    """SHA-256 of the binary, 64 hex digits. Required unless the platform accepts shims without checksum."""
     signature: Signature | None = None
-    """In base64, of the binary, as of `cosign sign-blob`; asked for where the platform has named keys."""
+    """Signature of the binary by `cosign sign-blob`, in base64. Required if the platform trusts only signed shims."""
 
 
 class FetchStrategy(ApiModel):
-    """Where the shim's binary comes from. A node takes what ``platforms`` has for it, else one of the others."""
+    """Source of the shim's binary. A matching entry of ``platforms`` takes precedence over the other sources."""
 
     type: str | None = None
-    """Kept for objects of runtime-class-manager; the fields beside it say all."""
+    """Ignored: kept for objects of runtime-class-manager."""
     anon_http: AnonHttp | None = None
-    """One archive for every node."""
+    """Archive or binary for every node, fetched without credentials."""
     platforms: list[Platform] | None = None
-    """An archive for each operating system and architecture."""
+    """Archives or binaries by operating system and architecture. A node without an entry uses another source."""
     oci: OciSource | None = None
-    """An OCI artifact or image."""
+    """OCI artifact or image that contains the shim."""
     image: ImageSource | None = None
     """A binary inside the installer's own image."""
 
 
 class Overhead(ApiModel):
-    """What a pod of this runtime needs besides its containers."""
+    """Resources that a pod of this runtime needs besides its containers."""
 
     pod_fixed: Quantities
-    """Quantities by resource name: ``{"memory": "16Mi"}``."""
+    """Quantities by resource name, such as ``{"memory": "16Mi"}``."""
 
 
 class RuntimeClassSpec(ApiModel):
-    """The RuntimeClass that pods name."""
+    """RuntimeClass of the shim."""
 
     name: str = Field(
         pattern=SUBDOMAIN, max_length=253, json_schema_extra=immutable("the name of the RuntimeClass", _ANOTHER)
     )
-    """Name of the RuntimeClass. It cannot be changed."""
+    """Name of the RuntimeClass that provisioner creates. Immutable."""
     handler: str = Field(
         pattern=LABEL,
         max_length=63,
         json_schema_extra=rules(
             ("self == oldSelf", f"the handler cannot be changed: {_ANOTHER}"),
-            (f"self != '{RESERVED_HANDLER}'", f"{RESERVED_HANDLER} is the node's own runtime"),
+            (f"self != '{RESERVED_HANDLER}'", f"{RESERVED_HANDLER} is the default runtime of the node"),
         ),
     )
-    """Name of the handler in the container runtime's configuration. It cannot be changed."""
+    """Name of the handler in the configuration of the container runtime. Immutable."""
     overhead: Overhead | None = None
-    """Overhead of each pod, for the scheduler."""
+    """Resources that a pod of the RuntimeClass needs besides its containers, for the scheduler. Unset: none."""
 
 
 class Rolling(ApiModel):
     """Limits of a rolling update."""
 
     max_update: IntOrPercent
-    """How many nodes may be in work at once: a number, or a percentage of the nodes that are to have the shim."""
+    """Maximum number of nodes that are changed at the same time: a number, or a percentage of the nodes that require
+    the shim."""
     pause_on_failures: int | None = Field(default=None, ge=0)
-    """Begin no further node once so many have failed; 0 never pauses. Without it the service's setting counts."""
+    """Number of failed nodes at which the rollout halts; 0 never halts it. Default: the setting
+    TRELLIS_HALT_AFTER_FAILURES of provisioner."""
 
 
 class RolloutType(StrEnum):
-    """How nodes get a new version."""
+    """Strategy by which nodes get a new version."""
 
     ROLLING = "rolling"
     RECREATE = "recreate"
 
 
 class RolloutStrategy(ApiModel):
-    """How nodes get a new version: a few at a time (rolling), or all at once (recreate)."""
+    """Strategy by which nodes get a new version: a few at a time (rolling), or all at once (recreate)."""
 
     type: RolloutType
-    """``rolling`` or ``recreate``."""
+    """``rolling``: some nodes at a time; ``recreate``: all nodes at once."""
     rolling: Rolling | None = None
-    """Limits of a rolling update; without them the service's own number of nodes at a time."""
+    """Limits of a rolling update. Default: the setting TRELLIS_MAX_UNAVAILABLE of provisioner."""
 
 
 class Verify(ApiModel):
-    """How a node proves that it runs Wasm with this shim."""
+    """Verification that a node runs Wasm with this shim."""
 
     canary: bool | None = None
-    """Run a pod with the RuntimeClass on each node. By default wherever the built-in canary fits the handler."""
+    """Run a canary pod with the RuntimeClass on each node. Default: true if the handler runs WASI commands."""
     canary_image: str | None = Field(default=None, min_length=1)
-    """Image of the canary pod, for handlers that run no WASI command; it must end by itself with status 0."""
+    """Image of the canary pod, which must exit with 0. Default: a built-in WASI command."""
     timeout: str | None = Field(default=None, pattern=r"^([0-9]+(\.[0-9]+)?(ms|s|m|h))+$")
-    """How long a node has to show the handler and run the canary: ``90s``, ``2m``."""
+    """Time within which a node must report the handler and run the canary pod, as a duration such as ``90s``. Default:
+    the setting TRELLIS_VERIFY_TIMEOUT of provisioner."""
 
 
 class RemovalPolicy(StrEnum):
-    """What happens to pods that still use the handler when it is taken away."""
+    """Treatment of pods that use the handler when it is removed."""
 
     REFUSE = "Refuse"
     DRAIN = "Drain"
@@ -185,82 +192,83 @@ class RemovalPolicy(StrEnum):
 
 
 class StartupTaint(ApiModel):
-    """A taint that new nodes start with and that is taken away once they are ready."""
+    """A taint that new nodes start with and that is removed once they are ready."""
 
     key: str = Field(min_length=1)
     """Key of the taint."""
     value: str | None = None
-    """Value of the taint; without it any value."""
+    """Value of the taint. Unset: any value."""
     effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"]
     """Effect of the taint."""
 
 
 class ShimSpec(ApiModel):
-    """What nodes are to have."""
+    """Desired state."""
 
     node_selector: dict[str, str] | None = None
-    """Labels of the nodes that are to have the shim; without it every Linux node. A node annotated
-    kwasm.sh/kwasm-node=false has none; a Shim labelled trellis.dev/kwasm-default=true is for nodes annotated true."""
+    """Labels of the nodes that require the shim. Unset: every Linux node. A node annotated kwasm.sh/kwasm-node=false
+    requires none; a Shim labelled trellis.dev/kwasm-default=true selects nodes annotated true."""
     containerd_runtime_options: dict[str, str] | None = None
-    """Options of the runtime in containerd's configuration."""
+    """Options of the runtime in the configuration of containerd. Unset: none."""
     fetch_strategy: FetchStrategy
-    """Where the shim comes from."""
+    """Source of the shim's binary."""
     runtime_class: RuntimeClassSpec
-    """The RuntimeClass that pods name."""
+    """RuntimeClass of the shim."""
     rollout_strategy: RolloutStrategy
-    """How nodes get a new version."""
+    """Strategy by which nodes get a new version."""
     paused: bool | None = None
-    """Begin no further node while this is true."""
+    """Start no installation on further nodes while true. Default: false."""
     verify: Verify | None = None
-    """How a node proves that it runs Wasm."""
+    """Verification that a node runs Wasm with the shim."""
     removal_policy: RemovalPolicy | None = None
-    """Pods that still use the handler: refuse the removal (the default), drain them, or force it."""
+    """Removal while pods use the handler: Refuse (default), Drain the pods, or Force it and end them."""
     startup_taint: StartupTaint | None = Field(
         default=None,
         json_schema_extra=rules(
-            ("!self.key.startsWith('node.kubernetes.io/')", "taints of node.kubernetes.io belong to Kubernetes")
+            ("!self.key.startsWith('node.kubernetes.io/')", "taints of node.kubernetes.io are reserved for Kubernetes")
         ),
     )
-    """A taint that is removed from a node once it is ready."""
+    """Taint that is removed from a node once all its shims are verified. Unset: none."""
 
 
 class ShimStatus(ApiModel):
-    """What nodes have."""
+    """Observed state, written by provisioner."""
 
     conditions: Conditions | None = None
-    """Available, Progressing and Degraded; OtherControllerActive while or after another controller works on it."""
+    """Ready, Reconciling and Stalled as kstatus defines them; Available, Progressing and Degraded;
+    further ones while they apply."""
     observed_generation: int | None = Field(default=None, ge=0, json_schema_extra={"format": "int64"})
-    """The generation of the Shim that this status is about."""
+    """Generation of the spec that this status describes."""
     nodes: int
-    """Nodes that are to have the shim."""
+    """Number of nodes that require the shim."""
     nodes_ready: int
-    """Nodes that were proved to run it, in whichever version."""
+    """Number of nodes that were verified to run the shim, in any version."""
     nodes_updated: int | None = None
-    """Nodes that were proved to run the version of this generation."""
+    """Number of nodes that were verified to run the version of the current spec."""
     nodes_failed: int | None = None
-    """Nodes whose last attempt at this version failed."""
+    """Number of nodes on which the last attempt to install the current version failed."""
     digest: str | None = None
-    """The version that nodes are brought to, as they name it in the annotation trellis.dev/shims. Where platforms have
-    archives of their own there are several, separated by commas."""
+    """Digest of the version that is rolled out, as in the annotation trellis.dev/shims of nodes; several, separated by
+    commas, if platforms have different archives."""
 
 
 class Shim(ApiModel):
-    """A Wasm runtime that nodes are to have: where it comes from, which nodes get it, and how it is rolled out."""
+    """Wasm runtime (containerd shim) that is rolled out to nodes."""
 
     model_config = ConfigDict(
         json_schema_extra=never(
             (
                 f"self.metadata.name == '{RESERVED_NAME}'",
-                f"the name {RESERVED_NAME} stands for the legacy installer image: name the Shim otherwise",
+                f"the name {RESERVED_NAME} is reserved for the legacy installer image: use another name",
             ),
             (
                 "has(self.spec) && has(self.spec.nodeSelector) && self.metadata.name in self.spec.nodeSelector",
-                "spec.nodeSelector has the label that its own nodes get: select by another, or name the Shim otherwise",
+                "spec.nodeSelector contains the label of the Shim's own nodes: use another label or another name",
             ),
         )
     )
 
     spec: ShimSpec | None = None
-    """What nodes are to have."""
+    """Desired state."""
     status: ShimStatus | None = None
-    """What nodes have."""
+    """Observed state, written by provisioner."""

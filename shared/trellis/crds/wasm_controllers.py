@@ -1,8 +1,8 @@
 """WasmController: a controller that is a WebAssembly module.
 
-Group ``trellis.dev``. It stands in the namespace of the ServiceAccount that it acts as, which its own rights come from.
-Read by ``controller_host``, which alone writes the status. No Secret can be watched: a controller reads those that its
-account may read, one by one.
+Group ``trellis.dev``. It is in the namespace of the ServiceAccount that it acts as, and has the permissions of that
+account. Read by ``controller_host``, which alone writes the status. Secrets cannot be watched: a controller gets single
+Secrets that its account may read.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pydantic import ConfigDict, Field, WithJsonSchema
 from trellis.crds.api import KUBERNETES, ApiModel, Conditions, rules
 
 EVERYWHERE: Final = "*"
-"""The one entry of ``namespaces`` that means all of them."""
+"""Entry of ``namespaces`` for all namespaces."""
 _API_VERSION: Final = r"^(v1|[a-z0-9]([-a-z0-9.]*[a-z0-9])?/[a-z]([-a-z0-9]*[a-z0-9])?)$"
 _SUBDOMAIN: Final = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$"
 _IMAGE: Final = (
@@ -30,12 +30,12 @@ _LABEL_VALUE: Final = r"^([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?$"
 _SET: Final[dict[str, Any]] = {f"{KUBERNETES}list-type": "set"}
 _BY_NAME: Final[dict[str, Any]] = {f"{KUBERNETES}list-type": "map", f"{KUBERNETES}list-map-keys": ["name"]}
 SOURCES: Final = ("oci", "configMap", "url", "pvc", "path")
-"""Fields of ``module``, of which exactly one is given."""
+"""Fields of ``module``, of which exactly one is set."""
 _SIZE: Final = "quantity(string(self))"
 _FITS: Final = f"{_SIZE}.compareTo(quantity('64Ki')) >= 0 && {_SIZE}.compareTo(quantity('4Gi')) <= 0"
 _WATCHES: Final = 16
 _MOST: Final = 64
-"""Entries of a list: the API server has to know how much a rule can cost."""
+"""Maximum number of entries of a list, which the API server needs for the CEL estimate of a rule."""
 
 Name = Annotated[str, Field(pattern=_SUBDOMAIN, max_length=253)]
 Namespace = Annotated[str, Field(pattern=r"^(\*|[a-z0-9]([-a-z0-9]*[a-z0-9])?)$", max_length=63)]
@@ -48,7 +48,7 @@ Count = Annotated[int, Field(ge=0, json_schema_extra={"format": "int64"})]
 def _inside(field: str) -> tuple[str, str]:
     return (
         f"!{field}.startsWith('/') && !('..' in {field}.split('/'))",
-        "the path is to be below the directory: no / before it, and no .. in it",
+        "the path must be relative and must not contain ..",
     )
 
 
@@ -73,7 +73,7 @@ Memory = Annotated[
         | rules(
             (
                 _FITS,
-                "needs memory from 64Ki, which is one page, to 4Gi, which is all that there can be",
+                "needs memory from 64Ki (one page) to 4Gi (the maximum of a module)",
             )
         )
     ),
@@ -82,81 +82,81 @@ Memory = Annotated[
 
 
 class LocalReference(ApiModel):
-    """An object of the controller's own namespace."""
+    """An object in the namespace of the controller."""
 
     name: Name
-    """Name of the object."""
+    """Name of the object, in the namespace of the controller."""
 
 
 class OciModule(ApiModel):
-    """A module in a registry: an artifact, or an image whose only file it is."""
+    """A module in a registry: an artifact, or an image with the module as its only file."""
 
     image: str = Field(pattern=_IMAGE, max_length=1024)
-    """Reference: registry.example/team/controller:1.2@sha256:…"""
+    """Reference of the image, such as registry.example/team/controller:1.2@sha256:…"""
     pull_secret: LocalReference | None = None
-    """A Secret of type kubernetes.io/dockerconfigjson of the controller's namespace, which its account can get."""
+    """Secret of type kubernetes.io/dockerconfigjson, which the ServiceAccount must be permitted to get. Unset: none."""
 
 
 class ConfigMapModule(ApiModel):
-    """A module in the binaryData of a ConfigMap, which has room for 1 MiB."""
+    """A module in the binaryData of a ConfigMap, at most 1 MiB."""
 
     name: Name
-    """Name of the ConfigMap, in the controller's namespace; its account has to be able to get it."""
+    """Name of the ConfigMap, in the namespace of the controller. The ServiceAccount must be permitted to get it."""
     key: str = Field(pattern=r"^[-._a-zA-Z0-9]+$", max_length=253)
-    """Key in its binaryData."""
+    """Key in the binaryData of the ConfigMap."""
 
 
 class ClaimModule(ApiModel):
     """A module on a volume that the platform has mounted."""
 
     claim_name: Name
-    """Name of the PersistentVolumeClaim, in the controller's namespace."""
+    """Name of the PersistentVolumeClaim, in the namespace of the controller."""
     path: str = Field(pattern=_PATH, max_length=1024, json_schema_extra=rules(_inside("self")))
-    """Path of the file on the volume."""
+    """Path of the module on the volume."""
 
 
 class Module(ApiModel):
-    """Where the module comes from."""
+    """Source of the module."""
 
     model_config = ConfigDict(
         json_schema_extra=rules(
             (
                 f"[{', '.join(f'has(self.{source})' for source in SOURCES)}].filter(one, one).size() == 1",
-                "say exactly one of oci, configMap, url, pvc and path: where the module comes from",
+                "needs exactly one source of the module: oci, configMap, url, pvc or path",
             ),
             (
                 "has(self.sha256) || !(has(self.url) || has(self.pvc) || has(self.path))",
-                "say sha256, the checksum of the module: what is there may change",
+                "needs sha256, the checksum of the module: the content of the source may change",
             ),
             (
                 "has(self.sha256) || !has(self.oci) || self.oci.image.contains('@sha256:')",
-                "say the digest of the image (…@sha256:…) or sha256, the checksum of the module: a tag may move",
+                "needs an image with a digest (…@sha256:…), or sha256, the checksum of the module: a tag may move",
             ),
         )
     )
 
     oci: OciModule | None = None
-    """A registry."""
+    """Module in a registry."""
     config_map: ConfigMapModule | None = None
-    """A ConfigMap."""
+    """Module in a ConfigMap."""
     url: str | None = Field(default=None, pattern=_URL, max_length=2048)
-    """An address: https, of a server that the platform lets modules come from."""
+    """https URL of the module, on a server that the platform permits."""
     pvc: ClaimModule | None = None
-    """A volume."""
+    """Module on a volume."""
     path: str | None = Field(default=None, pattern=_PATH, max_length=1024, json_schema_extra=rules(_inside("self")))
-    """A file below the platform's directory of modules."""
+    """Path of the module in the platform's directory of modules."""
     sha256: str | None = Field(default=None, pattern=r"^[0-9a-f]{64}$", max_length=64)
-    """Checksum of the module, 64 hex digits. Needed for url, pvc and path, and for an image without a digest."""
+    """SHA-256 of the module, 64 hex digits. Required for url, pvc and path, and for an image without a digest."""
 
 
 class LabelRequirement(ApiModel):
-    """A condition on one label."""
+    """Requirement for one label."""
 
     model_config = ConfigDict(
         json_schema_extra=rules(
             (
                 "(self.operator in ['In', 'NotIn']) == (has(self.values) && self.values.size() > 0)",
-                "In and NotIn need values, Exists and DoesNotExist take none",
+                "In and NotIn need values, Exists and DoesNotExist must not have any",
             )
         )
     )
@@ -164,18 +164,18 @@ class LabelRequirement(ApiModel):
     key: LabelKey
     """Key of the label."""
     operator: Literal["In", "NotIn", "Exists", "DoesNotExist"]
-    """How the label is compared."""
+    """Comparison of the label with the values."""
     values: list[LabelValue] | None = Field(default=None, max_length=_MOST, json_schema_extra=_SET)
-    """What it is compared with."""
+    """Values for In and NotIn."""
 
 
 class LabelSelector(ApiModel):
-    """Which objects, by their labels; all conditions have to hold. As in metav1.LabelSelector."""
+    """Selector of objects by label; all requirements must hold. As in metav1.LabelSelector."""
 
     match_labels: dict[str, LabelValue] | None = Field(default=None, max_length=_WATCHES)
-    """Labels with exactly these values."""
+    """Labels that objects must have with exactly these values. Unset: none."""
     match_expressions: list[LabelRequirement] | None = Field(default=None, max_length=_WATCHES)
-    """Further conditions."""
+    """Further requirements for labels; all must hold. Unset: none."""
 
 
 class Watch(ApiModel):
@@ -185,108 +185,110 @@ class Watch(ApiModel):
         json_schema_extra=rules(
             (
                 "self.apiVersion != 'v1' || self.kind != 'Secret'",
-                "Secrets cannot be watched: get those that the controller needs, one by one, or say them in secretRefs",
+                "Secrets cannot be watched: get single Secrets in the controller, or list them in secretRefs",
             )
         )
     )
 
     api_version: str = Field(pattern=_API_VERSION, max_length=317)
-    """``v1`` or ``<group>/<version>``."""
+    """API version of the objects: ``v1`` or ``<group>/<version>``."""
     kind: str = Field(pattern=r"^[A-Za-z]([-A-Za-z0-9]*[A-Za-z0-9])?$", max_length=63)
-    """Kind of the objects; one of those that the platform lets controllers watch."""
+    """Kind of the objects, which the platform must permit controllers to watch."""
     namespaces: list[Namespace] | None = Field(
         default=None,
         min_length=1,
         max_length=_MOST,
         json_schema_extra=_SET
         | rules(
-            (f"!('{EVERYWHERE}' in self) || self.size() == 1", f"'{EVERYWHERE}' is all: leave out the names beside it")
+            (f"!('{EVERYWHERE}' in self) || self.size() == 1", f"'{EVERYWHERE}' is all: remove the other names")
         ),
     )
-    """Namespaces of the objects; without it the controller's own, "*" is all. Of no matter for kinds without one."""
+    """Namespaces of the objects; "*" is all. Ignored for kinds without namespaces. Default: the namespace of the
+    controller."""
     label_selector: LabelSelector | None = None
-    """Which of them, by their labels; without it all."""
+    """Selects objects by label. Unset: all objects."""
 
 
 class Limits(ApiModel):
-    """What a controller may use. Beyond it a call ends, or waits."""
+    """Limits of a controller. A call that exceeds a limit ends or waits."""
 
     memory: Memory | None = None
-    """Memory of the instance; without it 64Mi."""
+    """Maximum memory of the instance. Default: 64Mi."""
     cpu_per_call: Duration | None = Field(default=None, json_schema_extra=_between("10ms", "5m"))
-    """Processor time of one call; without it 1s."""
+    """Maximum CPU time of a call. Default: 1s."""
     time_per_call: Duration | None = Field(default=None, json_schema_extra=_between("10ms", "10m"))
-    """Time of one call by the clock, apart from what it waits for requests; without it 30s."""
+    """Maximum duration of a call, without the time that it waits for requests. Default: 30s."""
     calls_per_second: int | None = Field(default=None, ge=1, le=10000)
-    """How often it is called; without it 50."""
+    """Maximum number of calls per second. Default: 50."""
     host_calls_per_second: int | None = Field(default=None, ge=1, le=10000)
-    """How many requests to Kubernetes it may make; without it 100."""
+    """Maximum number of requests to Kubernetes per second. Default: 100."""
 
 
 class IdlePolicy(StrEnum):
-    """What happens to an instance that has nothing to do."""
+    """Policy for an idle instance."""
 
     SUSPEND = "Suspend"
     PINNED = "Pinned"
 
 
 class Idle(ApiModel):
-    """What happens to the instance while it has nothing to do."""
+    """Behaviour of an idle instance."""
 
     suspend_after: Duration | None = None
-    """It is put to disk when nothing has come for so long; 0s: after each call. Without it 30s, and at any time if
-    memory is short."""
+    """Idle time after which the instance is suspended to disk; 0s: after each call. It may be suspended earlier if
+    memory is low. Default: 30s."""
     policy: IdlePolicy | None = None
-    """Suspend, which is what happens without it; Pinned stays in memory always."""
+    """Suspend, or Pinned, which keeps the instance in memory. Default: Suspend."""
 
 
 class WasmControllerSpec(ApiModel):
-    """What runs, as whom, and what it is called for."""
+    """Desired state."""
 
     module: Module
-    """Where the module comes from."""
+    """Source of the module."""
     service_account_name: Name
-    """ServiceAccount of this namespace that it acts as: what that may not do or see, the controller may not either."""
+    """ServiceAccount of this namespace that the controller acts as, with its permissions only."""
     watches: list[Watch] = Field(min_length=1, max_length=_WATCHES)
-    """What it is called for."""
+    """Objects for whose changes the controller is called."""
     config: dict[str, Any] | None = None
-    """What the module is told when it starts: whatever it reads."""
+    """Configuration that the module receives when it starts, in any form. Unset: empty."""
     config_map_refs: list[LocalReference] | None = Field(default=None, max_length=_WATCHES, json_schema_extra=_BY_NAME)
-    """ConfigMaps of this namespace whose data it is told when it starts; it starts anew when they change."""
+    """ConfigMaps of this namespace whose data the module receives when it starts; a change restarts it. Unset: none."""
     secret_refs: list[LocalReference] | None = Field(default=None, max_length=_WATCHES, json_schema_extra=_BY_NAME)
-    """The same for Secrets, which its account has to be able to get."""
+    """Secrets of this namespace whose data the module receives when it starts; a change restarts it. The ServiceAccount
+    must be permitted to get them. Unset: none."""
     limits: Limits | None = None
-    """What it may use."""
+    """Limits of the instance and its calls."""
     idle: Idle | None = None
-    """What happens to the instance while it has nothing to do."""
+    """Behaviour of an idle instance."""
     paused: bool | None = None
-    """Call it not at all while this is true. What it missed it is told afterwards."""
+    """Do not call the controller while true; it receives missed changes afterwards. Default: false."""
 
 
 class ModuleStatus(ApiModel):
-    """The module that runs."""
+    """Module that the controller runs."""
 
     sha256: str
-    """Its checksum."""
+    """SHA-256 of the module."""
     abi: int | None = None
-    """The version of the ABI that it was made for; not known before it starts, if only the module itself can tell."""
+    """ABI version of the module. Unset until the module starts, if only the module itself reports it."""
     bytes: Count
-    """Its size."""
+    """Size of the module in bytes."""
 
 
 class Fault(ApiModel):
-    """What went wrong in a call."""
+    """Error of a call."""
 
     kind: str
-    """What it was: Trapped, CpuExceeded, MemoryExceeded and so on."""
+    """Kind of the fault, such as Trapped, CpuExceeded or MemoryExceeded."""
     message: str = Field(max_length=4096)
-    """The same for people."""
+    """Message of the fault."""
     time: datetime
-    """When it happened."""
+    """Time of the fault."""
 
 
 class ControllerState(StrEnum):
-    """Where the instance is: in memory, on disk, nowhere (it starts cold with the next call), or it cannot start."""
+    """State of the instance: in memory, on disk, cold (the next call starts it), or failed to start."""
 
     RESIDENT = "Resident"
     SUSPENDED = "Suspended"
@@ -296,38 +298,39 @@ class ControllerState(StrEnum):
 
 
 class WasmControllerStatus(ApiModel):
-    """How the controller is. Figures are as old as a minute; those since then are lost if the host is killed."""
+    """Observed state of the controller. Counters are up to a minute old; newer ones are lost if the host is killed."""
 
     conditions: Conditions | None = None
-    """Accepted (the module can be had and fits), WatchesGranted, Ready; Reconciling and Stalled as kstatus has them."""
+    """Ready, Reconciling and Stalled as kstatus defines them; Accepted and WatchesGranted."""
     observed_generation: int | None = Field(default=None, ge=0, json_schema_extra={"format": "int64"})
-    """The generation that this status is about."""
+    """Generation of the spec that this status describes."""
     module: ModuleStatus | None = None
-    """The module that runs."""
+    """Module that the controller runs."""
     state: ControllerState | None = None
-    """Resident, Suspended, Cold, Failed or Paused."""
+    """State of the instance: Resident in memory, Suspended to disk, Cold (it starts with the next call), Failed or
+    Paused."""
     failing: Count | None = None
-    """How many objects it failed on when it was last called for them."""
+    """Number of objects for which the last call failed."""
     resident_bytes: Count | None = None
-    """Memory of the instance."""
+    """Memory of the instance in bytes."""
     snapshot_bytes: Count | None = None
-    """What it takes on disk."""
+    """Size of the snapshot on disk in bytes."""
     wakes: Count | None = None
-    """How often it was brought back from disk."""
+    """Number of restores from disk."""
     wake_p99: str | None = Field(default=None, alias="wakeP99")
-    """How long that took, of 100 times but one at most: ``0.41ms``."""
+    """99th percentile of the duration of restores, such as ``0.41ms``."""
     calls: Count | None = None
-    """How often it was called."""
+    """Number of calls."""
     traps: Count | None = None
-    """How often a call ended by a fault."""
+    """Number of calls that ended with a fault."""
     last_fault: Fault | None = None
-    """The last of them."""
+    """Last fault."""
 
 
 class WasmController(ApiModel):
-    """A controller that is a WebAssembly module: what runs, as whom, and what it is called for."""
+    """Controller that is a WebAssembly module."""
 
     spec: WasmControllerSpec
-    """What runs, as whom, and what it is called for."""
+    """Desired state."""
     status: WasmControllerStatus | None = None
-    """How the controller is."""
+    """Observed state, written by controller_host. Counters are up to a minute old."""

@@ -1,7 +1,7 @@
-"""JSON by the standard library, for what has to do without ``orjson`` or takes any number: one error for all faults.
+"""JSON parser of the standard library, for code without ``orjson`` and for integers of any size.
 
-In: a text from outside. Out: its value. Called by the installer and by who reads what it says. Invariant: only
-``ValueError`` is raised: the library's own reader also raises ``RecursionError``, of some thousand nested lists.
+In: untrusted text. Out: its value. Called by the installer and by the readers of its results. Invariant: only
+``ValueError`` is raised; ``json.loads`` also raises ``RecursionError``, for about a thousand nested lists.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from typing import Any
 
 
 class NestedTooDeepError(ValueError):
-    """A JSON text has more levels than the library's reader can follow."""
+    """A JSON text with more levels than the parser supports."""
 
 
 def read_json(text: str | bytes) -> Any:  # noqa: ANN401 - JSON
     """Return the value of a JSON text.
 
     Raises:
-        ValueError: it is none; NestedTooDeepError, it has too many levels to be read.
+        ValueError: the text is not JSON. NestedTooDeepError: it has too many levels.
     """
     try:
         return json.loads(text)

@@ -1,7 +1,7 @@
-"""Whole numbers in texts from outside: marks on objects, headers, books that people can edit.
+"""Parses whole numbers in untrusted text: annotations, headers, ConfigMaps that users can edit.
 
-Pure. In: a text. Out: the number, or None. Called by whoever reads such a text. Invariant: nothing is ever raised:
-``str.isdigit`` is true of "²", of which ``int`` makes no number, and ``int`` refuses texts of more than 4,300 digits.
+Pure. In: a text. Out: the number, or None. Called by the readers of such texts. Invariant: nothing is ever raised:
+``str.isdigit`` is true for "²", which ``int`` rejects, and ``int`` rejects texts of more than 4,300 digits.
 """
 
 from __future__ import annotations
@@ -9,11 +9,11 @@ from __future__ import annotations
 from typing import Final
 
 MOST_DIGITS: Final = 20
-"""Of an unsigned number of 64 bits, as Kubernetes' resourceVersions are."""
+"""Digits of an unsigned 64-bit number, as resourceVersions of Kubernetes are."""
 
 
 def whole(text: str | None) -> int | None:
-    """Return the number that ASCII digits stand for, None where there is anything else, or more than 20 of them."""
+    """Return the number of a text of at most 20 ASCII digits, None for any other text."""
     if not text or len(text) > MOST_DIGITS or not (text.isascii() and text.isdigit()):
         return None
     return int(text)

@@ -1,9 +1,9 @@
-"""Has SIGTERM end the first process of a container as it ends any other.
+"""Makes SIGTERM end process 1 of a container, as it ends any other process.
 
-In: this process's number. Out: a handler. Called by each ``__main__`` before it imports anything that takes its time;
-imports next to nothing itself, as before it no handler is there. Why: the kernel gives process 1 of a PID namespace no
-default action for signals and drops what comes before there is a handler, so a pod that is deleted while its program
-starts would stay until the kubelet's patience is over, 30 s. Invariant: who takes SIGTERM later, has it.
+In: the PID of this process. Out: a signal handler. Called by each ``__main__`` before slow imports; itself imports
+almost nothing, because no handler exists until then. Reason: the kernel has no default signal actions for process 1 of
+a PID namespace and drops signals without a handler. A pod deleted while its program starts would run until the end of
+its grace period, 30 s. Invariant: a later handler of SIGTERM replaces this one.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ _INIT = 1
 
 
 def end_at_sigterm() -> None:
-    """Give SIGTERM its default action, an end at once with status 143, where the kernel does not: in process 1."""
+    """Install the default action of SIGTERM in process 1: immediate exit with status 143."""
     if os.getpid() == _INIT:
         signal.signal(signal.SIGTERM, _end)
 
 
 def _end(number: int, _: object) -> None:
-    # No exception: an import that catches all of them must not hold it up, and nothing was begun that is to be undone.
+    # No exception: an import that catches all exceptions must not delay the exit, and there is nothing to clean up yet.
     os._exit(128 + number)

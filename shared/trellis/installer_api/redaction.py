@@ -1,7 +1,7 @@
-"""Takes credentials out of text that people or other systems will see.
+"""Removes credentials from text for users or other systems.
 
 Pure: text in, text out. Called by ``settings`` (messages), ``telemetry`` (every log line) and ``health`` (reasons).
-Invariant: what stands between ``://`` and ``@`` as a password or a token never leaves, other text is unchanged.
+Invariant: a password or token between ``://`` and ``@`` is always removed; other text is unchanged.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from typing import Final
 
 HIDDEN: Final = "***"
 
-# RFC 3986 userinfo, and what people write in its place: "@" and "/" in a password. So the last "@" counts, and
-# "name:…@" is taken for a password unless it can be "host:port/…@"; the next URL of a list is a URL of its own.
+# RFC 3986 userinfo, and invalid forms that users write: "@" and "/" in a password. So the last "@" counts, and
+# "name:…@" is treated as a password unless it can be "host:port/…@". Each URL of a list is matched separately.
 _USERINFO = re.compile(
     r"""://(?:
         (?P<user>[^\s/?\#:"<>\[]*) : (?![0-9]+[/?\#]) (?:(?!://)[^\s"<>])* @
@@ -23,10 +23,10 @@ _USERINFO = re.compile(
 
 
 def redact_url(text: str) -> str:
-    """Return the text with the secret part of each URL in it as ``***``: ``nats://user:***@host:4222``.
+    """Return the text with the secret part of each URL replaced by ``***``: ``nats://user:***@host:4222``.
 
-    A userinfo without a colon is a token in NATS URLs and is hidden whole. Lists of URLs and prose with URLs in it
-    are fine.
+    A userinfo without a colon is a token in NATS URLs and is replaced as a whole. The text may be a list of URLs, or
+    prose with URLs.
     """
     if "://" not in text or "@" not in text:
         return text
@@ -35,5 +35,5 @@ def redact_url(text: str) -> str:
 
 def _hide(match: re.Match[str]) -> str:
     user = match["user"]
-    # With an "@" in it, what stands before the colon may be a token and a host.
+    # If the part before the colon contains an "@", it may be a token and a host.
     return f"://{HIDDEN}@" if user is None or "@" in user else f"://{user}:{HIDDEN}@"

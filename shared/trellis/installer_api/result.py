@@ -1,8 +1,8 @@
-"""What an installer Job answers: its termination message, one line of JSON. ``installing``: what it is told.
+"""The result of an installer Job: its termination message, one line of JSON. ``spec`` has the input of the Job.
 
-In: what a run did. Out: a line of at most 4096 bytes, and back. Called by node_installer, and by who reads its Jobs.
-Pure, and only the standard library (ADR 18). Invariant: a line always names the outcome and the reason, whatever had
-to be cut; a line of another program reads as None, never as an error.
+In: the result of a run. Out: a line of at most 4096 bytes, and back. Called by node_installer and by the readers of its
+Jobs. Pure, and standard library only (ADR 18). Invariant: a line always contains the outcome and the reason, however
+much is cut; a line of another program is parsed as None, never as an error.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from typing import Any, Final, TypeVar
 from trellis.installer_api.json_text import read_json
 
 TERMINATION_MESSAGE_BYTES: Final = 4096
-"""Kubernetes cuts a container's termination message here."""
+"""Maximum size of the termination message of a container; Kubernetes cuts a longer one."""
 
 EXIT_FINAL: Final = 2
-"""How the installer's process ends where the same at once again is of no use: its Job ends with it."""
+"""Exit status of the installer if an immediate retry would fail too; the Job then fails without a retry."""
 
 
 class Outcome(StrEnum):
-    """How a run ended."""
+    """Outcome of a run."""
 
     INSTALLED = "Installed"
     REMOVED = "Removed"
@@ -36,7 +36,7 @@ class Outcome(StrEnum):
 
 
 class FailureReason(StrEnum):
-    """Why a run failed, as in conditions."""
+    """Reason of a failed run, as in conditions."""
 
     INVALID_SPEC = "InvalidSpec"
     UNSUPPORTED_NODE = "UnsupportedNode"
@@ -79,12 +79,12 @@ PERMANENT: Final = frozenset(
         FailureReason.REFUSED_BEFORE,
     }
 )
-"""Reasons that no second attempt with the same wish cures."""
+"""Reasons for which a retry with the same specification fails too."""
 
 
 @dataclass(frozen=True, slots=True)
 class ShimResult:
-    """What is known of one shim at the end of a run."""
+    """State of one shim at the end of a run."""
 
     handler: str
     digest: str = ""
@@ -96,7 +96,7 @@ class ShimResult:
 
 @dataclass(frozen=True, slots=True)
 class EndedProcess:
-    """A process that ran a shim and was ended because the shim was removed by force. ``killed``: SIGTERM did not do."""
+    """A process of a shim that was ended by a forced removal. ``killed``: by SIGKILL, because SIGTERM had no effect."""
 
     pid: int
     name: str = ""
@@ -105,7 +105,7 @@ class EndedProcess:
 
 @dataclass(frozen=True, slots=True)
 class InstallResult:
-    """What one run did. ``restarted``: the container runtime was restarted, which its pods may have noticed."""
+    """Result of one run. ``restarted``: the container runtime was restarted, which can disturb its pods."""
 
     operation: str
     outcome: Outcome
@@ -120,21 +120,21 @@ class InstallResult:
 
     @property
     def ok(self) -> bool:
-        """Whether what was asked for holds now."""
+        """True if the node is in the requested state."""
         return self.outcome not in (Outcome.FAILED, Outcome.ROLLED_BACK)
 
     @property
     def is_final(self) -> bool:
-        """Whether the same at once again would fail again, or disturb the node's pods for nothing.
+        """True if an immediate retry would fail too, or disturb the pods of the node without effect.
 
-        The installer exits with :data:`EXIT_FINAL` then, else with 1. What was rolled back after a restart is final,
-        so that a Job restarts the runtime for it once; only a rollback that itself was cut off is not.
+        The installer then exits with :data:`EXIT_FINAL`, otherwise with 1. A rollback after a restart is final, so that
+        a Job restarts the runtime only once; an interrupted rollback is not final.
         """
         rolled_back = self.outcome is Outcome.ROLLED_BACK and self.reason is not FailureReason.INTERRUPTED
         return not self.ok and (rolled_back or self.reason in PERMANENT)
 
     def to_line(self, limit: int = TERMINATION_MESSAGE_BYTES) -> str:
-        """Return one line of JSON of at most ``limit`` bytes; texts are cut, then lists left out, never the reason."""
+        """Return one line of JSON of at most ``limit`` bytes: cuts texts, then omits lists, but never the reason."""
         value = {key: item for key, item in asdict(self).items() if item not in (None, "", (), False)}
         value["seconds"] = round(self.seconds, 3)
         for cut in (None, 1000, 300, 80):
@@ -153,7 +153,7 @@ _TYPES: Final[Mapping[str, type]] = {"str": str, "bool": bool, "int": int}
 
 
 def parse_result(line: str) -> InstallResult | None:
-    """Read a termination message; None if it is not one of Trellis (a legacy image's, or log lines)."""
+    """Parse a termination message; return None if it is not from Trellis (a legacy image, or log lines)."""
     try:
         value = read_json(line)
         reason = value.get("reason")
@@ -179,7 +179,7 @@ def _known(kind: type[_T], value: Mapping[str, Any]) -> _T:
 
 
 def _of(kind: type[_V], value: object) -> _V:
-    """Return a value that has to be of a type; raises TypeError."""
+    """Return a value of the required type; raises TypeError."""
     if type(value) is not kind:
         raise TypeError
     return value
@@ -192,7 +192,7 @@ def _line(value: Mapping[str, Any], cut: int | None) -> str:
 def _shortened(value: object, cut: int | None) -> object:
     match value:
         case str():
-            # A path that is no UTF-8 is text with halves of surrogate pairs, which nothing can write as it is.
+            # A path that is not UTF-8 is text with lone surrogates, which cannot be encoded.
             text = " ".join(value.encode(errors="backslashreplace").decode().split())
             return text if cut is None or len(text) <= cut else text[: cut - 1] + "…"
         case Mapping():

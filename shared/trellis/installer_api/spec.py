@@ -1,9 +1,9 @@
-"""What an installer Job is told: the contract between provisioner and node_installer. ``install_results``: the answer.
+"""The specification of an installer Job, the contract between provisioner and node_installer. ``result``: the result.
 
-In: a wish as JSON (ConfigMap, environment or argument). Out: frozen dataclasses. Called by node_installer, and by who
-makes its Jobs.
-Pure, and only the standard library: the installer's image stays small and starts quickly (ADR 18).
-Invariant: what :func:`parse_spec` returns can be acted on: names are safe in paths and in TOML, digests are digests.
+In: a specification as JSON (ConfigMap, environment or argument). Out: frozen dataclasses. Called by node_installer and
+by the creators of its Jobs.
+Pure, and standard library only: the image of the installer stays small and starts quickly (ADR 18).
+Invariant: the result of :func:`parse_spec` is valid: names are safe in paths and in TOML, digests are digests.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any, Final
 from trellis.installer_api.json_text import read_json
 
 ARCHITECTURES: Final = {"amd64": "amd64", "x86_64": "amd64", "arm64": "arm64", "aarch64": "arm64"}
-"""Every spelling that is understood, to the one that Kubernetes and OCI use."""
+"""Supported names of architectures, each with the name that Kubernetes and OCI use."""
 
 _LABEL = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 _SUBDOMAIN = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
@@ -30,27 +30,27 @@ _OPTION = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,127}")
 _RESERVED: Final = frozenset({"runc"})
 
 SHARED_OWNER: Final = "trellis"
-"""The owner where a wish names none. States of nodes may have it for all Shims, which their names then tell apart."""
+"""Default owner. The state of a node may have it for all Shims, which then differ by their names."""
 
 
 def shim_owner(shim: str) -> str:
-    """Return the owner of what the Shim of this name has on nodes."""
+    """Return the owner of the files and handlers of a Shim on nodes."""
     return f"shim/{shim}"
 
 
 class SpecError(ValueError):
-    """A wish that cannot be acted on; the message names the field and what is allowed."""
+    """An invalid specification; the message names the field and the allowed values."""
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Where one platform's shim comes from.
+    """The source of a shim for one platform.
 
     ``location``: ``https://``, ``http://`` (if allowed), ``oci://registry/repository[:tag][@sha256:…]``
-    (``oci+http://`` without TLS, if allowed) or an absolute path in the installer's image. ``sha256`` is of what is
-    fetched (an archive as it is), ``binary_sha256`` of the shim itself. ``member`` is the shim's path in an archive or
-    image; without it the shim is found by name. ``arch`` None: any. ``pull_secret``: name of the credentials for the
-    registry, which the installer finds in a directory of that name.
+    (``oci+http://`` without TLS, if allowed) or an absolute path in the image of the installer. ``sha256``: checksum of
+    the downloaded file (for an archive, of the archive), ``binary_sha256``: of the shim itself. ``member``: path of the
+    shim in an archive or image; without it the shim is found by name. ``arch`` None: any. ``pull_secret``: name of the
+    registry credentials, which the installer reads from a directory of that name.
     """
 
     location: str
@@ -62,20 +62,21 @@ class Source:
 
     @property
     def is_pinned(self) -> bool:
-        """Whether what it gives is known beforehand, by a checksum or by an image's digest.
+        """True if a checksum or the digest of an image determines the content of the source.
 
-        A path in the installer's image needs a checksum, even where that image is named by its digest: a Shim's version
-        does not tell which installer image it came with, so nodes with one version could have different files (ADR 28).
+        A path in the image of the installer needs a checksum, even if that image is referenced by digest: the version
+        of a Shim does not determine the image of the installer, so nodes with one version could have different files
+        (ADR 28).
         """
         return bool(self.sha256 or self.binary_sha256 or _IMAGE_BY_DIGEST.fullmatch(self.location))
 
 
 @dataclass(frozen=True, slots=True)
 class WantedShim:
-    """One shim a node should have. ``digest`` names the version: a shim with the same digest is not fetched again.
+    """A shim to install on a node. ``digest`` identifies the version; an installed digest is not downloaded again.
 
-    To take away, ``name`` and ``owner`` are enough (:func:`removal_of`): ``handler`` "" means every handler that the
-    node has for them.
+    For a removal, ``name`` and ``owner`` are sufficient (:func:`removal_of`): ``handler`` "" means every handler that
+    the node has for them.
     """
 
     name: str
@@ -86,7 +87,7 @@ class WantedShim:
     runtime_options: Mapping[str, str] = field(default_factory=dict)
 
     def source_for(self, arch: str) -> Source | None:
-        """Return the source for an architecture (``amd64``, ``arm64``): its own before one for any."""
+        """Return the source for an architecture (``amd64``, ``arm64``), otherwise a source for any architecture."""
         for wanted in (arch, None):
             for source in self.sources:
                 if source.arch == wanted:
@@ -96,9 +97,9 @@ class WantedShim:
 
 @dataclass(frozen=True, slots=True)
 class InstallSpec:
-    """All that one run is asked to do: the shims, and what may be relaxed.
+    """The specification of one run: the shims, and the checks to relax.
 
-    ``retry_refused``: a user asked for another try of what the container runtime did not come up with (ADR 24).
+    ``retry_refused``: a user requested a retry of shims with which the container runtime did not start (ADR 24).
     """
 
     shims: tuple[WantedShim, ...]
@@ -107,7 +108,7 @@ class InstallSpec:
     retry_refused: bool = False
 
     def to_json(self) -> str:
-        """Return the wish as :func:`parse_spec` reads it, keys sorted, on one line."""
+        """Return the specification for :func:`parse_spec`, keys sorted, on one line."""
         return json.dumps(
             {
                 "shims": [_shim_json(shim) for shim in self.shims],
@@ -121,15 +122,15 @@ class InstallSpec:
 
 
 def removal_of(name: str, owner: str, handler: str = "") -> WantedShim:
-    """Return what takes a shim away from a node, whatever its version and source: one handler, or all it has there."""
+    """Return the removal of a shim, in any version and from any source: of one handler, or of all its handlers."""
     return WantedShim(name, handler, "", owner)
 
 
 def parse_spec(text: str, *, removal: bool = False) -> InstallSpec:
-    """Read a wish; fields it does not know are ignored. ``removal``: it is to be taken away, see :func:`removal_of`.
+    """Parse a specification; unknown fields are ignored. ``removal``: of shims to remove, see :func:`removal_of`.
 
     Raises:
-        SpecError: it is no JSON, a field is missing or malformed, or two shims want one handler.
+        SpecError: the text is not JSON, a field is missing or malformed, or two shims have the same handler.
     """
     try:
         value = read_json(text)
@@ -153,7 +154,7 @@ def parse_spec(text: str, *, removal: bool = False) -> InstallSpec:
 
 
 def _removal(value: object, where: str) -> WantedShim:
-    """Read what is to go. Sources and options are not looked at: what is wrong with them must not keep it there."""
+    """Parse a removal. Sources and options are not validated: an error in them must not prevent the removal."""
     item = _object(value, where)
     name = _text(item, "name", where, _SUBDOMAIN)
     return removal_of(name, _owner(item, where), _handler(item, where, default=""))
@@ -169,7 +170,7 @@ def _shim(value: object, where: str) -> WantedShim:
     sources = [] if item.get("sources") is None else item["sources"]
     if not isinstance(sources, list):
         raise SpecError(f"{where}.sources must be a list")
-    # Without a digest of its own a wish is known by what it asks for.
+    # Without a digest, the version is identified by a hash of sources and options.
     canonical = json.dumps([sources, options], sort_keys=True, separators=(",", ":"))
     digest = hashlib.sha256(canonical.encode()).hexdigest()[:16]
     return WantedShim(
@@ -183,7 +184,7 @@ def _shim(value: object, where: str) -> WantedShim:
 
 
 def _is_utf_8(text: str) -> bool:
-    """Return whether a text can be written: JSON may have halves of surrogate pairs in it."""
+    """Return whether a text can be encoded: JSON may contain lone surrogates."""
     try:
         text.encode()
     except UnicodeEncodeError:

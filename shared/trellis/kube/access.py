@@ -1,9 +1,9 @@
-"""Credentials: where the API server is and how to be believed by it.
+"""Loads the address of the API server and credentials for it.
 
-In: a kubeconfig (path and context), or the files of a pod's service account. Out: ``Credentials`` that can be read
-again, for tokens that rotate. Called by ``trellis.kube.transport``. Only this module, ``client_package`` and
-``kubeconfig`` know the untyped ``kubernetes`` package; they use its loaders and its HTTP session, never the typed API
-classes (108 MiB of models). Invariant: no secret in any message.
+In: a kubeconfig (path and context), or the files of the service account of a pod. Out: ``Credentials`` that can be
+re-read when tokens rotate. Called by ``trellis.kube.transport``. Only this module, ``client_package`` and
+``kubeconfig`` use the untyped ``kubernetes`` package: its loaders and its HTTP session, never the typed API classes
+(108 MiB of models). Invariant: no message contains a secret.
 """
 
 from __future__ import annotations
@@ -39,24 +39,24 @@ from trellis.kube.exec_plugin import Plugin
 from trellis.kube.timings import ConnectionTimings
 
 KEEPALIVE = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 3}
-"""Probes of a silent connection, in seconds and in number: a watch of a kind that does not change is not idle to what
-is on the way, and a dead one is noticed after 60 s, also between two bookmarks."""
+"""TCP keepalive in seconds and number of probes: keeps a watch without events from being idle for middleboxes, and
+detects a dead connection after 60 s, also between two bookmarks."""
 CONNECTIONS = 128
-"""Connections to the API server at a time; each watch holds one."""
+"""Maximum number of connections to the API server; each watch uses one."""
 _HOME_KUBECONFIG = "~/.kube/config"
 
 
 class AccessError(SettingsError):
-    """The kubeconfig or the service account's files cannot be used; the message says which and why."""
+    """The kubeconfig or the service account's files cannot be used; the message names the file and the cause."""
 
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """Where credentials come from: a kubeconfig, else the pod's service account, else ``~/.kube/config``.
+    """Source of credentials: a kubeconfig, else the pod's service account, else ``~/.kube/config``.
 
-    ``kubeconfig`` may hold several paths, separated as in ``PATH``, as kubectl allows. ``context`` None means the
-    kubeconfig's current one. ``without_identity``: the server's address and what it is known by count, nobody's
-    proof of who he is: for requests that bring another's.
+    ``kubeconfig`` can contain several paths, separated as in ``PATH``, as for kubectl. ``context`` None means the
+    kubeconfig's current one. ``without_identity``: use only the address and CA of the server, without credentials, for
+    requests with the token of a user.
     """
 
     kubeconfig: Path | None = None
@@ -65,7 +65,7 @@ class Access:
 
 
 class Credentials:
-    """Address, trust anchors and the account's proof, read from ``Access``."""
+    """Address, CA certificates and credentials of the account, read from ``Access``."""
 
     def __init__(self, access: Access, timings: ConnectionTimings = ConnectionTimings()) -> None:
         self._access = access
@@ -81,17 +81,17 @@ class Credentials:
 
     @property
     def tls(self) -> tuple[object, ...]:
-        """What a connection depends on: when it differs after ``load``, a new session is needed.
+        """TLS configuration of connections: if it differs after ``load``, a new session is required.
 
-        Files count by what was in them at the last ``load``: certificates are rotated in place.
+        It contains digests of the files at the last ``load``: certificates are rotated in place.
         """
         return (self._configuration.host, self._configuration.verify_ssl, *self._files)
 
     async def load(self) -> None:
-        """Read everything (again). Makes no request to the API server.
+        """Read or re-read all files, without a request to the API server.
 
         Raises:
-            AccessError: a file is missing or makes no sense, or the context does not exist.
+            AccessError: a file is missing or invalid, or the context does not exist.
         """
         configuration = Configuration()
         source = _source(self._access)
@@ -104,13 +104,13 @@ class Credentials:
                 from trellis.kube.kubeconfig import load_kubeconfig  # noqa: PLC0415 - a pod has none
 
                 await load_kubeconfig(source, self._access.context, configuration, self._plugin)
-        except Exception as error:  # noqa: BLE001 - the loaders raise whatever YAML, files and plugins raise
+        except Exception as error:  # noqa: BLE001 - the loaders raise exceptions of YAML, files and plugins
             message = f"cannot use {source or 'the service account of this pod'}: {_why(error)}"
             raise AccessError(message) from None
         if self._access.without_identity:
             _forget_identity(configuration)
-        # The session's trust_env costs two thread hops a request and fails on a ~/.netrc with a default entry, so
-        # the proxy is looked up here, once.
+        # The session's trust_env requires two thread hops per request and fails on a ~/.netrc with a default entry, so
+        # the proxy is determined here, once.
         configuration.client_session_kwargs = {"trust_env": False}
         configuration.proxy = configuration.proxy or _proxy_for(str(configuration.host))
         self._files = tuple(
@@ -119,18 +119,18 @@ class Credentials:
         self._configuration = configuration
 
     def due(self) -> bool:
-        """Return whether ``load`` is to be called before the next request: a plugin's credentials are over."""
+        """Return whether ``load`` has to be called before the next request: a plugin's credentials expired."""
         return self._plugin.due()
 
     def refused(self) -> None:
-        """Note that the API server refused what the last ``load`` read."""
+        """Record that the API server rejected the credentials of the last ``load``."""
         self._plugin.refused()
 
     async def authorization(self) -> str | None:
-        """Return the Authorization header; a pod's token is read again each minute.
+        """Return the Authorization header; the token of a pod is re-read each minute.
 
         Raises:
-            AccessError: the token file is gone or empty, the token cannot be sent, or the credential plugin failed.
+            AccessError: the token file is missing or empty, the token is invalid in a header, or the plugin failed.
         """
         if self._plugin.failure:
             raise AccessError(self._plugin.failure)
@@ -145,7 +145,7 @@ class Credentials:
         return token or None
 
     def open_session(self, connections: int = CONNECTIONS) -> Session:
-        """Return a new HTTP session with the client library's TLS settings, of so many connections at most.
+        """Return a new HTTP session with the client library's TLS settings and at most ``connections``.
 
         Raises:
             AccessError: a certificate or key cannot be loaded.
@@ -158,24 +158,24 @@ class Credentials:
 
 
 class _Connection(ResponseHandler):
-    """One that is released at once: by itself TLS waits 30 s for the goodbye of a server that is frozen or cut off."""
+    """A connection that is closed immediately: TLS waits 30 s for the close of an unreachable server."""
 
     def close(self) -> None:
         self.abort()
 
 
 class Session(RESTClientObject):  # type: ignore[misc]  # the package has no type hints
-    """The client library's session, opened for requests of our own."""
+    """The HTTP session of the client library, for raw requests."""
 
     def __init__(self, configuration: Any, connections: int, kept: float) -> None:  # noqa: ANN401 - untyped package
-        """``kept``: seconds for which an idle connection is kept."""
+        """Open the session; ``kept``: seconds for which an idle connection is kept."""
         super().__init__(configuration)
         self.maxsize = connections
         self._kept = kept
         self.http: aiohttp.ClientSession = self._create_pool_manager()
         self.pool_manager = self.http
         connector = self.http.connector
-        assert connector is not None, "it is there until the session is closed"
+        assert connector is not None, "it exists until the session is closed"
         connector._factory = functools.partial(_Connection, loop=asyncio.get_running_loop())  # noqa: SLF001 - no way else
         self.options: dict[str, Any] = {
             name: value
@@ -188,14 +188,14 @@ class Session(RESTClientObject):  # type: ignore[misc]  # the package has no typ
         }
 
     def _create_connector(self) -> aiohttp.TCPConnector:
-        """Return the pool of connections: the hook of the client library."""
+        """Return the connection pool; a hook of the client library."""
         return aiohttp.TCPConnector(
             limit=self.maxsize, ssl=self.ssl_context, keepalive_timeout=self._kept, socket_factory=_socket
         )
 
 
 def _socket(address: AddrInfoType) -> socket.socket:
-    """Return a socket for an address whose silence is probed; a system without an option keeps its own value."""
+    """Return a socket with keepalive for an address; options that the system does not support keep their default."""
     made = socket.socket(*address[:3])
     made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for name, value in KEEPALIVE.items():
@@ -205,7 +205,7 @@ def _socket(address: AddrInfoType) -> socket.socket:
 
 
 def _load_place(configuration: Any) -> None:  # noqa: ANN401 - untyped package
-    """Read where the API server of this pod is, and what it is known by: a pod that is nobody has no token to read."""
+    """Set the address and CA of the API server of this pod, without a service account token."""
     host, port = os.environ.get(SERVICE_HOST_ENV_NAME), os.environ.get(SERVICE_PORT_ENV_NAME)
     if not host or not port:
         message = f"{SERVICE_HOST_ENV_NAME} or {SERVICE_PORT_ENV_NAME} is not set"
@@ -215,7 +215,7 @@ def _load_place(configuration: Any) -> None:  # noqa: ANN401 - untyped package
 
 
 def _forget_identity(configuration: Any) -> None:  # noqa: ANN401 - untyped package
-    """Take away whatever would prove who asks: a certificate would count before any token that comes with a request."""
+    """Remove all credentials: the server would prefer a client certificate to the token of a request."""
     configuration.cert_file = configuration.key_file = None
     configuration.username = configuration.password = None
     configuration.api_key, configuration.api_key_prefix = {}, {}
@@ -223,7 +223,7 @@ def _forget_identity(configuration: Any) -> None:  # noqa: ANN401 - untyped pack
 
 
 def _digest(path: str | None) -> str:
-    """Return a digest of a file; "" for none, or one that cannot be read: opening the session says why."""
+    """Return a digest of a file; "" if there is none or it cannot be read: opening the session raises the error."""
     try:
         return hashlib.sha256(Path(path).read_bytes()).hexdigest() if path else ""
     except OSError:
@@ -238,7 +238,7 @@ def _source(access: Access) -> str | None:
             message = f"kubeconfig {access.kubeconfig} does not exist: set TRELLIS_KUBECONFIG to one that does"
             raise AccessError(message)
         return str(access.kubeconfig)
-    # What proves who a pod is may be left out of it; what proves the API server never is.
+    # The token can be missing in a pod; the CA certificate of the API server always exists.
     if Path(SERVICE_CERT_FILENAME if access.without_identity else SERVICE_TOKEN_FILENAME).is_file():
         return None
     home = Path(_HOME_KUBECONFIG).expanduser()
@@ -249,7 +249,7 @@ def _source(access: Access) -> str | None:
 
 
 def _proxy_for(host: str) -> str | None:
-    """Return the proxy the environment asks for; as with kubectl none for this very machine."""
+    """Return the proxy from the environment; as in kubectl, no proxy for the local machine."""
     parts = urlsplit(host)
     if proxy_bypass(parts.hostname or "") or _is_loopback(parts.hostname or ""):
         return None
@@ -264,7 +264,7 @@ def _is_loopback(host: str) -> bool:
 
 
 def _why(error: BaseException) -> str:
-    """Return an error's first line; a YAML error quotes the file, and with it perhaps a token."""
+    """Return an error's first line; without the text of a YAML error, which can quote a token."""
     mark = getattr(error, "problem_mark", None)
     if mark is not None:
         return f"not valid YAML at line {mark.line + 1}"

@@ -1,8 +1,8 @@
-"""The body of a request on its way out: asks for consent when its first byte is about to leave, and leaves in parts.
+"""The body of an outgoing request: checks the guard before its first byte, and is sent in parts.
 
-In: bytes, and who is asked. Out: what the HTTP library writes. Called by ``trellis.kube.transport``. Between a write's
-start and its first byte lie a free connection and a TLS handshake; a process that is stopped there for longer than its
-lease lasts would send, when it goes on, what its successor knows nothing of.
+In: bytes and a guard. Out: the chunks that the HTTP library writes. Called by ``trellis.kube.transport``. Between the
+start of a write and its first byte, the client waits for a free connection and a TLS handshake. A process that is
+stopped there for longer than its Lease lasts would otherwise send a write that its successor does not expect.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from aiohttp.abc import AbstractStreamWriter
 from aiohttp.payload import Payload
 
 _PART: Final = 2**18
-"""Bytes written at a time: the event loop is held up no longer than this takes."""
+"""Bytes per write, which limits how long the event loop is blocked."""
 
 
 class Body(Payload):
-    """Encoded bytes. ``refusal`` is what ``check`` raised; then neither headers nor body have left."""
+    """Encoded bytes. ``refusal``: the exception of ``check``; then neither headers nor body were sent."""
 
     def __init__(self, value: bytes, content_type: str, check: Callable[[], None] | None = None) -> None:
         super().__init__(value, content_type=content_type)
@@ -32,11 +32,11 @@ class Body(Payload):
         return value.decode(encoding, errors)
 
     async def write(self, writer: AbstractStreamWriter) -> None:
-        """Ask, then write all of it; may be called again for a further connection."""
+        """Call ``check``, then write the whole body; a retry on another connection can repeat this."""
         await self.write_with_length(writer, None)
 
     async def write_with_length(self, writer: AbstractStreamWriter, content_length: int | None) -> None:
-        """As ``write``, at most ``content_length`` bytes; raises what the check raises."""
+        """Call ``check``, then write at most ``content_length`` bytes; raises the exception of ``check``."""
         if self._check is not None:
             try:
                 self._check()

@@ -1,10 +1,10 @@
-"""Asks before anything is destroyed, and remembers the answer in Kubernetes.
+"""The circuit breaker: permits or pauses deletions, with its state in Kubernetes.
 
-In: destructions a service has decided on. Out: leave, or how long to wait. Called by each ``apply``; re-created for
-each term of leadership. Invariants: leave is stored before it is given, by compare-and-swap, so it survives a crash and
-a change of leader; without an answer of the API server nothing is destroyed; a record that vanishes or breaks while
-this process knows it is written again, one that nobody knows and nobody can read counts as open. While nothing is
-destroyed and nothing is held it costs one read a term.
+In: deletions that a service decided on. Out: a permission, or the seconds to wait. Called by each ``apply``; re-created
+for each leadership term. Invariants: a permission is stored by compare-and-swap before it is given, so it survives
+crashes and leader changes; without an answer of the API server nothing is deleted; a record that is deleted or
+corrupted while its content is cached here is restored, any other unreadable record counts as open. Without deletions,
+it requires one read per term.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from trellis.names import breaker_name, short_hash
 from trellis.telemetry import get_logger
 
 HELD: Final = "DestructionHeld"
-"""Reason of the Event on an object whose destruction is held."""
+"""Reason of the Event on an object whose deletion is paused."""
 _TRIES: Final = 5
 _SOMEONE_WROTE: Final = (AlreadyExists, Conflict, NotFound)
 _FAILED: Final = (KubeError, NotLeading)
@@ -38,9 +38,9 @@ _log = get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """Whose breakers these are. ``populations``: by kind, how many objects there are that could be destroyed.
+    """Scope of the circuit breakers of a service. ``populations``: by kind, number of objects that could be deleted.
 
-    ``present``: by kind, names by uid of the objects whose destruction can be held now, None while these are not known.
+    ``present``: by kind, names by uid of the objects whose deletion can be paused, None while they are unknown.
     """
 
     service: str
@@ -50,7 +50,7 @@ class Scope:
 
 
 class Named(Protocol):
-    """An object as a watch has it."""
+    """A watched object."""
 
     @property
     def name(self) -> str: ...  # noqa: D102
@@ -63,13 +63,13 @@ N = TypeVar("N", bound=Named)
 
 
 def named(informer: Informer[N]) -> dict[str, str] | None:
-    """Return the names by uid of the objects of a kind, None while they are not known."""
+    """Return the names by uid of the objects of a kind, None while they are unknown."""
     return {one.uid: one.name for one in informer.objects.values()} if informer.known else None
 
 
 @dataclass(eq=False, slots=True)
 class _Request:
-    """One destruction that waits for its answer."""
+    """One deletion that waits for its answer."""
 
     target: Destruction
     may_go: bool | None = None
@@ -82,7 +82,7 @@ class _Request:
 
 @dataclass(eq=False)
 class Breaker:
-    """The breakers of one service. ``released`` is called when one is open no more: it enqueues what was held."""
+    """The circuit breakers of one service. ``released`` is called when one closes: it enqueues paused deletions."""
 
     kube: Kube
     recorder: EventRecorder
@@ -97,8 +97,8 @@ class Breaker:
         self._now = self.clock or UnhurriedClock(self.kube.now)
         self._states: dict[str, State] = {}  # as stored
         self._version: str | None = None
-        self._known = False  # whether the states are those of the API server, as far as this process can tell
-        self._repair = False  # whether what is stored is worse than what is known here
+        self._known = False  # the states are those of the API server, to the knowledge of this process
+        self._repair = False  # the stored record is missing or corrupted and has to be restored
         self._lock = asyncio.Lock()
         self._requests: list[_Request] = []
         self._told: set[tuple[str, float]] = set()
@@ -107,10 +107,10 @@ class Breaker:
         self._complained = ""
 
     async def hold(self, target: Destruction) -> float | None:
-        """Return None if the object may be destroyed now, else the seconds after which it is worth asking again.
+        """Return None if the object can be deleted now, else the seconds until the next attempt.
 
         Raises:
-            KubeError: no certain answer, so nothing may be destroyed; the queue tries again.
+            KubeError: the answer is unknown, so the object must not be deleted; the queue retries.
             NotLeading: the lease was lost.
         """
         request = _Request(target)
@@ -124,13 +124,13 @@ class Breaker:
         return None if request.may_go else await self._tell(target)
 
     def withdraw(self, kind: str, uid: str) -> None:
-        """Take back what was held: the object is there, and not to be destroyed any more."""
+        """Withdraw a paused deletion: the object exists and is no longer to be deleted."""
         opening = self._states.get(kind, State()).opening
         if opening is not None and (token := short_hash(uid)) in opening.held:
             self._withdrawn.add((kind, token))
 
     async def run(self) -> None:
-        """Learn what a former leader left open, and notice when a user closes it; until cancelled."""
+        """Read the state of a former leader, and detect when a user closes a circuit breaker; until cancelled."""
         gauges = [(self.kube.telemetry.service, kind) for kind in self.scope.populations]
         try:
             while True:
@@ -146,7 +146,7 @@ class Breaker:
     # --- answers ---
 
     async def _store_answer(self, request: _Request) -> None:
-        """Have the request answered together with all that wait: one write for a burst."""
+        """Answer the request together with all that wait: one write for a burst."""
         self._requests.append(request)
         try:
             async with self._lock:
@@ -160,12 +160,12 @@ class Breaker:
         try:
             await self._agree(requests)
         except _FAILED as error:
-            self._known = False  # the write may have happened all the same
+            self._known = False  # the write may have succeeded
             for request in requests:
                 request.error = error
 
     async def _agree(self, requests: Sequence[_Request]) -> None:
-        """Answer so that the answer stands in Kubernetes; whoever wrote in the meantime is heard first."""
+        """Store the answers in Kubernetes before they are given; after a conflict, re-read the record first."""
         for left in reversed(range(_TRIES)):
             if not self._known:
                 await self._read()
@@ -184,7 +184,7 @@ class Breaker:
             return
 
     def _answer(self, requests: Sequence[_Request]) -> bool:
-        """Answer if that changes nothing that is stored: what is held, permitted, or counted already."""
+        """Answer if the stored state does not change: deletions that are already paused, permitted or counted."""
         states, answers = self._next(requests)
         if states != self._settled():
             return False
@@ -193,7 +193,7 @@ class Breaker:
         return True
 
     def _next(self, requests: Sequence[_Request]) -> tuple[dict[str, State], list[bool]]:
-        """Return the states after these requests, and the answers in their order."""
+        """Return the states after these requests, and the answers in the order of the requests."""
         now = self._now()
         states, answers = self._settled(), dict[int, bool]()
         for kind in sorted({request.target.kind for request in requests}):
@@ -217,7 +217,7 @@ class Breaker:
     # --- the record in Kubernetes ---
 
     async def _read(self) -> None:
-        """Read the record. What this process knows wins over a record that is gone or makes no sense."""
+        """Read the record. The cached state replaces a missing or corrupted record."""
         try:
             found = await self.kube.get(CONFIGMAPS, breaker_name(self.scope.service), self.scope.namespace)
         except NotFound:
@@ -242,7 +242,7 @@ class Breaker:
         self._version, self._repair = written["metadata"]["resourceVersion"], False
 
     async def _look(self) -> None:
-        """Read the record again; an outage is only a reason to look again."""
+        """Re-read the record; after an error, the next poll retries."""
         before = self._open_kinds()
         try:
             async with self._lock:
@@ -261,7 +261,7 @@ class Breaker:
         self._say_closed(before - self._open_kinds())
 
     async def _forget_ended(self) -> None:
-        """Take out of the record what is held no more; whoever wrote in the meantime is heard at the next look."""
+        """Remove deletions that are no longer paused from the record; after a conflict, the next poll retries."""
         kinds = self._open_kinds() & self.scope.present.keys()
         found = {kind: there for kind in kinds if (there := self.scope.present[kind]()) is not None}
         ended = {mark for mark in self._withdrawn if mark[0] in found}
@@ -274,10 +274,10 @@ class Breaker:
                 self._states = states
             self._withdrawn -= ended
 
-    # --- what others see ---
+    # --- logs, metrics and Events ---
 
     def _accept(self, states: Mapping[str, State]) -> None:
-        """Take what was stored; one line when a breaker opens."""
+        """Set the stored states; log one line when a circuit breaker opens."""
         before = self._open_kinds()
         self._states = dict(states)
         for kind in self._open_kinds() - before:
@@ -311,10 +311,10 @@ class Breaker:
             telemetry.metrics.circuit_breaker_open.labels(telemetry.service, kind).set(kind in open_kinds)
 
     async def _tell(self, target: Destruction) -> float:
-        """Say on the object, once an opening, that its destruction is held; return how long it will be."""
+        """Record once per opening, by an Event, that the deletion is paused; return the remaining seconds."""
         opening = self._settled().get(target.kind, State()).opening
         if opening is None:
-            return self._timings.least  # closed in this very moment
+            return self._timings.least  # closed in the meantime
         if (mark := (target.token, opening.since)) not in self._told:
             self._told.add(mark)
             telemetry = self.kube.telemetry

@@ -1,9 +1,9 @@
-"""One call to the API server: time budget, waiting when asked to, credentials, span, metric, errors.
+"""A call to the API server: time budget, retry-after, credentials, span, metric, errors.
 
-In: a ``Call`` (what it is about) and an ``HttpRequest``. Out: the answer's JSON, or a ``KubeError``. Called by
-``trellis.kube.client``. Invariants: a write is sent once unless the server said it did not process it (aiohttp may send
-a PUT or DELETE again on a connection that was closed while idle; these carry what they expect, so that is harmless);
-nothing takes longer than its budget; a guard is asked before each write.
+In: a ``Call`` (verb and object) and an ``HttpRequest``. Out: the JSON of the answer, or a ``KubeError``. Called by
+``trellis.kube.client``. Invariants: a write is sent once unless the server reported that it did not process it (aiohttp
+may resend a PUT or DELETE on a connection that was closed while idle, which is harmless because these have
+preconditions); no call exceeds its budget; a guard is checked before each write.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ from trellis.telemetry import Telemetry
 
 _READ_TRIES = 2
 _NOT_ITS_OWN = 500
-"""From this status on an answer may be a proxy's, in place of the API server."""
+"""Answers with this status or above can come from a proxy instead of the API server."""
 _SECRET = {"secrets"}
 
 
 @dataclass(slots=True)
 class Contact:
-    """When the API server answered: lets a silent watch be told apart from a silent server."""
+    """Times of answers of the API server: distinguishes a stalled watch from an unreachable server."""
 
     clock: Callable[[], float] = time.monotonic
     _since: float | None = None
@@ -46,26 +46,25 @@ class Contact:
     _asked: float = 0.0
 
     def answered(self) -> None:
-        """Note an answer, of any status."""
+        """Record an answer, of any status."""
         self._last = self._asked = self.clock()
         if self._since is None:
             self._since = self._last
 
     def failed(self) -> None:
-        """Note that no answer came."""
+        """Record a call without an answer."""
         self._asked = self.clock()
         self._since = None
 
     def unasked_for(self) -> float:
-        """Return for how many seconds no call has ended, answered or not."""
+        """Return the seconds since a call last ended, answered or not."""
         return self.clock() - self._asked
 
     def answering_for(self, recent: float) -> float:
-        """Return for how many seconds every call was answered; 0 if a call failed since, or none was answered lately.
+        """Return the seconds for which every call was answered; 0 after a failed call, or without a recent answer.
 
-        ``recent``: seconds for which an answer shows that the server answers.
-
-        The time since the last answer does not count: the server may have gone silent right after it.
+        ``recent``: maximum age of an answer in seconds.
+        The time since the last answer does not count: the server may have become unreachable right after it.
         """
         if self._since is None or self.clock() - self._last > recent:
             return 0.0
@@ -74,10 +73,10 @@ class Contact:
 
 @dataclass(frozen=True)
 class Caller:
-    """Sends requests; ``guard`` raises NotLeading when writes must stop, ``user`` is who they are made as, if set.
+    """Sends requests; ``guard`` raises NotLeading when writes must stop; ``user``: the impersonated user, if set.
 
-    ``groups``: those of that user; none are whatever the server itself knows. ``token``: a bearer token that they are
-    made with, in place of our own credentials.
+    ``groups``: groups of that user; empty means that the server determines them. ``token``: bearer token that replaces
+    the credentials of the connection.
     """
 
     transport: Transport
@@ -98,12 +97,12 @@ class Caller:
         timeout: float,  # noqa: ASYNC109
         decode: Callable[[bytes], Any] | None = None,
     ) -> Any:  # noqa: ANN401 - JSON
-        """Return the answer's JSON; ``timeout`` is the budget in seconds for everything, waits included.
+        """Return the answer's JSON; ``timeout`` is the budget in seconds, including waits.
 
-        ``decode`` returns the part of it that is read.
+        ``decode`` decodes the required part of it.
 
         Raises:
-            KubeError: what the server answered, or Unavailable.
+            KubeError: the error of the server, or Unavailable.
             NotLeading: the guard refused a write.
         """
         reply = await self.reply(call, request, timeout=timeout)
@@ -113,7 +112,7 @@ class Caller:
             raise unavailable(call, f"the answer of {self.transport.server} is not JSON") from None
 
     async def reply(self, call: Call, request: HttpRequest, *, timeout: float) -> Reply:  # noqa: ASYNC109
-        """Return a good answer as it came; otherwise as ``call``."""
+        """Return a successful answer without parsing it; raises as ``call``."""
         deadline = asyncio.get_running_loop().time() + timeout
         with self._span(call, request.method) as span:
             try:
@@ -133,7 +132,7 @@ class Caller:
 
     @asynccontextmanager
     async def stream(self, call: Call, request: HttpRequest, *, idle_seconds: float) -> AsyncIterator[Stream]:
-        """Open a stream; raises KubeError when it is refused, cut or silent for ``idle_seconds``."""
+        """Open a stream; raises KubeError if it is refused, disconnected, or idle for ``idle_seconds``."""
         try:
             asked = self._as_user(request, request.check)
             async with self.transport.stream(asked, idle_seconds=idle_seconds) as stream:
@@ -147,7 +146,7 @@ class Caller:
                     raise error_from(call, stream.status, body, stream.headers)
                 yield stream
         except ConnectionFailed as failure:
-            # No loss of contact: a watch alone may fail, and others' calls tell whether the server answers.
+            # Not counted as loss of contact: a single watch can fail; other calls show whether the server answers.
             self._count(call, "error")
             raise unavailable(call, str(failure)) from None
 
@@ -179,7 +178,7 @@ class Caller:
                 raise error
 
     async def _attempt(self, call: Call, request: HttpRequest) -> Reply:
-        # The guard is asked again at the last moment: until there is a connection, much may happen to this process.
+        # The guard is checked again before the first byte: waiting for a connection can exceed the lease.
         check = self.guard if self.guard is not None and request.method != "GET" else request.check
         if check is not None:
             check()
@@ -213,8 +212,8 @@ class Caller:
             raise unavailable(call, str(failure)) from None
 
     async def _wait_as_told(self, error: TooManyRequests, deadline: float) -> None:
-        """Wait for as long as the server asks; it refused before processing, so a write may be sent again."""
-        # Longer than asked, never shorter, and not all at once: whoever was refused together was told the same.
+        """Wait as long as the server requests; it refused before processing, so a write can be repeated."""
+        # Longer than requested, never shorter, with jitter: concurrent requests were refused with the same delay.
         wait = (error.retry_after or self.timings.retry_after) * random.uniform(1.0, 1.5)  # noqa: S311 - spreads load, guards no secret
         if asyncio.get_running_loop().time() + wait >= deadline:
             raise error
@@ -231,7 +230,7 @@ class Caller:
 
     @contextlib.contextmanager
     def _span(self, call: Call, method: str) -> Iterator[trace.Span]:
-        """Open a CLIENT span, only inside a recorded one: calls without a cause to show would be noise."""
+        """Open a CLIENT span, only inside a recorded span."""
         if not trace.get_current_span().is_recording():
             yield trace.INVALID_SPAN
             return
@@ -256,5 +255,5 @@ class Caller:
 def _mark(span: trace.Span, error: KubeError) -> None:
     span.set_attribute("http.response.status_code", error.status)
     span.set_attribute("error.type", error.reason)
-    # Of what is invalid in an object the server shows the value.
+    # Without the server's message for Secrets, which can contain invalid values.
     span.set_status(StatusCode.ERROR, error.reason if error.call.plural in _SECRET else str(error))

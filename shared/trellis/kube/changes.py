@@ -1,6 +1,6 @@
-"""What an informer tells: one difference between what was known of an object and what is.
+"""The change that an informer reports: old and new projection of an object.
 
-Values only. Made by ``informer``, read by the handlers of services.
+Values only. Created by ``informer``, read by the handlers of services.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 class ChangeKind(StrEnum):
-    """What happened to an object."""
+    """Kind of a change of an object."""
 
     ADDED = "Added"
     MODIFIED = "Modified"
@@ -22,9 +22,9 @@ class ChangeKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Change(Generic[T]):
-    """One difference between what was known and what is.
+    """A difference between the cached and the current state of an object.
 
-    An object deleted and made again unobserved is MODIFIED; its uid, if projected, tells.
+    An object that was deleted and re-created unobserved is MODIFIED; its uid, if projected, differs.
     """
 
     kind: ChangeKind

@@ -1,9 +1,9 @@
-"""The claim of one installation on what a cluster has once: its Nodes.
+"""The claim of one installation on the Nodes of a cluster.
 
-In: a Lease that all installations see. Out: ``run`` works while this installation holds it. Called by the runtime of
-node_watcher and provisioner, inside a term of leadership. Invariants: of two installations one at most provisions
-nodes; both leaders of an installation hold the claim together, so a restart of one hands nothing over; an installation
-that waits is not ready, names the holder, and is recorded on the Lease.
+In: a Lease that all installations share. Out: ``run`` works while this installation holds it. Called by the runtime of
+node_watcher and provisioner, within a leadership term. Invariants: at most one installation provisions nodes; both
+leaders of an installation hold the claim together, so the restart of one does not release it; a waiting installation is
+not ready, names the holder, and is recorded on the Lease.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _log = get_logger(__name__)
 
 @dataclass(eq=False)
 class Claim:
-    """One process' part in the claim of its installation, which is known by its namespace."""
+    """The claim of an installation, identified by its namespace, in one process."""
 
     kube: Kube
     namespace: str
@@ -54,9 +54,9 @@ class Claim:
 
     @property
     def settles_in(self) -> float:
-        """Return the seconds for which nodes that have a runtime stay as they are, 0 if the claim is an old one.
+        """Return the seconds until nodes with a runtime can be changed, 0 if the claim is old enough.
 
-        Measured by the own clock where the other holder was seen, and after a restart by the time in the Lease.
+        Measured by the local clock if the other holder was observed, and after a restart by the time in the Lease.
         """
         if (seen := self._timings.settle - self._leader.seconds_since_other) > 0:
             return seen
@@ -68,14 +68,14 @@ class Claim:
 
     @property
     def leading(self) -> bool:
-        """Whether this installation surely holds the claim now."""
+        """True if this installation certainly holds the claim."""
         return self._leader.leading
 
     async def run(self, work: Lead, stop: asyncio.Event) -> None:
-        """Work while the claim is held, until ``stop`` is set.
+        """Run ``work`` while the claim is held, until ``stop`` is set.
 
         Raises:
-            StillRunning: something of the work goes on.
+            StillRunning: a part of the work continues.
         """
         left: list[StillRunning] = []
 
@@ -96,13 +96,13 @@ class Claim:
             raise left[0]
 
     async def _record_waiting(self) -> None:
-        """Record on the Lease that this installation waits, so that the holder's users see it too."""
+        """Record on the Lease that this installation waits, for the users of the holder."""
         while True:
             await self._waiting.wait()
             try:
                 await self._record()
             except Conflict:
-                await asyncio.sleep(self._timings.again)  # the holder renewed it a moment ago
+                await asyncio.sleep(self._timings.again)  # the holder renewed it concurrently
                 continue
             except (KubeError, NotLeading) as error:
                 _log.warning("waiting installation could not be recorded", error=str(error))
@@ -122,8 +122,8 @@ class Claim:
             return
         self._waiting.set()
         why = (
-            f"installation {holder} provisions the nodes of this cluster, and installation {self.installation} does "
-            f"nothing about them: uninstall one of them; {self.installation} takes over once both services of {holder} "
-            "are stopped, node_watcher and provisioner"
+            f"installation {holder} provisions the nodes of this cluster, so installation {self.installation} does "
+            f"not change them: uninstall one of them; {self.installation} takes over when both services of {holder}, "
+            "node_watcher and provisioner, are stopped"
         )
         self.kube.health.not_ready(readiness_of(names.LEASE_NODES), why)

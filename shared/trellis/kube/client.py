@@ -1,8 +1,8 @@
 """The Kubernetes client: verbs on raw JSON.
 
 In: a resource, names, manifests. Out: manifests as the server returns them, or a ``KubeError`` that names the object.
-Called by services and the rest of ``trellis.kube``. Invariants: each call ends within its time budget; writes are
-never repeated unless the server refused to process them; with a guard, no write starts without its consent.
+Called by services and the rest of ``trellis.kube``. Invariants: each call ends within its time budget; writes are not
+repeated unless the server rejected their processing; with a guard, no write starts without its consent.
 """
 
 # ruff: noqa: ASYNC109 - a budget here covers retries and waits, and its end is an Unavailable that names the object
@@ -48,7 +48,7 @@ log = get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class _Write:
-    """One write: verb, the object, and how the body is meant."""
+    """One write: verb, object, and content type of the body."""
 
     verb: str
     res: Resource
@@ -60,13 +60,13 @@ class _Write:
 
     @classmethod
     def of(cls, verb: str, res: Resource, manifest: Manifest, **query: str) -> Self:
-        """Return the write of a manifest to the place its metadata names."""
+        """Return the write of a manifest, with the name and namespace of its metadata."""
         metadata = manifest["metadata"]
         return cls(verb, res, metadata["name"], metadata.get("namespace") or "", query)
 
 
 class Kube(ClientViews):
-    """A connection to one API server. Make it with ``connect``."""
+    """A connection to one API server. Create it with ``connect``."""
 
     @classmethod
     async def connect(
@@ -78,9 +78,9 @@ class Kube(ClientViews):
         identity: str = "",
         timings: KubeTimings = KubeTimings(),
     ) -> Kube:
-        """Load credentials; makes no request.
+        """Load credentials, without a request.
 
-        ``identity`` tells the replicas of a service apart in the cluster's audit log.
+        ``identity`` identifies the replica of a service in the cluster's audit log.
 
         Raises:
             AccessError: the kubeconfig or the service account's files cannot be used.
@@ -92,11 +92,11 @@ class Kube(ClientViews):
         return cls(Caller(transport, telemetry, timings=timings), health=health)
 
     def now(self) -> float:
-        """Return the time in Unix seconds by the API server's clock: to compare with what Kubernetes wrote."""
+        """Return the time in Unix seconds by the API server's clock, for comparison with times in objects."""
         return self._caller.clock()
 
     async def wait_available(self) -> None:
-        """Return once the server is ready; tries forever, with one warning while it is not."""
+        """Wait until the server is ready; retries forever, with one warning per outage."""
         attempts = Attempts()
         warned = False
         while True:
@@ -119,7 +119,7 @@ class Kube(ClientViews):
     ) -> Manifest:
         """Create an object; raises AlreadyExists, or NotFound if its namespace does not exist.
 
-        ``field_manager``: who is to manage its fields; the server names the client itself if it is left out.
+        ``field_manager``: manager of its fields; by default, the server derives it from the client.
         """
         query = {"fieldManager": field_manager} if field_manager else {}
         return await self._write(_Write.of("POST", res, manifest, **query), manifest, timeout)
@@ -134,11 +134,11 @@ class Kube(ClientViews):
         dry_run: bool = False,
         timeout: float | None = None,
     ) -> Manifest:
-        """Apply fields server-side, by force; fields the manager applied before and leaves out now are removed.
+        """Apply fields server-side, with force; fields that the manager applied before and now omits are removed.
 
-        A manifest with ``metadata.uid`` only changes that very object (Conflict if it is gone or replaced): an apply
-        without it on a deleted object would make a ghost, so that needs ``create_if_missing``.
-        With ``dry_run`` nothing is stored: what comes back is what the object would be.
+        A manifest with ``metadata.uid`` changes only that object (Conflict if it was deleted or replaced). Without it,
+        an apply would re-create a deleted object, so this requires ``create_if_missing``.
+        With ``dry_run`` nothing is stored; the result is the object that would be stored.
         """
         if not create_if_missing and not manifest["metadata"].get("uid"):
             raise ValueError(f"apply of {res.kind} {manifest['metadata']['name']} needs metadata.uid")
@@ -158,7 +158,7 @@ class Kube(ClientViews):
         field_manager: str,
         timeout: float | None = None,
     ) -> Manifest:
-        """Change an object by operations that all hold or none; raises PatchTestFailed if a ``test`` does not hold."""
+        """Patch an object atomically by operations; raises PatchTestFailed if a ``test`` fails."""
         self._expect(require_tests, f"JSON patch of {res.kind}", ops)
         write = _Write("PATCH", res, name, namespace or "", {"fieldManager": field_manager}, _JSON_PATCH)
         try:
@@ -166,7 +166,7 @@ class Kube(ClientViews):
         except Invalid as error:
             if error.message.startswith(_TEST_FAILED) and any(op["op"] == "test" for op in ops):
                 raise PatchTestFailed(
-                    error.call, status=error.status, reason="PatchTestFailed", message="the object changed meanwhile"
+                    error.call, status=error.status, reason="PatchTestFailed", message="the object has changed"
                 ) from error
             raise
 
@@ -180,9 +180,9 @@ class Kube(ClientViews):
         field_manager: str,
         subresource: str | None = None,
     ) -> Manifest:
-        """Merge fields into an object (RFC 7386: null removes); put resourceVersion in to be sure of its state.
+        """Merge fields into an object (RFC 7386: null removes); include resourceVersion as a precondition.
 
-        With ``subresource`` ``status`` only the status changes, which an ordinary patch leaves alone.
+        With ``subresource`` ``status``, only the status changes, which an ordinary patch does not change.
         """
         self._expect(require, f"merge patch of {res.kind}", patch)
         query = {"fieldManager": field_manager}
@@ -205,7 +205,7 @@ class Kube(ClientViews):
         resource_version: str | None = None,
         propagation: str = "Background",
     ) -> None:
-        """Delete the very object that was read; raises NotFound if it is gone, Conflict if it is another by now.
+        """Delete exactly the object that was read; raises NotFound if it was deleted, Conflict if it was replaced.
 
         ``propagation`` is Background, Foreground (dependents first) or Orphan.
         """
@@ -220,9 +220,9 @@ class Kube(ClientViews):
         await self._write(_Write("DELETE", res, name, namespace or "", {}), options)
 
     async def evict(self, namespace: str, pod: str, *, uid: str) -> None:
-        """Ask a pod to leave; raises NotFound if it is gone, TooManyRequests if its disruption budget forbids it now.
+        """Evict a pod; raises NotFound if it was deleted, TooManyRequests if its disruption budget does not allow it.
 
-        Source: policy/v1 Eviction, the API that drains use.
+        Source: policy/v1 Eviction, the API of ``kubectl drain``.
         """
         body = {
             "apiVersion": "policy/v1",
@@ -233,19 +233,19 @@ class Kube(ClientViews):
         await self._write(_Write("POST", PODS, pod, namespace, {}, subresource="eviction"), body, self.timings.evict)
 
     async def ask(self, call: Call, request: HttpRequest, *, timeout: float | None = None) -> bytes:
-        """Return the body of the answer to a request that was made elsewhere, as it came: of a guest, say.
+        """Return the unparsed body of the answer to a prepared request, for example of a guest.
 
         Raises:
             KubeError: as any verb, and AnswerTooLarge beyond ``request.most``.
-            NotLeading: the guard refused, and it is asked before reads, too: what goes on elsewhere is to learn
-                that the term is over. Nothing asks whether a write names what was read.
+            NotLeading: the guard refused; it is checked before reads too, so that other threads detect the end of the
+                term. Preconditions of writes are not checked.
         """
         if self._caller.guard is not None:
             request = request.sent_with(self._caller.guard, {})
         return (await self._caller.reply(call, request, timeout=self._budget(timeout))).body
 
     async def ensure_namespace(self, name: str, labels: Mapping[str, str]) -> None:
-        """Make a namespace unless it is there; one that exists is left as it is."""
+        """Create a namespace unless it exists; an existing one is not changed."""
         try:
             await self.get(NAMESPACES, name)
         except NotFound:
@@ -256,7 +256,7 @@ class Kube(ClientViews):
                 log.debug("namespace was created concurrently", namespace=name)
 
     def _expect(self, check: Callable[[str, B], None], what: str, body: B) -> None:
-        """Raise ValueError if this is a leader's view and the body does not name what was read."""
+        """Raise ValueError if this is a guarded view and the body has no preconditions."""
         if self._caller.guard is not None:
             check(what, body)
 
@@ -268,7 +268,7 @@ class Kube(ClientViews):
     ) -> Manifest:
         res = write.res
         call = Call("CREATE" if write.verb == "POST" else write.verb, res.kind, res.plural, write.namespace, write.name)
-        # A new object is posted to its collection, a subresource of one to the object.
+        # A new object is posted to its collection, a subresource to its object.
         name = write.name if write.verb != "POST" or write.subresource else None
         path = res.path(write.namespace, name, write.subresource)
         request = HttpRequest(write.verb, path, write.query, orjson.dumps(body), write.content_type)

@@ -1,14 +1,13 @@
-"""What is used of the package ``kubernetes``, and of that no more than has to be in memory.
+"""Imports the required parts of the package ``kubernetes`` without loading the rest.
 
-Out: its loader of a pod's credentials and its HTTP session, for ``trellis.kube.access``; ``trellis.kube.kubeconfig``
-imports the loader of kubeconfigs by itself. ``kubernetes`` imports all of its synchronous client as soon as anything of
-it is imported, and with that another HTTP library and OAuth; ``kubernetes.aio`` its dynamic client and its watches;
-``kubernetes.aio.config`` and ``kubernetes.aio.utils`` YAML. Nothing of that is called in a pod. So this module puts
-empty packages in their places, through which their parts can still be imported, and nothing else: attributes such as
-``kubernetes.aio.config.load_kube_config`` are missing from then on in the process. That saves 11.5 MiB of 65.7 MiB in
-each process, 331 of 934 modules and a sixth of the processor time of the import (version 37.0.2,
-``python bench/kube_client.py``). The 108 MiB of generated classes are another matter: the package itself loads these
-lazily.
+Out: its loader of the credentials of a pod and its HTTP session, for ``trellis.kube.access``;
+``trellis.kube.kubeconfig`` imports the loader of kubeconfigs. Any import of ``kubernetes`` loads its complete
+synchronous client, a second HTTP library and OAuth; ``kubernetes.aio`` loads its dynamic client and watches;
+``kubernetes.aio.config`` and ``kubernetes.aio.utils`` load YAML. A pod needs none of these. This module registers empty
+packages in their place, through which only their submodules can be imported: attributes such as
+``kubernetes.aio.config.load_kube_config`` are then missing in the process. That saves 11.5 MiB of 65.7 MiB in each
+process, 331 of 934 modules and a sixth of the CPU time of the import (version 37.0.2, ``python bench/kube_client.py``).
+The package itself loads its 108 MiB of generated classes lazily.
 """
 
 from __future__ import annotations
@@ -18,14 +17,13 @@ from importlib.util import find_spec, module_from_spec
 from typing import Final
 
 _EMPTY: Final = ("kubernetes", "kubernetes.aio", "kubernetes.aio.config", "kubernetes.aio.utils")
-"""Each after the one that it is a part of."""
-
-# Into a package that was imported before nothing is put: others use it.
+"""Each after its parent package."""
+# If the package was imported before, other code uses it: do not replace it.
 for _name in () if _EMPTY[0] in sys.modules else _EMPTY:
     if (_spec := find_spec(_name)) is not None:
         sys.modules[_name] = module_from_spec(_spec)
         _parent, _, _child = _name.rpartition(".")
-        if _parent:  # what an import would do
+        if _parent:  # as an import does
             setattr(sys.modules[_parent], _child, sys.modules[_name])
 
 from kubernetes.aio.client.configuration import Configuration  # noqa: E402 - after the above

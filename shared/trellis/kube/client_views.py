@@ -1,7 +1,7 @@
-"""One connection seen otherwise: with a guard, as another writer, or with connections of its own.
+"""Views of a connection: with a guard, as another field manager, or with separate connections.
 
-In: a connection. Out: views of it, which do the same. Called by services through ``trellis.kube.client.Kube``.
-Invariant: a view changes nothing about what it is a view of.
+In: a connection. Out: views with the same methods. Called by services through ``trellis.kube.client.Kube``. Invariant:
+a view does not change the connection.
 """
 
 from __future__ import annotations
@@ -19,42 +19,40 @@ from trellis.telemetry.health import Health
 
 
 class ClientViews(Reader):
-    """A connection to one API server, and who it can be."""
+    """A connection to one API server, and its views."""
 
     def guarded(self, guard: Callable[[], None]) -> Self:
         """Return a view that shares the connection and calls ``guard`` before each write (it raises NotLeading).
 
-        What changes or deletes an object through it has to name the uid and the resourceVersion that were read;
-        ValueError otherwise. A write may reach the server long after the guard let it pass.
+        Updates and deletes through it require uid and resourceVersion as preconditions (ValueError otherwise), because
+        a write can reach the server long after the guard permitted it.
         """
         view = copy.copy(self)
         view._caller = dataclasses.replace(self._caller, guard=guard)  # noqa: SLF001 - a copy of this object
         return view
 
     def acting_as(self, user: str, groups: Sequence[str] = ()) -> Self:
-        """Return a view that shares the connection and does all that is asked through it as another user.
+        """Return a view that shares the connection and impersonates a user.
 
-        Of a ServiceAccount (``system:serviceaccount:<namespace>:<name>``) the server itself knows the groups, any other
-        user is in ``system:authenticated`` and in ``groups``. Forbidden is raised where the user may not do it, and
-        where we may not be that user (``rights.missing_right``). A guard stays.
+        The server determines the groups of a ServiceAccount (``system:serviceaccount:<namespace>:<name>``); any other
+        user is in ``system:authenticated`` and in ``groups``. Forbidden is raised if the user lacks a permission, or
+        this account lacks the permission to impersonate (``permissions.missing_right``). A guard is kept.
         """
         view = copy.copy(self)
         view._caller = dataclasses.replace(self._caller, user=user, groups=tuple(groups))  # noqa: SLF001 - a copy
         return view
 
     def with_token(self, token: str) -> Self:
-        """Return a view that does all that is asked through it by a bearer token, as whoever that is of.
+        """Return a view that sends all requests with a bearer token, as the user of the token.
 
-        Only of a connection that was made ``without_identity``: the server would take a client certificate first.
+        Requires a connection ``without_identity``: the server would prefer a client certificate.
         """
         view = copy.copy(self)
         view._caller = dataclasses.replace(self._caller, token=token)  # noqa: SLF001 - a copy of this object
         return view
 
     def for_viewer(self, connections: int, health: Health) -> Self:
-        """Return a view with connections and health of its own: what becomes of it is nobody else's affair.
-
-        Whoever made it closes it.
+        """Return a view with separate connections and health, isolated from other views. The caller closes it.
 
         Raises:
             AccessError: a certificate or key cannot be loaded.
@@ -66,11 +64,11 @@ class ClientViews(Reader):
         return view
 
     def apart(self, connections: int, each: int) -> Self:
-        """Return a view with connections of its own, for what is done on behalf of others; whoever made it closes it.
+        """Return a view with separate connections for requests on behalf of tenants. The caller closes it.
 
-        However slow their requests are, those of this object do not wait for them, and whether the API server answers
-        is not judged by them. A user who is acted as, or the namespace of a ServiceAccount, has at most ``each`` of the
-        ``connections`` at a time; who gets none in time is told by ``Unavailable``.
+        Slow requests of tenants do not delay the requests of this object, and do not count for the availability of the
+        API server. An impersonated user, or the namespace of a ServiceAccount, has at most ``each`` of the
+        ``connections`` at a time; a request that gets none in time raises ``Unavailable``.
 
         Raises:
             AccessError: a certificate or key cannot be loaded.

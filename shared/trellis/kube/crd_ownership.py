@@ -1,9 +1,10 @@
-"""Whose definition of a kind of Trellis stands in a cluster, and whether objects of it can be served.
+"""Determines the owner of the CRD of a kind of Trellis, and whether the API server serves it.
 
-Pure. In: the definition and the APIService of a kind, as the API server has them. Out: where it stands, and what to do.
-Called by ``trellis crds`` and ``trellis migrate``. Invariant: a definition of another owner is never taken for ours;
-KubeVela's, of the same name as ours, is never given away, whatever is asked.
-Source of the events: KubeVela's chart (``velaapp`` among the short names, ``spec.workflow``), wasmcloud-operator 0.5.1.
+Pure. In: the CRD and the APIService of a kind, as in the API server. Out: its state, and the next step. Called by
+``trellis crds`` and ``trellis migrate``. Invariant: the CRD of another owner is never treated as one of Trellis; the
+CRD of KubeVela, which has the same name, is never taken over.
+
+Source: the chart of KubeVela (``velaapp`` among the short names, ``spec.workflow``), wasmcloud-operator 0.5.1.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ Manifest = Mapping[str, Any]
 
 
 class Place(StrEnum):
-    """Where the definition of a kind stands."""
+    """State of the CRD of a kind."""
 
     MISSING = "Missing"
     CURRENT = "Current"
@@ -33,9 +34,9 @@ class Place(StrEnum):
 
 
 REFUSED: Final = frozenset({Place.UNKNOWN, Place.FORMER, Place.KUBEVELA, Place.OTHER_VERSION, Place.HIDDEN})
-"""Where nothing is applied, unless a user says so where that can be said."""
+"""States in which nothing is applied, except with ``--adopt`` if ``ADOPTABLE``."""
 ADOPTABLE: Final = frozenset({Place.UNKNOWN, Place.FORMER})
-"""Where a user can say that it is to be ours."""
+"""States in which a user can adopt the CRD."""
 
 _OURS: Final = ("app.kubernetes.io/part-of", "trellis")
 _FORMER_OWNERS: Final[Mapping[str, Peer]] = {
@@ -46,38 +47,36 @@ _FORMER_OWNERS: Final[Mapping[str, Peer]] = {
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """One kind. ``message``: what that means and what to do, "" if nothing is."""
+    """State of one CRD. ``message``: explanation and next step, "" if there is none."""
 
     name: str
     place: Place
     message: str = ""
 
     def document(self) -> dict[str, str]:
-        """Return it for JSON."""
+        """Return the state as a JSON document."""
         return {"name": self.name, "place": self.place.value, "message": self.message}
 
 
 def standing_of(kind: Kind, definition: Manifest | None, registration: Manifest | None) -> Standing:
-    """Return where a kind stands.
+    """Return the state of the CRD of a kind of Trellis.
 
-    Args:
-        kind: one of Trellis.
-        definition: the CustomResourceDefinition of its name, None if there is none.
-        registration: the APIService of its group and version, None if there is none.
+    ``definition``: the CustomResourceDefinition with its name, None if there is none; ``registration``: the APIService
+    of its group and version, None if there is none.
     """
     hidden = _hidden(kind, registration)
     if hidden:
         return Standing(kind.name, Place.HIDDEN, hidden)
     if definition is None:
         return Standing(
-            kind.name, Place.MISSING, f"{kind.name} is not defined here: `trellis crds apply {kind.plural}`"
+            kind.name, Place.MISSING, f"the CRD {kind.name} does not exist: `trellis crds apply {kind.plural}`"
         )
     if _covers(make_definition(kind)["spec"], definition.get("spec") or {}):
         return Standing(kind.name, Place.CURRENT, _unserved(definition))
     labels = definition["metadata"].get("labels") or {}
     if labels.get(_OURS[0]) == _OURS[1]:
         return Standing(
-            kind.name, Place.OUTDATED, f"another version of Trellis defined it: `trellis crds apply {kind.plural}`"
+            kind.name, Place.OUTDATED, f"another version of Trellis applied it: `trellis crds apply {kind.plural}`"
         )
     if _is_kubevelas(definition):
         return Standing(kind.name, Place.KUBEVELA, _KUBEVELA.format(name=kind.name))
@@ -85,27 +84,27 @@ def standing_of(kind: Kind, definition: Manifest | None, registration: Manifest 
 
 
 _KUBEVELA: Final = (
-    "KubeVela defines {name}, for applications of its own, and a cluster has one kind of a name. Nothing is changed. "
-    "Keep KubeVela and run Trellis without application_manager, or remove KubeVela first: "
-    "`kubectl delete customresourcedefinition {name}` deletes all its applications"
+    "KubeVela owns the CRD {name}, and a cluster cannot have two CRDs of this name. Nothing is changed. Keep KubeVela "
+    "and run Trellis without application_manager, or remove KubeVela first: `kubectl delete customresourcedefinition "
+    "{name}` deletes all its applications"
 )
 
 
 def _hidden(kind: Kind, registration: Manifest | None) -> str:
-    """Return why the definition is not served, whatever it says: another server answers for its group and version."""
+    """Return the reason if another API server serves the group and version instead of the CRD, "" otherwise."""
     service = ((registration or {}).get("spec") or {}).get("service") or {}
     if not service:
-        return ""  # there is none, or it is the API server's own
+        return ""  # there is no APIService, or it is local
     place = f"Service {service.get('namespace')}/{service.get('name')}"
     name = f"{kind.version}.{kind.group}"
     if service.get("name") in NAMES[Peer.WASMCLOUD_OPERATOR]:
         return (
-            f"wasmcloud-operator serves it by itself (APIService {name}, {place}), which hides a definition: "
-            f"`{COMMANDS[Peer.WASMCLOUD_OPERATOR]}` removes that, and touches no application"
+            f"wasmcloud-operator serves it (APIService {name}, {place}), which hides the CRD: "
+            f"`{COMMANDS[Peer.WASMCLOUD_OPERATOR]}` removes the APIService and changes no application"
         )
     return (
-        f"another API server serves it (APIService {name}, {place}), which hides a definition: find out whose it is, "
-        f"and remove it with `kubectl delete apiservice {name}` once nobody needs it"
+        f"another API server serves it (APIService {name}, {place}), which hides the CRD: find its owner, and if it is "
+        f"no longer needed, remove it with `kubectl delete apiservice {name}`"
     )
 
 
@@ -122,7 +121,7 @@ def _is_kubevelas(definition: Manifest) -> bool:
 
 
 def _fields(version: Manifest) -> Mapping[str, Any]:
-    """Return the fields of ``spec`` that a version of a definition has."""
+    """Return the fields of ``spec`` in a version of a CRD."""
     schema = (version.get("schema") or {}).get("openAPIV3Schema") or {}
     spec = (schema.get("properties") or {}).get("spec") or {}
     fields: Mapping[str, Any] = spec.get("properties") or {}
@@ -134,25 +133,25 @@ def _foreign(kind: Kind, definition: Manifest) -> Standing:
     others = [one for one in stored if one != kind.version]
     former = _FORMER_OWNERS.get(kind.name)
     if others:
-        why = f"objects of it are stored in version {', '.join(others)}, which Trellis does not have"
+        why = f"its objects are stored in version {', '.join(others)}, which Trellis does not support"
         return Standing(
-            kind.name, Place.OTHER_VERSION, f"somebody else defined {kind.name}, and {why}: move them first"
+            kind.name, Place.OTHER_VERSION, f"another owner applied {kind.name}, and {why}: migrate them first"
         )
     if former is not None:
         message = (
-            f"{former.value} defined it; its objects stay as they are when Trellis does: "
+            f"{former.value} applied it; its objects do not change when Trellis adopts it: "
             f"`trellis crds apply {kind.plural} --adopt`"
         )
         return Standing(kind.name, Place.FORMER, message)
     message = (
-        f"somebody else defined {kind.name}, and who is not known: look at it with `kubectl get "
-        f"customresourcedefinition {kind.name} -o yaml`; if nobody needs it, `trellis crds apply {kind.plural} --adopt`"
+        f"an unknown owner applied {kind.name}: check it with `kubectl get customresourcedefinition {kind.name} -o "
+        f"yaml`; if it is not needed, `trellis crds apply {kind.plural} --adopt`"
     )
     return Standing(kind.name, Place.UNKNOWN, message)
 
 
 def _unserved(definition: Manifest) -> str:
-    """Return what the API server says against a definition, "" if it serves it."""
+    """Return why the API server does not serve a CRD, "" if it does."""
     conditions = (definition.get("status") or {}).get("conditions") or ()
     for one in conditions:
         if one.get("type") in {"Established", "NamesAccepted"} and one.get("status") == "False":
@@ -163,9 +162,9 @@ def _unserved(definition: Manifest) -> str:
 
 
 def _covers(wanted: Any, found: Any) -> bool:  # noqa: ANN401 - JSON
-    """Return whether what is found is what is wanted, but for what the API server fills in.
+    """Return whether ``found`` equals ``wanted``, except for defaults of the API server.
 
-    Fields are compared whole.
+    Fields of schemas are compared completely.
     """
     if isinstance(wanted, Mapping):
         if not isinstance(found, Mapping):
@@ -183,7 +182,7 @@ def _covers(wanted: Any, found: Any) -> bool:  # noqa: ANN401 - JSON
 
 
 def adopted(kind: Kind, definition: Manifest) -> dict[str, Any]:
-    """Return a definition as ours, in place of the one that was read: its labels and annotations stay beside ours."""
+    """Return the CRD of Trellis that replaces the given one, with its labels and annotations in addition."""
     made = make_definition(kind)
     former = definition["metadata"]
     metadata = {

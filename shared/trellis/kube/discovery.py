@@ -1,10 +1,9 @@
-"""Finds out where the API server has a kind, and whether it has one by that name at all.
+"""Finds the resource of a kind in the API server.
 
 In: ``apiVersion`` and ``kind``, as in manifests. Out: a ``Resource``, or ``UnknownKind``. Called by services that work
-with kinds nobody knew when they were written. Invariants: one GET a group and version, which all who ask in the
-meantime share; a kind that was not there is looked for again, so that definitions may come later, but not more often
-than every ``DiscoveryTimings.again``; what is kept is bounded, whatever is asked for. Source: the discovery API of
-Kubernetes (``APIResourceList``), which every account may read.
+with kinds from configuration. Invariants: one GET per group and version, shared by concurrent callers; a missing kind
+is looked up again, at most every ``DiscoveryTimings.again``, because its CRD may be applied later; the cache is
+bounded. Source: the discovery API of Kubernetes (``APIResourceList``), which every account may read.
 """
 
 from __future__ import annotations
@@ -26,14 +25,14 @@ from trellis.kube.timings import DiscoveryTimings
 from trellis.kube.transport import HttpRequest
 
 MOST_VERSIONS: Final = 256
-"""Groups and versions that are kept; the one that was asked for longest ago goes first."""
+"""Maximum number of cached groups and versions; the least recently used is evicted."""
 
 _LABEL: Final = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _API_VERSION: Final = re.compile(rf"({_LABEL}(\.{_LABEL})*/)?{_LABEL}")
 
 
 class UnknownKind(NotFound):
-    """The API server has no such kind, or none with which that can be done; ``message`` says which of both."""
+    """The API server does not serve the kind, or not with the required verbs; ``message`` contains the cause."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +45,7 @@ class _Served:
 
 @dataclass(frozen=True, slots=True)
 class _Version:
-    """What a group and version has, by kind; ``there`` is False where the API server does not know it."""
+    """Kinds of a group and version; ``there`` is False if the API server does not serve it."""
 
     kinds: Mapping[str, _Served]
     there: bool
@@ -54,7 +53,7 @@ class _Version:
 
 
 class Discovery:
-    """What the API server has, as far as somebody asked."""
+    """Cache of the discovery API, for requested groups and versions."""
 
     def __init__(
         self, kube: Kube, *, clock: Callable[[], float] = time.monotonic, timings: DiscoveryTimings | None = None
@@ -66,18 +65,18 @@ class Discovery:
         self._asking: dict[str, asyncio.Task[_Version]] = {}
 
     async def resource(self, api_version: str, kind: str, *, verbs: Collection[str] = ()) -> Resource:
-        """Return where a kind is; ``verbs`` are those that it has to know, as ``list`` and ``watch``.
+        """Return the resource of a kind; ``verbs``: required verbs, such as ``list`` and ``watch``.
 
         Raises:
-            UnknownKind: there is no such kind, or it does not know the verbs.
-            KubeError: the API server cannot be asked.
+            UnknownKind: the kind is not served, or does not support the verbs.
+            KubeError: the API server did not answer.
         """
         if not _API_VERSION.fullmatch(api_version):
             raise _unknown(api_version, kind, _Version({}, there=False, at=0.0), verbs)
         version = self._versions.get(api_version)
         if version is None or self._is_old(version, kind, verbs):
             version = await self._ask_once(api_version)
-        if api_version in self._versions:  # else it was forgotten between the answer and this
+        if api_version in self._versions:  # otherwise it was evicted in the meantime
             self._versions.move_to_end(api_version)
         served = version.kinds.get(kind)
         if served is None or not served.verbs.issuperset(verbs):
@@ -85,7 +84,7 @@ class Discovery:
         return served.resource
 
     def forget(self, api_version: str) -> None:
-        """Ask again for what this group and version has: something that it had was not there."""
+        """Remove a group and version from the cache, after a resource of it was not found."""
         self._versions.pop(api_version, None)
 
     def _is_old(self, version: _Version, kind: str, verbs: Collection[str]) -> bool:
@@ -98,13 +97,13 @@ class Discovery:
         if task is None:
             task = self._asking[api_version] = asyncio.create_task(self._ask(api_version), name="discovery")
             task.add_done_callback(lambda done: self._asked(api_version, done))
-        # Whoever asked first may be cancelled; the others wait for the same answer.
+        # A cancelled caller must not cancel the request that other callers wait for.
         return await asyncio.shield(task)
 
     def _asked(self, api_version: str, task: asyncio.Task[_Version]) -> None:
         self._asking.pop(api_version, None)
         if not task.cancelled():
-            task.exception()  # whoever waited for it got it; nobody may be left who does
+            task.exception()  # raised in the waiting callers; mark it as retrieved if there are none
 
     async def _ask(self, api_version: str) -> _Version:
         call = Call("GET", "APIResourceList", "apiresources", "", api_version)
@@ -130,7 +129,7 @@ def _kinds(api_version: str, found: Mapping[str, Any]) -> dict[str, _Served]:
     group, _, version = api_version.rpartition("/")
     kinds: dict[str, _Served] = {}
     for one in found.get("resources") or ():
-        # What has a slash is a subresource; of two resources of one kind the first is the kind's own.
+        # A name with a slash is a subresource; of two resources of one kind, the first is the main one.
         if "/" not in one["name"] and one["kind"] not in kinds:
             resource = Resource(group, version, one["name"], one["kind"], namespaced=bool(one["namespaced"]))
             kinds[one["kind"]] = _Served(resource, frozenset(one.get("verbs") or ()))

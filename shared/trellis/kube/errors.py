@@ -1,8 +1,8 @@
-"""What Kubernetes answers when it refuses, as exceptions that name the object.
+"""Errors of the API server as exceptions that name the object.
 
-In: a call and the server's Status (or a network failure). Out: a ``KubeError``. Called by ``trellis.kube.client``;
-caught by services. Invariant: no message carries credentials, and each names verb, kind and object.
-Source: the Status object of the Kubernetes API conventions, "Response Status Kind".
+In: a call and the Status of the server (or a network failure). Out: a ``KubeError``. Called by ``trellis.kube.client``;
+caught by services. Invariant: no message contains credentials, and each names verb, kind and object. Source: the Status
+object of the Kubernetes API conventions, "Response Status Kind".
 """
 
 # ruff: noqa: N818 - these names are the server's own reasons
@@ -18,12 +18,12 @@ import orjson
 from trellis.installer_api.parse_int import whole
 
 LONGEST_WAIT: Final = 60.0
-"""Seconds that a server may ask to wait: proxies answer an hour in an outage of seconds, and a wait is not a watch."""
+"""Maximum of Retry-After in seconds: proxies return an hour in an outage of seconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """What was asked: HTTP verb, kind, and the object's place ("" where there is none)."""
+    """A request: HTTP verb, kind, and namespace and name of the object ("" if there is none)."""
 
     verb: str
     kind: str
@@ -38,9 +38,9 @@ class Call:
 
 
 class KubeError(Exception):
-    """A call that did not do what was asked.
+    """A failed call.
 
-    ``status`` is the HTTP status (0 when none came), ``reason`` the server's CamelCase reason, ``message`` its words.
+    ``status`` is the HTTP status (0 without an answer), ``reason`` the server's CamelCase reason, ``message`` its text.
     """
 
     def __init__(self, call: Call, *, status: int, reason: str, message: str, retry_after: float | None = None) -> None:
@@ -90,7 +90,7 @@ class PatchTestFailed(Conflict):
 
 
 class Gone(KubeError):
-    """410: the resource version or the page token is too old; list again."""
+    """410: the resource version or the continue token is too old; a new list is required."""
 
 
 class Invalid(KubeError):
@@ -102,23 +102,23 @@ class Forbidden(KubeError):
 
 
 class Unauthorized(KubeError):
-    """401: the credentials are not accepted, also after they were read again."""
+    """401: the credentials are not accepted, even after they were re-read."""
 
 
 class TooManyRequests(KubeError):
-    """429: the server asks to wait; ``retry_after`` is in seconds."""
+    """429: the server requests a delay; ``retry_after`` is in seconds."""
 
 
 class Unavailable(KubeError):
-    """The server cannot be reached, answered 5xx, or not within the time budget. A write may have happened."""
+    """The server is unreachable, answered 5xx, or exceeded the time budget. A write may have succeeded."""
 
 
 class AnswerTooLarge(KubeError):
-    """The server answered more than who asked takes; a write was done."""
+    """The answer exceeds the maximum size; a write has succeeded."""
 
 
 class NotLeading(Exception):
-    """A write was refused on this side: this process does not hold the lease any more."""
+    """A write was refused by the client: this process no longer holds the lease."""
 
 
 _BY_STATUS: dict[int, type[KubeError]] = {
@@ -138,7 +138,7 @@ _BY_STATUS: dict[int, type[KubeError]] = {
 def error_from(call: Call, status: int, body: bytes, headers: Mapping[str, str]) -> KubeError:
     """Return the exception for an answer with an HTTP status of 400 or more.
 
-    ``body`` is a Status object, or anything else when a proxy answered.
+    ``body`` is a Status object, or any text of a proxy.
     """
     found = _status_object(body)
     reason = str(found.get("reason") or _reason_of(status))
@@ -147,7 +147,7 @@ def error_from(call: Call, status: int, body: bytes, headers: Mapping[str, str])
     if reason == "AlreadyExists":
         error = AlreadyExists
     elif _is_about_the_uid(found):
-        # A patch that carries another uid is "invalid" to the server: the object was replaced since it was read.
+        # The server rejects a patch with another uid as invalid: the object was replaced since it was read.
         error = Conflict
     return error(call, status=status, reason=reason, message=message, retry_after=_retry_after(found, headers))
 
@@ -160,7 +160,7 @@ def error_from_event(call: Call, status: Mapping[str, Any]) -> KubeError:
 
 
 def unavailable(call: Call, why: str) -> Unavailable:
-    """Return the exception for a call that got no answer."""
+    """Return the exception for a call without an answer."""
     return Unavailable(call, status=0, reason="Unavailable", message=why)
 
 

@@ -1,9 +1,9 @@
-"""Credential plugins that a kubeconfig names (``exec``): run one, read what it prints.
+"""Runs the credential plugin of a kubeconfig (``exec``) and parses its output.
 
-In: the ``exec`` entry of a user. Out: an ``ExecCredential``, or ``PluginFailed`` that names the program and the cause.
-Called by ``trellis.kube.access``. Invariants: a plugin ends within ``PluginTimings.run``, together with what it
-started; it has no terminal to ask a user at; what it prints is in no message, because that is where the token is.
-Source: client.authentication.k8s.io/v1, "client-go credential plugins".
+In: the ``exec`` entry of a user. Out: an ``ExecCredential``, or ``PluginFailed`` with the program and the cause. Called
+by ``trellis.kube.access``. Invariants: a plugin and its child processes end within ``PluginTimings.run``; it has no
+terminal; its output is in no message, because it contains the token. Source: client.authentication.k8s.io/v1,
+"client-go credential plugins".
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ _MOST_BYTES: Final = 1 << 20
 _MOST_WORDS: Final = 300
 
 
-class PluginFailed(Exception):  # noqa: N818 - says what happened
-    """A plugin could not be run, ended with an error, did not end, or printed no credentials."""
+class PluginFailed(Exception):  # noqa: N818 - named after the outcome
+    """A plugin could not be started, failed, did not end, or printed no credentials."""
 
 
 @dataclass(frozen=True, slots=True)
 class ExecCredential:
-    """What a plugin printed: a token, or a certificate with its key. ``expires``: None if it does not say."""
+    """Credentials from a plugin: a token, or a certificate with its key. ``expires``: None if not given."""
 
     token: str = ""
     certificate: str = ""
@@ -42,13 +42,13 @@ class ExecCredential:
     expires: datetime | None = None
 
     def expired(self, now: datetime) -> bool:
-        """Return whether its time is over, by the clock of this machine."""
+        """Return whether the credentials are expired, by the clock of this machine."""
         return self.expires is not None and self.expires <= now
 
 
 @dataclass(eq=False)
 class Plugin:
-    """The credential plugin of a kubeconfig: what its last run came to, on the monotonic clock."""
+    """The credential plugin of a kubeconfig, with the result of its last run; times are monotonic."""
 
     timings: PluginTimings
     credential: ExecCredential = field(default_factory=ExecCredential)
@@ -57,7 +57,7 @@ class Plugin:
     valid_until: float = math.inf
 
     async def run(self, entry: Mapping[str, Any]) -> None:
-        """Run it, unless it ran a moment ago; a failure is only noted."""
+        """Run the plugin, unless it ran within ``pause``; a failure is only recorded."""
         if time.monotonic() - self.ran_at < self.timings.pause:
             return
         self.failure, self.valid_until = "", math.inf
@@ -68,16 +68,16 @@ class Plugin:
         self.ran_at = time.monotonic()
         if not self.failure and self.credential.expires is not None:
             left = (self.credential.expires - datetime.now(UTC)).total_seconds()
-            # Credentials that are over as soon as they are printed may be good: this machine's clock may be ahead.
+            # Credentials that seem expired when they are printed can be valid: this machine's clock may be ahead.
             self.valid_until = self.ran_at + left if left > 0 else math.inf
 
     def refused(self) -> None:
-        """Note that the API server refused its credentials: what is over is not sent again."""
+        """Record that the API server rejected the credentials; expired credentials become a failure."""
         if not self.failure and self.credential.expired(datetime.now(UTC)):
             self.failure = f"the credential plugin printed credentials that expired at {self.credential.expires}"
 
     def due(self) -> bool:
-        """Return whether it is worth another run."""
+        """Return whether the next run of the plugin is due."""
         now = time.monotonic()
         return now >= self.valid_until or (bool(self.failure) and now - self.ran_at >= self.timings.pause)
 
@@ -104,12 +104,12 @@ async def run_plugin(entry: Mapping[str, Any], timings: PluginTimings = PluginTi
     try:
         return _credential(printed, str(entry.get("apiVersion") or ""))
     except (ValueError, TypeError, AttributeError, LookupError) as error:
-        why = str(error) if isinstance(error, _UnfitError) else "not of its form"
+        why = str(error) if isinstance(error, _UnfitError) else "invalid format"
         raise PluginFailed(f"{name} printed no valid ExecCredential: {why}") from None
 
 
 class _UnfitError(ValueError):
-    """What is wrong with an answer, without what was in it."""
+    """A problem of the output, without its content."""
 
 
 async def _output(command: str, entry: Mapping[str, Any], death: float) -> bytes:
@@ -147,7 +147,7 @@ async def _output(command: str, entry: Mapping[str, Any], death: float) -> bytes
 
 
 async def _bounded(stream: asyncio.StreamReader, end: Callable[[], None]) -> bytes | None:
-    """Return what is printed; None if it is too much, and the plugin is ended then."""
+    """Return the output; None if it is too large, after ending the plugin."""
     try:
         await stream.readexactly(_MOST_BYTES)
     except asyncio.IncompleteReadError as ended:
@@ -161,7 +161,7 @@ async def _bounded(stream: asyncio.StreamReader, end: Callable[[], None]) -> byt
 def _credential(printed: bytes, api_version: str) -> ExecCredential:
     found = read_json(printed.decode())
     if found["apiVersion"] != api_version or found["kind"] != "ExecCredential":
-        raise _UnfitError(f"not of {api_version}")
+        raise _UnfitError(f"it is not an ExecCredential of {api_version}")
     status = found["status"]
     token, certificate, key = (
         _text(status.get(field)) for field in ("token", "clientCertificateData", "clientKeyData")

@@ -1,11 +1,10 @@
-"""Keeps a projection of a kind's objects up to date: list, then watch, forever.
+"""An informer: keeps a projection of the objects of a kind up to date by list and watch.
 
-In: a selection and ``project``, which turns a raw object into a small frozen value. Out: ``objects`` and a call of
-``on_change`` per real difference. Called by services. Invariants: it cannot go deaf (every wait is bounded, a watch
-that ends before its time goes on only if the server's history is the one that was seen, a full list every
-``relist_seconds`` mends what was missed); an outage is survived without a hot loop; nothing is deleted on
-silence, only by a DELETED event or a complete list without the object.
-Source: list and watch of the Kubernetes API concepts, "Efficient detection of changes".
+In: a selection and ``project``, which converts a raw object to a small frozen value. Out: ``objects``, and a call of
+``on_change`` per real difference. Called by services. Invariants: it cannot stall (every wait is bounded, a watch that
+ends early continues only if the history of the server is the known one, a full list every ``relist_seconds`` corrects
+missed events); an outage causes no hot loop; an object counts as deleted only after a DELETED event or a complete list
+without it. Source: list and watch of the Kubernetes API concepts, "Efficient detection of changes".
 """
 
 from __future__ import annotations
@@ -36,40 +35,37 @@ log = get_logger(__name__)
 T = TypeVar("T")
 V = TypeVar("V")
 _PAGE = 200
-"""Objects per page: listing 1,000 Nodes of 6.7 kB costs 9 MiB at its peak, with pages of 500 it is 19 MiB."""
+"""Objects per page: listing 1,000 Nodes of 6.7 kB has a peak of 9 MiB, with pages of 500 it is 19 MiB."""
 _SAME_VERSION_AGAIN = {401, 429}
-"""Status of a refused watch that says nothing about its resource version."""
+"""Statuses of a refused watch that do not depend on its resource version."""
 _WITHOUT = "dependent state is unknown and counts as missing"
-"""Of a kind that may be refused: other operators that run, say."""
+"""Readiness note for a ``refusable`` kind, for example of other operators."""
 _FRUITLESS_MOST = 3
-"""Watches in a row that ended early without an event or bookmark; then a list shows whether they miss something."""
+"""Consecutive watches that ended early without an event or bookmark, before a list checks for missed events."""
 
 
 @dataclass(eq=False)
 class Informer(Generic[T]):
-    """One list and watch. ``objects`` is keyed ``namespace/name``, or ``name`` for kinds without namespace.
+    """One list and watch. ``objects`` is keyed ``namespace/name``, or ``name`` for cluster-scoped kinds.
 
     Only informers write to ``objects``: one, or one for each of several namespaces.
+    ``synced`` is set by the first complete list, ``answered`` by the first answer of the server. ``project``,
+    ``on_change`` and ``on_refresh`` are called in the event loop and must not block. An exception from one is logged
+    with the key and skips only the update of that object. ``on_refresh`` is called with an object that replaces an
+    equal one in ``objects``: only its resource version changed, which the next write requires.
 
-    ``synced`` is set by the first complete list, ``answered`` by whatever the server said first. ``project``,
-    ``on_change`` and ``on_refresh`` are called in the event loop: they must be quick. An exception from one is logged
-    with the key and costs only that object's update. ``on_refresh`` gets what replaces its equal in ``objects``:
-    nothing that compares is new, but the resource version is, which the next write has to name.
+    ``optional``: the kind does not have to be served. While the API server answers 404 for it, its objects are
+    **unknown**, not absent: ``known`` is False and nothing may be deleted because an object is missing. The informer
+    retries every ``absent`` seconds. Cached objects are kept: only a list or an event removes one. ``needed`` returns
+    why the kind must be readable (a label, an annotation or a finalizer refers to its objects), or None; the service is
+    not ready with that reason while the kind is not served. ``on_known`` is called when the kind can be listed after an
+    interruption: an empty list changes no object, so ``on_change`` is not called for it.
 
-    ``optional``: the kind need not be served. While the API server answers 404 for it, its objects are **unknown**, not
-    absent: ``known`` is False and nothing may be deleted for want of an object. The informer looks for the kind again
-    every ``absent`` seconds. Objects that were known are kept: only a list or an event removes one. ``needed`` returns
-    why the kind must be readable nevertheless (a label, an annotation or a finalizer names its objects), or None; the
-    service is not ready with that reason as long as the kind is not served. ``on_known`` is called when the kind can be
-    listed after a time in which it could not: an empty list changes no object, so ``on_change`` is not called for it.
-
-    ``refusable``: the account may lack the right to read the kind. Then too there are no objects and no trouble, and
-    it is tried again every ``refused`` seconds. Either is said once in the log, and ``lacking`` while it lasts; a note
-    of readiness names the latter. ``failing`` is why it is tried again, None while it works.
-
-    ``shape``: what of the objects is decoded; ``project`` reads no other key.
-
-    ``quiet``: what befalls it is in the log for who looks for that alone: one of many that people make by looking.
+    ``refusable``: the account may lack the permission to read the kind. There are no objects and no error then, and
+    the informer retries every ``refused`` seconds. Both states are logged once; ``lacking`` is the error while they
+    last; for a missing permission, readiness has a note. ``failing``: error of an interruption, None otherwise.
+    ``shape``: the decoded keys; ``project`` reads no other key.
+    ``quiet``: log only at level debug, for informers of viewers.
     """
 
     kube: Kube
@@ -97,19 +93,19 @@ class Informer(Generic[T]):
         self._what = f"watch {self._selection}"
         self._version = ""
         self._witness: Manifest | None = None
-        """Metadata of the object that changed last, as far as is known: a store that has it has all before it."""
+        """Metadata of the last changed object: a server that has it also has all earlier changes."""
         self._fruitless = 0
         self._attempts = Attempts(Backoff(self._timings.backoff_first, self._timings.backoff_most))
         self._heard = self._progressed = time.monotonic()
         self.failing: KubeError | None = None
         self.lacking: KubeError | None = None
         self._refusal: KubeError | None = None
-        """A 403 or 404 that this informer may not do without: objects that are held are not all there are."""
+        """A 403 or 404 of a required kind: the cached objects are incomplete."""
         self._warn = log.debug if self.quiet else log.warning
 
     @property
     def known(self) -> bool:
-        """Return whether ``objects`` is what the API server holds; False before the first list, and while refused."""
+        """True if ``objects`` is complete; False before the first list, and while reads are refused."""
         return self.synced.is_set() and self.lacking is None and self._refusal is None
 
     def staleness(self) -> float:
@@ -117,16 +113,15 @@ class Informer(Generic[T]):
         return time.monotonic() - self._heard
 
     def outdated(self, seconds: float) -> bool:
-        """Return whether the kind cannot be read, and nothing of it was heard for more than so many seconds."""
+        """Return whether the kind cannot be read, and the last event is older than ``seconds``."""
         return self.failing is not None and self.staleness() > seconds
 
     def wrote(self, manifest: Manifest, former: T | None) -> None:
-        """Take an object as a write returned it, unless ``former``, which the write was made from, is held no more.
+        """Cache the result of a write, unless ``former``, from which the write was computed, is no longer cached.
 
-        ``former`` is None for an object that was made. What the watch has told already is not taken: the object may be
-        deleted by now, and no event would take it away again.
-
-        So the next run does not decide on the state before its own write: it would write again, and be refused.
+        ``former`` is None for a created object. A version that the watch already reported is ignored: the object may
+        have been deleted since, without a further event to remove it.
+        Without this, the next run would decide on the state before its own write, and get a conflict.
         """
         version = manifest["metadata"]["resourceVersion"]
         told = version == self._version or older(version, self._version)
@@ -134,7 +129,7 @@ class Informer(Generic[T]):
             self._upsert(manifest)
 
     async def run(self) -> None:
-        """List and watch until cancelled; raises nothing else."""
+        """List and watch until cancelled; raises no other exception."""
         telemetry = self.kube.telemetry
         labels = (telemetry.service, self.resource.plural, str(self._selection))
         forget = telemetry.metrics.watch_staleness(*labels, self.staleness)
@@ -151,18 +146,18 @@ class Informer(Generic[T]):
             self.kube.health.forget(self._what)
 
     async def _keep_contact(self) -> None:
-        """See that somebody asks the API server: liveness must know whether it answers, and a watch alone is silent.
+        """Probe the API server if the process sends no other calls: liveness depends on whether the server answers.
 
-        One informer's question counts for all of the process, and so does any other call.
+        The probe of one informer, or any other call, counts for the whole process.
         """
         while True:
             await asyncio.sleep(max(self._timings.probe - self.kube.unasked_for(), 0.1 * self._timings.probe))
             if self.kube.unasked_for() >= self._timings.probe:
-                with contextlib.suppress(KubeError):  # the answer is noted where calls are made
+                with contextlib.suppress(KubeError):  # the caller records the result
                     await self.kube.probe()
 
     async def _list_then_watch(self) -> None:
-        """Bring ``objects`` up to date by a list and keep it so until the next list is due."""
+        """Update ``objects`` by a list, then by watches until the next list is due."""
         try:
             await self._list()
         except KubeError as error:
@@ -174,19 +169,19 @@ class Informer(Generic[T]):
             async with asyncio.timeout_at(relist_at):
                 while await self._watch_once() or await self._same_history():
                     pass
-            log.info("watch ended early, listing again", resource=self.resource.plural)
+            log.info("watch ended early, starting a full list", resource=self.resource.plural)
         except TimeoutError:
             log.debug("periodic full list", resource=self.resource.plural)
         except Gone as error:
-            log.info("watch expired, listing again", resource=self.resource.plural, error=error.message)
-            # Not at once: a server that answers each watch so would be asked for lists in a hot loop.
+            log.info("watch expired, starting a full list", resource=self.resource.plural, error=error.message)
+            # With a delay: a server that answers every watch like this would cause a hot loop of lists.
             await asyncio.sleep(self._attempts.next())
         except KubeError as error:
             if not await self._done_without(error):
                 await self._failed(error)
 
     async def _done_without(self, error: KubeError) -> bool:
-        """Return whether this informer may do without what was refused it; waits until it is worth another try."""
+        """Return whether the refused kind is optional for this informer; wait until the next attempt."""
         if isinstance(error, NotFound) and self.optional and not self.objects:
             wait = self._timings.absent
         elif isinstance(error, Forbidden) and self.refusable:
@@ -215,7 +210,7 @@ class Informer(Generic[T]):
             if page.first:
                 seen.clear()
                 witness = None
-            # Popped one by one: a raw object is garbage as soon as it is projected.
+            # Pop the raw objects, so that each is freed after its projection.
             page.items.reverse()
             while page.items:
                 manifest = page.items.pop()
@@ -236,7 +231,7 @@ class Informer(Generic[T]):
             self.on_known()
 
     async def _watch_once(self) -> bool:
-        """Watch until it ends; waits before returning if it did no good. Returns whether it ended at its time."""
+        """Run a watch, and wait afterwards if it was short; return whether it lasted for its full time."""
         began = time.monotonic()
         opened = cut = False
         seconds = random.randint(*self._timings.watch)  # noqa: S311 - spreads load, guards no secret
@@ -258,7 +253,7 @@ class Informer(Generic[T]):
             log.debug("watch disconnected", resource=self.resource.plural, error=str(error))
             cut = True
             if time.monotonic() - self._progressed >= self._timings.idle:
-                self._witness = None  # silence without a bookmark: what happened in the meantime is not known
+                self._witness = None  # idle without a bookmark: events may have been missed
         if time.monotonic() - began >= self._timings.lived:
             self._attempts.reset()
         await asyncio.sleep(self._attempts.next())
@@ -266,17 +261,17 @@ class Informer(Generic[T]):
             return True
         self._fruitless += 1
         if self._fruitless >= _FRUITLESS_MOST:
-            self._witness = None  # a proxy that passes no stream on ends each of them, whatever happens in the meantime
+            self._witness = None  # a proxy that does not support streams ends all of them: events may be missed
         return False
 
     async def _same_history(self) -> bool:
-        """Return whether the API server still has the newest change that was seen here.
+        """Return whether the API server still has the most recent change that this informer received.
 
-        A server whose etcd was restored from a backup answers a watch from a version that is newer than its own with
-        200 and silence, and soon has versions as new as that, of other changes. Then only a list shows what there is.
+        If etcd was restored from a backup, the server accepts a watch from a version newer than its own, without
+        events, and later assigns the same versions to other changes. Then a list is required.
 
         Raises:
-            KubeError: it cannot be asked.
+            KubeError: the API server did not answer.
         """
         witness = self._witness
         if witness is None:
@@ -284,8 +279,8 @@ class Informer(Generic[T]):
         fields = [f"metadata.{field}={witness[field]}" for field in ("name", "namespace") if witness.get(field)]
         selector = ",".join([*filter(None, [self.field_selector]), *fields])
         found = await self.kube.collect(replace(self._selection, field_selector=selector))
-        # All metadata that is decoded: another object of that name, or another change, may have the version after a
-        # restore.
+        # Compare all decoded metadata: after a restore, another object of this name, or another change, can have the
+        # same version.
         same = [item["metadata"] for item in found.items] == [witness]
         return same and not older(found.resource_version, self._version)
 
@@ -329,18 +324,18 @@ class Informer(Generic[T]):
             log.exception("change handler failed", resource=self.resource.plural, key=key)
 
     async def _refused(self, error: KubeError) -> None:
-        """Wait if the answer says nothing about the version: the same watch may be had then.
+        """Wait if the refusal does not depend on the resource version: the same watch can then be retried.
 
-        Any other answer, and none, raise: after an outage a list shows what there is.
+        Raise any other error, because a list is required after an outage.
         """
         if error.status not in _SAME_VERSION_AGAIN:
             raise error
         await self._failed(error)
 
     async def _failed(self, error: KubeError) -> None:
-        """Say once that the server cannot be used, and wait."""
+        """Log an interruption once, and wait until the next attempt."""
         if error.status:
-            self._progressed = time.monotonic()  # it was heard: a refusal is not mended by a restart
+            self._progressed = time.monotonic()  # the server answered: a restart would not remove the refusal
             self.answered.set()
         if isinstance(error, Forbidden | NotFound):
             self._refusal = error
@@ -349,11 +344,11 @@ class Informer(Generic[T]):
         if self.failing is None:
             self._warn("watch interrupted, retrying", resource=self.resource.plural, error=words)
         self.failing = error
-        # A server that is busy says how long; all who were told so must not come back together.
+        # Add the backoff to Retry-After, so that clients do not retry at the same time.
         await asyncio.sleep((error.retry_after or 0.0) + self._attempts.next())
 
     def _recovered(self) -> None:
-        """Note a complete list, or that none is needed."""
+        """Record a complete list, or that none is required."""
         self.synced.set()
         self.answered.set()
         self._heard = self._progressed = time.monotonic()
@@ -362,11 +357,11 @@ class Informer(Generic[T]):
     def _announce_recovery(self) -> None:
         self.kube.health.ready(self._what)
         if self.failing is not None:
-            log.info("watch works again", resource=self.resource.plural)
+            log.info("watch recovered", resource=self.resource.plural)
         self.failing = None
 
     def _deafness(self) -> str | None:
-        """Liveness: no progress although the API server answers others; in an outage this stays alive."""
+        """Return the liveness error: no progress although the API server answers other calls; None in an outage."""
         silence = time.monotonic() - self._progressed
         if silence < self._timings.idle + self._timings.deaf:
             return None
@@ -376,7 +371,7 @@ class Informer(Generic[T]):
 
 
 def _newer(witness: Manifest | None, manifest: Manifest) -> Manifest:
-    """Return the metadata of the one of two that changed last."""
+    """Return the metadata of the object that changed last."""
     metadata: Manifest = manifest["metadata"]
     if witness is not None and older(metadata["resourceVersion"], witness["resourceVersion"]):
         return witness

@@ -1,7 +1,7 @@
-"""One informer over all namespaces, or one for each of some: what a service may watch differs, its work does not.
+"""Creates one informer for all namespaces, or one per configured namespace.
 
-In: namespaces, and how an informer is made, over objects that all of them share. Out: the informers to run. Called by
-``watches`` of services that can be confined to namespaces.
+In: namespaces, and a factory for an informer over shared objects. Out: the informers to run. Called by ``watches`` of
+services that can be limited to namespaces.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ class Informers(Generic[T]):
     """The informers of one kind."""
 
     def __init__(self, namespaces: Sequence[str], make: Callable[[str | None], Informer[T]]) -> None:
-        """Make one for each of the namespaces, or a single one over all if none is named."""
+        """Create one for each of the namespaces, or a single one for all namespaces if there are none."""
         self._by_place = {namespace: make(namespace) for namespace in namespaces or (None,)}
 
     def __iter__(self) -> Iterator[Informer[T]]:
@@ -26,6 +26,6 @@ class Informers(Generic[T]):
         return iter(self._by_place.values())
 
     def synced(self, namespace: str | None) -> bool:
-        """Return whether all objects of a namespace were seen; None is all namespaces. Of one not watched none were."""
+        """Return whether a namespace (None: all) was listed; False for a namespace that is not watched."""
         found = self._by_place.get(namespace)
         return found is not None and found.synced.is_set()

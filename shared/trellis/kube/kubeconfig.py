@@ -1,8 +1,8 @@
-"""Reads a kubeconfig with the client library's loader.
+"""Reads a kubeconfig with the loader of the client library.
 
-In: its path, a context. Out: a ``Configuration`` that is filled in. Called by ``trellis.kube.access``, which imports
-this module with the first kubeconfig: a pod has none, and the loader takes 2.4 MiB with YAML and OpenID. Invariant: a
-credential plugin is run by ``exec_plugin``, never by the library.
+In: its path, a context. Out: a complete ``Configuration``. Called by ``trellis.kube.access``, which imports this module
+with the first kubeconfig: a pod has none, and the loader needs 2.4 MiB for YAML and OpenID. Invariant: credential
+plugins are run by ``exec_plugin``, never by the library.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from trellis.kube.exec_plugin import Plugin
 
 
 class _Loader(KubeConfigLoader):  # type: ignore[misc]  # the package has no type hints
-    """The client library's loader, but for plugins: it would wait for them without an end, and hide their failures."""
+    """The client library's loader with other plugin code: the library has no timeout and hides failures of plugins."""
 
     plugin: Plugin
 
     async def load_from_exec_plugin(self) -> bool:
-        """Take what the plugin printed. True: nothing else of the user counts."""
+        """Set the credentials of the plugin; return True, which ignores other credentials of the user."""
         await self.plugin.run(self._user["exec"].value)
         found = self.plugin.credential
         if self.plugin.failure:
@@ -39,10 +39,10 @@ async def load_kubeconfig(
     configuration: Any,  # noqa: ANN401 - untyped package
     plugin: Plugin,
 ) -> None:
-    """Fill in ``configuration``; ``source`` may be several paths, ``context`` None the current one.
+    """Fill in ``configuration``; ``source``: one or several paths; ``context``: None means the current one.
 
     Raises:
-        Exception: whatever YAML, files and the library raise.
+        Exception: any exception of YAML, files and the library.
     """
     loader = _Loader(KubeConfigMerger(source).config, context, config_base_path=None)
     loader.plugin = plugin

@@ -1,10 +1,10 @@
 """Leader election on a Lease: at most one process of a service works.
 
-In: a lease's name and an identity. Out: ``lead`` runs while this process leads and is cancelled the moment that is in
-doubt. Called by the runtime of each service. Invariants: ``leading`` is false before another candidate can take over,
-whatever was stopped or cut in the meantime; clocks of machines are never compared; the lease is released when asked to
-stop. Several processes may hold a lease together, as one ``identity``: then it expires soon after the last of them
-stopped. Source: the Lease API; that a record's changes are timed by the observer's own clock is client-go's idea.
+In: the name of a Lease and an identity. Out: ``lead`` runs while this process is the leader and is cancelled as soon as
+that is uncertain. Called by the runtime of each service. Invariants: ``leading`` is false before another candidate can
+take over, even if this process or its network was stopped in between; clocks of machines are never compared; the Lease
+is released at shutdown. Several processes may hold a Lease together as one ``identity``; it expires soon after the last
+of them stopped. Source: the Lease API; client-go also times changes of the record by the clock of the observer.
 """
 
 from __future__ import annotations
@@ -26,32 +26,30 @@ from trellis.telemetry import get_logger
 
 log = get_logger(__name__)
 Lead = Callable[[asyncio.Event], Awaitable[None]]
-"""The service's work: runs while leading; the event asks it to finish what it does and return."""
-
-
+"""The service's work: runs while leading; the event requests it to finish and return."""
 _SHARED_TRIES = 6
-"""Of a renewal: those that share a lease renew it at any time."""
+"""Attempts of a renewal: the processes that share a lease renew it concurrently."""
 
 
-class StillRunning(Exception):  # noqa: N818 - says what is the case
-    """Raised by ``lead`` when something of it goes on though it should have ended: the lease is not given away."""
+class StillRunning(Exception):  # noqa: N818 - named after the state
+    """Raised by ``lead`` if a part of it continues after its end: the lease is not released."""
 
 
 def boot_clock() -> float:
-    """Return seconds that go on while the process is stopped and, where the system can tell, while it sleeps."""
+    """Return monotonic seconds that include stops of the process and, if supported, suspension of the system."""
     clock = getattr(time, "CLOCK_BOOTTIME", None)
     return time.monotonic() if clock is None else time.clock_gettime(clock)
 
 
 def readiness_of(lease: str) -> str:
-    """Return the name under which a candidate for this lease shows its readiness."""
+    """Return the name of a candidate's readiness for this lease."""
     return f"lease {lease}"
 
 
 class Leader:
-    """A candidate for one lease. Give writers ``kube.guarded(leader.check)``. ``follows``: called if it is not had.
+    """A candidate for one lease. Writers use ``kube.guarded(leader.check)``. ``follows``: called while not leading.
 
-    ``shown``: the metric of the service shows who leads.
+    ``shown``: set the metric of the service.
     """
 
     def __init__(  # noqa: PLR0913 (keywords, most of which have defaults)
@@ -85,7 +83,7 @@ class Leader:
 
     @property
     def leading(self) -> bool:
-        """Whether this process surely holds the lease now: by the clock, so also right after it was stopped."""
+        """True if this process certainly holds the lease: by the clock, so also right after it was stopped."""
         return self._held and boot_clock() - self._renewed_at < self._timings.renew_deadline
 
     def check(self) -> None:
@@ -94,10 +92,10 @@ class Leader:
             raise NotLeading(f"{self._identity} does not hold lease {self._namespace}/{self._name}")
 
     async def run(self, lead: Lead, stop: asyncio.Event) -> None:
-        """Campaign, and run ``lead`` whenever the lease is won, until ``stop`` is set.
+        """Campaign, and run ``lead`` whenever the lease is acquired, until ``stop`` is set.
 
-        A ``lead`` that fails or returns unasked costs the lease and starts over after a wait. Cancelled, this ends
-        ``lead`` and leaves the lease to expire; stopped, it waits for ``lead`` to return and releases the lease.
+        If ``lead`` fails or returns unexpectedly, release the lease and campaign again after a wait. On cancellation,
+        cancel ``lead`` and let the lease expire; on ``stop``, wait for ``lead`` to return and release the lease.
         """
         stopped = asyncio.create_task(stop.wait(), name="stop")
         attempts = Attempts(Backoff(self._timings.restart_first, self._timings.restart_most))
@@ -116,7 +114,7 @@ class Leader:
     # --- campaign ---
 
     async def _try_to_take(self) -> bool:
-        """Take the lease if it is free, expired or ours; every failure is only a reason to try again."""
+        """Acquire the lease if it is free, expired or held by this identity; return False after any error."""
         try:
             took = await self._take()
         except Conflict:
@@ -132,7 +130,7 @@ class Leader:
         return took
 
     def _follow(self) -> None:
-        """Be ready, as another leads; not if that is no replica of the service, or does not renew the lease."""
+        """Set the readiness of a follower: not ready if the holder is not a replica or does not renew the lease."""
         record, health = self._observed, self._kube.health
         if record is None:
             health.ready(self._what)
@@ -164,7 +162,7 @@ class Leader:
         except NotFound:
             found = new_lease(self._name, self._namespace)
             if self._timings.handover and self._observed is not None:
-                # A shared lease that was deleted is its holder's until that had its time to write it again.
+                # The holder of a deleted shared lease has until its expiry to re-create it.
                 self._observe(self._observed)
                 if not self._may_take():
                     return False
@@ -177,7 +175,7 @@ class Leader:
             await self._write(found, timeout)
         except (AlreadyExists, Conflict) as error:
             if self._timings.handover and again:
-                return await self._take(again=False)  # written by one that shares it, perhaps: then it is had as well
+                return await self._take(again=False)  # perhaps written by a process of the same identity
             if isinstance(error, Conflict):
                 raise
             return False
@@ -186,7 +184,7 @@ class Leader:
 
     def _observe(self, record: LeaseRecord) -> None:
         now = boot_clock()
-        # Of a shared lease time counts only while it could be looked at: in an outage nobody can renew it.
+        # For a shared lease, only time with successful reads counts: in an outage its holder cannot renew it.
         blind = self._timings.handover > 0 and now - self._looked_at > self._timings.renew
         if record != self._observed or blind:
             self._observed, self._observed_at = record, now
@@ -204,7 +202,7 @@ class Leader:
         return self._observed_at + duration - boot_clock()
 
     def _next_try(self) -> float:
-        """Return the seconds until the next look: spread, and not later than the lease's expiry."""
+        """Return the seconds until the next attempt: with jitter, and not later than the lease's expiry."""
         wait = self._timings.retry * random.uniform(0.8, 1.1)  # noqa: S311 - spreads load, guards no secret
         if self._observed is None or self._told is not None:
             return wait
@@ -213,12 +211,12 @@ class Leader:
     # --- reign ---
 
     async def _reign(self, lead: Lead, stopped: asyncio.Task[bool]) -> bool:
-        """Run ``lead`` until it ends, the lease is lost, or stop is asked; False if ``lead`` ended unasked."""
+        """Run ``lead`` until it ends, the lease is lost, or a stop is requested; False if it ended unexpectedly."""
         log.info("started leading", lease=self._name, identity=self._identity)
         self._show(leading=True)
         stopping = asyncio.Event()
         work = asyncio.ensure_future(lead(stopping))
-        # Once that has begun: until it has said what it waits for, nothing would be known to be missing.
+        # Set readiness after the start of ``lead``, when it has registered its own conditions.
         asyncio.get_running_loop().call_soon(self._kube.health.ready, self._what)
         renewal = asyncio.create_task(self._renew_until_lost(), name=f"renew {self._name}")
         try:
@@ -236,7 +234,7 @@ class Leader:
             self._held = self._held and not lost
             await _end(work)
             await _end(renewal)
-            # Cancelled is like a crash: whatever lead did not finish must not be hurried by a new leader.
+            # A cancellation is like a crash: unfinished work must end before a new leader starts.
             current = asyncio.current_task()
             cancelled = current is not None and current.cancelling() > 0
             still_running = not work.cancelled() and isinstance(work.exception(), StillRunning)
@@ -255,10 +253,10 @@ class Leader:
         return asked
 
     async def _renew_until_lost(self) -> None:
-        """Renew until another holder is seen or the deadline passes without a success.
+        """Renew until another holder is observed, or the deadline passes without a success.
 
-        ``renew`` is counted from the start of a renewal: counted from its answer, a lease of an API server that takes
-        2 s for each answer would be in doubt before the next renewal is answered.
+        ``renew`` is measured from the start of a renewal: measured from its answer, ``leading`` would become false
+        before the next renewal is answered if the API server answers after 2 s.
         """
         due = self._renewed_at + self._timings.renew
         while True:
@@ -279,8 +277,7 @@ class Leader:
                 due = boot_clock() + self._timings.retry
             else:
                 if not self.leading:
-                    # The answer came too late: writes were refused in the meantime, and what was in doubt once stays
-                    # lost.
+                    # The answer came after the deadline: writes were refused in the meantime, so the term has ended.
                     log.warning("lease renewed too late", lease=self._name, identity=self._identity)
                     return
                 self._renewed_at = began
@@ -289,10 +286,10 @@ class Leader:
                 due = began + self._timings.renew
 
     async def _renew(self, timeout: float) -> None:  # noqa: ASYNC109 - the client's time budget
-        """Write the lease again; a conflict on a lease that is still ours (an answer got lost) is no loss.
+        """Renew the lease; after a conflict, retry if this identity still holds it (an answer was lost).
 
-        A lease of Trellis that is older than the one that was written last comes from a backup of etcd: it counts as
-        lost, because everything that this term read and wrote may be undone. The next term reads it all again.
+        A lease that is older than the last written one comes from a backup of etcd: it counts as lost, because all
+        reads and writes of this term may be undone. The next term lists all objects.
         """
         async with asyncio.timeout(timeout):
             lease, tries = self._lease, _SHARED_TRIES if self._timings.handover else 2
@@ -316,7 +313,7 @@ class Leader:
             self._lease = await self._kube.create(LEASES, manifest, timeout=timeout)
 
     async def _release(self) -> None:
-        """Give the lease back, so that another takes it at once; if that fails it expires by itself."""
+        """Release the lease, so that another candidate can acquire it immediately; otherwise it expires."""
         if not self.leading:
             return
         self._held = False
@@ -325,7 +322,7 @@ class Leader:
             try:
                 await self._kube.replace(LEASES, self._given_back(self._lease), timeout=timeout)
             except Conflict:
-                # The renewal that was cancelled a moment ago may have reached the server.
+                # The cancelled renewal may have reached the server.
                 found = await self._kube.get(LEASES, self._name, self._namespace, timeout=timeout)
                 if read_lease(found).holder != self._identity:
                     return
@@ -342,23 +339,23 @@ class Leader:
 
     @property
     def holder(self) -> str:
-        """The identity that held the lease when it was looked at last, "" if none did."""
+        """The last observed holder of the lease, "" if there was none."""
         return self._observed.holder if self._observed is not None else ""
 
     @property
     def seconds_since_other(self) -> float:
-        """For how long no other holder was seen, infinite if none was."""
+        """Seconds since another holder was last observed, infinite if never."""
         return boot_clock() - self._other_at
 
     @property
     def record(self) -> LeaseRecord:
-        """The lease as this process wrote it last."""
+        """The lease as last written by this process."""
         return read_lease(self._lease)
 
-    # --- what others see ---
+    # --- readiness, logs and metrics ---
 
     def _complain(self, error: KubeError | TimeoutError) -> None:
-        """Say what is wrong: not ready, and one warning per cause."""
+        """Report an error: not ready, and one warning per cause."""
         why = self._kube.describe_error(error) if isinstance(error, KubeError) else "no answer in time"
         if isinstance(error, NotFound):
             why = (
@@ -377,7 +374,7 @@ class Leader:
 
 
 async def _end(task: asyncio.Future[None]) -> None:
-    """Cancel a task and wait until it is gone; an error of its last moments is logged."""
+    """Cancel a task and wait for its end; log an error of its shutdown."""
     ended_before = task.done()
     task.cancel()
     await asyncio.wait({task})

@@ -1,7 +1,7 @@
-"""The Lease object as the election reads and writes it.
+"""Converts the Lease object for the election.
 
-Pure: manifests in, records and manifests out; the time comes in as a value and is only for users to read.
-Called by ``trellis.kube.leader``. Source: coordination.k8s.io/v1 Lease; the released form is what client-go writes.
+Pure: manifests in, records and manifests out; the time is a value and only informative. Called by
+``trellis.kube.leader``. Source: coordination.k8s.io/v1 Lease; the released form is that of client-go.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from trellis.kube.resources import LEASES, Manifest
 _RELEASED_DURATION = 1
 """``leaseDurationSeconds`` of a released lease: no wait, the value that client-go writes."""
 _TRANSITIONS_MOST = 2**31 - 1
-"""An int32 of the API: a write of a larger number is refused, so a Lease that was edited so could never be taken."""
+"""Maximum of an int32 in the API, which rejects larger numbers: a Lease edited to the maximum stays acquirable."""
 
 
 @dataclass(frozen=True, slots=True)
 class LeaseRecord:
-    """What a candidate compares: equal records mean that nobody renewed in the meantime."""
+    """Content of a Lease that candidates compare: equal records mean that it was not renewed."""
 
     holder: str
     renewed: str
@@ -29,11 +29,11 @@ class LeaseRecord:
     duration: float
     acquired: str = ""
     marked: str = ""
-    """The last holder that was of Trellis, "" if none ever was."""
+    """The last holder that is a Trellis service, "" if there was none."""
 
     @property
     def stranger(self) -> bool:
-        """Whether the holder is surely not of Trellis: one of Trellis had the lease and this one did not mark it."""
+        """True if the holder is certainly not a Trellis service: one held the lease, but this one has no mark."""
         return self.holder not in {"", self.marked} and self.marked != ""
 
 
@@ -51,7 +51,7 @@ def read_lease(lease: Manifest) -> LeaseRecord:
 
 
 def new_lease(name: str, namespace: str) -> Manifest:
-    """Return a Lease nobody holds."""
+    """Return a Lease without a holder."""
     return {
         "apiVersion": LEASES.api_version,
         "kind": LEASES.kind,
@@ -61,10 +61,10 @@ def new_lease(name: str, namespace: str) -> Manifest:
 
 
 def taken(lease: Manifest, *, identity: str, duration: int, now: datetime) -> Manifest:
-    """Return the lease taken or renewed by ``identity``, and marked as Trellis' own; a change of holder is counted.
+    """Return the lease acquired or renewed by ``identity``, marked as held by Trellis; count a change of holder.
 
-    No two renewals in a row carry the same time, whatever the holder's clock does: to the others, and to the API
-    server, an unchanged lease is one that nobody renewed.
+    Consecutive renewals always have different times, regardless of the holder's clock: other candidates and the API
+    server treat an unchanged lease as not renewed.
     """
     record = read_lease(lease)
     if _micro_time(now) == record.renewed:
@@ -78,7 +78,7 @@ def taken(lease: Manifest, *, identity: str, duration: int, now: datetime) -> Ma
     }
     if record.holder != identity:
         spec["acquireTime"] = _micro_time(now)
-        # The first holder of a new lease is no transition.
+        # The first holder of a new lease is not a transition.
         more = 1 if lease["metadata"].get("resourceVersion") else 0
         spec["leaseTransitions"] = min(record.transitions + more, _TRANSITIONS_MOST)
     marks = (lease["metadata"].get("annotations") or {}) | {names.ANNOTATION_HOLDER: identity}
@@ -86,7 +86,7 @@ def taken(lease: Manifest, *, identity: str, duration: int, now: datetime) -> Ma
 
 
 def released(lease: Manifest, *, now: datetime) -> Manifest:
-    """Return the lease given back: anyone may take it at once."""
+    """Return the released lease, which any candidate can acquire immediately."""
     spec = dict(lease["spec"]) | {
         "holderIdentity": "",
         "leaseDurationSeconds": _RELEASED_DURATION,

@@ -1,9 +1,9 @@
-"""Which deleted objects of a kind are one user's decision about one object, and which are part of a mass deletion.
+"""Distinguishes the deletion of a single object by a user from a mass deletion.
 
-In: objects as watched, their CRD from the API server. Out: those whose deletion no circuit breaker holds (ADR 27).
-Called by ``node_watcher`` (labels), ``provisioner`` (installers that run, status) and ``host_manager`` (host groups).
-Invariant: an object counts as deleted by itself only if its CRD was read and is not being deleted, and no other object
-of its kind was deleted within ``together`` seconds of it; everything else is left to the circuit breaker.
+In: objects as watched, their CRD from the API server. Out: objects whose deletion no circuit breaker pauses (ADR 27).
+Called by ``node_watcher`` (labels), ``provisioner`` (running installers, status) and ``host_manager`` (host groups).
+Invariant: a deletion counts as a single one only if the CRD was read and is not being deleted, and no other object of
+the kind was deleted within ``together`` seconds; the circuit breaker decides about all other deletions.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ _log = get_logger(__name__)
 
 
 class Deletable(Protocol):
-    """An object as a watch has it.
+    """A watched object.
 
-    ``name``: with its namespace if the kind has one. ``deleted_at``: Unix seconds of its deletion, 0 if there is none.
+    ``name``: with its namespace if it has one. ``deleted_at``: Unix seconds of its deletion, 0 if it is not deleted.
     """
 
     @property
@@ -48,10 +48,9 @@ class Deletable(Protocol):
 
 
 def deleted_alone(objects: Iterable[Deletable], definition: float | None, together: float) -> frozenset[str]:
-    """Return the names of the objects that were deleted by themselves.
+    """Return the names of the objects that were deleted individually.
 
-    ``definition``: Unix seconds of the CRD's deletion, :data:`STANDS` if it is not being deleted, None if that is not
-    known.
+    ``definition``: Unix seconds of the CRD's deletion, :data:`STANDS` if it is not being deleted, None if unknown.
     """
     deleting = sorted((one for one in objects if one.deleting), key=lambda one: one.deleted_at)
     if definition is None:
@@ -66,26 +65,26 @@ def deleted_alone(objects: Iterable[Deletable], definition: float | None, togeth
 
 @dataclass(eq=False)
 class Deletions:
-    """The deletions of one kind that were seen in one term of leadership."""
+    """The deletions of one kind that were observed in one leadership term."""
 
     kube: Kube
     kind: Resource | None
-    """None: the CRD may not be read, so every deletion counts as a mass."""
+    """None: the CRD cannot be read, so every deletion counts as a mass deletion."""
     timings: DeletionTimings = DeletionTimings()
     clock: Callable[[], float] = time.monotonic
     seen: dict[str, float] = field(default_factory=dict)
-    """By uid of an object that is being deleted, monotonic: when it was seen first."""
+    """By uid of an object that is being deleted: monotonic time of its first observation."""
     definition: float | None = None
-    """As :func:`deleted_alone` has it; the CRD is always deleted before the objects that go with it."""
+    """See :func:`deleted_alone`; a CRD is always deleted before its objects."""
 
     def __post_init__(self) -> None:
         self._reading = asyncio.Lock()
 
     async def look(self, objects: Iterable[Deletable]) -> None:
-        """Read the CRD if an object is being deleted that was not before.
+        """Read the CRD if the deletion of an object is observed for the first time.
 
         Raises:
-            KubeError: no answer; to be tried again before anything is decided.
+            KubeError: no answer; the caller has to retry before a decision.
         """
         deleting = {one.uid for one in objects if one.deleting}
         if deleting == self.seen.keys():
@@ -112,15 +111,15 @@ class Deletions:
         return STANDS if deleted_at is None else float(deleted_at)
 
     def alone(self, objects: Iterable[Deletable]) -> frozenset[str]:
-        """Return the names of the objects whose deletion no circuit breaker holds."""
+        """Return the names of the objects whose deletion no circuit breaker pauses."""
         return deleted_alone(objects, self.definition, self.timings.together)
 
     def lasts(self, uid: str) -> float:
-        """Return for how many seconds an object has been seen to be deleted, whatever the clock on the wall did."""
+        """Return the seconds since the deletion of an object was observed, independent of the wall clock."""
         return self.clock() - self.seen.get(uid, self.clock())
 
     def settles_in(self, one: Deletable) -> float:
-        """Return the seconds until it is certain enough that an object was deleted by itself, or not; 0 if it is."""
+        """Return the seconds until a deletion can be classified as single or mass deletion; 0 if it can be."""
         if not one.deleting:
             return 0.0
         return max(0.0, self.seen.get(one.uid, self.clock()) + self.timings.settle - self.clock())

@@ -1,9 +1,9 @@
-"""Reads the API server's JSON, however deep one object in it is nested: that costs nobody the others.
+"""Parses JSON of the API server in which one object may be nested too deeply, without losing the rest.
 
-In: the body of an answer, or a line of a watch. Out: what it says. Called by ``calls`` and ``reader``. Invariant: of
-what is nested deeper than it is read the metadata can be read, and the rest, which is cut, is still too deep to be
-written (``orjson`` writes 254 levels): whoever keeps it as JSON finds that out, and nobody takes it for the whole.
-Source: the API server takes objects of 10,000 levels where the schema preserves unknown fields, ``orjson`` reads 1,024.
+In: the body of an answer, or a line of a watch. Out: its content. Called by ``calls`` and ``reader``. Invariant: an
+object that is nested too deeply keeps its metadata; the rest is cut, and still nested too deeply to be serialized
+(``orjson`` writes 254 levels), so that no code can store the cut object as complete. Source: the API server accepts
+10,000 levels where the schema preserves unknown fields, ``orjson`` reads 1,024.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from typing import Any, Final
 import orjson
 
 MOST_LEVELS: Final = 500
-"""Of an answer that has too many: deeper ones are cut. Less than Python's own functions stand (1,000)."""
+"""Maximum nesting in an answer: deeper levels are cut. Lower than Python's recursion limit (1,000)."""
 _TOO_DEEP: Final = "depth limit"
 _TOKENS: Final = re.compile(rb'"(?:[^"\\]|\\.)*"|[\[\]{}]')
 _OPENING, _CLOSING = b"[{", b"]}"
 
 
 async def parse(body: bytes, decode: Callable[[bytes], Any] | None = None) -> Any:  # noqa: ANN401 - JSON
-    """Return what JSON says; levels beyond ``MOST_LEVELS`` are null where there are too many of them.
+    """Return parsed JSON; if it is nested too deeply, levels beyond ``MOST_LEVELS`` are null.
 
-    ``decode`` returns a part of it; all of it is returned if that raises ``ValueError``.
+    ``decode`` decodes a part of it; if it raises ``ValueError``, everything is decoded.
 
     Raises:
-        orjson.JSONDecodeError: it is none.
+        orjson.JSONDecodeError: the body is not JSON.
     """
     if decode is not None:
         with contextlib.suppress(ValueError):

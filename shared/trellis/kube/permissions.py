@@ -1,9 +1,9 @@
-"""What the account of a service may not do, in words that say what to grant.
+"""Missing permissions of a service account, with the remedy.
 
-In: refusals of the API server. Out: the right that is missing; for runs of keys, the service's readiness. Called by
-services, which say what is to be applied. Invariant: only what RBAC refused is a missing right: quotas and admission
-answer 403 too.
-Source: the messages of kube-apiserver's RBAC authorizer, and of its check of what a Role may give.
+In: 403 answers of the API server. Out: the missing permission; for runs of keys, the readiness of the service. Called
+by services, which name the manifest to apply. Invariant: only RBAC denials are missing permissions: quotas and
+admission also answer 403. Source: the messages of the RBAC authorizer of kube-apiserver, and of its escalation check
+for Roles.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ _log = get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Right:
-    """What an account was not allowed to do. ``resource`` is ``pods/log`` or ``leases.coordination.k8s.io``.
+    """A missing permission of an account. ``resource``: such as ``pods/log`` or ``leases.coordination.k8s.io``.
 
-    ``namespace`` is "" for what has none, and for all of them together. ``name`` is that of the object, if it was one;
-    of several objects it is the same right.
+    ``namespace`` is "" for cluster-scoped resources, and for all namespaces. ``name``: of the object, if there is one;
+    permissions that differ only in the name are equal.
     """
 
     user: str
@@ -50,7 +50,7 @@ class Right:
 
 
 def missing_right(error: BaseException) -> Right | None:
-    """Return the right whose lack an error tells of, None if it tells of something else."""
+    """Return the missing permission that caused an error, None if the error has another cause."""
     if not isinstance(error, Forbidden):
         return None
     if found := _REFUSED.search(error.message):
@@ -65,21 +65,21 @@ def missing_right(error: BaseException) -> Right | None:
 
 
 def lacking(right: Right, remedy: str) -> str:
-    """Return the sentence about a missing right: who may not do what where, and what to do about it."""
-    return f"{right.user} may not {right}: {remedy}"
+    """Return the message for a missing permission: account, verb, resource, namespace and remedy."""
+    return f"{right.user} cannot {right}: {remedy}"
 
 
 def describe_error(error: KubeError, remedy: str) -> str:
-    """Return what an error means: a missing right with its remedy; any other error says itself what it is."""
+    """Return the message for an error: a missing permission with its remedy, or the text of any other error."""
     right = missing_right(error)
     return str(error) if right is None else lacking(right, remedy)
 
 
 @dataclass(slots=True)
 class MissingPermissions:
-    """The rights that runs of keys lack at present: each is said once, and the service is not ready in the meantime.
+    """Missing permissions of runs of keys: each is logged once, and the service is not ready until it is granted.
 
-    ``remedy`` returns what is to be done about one.
+    ``remedy`` returns the remedy for one of them.
     """
 
     health: Health
@@ -88,7 +88,7 @@ class MissingPermissions:
 
     @contextlib.contextmanager
     def noted(self, key: str) -> Iterator[None]:
-        """Note how a run of a key, which is the block, ends; keys of several queues are to differ."""
+        """Record the result of the block, which is a run of a key; keys of several queues have to differ."""
         try:
             yield
         except Exception as error:
@@ -97,7 +97,7 @@ class MissingPermissions:
         self.worked(key)
 
     def failed(self, key: str, error: BaseException) -> None:
-        """Note how a run of a key failed: the rights that it lacked before are there by now, or lacking still."""
+        """Record the error of a run of a key; permissions that it lacked before, except this one, are granted now."""
         right = missing_right(error)
         if right is None:
             return
@@ -109,7 +109,7 @@ class MissingPermissions:
         self._lacking.setdefault(right, set()).add(key)
 
     def worked(self, key: str) -> None:
-        """Note that a run of a key came to its end."""
+        """Record a successful run of a key."""
         if self._lacking:
             self._settle(key)
 
@@ -127,7 +127,7 @@ def _what(right: Right) -> str:
 
 
 def allowed_to(error: KubeError) -> str:
-    """Return what a refused call wanted, as ``list pods in namespace a``."""
+    """Return the action of a refused call, such as ``list pods in namespace a``."""
     verb = "list" if error.verb in {"LIST", "WATCH"} else error.verb.lower()
     place = f" in namespace {error.namespace}" if error.namespace else ""
     return f"{verb} {error.call.plural}{place}"

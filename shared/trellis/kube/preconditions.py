@@ -1,9 +1,9 @@
-"""What a leader's write must say: which very object, in which state, it was decided on.
+"""Checks that the write of a leader has preconditions: UID and resourceVersion of the decided state.
 
-In: the body of a write. Out: nothing, or ``ValueError`` for the programmer. Called by ``trellis.kube.client`` for views
-that are guarded. A guard keeps a former leader from sending; only a precondition keeps what it had sent already from
-being carried out later (ADR 9). Pure. Source: a resourceVersion is of one object in one state; the uid is
-asked for as well because an apply without it makes a new object of a deleted one.
+In: the body of a write. Out: nothing, or ``ValueError`` for a programming error. Called by ``trellis.kube.client`` for
+guarded views. A guard keeps a former leader from sending; only a precondition rejects a write that it had already sent
+(ADR 9). Pure. Source: a resourceVersion identifies one state of one object; the UID is needed too because an apply
+without it re-creates a deleted object.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _VERSION: Final = "/metadata/resourceVersion"
 
 
 def require(what: str, body: Mapping[str, Any]) -> None:
-    """Raise ValueError unless the body's metadata names uid and resourceVersion."""
+    """Raise ValueError unless the body's metadata contains uid and resourceVersion."""
     metadata = body.get("metadata") or {}
     _refuse(what, [name for name in ("uid", "resourceVersion") if not metadata.get(name)])
 
@@ -28,7 +28,7 @@ def require_tests(what: str, ops: Sequence[Mapping[str, Any]]) -> None:
 
 
 def only_if(uid: str, resource_version: str) -> list[dict[str, Any]]:
-    """Return the operations a JSON patch begins with so that it changes only what was read."""
+    """Return the first operations of a JSON patch, which ensure that it changes only the state that was read."""
     return [
         {"op": "test", "path": _UID, "value": uid},
         {"op": "test", "path": _VERSION, "value": resource_version},
@@ -37,4 +37,4 @@ def only_if(uid: str, resource_version: str) -> list[dict[str, Any]]:
 
 def _refuse(what: str, missing: Sequence[str]) -> None:
     if missing:
-        raise ValueError(f"{what} needs {' and '.join(missing)}: a leader's write names what was read")
+        raise ValueError(f"{what} needs {' and '.join(missing)}: writes of a leader require preconditions")

@@ -1,4 +1,4 @@
-"""The reading half of the Kubernetes client: objects, lists in pages, watches, logs.
+"""The read operations of the Kubernetes client: objects, paged lists, watches, logs.
 
 In: a resource and names. Out: manifests, pages, watch events, or a ``KubeError`` that names the object. Called through
 ``trellis.kube.client.Kube`` by services, the informer and the leader. Invariant: each call ends within its budget.
@@ -25,7 +25,7 @@ from trellis.kube.transport import HttpRequest
 from trellis.telemetry import Telemetry
 from trellis.telemetry.health import Health
 
-if TYPE_CHECKING:  # only services that decode a part load what decodes it: 1.5 MiB
+if TYPE_CHECKING:  # only services that decode parts of objects load the decoder: 1.5 MiB
     from trellis.kube.shapes import Decode, Shape
 
 PAGE: Final = 500
@@ -44,14 +44,14 @@ class Listing:
 
 @dataclass(frozen=True, slots=True)
 class Page(Listing):
-    """One page of a list; ``first`` says that a list starts (again): what came before it does not count."""
+    """One page of a list; ``first``: a list starts or restarts, and previous pages are invalid."""
 
     first: bool
 
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Which objects of a kind: ``namespace`` None means all namespaces; ``shape``: what of them is decoded."""
+    """A selection of objects of a kind: ``namespace`` None means all namespaces; ``shape``: the decoded keys."""
 
     resource: Resource
     namespace: str | None = None
@@ -60,13 +60,13 @@ class Selection:
     shape: Shape | None = None
 
     def __str__(self) -> str:
-        """Return ``jobs in trellis-installers with app=x``: for users, and what tells two watches of a kind apart."""
+        """Return ``jobs in trellis-installers with app=x``, for users and as an identifier of the watch."""
         place = f" in {self.namespace}" if self.namespace else ""
         chosen = ",".join(part for part in (self.label_selector, self.field_selector) if part)
         return f"{self.resource.plural}{place}" + (f" with {chosen}" if chosen else "")
 
     def call(self, verb: str) -> Call:
-        """Return what a call on this selection is about."""
+        """Return the ``Call`` of a request for this selection."""
         return Call(verb, self.resource.kind, self.resource.plural, self.namespace or "")
 
     def request(self, **query: str) -> HttpRequest:
@@ -85,13 +85,13 @@ class WatchEvent:
 
 
 class Reader:
-    """A connection to one API server, and what can be read through it."""
+    """A connection to one API server, with the read operations."""
 
     def __init__(self, caller: Caller, *, health: Health) -> None:
         self._caller = caller
         self.health = health
         self.describe_error: Callable[[KubeError], str] = str
-        """Says for users what an error means, and, where the service knows it, what is to be done about it."""
+        """Returns the message for an error, with a remedy if the service has one."""
 
     @property
     def server(self) -> str:
@@ -100,7 +100,7 @@ class Reader:
 
     @property
     def timings(self) -> KubeTimings:
-        """How long this connection and what works by it waits."""
+        """Timings of this connection and its users."""
         return self._caller.timings
 
     @property
@@ -109,7 +109,7 @@ class Reader:
         return self._caller.telemetry
 
     def answering_for(self) -> float:
-        """Return for how many seconds every call was answered; 0 while the server is not known to answer."""
+        """Return the seconds for which every call was answered; 0 while the state of the server is unknown."""
         return self._caller.contact.answering_for(self.timings.recent)
 
     def unasked_for(self) -> float:
@@ -121,7 +121,7 @@ class Reader:
         await self._caller.transport.close()
 
     async def probe(self, *, timeout: float | None = None) -> None:
-        """Ask the server whether it is ready; raises KubeError if it is not."""
+        """Check the readiness of the server; raises KubeError if it is not ready."""
         timeout = self.timings.probe if timeout is None else timeout
         await self._caller.reply(Call("GET", "readyz", "readyz"), HttpRequest("GET", "/readyz"), timeout=timeout)
 
@@ -134,7 +134,7 @@ class Reader:
         metadata: bool = False,
         timeout: float | None = None,
     ) -> Manifest:
-        """Return one object; raises NotFound or another KubeError. With ``metadata`` only that leaves the server."""
+        """Return one object; raises NotFound or another KubeError. ``metadata``: request only its metadata."""
         headers = _METADATA_ALONE if metadata else {}
         request = HttpRequest("GET", res.path(namespace, name), headers=headers)
         call = Call("GET", res.kind, res.plural, namespace or "", name)
@@ -149,7 +149,7 @@ class Reader:
         field_selector: str | None = None,
         limit: int = PAGE,
     ) -> Listing:
-        """Return all objects of one consistent state, read in pages of ``limit``, each within the usual budget."""
+        """Return all objects of one consistent state, read in pages of ``limit``, each within the default timeout."""
         return await self.collect(Selection(res, namespace, label_selector, field_selector), limit=limit)
 
     async def collect(self, selection: Selection, *, limit: int = PAGE) -> Listing:
@@ -162,11 +162,10 @@ class Reader:
         return Listing(items, version)
 
     async def pages(self, selection: Selection, *, limit: int = PAGE) -> AsyncGenerator[Page, None]:
-        """Yield a list page by page, the next one being read in the meantime: two of raw objects are in memory at a
-        time.
+        """Yield a list page by page, with prefetch: two pages of raw objects are in memory.
 
-        The first page asks for the newest state (resourceVersion ""). When the token of a page expires, the list
-        starts again; the third time, Gone is raised.
+        The first page requests the most recent state (resourceVersion ""). If the continue token expires, the list
+        restarts; the third time, Gone is raised.
         """
         for start in range(_LIST_STARTS):
             following = asyncio.ensure_future(self._page(selection, limit, ""))
@@ -185,7 +184,7 @@ class Reader:
                 if not following.done():
                     following.cancel()
                     await asyncio.wait({following})
-                _ = following.cancelled() or following.exception()  # else asyncio logs one that nobody awaited
+                _ = following.cancelled() or following.exception()  # otherwise asyncio logs an unretrieved exception
 
     @asynccontextmanager
     async def watch(
@@ -194,8 +193,8 @@ class Reader:
         """Open a watch with bookmarks; yields its events until the server ends it, after about ``seconds``.
 
         Raises:
-            Gone: the resource version is too old (on opening or later): list again.
-            KubeError: refused, cut, or silent for ``idle_seconds``.
+            Gone: the resource version is too old (on opening or later): a new list is required.
+            KubeError: refused, disconnected, or idle for ``idle_seconds``.
         """
         call = selection.call("WATCH")
         request = selection.request(
@@ -215,7 +214,7 @@ class Reader:
         return reply.body.decode("utf-8", "replace")
 
     def _budget(self, timeout: float | None) -> float:
-        """Return the seconds of a call: those of its caller, or the usual ones."""
+        """Return the timeout of a call in seconds: that of its caller, or the default."""
         return self.timings.call if timeout is None else timeout
 
     async def _page(self, selection: Selection, limit: int, token: str) -> tuple[Page, str]:
@@ -235,7 +234,7 @@ async def _events(call: Call, lines: AsyncIterator[bytes], decode: Decode | None
         try:
             event: Mapping[str, Any] = await parse(line, decode)
         except orjson.JSONDecodeError:
-            # A connection that is cut in the middle of a line.
+            # The connection was closed in the middle of a line.
             raise unavailable(call, "the watch disconnected within an event") from None
         if not _is_event(event):
             raise unavailable(call, "the watch returned an invalid event")
@@ -245,10 +244,10 @@ async def _events(call: Call, lines: AsyncIterator[bytes], decode: Decode | None
 
 
 def _is_list_of(res: Resource, found: Any) -> bool:  # noqa: ANN401 - it is JSON
-    """Return whether an answer is a list of a kind, and not what a proxy says with status 200.
+    """Return whether an answer is a list of a kind, not the answer of a proxy with status 200.
 
-    An empty list of something else would count as the deletion of all objects. The kind of a list is the CRD's to
-    name; ``List`` is what no API server calls one.
+    An empty list of another kind would count as the deletion of all objects. The CRD defines the kind of its list; no
+    API server uses ``List``.
     """
     if not isinstance(found, dict) or found.get("apiVersion") != res.api_version:
         return False
@@ -267,7 +266,7 @@ def _is_object(item: object) -> bool:
 
 
 def _is_event(event: Any) -> bool:  # noqa: ANN401 - it is JSON
-    """Return whether a line of a watch is an event: one without its object, or its version, ends no informer."""
+    """Return whether a line of a watch is a valid event, so that an invalid one does not end an informer."""
     if not isinstance(event, dict) or not isinstance(event.get("type"), str):
         return False
     found = event.get("object")

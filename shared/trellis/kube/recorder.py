@@ -1,9 +1,9 @@
-"""Events that people see in ``kubectl describe``.
+"""Records Kubernetes Events, which ``kubectl describe`` shows.
 
-In: an object, a reason, a message. Out: one core/v1 Event per distinct (uid, reason, message), counted up when it
-repeats; of many that differ in the message only one that says so. Called by services. Invariants: recording never
-raises and never floods, whatever the messages say; a Node's Events are in ``default``.
-Source: the core/v1 Event; kubectl finds them by ``involvedObject`` name and uid.
+In: an object, a reason, a message. Out: one core/v1 Event per distinct (UID, reason, message), with a count of
+repetitions; many that differ in the message only are combined. Called by services. Invariants: recording never raises
+and is rate-limited for any messages; Events of a Node are in ``default``. Source: the core/v1 Event; kubectl finds them
+by name and UID in ``involvedObject``.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ _NAME_PART_MAX: Final = 200
 _REMEMBERED: Final = 4096
 _CLUSTER_SCOPED_NAMESPACE: Final = "default"
 _COMBINED: Final = "(combined from similar events): "
-"""As client-go begins the message of one that stands for many."""
+"""Prefix of the message of a combined Event, as in client-go."""
 
 
 @dataclass(frozen=True, slots=True)
 class ObjectRef:
-    """The object an Event is about; ``namespace`` None for kinds without."""
+    """Reference to the object of an Event; ``namespace`` None for cluster-scoped kinds."""
 
     api_version: str
     kind: str
@@ -54,7 +54,7 @@ class ObjectRef:
 
 @dataclass(frozen=True, slots=True)
 class _Occurrence:
-    """What makes two Events the same, and what they say."""
+    """Identity and content of an Event."""
 
     regarding: ObjectRef
     type: str
@@ -64,29 +64,29 @@ class _Occurrence:
     related: ObjectRef | None = None
     annotations: Mapping[str, str] = field(default_factory=dict)
     combined: bool = False
-    """It stands for all of its reason; its message is that of the last one."""
+    """Combined Event for all occurrences of its reason, with the message of the last one."""
 
     @property
     def name(self) -> str:
-        """``<object>.<hash over uid, reason and message>``: the same for every repeat, in every process."""
+        """``<object>.<hash over uid, reason and message>``: equal for every repetition, in every process."""
         identity = f"{self.regarding.uid}\0{self.reason}\0{_COMBINED if self.combined else self.message}"
         digest = hashlib.sha256(identity.encode()).hexdigest()[:16]
         return f"{self.regarding.name[:_NAME_PART_MAX].rstrip('.-')}.{digest}"
 
     @property
     def namespace(self) -> str:
-        """The object's namespace, ``default`` if it has none: the server accepts no other."""
+        """The object's namespace, ``default`` for cluster-scoped objects, as the server requires."""
         return self.regarding.namespace or _CLUSTER_SCOPED_NAMESPACE
 
     @property
     def identity(self) -> str:
-        """What a repeat has in common with it: one with another related object or annotations is written at once."""
+        """Identity of repetitions: an Event with another related object or annotations is written immediately."""
         related = self.related.uid if self.related is not None else ""
         return "\0".join((self.name, related, *sorted(self.annotations.values())))
 
 
 class EventRecorder:
-    """Writes Events in the name of a component, e.g. ``trellis.dev/provisioner``."""
+    """Recorder of Events of a component, for example ``trellis.dev/provisioner``."""
 
     def __init__(
         self,
@@ -113,15 +113,15 @@ class EventRecorder:
         related: ObjectRef | None = None,
         annotations: Mapping[str, str] | None = None,
     ) -> None:
-        """Record that something happened to an object; failing to do so is logged only.
+        """Record an Event; a failure is only logged.
 
         Args:
             regarding: the object.
             type: ``Normal`` or ``Warning``.
             reason: CamelCase, at most 128 characters.
-            message: for users; what exceeds 1,024 characters is cut.
-            related: another object that it is about; a repeat replaces it.
-            annotations: of the Event, for programs that read it; a repeat replaces them.
+            message: for users; truncated to 1,024 characters.
+            related: another related object; a repetition replaces it.
+            annotations: of the Event, for programs that read it; a repetition replaces them.
         """
         occurrence = _Occurrence(
             regarding, type, reason, message[:_MESSAGE_MAX], self._component, related, annotations or {}
@@ -168,7 +168,7 @@ class EventRecorder:
         try:
             found = await self._kube.get(EVENTS, occurrence.name, occurrence.namespace)
         except NotFound:
-            return  # it expired this moment; the next repeat makes a new one
+            return  # it expired in the meantime; the next repetition creates a new one
         read = {name: found["metadata"][name] for name in ("uid", "resourceVersion")}
         metadata = read | ({"annotations": dict(occurrence.annotations)} if occurrence.annotations else {})
         patch: Manifest = {"metadata": metadata, "count": int(found.get("count") or 1) + 1, "lastTimestamp": now}
@@ -176,7 +176,7 @@ class EventRecorder:
             patch["message"] = occurrence.message
         if occurrence.related is not None:
             patch["related"] = _reference(occurrence.related)
-        # Who counted up in the meantime has counted this repeat too, as far as anyone can tell.
+        # After a conflict, a concurrent increment counts for this repetition too.
         with contextlib.suppress(Conflict):
             await self._kube.merge_patch(
                 EVENTS, occurrence.name, patch, occurrence.namespace, field_manager=occurrence.component

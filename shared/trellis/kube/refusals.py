@@ -1,8 +1,8 @@
-"""Keys whose writes the API server refuses: when they are tried again, and what readiness reports of them.
+"""Keys whose writes the API server rejects: their retries, and the readiness that they cause.
 
-In: runs of a keyed queue. Out: runs of refused keys. Called by ``app`` of services, and by the queue.
-Invariants: a refused key runs again within seconds, however often it failed; all of them together cause a few writes a
-second at most; the first that succeeds runs the others, as one policy refuses many.
+In: runs of a keyed queue. Out: runs of rejected keys. Called by ``app`` of services, and by the queue. Invariants: a
+rejected key is retried within seconds, however often it failed; all of them together cause at most a few writes per
+second; the first success retries all of them, because one policy often rejects many.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ Run = Callable[[K, TraceContext | None], Awaitable[float | None]]
 
 
 class Queue(Protocol[K_contra]):
-    """What of a keyed queue is used."""
+    """Required methods of a keyed queue."""
 
     def add(self, key: K_contra) -> None:
-        """Have a key run."""
+        """Add a key."""
 
     def add_after(self, key: K_contra, delay: float) -> None:
-        """Have a key run in ``delay`` seconds."""
+        """Add a key after ``delay`` seconds."""
 
 
 def is_refused(error: Exception) -> bool:
-    """Return whether the API server refused a write for a reason that only a user can remove.
+    """Return whether the API server refused a write for a cause that only a user can remove.
 
     Admission, quota and RBAC answer 403 or 422; a webhook that cannot be called is answered by 500.
     """
@@ -46,21 +46,21 @@ def is_refused(error: Exception) -> bool:
 
 
 def is_terminating(error: KubeError) -> bool:
-    """Return whether something was not created because its namespace is being deleted: that is no refusal."""
+    """Return whether a create failed because its namespace is being deleted, which is not a refusal."""
     return _TERMINATING in error.message
 
 
 WRITE_REFUSED: Final = "WriteRefused"
-"""Reason of conditions and Events, and the part of readiness that notes it."""
+"""Reason of conditions and Events, and name of the readiness note."""
 
 
 def noted(health: Health, what: str = WRITE_REFUSED) -> Callable[[str], None]:
-    """Return a ``report`` that leaves the service ready: the refusals of one namespace are not those of all."""
+    """Return a ``report`` that keeps the service ready: refusals in one namespace do not affect the rest."""
     return partial(health.note, what)
 
 
 def unready(health: Health, what: str) -> Callable[[str], None]:
-    """Return a ``report`` that makes the service not ready while something is refused."""
+    """Return a ``report`` that makes the service not ready while keys are refused."""
 
     def report(why: str) -> None:
         if why:
@@ -73,9 +73,9 @@ def unready(health: Health, what: str) -> Callable[[str], None]:
 
 @dataclass(eq=False)
 class Refusals(Generic[K]):
-    """The refused keys of one queue and term, with the server's words.
+    """The refused keys of one queue and leadership term, with the server's messages.
 
-    ``report`` takes a text for readiness, "" for none. ``refuses`` returns whether an error is a refusal.
+    ``report`` receives the text for readiness, "" for none. ``refuses`` returns whether an error is a refusal.
     """
 
     queue: Queue[K]
@@ -85,7 +85,7 @@ class Refusals(Generic[K]):
     refused: dict[K, str] = field(default_factory=dict)
 
     def heeding(self, run: Run[K]) -> Run[K]:
-        """Return a run that also notes here how it ended."""
+        """Return a run that also records its result here."""
 
         async def heeded(key: K, trace: TraceContext | None) -> float | None:
             try:
@@ -99,7 +99,7 @@ class Refusals(Generic[K]):
         return heeded
 
     def failed(self, key: K, error: Exception) -> None:
-        """Take a failed run: the queue's own backoff grows to minutes, which is too long after a refusal."""
+        """Record a failed run and retry a refusal soon: the queue's own backoff grows to minutes."""
         if isinstance(error, KubeError) and self.refuses(error):
             self.refused[key] = str(error)
             bound = self.timings.bound(len(self.refused))
@@ -107,7 +107,7 @@ class Refusals(Generic[K]):
             self._report()
 
     def done(self, key: K) -> None:
-        """Take a run that was not refused: the other keys are tried at once."""
+        """Record a run that was not refused; retry the other refused keys immediately."""
         if self.refused.pop(key, None) is None:
             return
         for other in self.refused:
@@ -115,7 +115,7 @@ class Refusals(Generic[K]):
         self._report()
 
     async def run(self) -> None:
-        """Wait until the term ends, and report nothing any more: another replica writes then."""
+        """Wait until the term ends, then clear the report: another replica writes then."""
         try:
             await asyncio.get_running_loop().create_future()
         finally:

@@ -1,6 +1,6 @@
-"""The kinds Trellis works with, and where the API server has them.
+"""The resource types that Trellis uses, and their API paths.
 
-Pure: names in, paths out. Called by ``trellis.kube`` and by services, which name kinds by these constants only.
+Pure: names in, paths out. Called by ``trellis.kube`` and by services, which refer to kinds by these constants only.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from typing import Any, Final, TypeAlias
 from urllib.parse import quote
 
 Manifest: TypeAlias = dict[str, Any]
-"""A Kubernetes object as the JSON the API server speaks."""
+"""A Kubernetes object in the JSON format of the API server."""
 _PLAIN: Final = re.compile(r"[A-Za-z0-9._~-]*")
-"""A part of a path that escaping leaves as it is, as nearly all are: to ask costs a tenth of escaping it."""
+"""A path segment without characters to escape, the common case: the check is ten times as fast as escaping."""
 
 
 @dataclass(frozen=True, slots=True)
 class Resource:
-    """One kind as the API server serves it; ``group`` is "" for the core group."""
+    """A resource type of the API server; ``group`` is "" for the core group."""
 
     group: str
     version: str
@@ -77,6 +77,10 @@ API_SERVICES: Final = Resource("apiregistration.k8s.io", "v1", "apiservices", "A
 DEFINITIONS: Final = Resource(
     "apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", namespaced=False
 )
+SELF_REVIEWS: Final = Resource(
+    "authorization.k8s.io", "v1", "selfsubjectaccessreviews", "SelfSubjectAccessReview", namespaced=False
+)
+"""Checks permissions of the requesting account; it cannot be read."""
 SHIMS: Final = Resource("runtime.spinkube.dev", "v1alpha1", "shims", "Shim", namespaced=False)
 HOST_CONFIGS: Final = Resource(
     "k8s.wasmcloud.dev", "v1alpha1", "wasmcloudhostconfigs", "WasmCloudHostConfig", namespaced=True
@@ -119,9 +123,9 @@ ALL: Final[tuple[Resource, ...]] = (
 
 
 def older(version: str, than: str) -> bool:
-    """Return whether a resource version is older than another of the same kind; False where they do not compare.
+    """Return whether a resource version is older than another of the same kind; False if they are not comparable.
 
-    Source: KEP-5504, comparable resource versions: decimal numbers of one kind; an aggregated API may have others.
+    Source: KEP-5504, comparable resource versions: decimal numbers of one kind; an aggregated API may differ.
     """
     return version.isdecimal() and than.isdecimal() and int(version) < int(than)
 

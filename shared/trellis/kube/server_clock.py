@@ -1,9 +1,9 @@
-"""Unix seconds by the API server's clock, whatever this machine's wall clock is set to.
+"""Unix time by the clock of the API server, independent of the local wall clock.
 
-In: the ``Date`` of each answer. Out: the time. Called by ``trellis.kube.calls``; read through ``Kube.now`` by whoever
-compares the present with a time that Kubernetes wrote: a Job's end, a failure on a Node, a lease, a circuit breaker.
-Invariants: between two answers it goes by the monotonic clock; until the first answer it is the wall clock.
-Source: RFC 9110, 6.6.1: an origin server with a clock sends ``Date``, in whole seconds; Go's net/http always does.
+In: the ``Date`` of each answer. Out: the time. Called by ``trellis.kube.calls``; read through ``Kube.now`` to compare
+the present with times from Kubernetes: the end of a Job, a failure on a Node, a Lease, a circuit breaker. Invariants:
+between two answers it follows the monotonic clock; until the first answer it is the wall clock. Source: RFC 9110,
+6.6.1: an origin server with a clock sends ``Date`` in whole seconds; net/http of Go always does.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from email.utils import parsedate_to_datetime
 from typing import Final
 
 _TOLERANCE: Final = 5.0
-"""Seconds: a ``Date`` is cut to whole seconds, and its answer may have been on its way for some."""
+"""Seconds: a ``Date`` is truncated to whole seconds, and the answer can be delayed by some seconds."""
 
 
 @dataclass(eq=False)
 class ServerClock:
-    """The clock. ``wall``: Unix seconds; ``steady``: seconds since any moment, never set."""
+    """The clock. ``wall``: Unix seconds; ``steady``: monotonic seconds."""
 
     wall: Callable[[], float] = time.time
     steady: Callable[[], float] = time.monotonic
@@ -34,7 +34,7 @@ class ServerClock:
         return self._began + self.steady()
 
     def answered(self, date: str | None) -> None:
-        """Note the ``Date`` of an answer that just came; what is no date counts for nothing."""
+        """Synchronize with the ``Date`` of a new answer; an invalid date is ignored."""
         if not date or date == self._date:
             return
         self._date = date

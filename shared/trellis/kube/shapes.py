@@ -1,8 +1,7 @@
-"""Which keys of a kind's objects are decoded: a service reads a tenth of a Node of 8 kB, and decoding costs the most.
+"""Decodes only the required keys of objects, because decoding a complete Node of 8 kB is expensive.
 
-In: a ``TypedDict`` of the keys that are read. Out: decoders of lists and of watch events. Called by ``reader``.
-Invariant: a key that is named has the value that it has in the whole object. An answer that does not fit is decoded
-whole.
+In: a ``TypedDict`` of the required keys. Out: decoders of lists and of watch events. Called by ``reader``. Invariant: a
+required key has the same value as in the complete object. An answer that does not fit is decoded completely.
 """
 
 from __future__ import annotations
@@ -25,9 +24,9 @@ class Shape:
 
 
 def _decoder(keys: dict[str, Any]) -> Decode:
-    """Return what decodes keys of a JSON object.
+    """Return a decoder for keys of a JSON object.
 
-    It raises ``ValueError`` if a value has another type, or the JSON is malformed or nested too deeply.
+    The decoder raises ``ValueError`` if a value has another type, or the JSON is malformed or nested too deeply.
     """
     decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder(TypedDict("Keys", keys, total=False))  # type: ignore[operator]
 

@@ -1,8 +1,8 @@
-"""Connections to the API server that tenants share: nobody's slow requests take all of them.
+"""Connections to the API server shared by tenants, with a limit per tenant.
 
-In: requests that name whom they are made as. Out: their answers. Called by ``trellis.kube.calls``, by way of
-``Kube.apart``. Invariant: the users of one namespace have no more requests in progress than their share; who waits too
-long for that is told so, and nothing of his was sent.
+In: requests with the account that they are made as. Out: their answers. Called by ``trellis.kube.calls`` through
+``Kube.apart``. Invariant: the accounts of one namespace have at most their share of requests in progress; a request
+that waits too long fails before anything of it is sent.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from trellis.runtime.fair_share import Shares
 
 IMPERSONATE: Final = "Impersonate-User"
 IMPERSONATE_GROUP: Final = "Impersonate-Group"
-"""Once for each group: the server takes commas for a part of the name."""
+"""One header per group: the server treats commas as part of the name."""
 _ACCOUNT: Final = "system:serviceaccount:"
 
 
 class SharedTransport:
-    """A transport whose requests wait for their user's share."""
+    """A transport whose requests wait for the share of their user."""
 
     def __init__(self, inner: Transport, shares: Shares, wait: float) -> None:
-        """``wait``: seconds for which a request waits for others of its namespace."""
+        """Limit ``inner`` by ``shares``; ``wait``: maximum wait of a request for its share, in seconds."""
         self._inner = inner
         self._shares = shares
         self._wait = wait
@@ -45,7 +45,7 @@ class SharedTransport:
 
     @asynccontextmanager
     async def stream(self, request: HttpRequest, *, idle_seconds: float) -> AsyncIterator[Stream]:
-        """Open a stream, which holds a place until it ends; raises ConnectionFailed."""
+        """Open a stream, which occupies a place until it ends; raises ConnectionFailed."""
         owner = await self._turn(request)
         try:
             async with self._inner.stream(request, idle_seconds=idle_seconds) as stream:
@@ -54,11 +54,11 @@ class SharedTransport:
             self._shares.give_back(owner)
 
     async def renew_credentials(self) -> None:
-        """Read the credentials again; raises ConnectionFailed."""
+        """Re-read the credentials; raises ConnectionFailed."""
         await self._inner.renew_credentials()
 
     def apart(self, connections: int) -> Transport:
-        """Return one with connections of its own, and nobody's shares."""
+        """Return a transport with separate connections and without shares."""
         return self._inner.apart(connections)
 
     async def close(self) -> None:
@@ -66,7 +66,7 @@ class SharedTransport:
         await self._inner.close()
 
     async def _turn(self, request: HttpRequest) -> str:
-        """Take a place of whom a request counts for; returns who that is, and whose place is to be given back."""
+        """Reserve a place for a request; return its owner, for which the place has to be released."""
         owner = owner_of(request.headers.get(IMPERSONATE, ""))
         if self._shares.take_free(owner):  # the common case, without a timer
             return owner
@@ -83,5 +83,5 @@ class SharedTransport:
 
 
 def owner_of(user: str) -> str:
-    """Return who a user's requests count for: the namespace of a ServiceAccount, or the user."""
+    """Return the owner of a user's requests: the namespace of a ServiceAccount, or the user."""
     return f"namespace {user.removeprefix(_ACCOUNT).partition(':')[0]}" if user.startswith(_ACCOUNT) else user

@@ -1,8 +1,8 @@
-"""Which Events are too many: those that differ in their words only, and those of an object that has had its share.
+"""Rate-limits Events: combines those that differ in the message only, and limits those of an object.
 
-Pure. In: what is about to be recorded, and when (seconds of a monotonic clock). Out: whether it is to be combined with
-those like it, and whether it may be written. Called by ``recorder``. Invariant: bounded, whatever is recorded; who is
-forgotten restarts. Source: the correlator of client-go's ``tools/record``, its keys and its figures.
+Pure. In: an Event to record, and the time (seconds of a monotonic clock). Out: whether it is combined with similar
+ones, and whether it may be written. Called by ``recorder``. Invariant: memory is bounded; an evicted entry starts from
+zero. Source: the correlator of ``tools/record`` of client-go, with its keys and limits.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from typing import Final, Generic, TypeVar
 from trellis.kube.timings import EventTimings
 
 MOST_ALIKE: Final = 10
-"""Events of an object with one reason that are written word for word within ``EventTimings.alike``."""
+"""Events per object and reason that are written individually within ``EventTimings.alike``."""
 BURST: Final = 25
-"""Writes of Events of an object at once; after these one in ``EventTimings.refill``."""
+"""Burst of Event writes per object; afterwards one per ``EventTimings.refill``."""
 _REMEMBERED: Final = 4096
 
 T = TypeVar("T")
 
 
 class _Recent(Generic[T]):
-    """What is known of keys; of too many those are forgotten that nothing was heard of for longest."""
+    """A bounded map that evicts the least recently used key."""
 
     def __init__(self) -> None:
         self._kept: OrderedDict[Hashable, T] = OrderedDict()
@@ -39,7 +39,7 @@ class _Recent(Generic[T]):
 
 @dataclass(slots=True)
 class _Group:
-    """Names of Events that are alike, and when the last one came."""
+    """Names of similar Events, and the time of the last one."""
 
     at: float
     names: set[str] = field(default_factory=set)
@@ -52,7 +52,7 @@ class _Left:
 
 
 class SimilarEvents:
-    """What one component recorded."""
+    """Recent Events of one component."""
 
     def __init__(self, timings: EventTimings) -> None:
         self._timings = timings
@@ -60,7 +60,7 @@ class SimilarEvents:
         self._left: _Recent[_Left] = _Recent()
 
     def too_many(self, group: Hashable, name: str, now: float) -> bool:
-        """Note an Event, ``name`` being equal for equal words; return whether its group has enough others."""
+        """Record an Event, with equal ``name`` for equal messages; return whether its group is full."""
         found = self._groups.get(group, lambda: _Group(now))
         if now - found.at > self._timings.alike:
             found.names.clear()
@@ -70,7 +70,7 @@ class SimilarEvents:
         return name not in found.names
 
     def may_write(self, uid: str, now: float) -> bool:
-        """Take a token of an object, if there is one."""
+        """Take a token of an object; return whether there was one."""
         left = self._left.get(uid, lambda: _Left(float(BURST), now))
         left.tokens = min(float(BURST), left.tokens + (now - left.at) / self._timings.refill)
         left.at = now

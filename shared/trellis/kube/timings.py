@@ -1,6 +1,6 @@
-"""How long the Kubernetes client and what builds on it wait; tests pass shorter times.
+"""Timings of the Kubernetes client and its users; tests use shorter ones.
 
-Pure. Called by ``trellis.kube`` and by the makers of a connection. Seconds, unless a field says otherwise.
+Pure. Called by ``trellis.kube`` and by all code that creates a connection. In seconds, unless stated otherwise.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ class PluginTimings:
     """Seconds of a kubeconfig's credential plugin."""
 
     run: float = 10.0
-    """A plugin ends within it: less than a call has, so that the caller learns of the plugin and not of silence."""
+    """Timeout of a plugin: shorter than that of a call, so that the caller gets the error of the plugin."""
     death: float = 1.0
-    """How long a killed plugin is waited for."""
+    """Timeout for the end of a killed plugin."""
     pause: float = 5.0
-    """Between two runs of a plugin that failed: many calls ask for credentials at a time."""
+    """Minimum interval between two runs of a failed plugin: concurrent calls request credentials."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,19 +27,19 @@ class ConnectionTimings:
     """Seconds of connections to the API server."""
 
     connect: float = 5.0
-    """TCP connect."""
+    """Timeout of TCP connect."""
     open: float = 15.0
-    """A watch is answered at once, whatever happens later. A request that got lost must be noticed long before a
-    watch without progress counts as deaf (``WatchTimings.deaf``): the outage may be over by then."""
+    """Timeout of opening a watch, which the server answers immediately. A lost request must be detected long before a
+    watch without progress counts as stalled (``WatchTimings.deaf``): the outage may be over by then."""
     kept: float = 15.0
-    """How long an idle connection is kept. NAT and load balancers forget connections after a minute or more, and report
-    nothing."""
+    """Keep-alive timeout of an idle connection. NAT and load balancers drop idle connections after a minute or more,
+    without notice."""
     plugin: PluginTimings = field(default_factory=PluginTimings)
 
 
 @dataclass(frozen=True, slots=True)
 class DiscoveryTimings:
-    """Seconds for which answers of the discovery API are used."""
+    """Cache TTLs of answers of the discovery API, in seconds."""
 
     again: float = 5.0
     """An answer that the kind is not served."""
@@ -52,11 +52,11 @@ class EventTimings:
     """Seconds of Events. Source of ``alike`` and ``refill``: the correlator of client-go's ``tools/record``."""
 
     repeat: float = 60.0
-    """A repeat within this time is not written."""
+    """Interval in which a repetition is not written."""
     alike: float = 600.0
-    """Events of an object with one reason are counted as similar within this time of each other."""
+    """Maximum interval between Events of an object with one reason that count as similar."""
     refill: float = 300.0
-    """Once the burst of an object is used up, one Event is written in this time."""
+    """Interval of Event writes of an object after its burst."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,30 +64,30 @@ class BreakerTimings:
     """Seconds of circuit breakers."""
 
     poll: float = 5.0
-    """How soon a closing by command is noticed; nothing is read while no breaker is open."""
+    """Poll interval while a circuit breaker is open, to detect that a user closes it."""
     least: float = 1.0
-    """The shortest wait of a destruction that is held."""
+    """Shortest delay of a paused deletion."""
 
 
 @dataclass(frozen=True, slots=True)
 class RefusalTimings:
-    """Seconds. ``retry``: at most between two attempts of a refused key; ``spread``: added for each other one."""
+    """Seconds. ``retry``: maximum delay of a refused key; ``spread``: added for each refused key."""
 
     retry: float = 15.0
     spread: float = 0.25
 
     def bound(self, refused: int) -> float:
-        """Return the longest wait of a key while so many are refused."""
+        """Return the maximum delay of a key while this number of keys is refused."""
         return self.retry + self.spread * refused
 
 
 @dataclass(frozen=True, slots=True)
 class LeaderTimings:
-    """Seconds. A lease nobody renewed for ``duration`` may be taken; its holder gives up after ``renew_deadline``.
+    """Seconds. A lease expires ``duration`` after its last renewal; its holder stops after ``renew_deadline``.
 
-    ``handover``: within which a lease expires once a process that shares it has stopped; 0 for one that is not shared.
-    ``longest``: a lease that asks for a longer duration, a stranger's, expires after this. ``restart_first`` and
-    ``restart_most``: ceilings of the wait after work that failed while leading.
+    ``handover``: expiry of a shared lease after one of its processes stopped; 0 for a lease that is not shared.
+    ``longest``: maximum duration that is accepted from a lease of another holder. ``restart_first`` and
+    ``restart_most``: bounds of the backoff after a failed leadership term.
     """
 
     duration: int = 10
@@ -107,9 +107,9 @@ class LeaderTimings:
 
 @dataclass(frozen=True, slots=True)
 class HandoverTimings:
-    """Seconds. ``settle``: for how long nodes that have a runtime are left as they are after the claim changed hands.
+    """Seconds. ``settle``: time after a handover of the claim in which nodes with a runtime are not changed.
 
-    ``record``: between two records of an installation that waits; ``again``: after a conflict.
+    ``record``: interval between two records of a waiting installation; ``again``: delay after a conflict.
     """
 
     settle: float = 300.0
@@ -118,26 +118,26 @@ class HandoverTimings:
 
 
 def claim_election() -> LeaderTimings:
-    """Return the production timings of the Lease by which one installation works on the Nodes of a cluster."""
+    """Return the production timings of the Lease that claims the Nodes of a cluster for one installation."""
     return LeaderTimings(duration=30, renew_deadline=20.0, renew=5.0, handover=10)
 
 
 @dataclass(frozen=True, slots=True)
 class KubeTimings:
-    """Seconds of one connection to an API server, and of the parts that work by it unless they are given others."""
+    """Seconds of one connection to an API server, and defaults for its users."""
 
     call: float = 15.0
-    """A call in all, retries and waits included, unless its caller says otherwise."""
+    """Default timeout of a call, including retries and waits."""
     evict: float = 3.0
-    """An eviction: a refused one asks for a wait of 10 s, which is better spent elsewhere."""
+    """Timeout of an eviction: a refused one requests a delay of 10 s, which the caller should not wait for."""
     probe: float = 3.0
-    """The question whether the API server is ready."""
+    """Timeout of the readiness check of the API server."""
     retry_after: float = 1.0
-    """The wait after a 429 that names none."""
+    """Delay after a 429 without Retry-After."""
     recent: float = 30.0
-    """An answer that is older does not show that the API server answers."""
+    """Maximum age of an answer that shows that the API server answers."""
     share: float = 5.0
-    """How long a request waits for others of its namespace; its caller has more time than that."""
+    """Maximum wait of a request for the share of its namespace; shorter than the timeout of a call."""
     connection: ConnectionTimings = field(default_factory=ConnectionTimings)
     discovery: DiscoveryTimings = field(default_factory=DiscoveryTimings)
     events: EventTimings = field(default_factory=EventTimings)

@@ -1,8 +1,8 @@
-"""HTTP to the API server: one request, or one stream of lines.
+"""HTTP transport to the API server: one request, or one stream of lines.
 
-In: method, path, query, body. Out: status, headers and bytes. Called by ``trellis.kube.client`` only, which gives the
-answers their meaning; ``trellis_dev.fakes.fake`` has a second ``Transport`` in memory. Invariant: every failure to get
-an answer is a ``ConnectionFailed`` that names the server, and nothing waits without an end.
+In: method, path, query, body. Out: status, headers and bytes. Called by ``trellis.kube.client`` only, which interprets
+the answers; ``trellis_dev.fakes.fake`` has an in-memory ``Transport``. Invariant: every failure to get an answer is a
+``ConnectionFailed`` that names the server, and every wait is bounded.
 """
 
 from __future__ import annotations
@@ -21,34 +21,35 @@ from yarl import URL
 
 from trellis.kube.access import CONNECTIONS, Access, AccessError, Credentials, Session
 from trellis.kube.body import Body
+from trellis.kube.network_errors import network_reason
 from trellis.kube.timings import ConnectionTimings
 
 _LINE_MAX = 32 * 2**20
 """Bytes of one watch event; the API server refuses objects well below."""
 
-# asyncio gives each TLS connection a buffer of 256 KiB, written over at once and so resident: 10 MiB for the 40 that a
-# service holds. Four TLS records of 16 KiB at a time are enough; a library cannot be told otherwise.
+# asyncio allocates a resident buffer of 256 KiB per TLS connection: 10 MiB for the 40 connections of a service. Four
+# TLS records of 16 KiB are enough; libraries have no option for this.
 TLS_BUFFER_BYTES = 64 * 2**10
 SSLProtocol.max_size = TLS_BUFFER_BYTES
 
 _NO_ANSWER = (aiohttp.ClientError, OSError, AccessError)
 
 
-class ConnectionFailed(Exception):  # noqa: N818 - says what happened, as the errors made from it
-    """No answer came: refused, cut, TLS trouble, silence."""
+class ConnectionFailed(Exception):  # noqa: N818 - named after the outcome, as the errors created from it
+    """There is no answer: connection refused or closed, TLS error, or timeout."""
 
 
-class AnswerTooLong(Exception):  # noqa: N818 - says what happened
-    """An answer is longer than who asked takes; what is left of it was not read."""
+class AnswerTooLong(Exception):  # noqa: N818 - named after the outcome
+    """An answer exceeds the maximum size; the rest of it was not read."""
 
 
 @dataclass(frozen=True, slots=True)
 class HttpRequest:
     """One request; ``path`` is already escaped, ``body`` already encoded.
 
-    ``headers`` come on top of our own, or in place of them; ``more`` are such as may stand several times. ``check`` is
-    asked before each attempt of a read, and when the first byte of another's body is about to leave; what it raises is
-    raised by the call. ``most``: bytes of a good answer that are taken; None: any number.
+    ``headers`` extend or replace the default headers; ``more``: headers that can be repeated. ``check`` is called
+    before each attempt of a read, and before the first byte of the body of a write is sent; its exception is raised by
+    the call. ``most``: maximum bytes of a successful answer; None: no limit.
     """
 
     method: str
@@ -62,9 +63,9 @@ class HttpRequest:
     most: int | None = None
 
     def sent_with(self, check: Callable[[], None] | None, headers: Mapping[str, str], *more: tuple[str, str]) -> Self:
-        """Return it with these headers on top, and this check in place of its own.
+        """Return the request with additional headers, and with another ``check``.
 
-        Field by field: ``dataclasses.replace`` takes several times as long, and this is done for each request.
+        Field by field, because ``dataclasses.replace`` is several times slower, and this is called per request.
         """
         merged = {**self.headers, **headers} if headers else self.headers
         return type(self)(
@@ -82,7 +83,7 @@ class HttpRequest:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """A whole answer."""
+    """A complete answer."""
 
     status: int
     body: bytes
@@ -91,7 +92,7 @@ class Reply:
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """An answer that goes on: lines without their line ends, until the server ends it."""
+    """A streamed answer: lines without their line ends, until the server ends it."""
 
     status: int
     headers: Mapping[str, str]
@@ -99,30 +100,30 @@ class Stream:
 
 
 class Transport(Protocol):
-    """What the client needs of a connection."""
+    """Interface of a connection for the client."""
 
     @property
     def server(self) -> str:
         """Address, for messages."""
 
     async def send(self, request: HttpRequest) -> Reply:
-        """Return the whole answer, whatever its status; raises ConnectionFailed, AnswerTooLong."""
+        """Return the complete answer with any status; raises ConnectionFailed, AnswerTooLong."""
 
     def stream(self, request: HttpRequest, *, idle_seconds: float) -> AbstractAsyncContextManager[Stream]:
-        """Open a stream; it and its lines raise ConnectionFailed, also after ``idle_seconds`` of silence."""
+        """Open a stream; it and its lines raise ConnectionFailed, also after ``idle_seconds`` without data."""
 
     async def renew_credentials(self) -> None:
-        """Read the credentials again, because the server refused them; raises ConnectionFailed if they are unusable."""
+        """Re-read the credentials after the server rejected them; raises ConnectionFailed if they are unusable."""
 
     def apart(self, connections: int) -> Transport:
-        """Return one to the same server with connections of its own; whoever made it closes it."""
+        """Return a transport to the same server with separate connections. The caller closes it."""
 
     async def close(self) -> None:
         """Close all connections."""
 
 
 class HttpTransport:
-    """The real thing: aiohttp over the client library's TLS session."""
+    """Transport over HTTP: aiohttp with the client library's TLS session."""
 
     def __init__(
         self,
@@ -148,7 +149,7 @@ class HttpTransport:
     ) -> HttpTransport:
         """Load credentials and open a session, without a request; raises AccessError.
 
-        ``user_agent`` is what the audit log of the cluster shows.
+        ``user_agent`` appears in the audit log of the cluster.
         """
         credentials = Credentials(access, timings)
         await credentials.load()
@@ -160,7 +161,7 @@ class HttpTransport:
         return self._credentials.server
 
     def apart(self, connections: int) -> HttpTransport:
-        """Return one with connections of its own: those who wait for one of these do not wait for one of those.
+        """Return a transport with separate connections, so that requests do not wait for each other.
 
         Raises:
             AccessError: a certificate or key cannot be loaded.
@@ -168,13 +169,13 @@ class HttpTransport:
         return HttpTransport(self._credentials, self._user_agent, connections, self._timings)
 
     async def send(self, request: HttpRequest) -> Reply:
-        """Return the whole answer, whatever its status.
+        """Return the complete answer with any status.
 
-        The caller bounds the time; only the connection set-up has a limit here.
+        The caller limits the time; only the connection setup has a timeout here.
 
         Raises:
-            ConnectionFailed: no answer came.
-            AnswerTooLong: it has more bytes than ``request.most``.
+            ConnectionFailed: there is no answer.
+            AnswerTooLong: the answer has more bytes than ``request.most``.
         """
         try:
             limits = aiohttp.ClientTimeout(sock_connect=self._timings.connect)
@@ -185,12 +186,12 @@ class HttpTransport:
 
     @asynccontextmanager
     async def stream(self, request: HttpRequest, *, idle_seconds: float) -> AsyncIterator[Stream]:
-        """Open a stream of lines of any length; silence of ``idle_seconds`` counts as a cut (half-open connections).
+        """Open a stream of lines of any length; ``idle_seconds`` without data are a failure (half-open connection).
 
         Raises:
             ConnectionFailed: on opening, or from the lines.
         """
-        # `sock_read` bounds each wait for bytes.
+        # `sock_read` limits each wait for data.
         timeout = aiohttp.ClientTimeout(sock_connect=self._timings.connect, sock_read=idle_seconds)
         try:
             async with asyncio.timeout(self._timings.open):
@@ -203,7 +204,7 @@ class HttpTransport:
             response.close()
 
     async def renew_credentials(self) -> None:
-        """Read the credentials again, once for all who ask in the meantime; open a new session if certificates changed.
+        """Re-read the credentials, once for concurrent callers; open a new session if certificates changed.
 
         Raises:
             ConnectionFailed: the credentials cannot be read.
@@ -231,14 +232,14 @@ class HttpTransport:
             await old.close()
 
     async def _open(self, request: HttpRequest, limits: aiohttp.ClientTimeout) -> aiohttp.ClientResponse:
-        """Ask; once more with certificates read again, if those read before do not lead to a connection."""
+        """Send a request; after a TLS error, re-read the certificates and retry once."""
         if self._credentials.due():
             await self._renewed()
         session = self._session
         try:
             return await self._ask(session, request, limits)
         except aiohttp.ClientSSLError:
-            # They may have been rotated in their files. There was no connection, so nothing was sent.
+            # The files may have been rotated. There was no connection, so the request was not sent.
             if session is self._session:
                 await self._renewed()
             if session is self._session:
@@ -266,7 +267,7 @@ class HttpTransport:
             raise
 
     async def _lines(self, response: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
-        # Lines are cut here, because StreamReader.readline refuses lines longer than its buffer.
+        # Lines are split here, because StreamReader.readline rejects lines longer than its buffer.
         pending = bytearray()
         try:
             async for chunk in response.content.iter_any():
@@ -287,11 +288,11 @@ class HttpTransport:
             return ConnectionFailed(f"no answer from {self.server}")
         if isinstance(error, AccessError):
             return ConnectionFailed(str(error))
-        return ConnectionFailed(f"{self.server} is unreachable: {error or type(error).__name__}")
+        return ConnectionFailed(f"{self.server} is unreachable: {network_reason(error)}")
 
 
 async def _body(response: aiohttp.ClientResponse, most: int | None) -> bytes:
-    """Read an answer; one that is too long costs no more memory than it may have, and its connection."""
+    """Read an answer; if it exceeds ``most``, close the connection without buffering the rest."""
     if most is None or response.status >= 400:
         return await response.read()
     found = bytearray()

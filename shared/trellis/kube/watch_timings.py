@@ -1,4 +1,4 @@
-"""How long an informer waits for what; tests bring shorter times. Called by ``informer``."""
+"""Timings of informers; tests use shorter ones. Called by ``informer``."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class WatchTimings:
-    """Seconds. ``watch`` is the range of a watch's length; servers send bookmarks every 60 s or so."""
+    """Seconds. ``watch``: range of the duration of a watch; servers send bookmarks about every 60 s."""
 
     relist: float = 600.0
     watch: tuple[int, int] = (240, 300)
@@ -15,14 +15,14 @@ class WatchTimings:
     backoff_first: float = 0.2
     backoff_most: float = 10.0
     deaf: float = 60.0
-    """How long the API server must have answered others before a watch without progress counts as deaf."""
+    """Time of successful other calls after which a watch without progress counts as stalled."""
     probe: float = 10.0
-    """After how long without any call of this process the API server is asked whether it is there."""
+    """Time without calls of this process after which the API server is probed."""
     absent: float = 10.0
-    """Between two looks for a kind that is not defined."""
+    """Retry interval for a kind that is not served."""
     refused: float = 60.0
-    """Between two tries of what the account may not read."""
+    """Retry interval for a kind that the account lacks permission to read."""
     lived: float = 5.0
-    """A watch that lasted this long was a success, even if nothing happened."""
+    """Minimum duration of a successful watch, even without events."""
     early: float = 1.0
-    """A watch that ends so long before its time did not end because of it."""
+    """A watch that ends more than this before its timeout ended early."""

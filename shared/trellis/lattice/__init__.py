@@ -1,5 +1,5 @@
-"""wasmCloud lattices as seen over their own NATS: subjects, hosts, wadm's applications, and the links to them.
+"""wasmCloud lattices, observed over their own NATS: subjects, hosts, wadm applications, and lattice connections.
 
-The only package that knows wadm and lattice subjects. A lattice's NATS is never the bus: it has other addresses and
-other credentials, and nothing of Trellis depends on its being up.
+The only package with the API of wadm and lattice subjects. The NATS of a lattice is never the bus: it has other
+addresses and credentials, and no other part of Trellis depends on its availability.
 """

@@ -1,4 +1,4 @@
-"""How long connections to lattices, and what is read from them, wait. Services pass it on; tests pass shorter times.
+"""Timings of lattice connections and of the readers of lattices. Services pass them on; tests use shorter ones.
 
 Pure. Called by the constructors of this package. All values are seconds.
 """
@@ -10,18 +10,18 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class FloodTimings:
-    """Of a link on which more is said than is heard (``flood``)."""
+    """Timings of a lattice connection whose message rate exceeds the limit (``flood``)."""
 
     away: float = 30.0
-    """How long a link is unreachable at least from a server where too much was said; twice as long the next time."""
+    """First delay of the next connection after a flood; each further flood doubles it."""
     away_most: float = 300.0
     forgotten: float = 900.0
-    """After which a flood counts as the first one again."""
+    """Time without a flood after which the delay starts from its first value."""
 
 
 @dataclass(frozen=True, slots=True)
 class OutageTimings:
-    """Between two reasons of one outage that are reported (``outage``)."""
+    """Delays between two reported reasons of one outage (``outage``)."""
 
     pause: float = 60.0
     pause_most: float = 3600.0
@@ -29,15 +29,15 @@ class OutageTimings:
 
 @dataclass(frozen=True, slots=True)
 class LinkTimings:
-    """Of one connection (``link``)."""
+    """Timings of one lattice connection (``link``)."""
 
     connect: int = 5
-    """For a connection with all its subscriptions, and for subscribing again to what was denied."""
+    """Timeout of a connect with all its subscriptions, and of retrying denied subscriptions."""
     goodbye: float = 1.0
     ping: float = 10.0
-    """Between two pings. A server that is frozen, or behind a cut cable, is noticed after two unanswered ones."""
+    """Ping interval. A frozen or unreachable server is detected after two unanswered pings."""
     look: float = 5.0
-    """Between two looks for denied subscriptions; a connection that lasted longer was a good one."""
+    """Interval of retries of denied subscriptions; a connection that lasted longer counts as successful."""
     backoff_first: float = 0.5
     backoff_most: float = 30.0
     flood: FloodTimings = field(default_factory=FloodTimings)
@@ -46,158 +46,158 @@ class LinkTimings:
 
 @dataclass(frozen=True, slots=True)
 class HostWatchTimings:
-    """Of the watch of a lattice's hosts (``host_watch``)."""
+    """Timings of the watch of the hosts of a lattice (``host_watch``)."""
 
     tick: float = 5.0
-    """Between two looks for silent hosts."""
+    """Interval of checks for missing heartbeats."""
     ping: float = 1.0
-    """For hosts to answer that they are there: how many there are is not known."""
+    """Time for answers to a host ping: the number of hosts is unknown."""
     answer: float = 2.0
     all: float = 10.0
-    """For all hosts to describe themselves; heartbeats tell the rest within 30 s."""
+    """Timeout for the descriptions of all hosts; heartbeats provide the rest within 30 s."""
 
 
 @dataclass(frozen=True, slots=True)
 class ModelWatchTimings:
-    """Of the watch of a lattice's applications by wadm's events (``model_watch``, ``model_list``)."""
+    """Timings of the watch of the applications of a lattice by events of wadm (``model_watch``, ``model_list``)."""
 
     refresh: float = 60.0
-    """Between two lists when no event leaves a doubt."""
+    """Between two lists if the events are complete."""
     again: float = 15.0
-    """Between two lists while wadm does not answer, or may not be asked."""
+    """Between two lists while wadm does not answer, or denies the request."""
     answer: float = 2.0
     quiet: float = 1.0
-    """Without an event, after which what they left in doubt is asked for."""
+    """Without an event, after which unconfirmed changes are queried."""
     busy: float = 20.0
-    """The same while events keep coming: a list costs wadm a read of every application."""
+    """Maximum delay of that query while events arrive: for a list, wadm reads every application."""
 
 
 @dataclass(frozen=True, slots=True)
 class ComparisonTimings:
-    """Of the comparison of applications with wadm (``comparison``, ``applications``, ``configurations``)."""
+    """Timings of the comparison of applications with wadm (``comparison``, ``applications``, ``configurations``)."""
 
     every: float = 180.0
-    """Between two comparisons when nothing is heard."""
+    """Between two comparisons without events."""
     deaf: float = 15.0
-    """The same where wadm's answers have shown what it had not said: a tenant's account may hear nothing of it."""
+    """The same if answers of wadm contained unpublished changes: the account of a tenant may receive no events."""
     settle: float = 0.05
-    """In which several events become one question."""
+    """Time in which several events become one query."""
     rest: float = 3.0
-    """Times what the last comparison took, before the next one: a list costs wadm a read of every application."""
+    """Delay of the next comparison, as a multiple of the duration of the last one: wadm reads every application."""
     answer: float = 5.0
     again: float = 10.0
     """Between two comparisons while wadm does not answer."""
     doubt: float = 2.0
-    """For so long an event counts more than an answer that contradicts it: wadm may read what is older."""
+    """Time for which an event wins over an answer that contradicts it: wadm may read an older state."""
     busy: float = 20.0
-    """Between an event and the answer that agrees with it, while events keep coming."""
+    """Maximum time between an event and the query that confirms it, while events arrive."""
 
 
 @dataclass(frozen=True, slots=True)
 class WadmTimings:
-    """Of questions to wadm (``wadm``)."""
+    """Timeouts of requests to wadm (``wadm``)."""
 
     answer: float = 5.0
     stored: float = 10.0
-    """wadm answers after 5 s if it could not store a version."""
+    """Timeout of a put: wadm answers after 5 s if it cannot store a version."""
 
 
 @dataclass(frozen=True, slots=True)
 class BucketTimings:
-    """Of the reader of wadm's storage (``bucket``)."""
+    """Timings of the reader of the wadm storage (``bucket``)."""
 
     every: float = 600.0
-    """Between two readings of all there is when nothing goes wrong."""
+    """Between two complete reads without errors."""
     fetch: float = 5.0
     look: float = 10.0
-    """A reading that lasted longer was a good one, whatever ended it."""
+    """A read that lasted longer counts as successful, also if it ended with an error."""
     inactive: float = 60.0
-    """After which the server deletes a consumer that nobody reads any more."""
+    """After which the server deletes an unused consumer."""
     goodbye: float = 1.0
     join: float = 0.1
-    """Between a lattice that joins and reading all again: host groups come many at a time."""
+    """Delay of a complete read after a lattice was added: host groups are often created in groups."""
     too_many: float = 120.0
-    """For which nothing is read for a lattice that has too much."""
+    """Pause of reading for a lattice that exceeds the limits."""
     backoff_first: float = 0.2
     backoff_most: float = 10.0
 
 
 @dataclass(frozen=True, slots=True)
 class StatusTimings:
-    """Of the statuses of applications (``statuses``)."""
+    """Timings of the statuses of applications (``statuses``)."""
 
     every: float = 300.0
-    """Between two comparisons of all statuses when nothing goes wrong."""
+    """Between two comparisons of all statuses without errors."""
     doubt: float = 20.0
-    """After which wadm is taken to have nothing new to say of another version: it says nothing twice."""
+    """Time to wait for the status of another version before a query: wadm does not publish an unchanged status."""
     again: float = 10.0
-    """Between two questions for what was not answered."""
+    """Between two queries of a status without an answer."""
     settle: float = 0.1
-    """In which several changes become one comparison."""
+    """Time in which several changes become one comparison."""
 
 
 @dataclass(frozen=True, slots=True)
 class AnsweringTimings:
-    """Of the question whether wadm answers (``answering``)."""
+    """Timings of the check that wadm answers (``answering``)."""
 
     every: float = 5.0
     again: float = 1.0
-    """After a question without an answer."""
+    """Delay after a query without an answer."""
 
 
 @dataclass(frozen=True, slots=True)
 class ListingTimings:
-    """Of the list of applications where wadm's storage may not be read (``listing``)."""
+    """Timings of the list of applications without permission to read the wadm storage (``listing``)."""
 
     every: float = 15.0
-    """Between two lists when nothing is heard: a tenant's account may hear nothing of what wadm says."""
+    """Between two lists without events: the account of a tenant may receive no events of wadm."""
     settle: float = 0.1
-    """In which several changes become one list."""
+    """Time in which several changes become one list."""
     afresh: float = 600.0
-    """After so long every version is asked for again: one that was deleted and put again may hold something else."""
+    """Between two complete reads of all versions: a version that was deleted and re-created may have other content."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClaimTimings:
-    """Of the claim by which one cluster owns a lattice's applications (``lattice_claim``)."""
+    """Timings of the claim of a cluster on the applications of a lattice (``lattice_claim``)."""
 
     lifetime: float = 600.0
-    """Of a bucket that is made: how long a claim lasts that nobody writes again, so that another cluster gets it."""
+    """Lifetime of a claim that is not refreshed, for a created bucket; then another cluster can claim the lattice."""
     look: float = 5.0
-    """Between two looks at the claim, and at most for one."""
+    """Interval, and timeout, of reads of the claim."""
     duplicates: float = 120.0
-    """At most for which the bucket's stream remembers ids of messages."""
+    """Maximum duplicate window of the stream of the bucket."""
 
 
 @dataclass(frozen=True, slots=True)
 class ForwarderTimings:
-    """Of the copies of a lattice's events (``forwarder``)."""
+    """Timings of forwarding lattice events (``forwarder``)."""
 
     fetch: float = 5.0
     late: float = 30.0
-    """From then on events that wait are warned of: they live 70 s."""
+    """Age of the oldest waiting event from which a warning is logged: events expire after 70 s."""
     ack_wait: float = 5.0
-    """When an event comes again to the reader that follows one that died with it: several may die in its 70 s.
+    """Delay of the redelivery of an event whose reader failed: several readers may fail within its 70 s.
 
-    A reader that takes longer, as NATS is unreachable, asks for no other event in the meantime, and its acknowledgement
-    counts.
+    A slower reader, while NATS is unreachable, fetches no other event in the meantime, and its acknowledgement is
+    valid.
     """
     look: float = 10.0
-    """Between two looks at what waits; a reading that lasted longer was a good one."""
+    """Interval of checks for waiting events; a read that lasted longer counts as successful."""
     inactive: float = 3600.0
-    """After which the server deletes a consumer that nobody reads any more: no host group names the lattice."""
+    """After which the server deletes an unused consumer: no host group names the lattice."""
     backoff_first: float = 0.2
     backoff_most: float = 10.0
 
 
 @dataclass(frozen=True, slots=True)
 class LatticeTimings:
-    """Of everything that follows lattices."""
+    """Timings of all components that follow lattices."""
 
     silence: float = 70.0
-    """Two heartbeats of 30 s and slack: wadm, too, takes a host for gone after that."""
+    """Time without a heartbeat after which a host counts as stopped, as in wadm: two intervals of 30 s and slack."""
     report: float = 60.0
-    """Between two log lines about messages of one lattice that cannot be read."""
+    """Between two log lines about invalid messages of one lattice."""
     link: LinkTimings = field(default_factory=LinkTimings)
     hosts: HostWatchTimings = field(default_factory=HostWatchTimings)
     models: ModelWatchTimings = field(default_factory=ModelWatchTimings)

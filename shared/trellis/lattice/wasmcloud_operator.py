@@ -1,7 +1,7 @@
-"""Watches for wasmcloud-operator: while it runs, who replaces it keeps its hands off, and looks again afterwards.
+"""Watches for wasmcloud-operator: while it runs, the service that replaces it writes nothing, then reconciles all.
 
-In: Deployments as an informer has them. Out: the controller that is active, and a call when that changes. Called by
-``app`` of services that replace another. Invariant: which of several is named does not depend on their order.
+In: Deployments of an informer. Out: the active controller, and a call when it changes. Called by ``app`` of services
+that replace another controller. Invariant: of several controllers, the named one does not depend on their order.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ _log = get_logger(__name__)
 
 
 class Waiting(Protocol):
-    """Who keeps its hands off while ``controller`` is there."""
+    """A component that writes nothing while ``controller`` is not None."""
 
     controller: Controller | None
 
 
 def view_operator(deployment: Mapping[str, Any]) -> Controller | None:
-    """Return wasmcloud-operator, if that is what a Deployment runs and nobody took over."""
+    """Return wasmcloud-operator if a Deployment runs it and it is not taken over, otherwise None."""
     found = view_controller(deployment, (Peer.WASMCLOUD_OPERATOR,))
     return found if found is not None and not found.taken_over else None
 
@@ -31,7 +31,7 @@ def view_operator(deployment: Mapping[str, Any]) -> Controller | None:
 def on_operator(
     known: Waiting, found: Mapping[str, Controller | None], list_all: Callable[[], None]
 ) -> Callable[[Change[Controller | None]], None]:
-    """Return the handler of changes of Deployments; most of them run no controller that matters here."""
+    """Return the handler of changes of Deployments; most Deployments run no such controller."""
 
     def handle(change: Change[Controller | None]) -> None:
         if change.old is None and change.new is None:

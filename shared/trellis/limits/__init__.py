@@ -1,1 +1,1 @@
-"""Bounds on what may be done at once: circuit breakers, rates, waits between attempts."""
+"""Limits: circuit breakers, rates, backoff."""

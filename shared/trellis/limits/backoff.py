@@ -1,6 +1,6 @@
-"""Waits between attempts that fail: doubled with each failure in a row, bounded.
+"""Exponential backoff with jitter and a maximum.
 
-Pure but for the source of jitter. In: failures in a row. Out: seconds. Called by everything that retries.
+Pure except for the source of jitter. In: consecutive failures. Out: seconds. Called by everything that retries.
 """
 
 from __future__ import annotations
@@ -10,15 +10,15 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
-# Doubling stops here: 2.0 ** 1024 overflows, and any sensible cap is reached long before.
+# Maximum number of doublings: 2.0 ** 1024 overflows, and any realistic cap is reached long before.
 _MAX_DOUBLINGS: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
 class Backoff:
-    """Exponential backoff with full jitter: anything between 0 and ``first`` x 2^(failures - 1), at most ``cap``.
+    """Exponential backoff with full jitter: between 0 and ``first`` x 2^(failures - 1), at most ``cap``, in seconds.
 
-    Full jitter spreads the retries of many keys that failed for one cause; the bounds are in seconds.
+    Full jitter spreads the retries of many keys that failed for the same cause.
     """
 
     first: float = 1.0
@@ -26,21 +26,21 @@ class Backoff:
     random: Callable[[], float] = random.random
 
     def bound(self, failures: int) -> float:
-        """Return the longest delay after this many failures in a row, at least 1; the same each time."""
+        """Return the maximum delay in seconds after this number of consecutive failures, at least 1; deterministic."""
         return min(self.cap, self.first * 2.0 ** min(max(failures, 1) - 1, _MAX_DOUBLINGS))
 
     def delay(self, failures: int) -> float:
-        """Return a delay in seconds after this many failures in a row, at least 1."""
+        """Return a random delay in seconds after this number of consecutive failures, at least 1."""
         return self.random() * self.bound(failures)
 
 
 _CALLS: Final = Backoff(first=0.2, cap=10.0)
-"""Between attempts to reach a server."""
+"""Backoff of attempts to reach a server."""
 
 
 @dataclass(slots=True)
 class Attempts:
-    """Counts the failures in a row of one thing, and returns the waits of a backoff after each."""
+    """Counts consecutive failures, and returns the delay of a backoff after each."""
 
     backoff: Backoff = _CALLS
     _failures: int = field(default=0, init=False)
@@ -51,5 +51,5 @@ class Attempts:
         return self.backoff.delay(self._failures)
 
     def reset(self) -> None:
-        """Count from the beginning: an attempt succeeded."""
+        """Reset the count after a successful attempt."""
         self._failures = 0

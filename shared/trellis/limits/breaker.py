@@ -1,10 +1,9 @@
-"""When a mass of destructions is stopped: the breaker of one kind of one service, without its IO.
+"""The decision of a circuit breaker for one kind of one service, without IO.
 
-Pure. In: what was let through lately, what is to be destroyed now, how many objects there are, the time (Unix
-seconds). Out: who may go, and the breaker's next state. Called by ``trellis.kube.breaker`` and the command line.
-Invariant: in any 60 s no more than 5 objects, or 10 % of the kind if that is more, are let through, unless a user
-closed the breaker; a state from a clock that was ahead never holds for longer than it was meant to.
-Source: ADR 11.
+Pure. In: recent deletions, requested deletions, the number of objects, the time (Unix seconds). Out: permitted
+deletions, and the next state. Called by ``trellis.kube.breaker`` and the command line. Invariant: within any 60 s at
+most 5 objects, or 10 % of the kind if that is more, are permitted, unless a user closed the circuit breaker; a state
+from a clock that was ahead never lasts longer than intended. Source: ADR 11.
 """
 
 from __future__ import annotations
@@ -17,15 +16,16 @@ from typing import Final
 from trellis.names import short_hash
 
 EXAMPLES: Final = 10
-"""Names of held objects a state keeps for users; the others are counted."""
+"""Maximum number of names of paused objects that a state stores for users; further objects are counted."""
 UNREADABLE: Final = "the circuit breaker record is invalid"
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The breaker opens at more than ``objects`` and more than ``percent`` of a kind within ``window`` seconds.
+    """Thresholds: the circuit breaker opens above ``objects`` and ``percent`` of a kind within ``window`` seconds.
 
-    ``open`` is how many seconds it stays so, ``pending`` how long what was held may go on after a user closed it.
+    ``open``: seconds until it closes by itself. ``pending``: seconds in which paused deletions may proceed after a user
+    closed it.
     """
 
     objects: int = 5
@@ -35,13 +35,13 @@ class Limits:
     pending: float = 600.0
 
     def allowed(self, population: int) -> int:
-        """Return how many of so many objects may be destroyed in one window."""
+        """Return the number of objects that may be deleted in one window, out of ``population``."""
         return max(self.objects, population * self.percent // 100)
 
 
 @dataclass(frozen=True, slots=True)
 class Destruction:
-    """One object and what is to be done to it, in words: ``removal of the labels of a ready node``."""
+    """One object and the requested action in words: ``removal of the labels of a ready node``."""
 
     kind: str
     name: str
@@ -53,13 +53,13 @@ class Destruction:
 
     @property
     def token(self) -> str:
-        """What a state remembers of the object: short, as thousands may be held at once."""
+        """Identity of the object in a state: short, as thousands may be paused at the same time."""
         return short_hash(self.uid)
 
 
 @dataclass(frozen=True, slots=True)
 class Admission:
-    """Objects let through at one moment, and how many there were of their kind then."""
+    """Objects permitted at one time, and the number of objects of the kind at that time."""
 
     at: float
     population: int
@@ -68,7 +68,7 @@ class Admission:
 
 @dataclass(frozen=True, slots=True)
 class Opening:
-    """The breaker is open ``until`` then; ``held`` are the objects whose destruction waits."""
+    """The period in which the circuit breaker is open; ``held``: objects whose deletion is paused."""
 
     since: float
     until: float
@@ -79,7 +79,7 @@ class Opening:
 
 @dataclass(frozen=True, slots=True)
 class Closing:
-    """A user closed the breaker: what was held may go ``until`` then, with ``everything`` all else too."""
+    """A closing by a user: paused deletions are permitted ``until`` that time; with ``everything``, all deletions."""
 
     at: float
     until: float
@@ -90,7 +90,7 @@ class Closing:
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """The breaker of one kind. The last closing is kept to tell who it was; its permission ends by itself."""
+    """The circuit breaker of one kind. The last closing is kept to show its user; its permission expires."""
 
     admissions: tuple[Admission, ...] = ()
     opening: Opening | None = None
@@ -98,9 +98,9 @@ class State:
 
 
 def settled(state: State, now: float, limits: Limits) -> State:
-    """Return the state as it is now: what is over is gone.
+    """Return the state at this time, without expired entries.
 
-    What lies in the future was written by a clock that was ahead: it counts as of now, and keeps its length.
+    A time in the future was written by a clock that was ahead: the period starts now and keeps its length.
     """
     admissions = tuple(replace(one, at=min(one.at, now)) for one in state.admissions if now - one.at < limits.window)
     opening, closing = state.opening, state.closing
@@ -117,24 +117,24 @@ def settled(state: State, now: float, limits: Limits) -> State:
 
 
 def _not_ahead(begin: float, end: float, now: float) -> tuple[float, float]:
-    """Return the span, from now on if it would begin later."""
+    """Return the period, moved to now if it would start later."""
     return (begin, end) if begin <= now else (now, now + (end - begin))
 
 
 def ask(
     state: State, asked: Sequence[Destruction], population: int, now: float, limits: Limits
 ) -> tuple[State, list[bool]]:
-    """Say of each destruction, in order, whether it may go.
+    """Return the decision for each requested deletion, in order.
 
     Args:
-        state: as ``settled`` returned it for ``now``.
-        asked: destructions of this breaker's kind.
-        population: how many objects there are that could be destroyed, those asked for included.
+        state: state as ``settled`` returned it for ``now``.
+        asked: requested deletions of this kind.
+        population: number of objects that could be deleted, including the requested ones.
         now: Unix seconds.
-        limits: what may go.
+        limits: thresholds of the circuit breaker.
 
     Returns:
-        The next state, which must be stored before anything is destroyed, and an answer each.
+        The next state, which must be stored before any deletion, and one decision per request.
     """
     answers = []
     for target in asked:
@@ -148,7 +148,7 @@ def _ask_one(state: State, target: Destruction, population: int, now: float, lim
     if _is_permitted(state.closing, token):
         return state, True
     if any(token in one.tokens for one in state.admissions):
-        # Counted already, a write that failed is tried again. It counts from now on: only now may it really go.
+        # Already counted: a retry after a failed write. It counts from now on, as only now may it take effect.
         rest = _without(state.admissions, token)
         return replace(state, admissions=_admitting(rest, token, population, now)), True
     if state.opening is not None:
@@ -167,7 +167,7 @@ def _is_permitted(closing: Closing | None, token: str) -> bool:
 
 
 def _admitting(former: tuple[Admission, ...], token: str, population: int, now: float) -> tuple[Admission, ...]:
-    """Add one object, to the last admission if that was at this moment."""
+    """Add one object, to the last admission if that has the same time."""
     if former and former[-1].at == now and former[-1].population == population:
         last = former[-1]
         return (*former[:-1], replace(last, tokens=last.tokens | {token}))
@@ -189,9 +189,9 @@ def _holding(opening: Opening, target: Destruction) -> Opening:
 
 
 def without_ended(state: State, present: Mapping[str, str], withdrawn: Collection[str]) -> State:
-    """Return the state without those held objects that are gone, or whose destruction was withdrawn.
+    """Return the state without paused objects that no longer exist, or whose deletion was withdrawn.
 
-    ``present``: names by uid of the objects that there are; ``withdrawn``: tokens. The breaker stays open.
+    ``present``: names of the existing objects by UID; ``withdrawn``: tokens. The circuit breaker stays open.
     """
     if state.opening is None:
         return state
@@ -204,10 +204,10 @@ def without_ended(state: State, present: Mapping[str, str], withdrawn: Collectio
 
 
 def close(state: State, *, by: str, now: float, everything_for: float | None, limits: Limits) -> State:
-    """Return the state after a user closed the breaker.
+    """Return the state after a user closed the circuit breaker.
 
-    What is held, and only that, may go within the next ``limits.pending`` seconds; it counts towards no later opening.
-    With ``everything_for`` (seconds) everything of the kind may, which can be said before the mass begins.
+    Only the paused deletions may proceed within the next ``limits.pending`` seconds; they do not count towards the next
+    opening. With ``everything_for`` (seconds) all deletions of the kind may, also before a mass deletion starts.
     """
     held = state.opening.held if state.opening else frozenset()
     former = state.closing.permitted if state.closing else frozenset()
@@ -217,7 +217,7 @@ def close(state: State, *, by: str, now: float, everything_for: float | None, li
 
 
 def unreadable(now: float, limits: Limits) -> State:
-    """Return the state to begin with where the stored one makes no sense: open, for nobody knows what went before."""
+    """Return the state that replaces an invalid stored one: open, as earlier deletions are unknown."""
     return State(opening=Opening(now, now + limits.open, UNREADABLE))
 
 
@@ -227,9 +227,9 @@ def moment(at: float) -> str:
 
 
 def held_message(target: Destruction, opening: Opening, service: str) -> str:
-    """Return what the Event on a held object says."""
+    """Return the message of the Event on a paused object."""
     return (
-        f"{target.what} is held until {moment(opening.until)}: {opening.why}. "
-        f"If it is meant, let it go on: trellis circuit-breaker close {service.replace('_', '-')} {target.kind}. "
-        "If it is not, undo what caused it: nothing was done to this object"
+        f"{target.what} is paused until {moment(opening.until)}: {opening.why}. "
+        f"To permit it, run: trellis circuit-breaker close {service.replace('_', '-')} {target.kind}. "
+        "If it is a mistake, revert its cause: this object was not changed"
     )

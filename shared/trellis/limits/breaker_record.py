@@ -1,8 +1,8 @@
-"""A breaker's state as text and as a ConfigMap.
+"""Serializes the state of circuit breakers to a ConfigMap.
 
-Pure: states in, manifest out, and back. Called by ``trellis.kube.breaker`` and the command line.
-Invariants: what was encoded decodes to the same; any other text decodes to None and never raises; 10,000 held objects
-take 130 kB, far below what a ConfigMap may hold.
+Pure: states in, manifest out, and back. Called by ``trellis.kube.breaker`` and the command line. Invariants: decoding
+an encoded state returns the same state; any other text decodes to None and never raises; 10,000 paused objects need 130
+kB, far below the limit of a ConfigMap.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from trellis.limits.breaker import Admission, Closing, Opening, State
 
 Manifest = dict[str, Any]
 _SPAN_MAX: Final = 7 * 86_400.0
-"""Seconds that a state may hold or permit."""
+"""Maximum duration of a pause or permission, in seconds."""
 _LATEST: Final = 1e11  # Unix seconds that can still be written as a date
 
 
 def make_breakers(service: str, namespace: str, states: Mapping[str, State], resource_version: str | None) -> Manifest:
-    """Return the ConfigMap of a service (``node_watcher``): one key a kind.
+    """Return the ConfigMap of a service (``node_watcher``), with one key per kind.
 
-    With the resourceVersion of what was read, writing it is a compare-and-swap.
+    With the resourceVersion of the last read, the write is a compare-and-swap.
     """
     metadata: Manifest = {
         "name": names.breaker_name(service),
@@ -38,13 +38,13 @@ def make_breakers(service: str, namespace: str, states: Mapping[str, State], res
 
 
 def read_breakers(manifest: Manifest) -> dict[str, State | None]:
-    """Return the state of each kind in a ConfigMap; None where the text is none of Trellis."""
+    """Return the state of each kind in a ConfigMap, or None for an invalid text."""
     data = manifest.get("data")
     return {kind: decode(text) for kind, text in data.items()} if isinstance(data, dict) else {}
 
 
 def encode(state: State) -> str:
-    """Return a state as JSON, the same for equal states."""
+    """Return a state as canonical JSON."""
     document: dict[str, Any] = {
         "admissions": [
             {"at": one.at, "population": one.population, "objects": sorted(one.tokens)} for one in state.admissions
@@ -70,7 +70,7 @@ def encode(state: State) -> str:
 
 
 def decode(text: object) -> State | None:
-    """Return the state a text stands for, None if it stands for none."""
+    """Return the state of a JSON text, or None if it is invalid."""
     try:
         document = read_json(text) if isinstance(text, str) else None
         return _state(document) if isinstance(document, dict) else None
@@ -103,7 +103,7 @@ def _time(value: object) -> float:
 
 
 def _span(begin: object, end: object) -> tuple[float, float]:
-    """Return both ends; a state that would hold, or permit, for longer than a week was not made by us."""
+    """Return both ends; raises ValueError for more than a week, which Trellis never writes."""
     first, last = _time(begin), _time(end)
     if not 0 <= last - first <= _SPAN_MAX:
         raise ValueError

@@ -1,8 +1,8 @@
-"""A rate with a burst: how much of something may be done now, or in how many seconds.
+"""A token bucket: a rate with a burst.
 
-Pure: times of any clock that goes on in, verdicts out. Called by whoever bounds what others can make us do: ``lattice``
-what a lattice says, ``controller_host`` what guests do, ``secrets_backend`` what is told of an account's requests.
-Source: the token bucket of ITU-T I.371 and of ``golang.org/x/time/rate``.
+Pure: times of a monotonic clock in, decisions out. Called by code that limits untrusted input: ``lattice`` messages of
+a lattice, ``controller_host`` requests of guests, ``secrets_backend`` events about an account. Source: the token bucket
+of ITU-T I.371 and of ``golang.org/x/time/rate``.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 
 @dataclass(slots=True)
 class TokenBucket:
-    """``rate`` tokens a second. ``burst``: as many at once as come in a second, at least one, if not said.
+    """A token bucket with ``rate`` tokens per second and at most ``burst`` tokens.
 
-    A rate of 0 is no limit. More tokens than ``burst`` are never there.
+    ``burst`` defaults to the tokens of one second, at least 1. A ``rate`` of 0 disables the limit.
     """
 
     rate: float
@@ -23,14 +23,14 @@ class TokenBucket:
     _at: float = field(default=0.0)
 
     def wait(self, now: float, tokens: float = 1.0) -> float:
-        """Return the seconds until there are as many tokens; 0 if there are."""
+        """Return the seconds until this number of tokens is available; 0 if it is."""
         if not self.rate:
             return 0.0
         self._fill(now)
         return max(0.0, (tokens - self._left) / self.rate)
 
     def take(self, now: float, tokens: float = 1.0) -> bool:
-        """Take tokens if there are as many."""
+        """Take the tokens and return True, or return False if they are not available."""
         if not self.rate:
             return True
         self._fill(now)

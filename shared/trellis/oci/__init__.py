@@ -1,1 +1,1 @@
-"""Registries of OCI images and artifacts, without IO: the standard library alone, as the installer's image has it."""
+"""Protocol of OCI registries, without IO: uses the standard library only, as the image of the installer does."""

@@ -1,10 +1,9 @@
 """Authorization at a registry: its challenge, and the token of its token server.
 
-Pure. In: ``WWW-Authenticate`` of an answer with the status 401, the token server's answer. Out: headers of the requests
-to the registry, and the one request to its token server. Called by the node installer and by controller_host.
-Source: the token flow of the registries' authentication specification; RFC 7617.
-Invariants: a password is in the headers of its registry and of the token server that this registry names, and in
-nothing else; what a token server gives is a header or ``MalformedDocument``.
+Pure. In: ``WWW-Authenticate`` of a 401 answer, the answer of the token server. Out: headers of the requests to the
+registry, and the request to its token server. Called by the node installer and by controller_host. Source: the token
+flow of the authentication specification of registries; RFC 7617. Invariants: a password is sent only to its registry
+and to the token server named by this registry; a token is a valid header or ``MalformedDocument`` is raised.
 """
 
 from __future__ import annotations
@@ -36,20 +35,20 @@ class TokenRequest:
 
 @dataclass(slots=True)
 class Authorization:
-    """What a registry is given with the requests for one repository; ``credentials``: ``user:password``."""
+    """The authorization of the requests for one repository; ``credentials``: ``user:password``."""
 
     repository: str
     credentials: str | None = field(repr=False)
     _value: str = field(default="", init=False, repr=False)
 
     def headers(self) -> dict[str, str]:
-        """Return the header of a request to the registry; none before there was a challenge."""
+        """Return the headers of a request to the registry; empty before the first challenge."""
         return {"Authorization": self._value} if self._value else {}
 
     def challenged(self, challenge: str) -> TokenRequest | None:
-        """Take a registry's challenge; return the request for a token, None if it asks for none.
+        """Process the challenge of a registry; return the request for a token, None if it requires no token.
 
-        The request's answer goes to ``granted``. A challenge that is not understood changes nothing.
+        The answer to the request goes to ``granted``. An unsupported challenge changes nothing.
         """
         scheme, _, rest = challenge.partition(" ")
         login = basic(self.credentials) if self.credentials else ""
@@ -65,7 +64,7 @@ class Authorization:
         return TokenRequest(url, {"Authorization": login} if login else {})
 
     def granted(self, body: bytes) -> None:
-        """Take the token in a token server's answer; raises MalformedDocument."""
+        """Store the token of an answer of the token server; raises MalformedDocument."""
         document = read_document(body)
         token = document.get("token") or document.get("access_token")
         if not isinstance(token, str) or not (token.isascii() and token.isprintable()):

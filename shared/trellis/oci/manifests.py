@@ -1,8 +1,8 @@
-"""Documents of registries: indexes and manifests.
+"""Parses the documents of registries: indexes and manifests.
 
-Pure. In: the bytes of an answer. Out: parts of known shape. Called by the node installer and by controller_host.
-Source: OCI image specification 1.1 (index, manifest, descriptors). Invariant: whatever a registry answers,
-``MalformedDocument`` is all that is raised, and texts are valid Unicode.
+Pure. In: the bytes of an answer. Out: typed parts. Called by the node installer and by controller_host. Source: OCI
+image specification 1.1 (index, manifest, descriptors). Invariant: any invalid answer raises ``MalformedDocument`` only,
+and texts are valid Unicode.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ _SHOWN: Final = 100
 Document = dict[str, Any]
 
 
-class MalformedDocument(ValueError):  # noqa: N818 - says what the answer is
-    """An answer of a registry that is not what its specification says; the text continues "the manifest"."""
+class MalformedDocument(ValueError):  # noqa: N818 - describes the answer
+    """An answer of a registry that violates its specification; the message continues "the manifest"."""
 
 
 @dataclass(frozen=True, slots=True)
 class Blob:
-    """What a manifest refers to; ``size`` 0: it is not given."""
+    """A blob of a manifest; ``size`` 0: not given."""
 
     media_type: str
     digest: str
@@ -63,7 +63,7 @@ def is_index(document: Document, content_type: str) -> bool:
 
 
 def rows(document: Document, key: str) -> list[Document]:
-    """Return a list of objects; one that is missing or null is empty. Raises MalformedDocument."""
+    """Return a list of objects, empty if it is missing or null; raises MalformedDocument."""
     found = document.get(key) or []
     if not isinstance(found, list) or not all(isinstance(one, dict) for one in found):
         raise MalformedDocument(f"has {key} that is not a list of objects")
@@ -77,22 +77,22 @@ def platform_of(row: Document) -> tuple[str, str]:
 
 
 def title_of(layer: Document) -> str:
-    """Return the name of the file that a layer is, "" if it is none by itself; raises MalformedDocument."""
+    """Return the file name of a layer that is a single file, otherwise ""; raises MalformedDocument."""
     return _text(_object(layer, "annotations").get(_TITLE))
 
 
 def is_attestation(row: Document) -> bool:
-    """Return whether a row of an index is about another one; raises MalformedDocument."""
+    """Return whether a row of an index is an attestation of another row; raises MalformedDocument."""
     return _ATTESTED in _object(row, "annotations")
 
 
 def media_type_of(row: Document) -> str:
-    """Return the media type of what a row describes, "" if it is not given."""
+    """Return the media type of a row, "" if it is not given."""
     return _text(row.get("mediaType"))
 
 
 def blob_of(row: Document) -> Blob:
-    """Return what a row describes; raises MalformedDocument."""
+    """Return the blob of a row; raises MalformedDocument."""
     digest, size = str(row.get("digest", "")), row.get("size")
     if not _DIGEST.fullmatch(digest):
         raise MalformedDocument(f"has a blob with the digest {digest[:_SHOWN]!r}: only sha256 is supported")
@@ -100,12 +100,12 @@ def blob_of(row: Document) -> Blob:
 
 
 def digest_of(body: bytes) -> str:
-    """Return the digest of bytes, as references and manifests have it."""
+    """Return the digest of bytes in the form of references and manifests."""
     return f"sha256:{hashlib.sha256(body).hexdigest()}"
 
 
 def _text(value: object) -> str:
-    # JSON can have halves of characters, which nothing that is written from here may have.
+    # JSON can contain lone surrogates, which cannot be encoded.
     return str(value or "").encode(errors="replace").decode()
 
 

@@ -1,10 +1,9 @@
-"""Names in registries, and the logins that a Docker configuration has for them.
+"""Parses image references, and the logins of a Docker configuration.
 
 Pure. In: the text of a reference, a Docker configuration. Out: their parts. Called by the node installer and by
-controller_host, which do the requests.
-Source: OCI distribution specification 1.1; ``.dockerconfigjson`` as the kubelet reads it: by registry, or by a path
-below one, of which the longest counts.
-Invariant: no part of a repository is empty, "." or "..": it would be another repository's address.
+controller_host, which send the requests. Source: OCI distribution specification 1.1; ``.dockerconfigjson`` as the
+kubelet reads it: by registry, or by a path below one; the longest match wins. Invariant: a repository has no empty,
+"." or ".." part, because that would address another repository.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ _DOCKER_HUB_NAMES: Final = frozenset({"docker.io", "index.docker.io", _DOCKER_HU
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """A name in a registry, taken apart; ``digest`` None: the manifest that the tag names now."""
+    """A parsed image reference; ``digest`` None: the current manifest of the tag."""
 
     registry: str
     repository: str
@@ -38,25 +37,25 @@ class Reference:
     scheme: str = "https"
 
     def __str__(self) -> str:
-        """Return it for users: with the tag, if it was given or counts."""
+        """Return the reference for users, with the tag if it was given or applies."""
         return f"{self.registry}/{self.repository}" + (f":{self.tag}" if self.tag else "")
 
     @property
     def wanted(self) -> str:
-        """What is asked for: the digest if there is one."""
+        """Digest of the manifest to request, or its tag if there is no digest."""
         return self.digest or self.tag
 
     def url(self, path: str) -> str:
-        """Return the address of something in the repository."""
+        """Return the URL of a path in the repository."""
         host = _DOCKER_HUB if self.registry in _DOCKER_HUB_NAMES else self.registry
         return f"{self.scheme}://{host}/v2/{self.repository}/{path}"
 
 
 def parse_image(image: str) -> Reference:
-    """Take ``registry/repository[:tag][@digest]`` apart.
+    """Parse ``registry/repository[:tag][@digest]``.
 
     Raises:
-        ValueError: it is no reference.
+        ValueError: the text is not a reference.
     """
     found = _IMAGE.fullmatch(image)
     if found is None:
@@ -65,10 +64,10 @@ def parse_image(image: str) -> Reference:
 
 
 def parse_location(location: str) -> Reference:
-    """Take ``oci://registry/repository[:tag][@digest]`` apart (``oci+http://``: without TLS).
+    """Parse ``oci://registry/repository[:tag][@digest]`` (``oci+http://``: without TLS).
 
     Raises:
-        ValueError: it is no such location.
+        ValueError: the text is not such a location.
     """
     found = _LOCATION.fullmatch(location)
     if found is None:
@@ -82,12 +81,12 @@ def _reference(found: re.Match[str], scheme: str) -> Reference:
 
 
 def credentials_for(reference: Reference, config: bytes, *, by_path: bool = True) -> str | None:
-    """Return ``user:password`` for a reference from a Docker configuration, None if it has none for it.
+    """Return ``user:password`` for a reference from a Docker configuration, None without a matching login.
 
-    ``by_path`` False: the first login of the registry counts, also one that is for a path below it.
+    ``by_path`` False: the first login of the registry is used, even if it is for a path below it.
 
     Raises:
-        ValueError: it is no such configuration.
+        ValueError: the text is not a Docker configuration.
     """
     try:
         auths: Mapping[str, Any] = read_json(config).get("auths") or {}
@@ -96,10 +95,10 @@ def credentials_for(reference: Reference, config: bytes, *, by_path: bool = True
             if entry.get("auth"):
                 return base64.b64decode("".join(entry["auth"].split()), validate=True).decode()
             if entry.get("username"):
-                # JSON can have halves of characters, which no header can.
+                # JSON can contain lone surrogates, which cannot be part of a header.
                 return f"{entry['username']}:{entry.get('password', '')}".encode().decode()
     except (ValueError, AttributeError, TypeError):
-        raise ValueError("it is no Docker configuration") from None
+        raise ValueError("it is not a Docker configuration") from None
     return None
 
 

@@ -1,1 +1,1 @@
-"""Nodes, Shims and installer Jobs, as the services that provision nodes read them. Pure."""
+"""Nodes, Shims and installer Jobs as views of the services that provision nodes. Pure."""

@@ -1,9 +1,8 @@
-"""What was tried on a node in vain, because of which shims, and what is to be tried next, and when.
+"""The failed attempts on a node, the Shims that caused them, and the next attempt with its time.
 
-Pure. In: a Node's marks and what it is to have. Out: changes, failures, the next try. Called by ``provisioner``
-and by whatever shows a rollout.
-Invariant: a shim that failed keeps no other from its nodes: the next try leaves out what the last one was blamed on, as
-long as there is anything else to do; what is left then is tried one by one (ADR 23).
+Pure. In: the annotations of a Node and its target. Out: changes, failures, the next attempt. Called by ``provisioner``
+and by code that shows a rollout. Invariant: a failed Shim does not keep other Shims from its nodes: the next attempt
+excludes the Shims blamed for the last failure while there are other ones; the rest is tried one by one (ADR 23).
 """
 
 from __future__ import annotations
@@ -17,17 +16,18 @@ from trellis.provisioning.int_or_percent import CountOrPercent
 from trellis.provisioning.views import FailedAttempt, NodeView, Target, held_back
 
 DISRUPTION_FACTOR = 12
-"""A try that restarted a node's container runtime in vain is repeated after ``Retries.most``, and later after as many
-times that: by default every 5 minutes, then every hour."""
+"""A failed attempt that restarted the container runtime of a node is retried after ``Retries.most``, with a maximum of
+this multiple of it: by default after 5 minutes, at most an hour."""
 
 
 CHANGES_MOST = 40
-"""Shims that one Job changes: a variable has 128 KiB at most on Linux, and a Shim with a long location takes 3 KiB."""
+"""Maximum number of Shims that one Job changes: a variable has at most 128 KiB on Linux, and a Shim with a long
+location 3 KiB."""
 
 
 @dataclass(frozen=True, slots=True)
 class Retries:
-    """Seconds between attempts: doubling from ``first`` to ``most``."""
+    """Delay between attempts in seconds: doubles from ``first`` to ``most``."""
 
     first: float
     most: float
@@ -35,10 +35,10 @@ class Retries:
 
 @dataclass(frozen=True, slots=True)
 class ShimLimits:
-    """What one shim's rollout is held to.
+    """The limits of the rollout of one Shim.
 
-    ``max_update`` None: all nodes at once. ``halt_after``: failing nodes at which no further one is begun, 0 never.
-    ``forgiven``: Unix seconds; failures recorded up to then do not count towards the halt and are tried again at once.
+    ``max_update`` None: all nodes at once. ``halt_after``: number of failing nodes that halts the rollout, 0 never.
+    ``forgiven``: Unix seconds; failures until then do not count towards the halt and are retried at once.
     """
 
     max_update: CountOrPercent | None
@@ -48,18 +48,18 @@ class ShimLimits:
 
 
 def difference(have: Mapping[str, str], want: Mapping[str, str]) -> tuple[str, ...]:
-    """Return by name what is in one and not, or otherwise, in the other."""
+    """Return the sorted names whose values differ, including names in only one of both."""
     return tuple(sorted(name for name in {*have, *want} if have.get(name) != want.get(name)))
 
 
 def changes_of(node: NodeView, target: Target) -> tuple[str, ...]:
-    """Return the shims that a node is to get, to get in another version, or to lose; by name."""
+    """Return the names of the Shims to install, to update, or to remove on a node."""
     have, want = node.installed, dict(target.shims)
-    return difference(have, want) if have != want else ()  # asked for every node in every plan
+    return difference(have, want) if have != want else ()  # called for every node in every plan
 
 
 def failure_of(node: NodeView, target: Target) -> FailedAttempt | None:
-    """Return the failure recorded for this target: the same was tried in vain, or only what failed is left of it."""
+    """Return the recorded failure of this target: of the same digest, or if only failed Shims remain to change."""
     failure = node.failed
     if failure is None or node.marked_digest == target.digest:
         return None
@@ -69,9 +69,9 @@ def failure_of(node: NodeView, target: Target) -> FailedAttempt | None:
 
 
 def failing_on(node: NodeView, target: Target, asked: Target) -> tuple[str, ...]:
-    """Return the shims because of which a node does not have what it is to have: those blamed, or all that was tried.
+    """Return the Shims that keep a node from its target: the blamed ones, or all of the last attempt.
 
-    ``asked``: what of the target may be given now; only failures of either count.
+    ``asked``: the part of the target that is permitted now; only failures of either count.
     """
     blamed = _blamed(node, target)
     changes = next((changes_of(node, tried) for tried in (target, asked) if failure_of(node, tried)), ())
@@ -79,7 +79,7 @@ def failing_on(node: NodeView, target: Target, asked: Target) -> tuple[str, ...]
 
 
 def spared_of(node: NodeView, target: Target) -> frozenset[str]:
-    """Return the shims that the next try leaves out, as the last ones were blamed on them."""
+    """Return the Shims that the next attempt excludes, because earlier failures were blamed on them."""
     blamed = _blamed(node, target)
     if not blamed:
         return frozenset()
@@ -90,10 +90,10 @@ def spared_of(node: NodeView, target: Target) -> frozenset[str]:
 
 
 def asked_of(node: NodeView, target: Target, limits: Mapping[str, ShimLimits], halted: Collection[str]) -> Target:
-    """Return what a node may be given now: its target, but nothing of a shim that is paused or halted.
+    """Return the permitted part of a node's target: without changes to paused or halted Shims.
 
-    The other shims go on, and so do those beside one that failed. Where the whole of it was tried in vain it is tried
-    again, also while a shim is halted: that is how a halt ends. Of many changes the first are made, by name.
+    Other Shims proceed, also beside a failed one. A target that failed as a whole is retried even while a Shim is
+    halted, so that a halt can end. At most ``CHANGES_MOST`` changes are made, in the order of names.
     """
     paused = {name for name, _ in target.shims if name in limits and limits[name].paused}
     asked = held_back(target, node, paused) if paused else target
@@ -106,17 +106,17 @@ def asked_of(node: NodeView, target: Target, limits: Mapping[str, ShimLimits], h
 
 
 def next_attempt(node: NodeView, target: Target) -> int:
-    """Return the number of the next try of a target on a node: 1 for the first, or after the target changed."""
+    """Return the number of the next attempt of a target on a node: 1 for the first, or after the target changed."""
     failure = failure_of(node, target)
     return failure.attempt + 1 if failure else 1
 
 
 def retry_at(node_uid: str, failure: FailedAttempt, retries: Retries) -> float:
-    """Return when a failed node may be tried again, in Unix seconds.
+    """Return the earliest time of the retry of a failed node, in Unix seconds.
 
-    Doubles from ``first`` to ``most`` (from there on if it was disruptive) with jitter over the upper half; the jitter
-    comes from the node's uid and the attempt, so that every replica works out the same time and a restart changes
-    nothing.
+    The delay doubles from ``first`` to ``most`` (starting at ``most`` if it was disruptive), with jitter over the upper
+    half. The jitter is derived from the UID of the node and the attempt, so that every replica computes the same time,
+    also after a restart.
     """
     first, most = retries.first, retries.most
     if failure.disruptive:
@@ -127,7 +127,7 @@ def retry_at(node_uid: str, failure: FailedAttempt, retries: Retries) -> float:
 
 
 def _blamed(node: NodeView, target: Target) -> tuple[str, ...]:
-    """Return the shims that failed in the very version that the node is to have and does not have yet; by name."""
+    """Return the names of the Shims that failed in the version of the target and are not installed in it."""
     if not (blamed := node.blamed):
         return ()
     has = node.installed

@@ -1,11 +1,11 @@
-"""Nodes on which no installer can run, or whose end is decided: the marks by which their owners name them.
+"""Nodes without an installer: nodes that cannot run privileged pods, or that are being deleted.
 
-Pure. In: labels, taints and metadata of a Node. Out: why it is skipped. Called by ``node_and_job``; read from the
-Node's view by ``provisioner`` (no Job, no slot) and by whatever shows nodes.
-Invariant: a node is skipped by what stands on it now, so it is worked on as soon as the mark is gone.
-Source: EKS and the virtual-kubelet project (nodes without a disk of their own or privileged pods), Cluster Autoscaler
-and Karpenter (nodes that are drained and deleted). ``DeletionCandidateOfClusterAutoscaler`` names a candidate alone,
-and a cordoned node still runs a pod that names it: neither is skipped.
+Pure. In: labels, taints and metadata of a Node. Out: the reason to skip it. Called by ``nodes_and_jobs``; read from the
+view of the Node by ``provisioner`` (no Job, no slot) and by code that shows nodes. Invariant: only the present labels
+and taints count, so a node is provisioned as soon as they are removed. Source: EKS and the virtual-kubelet project
+(nodes without their own disk or privileged pods), Cluster Autoscaler and Karpenter (nodes that are drained and
+deleted). ``DeletionCandidateOfClusterAutoscaler`` marks candidates only, and cordoned nodes still run pods with a
+nodeName: neither is skipped.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _TAINTS: Final[tuple[tuple[str, str | None, Reason], ...]] = (
 
 @dataclass(frozen=True, slots=True)
 class Skip:
-    """Why a node is skipped. ``mark``: what on the Node says so."""
+    """The reason why a node is skipped. ``mark``: the label, taint or field of the Node that causes it."""
 
     reason: Reason
     mark: str
@@ -44,7 +44,7 @@ class Skip:
 
 
 def skip_of(labels: Mapping[str, str], taints: Iterable[tuple[str, str | None]], *, deleting: bool) -> Skip | None:
-    """Return why a node is skipped, None if it is not; ``taints``: keys and values."""
+    """Return the reason why a node is skipped, or None; ``taints``: keys and values."""
     for label, needed, reason in _LABELS:
         if labels.get(label) == needed:
             return Skip(reason, f"the label {label}={needed}")

@@ -1,7 +1,7 @@
-"""What an installer's pod says of its run, and the API server of one that it does not let be created.
+"""Reads the state of an installer pod, and rejections of its creation by the API server.
 
-Pure. In: a pod, or an Event of the Job controller, as the API server returns it. Out: why it waits, how it ended, what
-it said last; why there is none. Called by ``provisioner`` and by whatever explains a node.
+Pure. In: a pod, or an Event of the Job controller, as the API server returns it. Out: the reason of waiting, the exit,
+the last message; the reason why there is no pod. Called by ``provisioner`` and by ``trellis explain``.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from typing import Any, Final
 Manifest = Mapping[str, Any]
 
 SUSPENDED: Final = "Job is suspended (spec.suspend), by a user, Kueue, or an admission webhook or policy"
-"""Why a Job has no pod, in place of words of the API server, which does not refuse one."""
+"""Reason why a suspended Job has no pod; the API server reports none."""
 _RANDOM: Final = r"-[a-z0-9]{5}(?![a-z0-9])"
-"""What the API server appends to the ``generateName`` that the Job controller gives a pod."""
+"""Suffix that the API server appends to the ``generateName`` of a pod of the Job controller."""
 STARTING: Final = ("ContainerCreating", "PodInitializing")
 
 
 @dataclass(frozen=True, slots=True)
 class InstallerState:
-    """What the Job's newest pod says: why it waits, how it ended, its last log lines. Empty strings if unknown."""
+    """The state of the newest pod of a Job: reason of waiting, exit, last log lines. Empty strings if unknown."""
 
     waiting: str = ""
     terminated: str = ""
@@ -30,9 +30,10 @@ class InstallerState:
 
 
 def installer_state(pod: Manifest) -> InstallerState:
-    """Read a pod's status: why the installer's container waits, how it ended, what it said last.
+    """Return the state of the installer container in a pod: reason of waiting, exit, last log lines.
 
-    A container's termination message is, by the Job's ``FallbackToLogsOnError``, the end of its log (2 KiB at most).
+    With ``FallbackToLogsOnError`` in the Job, the termination message of a container is the end of its log, at most
+    2 KiB.
     """
     status: Mapping[str, Any] = pod.get("status") or {}
     for container in (*_unfinished_first(status), *(status.get("containerStatuses") or ())):
@@ -47,18 +48,18 @@ def installer_state(pod: Manifest) -> InstallerState:
 
 
 def refused_pod(event: Manifest) -> str:
-    """Return why the API server refuses a Job's pod, in its words; the pod is called as its Job, each time alike."""
+    """Return the message with which the API server rejects the pod of a Job; the pod has the name of its Job."""
     job = str((event.get("involvedObject") or {}).get("name") or "")
     message = str(event.get("message") or "no reason given")
     return re.sub(f"{re.escape(job)}{_RANDOM}", job, message) if job else message
 
 
 def _unfinished_first(status: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """Return the containers that run before the installer's own and did not end well: it waits for them."""
+    """Return the init containers that have not succeeded, which the installer container waits for."""
     before: list[Mapping[str, Any]] = list(status.get("initContainerStatuses") or ())
     return [one for one in before if ((one.get("state") or {}).get("terminated") or {}).get("exitCode") != 0]
 
 
 def words_of(state: Mapping[str, Any]) -> str:
-    """Return ``reason: message`` of a state, or of an Event, as far as it has them."""
+    """Return ``reason: message`` of a state or an Event, without missing parts."""
     return ": ".join(str(state[part]) for part in ("reason", "message") if state.get(part))

@@ -1,8 +1,8 @@
-"""A number of objects, or a share of them: how large a rollout step may be.
+"""A number or percentage of objects: the size of a rollout step.
 
-Pure. In: text or int from a setting or a manifest (Kubernetes' IntOrString). Out: a number of objects.
-Called by settings, CRD models and plans. Invariant: ``resolve`` never returns less than 1, so a rollout always moves.
-Source: apps/v1 Deployment ``maxUnavailable``, with one difference: zero is refused, because it would never move.
+Pure. In: text or int from a setting or a manifest (IntOrString of Kubernetes). Out: a number of objects. Called by
+settings, CRD models and plans. Invariant: ``resolve`` returns at least 1, so a rollout always progresses. Source:
+apps/v1 Deployment ``maxUnavailable``, except that zero is rejected, because it would block the rollout.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _FORM = re.compile(r"(?P<amount>[0-9]+)(?P<percent>%?)")
 
 @dataclass(frozen=True, slots=True)
 class CountOrPercent:
-    """``5`` objects or ``10%`` of them; a pydantic field of this type takes an int or a string.
+    """A number such as ``5`` or a percentage such as ``10%``; a pydantic field of this type accepts int or string.
 
     Raises:
         ValueError: zero, negative, more than 100 %, or more than Kubernetes' int32.
@@ -33,7 +33,7 @@ class CountOrPercent:
 
     def __post_init__(self) -> None:
         if self.amount < 1:
-            message = "needs at least 1 or 1%: with 0 nothing would ever be done"
+            message = "needs at least 1 or 1%: 0 would block the rollout"
             raise ValueError(message)
         if self.is_percent and self.amount > _WHOLE:
             message = "needs a percentage of at most 100%"
@@ -47,7 +47,7 @@ class CountOrPercent:
         """Return the value of ``5``, ``"5"`` or ``"10%"``.
 
         Raises:
-            ValueError: it is none of these; the message says what is needed.
+            ValueError: the value has another form; the message describes the valid ones.
         """
         if isinstance(value, CountOrPercent):
             return value
@@ -58,7 +58,7 @@ class CountOrPercent:
         raise ValueError(_NEEDS)
 
     def resolve(self, total: int) -> int:
-        """Return the number of objects out of ``total``: a percentage is rounded down, but to 1 at least."""
+        """Return the number of objects out of ``total``: a percentage is rounded down, to at least 1."""
         if not self.is_percent:
             return self.amount
         return max(1, total * self.amount // _WHOLE)
@@ -69,7 +69,7 @@ class CountOrPercent:
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: type[Any], handler: GetCoreSchemaHandler) -> CoreSchema:
-        """Let pydantic parse and print it; its JSON form is IntOrString."""
+        """Return the pydantic schema; the JSON form is IntOrString."""
         del source, handler
         return core_schema.no_info_plain_validator_function(
             cls.parse,

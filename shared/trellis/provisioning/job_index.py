@@ -1,7 +1,7 @@
-"""Installer Jobs by node: what an informer reports, in the order decisions ask for it.
+"""An index of installer Jobs by node.
 
-In: changes of Job views. Out: the Jobs of a Node, by name or uid. Called by ``node_watcher`` and ``provisioner``.
-Invariant: holds exactly the Jobs of the informer that feeds it.
+In: changes of Job views. Out: the Jobs of a Node, by name or UID. Called by ``node_watcher`` and ``provisioner``.
+Invariant: contains exactly the Jobs of the informer.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from trellis.provisioning.views import JobState, JobView
 
 
 class JobIndex:
-    """Jobs by the name and by the uid of their Node."""
+    """Jobs by name and by UID of their Node."""
 
     def __init__(self) -> None:
         self._by_name: dict[str, dict[str, JobView]] = {}
         self._by_uid: dict[str, dict[str, JobView]] = {}
 
     def change(self, old: JobView | None, new: JobView | None) -> None:
-        """Take one change of an informer: ``old`` None is an addition, ``new`` None a deletion."""
+        """Apply one change of an informer: ``old`` None is an addition, ``new`` None a deletion."""
         if old is not None:
             _drop(self._by_name, old.node, old.uid)
             _drop(self._by_uid, old.node_uid, old.uid)
@@ -28,23 +28,23 @@ class JobIndex:
             self._by_uid.setdefault(new.node_uid, {})[new.uid] = new
 
     def refresh(self, job: JobView) -> None:
-        """Hold the newer of two views that are equal: its resource version is what the next write must name."""
+        """Store the newer of two equal views, as the next write needs its resourceVersion."""
         self.change(job, job)
 
     def of_name(self, node: str) -> tuple[JobView, ...]:
-        """Return the Jobs for a node name, those for a former Node of that name included."""
+        """Return the Jobs of a node name, including those of a former Node of that name."""
         return tuple(self._by_name.get(node, {}).values())
 
     def of_uid(self, uid: str) -> tuple[JobView, ...]:
-        """Return the Jobs for one very Node."""
+        """Return the Jobs of the Node with this UID."""
         return tuple(self._by_uid.get(uid, {}).values())
 
     def by_uid(self) -> dict[str, tuple[JobView, ...]]:
-        """Return all Jobs by the uid of their Node."""
+        """Return all Jobs by UID of their Node."""
         return {uid: tuple(jobs.values()) for uid, jobs in self._by_uid.items()}
 
     def running(self) -> int:
-        """Return how many Jobs are neither ended nor being deleted."""
+        """Return the number of Jobs that are neither finished nor being deleted."""
         jobs = (job for of_node in self._by_uid.values() for job in of_node.values())
         return sum(job.state is JobState.ACTIVE and not job.deleting for job in jobs)
 

@@ -1,7 +1,7 @@
-"""The rollout ledger: which nodes are in progress for which Shims, and whose rollout is halted.
+"""The rollout ledger: nodes in progress with their Shims, and halted rollouts.
 
-Pure. In: the ConfigMap as the API server returns it. Out: the ledger, and back. Written by ``provisioner`` alone, read
-by whatever shows a rollout. Invariant: an entry that somebody broke is left out, and costs no other.
+Pure. In: the ConfigMap as the API server returns it. Out: the ledger, and back. Written by ``provisioner`` only, read
+by code that shows a rollout. Invariant: an invalid entry is skipped, and affects no other.
 """
 
 from __future__ import annotations
@@ -16,16 +16,17 @@ from trellis.provisioning.views import KWASM
 
 Manifest = dict[str, Any]
 _FEARED: Final = "/feared"
-"""At the end of an entry of the ledger; who does not know it reads the entry without it."""
+"""Suffix of an entry of the ledger; older versions ignore it."""
 Try = tuple[str, str, int]
-"""A Node's uid, the digest of what it is to have, the attempt."""
+"""UID of the Node, digest of its target, number of the attempt."""
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One node in progress: what it is to have, which attempt, since when (Unix seconds), which shims change.
+    """One node in progress: digest of its target, attempt, start (Unix seconds), and Shims that change.
 
-    ``feared``: the shims may be there though no mark names them, from a try before this one whose Job is gone.
+    ``feared``: the Shims may be installed although no annotation names them, by an earlier attempt whose Job is
+    deleted.
     """
 
     digest: str
@@ -35,15 +36,15 @@ class Entry:
     feared: bool = False
 
     def tried(self, uid: str) -> Try:
-        """Return which try of a Node, by its uid, the slot is for."""
+        """Return the attempt of the slot, for the Node with this UID."""
         return uid, self.digest, self.attempt
 
 
 @dataclass(frozen=True, slots=True)
 class Ledger:
-    """The nodes in progress by Node uid, the shims whose rollout is halted, and those of whose halt the bus was told.
+    """The nodes in progress by UID, the Shims whose rollout is halted, and those whose halt was published (``told``).
 
-    ``uid``, ``version``: of the ConfigMap that it was read from.
+    ``uid``, ``version``: UID and resourceVersion of the ConfigMap.
     """
 
     entries: Mapping[str, Entry]
@@ -54,9 +55,9 @@ class Ledger:
 
 
 def make_ledger(namespace: str, ledger: Ledger, resource_version: str | None) -> Manifest:
-    """Return the ledger's ConfigMap: an entry a node in progress, keyed by Node uid (about 100 bytes each).
+    """Return the ConfigMap of the ledger: one entry per node in progress, by UID of the Node (about 100 bytes each).
 
-    With the resourceVersion of what was read, writing it is a compare-and-swap.
+    With the resourceVersion of the last read, the write is a compare-and-swap.
     """
     marks = {names.ANNOTATION_HALTED: ledger.halted, names.ANNOTATION_HALT_PUBLISHED: ledger.told}
     metadata: Manifest = {
@@ -80,7 +81,7 @@ def _encode(entry: Entry) -> str:
 
 
 def read_ledger(manifest: Manifest) -> Ledger:
-    """Read a ledger as the API server returns it; an entry someone broke is left out (its Job is adopted again)."""
+    """Return the ledger in a ConfigMap of the API server, without invalid entries (their Jobs are adopted later)."""
     entries: dict[str, Entry] = {}
     for uid, value in (manifest.get("data") or {}).items():
         feared = value.endswith(_FEARED)

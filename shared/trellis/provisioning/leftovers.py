@@ -1,10 +1,10 @@
-"""Work that was overtaken or failed: what nobody wants any more of a Job, and what it left on its node.
+"""Leftovers of superseded or failed Jobs on their nodes.
 
-Pure. In: views of a Node and its Jobs. Out: answers. Called by ``node_watcher`` (it writes down what was left) and
-``provisioner`` (it ends the Job, waits for the record, removes what was left).
-Invariant: what a Job of our own installer put on a node is either named by the node's marks or known by the Job, so
-the Job stays until it is named. A run that failed or was ended left nothing: the installer takes its changes back.
-What a Job was to take back and did not is left too (ADR 29), and what may have been there before it (ADR 79).
+Pure. In: views of a Node and its Jobs. Out: answers. Called by ``node_watcher`` (it records leftovers) and
+``provisioner`` (it ends the Job, waits for the record, removes the leftovers). Invariant: everything that a Job of the
+Trellis installer installed is named by the annotations of the node or by the Job, so the Job stays until it is
+recorded. A failed or terminated run leaves nothing, because the installer reverts its changes. Shims that a Job failed
+to remove are leftovers too (ADR 29), and so are Shims that may have existed before it (ADR 79).
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from trellis.provisioning.views import PROVISION, UNDO, JobState, JobView, NodeV
 
 
 def left_by(job: JobView | None, node: NodeView) -> dict[str, str]:
-    """Return what a Job of our installer put on the node, or did not take back, and its marks do not name.
+    """Return the Shims that a Job installed, or did not roll back, and that the node's annotations do not name.
 
-    Digests by Shim name; nothing is proved of them by that.
+    The result contains digests by Shim name, which are not verified.
     """
     if job is None or job.node_uid != node.uid:
         return {}
@@ -26,9 +26,9 @@ def left_by(job: JobView | None, node: NodeView) -> dict[str, str]:
 
 
 def marks_after(job: JobView, node: NodeView) -> dict[str, str]:
-    """Return what a node's marks are to name once a Job of its that failed is recorded; digests by Shim name.
+    """Return the digests by Shim name for the annotations of a node after a failed Job.
 
-    What was not taken back is there, and nothing is proved of it; nor of a version that another one replaced.
+    Shims that were not rolled back are installed but unverified, and so is a version that another one replaced.
     """
     has = node.installed
     if job.operation != UNDO:
@@ -40,20 +40,17 @@ def marks_after(job: JobView, node: NodeView) -> dict[str, str]:
 
 
 def concerned_by(job: JobView) -> frozenset[str]:
-    """Return the Shims that a Job leaves on its node, or takes back from there; by name."""
+    """Return the names of the Shims that a Job leaves on its node, or rolls back there."""
     return frozenset({*job.shims, *job.feared, *(decode_digests(job.blamed) if job.operation == UNDO else ())})
 
 
 def unwanted_left(job: JobView | None, node: NodeView, wanted: Collection[str]) -> dict[str, str]:
-    """Return of :func:`left_by` what the node is not to have: it must be named before it can be removed."""
+    """Return the Shims of :func:`left_by` that are not wanted; the annotations must name them before their removal."""
     return {name: digest for name, digest in left_by(job, node).items() if name not in wanted}
 
 
 def overtaken(job: JobView | None, node: NodeView, target: Target | None) -> bool:
-    """Return whether all that a Job of our installer changes is unwanted by now.
-
-    And nothing it did is to be recorded.
-    """
+    """Return True if no change of a Job of the Trellis installer is wanted any more, and it left nothing to record."""
     if job is None or not _installs(job) or job.node_uid != node.uid or left_by(job, node):
         return False
     has, wanted = node.installed, dict(target.shims) if target else {}
@@ -62,13 +59,13 @@ def overtaken(job: JobView | None, node: NodeView, target: Target | None) -> boo
 
 
 def fulfilled(job: JobView, node: NodeView) -> bool:
-    """Return whether a Job did its work and the node's marks say so."""
+    """Return True if a Job is complete and the annotations of the node record its result."""
     done = job.state is JobState.COMPLETE and job.operation != UNDO
     return done and job.node_uid == node.uid and node.installed == job.shims
 
 
 def _there_after(job: JobView) -> frozenset[str]:
-    """Return the Shims that are on a node after a Job of our installer, as far as that is known; by name."""
+    """Return the names of the Shims that are on a node after a Job of the Trellis installer, as far as known."""
     if job.operation == UNDO and (_ended_well(job) or job.state is JobState.FAILED or job.failure is not None):
         return frozenset(job.shims) if _ended_well(job) else concerned_by(job)
     if not _ended_well(job):

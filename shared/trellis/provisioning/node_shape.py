@@ -1,6 +1,6 @@
-"""What is decoded of a Node: the keys that ``view_node`` reads, and those that tell one change from another.
+"""The decoded keys of a Node: those that ``view_node`` reads, and those that distinguish changes.
 
-Pure. A key that is not here is not in the manifest that a view is made of: mypy finds a view that reads one.
+Pure. Other keys are not in the manifest that a view is made of: mypy reports a view that reads one.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from trellis.kube.shapes import Shape
 
 
 class ManagedFields(TypedDict, total=False):
-    """Without the fields themselves, which are the largest part: the time tells one change from another."""
+    """``metadata.managedFields`` without the fields themselves, the largest part: the time distinguishes changes."""
 
     manager: str
     operation: str
@@ -20,7 +20,7 @@ class ManagedFields(TypedDict, total=False):
 
 
 class Metadata(TypedDict, total=False):
-    """Of ``metadata`` of a Node."""
+    """Fields of ``metadata`` of a Node."""
 
     name: str
     uid: str
@@ -43,7 +43,7 @@ class Taint(TypedDict, total=False):
 
 
 class Spec(TypedDict, total=False):
-    """Of ``spec`` of a Node."""
+    """Fields of ``spec`` of a Node."""
 
     taints: list[Taint] | None
 
@@ -56,7 +56,7 @@ class Condition(TypedDict, total=False):
 
 
 class NodeInfo(TypedDict, total=False):
-    """Of ``status.nodeInfo``."""
+    """Fields of ``status.nodeInfo``."""
 
     architecture: str
     operatingSystem: str
@@ -70,7 +70,7 @@ class RuntimeHandler(TypedDict, total=False):
 
 
 class Status(TypedDict, total=False):
-    """Of ``status`` of a Node."""
+    """Fields of ``status`` of a Node."""
 
     conditions: list[Condition] | None
     nodeInfo: NodeInfo | None
@@ -78,7 +78,7 @@ class Status(TypedDict, total=False):
 
 
 class NodeManifest(TypedDict, total=False):
-    """A Node as far as it is decoded."""
+    """The decoded part of a Node."""
 
     metadata: Metadata
     spec: Spec | None

@@ -1,9 +1,8 @@
-"""Controllers of others that work on the same nodes and Shims: whether they run, and what must wait for them.
+"""Detects other controllers that work on the same nodes and Shims, and the work that must wait for them.
 
-Pure. In: raw Deployments. Out: small views, what they keep us from. Called by ``provisioner``, which begins nothing
-beside them, and by ``trellis migrate``.
-Invariant: a controller counts as running until its Deployment is scaled to 0 and has no pod left, or is gone.
-Source of the events: the charts and images of KWasm's operator and of runtime-class-manager.
+Pure. In: raw Deployments. Out: small views, blocked work. Called by ``provisioner``, which starts nothing while such a
+controller runs, and by ``trellis migrate``. Invariant: a controller counts as running until its Deployment is scaled to
+0 and has no pods, or is deleted. Source: the charts and images of the KWasm operator and of runtime-class-manager.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ Manifest = Mapping[str, Any]
 
 
 class Peer(StrEnum):
-    """An operator that Trellis replaces; the name of its image and of its chart's label."""
+    """An operator that Trellis replaces: the name of its image and of the label of its chart."""
 
     KWASM = "kwasm-operator"
     RCM = "runtime-class-manager"
@@ -31,9 +30,10 @@ NAMES: Final[Mapping[Peer, frozenset[str]]] = {
     **{peer: frozenset({peer.value}) for peer in Peer},
     Peer.WASMCLOUD_OPERATOR: frozenset({Peer.WASMCLOUD_OPERATOR.value, "wadm-operator"}),
 }
-"""Names of each peer's images and charts; wasmcloud-operator's repository calls its own wadm-operator since 0.5.1."""
+"""Names of images and charts of each operator; wasmcloud-operator is named wadm-operator in its repository since 0.5.1.
+"""
 PROVISIONING: Final = (Peer.KWASM, Peer.RCM)
-"""Those that work on nodes and Shims."""
+"""Operators that manage nodes and Shims."""
 
 
 COMMANDS: Final[Mapping[Peer, str]] = {
@@ -41,12 +41,12 @@ COMMANDS: Final[Mapping[Peer, str]] = {
     Peer.RCM: "trellis migrate rcm",
     Peer.WASMCLOUD_OPERATOR: "trellis migrate wasmcloud-operator",
 }
-"""What takes over what each has left."""
+"""Commands that migrate from each operator."""
 
 
 @dataclass(frozen=True, slots=True)
 class Controller:
-    """A Deployment that runs a peer's operator. ``taken_over``: a user said that Trellis may work beside it."""
+    """A Deployment that runs such an operator. ``taken_over``: a user permitted Trellis to work beside it."""
 
     peer: Peer
     namespace: str
@@ -61,16 +61,16 @@ class Controller:
 
     @property
     def advice(self) -> str:
-        """What shall be done about it, both ways out."""
+        """The message for users with both solutions."""
         return (
-            f"{self.place} runs {self.peer.value}, which works on the same: nothing is begun beside it. Remove it "
-            f"(kubectl -n {self.namespace} delete deployment {self.name}), or give "
+            f"{self.place} runs {self.peer.value}, which manages the same objects: no work is started. Remove it "
+            f"(kubectl -n {self.namespace} delete deployment {self.name}), or run "
             f"`{COMMANDS[self.peer]} --take-over`"
         )
 
 
 def view_controller(deployment: Manifest, peers: Iterable[Peer] = PROVISIONING) -> Controller | None:
-    """Return the operator of one of the peers that a Deployment runs, None if it runs none."""
+    """Return the operator that a Deployment runs, or None if it runs none of ``peers``."""
     metadata, spec = deployment["metadata"], deployment.get("spec") or {}
     replicas = spec.get("replicas", 1), (deployment.get("status") or {}).get("replicas", 0)
     if not any(replicas):
@@ -89,7 +89,7 @@ def view_controller(deployment: Manifest, peers: Iterable[Peer] = PROVISIONING) 
 
 
 def is_of(peer: Peer, deployment: Manifest) -> bool:
-    """Return whether a Deployment is a peer's operator, whether it runs or not: by its chart's label, or its image."""
+    """Return True if a Deployment is that of an operator, running or not: by the label of its chart, or its image."""
     spec = deployment.get("spec") or {}
     label = (deployment["metadata"].get("labels") or {}).get("app.kubernetes.io/name")
     containers = ((spec.get("template") or {}).get("spec") or {}).get("containers") or ()
@@ -102,16 +102,16 @@ def _image_name(image: str) -> str:
 
 
 def in_charge(controllers: Iterable[Controller | None]) -> tuple[Controller, ...]:
-    """Return the controllers beside which nothing may be begun, by place."""
+    """Return the controllers that block work, sorted by operator and Deployment."""
     held = (controller for controller in controllers if controller is not None and not controller.taken_over)
     return tuple(sorted(held, key=lambda controller: (controller.peer, controller.place)))
 
 
 def keeping_off(node: NodeView, shims: Iterable[str], controllers: Iterable[Controller]) -> Controller | None:
-    """Return the controller because of which these Shims must not be changed on a node, None if there is none.
+    """Return the controller that blocks changes of these Shims on a node, or None.
 
-    KWasm's operator works on each node that is annotated for it, whatever is to be installed there, and what its
-    installer image brings is its own. runtime-class-manager works on every Shim.
+    The KWasm operator manages all annotated nodes, with any Shim, and everything that its installer image installs.
+    runtime-class-manager manages every Shim.
     """
     shims = frozenset(shims)
     annotated = opt_in_of(node, auto_provision=False) is OptIn.IN

@@ -1,6 +1,6 @@
-"""Why provisioner does what it does, in one word each: reasons of its actions, of Events and of verdicts on Jobs.
+"""Reasons of actions, Events and failed Jobs of provisioner.
 
-Pure names. Said by ``provisioner``, understood by whatever explains a node.
+Pure names. Written by ``provisioner``, read by ``trellis explain``.
 """
 
 from __future__ import annotations
@@ -9,17 +9,17 @@ from enum import StrEnum
 from typing import Final
 
 NODE_UPDATE_REFUSED: Final = "NodeUpdateRefused"
-"""Of an Event on a Node: admission or RBAC refuses what node_watcher writes there. Also a reason of Shims."""
+"""Reason of an Event on a Node: admission or RBAC rejects the updates of node_watcher. Also a reason of Shims."""
 
 APPLY_AGAIN: Final = "apply the chart, or deploy/base, again"
-"""What gives back permissions of the services: their Roles go with a namespace, say."""
+"""Advice to restore permissions of the services, for example after their Roles were deleted with a namespace."""
 
 NO_POD: Final = "no pod of its installer Job"
-"""How the message of such an Event begins that is about an installer's pod."""
+"""Prefix of the message of such an Event about the pod of an installer Job."""
 
 
 class Reason(StrEnum):
-    """Why an action is taken; also the reason of Events and of a failure's verdict."""
+    """Reason of an action, of Events and of failures."""
 
     CLAIMED = "SlotClaimed"
     PROVED = "ProvisionSucceeded"

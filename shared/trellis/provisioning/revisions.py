@@ -1,9 +1,9 @@
-"""The versions a Shim had: kept as ControllerRevisions, as DaemonSets and StatefulSets keep theirs.
+"""The revisions of a Shim, stored as ControllerRevisions, as for DaemonSets and StatefulSets.
 
-Pure. In: Shims and ControllerRevisions as the API server has them. Out: revisions by number, what is to be written, the
-version to go back to. ``provisioner`` writes them, ``trellis rollout`` reads them (ADR 20).
-Invariants: a version is what nodes get, never how it is rolled out; the newest revision is the one of the spec as last
-seen; the revisions of a former Shim of the same name are none of this one's.
+Pure. In: Shims and ControllerRevisions from the API server. Out: revisions by number, the revision to write, the
+revision to roll back to. ``provisioner`` writes them, ``trellis rollout`` reads them (ADR 20). Invariants: a revision
+contains what nodes get, never the rollout settings; the newest revision is that of the last seen spec; revisions of a
+deleted Shim of the same name do not count.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from trellis import names
 Manifest = dict[str, Any]
 
 VERSION_FIELDS: Final = ("fetchStrategy", "runtimeClass", "containerdRuntimeOptions")
-"""The parts of a Shim's spec that make a version. Nodes, limits, pause and policies stay when one goes back."""
+"""The fields of a Shim's spec that define a version. A rollback does not change nodes, limits, pause and policies."""
 KEPT: Final = 10
-"""Revisions that are kept, as DaemonSets do by default (``revisionHistoryLimit``)."""
+"""Number of stored revisions, the default of DaemonSets (``revisionHistoryLimit``)."""
 _NAME_MAX: Final = 200
 
 
 @dataclass(frozen=True, slots=True)
 class Revision:
-    """One version a Shim has or had; ``number`` grows, the greatest is the present one. ``created``: RFC 3339."""
+    """One version of a Shim; the greatest ``number`` is the current one. ``created``: RFC 3339."""
 
     name: str
     uid: str
@@ -37,13 +37,13 @@ class Revision:
 
 
 def version_of(manifest: Mapping[str, Any]) -> Manifest:
-    """Return what makes the version of a Shim's spec."""
+    """Return the fields of a Shim's spec that define its version."""
     spec = manifest.get("spec") or {}
     return {name: spec[name] for name in VERSION_FIELDS if spec.get(name) is not None}
 
 
 def revisions_of(shim_uid: str, manifests: Iterable[Mapping[str, Any]]) -> tuple[Revision, ...]:
-    """Return the revisions that this very Shim owns, the oldest first."""
+    """Return the revisions that the Shim with this UID owns, the oldest first."""
     found = []
     for manifest in manifests:
         metadata = manifest["metadata"]
@@ -63,19 +63,19 @@ def revisions_of(shim_uid: str, manifests: Iterable[Mapping[str, Any]]) -> tuple
 
 
 def label_selector(shim: str) -> str:
-    """Return the selector that finds a Shim's revisions."""
+    """Return the label selector of the revisions of a Shim."""
     return f"{names.LABEL_SHIM}={names.shim_label(shim)}"
 
 
 def same_as(revisions: Sequence[Revision], version: Manifest) -> Revision | None:
-    """Return the revision of a version, None if it is not kept."""
+    """Return the revision of a version, or None if it is not stored."""
     return next((revision for revision in reversed(revisions) if revision.version == version), None)
 
 
 def next_number(revisions: Sequence[Revision], version: Manifest) -> int | None:
-    """Return the number that a version is to have; None if it has the newest already.
+    """Return the next number for a version, or None if it is the newest one.
 
-    A version that comes back gets a new number and keeps its object.
+    A version that is restored gets a new number and keeps its object.
     """
     newest = revisions[-1] if revisions else None
     if newest is None:
@@ -86,23 +86,23 @@ def next_number(revisions: Sequence[Revision], version: Manifest) -> int | None:
 def surplus(
     revisions: Sequence[Revision], version: Manifest, in_use: Collection[str] = frozenset()
 ) -> tuple[Revision, ...]:
-    """Return the oldest revisions beyond the limit, were this version the newest.
+    """Return the oldest revisions beyond the limit, with this version as the newest.
 
-    ``in_use``: names of revisions that nodes still have. They stay, as a node goes back to its own if the next fails.
+    ``in_use``: names of revisions on nodes. They are kept, as a node returns to its own if the next one fails.
     """
     former = [revision for revision in revisions if revision.version != version]
     return tuple(one for one in former[: max(0, len(former) + 1 - KEPT)] if one.name not in in_use)
 
 
 def former_of(revisions: Sequence[Revision], version: Manifest) -> Revision | None:
-    """Return the version before this one: the newest kept one that is another; None if there is none."""
+    """Return the version before this one: the newest different stored revision, or None."""
     return next((revision for revision in reversed(revisions) if revision.version != version), None)
 
 
 def make_revision(shim: str, shim_uid: str, version: Manifest, number: int, namespace: str) -> Manifest:
-    """Return the ControllerRevision of a version. The Shim owns it, so the garbage collector takes it away with it.
+    """Return the ControllerRevision of a version. The Shim owns it, so the garbage collector deletes it with the Shim.
 
-    Its name is over the Shim's uid and the version, so that two writers cannot keep one version twice.
+    Its name is derived from the UID of the Shim and the version, so that two writers cannot store a version twice.
     """
     digest = names.short_hash(shim_uid, json.dumps(version, sort_keys=True, separators=(",", ":")))
     return {
@@ -128,13 +128,13 @@ def make_revision(shim: str, shim_uid: str, version: Manifest, number: int, name
 
 
 def restored(revision: Revision, manifest: Mapping[str, Any]) -> Manifest:
-    """Return a Shim as it would be with the version of a revision: what nodes get by it can be read from that."""
+    """Return a Shim with the version of a revision, to derive what nodes would get."""
     spec = {name: value for name, value in (manifest.get("spec") or {}).items() if name not in VERSION_FIELDS}
     return {**manifest, "spec": spec | revision.version}
 
 
 def restoring(revision: Revision, manifest: Mapping[str, Any]) -> list[Manifest]:
-    """Return the operations of a JSON patch that give a Shim the version of a revision, without their ``test``s."""
+    """Return the JSON patch operations that set the version of a revision on a Shim, without their ``test``s."""
     spec = manifest.get("spec") or {}
     ops: list[Manifest] = []
     for name in VERSION_FIELDS:

@@ -1,8 +1,8 @@
-"""What in a cluster names Shims: the records of Nodes, and installer Jobs. Whether nothing may be decided without them.
+"""Collects the Nodes and installer Jobs that refer to Shims, to decide whether Shims must be readable.
 
-In: changes of Nodes and Jobs. Out: whether Shims are needed and cannot be listed, and why. Called by ``node_watcher``
-and ``provisioner``. Invariant: a Shim that cannot be listed is unknown, not deleted; with nothing that names a Shim, a
-cluster without the CRD works as one without Shims (KWasm's annotation and the legacy installer image).
+In: changes of Nodes and Jobs. Out: whether Shims are required but cannot be listed, and the reason. Called by
+``node_watcher`` and ``provisioner``. Invariant: a Shim that cannot be listed is unknown, not deleted; without
+references to Shims, a cluster without the CRD works without Shims (annotation of KWasm and KWasm-compatible image).
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ _NAMED = 3
 
 @dataclass(eq=False)
 class ShimMarks:
-    """``known``: whether the API server serves Shims, so that a Shim which is not listed does not exist."""
+    """The references to Shims. ``known`` returns True if Shims can be listed, so an unlisted Shim does not exist."""
 
     known: Callable[[], bool]
     nodes: dict[str, frozenset[str]] = field(default_factory=dict)
-    """By Node, the Shims that its record names."""
+    """Shims that the annotations of each Node name."""
     jobs: set[str] = field(default_factory=set)
-    """Uids of the installer Jobs that install or remove Shims."""
+    """UIDs of the installer Jobs that install or remove Shims."""
 
     def take_node(self, name: str, node: NodeView | None) -> None:
-        """Take a Node as it is now; None if it is deleted."""
+        """Update a Node; None if it is deleted."""
         shims = frozenset(node.recorded) - {KWASM} if node is not None else frozenset[str]()
         if shims:
             self.nodes[name] = shims
@@ -34,7 +34,7 @@ class ShimMarks:
             self.nodes.pop(name, None)
 
     def take_job(self, old: JobView | None, new: JobView | None) -> None:
-        """Take a change of an installer Job."""
+        """Update an installer Job."""
         if old is not None:
             self.jobs.discard(old.uid)
         if new is not None and new.installs is not None:
@@ -42,11 +42,11 @@ class ShimMarks:
 
     @property
     def unknown(self) -> bool:
-        """Return whether Shims cannot be listed although something names them: then nothing may be decided."""
+        """Return True if Shims cannot be listed although Nodes or Jobs refer to them: then no decision is possible."""
         return not self.known() and bool(self.nodes or self.jobs)
 
     def needed(self) -> str | None:
-        """Return why Shims must be readable, None if nothing names one."""
+        """Return the reason why Shims must be readable, or None if nothing refers to one."""
         if self.nodes:
             first = min(self.nodes)
             shims = sorted(self.nodes[first])

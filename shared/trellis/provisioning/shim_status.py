@@ -1,7 +1,7 @@
-"""The status of a Shim, as it is written and read.
+"""Reads and writes the status of a Shim.
 
 Pure. In: the object as the API server returns it. Out: counts and conditions, and back. Written by ``provisioner``
-alone, read by whatever shows a rollout. Invariant: what is missing reads as never written.
+only, read by code that shows a rollout. Invariant: a missing field reads as never written.
 """
 
 from __future__ import annotations
@@ -11,22 +11,25 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
 
+from trellis.provisioning.shims import Refusal
+
 Manifest = dict[str, Any]
 OTHER_CONTROLLER: Final = "OtherControllerActive"
-"""The condition that another controller works on the Shim, or on nodes of it."""
+"""Type of the condition: another controller manages the Shim or its nodes."""
 
 NODES_SKIPPED: Final = "NodesSkipped"
-"""The condition that no installer is to run on some of its nodes; they count nowhere."""
+"""Type of the condition: some of its nodes are skipped by the installer; they are not counted."""
 
 
 class Reason(StrEnum):
-    """Why a condition or an action is as it is."""
+    """Reason of a condition or an action."""
 
     ALL_READY = "AllNodesReady"
     NOT_ALL_READY = "NodesNotReady"
     NO_NODES = "NoNodes"
     UPDATED = "Updated"
     UPDATING = "Updating"
+    ROLLOUT_COMPLETE = "RolloutComplete"
     REMOVING = "Removing"
     PAUSED = "Paused"
     HALTED = "RolloutHalted"
@@ -40,9 +43,19 @@ class Reason(StrEnum):
     UNREACHABLE_LEFT = "UnreachableNodesLeft"
 
 
+BLOCKING: Final = frozenset(
+    {
+        *(refusal.value for refusal in Refusal),
+        Reason.RUNTIME_CLASS_CONFLICT.value,
+        Reason.MASS_DELETION.value,
+    }
+)
+"""Reasons of Degraded that no retry changes: a user has to change the spec or the cluster."""
+
+
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """One condition as it stands, or is to stand, in the status; ``since`` is its lastTransitionTime."""
+    """One current or desired condition of the status; ``since`` is its lastTransitionTime."""
 
     type: str
     status: str
@@ -64,7 +77,7 @@ class Counts:
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """A Shim's status as it stands, or is to stand. ``digest``: what nodes are brought to, "" if no node is."""
+    """The current or desired status of a Shim. ``digest``: version that is rolled out, "" without nodes."""
 
     counts: Counts = Counts()
     conditions: tuple[Condition, ...] = ()
@@ -73,14 +86,14 @@ class Status:
 
 
 def make_status(status: Status) -> Manifest:
-    """Return a Shim's status as it is written."""
+    """Return the status of a Shim for a merge patch."""
     return {
         "observedGeneration": status.observed_generation,
         "nodes": status.counts.nodes,
         "nodesReady": status.counts.ready,
         "nodesUpdated": status.counts.updated,
         "nodesFailed": status.counts.failed,
-        "digest": status.digest or None,  # a merge patch: none takes away what stood there
+        "digest": status.digest or None,  # a merge patch: None removes the field
         "conditions": [
             {
                 "type": condition.type,
@@ -96,7 +109,7 @@ def make_status(status: Status) -> Manifest:
 
 
 def read_status(manifest: Manifest) -> Status:
-    """Read the status of a Shim as the API server returns it; what is missing reads as never written."""
+    """Return the status of a Shim from the API server; missing fields read as never written."""
     status: Mapping[str, Any] = manifest.get("status") or {}
     numbers = (status.get(name) or 0 for name in ("nodes", "nodesReady", "nodesUpdated", "nodesFailed"))
     conditions = tuple(

@@ -1,8 +1,8 @@
-"""Shims as Kubernetes has them: which nodes they are for, and what they install there.
+"""Views of Shims: their nodes, and the specification that they install.
 
-Pure. In: raw Shim manifests, Node views. Out: frozen views, wishes for an installer, and why there is none.
-Called by ``targets`` (all Shims of a node together), ``provisioner`` and the command line.
-Invariant: a Shim that has a wish is one that the installer will take; another's trouble is none of its.
+Pure. In: raw Shim manifests, Node views. Out: frozen views, specifications for the installer, and reasons for their
+absence. Called by ``targets`` (all Shims of a node together), ``provisioner`` and the command line. Invariant: the
+installer accepts the specification of every Shim that has one; an invalid Shim does not affect other Shims.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _SECONDS_MAX_DIGITS: Final = 12
 
 
 class Refusal(StrEnum):
-    """Why a Shim is not installed on a node that it is for; also the reason of its conditions."""
+    """Reason why a Shim is not installed on a selected node; also the reason of its conditions."""
 
     INVALID = "InvalidShim"
     HANDLER_CONFLICT = "HandlerConflict"
@@ -45,7 +45,7 @@ class Refusal(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Verification:
-    """How a node proves that it runs Wasm; ``timeout`` in seconds, None for the service's own."""
+    """The verification of a node; ``timeout`` in seconds, None for the setting of the service."""
 
     canary: bool | None = None
     canary_image: str | None = None
@@ -54,7 +54,7 @@ class Verification:
 
 @dataclass(frozen=True, slots=True)
 class Taint:
-    """A taint that a node starts with; ``value`` None fits any."""
+    """A startup taint of nodes; ``value`` None matches any."""
 
     key: str
     value: str | None
@@ -63,7 +63,7 @@ class Taint:
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """Who stands for a source, in base64: of ``payload``, if there is one, else of what is fetched."""
+    """The signature of a source, in base64: of ``payload`` if it is set, else of the fetched file."""
 
     value: str
     payload: str | None = None
@@ -71,14 +71,14 @@ class Signature:
 
 @dataclass(frozen=True, slots=True)
 class ShimView:
-    """What matters of a Shim. ``invalid`` says why it cannot be read, or not be acted on.
+    """The relevant fields of a Shim. ``invalid``: reason why it is not readable, or cannot be processed.
 
     ``signatures`` are those of ``sources``, in their order. ``unsigned`` are the sources that are not fetched because
-    none of the keys that the platform trusts signed them: empty for who does not know these keys.
+    none of the trusted keys signed them: empty in services without these keys.
 
-    ``max_update`` None: as the service has it; with ``recreate`` all nodes at once, whatever it says.
+    ``max_update`` None: the setting of the service; with ``recreate`` all nodes at once, regardless of it.
     ``deleted_at``: Unix seconds of its ``deletionTimestamp``, 0 if it has none.
-    ``forgiven``: Unix seconds, failures recorded up to then were forgiven by a user; 0 if none were.
+    ``forgiven``: Unix seconds; a user acknowledged the failures until then, 0 if none.
     """
 
     name: str
@@ -109,10 +109,10 @@ class ShimView:
 
 
 def view_shim(manifest: Manifest) -> ShimView:
-    """Project a Shim as the API server returns it.
+    """Return the view of a Shim from the API server.
 
-    One that cannot be acted on (stored under an older definition, or refused by the installer) has ``invalid`` set: it
-    is for no further node, and what nodes have of it stays.
+    A Shim that cannot be processed (stored under an older CRD, or rejected by the installer) has ``invalid`` set: it
+    selects no further nodes, and stays on nodes where it is installed.
     """
     metadata = manifest["metadata"]
     place: dict[str, Any] = {
@@ -141,13 +141,13 @@ def view_shim(manifest: Manifest) -> ShimView:
 
 
 def _unusable(shim: ShimView) -> str:
-    """Return why no node can have a Shim that can be read; "" if they can.
+    """Return the reason why no node can have a readable Shim; "" if nodes can.
 
-    The API server refuses these too, but has objects from before it did. What the installer would refuse is found here,
-    because it would refuse the other Shims of the node with it.
+    The API server rejects these too, but may have older objects. Errors of the installer are detected here, because the
+    installer would reject the other Shims of the node as well.
     """
     if shim.name == KWASM:
-        return f"metadata.name: {KWASM} stands for the legacy installer image"
+        return f"metadata.name: {KWASM} is reserved for the legacy installer image"
     if names.shim_label(shim.name) in dict(shim.selector or ()):
         return f"spec.nodeSelector: {names.shim_label(shim.name)} is the label that nodes get once they are ready"
     try:
@@ -158,7 +158,7 @@ def _unusable(shim: ShimView) -> str:
 
 
 def _legible(manifest: Manifest) -> dict[str, Any]:
-    """Return of a spec that cannot be read what its pods and its nodes are known by."""
+    """Return handler and RuntimeClass of an unreadable spec, which identify its pods and nodes."""
     spec = manifest.get("spec")
     found = spec.get("runtimeClass") if isinstance(spec, dict) else None
     runtime_class: Mapping[str, object] = found if isinstance(found, dict) else {}
@@ -167,7 +167,7 @@ def _legible(manifest: Manifest) -> dict[str, Any]:
 
 
 def _seconds(text: str) -> int:
-    """Return Unix seconds, 0 for what is none: a mark that cannot be read forgives nothing."""
+    """Return Unix seconds, or 0 for an invalid text: an invalid annotation acknowledges no failures."""
     return whole(text[: _SECONDS_MAX_DIGITS + 1]) or 0 if len(text) <= _SECONDS_MAX_DIGITS else 0
 
 
@@ -201,7 +201,7 @@ def _read(spec: ShimSpec) -> dict[str, Any]:
 
 
 def _sources(fetch: FetchStrategy) -> Iterable[tuple[Source, Signature | None]]:
-    """Yield the sources in the order they are preferred: a platform's own, one for all, an image."""
+    """Yield the sources in order of precedence: of one platform, of all platforms, an image."""
     for platform in fetch.platforms or ():
         source = Source(platform.location, _ARCH[platform.arch], platform.sha256 or None)
         yield source, _signature(platform.signature)
@@ -226,11 +226,11 @@ def _pairs(mapping: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
 
 
 def is_for(shim: ShimView, node: NodeView, *, auto_provision: bool) -> bool:
-    """Return whether a node is to have a Shim, whatever keeps it from being installed.
+    """Return True if a Shim selects a node, even if it cannot be installed there.
 
-    With a nodeSelector: the Linux nodes that match. Without one: every Linux node, as runtime-class-manager has it,
-    but for a Shim labelled as KWasm's default, which is for nodes that opted in by annotation. An annotation with
-    any other value than ``true`` keeps every Shim off a node.
+    With a nodeSelector: the Linux nodes that match. Without one: every Linux node, as in runtime-class-manager, except
+    for a Shim labelled as KWasm's default, which selects nodes that opted in by annotation. An annotation with a value
+    other than ``true`` excludes a node from every Shim.
     """
     if shim.invalid or shim.deleting or node.operating_system != SUPPORTED_OS:
         return False
@@ -246,9 +246,9 @@ def is_for(shim: ShimView, node: NodeView, *, auto_provision: bool) -> bool:
 
 
 def wish_for(shim: ShimView, architecture: str, *, require_checksum: bool) -> WantedShim | Refusal:
-    """Return what the installer is asked for on a node of this architecture, or why nothing is.
+    """Return the specification for the installer on a node of this architecture, or the reason why there is none.
 
-    The digest is over what is installed there: another source, handler or option makes another version, another
+    The digest covers what is installed there: another source, handler or option results in another version, another
     rollout limit or the source of another architecture does not.
     """
     if shim.invalid:
@@ -264,7 +264,7 @@ def wish_for(shim: ShimView, architecture: str, *, require_checksum: bool) -> Wa
     return _wish(shim, (source,), _version(shim.handler, source, shim.options))
 
 
-@lru_cache(maxsize=1024)  # asked for each node of a Shim, each time a plan is made
+@lru_cache(maxsize=1024)  # called for each node of a Shim in each plan
 def _version(handler: str, source: Source, options: tuple[tuple[str, str], ...]) -> str:
     content = [handler, source.location, source.sha256, source.binary_sha256, source.member, list(options)]
     canonical = json.dumps(content, separators=(",", ":"))

@@ -1,9 +1,8 @@
-"""What each node is to have, by all Shims together.
+"""The target state of each node, from all Shims together.
 
-Pure. In: views of Shims and Nodes. Out: names, wishes and targets. Called by ``provisioner`` (plans, Jobs, status),
-``node_watcher`` (labels) and the command line.
-Invariants: what a node is to have depends on the Shims and the Node alone, so every reader works out the same; a
-handler is one Shim's; what cannot be installed now leaves what is there.
+Pure. In: views of Shims and Nodes. Out: names, specifications and targets. Called by ``provisioner`` (plans, Jobs,
+status), ``node_watcher`` (labels) and the command line. Invariants: a target depends on the Shims and the Node only, so
+all readers derive the same; a handler belongs to one Shim; a Shim that cannot be installed now keeps what is installed.
 """
 
 from __future__ import annotations
@@ -17,10 +16,10 @@ from trellis.provisioning.views import KWASM, SUPPORTED_OS, NodeView, OptIn, Tar
 
 
 def rival_of(shim: ShimView, node: NodeView, shims: Iterable[ShimView], *, auto_provision: bool) -> str:
-    """Return the name of the Shim that has the handler of this one on a node; "" if it may have it itself.
+    """Return the name of another Shim that has the handler of this one on a node; "" if there is none.
 
-    A handler is one Shim's. Of several that want it on a node the one that is installed there keeps it, else the first
-    by name gets it.
+    A handler belongs to one Shim. Of several candidates on a node the installed one keeps it, else the first by name
+    gets it.
     """
     installed = node.installed
     others = [
@@ -35,7 +34,7 @@ def rival_of(shim: ShimView, node: NodeView, shims: Iterable[ShimView], *, auto_
 
 
 def stays_on(shim: ShimView, node: NodeView) -> bool:
-    """Return whether a node keeps a Shim that cannot be acted on: a slip in a spec must not take it from every node."""
+    """Return True if a node keeps an invalid Shim: an error in a spec must not remove it from every node."""
     may = node.opt_in is None or opt_in_of(node, auto_provision=False) is OptIn.IN
     return bool(shim.invalid) and not shim.deleting and may and shim.name in node.installed.keys() - {KWASM}
 
@@ -43,7 +42,8 @@ def stays_on(shim: ShimView, node: NodeView) -> bool:
 def wish_on(
     shim: ShimView, node: NodeView, shims: Iterable[ShimView], *, auto_provision: bool, require_checksum: bool
 ) -> WantedShim | Refusal:
-    """Return what is to be installed of a Shim on a node that it is for, among all Shims, or why nothing is."""
+    """Return the specification of a Shim for one of its nodes, considering all Shims, or the reason why there is none.
+    """
     if not shim.invalid and rival_of(shim, node, shims, auto_provision=auto_provision):
         return Refusal.HANDLER_CONFLICT
     return wish_for(shim, node.architecture, require_checksum=require_checksum)
@@ -52,9 +52,9 @@ def wish_on(
 def wanted_on(
     node: NodeView, shims: Iterable[ShimView], *, auto_provision: bool, legacy: bool = True
 ) -> frozenset[str]:
-    """Return the names of the Shims that a node is to have, whatever keeps them from being installed.
+    """Return the names of the Shims that select a node, even if they cannot be installed.
 
-    ``kwasm`` stands for the legacy installer image: opted-in Linux nodes get it, if there is one, as long as no Shim is
+    ``kwasm`` represents the legacy installer image: opted-in Linux nodes get it, if it is configured, unless a Shim is
     labelled as KWasm's default.
     """
     shims = tuple(shims)
@@ -67,19 +67,18 @@ def wanted_on(
 def target_of(
     node: NodeView, shims: Iterable[ShimView], kwasm: str | None, *, auto_provision: bool, require_checksum: bool
 ) -> Target | None:
-    """Return what a node is to have; None if nothing, and nothing of Trellis is on it that we could remove.
+    """Return the target of a node, or None if it has none and Trellis has nothing to remove from it.
 
-    A Shim that is refused for now (no checksum, nothing for this platform, its handler is another's) changes nothing:
-    what the node has of it stays. What is to go goes first, in a run of its own. ``kwasm`` is the digest of the legacy
-    installer image, None if there is none; it runs only on nodes without Shims, and has no uninstall, so it never leads
-    to a removal.
+    A refused Shim (no checksum, no source for the platform, handler of another Shim) changes nothing: an installed
+    version stays. Removals come first, in a separate run. ``kwasm`` is the digest of the legacy installer image, or
+    None; it runs only on nodes without Shims and cannot be uninstalled, so it never results in a removal.
     """
     shims = tuple(shims)
     installed = node.installed
     names_wanted = wanted_on(node, shims, auto_provision=auto_provision, legacy=kwasm is not None)
     going = {name for name in installed if name not in names_wanted and name != KWASM}
     if going:
-        # Alone, because an installer that is told to use force would use it on the pods of the others too.
+        # Separately: an installer with the option force would use it on pods of all Shims.
         forced = {shim.name for shim in shims if shim.removal_policy is RemovalPolicy.FORCE}
         now = (going & forced) or going
         return Target(tuple(sorted((name, digest) for name, digest in installed.items() if name not in now)))
@@ -89,7 +88,7 @@ def target_of(
             wish = wish_on(shim, node, shims, auto_provision=auto_provision, require_checksum=require_checksum)
             digest = wish.digest if isinstance(wish, WantedShim) else installed.get(shim.name)
             wanted |= {shim.name: digest} if digest else {}
-    # Beside Shims only what is there: a Job runs one installer, and a mark must not say what none of them did.
+    # Beside Shims only if installed: a Job runs one installer, and annotations must not record what it did not do.
     legacy = installed.get(KWASM) if wanted else kwasm
     if legacy is not None and (kwasm is None or KWASM in names_wanted):
         wanted[KWASM] = legacy

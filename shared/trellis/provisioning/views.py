@@ -1,8 +1,8 @@
-"""What a Node and an installer Job say about provisioning: the events that two services must read alike.
+"""The provisioning state of Nodes and installer Jobs, read alike by two services.
 
-Pure. In: views of Nodes and Jobs, which ``node_and_job`` reads. Out: the wish of a node, what is proved on it.
-Called by ``node_watcher`` (labels follow proof) and ``provisioner`` (slots and retries follow proof).
-Invariant: a view holds all that decisions need, so that 1,000 nodes cost kilobytes each, not raw objects.
+Pure. In: views of Nodes and Jobs, created by ``nodes_and_jobs``. Out: the opt-in of a node, its verified state. Called
+by ``node_watcher`` (labels follow the verification) and ``provisioner`` (slots and retries follow it). Invariant: a
+view contains everything that decisions need, so that 1,000 nodes need kilobytes each instead of raw objects.
 """
 
 from __future__ import annotations
@@ -29,38 +29,38 @@ SUPPORTED_OS: Final = "linux"
 PROVISION: Final = "provision"
 REMOVE: Final = "remove"
 END_NOW_SECONDS: Final = 1
-"""``activeDeadlineSeconds`` of a Job that was told to end: the only way to stop its pods and keep what they said."""
+"""``activeDeadlineSeconds`` of a Job that must end: the only way to stop its pods and keep their logs."""
 UNDO: Final = "undo"
-"""Operation of a Job that brings a node back to what its marks say: what was tried there did not prove itself."""
+"""Operation of a Job that restores the recorded state of a node after a failed verification."""
 VERIFICATION_FAILED: Final = "?"
-"""Begins the version of a Shim that is on a node and of which nothing is proved; behind it stands the last version that
-was proved there, if there was one. It is no version that a node is ever to have."""
+"""Prefix of the version of an installed but unverified Shim, before the last verified version, if there is one. It is
+never part of a target."""
 KWASM: Final = "kwasm"
-"""What a legacy installer image installs, as if it were a Shim of this name."""
+"""Name of the content of a legacy installer image, in place of the name of a Shim."""
 INSTALLER_JOBS: Final = names.LABEL_NODE_UID
-"""Label selector of our installer Jobs: KWasm's own, from a former install, are not ours to judge. Only labels of our
-own domain select: policies set ``app.kubernetes.io/managed-by``, which is information for users."""
+"""Label selector of the installer Jobs of Trellis, without those of an earlier KWasm installation. It has only labels
+of the domain of Trellis: policies set ``app.kubernetes.io/managed-by``, which is information for users."""
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What one node is to have: digests by Shim name, in order of names; none if all of Trellis is to be removed.
+    """The target of one node: digests by Shim name, sorted by name; empty if all Shims are to be removed.
 
-    ``digest`` is over all of it: two nodes with one digest are to have the same.
+    ``digest`` covers all of it: nodes with equal digests have the same target.
     """
 
     shims: tuple[tuple[str, str], ...]
 
     @property
     def digest(self) -> str:
-        """16 hex digits; of a legacy installer image alone its own, as nodes have carried it."""
+        """16 hex digits; for a legacy installer image alone its own digest, as in existing annotations."""
         if len(self.shims) == 1 and self.shims[0][0] == KWASM:
             return self.shims[0][1]
         return _digest_of(self.shims)
 
 
 class OptIn(StrEnum):
-    """Whether a node is to run Wasm."""
+    """The opt-in of a node to Wasm."""
 
     IN = "In"
     OUT = "Out"
@@ -68,7 +68,7 @@ class OptIn(StrEnum):
 
 
 class JobState(StrEnum):
-    """How far a Job came, from its own conditions."""
+    """State of a Job, from its conditions."""
 
     ACTIVE = "Active"
     COMPLETE = "Complete"
@@ -76,7 +76,7 @@ class JobState(StrEnum):
 
 
 class Proof(StrEnum):
-    """What is known of a node on which an installer finished."""
+    """Kind of the verification of a node after an installation."""
 
     CANARY = "canary"
     HANDLER = "handler"
@@ -85,14 +85,14 @@ class Proof(StrEnum):
 
 _DISRUPTIVE: Final = "disruptive"
 PROOFS: Final[Mapping[str, Proof]] = {proof.value: proof for proof in Proof}
-"""By what stands in annotations."""
+"""Verifications by the value in annotations."""
 
 
 @dataclass(frozen=True, slots=True)
 class FailedAttempt:
-    """One recorded failure: what was installed, which try it was, when it ended (Unix seconds).
+    """One recorded failure: digest of the target, number of the attempt, and its end (Unix seconds).
 
-    ``disruptive``: the try restarted the node's container runtime, so the next one can wait.
+    ``disruptive``: the attempt restarted the container runtime of the node, so the next one is delayed.
     """
 
     digest: str
@@ -101,13 +101,13 @@ class FailedAttempt:
     disruptive: bool = False
 
     def encode(self) -> str:
-        """Return the value of the annotation that carries it: ``<digest>/<attempt>/<at>[/disruptive]``."""
+        """Return the value of the annotation: ``<digest>/<attempt>/<at>[/disruptive]``."""
         mark = f"{self.digest}/{self.attempt}/{self.at}"
         return f"{mark}/{_DISRUPTIVE}" if self.disruptive else mark
 
     @classmethod
     def decode(cls, value: str | None) -> FailedAttempt | None:
-        """Read the annotation; None when it is absent or was edited into something else."""
+        """Return the failure in the annotation, or None if it is missing or invalid."""
         parts = (value or "").split("/")
         (digest, attempt, at), more = (*parts, "", "")[:3], parts[3:]
         number, ended = whole(attempt), whole(at)
@@ -118,7 +118,7 @@ class FailedAttempt:
 
 @dataclass(frozen=True, slots=True)
 class NodeTaint:
-    """A taint as it stands on a Node; what is None is not there."""
+    """A taint of a Node; None for a missing field."""
 
     key: str
     effect: str
@@ -126,14 +126,14 @@ class NodeTaint:
     time_added: str | None = None
 
     def manifest(self) -> Manifest:
-        """Return it as the API server has it."""
+        """Return the taint in the form of the API server."""
         fields = (("key", self.key), ("value", self.value), ("effect", self.effect), ("timeAdded", self.time_added))
         return {name: value for name, value in fields if value is not None}
 
 
 @dataclass(frozen=True, slots=True)
 class NodeView:
-    """What matters of a Node. Two views are equal if nothing that matters changed (heartbeats do not)."""
+    """The relevant fields of a Node. Two views are equal if no relevant field changed (heartbeats are irrelevant)."""
 
     name: str
     uid: str
@@ -157,24 +157,24 @@ class NodeView:
     taints: tuple[NodeTaint, ...] = ()
     ready: bool = True
     skip: Skip | None = None
-    """Why no installer is to run on it, None if one may."""
+    """Reason why no installer runs on the node, None if one may."""
     has_annotations: bool = True
     has_labels: bool = True
     proof: Proof | None = field(init=False, repr=False, compare=False)
-    """What the Node says was proved; None for a value that is none of Trellis."""
+    """The verification recorded on the Node; None for an unknown value."""
     marked_digest: str | None = field(init=False, repr=False, compare=False)
-    """Digest of what is proved on this very Node; None if unmarked or marked for a former one of that name."""
+    """Digest verified on this Node; None if there is none, or if it is of a former Node of the same name."""
     failed: FailedAttempt | None = field(init=False, repr=False, compare=False)
-    """The last failure recorded for this very Node."""
+    """The last failure recorded for this Node."""
     blamed: Digests = field(init=False, repr=False, compare=False)
-    """What the last failures on this very Node were blamed on."""
+    """Shims that the last failures on this Node are blamed on."""
     recorded: Digests = field(init=False, repr=False, compare=False)
-    """What the Node's record names, be it that of a former Node of the name."""
+    """Shims in the annotations of the Node, also if they are of a former Node of the same name."""
     installed: Digests = field(init=False, repr=False, compare=False)
-    """What is on this very Node by its marks; :data:`VERIFICATION_FAILED` begins the digests that prove nothing."""
+    """Shims on this Node by its annotations; unverified digests have the prefix :data:`VERIFICATION_FAILED`."""
 
     def __post_init__(self) -> None:
-        """Decode the annotations: once, as each plan asks for them. Nodes share what equal ones decode to."""
+        """Decode the annotations once, as each plan needs them. Equal values of several Nodes share the result."""
         mine, proof = self.marked_uid == self.uid, PROOFS.get(self.verified or "")
         recorded, digest = decode_digests(self.shims), self.digest if mine and proof else None
         installed = decode_digests(None)
@@ -193,9 +193,9 @@ class NodeView:
 
     @property
     def bears_marks(self) -> bool:
-        """Whether anything of Trellis is written on the Node. KWasm's label alone is not.
+        """True if the Node has labels or annotations of Trellis.
 
-        KWasm itself may have set it.
+        The label of KWasm alone does not count: KWasm itself may have set it.
         """
         marks = (self.wasm, self.digest, self.verified, self.marked_uid, self.failure, self.failed_attempt, self.shims)
         return any(mark is not None for mark in marks)
@@ -203,13 +203,13 @@ class NodeView:
 
 @dataclass(frozen=True, slots=True)
 class JobView:
-    """What matters of an installer Job. Times are Unix seconds.
+    """The relevant fields of an installer Job. Times are Unix seconds.
 
-    ``succeeded``: one of its pods did, whatever the Job says. ``ends_now``: it was told to end before its time.
-    ``given_up``: why Kubernetes waits for the end of its pods, to fail it then; "" if it does not.
-    ``feared``: the Shims that may be there from before it though no mark names them; by name. ``has_pods``: a pod of
-    it was created, whatever became of it. ``suspended``: it has no new pod, and its deadline does not pass; its
-    ``has_pods`` is whether a former pod may still run, or ended well.
+    ``succeeded``: one of its pods succeeded, in any state of the Job. ``ends_now``: it must end before its deadline.
+    ``given_up``: reason for which Kubernetes fails it once its pods have ended; "" if there is none.
+    ``feared``: names of Shims that may be installed from before although no annotation names them. ``has_pods``: a pod
+    was created, in any state. ``suspended``: it creates no pods, and its deadline is stopped; ``has_pods`` is then true
+    if a former pod may still run, or succeeded.
     """
 
     namespace: str
@@ -246,30 +246,30 @@ class JobView:
 
     @property
     def shims(self) -> Digests:
-        """What the node has once the Job did its work."""
+        """Shims of the node after the Job has completed."""
         return _of_legacy(self.digest) if self.installs is None else decode_digests(self.installs)
 
     @property
     def stopped(self) -> bool:
-        """Whether it is suspended and no pod of it runs: an installer that is interrupted takes its changes back."""
+        """True if the Job is suspended without a running pod: an interrupted installer reverts its changes."""
         return self.suspended and not self.has_pods
 
     @property
     def tried(self) -> tuple[str, str, int]:
-        """Which try of which node this is: the Node's uid, the digest of what it is to have, the attempt."""
+        """The attempt of the Job: UID of the Node, digest of its target, number of the attempt."""
         return self.node_uid, self.digest, self.attempt
 
     @property
     def order(self) -> tuple[int, int, bool, str]:
-        """Sort key: the newest Job of a node is the greatest; what undoes a try comes after it."""
+        """Sort key: the newest Job of a node is the greatest; a rollback is greater than its attempt."""
         return (self.created_at, self.attempt, self.operation == UNDO, self.name)
 
 
 def opt_in_of(node: NodeView, *, auto_provision: bool) -> OptIn:
-    """Return whether a node is to run Wasm.
+    """Return the opt-in of a node to Wasm.
 
-    ``kwasm.sh/kwasm-node``: exactly ``true`` opts in, ``false`` opts out (also where every node is provisioned),
-    anything else is invalid and counts as out. Without the annotation auto-provisioning decides (KWasm's rule).
+    ``kwasm.sh/kwasm-node``: exactly ``true`` opts in, ``false`` opts out (also with auto-provisioning), any other value
+    is invalid and counts as out. Without the annotation auto-provisioning decides (KWasm's rule).
     """
     if node.opt_in is None:
         return OptIn.IN if auto_provision else OptIn.OUT
@@ -277,9 +277,9 @@ def opt_in_of(node: NodeView, *, auto_provision: bool) -> OptIn:
 
 
 def opting_in(former: NodeView | None, node: NodeView) -> str | None:
-    """Return the cause of the trace that a change of a Node begins by opting it in: ``uid/resourceVersion``.
+    """Return the cause of the trace that a change starts by opting a Node in: ``uid/resourceVersion``.
 
-    None if the change does not opt it in by its annotation. All services that watch Nodes come to the same (ADR 102).
+    None if the change does not opt it in by annotation. All services that watch Nodes get the same result (ADR 102).
     """
     if opt_in_of(node, auto_provision=False) is not OptIn.IN:
         return None
@@ -289,13 +289,12 @@ def opting_in(former: NodeView | None, node: NodeView) -> str | None:
 
 
 def proof_of(job: JobView, node: NodeView) -> Proof | None:
-    """Say what is proved on the node by this Job, None if nothing is.
+    """Return how this Job is verified on the node, or None if it is not.
 
-    A finished Job proves nothing by itself where a handler is known: the node's own status must list the handlers it
-    installed, and none that it removed, and what it promised a canary for must have run one. A node that lists no
-    handlers at all (containerd 1.6; KEP-4216) says nothing by that: there only canaries prove that a shim runs, and a
-    removal is believed to our installer, which asks the runtime itself. A legacy installer image names no handler, so
-    there the Job is all there is.
+    A completed Job with known handlers is not sufficient: the status of the node must list the installed handlers and
+    none of the removed ones, and the announced canaries must have succeeded. For a node that lists no handlers at all
+    (containerd 1.6; KEP-4216) only canaries verify a shim, and a removal is accepted from the installer, which queries
+    the runtime itself. A legacy installer image names no handler, so the Job alone decides.
     """
     if job.state is not JobState.COMPLETE or job.node_uid != node.uid or job.operation == UNDO:
         return None
@@ -311,35 +310,32 @@ def proof_of(job: JobView, node: NodeView) -> Proof | None:
 
 
 def shows(job: JobView, node: NodeView) -> bool:
-    """Return whether the node's runtime handlers are what its Job was to lead to.
-
-    A node that lists none says nothing.
-    """
+    """Return True if the runtime handlers of the node match the Job, or if the node lists none."""
     return not node.handlers or (job.handlers <= node.handlers and not job.removed_handlers & node.handlers)
 
 
 def recorded_on(node: NodeView) -> dict[str, str]:
-    """Return the annotations of a Node that the outcome of an attempt changes: any outcome changes one of them."""
+    """Return the annotations of a Node that record attempts: any result of an attempt changes one of them."""
     return {names.ANNOTATION_DIGEST: node.digest or "", names.ANNOTATION_FAILED_ATTEMPT: node.failed_attempt or ""}
 
 
 def proved_of(digests: Mapping[str, str]) -> dict[str, str]:
-    """Return of digests by Shim name those of versions that were proved."""
+    """Return the verified versions among digests by Shim name."""
     return {name: digest for name, digest in digests.items() if not digest.startswith(VERIFICATION_FAILED)}
 
 
 def unproved(digest: str | None) -> str:
-    """Return what stands for a Shim of which nothing is proved any more, from its digest in a node's marks, if any."""
+    """Return the unverified form of a digest in the annotations of a node, which may be None."""
     return VERIFICATION_FAILED + last_proved(digest)
 
 
 def last_proved(digest: str | None) -> str:
-    """Return the last version that was proved, from a digest in a node's marks; "" if there was none."""
+    """Return the last verified version in a digest of a node's annotations; "" if there was none."""
     return (digest or "").removeprefix(VERIFICATION_FAILED)
 
 
 def held_back(target: Target, node: NodeView, held: Collection[str]) -> Target:
-    """Return a target without the Shims that are held back: of these the node keeps what it has."""
+    """Return a target without changes to the Shims in ``held``: the node keeps their installed versions."""
     installed = node.installed
     left = {name: installed.get(name, "") if name in held else digest for name, digest in target.shims}
     return Target(tuple((name, digest) for name, digest in left.items() if digest))
@@ -352,7 +348,7 @@ def encode_digests(digests: Mapping[str, str]) -> str:
 
 @lru_cache(maxsize=4096)  # few values for many nodes and Jobs
 def decode_digests(value: str | None) -> Digests:
-    """Read :func:`encode_digests`; what someone edited into something else is left out, and so installed again."""
+    """Return the digests in a value of :func:`encode_digests`, without invalid entries, which are reinstalled."""
     pairs = (item.partition("=") for item in (value or "").split())
     return MappingProxyType({name: digest for name, _, digest in pairs if name and digest})
 
@@ -363,12 +359,12 @@ def _of_legacy(digest: str) -> Digests:
 
 
 def newest(jobs: tuple[JobView, ...]) -> JobView | None:
-    """Return the newest Job, None if there is none: what an older one says no longer counts."""
+    """Return the newest Job, or None: older ones are superseded."""
     return max(jobs, key=lambda job: job.order, default=None)
 
 
 def spec_digest(spec: Mapping[str, str | None]) -> str:
-    """Return the digest of what is to be installed: 16 hex digits over its canonical JSON."""
+    """Return the digest of a specification: 16 hex digits over its canonical JSON."""
     canonical = json.dumps(spec, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(canonical.encode()).hexdigest()[:16]
 

@@ -1,7 +1,7 @@
-"""What was asked for cannot be shown. Raised by what reads here, told by whoever shows it."""
+"""Errors of a request for state. Raised by readers, reported by the command line and the console."""
 
 from __future__ import annotations
 
 
 class AnswerError(Exception):
-    """A question that has no answer; its text is one line for people and says what to do."""
+    """A request that cannot be answered; its text is one line with the resolution."""

@@ -1,6 +1,6 @@
-"""How long the read model waits; tests pass shorter times. Pure. Called by ``trace_read``.
+"""Timings of the read model; tests use shorter ones. Pure. Called by ``trace_read``.
 
-What a viewer's watches wait is in ``audience.Pace``.
+The timings of a viewer's watches are in ``audience.Pace``.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class ModelTimings:
-    """Seconds."""
+    """Timings in seconds."""
 
     jaeger: float = 30.0
-    """One question to Jaeger."""
+    """Timeout of a request to Jaeger."""

@@ -1,1 +1,1 @@
-"""The life of a service process: start, leadership, work, shutdown."""
+"""The lifecycle of a service process: start, leadership, work, shutdown."""

@@ -1,8 +1,8 @@
-"""A number of places that tenants share: nobody holds more than his share, and whoever waits is let in by turns.
+"""A semaphore shared by tenants: each tenant holds at most its share of slots, waiting tenants are served in turn.
 
-In: whose work it is. Out: a place, as soon as there is one for him. Called by whatever does work for tenants that takes
-long if they want it to. Invariants: no owner holds more than ``each`` places; a free place goes to the owner who was
-served longest ago, however many others wait behind one another; who is cancelled while he waits holds nothing.
+In: the owner of a task. Out: a slot, as soon as one is free for the owner. Called by code that runs long tasks for
+tenants. Invariants: no owner holds more than ``each`` slots; a free slot goes to the least recently served owner,
+regardless of the number of waiting tasks; a cancelled waiter holds no slot.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ from contextlib import asynccontextmanager
 
 
 class Shares:
-    """Places for one event loop. ``total``: of all owners together; ``each``: of one of them."""
+    """Slots for one event loop. ``total``: limit of all owners together; ``each``: limit of one owner."""
 
     def __init__(self, total: int, each: int) -> None:
         self.total = total
         self.each = each
         self._held: dict[str, int] = {}
         self._free = total
-        # By owner, in the order in which they are served. While a place is free, all who wait have their share.
+        # By owner, in the order of service. While a slot is free, all waiting owners have their share.
         self._waiting: OrderedDict[str, deque[asyncio.Future[None]]] = OrderedDict()
 
     @asynccontextmanager
     async def hold(self, owner: str) -> AsyncIterator[None]:
-        """Hold a place while the block runs; waits until there is one."""
+        """Hold a slot during the block; waits until one is free."""
         await self.take(owner)
         try:
             yield
@@ -34,23 +34,23 @@ class Shares:
             self.give_back(owner)
 
     def held(self, owner: str) -> int:
-        """Return how many places an owner holds."""
+        """Return the number of slots that an owner holds."""
         return self._held.get(owner, 0)
 
     @property
     def waiting(self) -> int:
-        """How many wait for a place."""
+        """Number of tasks that wait for a slot."""
         return sum(map(len, self._waiting.values()))
 
     def take_free(self, owner: str) -> bool:
-        """Take a place if there is one for the owner now; whoever has one gives it back."""
+        """Acquire a slot if one is free for the owner; return False otherwise. The caller must release it."""
         if not self._free or self.held(owner) >= self.each:
             return False
         self._give(owner)
         return True
 
     async def take(self, owner: str) -> None:
-        """Take a place as soon as there is one; whoever has one gives it back."""
+        """Acquire a slot as soon as one is free for the owner. The caller must release it."""
         if self.take_free(owner):
             return
         place: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -60,7 +60,7 @@ class Shares:
             await place
         except asyncio.CancelledError:
             if place.done() and not place.cancelled():
-                self.give_back(owner)  # it was given while he was called away
+                self.give_back(owner)  # it was assigned during the cancellation
             elif place in line:
                 line.remove(place)
                 if not line:
@@ -72,7 +72,7 @@ class Shares:
         self._held[owner] = self.held(owner) + 1
 
     def give_back(self, owner: str) -> None:
-        """Give back a place that was taken, to whose turn it is."""
+        """Release a slot, which goes to the next waiting owner."""
         self._free += 1
         self._held[owner] -= 1
         if not self._held[owner]:
@@ -80,7 +80,7 @@ class Shares:
         while self._free and (following := self._following()) is not None:
             line = self._waiting[following]
             place = line.popleft()
-            if not place.done():  # else he was called away, and does not know it yet
+            if not place.done():  # otherwise the waiter is cancelled, but not removed yet
                 self._waiting.move_to_end(following)
                 self._give(following)
                 place.set_result(None)
@@ -88,5 +88,5 @@ class Shares:
                 del self._waiting[following]
 
     def _following(self) -> str | None:
-        """Return whose turn it is of those who wait, None if all of them have their share."""
+        """Return the next waiting owner, or None if all of them have their share."""
         return next((owner for owner in self._waiting if self.held(owner) < self.each), None)

@@ -1,11 +1,10 @@
-"""Keeps what is loaded at the start out of the garbage collector's way, and gives back what threads leave behind.
+"""Excludes objects loaded at the start from garbage collection, and returns memory of threads to the system.
 
-In: the process as it is once everything is imported and wired. Out: a heap whose collections look only at what came
-since. Called by each ``main``, and by who has many threads. Why: modules and models are 94,000 objects, and a full
-collection that walks through them takes 60 ms in which nothing else runs (measured, two services in one process). A
-page of 200 Nodes is decoded into 50,000 objects, so lists make the collector do that again and again: it was half of
-their processor time. While all that is imported it was three tenths, and one look at all of it at the end takes 0.15 s
-more: of 200,000 objects it finds 2,000 to be garbage, which nobody misses.
+In: the process after all imports and wiring. Out: a heap whose collections inspect later objects only. Called by each
+``main``, and by code with many threads. Reason: modules and models are 94,000 objects, and a full collection over them
+blocks the process for 60 ms (measured, two services in one process). Decoding a page of 200 Nodes creates 50,000
+objects, so lists trigger it repeatedly: it used half of their CPU time, and three tenths of that of the imports. One
+collection at the end adds 0.15 s: of 200,000 objects it finds 2,000 to be garbage.
 """
 
 from __future__ import annotations
@@ -35,24 +34,24 @@ def importing() -> Iterator[None]:
 
 
 def freeze() -> None:
-    """Have collections pass over every object there is now."""
+    """Exclude all current objects from collections."""
     gc.freeze()
 
 
 def share_arenas() -> None:
-    """Have the threads to come share two heaps, where the C library is glibc.
+    """Limit the threads that start later to two shared heaps (glibc only).
 
-    It gives threads up to eight heaps for each processor, none of which lends another what it has free: a hundred
-    threads that each need a little now and then hold 35 MiB for nothing (measured, controller_host).
+    glibc creates up to eight heaps per processor, which do not share free memory: a hundred threads with small
+    occasional allocations retain 35 MiB of free memory (measured, controller_host).
     """
     if (mallopt := getattr(ctypes.CDLL(None), "mallopt", None)) is not None:
         mallopt(_M_ARENA_MAX, _ARENAS)
 
 
 def give_back() -> None:
-    """Return free pages to the system, where the C library is glibc: it keeps what lies below something in use.
+    """Return free pages to the system (glibc only, which retains free pages below used ones).
 
-    It takes some milliseconds, in which other threads may have to wait for memory.
+    The call lasts some milliseconds, in which other threads may wait for memory.
     """
     if (malloc_trim := getattr(ctypes.CDLL(None), "malloc_trim", None)) is not None:
         malloc_trim(0)

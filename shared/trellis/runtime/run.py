@@ -1,9 +1,8 @@
-"""How services live: connect, campaign if one replica is to work, work, hand over, stop.
+"""Runs services: connect, campaign for leadership if needed, work, hand over, stop.
 
-In: settings and ``compose``, which wires a service's parts. Out: a process that outlives outages and stops within its
-grace period. Called by each ``app`` and by ``trellis run``.
-Invariants: everything a term built is gone before the lease is released; a part that ends unasked ends the term, never
-the process.
+In: settings and ``compose``, which wires the components of a service. Out: a process that survives outages and stops
+within its grace period. Called by each ``app`` and by ``trellis run``. Invariants: all components of a term are stopped
+before the Lease is released; a component that ends unexpectedly ends the term, never the process.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ __all__ = [
 ]
 
 INSTALLER_NAMESPACE_LABELS: Final = {"pod-security.kubernetes.io/enforce": "privileged"}
-"""Pod Security admission: the installer Job mounts the node's root, so its namespace must allow privileged pods."""
+"""Labels for Pod Security admission: installer Jobs mount the root of the node, which requires privileged pods."""
 
 _log = get_logger(__name__)
 S = TypeVar("S", bound=ServiceSettings)
@@ -49,9 +48,9 @@ S = TypeVar("S", bound=ServiceSettings)
 
 @dataclass(eq=False)
 class LedService(Service):
-    """A service of which one replica works at a time.
+    """A service with leader election: one replica works at a time.
 
-    ``claims``: namespace of the Lease by which one installation works in a cluster, None if several may.
+    ``claims``: namespace of the Lease that limits a cluster to one installation, None if several may work.
     """
 
     claims: str | None = None
@@ -59,11 +58,11 @@ class LedService(Service):
     def __post_init__(self) -> None:
         super().__post_init__()
         self._lease = names.LEASE_PREFIX + self.name.replace("_", "-")
-        # Ready is who leads and works, or knows that another does.
+        # A replica is ready if it leads and works, or if another one leads.
         self.health.expect("kubernetes", readiness_of(self._lease))
 
     async def _work(self, kube: Kube, cluster: Cluster, stop: asyncio.Event) -> None:
-        """Lead whenever the lease can be had, until ``stop``; what hangs then is left behind, with the lease."""
+        """Lead whenever the Lease is available, until ``stop``; a term that does not end then is abandoned."""
         leader = Leader(
             kube,
             lease=self._lease,
@@ -76,7 +75,7 @@ class LedService(Service):
             over, claim = False, self.claim
 
             def check() -> None:
-                if over:  # a run that would not end must not write with the lease of a later term
+                if over:  # a run that did not end must not write with the Lease of a later term
                     raise NotLeading("the leadership term of this work is over")
                 leader.check()
                 if claim is not None:
@@ -119,18 +118,18 @@ class LedService(Service):
 
 @dataclass(eq=False)
 class EqualService(Service):
-    """A service of which every replica works: it has to write nothing that two could write differently."""
+    """A service whose replicas all work: two of them must never write different values."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         self.health.expect("kubernetes", PARTS)
 
     async def _work(self, kube: Kube, cluster: Cluster, stop: asyncio.Event) -> None:
-        """Work until ``stop``; what a part's failure ended restarts."""
+        """Work until ``stop``; restarts all components after the failure of one."""
         while not stop.is_set():
             try:
                 await self._term(kube, cluster, lambda: not stop.is_set(), stop)
-            except* Exception as errors:  # noqa: BLE001 - as a term of leadership: never the process
+            except* Exception as errors:  # noqa: BLE001 - ends the term, never the process
                 for error in errors.exceptions:
                     _log.error("component failed, restarting the leadership term", error=repr(error), exc_info=error)
             if not stop.is_set():
@@ -140,7 +139,7 @@ class EqualService(Service):
 
 @exit_on_settings_error()
 def run_alone(settings_of: type[S], create_app: Callable[[S], Living]) -> None:
-    """Be the ``main`` of one service: read the settings, set up logging, run until SIGTERM."""
+    """Run one service as ``main``: read the settings, set up logging, run until SIGTERM."""
     settings = load(settings_of)
     setup_logging(log_format=settings.log_format, level=settings.log_level)
     service = create_app(settings)
@@ -151,10 +150,10 @@ def run_alone(settings_of: type[S], create_app: Callable[[S], Living]) -> None:
 async def run_services(
     services: Sequence[Living], *, health_port: int, timings: ProcessTimings = ProcessTimings()
 ) -> None:
-    """Run services in this process until SIGTERM or SIGINT; each as if it were alone. A second signal ends it at once.
+    """Run services in this process until SIGTERM or SIGINT, independent of each other. A second signal ends it at once.
 
     Raises:
-        SettingsError: the health port cannot be had, or the kubeconfig cannot be used.
+        SettingsError: the health port is unavailable, or the kubeconfig is invalid.
     """
     stop = asyncio.Event()
     together = Together((service.name for service in services), timings.together)
@@ -169,7 +168,7 @@ async def run_services(
                 for service in services:
                     group.create_task(service.run(stop), name=service.name)
         except* SettingsError as errors:
-            # Each service meets the same mistake; one line is enough.
+            # All services report the same error; one line is sufficient.
             raise errors.exceptions[0] from None
         finally:
             await server.stop()

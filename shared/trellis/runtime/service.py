@@ -1,8 +1,8 @@
-"""What every service lives on: its connections, which cluster this is, and its parts until they are to stop.
+"""The common parts of a service: its connections, the identity of the cluster, and its components.
 
-In: settings and ``compose``, which wires a service's parts. Out: the parts at work. Called by ``trellis.runtime.run``,
-that says when they work: while leading, or always. Invariants: everything that was built is gone when the work returns;
-the bus may be lost without stopping the work.
+In: settings and ``compose``, which wires the components of a service. Out: running components. Called by
+``trellis.runtime.run``, which decides when they run: while leading, or always. Invariants: all components are stopped
+when the work returns; a lost NATS connection does not stop the work.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ from trellis.telemetry import Telemetry, bind_service, get_logger
 from trellis.telemetry.health import Health
 
 PARTS: Final = "parts"
-"""What is not ready before the parts are there to say it themselves."""
+"""Health part that is not ready until the components report their own."""
 
 _log = get_logger(__name__)
 
 
 class Cluster(NamedTuple):
-    """Its name on the bus, and the uid of kube-system, which no other cluster has."""
+    """The name of the cluster on the bus, and the UID of kube-system, which is unique."""
 
     name: str
     uid: str
@@ -48,7 +48,7 @@ class Cluster(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Base:
-    """What a service's parts stand on: of a led one for a term, and ``kube`` refuses writes once that is in doubt."""
+    """Dependencies of the components, of one leadership term; ``kube`` rejects writes once the Lease may be lost."""
 
     telemetry: Telemetry
     health: Health
@@ -56,50 +56,50 @@ class Base:
     bus: Bus
     cluster: str
     claim: Claim | None = None
-    """Of the installation on the Nodes, for the services that work on them."""
+    """Claim of the installation to the Nodes, for services that manage them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """A service's parts; of a led one for one term.
+    """The components of a service; with leader election those of one term.
 
-    ``prepare`` runs once the bus is there (or has had its time) and before the first decision; ``list_all`` puts every
-    key of the service's concern into its queues: at the start, on a new stream, every 10 minutes; ``forget_said``
-    comes before it on a new stream, which has heard nothing yet.
+    ``prepare`` runs once the bus is usable (or its timeout expired) and before the first reconcile; ``list_all`` adds
+    every key of the service to its queues: at the start, on a new stream, every 10 minutes; ``forget_said`` is called
+    before it on a new stream, which has no events yet.
     """
 
     informers: Sequence[Informer[Any]]
     queues: Mapping[KeyedQueue[Any], Run[Any]]
-    """With the run of each, in the order in which they begin."""
+    """Queues with their runs, in the order of their start."""
     list_all: Callable[[], None]
     forget_said: Callable[[], None]
     prepare: Callable[[], Awaitable[None]] | None = None
     background: Sequence[Callable[[], Coroutine[Any, Any, None]]] = field(default=())
     closing: Sequence[Callable[[float], Coroutine[Any, Any, None]]] = field(default=())
-    """Each ends something while everything is still there, within the seconds it is told."""
+    """Functions that end something before the connections are closed, within the given seconds."""
     apart: bool = False
-    """What an informer is refused stops only what depends on it, and runs see to that: nobody waits for it."""
+    """Start without informers that are denied access: only the runs that depend on them are blocked."""
 
 
 Compose = Callable[[Base], Work]
 
 
 class Living(Protocol):
-    """Whatever lives in a process beside others, until it is told to stop."""
+    """A service in a process that runs until it is stopped."""
 
     together: Together
 
     @property
     def name(self) -> str:
-        """Of the service, with underscores."""
+        """Name of the service, with underscores."""
 
     @property
     def settings(self) -> ServiceSettings:
-        """What it was told."""
+        """Settings of the service."""
 
     @property
     def health(self) -> Health:
-        """How it is."""
+        """Health of the service."""
 
     async def run(self, stop: asyncio.Event) -> None:
         """Work until ``stop`` is set; returns within the grace period."""
@@ -107,20 +107,20 @@ class Living(Protocol):
 
 @dataclass(eq=False)
 class Service(ABC):
-    """A service; what it is made of is built when it runs."""
+    """A service; its components are created when it runs."""
 
     name: str
     settings: ServiceSettings
     telemetry: Telemetry
     compose: Compose
     namespaces: dict[str, dict[str, str]]
-    """Namespaces that must exist, with the labels they get if this service has to make them."""
+    """Namespaces that must exist, with the labels for those that this service creates."""
     kube: Kube | None = None
     bus: Bus | None = None
     confined: bool = False
-    """It may look at nothing but namespaces that it was given: its own has to exist, and tells which cluster it is."""
+    """Restricted to given namespaces: its own must exist, and identifies the cluster."""
     describe_error: Callable[[KubeError], str] = str
-    """Says for users what an error of the API server means, and what is to be done about it."""
+    """Returns the message for users about an error of the API server, with the resolution."""
     timings: ServiceTimings = field(default_factory=ServiceTimings)
 
     def __post_init__(self) -> None:
@@ -159,7 +159,7 @@ class Service(ABC):
         """Work until ``stop``."""
 
     async def _cluster(self, kube: Kube) -> Cluster:
-        """Return which cluster this is once the API server is there and lets us in, however long that takes."""
+        """Return the cluster once the API server is reachable and grants access, without a timeout."""
         attempts = Attempts()
         warned = False
         while True:
@@ -175,7 +175,7 @@ class Service(ABC):
                 await asyncio.sleep(attempts.next())
 
     async def _arrive(self, kube: Kube) -> Cluster:
-        """See to the namespaces and return which cluster this is: to a confined service its own namespace is that."""
+        """Create missing namespaces and return the cluster; a confined service is identified by its own namespace."""
         if self.confined:
             uid = str((await kube.get(NAMESPACES, self.settings.namespace))["metadata"]["uid"])
             return Cluster(self.settings.cluster or uid[:8], uid)
@@ -183,13 +183,13 @@ class Service(ABC):
             try:
                 await kube.ensure_namespace(name, labels)
             except Forbidden as error:
-                # An account that may not look at namespaces can work in one that is there.
+                # An account without permission to read namespaces can work in an existing one.
                 _log.info("namespace not verified, assuming that it exists", namespace=name, error=str(error))
         uid = str((await kube.get(NAMESPACES, "kube-system"))["metadata"]["uid"])
         return Cluster(self.settings.cluster or uid[:8], uid)
 
     async def _term(self, kube: Kube, cluster: Cluster, leading: Callable[[], bool], stopping: asyncio.Event) -> None:
-        """Work while ``leading`` until ``stopping``; everything built here ends here."""
+        """Work while ``leading`` until ``stopping``; all components created here are stopped here."""
         bus = self.bus or Bus(
             self.settings.nats_url,
             cluster=cluster.name,
@@ -213,7 +213,7 @@ class Service(ABC):
                     *(group.create_task(start(), name="background") for start in work.background),
                     group.create_task(self._decide(work, consuming, leading), name="decide"),
                 ]
-                # After their first steps, in which each says what it waits for.
+                # After their first steps, in which each component reports its own readiness.
                 asyncio.get_running_loop().call_soon(self.health.forget, PARTS)
                 await stopping.wait()
                 for_runs = self._grace.left(DRAINED)
@@ -233,7 +233,7 @@ class Service(ABC):
                 raise StillRunning(f"still working on {', '.join(unended)}")
 
     async def _decide(self, work: Work, consuming: asyncio.Event, leading: Callable[[], bool]) -> None:
-        """Decide only on complete caches, and only while leading: what one does not show yet must not look deleted."""
+        """Reconcile only with complete caches, where a missing object is deleted, and only while leading."""
         for informer in work.informers:
             await (informer.answered if work.apart else informer.synced).wait()
         with contextlib.suppress(TimeoutError):
@@ -241,8 +241,8 @@ class Service(ABC):
                 await consuming.wait()
         await self.together.wait(self.name)
         if not (consuming.is_set() and await _prepared(work, self.timings.prepare)):
-            _log.warning("starting without NATS: events that it has already are published again later")
-        cancellation.check()  # what reads the bus may have lost it, and the queues would work on in a term that is over
+            _log.warning("starting without NATS: already published events are republished later")
+        cancellation.check()  # reading the bus may have lost it, and the queues would run after the end of the term
         async with asyncio.TaskGroup() as group:
             for queue, run in work.queues.items():
                 group.create_task(queue.work(run, leading), name="queue")
@@ -252,7 +252,7 @@ class Service(ABC):
 
 
 async def _prepared(work: Work, seconds: float) -> bool:
-    """Have what was said read back; returns whether that could be done within so many seconds."""
+    """Read the published events back; return False after the timeout of ``seconds``."""
     try:
         if work.prepare is not None:
             async with asyncio.timeout(seconds):
@@ -263,7 +263,7 @@ async def _prepared(work: Work, seconds: float) -> bool:
 
 
 async def _consume(bus: Bus, consuming: asyncio.Event) -> None:
-    """Bring the bus up however long it takes; then it looks after itself."""
+    """Connect the bus without a timeout; it then supervises itself."""
     await bus.connect()
     await bus.start()
     consuming.set()

@@ -1,8 +1,8 @@
-"""How a process ends: signals, the grace period and its shares, and the end that comes in any case.
+"""Shutdown of a process: signals, the grace period and its parts, and the forced exit.
 
 In: SIGTERM, SIGINT. Out: a set ``stop``, time budgets, and an exit status. Called by ``trellis.runtime.run``.
-Invariants: a process that was asked to stop is gone when its grace period is over, whatever hangs; it ends with 0 if
-everything of Trellis returned, with 1 if it had to be ended, with 128 + signal if it was asked a second time.
+Invariants: the process exits within its grace period, even if a component hangs; the status is 0 if all components
+returned, 1 after a forced exit, 128 + signal after a second signal.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from trellis.telemetry import get_logger
 _STATUS_FORCED: Final = 1
 _STATUS_SIGNAL: Final = 128
 
-# Shares of the grace period by whose end each part is over. What is left belongs to the health server.
+# Shares of the grace period at whose end each phase is over. The rest is for the health server.
 DRAINED: Final = 0.5
 CLOSED: Final = 0.65
 RELEASED: Final = 0.8
@@ -37,7 +37,7 @@ T = TypeVar("T")
 
 @dataclass(slots=True)
 class Grace:
-    """The grace period of one service, which begins when it is asked to stop."""
+    """The grace period of one service, which starts with the request to stop."""
 
     seconds: float
     _began: float | None = field(default=None, init=False)
@@ -55,17 +55,17 @@ class Grace:
     def left(self, share: float, *, most: float = float("inf")) -> float:
         """Return the seconds until this share of the period is over, at most ``most``, at least 0.
 
-        Of a period that has not begun everything is left.
+        Before its start, the period is complete.
         """
         spent = 0.0 if self._began is None else time.monotonic() - self._began
         return min(most, max(0.0, self.seconds * share - spent))
 
 
 async def ends_within(seconds: float, work: Coroutine[Any, Any, None], what: str) -> bool:
-    """Run something that should end by itself; cancel it and go on when it does not.
+    """Run ``work`` with a timeout, and cancel it then.
 
     Returns:
-        Whether it ended. Its own error is logged: this is for the end of things, which nothing may hold up.
+        True if it ended in time. Its error is logged and not raised, because it must not delay the shutdown.
     """
     task = asyncio.ensure_future(work)
     try:
@@ -94,9 +94,9 @@ async def unless(stop: asyncio.Event, work: Coroutine[Any, Any, T]) -> T | None:
 
 
 class Ending:
-    """Sees to the end of this process: sets ``stop`` at the first signal, and ends everything when time is up.
+    """Controls the shutdown of the process: sets ``stop`` at the first signal, and exits after the grace period.
 
-    A context around the services' run, in the main thread. Leaving it says that everything of Trellis has returned.
+    A context manager around the run of the services, in the main thread. It is left when all components have returned.
     """
 
     def __init__(
@@ -108,7 +108,7 @@ class Ending:
         self._loop = asyncio.get_running_loop()
         self._asked_at: float | None = None
         self._former: dict[int, Any] = {}
-        # Signal handlers may only do what cannot block: SimpleQueue.put is made for that.
+        # Signal handlers must not block: SimpleQueue.put is safe in them.
         self._words: queue.SimpleQueue[int | None] = queue.SimpleQueue()
         self._status = _STATUS_FORCED
 
@@ -116,7 +116,7 @@ class Ending:
         # Not the loop's own handlers: they are called by the loop, so not while a handler blocks it.
         for number in (signal.SIGTERM, signal.SIGINT):
             self._former[number] = signal.signal(number, self._signalled)
-        # A daemon: it must not hold up the end itself.
+        # A daemon thread: it must not delay the exit itself.
         threading.Thread(target=self._see_to_the_end, name="ending", daemon=True).start()
         return self
 
@@ -139,7 +139,7 @@ class Ending:
             self._words.put(number)
 
     def _see_to_the_end(self) -> None:
-        """Wait beside the event loop, which may be what hangs."""
+        """Wait in a thread, because the event loop may hang."""
         if self._words.get() is None:
             return  # ended without a signal
         try:

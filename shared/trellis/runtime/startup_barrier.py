@@ -1,10 +1,10 @@
-"""Has the services of one process read first, and work then: what one of them does must not hold up what others read.
+"""Delays the first decisions of the services in one process until all have read their lists.
 
-In: word of each service that it has read what there is, or reads nothing for now. Out: a wait before first decisions.
-Made by ``trellis.runtime.run`` for the services of a process, called by ``trellis.runtime.service``. Why: they share an
-event loop. Where much is new, who has read begins to write by the thousand, and the process was ready only when that
-had let the last one finish its lists. Invariants: nobody waits longer than ``seconds``, and only as the process begins:
-once all have read, or one has waited in vain, nobody waits any more.
+In: a report of each service that it has read its lists, or cannot read them now. Out: a wait before the first
+decisions. Created by ``trellis.runtime.run`` for the services of a process, called by ``trellis.runtime.service``.
+Reason: the services share an event loop, and thousands of first writes of one would delay the lists of the remaining
+services and the readiness of the process. Invariants: no wait exceeds ``seconds``; after all services have read, or one
+wait timed out, no service waits again.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from trellis.config.timings import ProcessTimings
 
 
 class Together:
-    """The services that a process begins with."""
+    """The startup barrier of the services of a process."""
 
     def __init__(self, services: Iterable[str], seconds: float = ProcessTimings().together) -> None:
         self._reading: Final = set(services)
@@ -27,12 +27,12 @@ class Together:
         self._look()
 
     def has_read(self, service: str) -> None:
-        """Say that a service has read what it decides on, or that another replica does its work."""
+        """Record that a service has read its lists, or that another replica does its work."""
         self._reading.discard(service)
         self._look()
 
     async def wait(self, service: str) -> None:
-        """Say so, and wait until that holds for all, or took too long."""
+        """Record that a service has read its lists, and wait for all services or the timeout."""
         self.has_read(service)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self._seconds):

@@ -1,7 +1,7 @@
-"""Traces, metrics and logs: one way for all services.
+"""Traces, metrics and logs of all services.
 
 In: spans, counts and events of bus, kube and services. Out: OTLP if an endpoint is set, ``/metrics``, stderr.
-Everything below the services uses it and it uses none of them.
+Everything below the services uses it; it uses none of them.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge
 
 
 class ConsoleMetrics:
-    """A part of ``Metrics``. Invariant: no label says who looks."""
+    """A part of ``Metrics``. Invariant: no label identifies a viewer."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self.registry: Final = registry

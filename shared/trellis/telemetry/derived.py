@@ -1,9 +1,9 @@
-"""Ids of a trace that follow from its cause, so that services which see the same change are in one trace unasked.
+"""Trace IDs derived from the cause, so that services that see the same change share a trace.
 
-In: what names the change, ``uid/resourceVersion`` of an object. Out: ids of its trace, and of the first span there.
-Called by ``service``. Invariant: the same text gives the same ids in every process; other ids stay random.
-Source: W3C Trace Context, section 2.2.2 (a trace id should be random: SHA-256 of what never repeats is spread evenly,
-which samplers by ratio rely on).
+In: the identity of the change, ``uid/resourceVersion`` of an object. Out: the trace ID, and the ID of its first span.
+Called by ``service``. Invariant: the same text gives the same IDs in every process; other IDs stay random. Source: W3C
+Trace Context, section 2.2.2 (trace IDs should be random: SHA-256 of unique input is evenly distributed, which ratio
+samplers rely on).
 """
 
 from __future__ import annotations
@@ -19,32 +19,32 @@ _SPAN_BYTES: Final = 8
 
 
 class Ids(NamedTuple):
-    """Of a trace, and of its first span."""
+    """IDs of a trace and of its first span."""
 
     trace: int
     span: int
 
 
 def ids_of(cause: str) -> Ids:
-    """Return the ids that follow from a cause. None is zero, which would be invalid."""
+    """Return the IDs derived from a cause; never zero, which would be invalid."""
     digest = hashlib.sha256(f"trellis.dev/{cause}".encode()).digest()
     span = digest[_TRACE_BYTES : _TRACE_BYTES + _SPAN_BYTES]
     return Ids(int.from_bytes(digest[:_TRACE_BYTES]) or 1, int.from_bytes(span) or 1)
 
 
 FIRST: Final[ContextVar[Ids | None]] = ContextVar("first", default=None)
-"""Ids of the first span that is being started in this context, None for random ones."""
+"""IDs of the first span that starts in this context, None for random IDs."""
 
 
 class Generator(RandomIdGenerator):
-    """Random ids, but for a span that is given its own by ``FIRST``."""
+    """Generator of random IDs, except for a span whose IDs ``FIRST`` contains."""
 
     def generate_span_id(self) -> int:
-        """Return the id of a new span."""
+        """Return the ID of a new span."""
         first = FIRST.get()
         return super().generate_span_id() if first is None else first.span
 
     def generate_trace_id(self) -> int:
-        """Return the id of a new trace."""
+        """Return the ID of a new trace."""
         first = FIRST.get()
         return super().generate_trace_id() if first is None else first.trace

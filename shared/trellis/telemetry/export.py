@@ -1,8 +1,8 @@
-"""Sends spans to a collector, and says once when it cannot.
+"""Exports spans to a collector, and logs failures once per outage.
 
 In: ended spans. Out: OTLP over HTTP to ``<endpoint>/v1/traces``, from a thread. Called by ``telemetry.service``.
-Invariant: a collector that is unreachable costs one warning now and one every five minutes, never a line per batch, and
-never holds up the service. The exporter is imported only when an endpoint is set: it costs memory.
+Invariant: an unreachable collector logs one warning at once and one every five minutes, never one per batch, and never
+delays the service. The exporter is imported only if an endpoint is set, because it needs memory.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ _OS_ERROR = re.compile(r"\[Errno -?\d+\] (?P<reason>[^'\")\]]+)")
 Clock = Callable[[], float]
 
 _log = get_logger(__name__)
-# Which outage the SDK's log lines of this thread belong to: exporters log while they are called.
+# Outage of the log lines that the SDK writes in this thread: exporters log while they are called.
 _exporting = threading.local()
 
 
 def traces_url(endpoint: str) -> str:
-    """Return where spans are posted: the endpoint (``http://host:4318``) with ``/v1/traces``, unless it has it."""
+    """Return the URL for spans: the endpoint (``http://host:4318``), with ``/v1/traces`` unless it ends with it."""
     base = endpoint.rstrip("/")
     return base if base.endswith(_PATH) else base + _PATH
 
 
 class Outage:
-    """Whether one collector takes spans, and who was told; shared by all services of the process."""
+    """State of one collector, and the time of the last warning; shared by all services of the process."""
 
     def __init__(
         self, endpoint: str, *, clock: Clock = time.monotonic, timings: TelemetryTimings = TelemetryTimings()
@@ -53,7 +53,7 @@ class Outage:
         self.failing = False
 
     def failed(self, reason: str) -> None:
-        """Warn, unless a warning stands that is less than five minutes old."""
+        """Log a warning, unless the last one of this outage is less than five minutes old."""
         with self._lock:
             self.failing = True
             now = self._clock()
@@ -63,7 +63,7 @@ class Outage:
         _log.warning("trace export failed, dropping spans", endpoint=self._endpoint, reason=reason)
 
     def delivered(self) -> None:
-        """Say so if it did not work before."""
+        """Log the end of an outage."""
         with self._lock:
             recovered, self.failing, self._warned_at = self.failing, False, None
         if recovered:
@@ -71,7 +71,7 @@ class Outage:
 
 
 class _ToOutage(logging.Filter):
-    """Turns the exporter's log lines into the outage's one warning; the first comes 10 s before the batch fails."""
+    """Turns log lines of the exporter into one warning per outage; the first arrives 10 s before the batch fails."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         outage: Outage | None = getattr(_exporting, "outage", None)
@@ -83,7 +83,7 @@ class _ToOutage(logging.Filter):
 
 
 class _Seldom(logging.Filter):
-    """Lets one line of a kind through in five minutes: "queue full" comes for each span."""
+    """Passes one line of each kind per five minutes: "queue full" is logged for each span."""
 
     def __init__(self, clock: Clock = time.monotonic, timings: TelemetryTimings = TelemetryTimings()) -> None:
         super().__init__()
@@ -117,22 +117,22 @@ class ReportingExporter(SpanExporter):
         if result is SpanExportResult.SUCCESS:
             self._outage.delivered()
         else:
-            self._outage.failed("the exporter gave up")
+            self._outage.failed("the exporter stopped retrying")
         return result
 
     def give_up_if_failing(self) -> None:
-        """Before shutdown: with the collector away, waiting for the last batch would only delay the end."""
+        """Shut down early if the collector is unreachable: waiting for the last batch would only delay the exit."""
         if self._outage.failing:
             self.shutdown()
 
     def shutdown(self) -> None:
-        """Close the connection; a second call does nothing (the SDK's exporters log one)."""
+        """Close the connection; a second call does nothing (exporters of the SDK log a warning)."""
         if not self._closed:
             self._closed = True
             self._inner.shutdown()
 
     def force_flush(self, timeout_millis: int = 30000) -> bool:
-        """Return the inner exporter's answer; this one holds nothing back."""
+        """Return the result of the inner exporter; this one buffers nothing."""
         return self._inner.force_flush(timeout_millis)
 
 
@@ -164,6 +164,6 @@ def otlp_processor(
 
 
 def _reason(message: str) -> str:
-    """Return the operating system's words if the message has them: the rest is the client library's inside."""
+    """Return the error text of the operating system if there is one: the rest is detail of the client library."""
     found = _OS_ERROR.search(message)
     return redact_url(found["reason"].strip() if found else message)

@@ -1,7 +1,7 @@
-"""Gauges of what a service follows for a time: shown while it is followed, gone from ``/metrics`` afterwards.
+"""Gauges of followed lattices: exported while the lattice is followed, removed afterwards.
 
-In: which mark is followed where. Out: series of ``Metrics`` that are read at each scrape. Called by what follows
-lattices, which know what is to be read. Invariant: what is followed no more, and a term that ended, leave no series.
+In: lattice IDs and addresses. Out: series of ``Metrics`` that are read at each scrape. Called by followers of lattices,
+which provide the callbacks. Invariant: no series remains after a lattice is no longer followed or a term ended.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ Place = TypeVar("Place", bound=Hashable)
 
 
 class FollowedGauges(ABC, Generic[Place]):
-    """The gauges of one term; ``Place`` is where something is followed."""
+    """The gauges of one term; ``Place`` is the address that is followed."""
 
     def __init__(self) -> None:
         self._followed: dict[str, tuple[Place, Forget]] = {}
 
     def follow(self, mark: str, place: Place | None) -> None:
-        """Show what is followed at a place from now on, None for not at all."""
+        """Export the gauges of a place from now on, or end them for None."""
         former, forget = self._followed.get(mark, (None, None))
         if former == place:
             return
@@ -34,7 +34,7 @@ class FollowedGauges(ABC, Generic[Place]):
             self._followed[mark] = (place, self._show(mark, place))
 
     async def run(self) -> None:
-        """Show them until cancelled."""
+        """Export the gauges until cancelled."""
         try:
             await asyncio.Event().wait()
         finally:
@@ -43,4 +43,4 @@ class FollowedGauges(ABC, Generic[Place]):
 
     @abstractmethod
     def _show(self, mark: str, place: Place) -> Forget:
-        """Begin to show a mark at a place; return what ends it."""
+        """Start to export the gauges of a lattice ID at a place; return the function that ends them."""

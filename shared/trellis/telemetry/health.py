@@ -1,10 +1,10 @@
-"""Is the service ready, is it alive: pure state, and the HTTP server that answers for it.
+"""Readiness and liveness of a service: pure state, and the HTTP server for it.
 
-In: what bus, kube and services say about themselves. Out: ``/readyz``, ``/livez``, ``/healthz`` (JSON, 200 or 503) and
-``/metrics``. Called by the kubelet, Prometheus and people. Invariant: an outage elsewhere makes a service not ready,
-never dead; a liveness probe alone can do that. A blocked event loop needs no probe: the server shares the loop, so
-``/livez`` does not answer at all and the kubelet's timeout ends the pod. Whoever reaches the port may hold connections
-open: there are so many at once, and whoever comes next takes the place of the oldest.
+In: the state of bus, kube and components. Out: ``/readyz``, ``/livez``, ``/healthz`` (JSON, 200 or 503) and
+``/metrics``. Called by the kubelet, Prometheus and users. Invariant: an outage of a dependency makes a service not
+ready, never not alive; only a liveness probe does that. A blocked event loop needs no probe: the server shares the
+loop, so ``/livez`` does not answer and the kubelet restarts the pod. The number of open connections is limited; a new
+one replaces the oldest.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from trellis.telemetry.metrics import Metrics
 
 _NOT_YET: Final = "has not been ready yet"
 MOST_CONNECTIONS: Final = 128
-"""At once. Files that a process may open are what connections to the API server and NATS need, too."""
+"""Maximum number of open connections. Connections to the API server and NATS share the limit of open files."""
 
 Probe = Callable[[], str | None]
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """An answer with the reasons against it: ``kubernetes: connection refused at https://…``."""
+    """Result of a check, with the reasons of a failure: ``kubernetes: connection refused at https://…``."""
 
     ok: bool
     reasons: tuple[str, ...] = ()
@@ -55,69 +55,69 @@ class Health:
         self._notes: dict[str, str] = {}
 
     def expect(self, *whats: str) -> None:
-        """Be not ready until each of these was ready once; what is ready already stays so."""
+        """Report not ready until each component was ready once; a component that is already ready stays ready."""
         for what in whats:
             if what not in self._known:
                 self.not_ready(what, _NOT_YET)
 
     def ready(self, what: str) -> None:
-        """Say that a part works: ``kubernetes``, ``bus``, ``watch nodes``."""
+        """Report that a component is ready: ``kubernetes``, ``bus``, ``watch nodes``."""
         self._known.add(what)
         self._why.pop(what, None)
         if not self._why:
             self._not_ready_since = None
 
     def not_ready(self, what: str, why: str) -> None:
-        """Say that a part does not work, and why, for users; passwords of URLs are hidden."""
+        """Report that a component is not ready, with the reason for users; passwords of URLs are hidden."""
         self._known.add(what)
         self._why[what] = redact_url(why)
         if self._not_ready_since is None:
             self._not_ready_since = self._clock()
 
     def forget(self, what: str) -> None:
-        """Take a part away that no longer exists, with its note: the watch of a former leader."""
+        """Remove a component that no longer exists, such as the watch of a former leader, and its note."""
         self.ready(what)
         self._known.discard(what)
         self._probes.pop(what, None)
         self._notes.pop(what, None)
 
     def note(self, what: str, text: str) -> None:
-        """Say something about a part that makes nothing less ready: one tenant's affair, say; "" takes it back."""
+        """Set a note of a component that does not affect readiness, such as a failure of one tenant; "" removes it."""
         if text:
             self._notes[what] = redact_url(text)
         else:
             self._notes.pop(what, None)
 
     def notes(self) -> tuple[str, ...]:
-        """Return what is to be known besides."""
+        """Return the notes of all components."""
         return tuple(f"{what}: {text}" for what, text in sorted(self._notes.items()))
 
     def add_liveness(self, what: str, probe: Probe) -> None:
-        """Ask the probe at each liveness check: None is alive, text is why the process must be restarted."""
+        """Call the probe at each liveness check: None is alive, text is the reason for a restart of the process."""
         self._probes[what] = probe
 
     def readiness(self) -> Verdict:
-        """Return whether all parts are ready."""
+        """Return whether all components are ready."""
         reasons = tuple(f"{what}: {why}" for what, why in sorted(self._why.items()))
         return Verdict(not reasons, reasons)
 
     def parts(self) -> dict[str, bool]:
-        """Return of each part whether it is ready."""
+        """Return for each component whether it is ready."""
         return {what: what not in self._why for what in sorted(self._known)}
 
     def liveness(self) -> Verdict:
-        """Return whether no probe asks for a restart."""
+        """Return whether no probe requires a restart."""
         answers = ((what, probe()) for what, probe in sorted(self._probes.items()))
         reasons = tuple(f"{what}: {redact_url(why)}" for what, why in answers if why is not None)
         return Verdict(not reasons, reasons)
 
     def not_ready_seconds(self) -> float:
-        """Return for how long the service has not been ready, 0 if it is."""
+        """Return the seconds since the service became not ready, 0 if it is ready."""
         return 0.0 if self._not_ready_since is None else self._clock() - self._not_ready_since
 
 
 class LoopLag:
-    """Measures how late the event loop is, by a beat each ``beat`` seconds."""
+    """Measures the delay of the event loop, with a timer every ``beat`` seconds."""
 
     def __init__(self, beat: float, clock: Callable[[], float] = time.monotonic) -> None:
         self._beat = beat
@@ -126,16 +126,16 @@ class LoopLag:
         self._due = clock() + self._beat
 
     async def run(self) -> None:
-        """Beat until cancelled."""
+        """Measure until cancelled."""
         while True:
             self._due = self._clock() + self._beat
             await asyncio.sleep(self._beat)
             self._worst = self._current()
 
     def take(self) -> float:
-        """Return the longest delay since the last call, in seconds, and start again."""
+        """Return the longest delay since the last call, in seconds, and reset it."""
         worst, self._worst = self._current(), 0.0
-        # A delay that goes on is measured from here, so that no scrape counts what the former one counted.
+        # An ongoing delay is measured from now, so that two scrapes do not count the same delay.
         self._due = max(self._due, self._clock())
         return worst
 
@@ -144,7 +144,7 @@ class LoopLag:
 
 
 class HealthServer:
-    """HTTP server of a process; with several services it is ready when all are."""
+    """HTTP server of a process; it is ready when all its services are ready."""
 
     def __init__(
         self, metrics: Metrics, healths: Iterable[Health] = (), timings: HealthTimings = HealthTimings()
@@ -157,14 +157,14 @@ class HealthServer:
         self._beat: asyncio.Task[None] | None = None
 
     def add(self, health: Health) -> None:
-        """Answer for a further service."""
+        """Add a service."""
         self._healths[health.service] = health
 
     async def start(self, port: int, host: str | None = None) -> int:
-        """Listen and return the port; 0 is any free one, host None is every address, IPv4 and IPv6.
+        """Listen and return the port; 0 is any free port, host None is every address, IPv4 and IPv6.
 
         Raises:
-            SettingsError: the port cannot be had.
+            SettingsError: the port cannot be opened.
         """
         listener = _listen(port, host)
         lag = LoopLag(self._timings.beat)
@@ -184,7 +184,7 @@ class HealthServer:
         return bound
 
     async def stop(self) -> None:
-        """Stop listening; may be called again, and without a start."""
+        """Stop listening; idempotent, also without a start."""
         beat, self._beat = self._beat, None
         runner, self._runner = self._runner, None
         door, self._door = self._door, None
@@ -206,7 +206,7 @@ class HealthServer:
 
     async def _readyz(self, _: web.Request) -> web.Response:
         verdicts = {name: health.readiness() for name, health in self._healths.items()}
-        # With no service there is nobody who could be ready: the process is still starting.
+        # Without a service the process is still starting, so it is not ready.
         services = self._bodies(verdicts)
         return _answer(ok=bool(verdicts) and all(verdict.ok for verdict in verdicts.values()), services=services)
 
@@ -215,7 +215,7 @@ class HealthServer:
         return _answer(ok=all(verdict.ok for verdict in verdicts.values()), services=self._bodies(verdicts))
 
     async def _healthz(self, _: web.Request) -> web.Response:
-        """As /livez, with the details of readiness."""
+        """Answer like /livez, with the details of readiness."""
         verdicts = {name: health.liveness() for name, health in self._healths.items()}
         services = self._bodies(verdicts)
         for name, health in self._healths.items():
@@ -236,7 +236,7 @@ class HealthServer:
         return bodies
 
     async def _metrics_text(self, request: web.Request) -> web.Response:
-        # Parts come and go with terms and watches; what is gone leaves no series.
+        # Terms and watches add and remove components; a removed component leaves no series.
         self._metrics.part_ready.clear()
         for name, health in self._healths.items():
             for part, ready in health.parts().items():
@@ -246,7 +246,7 @@ class HealthServer:
 
 
 def _admit(server: web.Server) -> web.RequestHandler:
-    """Return the handler of a new connection, for which the oldest ones go if there are too many."""
+    """Return the handler of a new connection; closes the oldest connections if there are too many."""
     connections = server.connections
     for oldest in connections[: len(connections) + 1 - MOST_CONNECTIONS]:
         oldest.force_close()

@@ -1,7 +1,7 @@
-"""Any value as JSON text: a log call must not fail because of what it logs.
+"""Serializes any value as JSON text, so that a log call never fails because of a field.
 
-In: fields of a log event. Out: one line of JSON. Called by both renderers of logs.
-Invariant: always returns valid JSON; what JSON cannot hold becomes its text.
+In: fields of a log event. Out: one line of JSON. Called by both renderers of logs. Invariant: always returns valid
+JSON; values without a JSON form become text.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ def to_json(value: object) -> str:
     try:
         return orjson.dumps(value, default=str, option=orjson.OPT_NON_STR_KEYS).decode()
     except TypeError:
-        # Integers past 64 bits, lone surrogates, keys that are no text: rare, so the slow way is good enough.
+        # Integers over 64 bits, lone surrogates, keys that are not text: rare, so the slow conversion is sufficient.
         return json.dumps(_plain(value))
 
 

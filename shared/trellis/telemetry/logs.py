@@ -1,8 +1,8 @@
-"""One log call for everything: JSON lines for machines, readable text on a terminal.
+"""Logging: JSON lines for machines, readable text on a terminal.
 
-In: events of structlog loggers and of the standard library's (faststream, aiohttp, nats, kubernetes). Out: stderr.
-Called once by each process' ``main``; ``get_logger`` by every module. Invariant: no line carries a password of a URL
-or the local variables of a traceback; inside a span it carries the span's ids.
+In: events of structlog loggers and of the standard library (faststream, aiohttp, nats, kubernetes). Out: stderr. Called
+once by the ``main`` of each process; ``get_logger`` by every module. Invariant: no line contains a password of a URL or
+the local variables of a traceback; lines within a span contain its IDs.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from trellis.telemetry.text import text_renderer, wants_colours
 LogFormat = Literal["auto", "json", "text"]
 
 _QUIET: Final = ("nats", "faststream", "aiohttp", "kubernetes", "asyncio", "urllib3", "opentelemetry")
-# Its debug lines hold whole responses, Secrets among them.
+# Their debug lines contain whole responses, including Secrets.
 _NEVER_DEBUG: Final = ("kubernetes", "urllib3")
 
 
 class _StderrHandler(logging.StreamHandler[TextIO]):
-    """Writes to whatever ``sys.stderr`` is at the time: a progress display of rich puts itself there."""
+    """Writes to the current ``sys.stderr``: a progress display of rich replaces it."""
 
     def __init__(self) -> None:
         logging.Handler.__init__(self)
@@ -49,16 +49,16 @@ def get_logger(name: str) -> structlog.stdlib.BoundLogger:
 
 
 def bind_service(service: str) -> None:
-    """Add the service's name to all lines of the current task and the tasks it makes from now on."""
+    """Add the name of the service to all lines of the current task and of the tasks that it creates from now on."""
     structlog.contextvars.bind_contextvars(service=service)
 
 
 def setup_logging(*, log_format: LogFormat, level: str) -> None:
-    """Send all logs of the process to stderr; may be called again.
+    """Send all logs of the process to stderr; may be called several times.
 
     Args:
         log_format: ``json``, ``text``, or ``auto``: text if stderr is a terminal.
-        level: ``debug``, ``info``, ``warning`` or ``error``. Libraries log warnings only, unless it is debug.
+        level: ``debug``, ``info``, ``warning`` or ``error``. Libraries log warnings only, unless it is ``debug``.
     """
     threshold = logging.getLevelNamesMapping()[level.upper()]
     _configure_structlog()
@@ -87,7 +87,7 @@ def _tame_libraries(threshold: int) -> None:
         logger = logging.getLogger(name)
         quietest = logging.INFO if name in _NEVER_DEBUG else logging.DEBUG
         logger.setLevel(max(threshold, quietest if threshold <= logging.DEBUG else logging.WARNING))
-        # FastStream writes through handlers of its own, in colours, some to stdout.
+        # FastStream has its own handlers, with colours, some of them for stdout.
         if name == "faststream":
             logger.handlers.clear()
             logger.propagate = True
@@ -102,7 +102,7 @@ def _configure_structlog() -> None:
         ],
         wrapper_class=structlog.stdlib.BoundLogger,
         logger_factory=structlog.stdlib.LoggerFactory(),
-        # Loggers of modules exist before main() configures them, and tests configure more than once.
+        # Loggers of modules exist before main() configures them, and tests configure them several times.
         cache_logger_on_first_use=False,
     )
 
@@ -154,7 +154,7 @@ def _json_processors() -> list[Processor]:
 def _text_processors() -> list[Processor]:
     return [
         structlog.processors.TimeStamper(fmt="%H:%M:%S", utc=False, key="time"),
-        # Not the renderer of structlog, whose tracebacks show local variables: secrets among them.
+        # Not the renderer of structlog: its tracebacks show local variables, including secrets.
         structlog.processors.format_exc_info,
         _redact,
         text_renderer(colours=wants_colours()),
@@ -162,7 +162,7 @@ def _text_processors() -> list[Processor]:
 
 
 def _in_order(_: WrappedLogger, __: str, event: EventDict) -> EventDict:
-    """Put what one looks for first at the front of the line."""
+    """Move the fields that users search for to the front of the line."""
     first = ("time", "level", "event", "service", "logger", "trace_id", "span_id")
     return {key: event[key] for key in first if key in event} | dict(event)
 

@@ -1,8 +1,8 @@
 """The telemetry of one service: its tracer and its metrics.
 
-In: the service's name, the cluster, perhaps an OTLP endpoint. Out: spans to a collector, metrics to the registry.
-Called by ``create_app`` of each service and by tests. Invariant: nothing is sent unless an endpoint is set; the global
-tracer provider is never touched, so several services live in one process, each under its own name.
+In: the name of the service, the cluster, an optional OTLP endpoint. Out: spans to a collector, metrics to the registry.
+Called by ``create_app`` of each service and by tests. Invariant: nothing is exported unless an endpoint is set; the
+global tracer provider is not used, so that several services share a process under their own names.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _log = get_logger(__name__)
 
 
 class _ClusterAttribute(SpanProcessor):
-    """Writes the cluster on each span: the resource is fixed before the cluster's id is known."""
+    """Sets the cluster on each span: the resource is created before the name of the cluster is known."""
 
     def __init__(self, cluster: str | None) -> None:
         self.cluster = cluster
@@ -46,7 +46,7 @@ class _ClusterAttribute(SpanProcessor):
 
 
 class Telemetry:
-    """Tracer and metrics of one service; several in one process. Made by :func:`setup`."""
+    """Tracer and metrics of one service; a process can have several. Created by :func:`setup`."""
 
     def __init__(
         self,
@@ -66,7 +66,7 @@ class Telemetry:
 
     @property
     def cluster(self) -> str | None:
-        """The cluster's name; spans begun after it is set carry it as ``trellis.cluster``."""
+        """Name of the cluster; spans that start after it is set have it as ``trellis.cluster``."""
         return self._attribute.cluster
 
     @cluster.setter
@@ -74,9 +74,9 @@ class Telemetry:
         self._attribute.cluster = cluster
 
     def trace_of(self, cause: str) -> TraceContext:
-        """Return the trace that a change begins, wherever it is seen: ``cause`` is its ``uid/resourceVersion``.
+        """Return the trace of a change, the same in every process: ``cause`` is its ``uid/resourceVersion``.
 
-        The position in it is its first span, which one service records (:meth:`begin`); all others are below it.
+        The position in it is its first span, the root of the trace, which one service records (:meth:`begin`).
         """
         ids = ids_of(cause)
         sampled = self._provider.sampler.should_sample(Context(), ids.trace, "").decision is Decision.RECORD_AND_SAMPLE
@@ -87,9 +87,9 @@ class Telemetry:
     def begin(
         self, name: str, cause: str, *, start_ns: int | None = None, attributes: Attributes = None
     ) -> Iterator[None]:
-        """Record the first span of the trace that a change begins, as the current one until the block ends.
+        """Record the first span of the trace of a change, as the current span until the block ends.
 
-        ``cause`` as in :meth:`trace_of`; ``start_ns``: Unix nanoseconds at which the change was seen, None for now.
+        ``cause`` as in :meth:`trace_of`; ``start_ns``: time of the change in Unix nanoseconds, None for now.
         """
         token = FIRST.set(ids_of(cause))
         try:
@@ -100,7 +100,7 @@ class Telemetry:
             yield
 
     async def shutdown(self, seconds: float = 5.0) -> None:
-        """Send what is left, within so many seconds; what is not sent by then is dropped with a warning.
+        """Send the remaining spans within ``seconds``; later ones are dropped with a warning.
 
         Never raises.
         """
@@ -113,11 +113,11 @@ class Telemetry:
                     self._exporter.give_up_if_failing()
                 self._provider.shutdown()
             finally:
-                # The loop is gone if the time was up and the process is ending.
+                # After a timeout the loop can be closed already, because the process is exiting.
                 with contextlib.suppress(RuntimeError):
                     loop.call_soon_threadsafe(done.set)
 
-        # A daemon, not the loop's executor: a collector that hangs must not hold up the end of the process.
+        # A daemon thread, not the executor of the loop: a stalled collector must not delay the exit of the process.
         threading.Thread(target=close, name=f"telemetry-shutdown-{self.service}", daemon=True).start()
         try:
             async with asyncio.timeout(seconds):
@@ -137,15 +137,15 @@ def setup(
     span_exporters: Sequence[SpanExporter] = (),
     metrics: Metrics | None = None,
 ) -> Telemetry:
-    """Make the telemetry of a service.
+    """Create the telemetry of a service.
 
     Args:
-        service: name with underscores, ``node_watcher``; spans carry ``trellis-node-watcher``.
-        cluster: the cluster's name if it is known already, else set ``Telemetry.cluster`` later.
+        service: name with underscores, ``node_watcher``; spans have ``trellis-node-watcher``.
+        cluster: name of the cluster if it is already known, otherwise set ``Telemetry.cluster`` later.
         otlp_endpoint: ``http://host:4318``; nothing is sent without one.
-        sample_ratio: which share of the traces that begin here is recorded, 0 to 1; None leaves it to the environment.
+        sample_ratio: recorded share of the traces that start here, 0 to 1; None: as the environment sets it.
         span_exporters: further exporters, called at the end of each span (tests, demo).
-        metrics: where to count; the process' metrics unless given.
+        metrics: registry of the metrics; by default that of the process.
     """
     attributes: dict[str, str] = {
         "service.name": f"trellis-{service.replace('_', '-')}",
@@ -155,7 +155,7 @@ def setup(
     if cluster is not None:
         attributes["k8s.cluster.name"] = cluster
     sampler = _sampler(sample_ratio, anybody=bool(otlp_endpoint or span_exporters))
-    # Without the exit handler: shutdown() is ours to call, and the SDK's may take 30 s.
+    # Without the exit handler: callers call shutdown(), and that of the SDK blocks for up to 30 s.
     resource = Resource.create(attributes)
     provider = TracerProvider(sampler, resource, shutdown_on_exit=False, id_generator=Generator())
     exporter = None
@@ -168,11 +168,11 @@ def setup(
 
 
 def _sampler(ratio: float | None, *, anybody: bool) -> Sampler | None:
-    """Return what decides about a trace; None is the SDK's default, which follows OTEL_TRACES_SAMPLER.
+    """Return the sampler; None is the default of the SDK, which follows OTEL_TRACES_SAMPLER.
 
-    Whoever begins a trace decides for all of it: a share of whole traces is sent, never a share of each trace.
+    The service that starts a trace decides for the whole trace: a share of whole traces is sent, never parts of each.
     """
     if not anybody:
-        # Spans nobody gets are not recorded; ids are made and handed on all the same, for logs and for others' spans.
+        # Without an exporter no span is recorded; its IDs are still created, for logs and spans of other services.
         return ALWAYS_OFF
     return None if ratio is None else ParentBased(TraceIdRatioBased(ratio))

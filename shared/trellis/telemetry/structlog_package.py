@@ -1,8 +1,8 @@
-"""``structlog`` without the renderer of tracebacks that it has for terminals.
+"""Imports ``structlog`` without its traceback renderer for terminals.
 
-Out: the package and its types, for ``trellis.telemetry``, which renders text by itself. structlog imports all of rich
-and pygments wherever they are installed, as they are for the command line: 4.2 MiB and 85 modules in each process
-(version 26.1.0). For the time of the import rich is as if it was not installed, which structlog allows for.
+Out: the package and its types, for ``trellis.telemetry``, which renders text itself. structlog imports all of rich and
+pygments if they are installed, as they are for the command line: 4.2 MiB and 85 modules in each process (version
+26.1.0). During the import rich is hidden, which structlog supports.
 """
 
 from __future__ import annotations

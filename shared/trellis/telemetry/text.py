@@ -1,7 +1,7 @@
-"""One log event as a line for users: ``12:03:44 warning  node_watcher  nats is unreachable  url=nats://…``.
+"""Renders a log event as one line of text: ``12:03:44 warning  node_watcher  NATS unreachable  url=nats://…``.
 
-In: an event's fields. Out: text, in colours if asked. Called by ``telemetry.logs`` as the last processor.
-Invariant: one line, but for tracebacks, which follow it.
+In: fields of an event. Out: text, optionally in colours. Called by ``telemetry.logs`` as the last processor. Invariant:
+one line, except for tracebacks, which follow it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _COLOURS: Final = {
     "error": "\033[31m",
     "critical": "\033[1;31m",
 }
-# The trace id is what one looks up in Jaeger; these two only widen the line.
+# The trace ID is sufficient for a search in Jaeger; these two fields only widen the line.
 _LEFT_OUT: Final = ("logger", "span_id")
 _MULTILINE: Final = ("stack", "exception")
 
@@ -59,14 +59,14 @@ def text_renderer(*, colours: bool) -> Callable[[WrappedLogger, str, EventDict],
 
 
 def _one_line(text: str) -> str:
-    """Return the text with what would break the line, or steer the terminal, as escapes."""
+    """Return the text with line breaks and terminal control characters escaped."""
     if text.isprintable():
         return text
     return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
 
 
 def _value(value: object) -> str:
-    """Return a value as one word: plain if it can be read so, else as JSON."""
+    """Return a value as one word: plain if it is printable without spaces and quotes, otherwise as JSON."""
     if isinstance(value, str) and value and value.isprintable() and not any(char in value for char in ' "'):
         return value
     return _one_line(to_json(value))

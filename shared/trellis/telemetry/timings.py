@@ -1,4 +1,4 @@
-"""How long telemetry waits; tests pass shorter times. Pure. Called by ``export`` and ``stories``."""
+"""Timings of telemetry; tests use shorter ones. Pure. Called by ``export`` and ``trace_spans``."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class TelemetryTimings:
-    """Seconds."""
+    """Durations in seconds."""
 
     repeat: float = 300.0
     """Between two warnings about one outage of the collector, or of one kind of the SDK."""
     batch: float = 1.0
-    """Between two batches: a demo should show its spans at once; five seconds, the SDK's default, feel broken."""
+    """Between two batches: a demo shows its spans immediately; the default of the SDK is 5 s."""
     story: float = 600.0
-    """After that without a span what happens to a key is another story."""
+    """Without a span of a key, after which its next run starts a new trace."""

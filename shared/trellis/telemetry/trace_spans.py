@@ -1,8 +1,8 @@
-"""Which trace the work on a key belongs to, over several runs, until what was to be done is done.
+"""Keeps the trace of a key over several runs, until its work is complete.
 
-In: the causes of runs. Out: spans, and contexts for what is said between them. Called by the runs of keyed queues:
-what a run writes comes back as a watch event that knows of no trace, and causes the next run of the same story.
-Invariants: what is remembered is bounded in number and time; losing it (a new leader has none) costs a new trace.
+In: the causes of runs. Out: spans, and contexts for events published in between. Called by the runs of keyed queues:
+the write of a run returns as a watch event without a trace context, and causes the next run. Invariants: memory is
+bounded in number and time; a lost trace (a new leader has none) only starts a new one.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ K = TypeVar("K", bound=Hashable)
 
 MOST_STORIES: Final = 10_000
 MOST_LINKS: Final = 128
-"""The SDK keeps as many of a span."""
+"""Maximum number of links per span in the SDK."""
 MERGED: Final = "merged"
-"""The span in the trace of a cause whose work is part of another trace; its link leads there."""
+"""Name of the span in the trace of a cause whose work is part of another trace; its link leads there."""
 
 
 @contextmanager
 def caused(
     telemetry: Telemetry, name: str, cause: TraceContext | None, attributes: Mapping[str, AttributeValue]
 ) -> Iterator[Span]:
-    """Begin the span of work that may have several causes, and make it the current one.
+    """Start the span of work that may have several causes, and make it the current span.
 
-    The newest cause is its parent, to the others it has links; each of these gets a span ``merged`` with a link back,
-    so that either trace leads to the other.
+    The newest cause is its parent; it has links to the other causes. Each of these gets a span ``merged`` with a link
+    back, so that each trace refers to the other.
     """
     span = telemetry.tracer.start_span(
         name, context=context_from(cause), attributes=dict(attributes), links=links_of(cause)
@@ -55,7 +55,7 @@ def caused(
 def linked(
     telemetry: Telemetry, name: str, to: Iterable[TraceContext], attributes: Mapping[str, AttributeValue]
 ) -> Iterator[Span]:
-    """Begin the root span of work that no single trace is the cause of, with links to those that it is about."""
+    """Start the root span of work without a single cause, with links to the traces that it concerns."""
     with telemetry.tracer.start_as_current_span(
         name, context=Context(), attributes=dict(attributes), links=links_to(islice(to, MOST_LINKS))
     ) as span:
@@ -66,10 +66,9 @@ def linked(
 def within(
     telemetry: Telemetry, name: str, above: Context | None, attributes: Mapping[str, AttributeValue] | None = None
 ) -> Iterator[Span]:
-    """Begin the span of a part of what ``above`` has the span of (None: the current one), and make it the current one.
+    """Start a child span of the span in ``above`` (None: of the current span), and make it the current span.
 
-    In a trace that is not recorded there is none: its id would be made for nobody. What is yielded takes attributes all
-    the same.
+    A trace that is not recorded gets no new span; the yielded span accepts attributes in both cases.
     """
     parent = get_current_span(above)
     of = parent.get_span_context()
@@ -83,7 +82,7 @@ def within(
 
 
 class TraceSpans(Generic[K]):
-    """The stories of one queue's keys."""
+    """The traces of the keys of one queue."""
 
     def __init__(
         self,
@@ -100,7 +99,7 @@ class TraceSpans(Generic[K]):
     def span(
         self, key: K, name: str, cause: TraceContext | None, attributes: Mapping[str, AttributeValue]
     ) -> Iterator[Span]:
-        """Begin the span of a run: in the trace of its cause, else in that of the story, else in one of its own."""
+        """Start the span of a run: in the trace of its cause, otherwise of the key, otherwise in a new trace."""
         former = self._find(key)
         with caused(self._telemetry, name, joined(former, cause), attributes) as span:
             now = current_trace()
@@ -111,9 +110,9 @@ class TraceSpans(Generic[K]):
 
     @contextmanager
     def follow(self, key: K) -> Iterator[None]:
-        """Have spans that begin in the meantime be part of the key's story.
+        """Add spans that start within the block to the trace of the key.
 
-        Without one each begins a trace of its own.
+        If the key has no trace, each of them starts a new one.
         """
         token = context_api.attach(context_from(self._find(key)))
         try:
@@ -122,11 +121,11 @@ class TraceSpans(Generic[K]):
             context_api.detach(token)
 
     def end(self, key: K) -> None:
-        """Say that what was to be done is done: what happens to the key from now on is another story."""
+        """End the trace of a key whose work is complete; its next run starts a new trace."""
         self._going_on.pop(key, None)
 
     def __len__(self) -> int:
-        """Return how many stories go on."""
+        """Return the number of open traces."""
         return len(self._going_on)
 
     def _find(self, key: K) -> TraceContext | None:

@@ -1,8 +1,8 @@
-"""W3C trace context, as text in messages and manifests and as OpenTelemetry's context inside the process.
+"""Converts W3C trace context between text (messages, manifests) and OpenTelemetry contexts.
 
 In: ``traceparent``/``tracestate`` of a message, an annotation or an environment. Out: a parent for the next span.
-Called by bus, kube and services. Invariant: malformed text from outside yields None, never an error or a log line.
-Source: W3C Trace Context, sections 3.2 and 3.3.
+Called by bus, kube and services. Invariant: malformed external text yields None, never an error or a log line. Source:
+W3C Trace Context, sections 3.2 and 3.3.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ _TRACEPARENT: Final = "traceparent"
 _TRACESTATE: Final = "tracestate"
 _LONGEST: Final = 512
 MOST_BESIDE: Final = 8
-"""Of the causes of one work besides the newest so many are kept."""
+"""Maximum number of causes of one piece of work that are kept besides the newest."""
 # One list member: key=value of printable ASCII without comma and equals sign (section 3.3.1.3).
 _MEMBER = re.compile(r"[a-z0-9][a-z0-9_\-*/@]{0,255}=[\x20-\x2b\x2d-\x3c\x3e-\x7e]{0,255}[\x21-\x2b\x2d-\x3c\x3e-\x7e]")
 
 
 @dataclass(frozen=True, slots=True)
 class TraceContext:
-    """A position in a trace, as text: what goes into CloudEvents, NATS headers, annotations and ``TRACEPARENT``.
+    """A position in a trace, as text for CloudEvents, NATS headers, annotations and ``TRACEPARENT``.
 
     ``beside``: further causes of the same work, of other traces, the newest first. They never leave the process; the
-    work's span links to them.
+    span of the work has links to them.
     """
 
     traceparent: str
@@ -41,17 +41,17 @@ class TraceContext:
 
     @property
     def trace_id(self) -> str:
-        """The trace's id: 32 hex digits."""
+        """The ID of the trace: 32 hex digits."""
         return self.traceparent.split("-")[1]
 
 
 def current_trace() -> TraceContext | None:
-    """Return the current span's context, None outside of a span."""
+    """Return the context of the current span, None outside of a span."""
     return _as_text(None)
 
 
 def joined(former: TraceContext | None, newer: TraceContext | None) -> TraceContext | None:
-    """Return the cause of work that has two: the newer one, and beside it what is of other traces."""
+    """Return the cause of work that has two causes: the newer one, with causes of other traces in ``beside``."""
     if former is None or newer is None:
         return newer or former
     found = {newer.trace_id: newer}
@@ -71,9 +71,9 @@ def links_to(traces: Iterable[TraceContext]) -> list[Link]:
 
 
 def context_from(trace: TraceContext | None) -> Context:
-    """Return an OpenTelemetry context whose current span is the remote one; an empty one for None.
+    """Return an OpenTelemetry context whose current span is the remote span; an empty context for None.
 
-    An empty context starts a new trace, so a handler of one message never inherits the span of another.
+    An empty context starts a new trace, so the handler of a message never inherits the span of another message.
     """
     if trace is None:
         return Context()
@@ -86,7 +86,7 @@ def context_from(trace: TraceContext | None) -> Context:
 def trace_from(traceparent: str | None, tracestate: str | None = None) -> TraceContext | None:
     """Return the trace context of text from outside, None if ``traceparent`` is absent or malformed.
 
-    A malformed ``tracestate`` is dropped and the rest kept, as the specification asks.
+    A malformed ``tracestate`` is dropped and the rest kept, as the specification requires.
     """
     if not traceparent or len(traceparent) > _LONGEST:
         return None

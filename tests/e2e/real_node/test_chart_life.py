@@ -209,12 +209,12 @@ async def test_the_console_shows_what_runs_and_where(life: Life, chrome: Chrome)
         token = kubectl("create", "token", "looker").strip()
         with forwarded(cluster, "trellis-console", 8088) as port:
             async with chrome.window(f"http://127.0.0.1:{port}", token) as window:
-                await window.sees('[data-id="node/real-1"] .glyph.is-well')
+                await window.sees('[data-id="node/real-1"] .glyph.is-healthy')
                 hosts = window.page.locator(f'[data-id^="host/{HELLO}/"]')
-                await expect(hosts.locator(".glyph.is-well")).to_have_count(2)
+                await expect(hosts.locator(".glyph.is-healthy")).to_have_count(2)
                 await window.sees(f'[data-id="application/{HELLO}/{HELLO}"]', "Deployed")
                 service = f'[data-id="service/{HELLO}/{HELLO}"]'
-                await window.sees(f"{service} .glyph.is-well")
+                await window.sees(f"{service} .glyph.is-healthy")
                 await window.page.locator(service).click()
                 await window.sees("aside.panel .headline", "is ready")
                 await expect(window.page.get_by_text("Services of no application")).to_have_count(0)

@@ -171,7 +171,7 @@ def _judge_archive(case: tuple[Members | None, bytes, str | None]) -> str:
 ARCHIVE = Target(
     "shim-archives",
     "archives of shims: tar (plain, gzip, zstd, xz, bzip2) and zip",
-    "the very content of a regular member, never beyond its directory or its limit; else one of two reasons",
+    "the exact content of a regular member, within its directory and its limit; else one of two reasons",
     _archive,
     _judge_archive,
     frozenset({"accepted", "UnsafeArchive", "ShimNotInArchive", "no archive"}),
@@ -266,8 +266,8 @@ def _judge_layers(case: tuple[list[Layer] | None, list[bytes]]) -> str:
 
 LAYERS = Target(
     "image-layers",
-    "layers of images that hold a controller's module",
-    "the one module that a container would see, laid down a second time; else an error that says what the image has",
+    "layers of images with a controller module",
+    "the module that a container would see, by a second implementation; else an error with the content of the image",
     _layers,
     _judge_layers,
     frozenset({"accepted", "ValueError"}),

@@ -83,8 +83,8 @@ def _judge_fact(case: tuple[bytes, Any]) -> str:
 
 FACT = Target(
     "facts",
-    "CloudEvents on the bus, and the data of each of the 27 facts",
-    "read as it was said; else one of three reasons; what is accepted says the same once it is said again",
+    "CloudEvents on the bus, and the data of each of the 27 event types",
+    "the published event, or one of three reasons; an accepted event survives a round trip",
     _fact,
     _judge_fact,
     frozenset({"accepted", "Unparseable", "UnknownType", "WrongData"}),
@@ -111,7 +111,7 @@ def _judge_names(names: tuple[str, ...]) -> str:
 NAMES = Target(
     "names-in-subjects",
     "names as tokens of subjects, and back",
-    "a name comes back, fills one token and never another; a token that no name makes is refused",
+    "the same name after a round trip, in one token and distinct from other names; other tokens are refused",
     _names,
     _judge_names,
     frozenset({"accepted", "ValueError"}),
@@ -160,7 +160,7 @@ def _judge_pattern(case: tuple[str, str | None, str]) -> str:
 PATTERN = Target(
     "event-patterns",
     "patterns of `trellis events`",
-    "matches the facts that it matches relative to its cluster, by NATS' rule written a second time",
+    "matches the same events relative to its cluster as a second implementation of the NATS rule",
     _pattern,
     _judge_pattern,
     frozenset({"accepted", "PatternError"}),
@@ -213,8 +213,8 @@ async def _swallow(error: Exception) -> None:
 
 LETTER = Target(
     "dead-letters",
-    "headers of NATS messages, and the letters made of what is given up on",
-    "every message becomes a letter of at most the room there is, and comes back as it was",
+    "headers of NATS messages, and the dead letters of failed messages",
+    "every message becomes a dead letter within the size limit, and is restored unchanged",
     _delivered,
     _judge_letter,
     frozenset({"cut", "whole"}),
@@ -250,8 +250,8 @@ def _judge_stored(message: Stored) -> str:
 
 STORED = Target(
     "garbage-in-the-dead-letters",
-    "whatever stands in the stream of dead letters",
-    "is a letter that can be shown; what may be replayed goes to a subject of ours and to no other",
+    "arbitrary content of the stream of dead letters",
+    "a dead letter that can be shown; a replay is sent only to a subject of Trellis",
     _stored,
     _judge_stored,
     frozenset({"may be replayed", "has an obstacle"}),

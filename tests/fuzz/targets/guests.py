@@ -109,7 +109,7 @@ def _check_result(payload: bytes) -> None:
 REQUEST = Target(
     "guest-calls",
     "requests of controllers to Kubernetes, and their results",
-    "nothing of a guest leaves its part of a path; the body is what it gave; every refusal is JSON of the ABI",
+    "no value of a guest leaves its part of a path; the body is unchanged; every refusal is JSON of the ABI",
     _request,
     _judge_request,
     frozenset({"get", "list", "create", "apply", "update", "patch", "delete", "event", "InvalidRequest"}),
@@ -171,8 +171,8 @@ def _packed(raw: bytes) -> str:
 
 REFERENCE = Target(
     "image-references",
-    "references of images, and Docker configurations with logins",
-    "a reference is what it was written as, on no other host; logins are text, or there are none",
+    "image references, and Docker configurations with logins",
+    "a reference is equal after a round trip, on no other host; logins are text, or absent",
     _reference,
     _judge_reference,
     frozenset({"accepted", "ValueError"}),
@@ -282,8 +282,8 @@ def _check_module(documents: list[tuple[int, str, bytes]], blobs: Mapping[str, b
 
 REGISTRY = Target(
     "registries",
-    "what registries and their token servers answer: challenges, indexes, manifests, tokens",
-    "the very blob of the digest, or an error with a reason",
+    "responses of registries and their token servers: challenges, indexes, manifests, tokens",
+    "the exact blob of the digest, or an error with a reason",
     _registry,
     _judge_registry,
     frozenset({"accepted", "DownloadFailed", "NoSourceForPlatform", "InsecureSource"}),
@@ -325,8 +325,8 @@ def _judge_kube_answer(case: tuple[int, bytes, dict[str, str], bytes]) -> str:
 
 KUBE_ANSWER = Target(
     "kubernetes-answers",
-    "errors of the API server, or of a proxy before it, and JSON that is nested too deep",
-    "one of our errors, whatever the body; what is cut is only deeper than it is read",
+    "errors of the API server, or of a proxy in front of it, and JSON with too many nesting levels",
+    "one of the errors of Trellis for any body; only levels beyond the limit are dropped",
     _kube_answer,
     _judge_kube_answer,
     frozenset({"NotFound", "Conflict", "Invalid"}),

@@ -187,8 +187,8 @@ def _check_removal(before: str, new: str, later: list[Entry], theirs: Mapping[st
 
 CONFIG = Target(
     "containerd-configs",
-    "containerd's `config.toml`, with options that people give",
-    "as `tomllib` and `tomlkit` read it: ours is there, all else as before; again is nothing; gone leaves no byte",
+    "containerd's `config.toml`, with options of users",
+    "as `tomllib` and `tomlkit` read it: the handler is added, the rest unchanged; idempotent; removal leaves no byte",
     _merging,
     _judge_merging,
     frozenset({"accepted", "no TOML"}),
@@ -225,8 +225,8 @@ def _judge_template(case: tuple[str, list[Entry]]) -> str:
 
 TEMPLATE = Target(
     "containerd-templates",
-    "the Go templates of k3s and RKE2",
-    "ours stands at the end, is TOML by itself, and gone leaves no byte",
+    "Go templates of k3s and RKE2",
+    "the section of Trellis is at the end and valid TOML by itself, and its removal leaves no byte",
     _template,
     _judge_template,
     share=6,
@@ -275,8 +275,8 @@ def _judge_wish(case: tuple[bool, bytes]) -> str:
 
 WISH = Target(
     "installer-wishes",
-    "what an installer's Job is told to do",
-    "comes back as it was written; names fit into paths and labels; else one error",
+    "the specification of an installer Job",
+    "equal after a round trip; names fit into paths and labels; else one error",
     _wish,
     _judge_wish,
     frozenset({"accepted", "SpecError"}),
@@ -334,8 +334,8 @@ def _judge_result(case: tuple[InstallResult | None, bytes]) -> str:
 
 RESULT = Target(
     "termination-messages",
-    "what an installer's pod says at its end, whoever wrote its image",
-    "ours fits and names outcome and reason; another's is none, or has all its types",
+    "termination messages of installer pods, from any image",
+    "a message of the installer fits and has outcome and reason; another message is ignored, or has all its types",
     _result,
     _judge_result,
     frozenset({"accepted", "none of ours", "written"}),
@@ -384,8 +384,8 @@ def _judge_book(case: tuple[str, bytes]) -> str:
 
 BOOK = Target(
     "installer-books",
-    "the installer's state, journal and refusal on a node's disk",
-    "comes back as it was written and has all its types; else one error, or no refusal",
+    "state, journal and refusal of the installer on a node's disk",
+    "equal after a round trip, with all its types; else one error, or no refusal",
     _book,
     _judge_book,
     frozenset({"accepted", "InstallError", "no refusal"}),
@@ -500,8 +500,8 @@ def _character(pattern: str, at: int) -> tuple[str | None, int]:
 
 GLOB = Target(
     "import-patterns",
-    "the patterns of containerd's `imports`",
-    "as Go's `filepath.Match`, written a second time without regular expressions; none takes long",
+    "patterns of containerd's `imports`",
+    "equal to Go's `filepath.Match`, by a second implementation without regular expressions; bounded time",
     _glob,
     _judge_glob,
     frozenset({"matches", "does not"}),
@@ -532,7 +532,7 @@ def _judge_status(raw: bytes) -> str:
 
 CRI = Target(
     "cri-replies",
-    "the runtime's answers over CRI: protobuf with JSON in it",
+    "responses of the runtime over CRI: protobuf with JSON",
     "handlers and paths as text, or nothing",
     _status,
     _judge_status,

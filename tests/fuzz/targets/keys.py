@@ -19,7 +19,7 @@ from trellis.config.nkey import KeyFormatError, Prefix, decode_public, decode_se
 SECRETS = Target(
     "secret-requests",
     "sealed requests for secrets: the box, JWTs of entity and host, policies",
-    "what a second reading of the protocol makes of it, by another library of cryptography",
+    "equal to a second implementation of the protocol, with another cryptography library",
     drawn,
     judged,
     frozenset({f"{kind}: accepted" for kind in [*KINDS, "header"]}),
@@ -58,7 +58,7 @@ def _judge_key(case: tuple[str, Prefix, bytes | None]) -> str:
 NKEY = Target(
     "nkeys",
     "public keys and seeds of NATS",
-    "one key has one text; the bytes are those that a second reading finds; no text is in an error",
+    "one key has one text; the bytes are equal to a second implementation; no error contains the text",
     _key,
     _judge_key,
     frozenset({"accepted", "KeyFormatError"}),
@@ -105,8 +105,8 @@ def _judge_credentials(case: tuple[Kind, str, bool]) -> str:
 
 CREDENTIALS = Target(
     "bus-credentials",
-    "NATS' credentials files, and files with a seed",
-    "the user and signature of OpenSSL; a seed with a typing mistake is none; nothing of it is in an error",
+    "NATS credentials files, and files with a seed",
+    "user and signature of OpenSSL; a seed with a typo is invalid; no error contains any part of it",
     _credentials,
     _judge_credentials,
     frozenset({"accepted", "CredentialsError"}),
@@ -134,7 +134,7 @@ def _judge_ring(manifest: dict[str, Any]) -> str:
 RING = Target(
     "curve-keys",
     "the Secret with the keys of secrets_backend",
-    "comes back as it was written; else one error",
+    "equal after a round trip; else one error",
     _ring,
     _judge_ring,
     frozenset({"accepted", "KeySecretError"}),

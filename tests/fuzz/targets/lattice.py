@@ -116,8 +116,8 @@ def _check_status(found: Status) -> None:
 
 REPLY = Target(
     "wadm-replies",
-    "wadm's answers to put, get, list, deploy, undeploy, del, versions and status, and the statuses it says",
-    "what a plain reading of the same JSON says; bounded; else one of two errors, and an error never counts as success",
+    "responses of wadm to put, get, list, deploy, undeploy, del, versions, status, and its published statuses",
+    "the values of a plain reading of the JSON, bounded; else one of two errors; an error never counts as success",
     _reply,
     _judge_reply,
     share=20,
@@ -181,8 +181,8 @@ def _judge_entries(entries: list[Entry]) -> str:
 
 BUCKET = Target(
     "wadm-bucket",
-    "the entries of wadm's bucket of manifests",
-    "as a plain reading of each key's last entry; what cannot be read changes nothing; only a purge proves a deletion",
+    "entries of wadm's bucket of manifests",
+    "the last entry of each key; an invalid entry changes nothing; only a purge proves a deletion",
     _entries,
     _judge_entries,
     frozenset({"accepted", "LatticeDataError"}),
@@ -245,8 +245,8 @@ def _by_second_reading(time: str) -> float:
 
 EVENT = Target(
     "lattice-events",
-    "events of wadm and of hosts, heartbeats, and what of them is copied to the bus",
-    "ids, times and hosts as a second reading has them, bounded; no configuration is copied; else one error",
+    "events of wadm and of hosts, heartbeats, and their copies on the bus",
+    "ids, times and hosts equal to a second reading, bounded; no configuration is copied; else one error",
     _event,
     _judge_event,
     frozenset({"no event", "an event of no host", "a host"}),
@@ -325,8 +325,8 @@ def _check_projection(projection: Any) -> None:
 
 MANIFEST = Target(
     "manifests",
-    "OAM manifests of applications: what listens, and what of them reaches wadm",
-    "a projection is its own projection and has its digest; what wadm would give back listens where the original does",
+    "OAM manifests of applications: their listeners, and their projection for wadm",
+    "a projection is its own projection, with the same digest; its listeners are those of the original",
     _manifest,
     _judge_manifest,
     frozenset({"accepted, accepted", "ManifestError, ManifestError"}),
@@ -363,7 +363,7 @@ def _judge_configuration(case: tuple[bool, bytes]) -> str:
 CONFIGURATION = Target(
     "named-configurations",
     "named configurations of a lattice, from its bucket or from a host",
-    "nothing but addresses and ports is taken, and no other value gets into an error",
+    "only addresses and ports are read, and no other value appears in an error",
     _configuration,
     _judge_configuration,
     frozenset({"an address", "nothing", "LatticeDataError"}),
@@ -400,8 +400,8 @@ def _judge_address(case: tuple[str, str, tuple[str, int] | None]) -> str:
 
 ADDRESS = Target(
     "listen-addresses",
-    "the addresses that providers listen on",
-    "port, family and whether only the host gets there, as Python's `ipaddress` has them",
+    "listen addresses of providers",
+    "port, family and whether only the host can connect, equal to Python's `ipaddress`",
     _address,
     _judge_address,
     frozenset({"accepted", "AddressError"}),
@@ -450,7 +450,7 @@ def _judge_parts(case: tuple[int, str, str, str]) -> str:
 PARTS = Target(
     "lattice-subjects",
     "names of lattices, applications, hosts and accounts in subjects",
-    "a subject has as many tokens as its form, none empty, and no wildcard but its own; else one error",
+    "a subject has the tokens of its form, none empty, and no other wildcards; else one error",
     _parts,
     _judge_parts,
     frozenset({"accepted", "SubjectError"}),

@@ -162,8 +162,8 @@ _JUDGES = {
 
 RESOURCE = Target(
     "custom-resources",
-    "objects of our five kinds, spec and status, as the API server may have them from any definition",
-    "each becomes a view or a reason for its condition: one broken object never ends the reading of the others",
+    "spec and status of objects of the five CRDs, as the API server may return them under any schema",
+    "a view, or a reason for its condition; an invalid object does not affect other objects",
     _resource,
     _judge_resource,
     frozenset({*(f"{kind} refused" for kind in _MODELS), *(f"{kind} accepted" for kind in _MODELS if kind != "Shim")}),
@@ -218,8 +218,8 @@ def _judge_node(case: tuple[dict[str, Any], dict[str, Any]]) -> str:
 
 NODE = Target(
     "marks-on-nodes-and-jobs",
-    "annotations and labels on Nodes and Jobs, which anybody may edit",
-    "a view and its verdicts, whatever stands there; what was written comes back",
+    "annotations and labels on Nodes and Jobs, which any user with permission can edit",
+    "a view and its results for any content; written values are restored unchanged",
     _node,
     _judge_node,
     frozenset({"failed", "not failed"}),
@@ -305,8 +305,8 @@ def _judge_book(case: tuple[str, Any, str]) -> str:
 
 BOOK = Target(
     "books-in-kubernetes",
-    "what we keep in ConfigMaps and annotations: breakers, tombstones, the rollout's ledger, addresses of Services",
-    "comes back as it was written; what a person broke there says nothing, and is never an error",
+    "records in ConfigMaps and annotations: circuit breakers, tombstones, rollout ledger, addresses of Services",
+    "equal after a round trip; corrupted content is ignored, and is never an error",
     _books,
     _judge_book,
     frozenset({"breaker as written", "reach as written", "ledger as written", "tombstone changed", "kept changed"}),

@@ -223,9 +223,9 @@ def _check_memory(after: wasmtime.Module, found: Any) -> None:
 
 MODULE = Target(
     "wasm-modules",
-    "controllers' modules: read, checked and rewritten",
-    "wasmtime: valid stays valid and nothing becomes it; the same exports and imports, and each mutable global; memory "
-    "outside of the data is empty; the version is what its code returns",
+    "controller modules: parsed, checked and rewritten",
+    "wasmtime: valid stays valid, invalid stays invalid; equal exports and imports, and each mutable global; memory "
+    "outside of the data is empty; the version is the return value of its code",
     _module,
     _judge_module,
     frozenset({"accepted", "left to the engine", "NotWasm", "UnsavableState"}),

@@ -108,7 +108,7 @@ _NUMBERS = {"seconds": parse_seconds, "count": CountOrPercent.parse, "bytes": pa
 NUMBER = Target(
     "durations-counts-quantities",
     "durations, numbers or shares of nodes, quantities of memory",
-    "the number that a scanner without regular expressions reads; all else is refused",
+    "the number of a scanner without regular expressions; all other texts are refused",
     _number,
     _judge_number,
     frozenset(f"{kind} {one}" for kind in _NUMBERS for one in ("accepted", "ValueError")),
@@ -163,8 +163,8 @@ def _judge_host(case: tuple[str, list[str]]) -> str:
 
 HOST = Target(
     "addresses-of-modules",
-    "addresses that controllers' modules may be fetched from",
-    "no address of IPv4 that is not the internet's passes, in whatever address of IPv6 it is hidden",
+    "addresses of controller modules",
+    "no non-public IPv4 address is accepted, also embedded in any IPv6 address",
     _host,
     _judge_host,
     frozenset({"no address", "forbidden", "allowed"}),
@@ -212,8 +212,8 @@ def _judge_selector(case: tuple[dict[str, Any], dict[str, str], str]) -> str:
 
 SELECTOR = Target(
     "label-selectors",
-    "label selectors and namespaces of what controllers watch",
-    "what the same selector in Kubernetes' text form selects, by another implementation",
+    "label selectors and namespaces of the watches of controllers",
+    "the selection of another implementation of the text form in Kubernetes",
     _selector,
     _judge_selector,
     frozenset({"meant", "not meant"}),
@@ -248,8 +248,8 @@ def _judge_secretive(case: tuple[str, str]) -> str:
 
 REDACTION = Target(
     "redaction",
-    "texts with addresses in them, before people see them",
-    "no password of an address is left; text without addresses is the same",
+    "texts with addresses, before they are shown",
+    "no password of an address remains; text without addresses is unchanged",
     _secretive,
     _judge_secretive,
     frozenset({"hidden"}),
@@ -290,8 +290,8 @@ def _judge_trace(case: tuple[str, str | None]) -> str:
 
 TRACE = Target(
     "trace-contexts",
-    "`traceparent` and `tracestate` of whoever sends them",
-    "as the form in W3C's specification; what goes on to others is printable ASCII; the installer reads them alike",
+    "`traceparent` and `tracestate` from any sender",
+    "as specified by W3C; forwarded values are printable ASCII; the installer reads the same values",
     _trace,
     _judge_trace,
     frozenset({"none", "a trace"}),
@@ -331,7 +331,7 @@ def _judge_environment(case: tuple[Any, dict[str, str]]) -> str:
 SETTINGS = Target(
     "settings",
     "settings of services in their environment",
-    "settings, or an error that names the variable and has no password in it",
+    "settings, or an error that names the variable and contains no password",
     _environment,
     _judge_environment,
     frozenset({"accepted", "SettingsError"}),

@@ -64,7 +64,7 @@ async def test_a_letter_says_what_was_given_up_on_by_whom_and_why(buses: Buses, 
     assert (found.noun, found.key) == ("node", ("poisoned.node",))
     assert found.subject == f"trellis.evt.{buses.cluster}.node.opted_out.poisoned=2Enode"
     assert (found.stream, found.deliveries, found.reason) == (STREAM_EVENTS, 1, "Unparseable")
-    assert found.error.startswith("no CloudEvent")
+    assert found.error.startswith("not a CloudEvent")
     assert found.original_sequence
     assert found.original_headers == {"X-From": "somebody", "traceparent": TRACEPARENT}
     assert found.trace_id == "0af7651916cd43dd8448eb211c80319c"

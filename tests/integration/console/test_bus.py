@@ -158,7 +158,7 @@ async def test_a_dead_letter_is_listed_and_shown(world: World) -> None:
     with pytest.raises(RefusedError):
         await letter_page(world.link, rights(), sequence)
     await eventually(
-        lambda: any(item.stream == "letters" and item.document["name"] == name for item in world.feed.after(0)[0])
+        lambda: any(item.stream == "dead-letters" and item.document["name"] == name for item in world.feed.after(0)[0])
     )
 
 

@@ -115,7 +115,7 @@ async def test_pods_that_cannot_be_are_refused_before_anything_changes(
             lambda: hosts.condition("group", "Degraded")[:2] == ("True", "InvalidTemplate"), words, seconds=PATIENCE
         )
         assert words in hosts.condition("group", "Degraded")[2]
-        assert hosts.condition("group", "Ready")[0] == "True", "the hosts that run are none the worse for it"
+        assert hosts.condition("group", "Available")[0] == "True", "the hosts that run are none the worse for it"
         assert hosts.call("GET", DEPLOYMENTS, "group")["metadata"]["generation"] == generation
         assert "other" not in hosts.call("GET", CONFIGMAPS, "group")["data"]["nats.conf"]
 

@@ -79,7 +79,7 @@ async def test_hosts_are_shown_beside_pods_and_an_outage_takes_nothing_away(
         assert status["app_count"] == 1
         hosts.change("group", hostReplicas=3)
         await settled_pods(hosts, "group", 3)
-        assert hosts.condition("group", "Ready")[0] == "True"
+        assert hosts.condition("group", "Available")[0] == "True"
 
         server.start()
         await eventually(lambda: speaker.client.is_connected, "it is back", seconds=PATIENCE)

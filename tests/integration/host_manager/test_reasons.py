@@ -89,7 +89,7 @@ async def test_pods_of_a_daemon_set_that_a_quota_refused_run_soon_after_it(runni
         running.create("group", schedulingOptions={"daemonset": True})
         await eventually(lambda: len(running.pods("group")) == 1, "one host runs", seconds=PATIENCE)
     await eventually(
-        lambda: running.condition("group", "Ready")[0] == "True", "all hosts run", seconds=RECOVERED_SECONDS
+        lambda: running.condition("group", "Available")[0] == "True", "all hosts run", seconds=RECOVERED_SECONDS
     )
     assert len(running.pods("group")) >= 2
 
@@ -104,7 +104,7 @@ async def test_an_image_that_cannot_be_had_is_told_with_the_kubelets_words(runni
         running, "ImagePullBackOff", f"pod {pod['metadata']['name']}, container wasmcloud-host", "wasmcloud:1.4.0"
     )
     # The Deployment's own count follows the pod's status a little later.
-    await eventually(lambda: running.condition("group", "Ready")[0] == "False", "not ready", seconds=PATIENCE)
+    await eventually(lambda: running.condition("group", "Available")[0] == "False", "not ready", seconds=PATIENCE)
 
 
 @contextmanager

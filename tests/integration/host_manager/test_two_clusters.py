@@ -121,7 +121,7 @@ async def _outages(near: Side, far: Side, cable: TcpProxy) -> None:
     for here in (near, far):
         await here.until(lambda here=here: here.shows() == here.ids, "the others are silent")
         await here.until(lambda here=here: here.beside_pods() == here.heard(), "its own are heard")
-        assert here.world.condition("group", "Ready")[0] == "True"
+        assert here.world.condition("group", "Available")[0] == "True"
     await cable.open()
     await _all_well(near, far)
 

@@ -1,6 +1,6 @@
-"""The real API server takes good grants of Secrets as they are, and says of a bad one what is wrong in it.
+"""The real API server accepts valid SecretGrants unchanged, and names what is wrong in an invalid one.
 
-Nothing has a status to say it in later: what is not refused here counts. Objects are sent by server-side dry run.
+A SecretGrant that is not refused here counts. Objects are sent by server-side dry run.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ BAD: dict[str, tuple[Any, str]] = {
     "a lattice of no namespace": (SMALLEST | {"from": [{"lattice": "l"}]}, "spec.from[0].namespace: Required"),
     "any namespace": (SMALLEST | {"from": [{"namespace": "*"}]}, "spec.from[0].namespace"),
     "a lattice that is none": (SMALLEST | {"from": [SHOP | {"lattice": ""}]}, "spec.from[0].lattice"),
-    "as nobody is said": ({"from": [SHOP]}, "say serviceAccounts or users"),
-    "a misspelt field leaves nothing said": ({"from": [SHOP], "accounts": ["a"]}, "say serviceAccounts or users"),
+    "as nobody is said": ({"from": [SHOP]}, "needs serviceAccounts or users"),
+    "a misspelt field leaves nothing said": ({"from": [SHOP], "accounts": ["a"]}, "needs serviceAccounts or users"),
     "an account with its namespace": (SMALLEST | {"serviceAccounts": ["shop:reader"]}, "spec.serviceAccounts[0]"),
     "an account that is none": (SMALLEST | {"serviceAccounts": ["Reader"]}, "spec.serviceAccounts[0]"),
     "a pattern of accounts": (SMALLEST | {"serviceAccounts": ["read*"]}, "spec.serviceAccounts[0]"),
@@ -118,7 +118,7 @@ def test_a_bad_grant_is_refused_and_what_is_wrong_is_named(api: Api, name: str) 
     assert words in answer["message"]
 
 
-def test_a_grant_has_no_status_that_somebody_could_wait_for(api: Api) -> None:
+def test_the_status_of_a_grant_is_a_subresource(api: Api) -> None:
     status, definition = api.call("GET", DEFINITIONS.path(name="secretgrants.trellis.dev"))
     assert status == http.HTTPStatus.OK
-    assert "subresources" not in definition["spec"]["versions"][0]
+    assert definition["spec"]["versions"][0]["subresources"] == {"status": {}}

@@ -153,7 +153,7 @@ async def test_a_node_whose_labels_are_refused_is_reported_and_holds_no_slot_for
             await eventually(lambda: unready(running, WORDS), "not ready, with the API server's words")
             page = json.loads(await explained(fleet, f"node/{refused}", "-o", "json"))
             assert WORDS in page["cause"]
-            [proof] = [line["text"] for line in page["lines"] if line["about"] == "proof"]
+            [proof] = [line["text"] for line in page["lines"] if line["about"] == "verification"]
             assert "API server" in proof, "it is not the proof that is waited for"
             await all_commands_name(fleet, shim, WORDS)
             await eventually(lambda: shim.has(other), "another node has the slot", seconds=30)

@@ -17,7 +17,7 @@ from support.nodes.fleet import eventually
 from support.secrets.secrets_host import Host, value
 from support.secrets.secrets_world import SecretsWorld
 from trellis import names
-from trellis.kube.resources import NAMESPACES, ROLE_BINDINGS, ROLES, SECRETS, SERVICE_ACCOUNTS
+from trellis.kube.resources import NAMESPACES, ROLE_BINDINGS, ROLES, SECRET_GRANTS, SECRETS, SERVICE_ACCOUNTS
 from trellis.runtime.run import Service
 from trellis_dev.localcluster import ClusterInfo
 
@@ -63,17 +63,39 @@ def installed(secret_world: SecretsWorld, cluster: ClusterInfo, tmp_path: Path) 
 async def test_no_right_is_missing_and_none_is_given_for_nothing(installed: Installed) -> None:
     world = installed.world
     installed.may_be(names.SECRETS_ACCOUNT)
+    world.grant("own", **{"from": [{"namespace": world.namespace}], "serviceAccounts": [names.SECRETS_ACCOUNT]})
     mark = world.hosts.fleet.mark()
     async with installed.asking() as (host, service):
         assert value(await host.get("db", "password", namespace=world.namespace)) == "hunter2"
+        await eventually(lambda: world.grant_reason("own") == "AccountsUsable", "its status")
         assert service.health.readiness().reasons == ()
     records = world.hosts.fleet.writes(mark)
     assert refused(records, installed.account.user) == []
     assert elsewhere(records, installed.account.user) == {"/readyz"}
     wanted, found = given(manifests("secrets-backend.yaml")), used(records, installed.account.user)
-    found = {(verb, resource, "" if resource == "namespaces" else place) for verb, resource, place in found}
-    assert found - wanted == {("get", "secrets", world.namespace)}, "as the account that it was let be"
+    anywhere = {(verb, resource) for verb, resource, place in wanted if not place}
+    found = {(verb, resource, "" if (verb, resource) in anywhere else place) for verb, resource, place in found}
+    assert found - wanted == {
+        ("get", "secrets", world.namespace),  # as the account that it was let be
+        ("create", "selfsubjectaccessreviews.authorization.k8s.io", ""),  # which Kubernetes permits to every account
+    }
     assert wanted - found == set(), "given, but not used"
+
+
+async def test_a_grant_reports_what_keeps_it_from_having_an_effect(installed: Installed) -> None:
+    world = installed.world
+    spec = {"from": [{"namespace": world.namespace}], "serviceAccounts": ["later"]}
+    async with installed.asking():
+        world.grant("early", **(spec | {"from": [{"namespace": installed.other}]}))
+        await eventually(lambda: world.grant_reason("early") == "HostGroupMissing", "no host group")
+        world.grant("late", **spec)
+        await eventually(lambda: world.grant_reason("late") == "ServiceAccountMissing", "no ServiceAccount")
+        world.account("later")
+        await eventually(lambda: world.grant_reason("late") == "ImpersonationNotPermitted", "no permission")
+        installed.may_be("later")
+        await eventually(lambda: world.grant_reason("late") == "AccountsUsable", "in effect")
+    rows = world.hosts.call("GET", SECRET_GRANTS)["items"]
+    assert all(one["status"]["observedGeneration"] == one["metadata"]["generation"] for one in rows)
 
 
 async def test_for_the_credentials_of_a_group_the_right_to_that_one_secret_is_asked_for(installed: Installed) -> None:

@@ -58,7 +58,7 @@ async def test_it_is_explained_why_a_service_leads_nowhere(world: ReflectedWorld
         await world.has_service("why", 8080)
         await explained(world, "why", ("hosts", False, ""), ("application", None, "why of lattice why-lattice"))
         _, status = await trellis(world, "status")
-        assert f"{world.namespace}/why" in status["mirrors"]["without_endpoints"]
+        assert f"{world.namespace}/why" in status["reflected_services"]["without_endpoints"]
         world.pod("group", "host-1")
         await explained(world, "why", ("host", False, "zone=a"))
         address = world.pod("group", "host-2", zone="a")

@@ -295,13 +295,13 @@ async def test_mistakes_are_one_line_that_says_what_to_do(world: World, wadm: As
     both(wadm)
     world.apply(V2)
     for arguments, named in (
-        (("history", "nobody"), ("Application nobody",)),
+        (("history", "nobody"), ('Application "nobody"',)),
         (("rollback", "shop", "-n", world.namespace, "--to", "v9", "--yes"), ("'v9'", "v1, v2")),
         (("--nats", world.nats_url), ("--nats", "--live")),
     ):
         done = await world.run(*arguments)
         assert (done.returncode, done.stdout) == (1, "")
-        assert done.stderr.startswith("trellis: ")
+        assert done.stderr.startswith("Error: ")
         assert done.stderr.count("\n") == 1
         for word in named:
             assert word in done.stderr
@@ -321,7 +321,7 @@ async def test_rights_in_one_namespace_are_enough_for_it(world: World, wadm: Ask
     assert json.loads(page.stdout)["ok"], page.stdout
     refused = await world.run()
     assert refused.returncode == 1
-    assert "403 Forbidden" in refused.stderr
+    assert " forbidden: " in refused.stderr
     assert APPLICATIONS.definition in refused.stderr
 
 

@@ -97,7 +97,7 @@ async def test_letters_are_listed_shown_and_replayed(commands: Commands) -> None
     assert table.stdout.splitlines()[-1].startswith("2 dead letters (2 Unparseable)")
 
     page = commands.run("dead-letters", "show", "1").stdout
-    assert f"trace      {TRACE}" in page
+    assert f"trace        {TRACE}" in page
     assert '"a": "é"' in page
     whole = commands.json("dead-letters", "show", "1")
     assert (whole["body"], whole["headers"]["traceparent"][3:35]) == ({"a": "é"}, TRACE)
@@ -123,25 +123,25 @@ async def test_letters_are_listed_shown_and_replayed(commands: Commands) -> None
     assert commands.json("dead-letters", "replay", "--all", "--noun", "rollout")["letters"] == []
     gone = commands.run("dead-letters", "show", "1")
     assert (gone.returncode, gone.stdout, gone.stderr.count("\n")) == (1, "", 1)
-    assert gone.stderr.startswith("trellis: ")
+    assert gone.stderr.startswith("Error: ")
     assert "letter 1" in gone.stderr
 
 
 async def test_facts_of_the_past_are_shown_by_time_subject_and_trace(commands: Commands) -> None:
     await two_poisons_and_a_fact(commands)
     every = commands.run("events", "replay")
-    assert (every.returncode, every.stderr) == (0, "trellis: 3 facts shown, 3 looked at\n")
+    assert (every.returncode, every.stderr) == (0, "Note: 3 events shown, 3 read\n")
     assert [line.split()[1:3] for line in every.stdout.splitlines()] == [
         ["node.opted_out", "n.1"],
         ["node.opted_out", "n.2"],
         ["node.opted_out", "healthy"],
     ]
     traced = commands.run("events", "replay", "--trace", TRACE[:8].upper(), "-o", "json")
-    assert (traced.stdout, traced.stderr) == ('{"a":"é"}\n', "trellis: 1 facts shown, 3 looked at\n")
+    assert (traced.stdout, traced.stderr) == ('{"a":"é"}\n', "Note: 1 events shown, 3 read\n")
     one = commands.run("events", "replay", "--subject", "*.*.n=2E2", "--cluster", "c1", "--json")
     assert json.loads(one.stdout)["unreadable"] is True
     none = commands.run("events", "replay", "--until", "1h", "--noun", "node")
-    assert (none.returncode, none.stdout, none.stderr) == (0, "", "trellis: 0 facts shown, 0 looked at\n")
+    assert (none.returncode, none.stdout, none.stderr) == (0, "", "Note: 0 events shown, 0 read\n")
     ended = commands.run("events", "tail", "--since", "1h", "--until", "1s", "--subject", "node.>")
     assert (ended.returncode, ended.stderr) == (0, "")
 
@@ -206,7 +206,7 @@ async def test_garbage_breaks_nothing(commands: Commands) -> None:
 def test_without_a_bus_or_its_streams_it_is_one_line(commands: Commands, arguments: str) -> None:
     away = commands.run(*arguments.split(), TRELLIS_NATS_URL=NOWHERE)
     assert (away.returncode, away.stdout) == (1, "")
-    assert away.stderr.startswith("trellis: ")
+    assert away.stderr.startswith("Error: ")
     assert NOWHERE in away.stderr
     empty = commands.run(*arguments.split())
     assert empty.returncode == 1

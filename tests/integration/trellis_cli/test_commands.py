@@ -123,8 +123,8 @@ def test_nodes_prints_a_table_and_every_node_if_asked(busy_world: World) -> None
     done = busy_world.run("nodes", "--all")
     assert (done.returncode, done.stderr) == (0, "")
     lines = {line.split()[0]: line.split() for line in done.stdout.splitlines() if line.split()}
-    assert lines[f"{busy_world.prefix}-idle"][1:3] == ["Out", "NotOptedIn"]
-    assert lines[f"{busy_world.prefix}-busy"][1:3] == ["In", "Provisioning"]
+    assert lines[f"{busy_world.prefix}-idle"][1:3] == ["false", "NotOptedIn"]
+    assert lines[f"{busy_world.prefix}-busy"][1:3] == ["true", "Provisioning"]
 
 
 def test_a_cluster_that_does_not_answer_is_one_line_and_no_traceback(world: World, tmp_path: Path) -> None:
@@ -136,7 +136,7 @@ def test_a_cluster_that_does_not_answer_is_one_line_and_no_traceback(world: Worl
     )
     done = world.run("nodes", "--kubeconfig", str(config))
     assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr.startswith("trellis: cannot LIST ")
+    assert done.stderr.startswith("Error: cannot LIST ")
     assert "127.0.0.1:1" in done.stderr
     assert done.stderr.count("\n") == 1
 
@@ -161,7 +161,7 @@ def test_status_shows_what_works_beside_what_does_not(busy_world: World) -> None
     assert (watcher["ok"], watcher["holder"]) == (True, "node-watcher-7")
     assert provisioner["ok"] is False
     assert "`trellis run provisioner`" in provisioner["problem"]
-    assert found["rollout"]["in_work"] == 1
+    assert found["rollout"]["in_progress"] == 1
     assert found["bus"]["streams"] is None
     assert NOWHERE in found["bus"]["problem"]
 
@@ -232,9 +232,9 @@ def test_an_open_breaker_is_shown_closed_once_and_signed(world: World) -> None:
     table = world.run("circuit-breaker", "status").stdout
     assert "trellis circuit-breaker close node-watcher nodes" in table
     status = json.loads(world.run("status", "-o", "json").stdout)
-    assert [(one["service"], one["held"]) for one in status["breakers"]["open"]] == [("node-watcher", 25)]
-    for named in ("node-watcher", "25 nodes"):
-        assert named in status["breakers"]["problem"]
+    assert [(one["service"], one["held"]) for one in status["circuit_breakers"]["open"]] == [("node-watcher", 25)]
+    for named in ("node-watcher", "25 ", " nodes "):
+        assert named in status["circuit_breakers"]["problem"]
     done = world.run("circuit-breaker", "close", "node-watcher", "nodes")
     assert (done.returncode, done.stderr) == (0, "")
     for named in ("node-watcher nodes", "admin", "25"):
@@ -328,5 +328,5 @@ async def test_tail_shows_old_facts_then_new_ones_and_ends_well_on_ctrl_c(
 def test_tail_without_a_bus_is_one_line(world: World) -> None:
     done = world.run("events", "tail")
     assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr.startswith(f"trellis: no NATS at {NOWHERE}")
+    assert done.stderr.startswith(f"Error: no NATS at {NOWHERE}")
     assert done.stderr.count("\n") == 1

@@ -73,7 +73,7 @@ async def test_kubevelas_applications_stay_whatever_is_asked(kinds: Cluster) -> 
     for arguments in (("apply",), ("apply", "--adopt"), ("apply", "applications", "--adopt")):
         done = await kinds.run(*arguments)
         assert done.returncode == 1
-        assert done.stderr.startswith("trellis: ")
+        assert done.stderr.startswith("Error: ")
         for named in ("KubeVela", "applications.core.oam.dev"):
             assert named in done.stderr
     after = kinds.stands()
@@ -126,7 +126,7 @@ async def test_a_definition_of_ours_behind_another_server_is_said_not_to_be_serv
 async def test_a_kind_that_is_none_of_ours_is_one_line(kinds: Cluster) -> None:
     done = await kinds.run("check", "pods")
     assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr.startswith("trellis: ")
+    assert done.stderr.startswith("Error: ")
     assert done.stderr.count("\n") == 1
     kinds_of_ours = ("shims", "wasmcloudhostconfigs", "secretgrants", "wasmcontrollers", "applications")
     assert lacking(done.stderr, "'pods'", *kinds_of_ours) == []

@@ -103,7 +103,7 @@ async def shows_the_node(url: str, token: str) -> None:
             parts = {f"part/{name}" for name in PARTS}
             while not (parts <= page.entities.keys() and all(page.entities[one]["synced"] for one in parts)):
                 page.take(await anext(said))
-        assert page.entities["node/node-0000"]["state"] == "well"
+        assert page.entities["node/node-0000"]["health"] == "Healthy"
         assert [page.entities[one]["lacking"] for one in parts] == [[]] * len(parts), "it may see all there is"
         async with browser.get("/api/explain/node/node-0000") as why:
             assert (await why.json())["ok"] is True

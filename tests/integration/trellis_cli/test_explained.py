@@ -249,7 +249,7 @@ async def test_rights_that_are_lacking_are_named_and_hide_nothing_else(
             account.apply([{"kind": "ServiceAccount", "metadata": {"namespace": SYSTEM, "name": "looks"}}, role, bound])
             person = Person(account.kubeconfig, str(fleet.info.nats_url), fleet.system, fleet.installers)
             code, page = await person.told("explain", f"node/{node}")
-            rights = [line["text"] for line in page["lines"] if line["about"] == "rights"]
+            rights = [line["text"] for line in page["lines"] if line["about"] == "permissions"]
             assert code == 1
             assert any(f"list jobs.batch in namespace {fleet.installers}" in text for text in rights), page
             code, status = await person.told("status")

@@ -216,7 +216,7 @@ def test_a_shim_that_does_not_exist_is_one_line_that_names_those_that_do(rollout
     try:
         done = rollout.run(verb, "nothing-here")
         assert (done.returncode, done.stdout, done.stderr.count("\n")) == (1, "", 1)
-        assert "no Shim 'nothing-here'" in done.stderr
+        assert 'Shim "nothing-here"' in done.stderr
         assert rollout.shim.name in done.stderr
     finally:
         rollout.shim.delete()
@@ -230,7 +230,7 @@ def test_a_cluster_that_does_not_answer_is_one_line(rollout: Rollout, tmp_path: 
     for arguments in (("status", "spin"), ("status", "spin", "--watch"), ("pause", "spin")):
         done = rollout.run(*arguments, kubeconfig=config)
         assert (done.returncode, done.stdout, done.stderr.count("\n")) == (1, "", 1), done
-        assert done.stderr.startswith("trellis: cannot LIST Shim")
+        assert done.stderr.startswith("Error: cannot LIST Shim")
 
 
 @pytest.mark.parametrize(

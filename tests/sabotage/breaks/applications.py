@@ -8,8 +8,8 @@ from sabotage.breaking import Break
 
 APPLICATIONS: Final = (
     Break(
-        "of two changed sides wadm's counts, whoever manages the object",
-        "ADR 41, rule 1: the side that somebody else manages counts",
+        "if both sides changed, wadm takes precedence, also if another field manager owns the spec",
+        "ADR 41, rule 1: if another field manager owns the spec, Kubernetes takes precedence",
         "application_manager",
         "_compare",
         "if found.others or left:",
@@ -18,7 +18,7 @@ APPLICATIONS: Final = (
         "test_of_two_that_changed_the_one_counts_that_somebody_else_manages",
     ),
     Break(
-        "an application that wadm lost is deleted",
+        "an application that is missing in wadm without proof of its deletion is deleted",
         "ADR 45: only wadm's storage proves a deletion",
         "application_manager",
         "_absent",
@@ -27,7 +27,7 @@ APPLICATIONS: Final = (
         "tests/unit/application_manager/test_decide.py::test_the_side_that_changed_counts",
     ),
     Break(
-        "a version of wadm's gets other content",
+        "a version in wadm gets other content",
         "ADR 41, rule 3: a version never gets other content",
         "application_manager",
         "version_of",
@@ -36,8 +36,8 @@ APPLICATIONS: Final = (
         "tests/unit/application_manager/test_decide.py::test_a_version_never_gets_other_content",
     ),
     Break(
-        "marks of kubectl and Helm reach wadm",
-        "ADR 41, rule 4: no mark of a tool reaches wadm",
+        "annotations of kubectl and Helm reach wadm",
+        "ADR 41, rule 4: no label or annotation of a tool reaches wadm",
         "trellis",
         "_marks",
         "(_TOOLS.match(key) and not key.startswith(_ASKED)) or (key, value) == _HELM_LABEL",
@@ -45,8 +45,8 @@ APPLICATIONS: Final = (
         "tests/unit/lattice/test_projection.py::test_marks_of_tools_reach_nobody_and_are_not_said_to_be_ignored",
     ),
     Break(
-        "a field that wadm does not take is left out unsaid",
-        "ADR 41, rule 4: no field is left out without a condition",
+        "a field that wadm does not support is omitted without a condition",
+        "ADR 41, rule 4: no field is omitted without a condition",
         "trellis",
         "_Reader._known",
         "if key not in known",
@@ -57,8 +57,8 @@ APPLICATIONS: Final = (
 
 LIVES: Final = (
     Break(
-        "a store that does not answer counts as up to date",
-        "ADR 41, rule 7: what may be old is said to be",
+        "a wadm storage that does not answer counts as up to date",
+        "ADR 41, rule 7: possibly outdated state is reported as such",
         "application_manager",
         "verdict_of",
         "if store.silent:",
@@ -66,7 +66,7 @@ LIVES: Final = (
         "tests/unit/application_manager/test_freshness.py::test_what_holds_of_a_lattice",
     ),
     Break(
-        "wadm hears of an object before it has its finalizer",
+        "wadm receives an object before the object has its finalizer",
         "ADR 45: a deletion in Kubernetes reaches wadm first",
         "application_manager",
         "_with_finalizer",
@@ -85,8 +85,8 @@ LIVES: Final = (
         "test_what_deletes_one_side_for_the_other_needs_leave_of_the_circuit_breaker",
     ),
     Break(
-        "a model that changed since its object was let go stays hidden",
-        "ADR 65: a model that changed is shown again",
+        "a model that changed since the finalizer of its object was removed stays hidden",
+        "ADR 65: a changed model is shown again",
         "application_manager",
         "Tombstones.holds",
         "revision <= found.revision",
@@ -95,8 +95,8 @@ LIVES: Final = (
         "test_what_was_let_go_is_known_until_it_changes_also_to_the_next_process",
     ),
     Break(
-        "an application is decided on before wadm's storage shows what wadm acknowledged",
-        "ADR 43: what wadm acknowledged is awaited in its storage",
+        "an application is reconciled before wadm's storage shows the acknowledged change",
+        "ADR 43: an acknowledged change is awaited in wadm's storage",
         "application_manager",
         "_compare_unless_awaited",
         "if awaited is not None:",
@@ -105,8 +105,8 @@ LIVES: Final = (
         "test_nothing_is_decided_before_the_storage_shows_what_wadm_acknowledged",
     ),
     Break(
-        "what Kubernetes said before is taken for a change of wadm's",
-        "ADR 81: what wadm was told is remembered until it is written down",
+        "a former state of Kubernetes is treated as a change in wadm",
+        "ADR 81: requests to wadm are stored until both sides are recorded as equal",
         "application_manager",
         "_compare",
         "if base is not None and snapshot.progress.requested == model.deployed:",
@@ -118,8 +118,8 @@ LIVES: Final = (
 
 HOMES: Final = (
     Break(
-        "an object that loses its lattice is let go and comes back",
-        "ADR 41, rule 6: losing the last group undeploys nothing",
+        "an object that is deleted without its lattice is re-created",
+        "ADR 41, rule 6: losing the last host group undeploys nothing",
         "application_manager",
         "_deleting",
         "RemoveFinalizer(said, tombstone=True)",
@@ -128,8 +128,8 @@ HOMES: Final = (
         "test_an_object_whose_lattice_is_not_known_any_more_is_let_go_and_remembered",
     ),
     Break(
-        "an Application belongs to the oldest of several lattices",
-        "ADR 44: which object an application is",
+        "an Application without a label belongs to the first of several lattices",
+        "ADR 44: an object that names none of two lattices waits",
         "application_manager",
         "lattice_of",
         "marks[0] if len(marks) == 1 else",
@@ -137,7 +137,7 @@ HOMES: Final = (
         "tests/unit/application_manager/test_views.py::test_an_object_belongs_to_a_lattice_of_its_own_namespace",
     ),
     Break(
-        "a cluster that does not keep the lattice writes over its own change",
+        "a cluster that does not own the lattice overwrites a change of its own users",
         "ADR 46: a cluster claims a lattice",
         "application_manager",
         "_read_only",

@@ -8,8 +8,8 @@ from sabotage.breaking import Break
 
 ACKNOWLEDGEMENTS: Final = (
     Break(
-        "a message of a stream that is gone is acknowledged",
-        "ADR 7: nothing is acknowledged to a stream that was made anew",
+        "a message of a deleted stream is acknowledged",
+        "ADR 7: nothing is acknowledged to a re-created stream",
         "trellis",
         "Ack.__call__",
         "if self.open:",
@@ -17,8 +17,8 @@ ACKNOWLEDGEMENTS: Final = (
         "tests/unit/bus/test_holding.py::test_what_is_done_is_not_said_to_another_life_of_the_stream",
     ),
     Break(
-        "a run covers messages that came after it began",
-        "ADR 7: acknowledged means done",
+        "a run covers messages that arrived after its start",
+        "ADR 7: a message is acknowledged only after processing",
         "trellis",
         "KeyedQueue.add",
         "entry = self._owe(key)",
@@ -27,7 +27,7 @@ ACKNOWLEDGEMENTS: Final = (
     ),
     Break(
         "a failed run acknowledges its messages",
-        "ADR 7: acknowledged means done",
+        "ADR 7: a message is acknowledged only after processing",
         "trellis",
         "KeyedQueue._failed",
         "self._blamed[key] = entry",
@@ -35,8 +35,8 @@ ACKNOWLEDGEMENTS: Final = (
         "tests/unit/bus/test_queue.py::test_messages_of_a_failed_run_are_acknowledged_by_the_run_that_succeeds",
     ),
     Break(
-        "a run takes back what a message named its key for",
-        "ADR 7: acknowledged means done",
+        "a run removes its key from the queue although a message added it",
+        "ADR 7: a message is acknowledged only after processing",
         "trellis",
         "KeyedQueue.take_back",
         "if entry is None or entry.acks or",
@@ -44,8 +44,8 @@ ACKNOWLEDGEMENTS: Final = (
         "tests/unit/bus/test_queue.py::test_a_run_that_looks_again_takes_back_what_was_added_but_no_message_and_no_trace",
     ),
     Break(
-        "a run begins although the term is over",
-        "ADR 3: a term of leadership ends with all its runs",
+        "a run starts after the end of the leadership term",
+        "ADR 3: a leadership term ends with all its runs",
         "trellis",
         "KeyedQueue._attempt",
         "if not work.may_begin():",
@@ -53,8 +53,8 @@ ACKNOWLEDGEMENTS: Final = (
         "tests/unit/bus/test_queue_gate.py::test_a_gate_that_closes_in_the_moment_before_a_run_begins_is_in_time",
     ),
     Break(
-        "failing keys go before healthy ones",
-        "architecture: a failure holds up nothing that is well",
+        "failing keys precede healthy keys",
+        "architecture: a failure does not delay healthy keys",
         "trellis",
         "Lanes.take",
         "self._turn_of_retries or not self._news",
@@ -62,8 +62,8 @@ ACKNOWLEDGEMENTS: Final = (
         "tests/unit/bus/test_lanes.py::test_the_lanes_take_turns_and_each_is_first_come_first_served",
     ),
     Break(
-        "the wait between attempts grows without a bound",
-        "architecture: failure is never final",
+        "the delay between retries grows without a bound",
+        "architecture: a failure is never final",
         "trellis",
         "Backoff.bound",
         "min(self.cap, ",
@@ -74,8 +74,8 @@ ACKNOWLEDGEMENTS: Final = (
 
 DEAD_LETTERS: Final = (
     Break(
-        "each delivery that nobody here saw counts against a message",
-        "ADR 7: no dead letter because a message was handed over often",
+        "each delivery that the subscriber did not see counts against a message",
+        "ADR 7: no dead letter because of many hand-overs",
         "trellis",
         "Holding.hopeless",
         "dropped + min(unseen, self.crashes)",
@@ -83,8 +83,8 @@ DEAD_LETTERS: Final = (
         "tests/unit/bus/test_holding.py::test_what_nobody_here_saw_and_nobody_crashed_on_is_never_given_up",
     ),
     Break(
-        "a message that is worked on may become a dead letter",
-        "ADR 7: no dead letter for a message that somebody works on",
+        "a message in progress may be dead-lettered",
+        "ADR 7: no dead letter for a message in progress",
         "trellis",
         "Holding.hopeless",
         "is not None and held() is not None",
@@ -92,8 +92,8 @@ DEAD_LETTERS: Final = (
         "tests/unit/bus/test_holding.py::test_what_is_held_is_in_work_however_often_it_is_delivered",
     ),
     Break(
-        "a replay repeats what was meant for the server",
-        "ADR 16: a replay publishes the original, under an id of its own",
+        "a replay repeats the headers for the server",
+        "ADR 16: a replay publishes the original under its own ID",
         "trellis",
         "replayed_headers",
         "if not name.lower().startswith(_SERVERS_HEADERS)",
@@ -101,8 +101,8 @@ DEAD_LETTERS: Final = (
         "tests/unit/bus/test_letters.py::test_the_originals_headers_come_back_but_those_for_the_server",
     ),
     Break(
-        "a message that is merely newer is a dead letter",
-        "ADR 17: a newer version is left alone",
+        "a message with a newer version is dead-lettered",
+        "ADR 17: a newer version is ignored",
         "trellis",
         "_latest_known",
         "if earlier and version > max(earlier)",
@@ -110,8 +110,8 @@ DEAD_LETTERS: Final = (
         "tests/unit/bus/test_message.py::test_only_a_later_version_of_a_type_that_is_read_is_newer",
     ),
     Break(
-        "two versions of a fact have one id",
-        "ADR 17: a newer version is said beside the former",
+        "two versions of an event have one ID",
+        "ADR 17: a newer version is published in addition to the former",
         "trellis",
         "message_id",
         "if fact.version == 1",
@@ -122,8 +122,8 @@ DEAD_LETTERS: Final = (
 
 USERS_OF_THE_BUS: Final = (
     Break(
-        "a service may say facts of others",
-        "ADR 12: a service says its own facts of its own cluster",
+        "a service may publish events of another service",
+        "ADR 12: a service publishes its own events of its own cluster",
         "trellis",
         "service_user",
         "if spec.owner == service",
@@ -140,8 +140,8 @@ USERS_OF_THE_BUS: Final = (
         "tests/unit/bus/test_permissions.py::test_the_console_reads_its_own_cluster_alone_and_writes_nothing",
     ),
     Break(
-        "a change of leader is taken for a second cluster",
-        "ADR 87: a change of leader is no second cluster",
+        "a change of leader is treated as a second cluster",
+        "ADR 87: a change of leader is not a second cluster",
         "trellis",
         "OtherReader.look",
         "now - self._since < self.patience",
@@ -149,8 +149,8 @@ USERS_OF_THE_BUS: Final = (
         "tests/unit/bus/test_other_reader.py::test_a_change_of_leader_is_no_other_cluster",
     ),
     Break(
-        "another cluster's claim to the name is written over",
-        "ADR 13: a claim is never written over another's uid",
+        "the claim of another cluster to the name is overwritten",
+        "ADR 13: a claim with another uid is never overwritten",
         "trellis",
         "Claim.hold",
         "owner is not None and owner != self.uid",

@@ -8,8 +8,8 @@ from sabotage.breaking import Break
 
 DOORS: Final = (
     Break(
-        "a request without an Origin may log in",
-        "security: another site's page neither logs in nor out",
+        "a request without an Origin header may log in",
+        "security: pages of other sites can neither log in nor log out",
         "console",
         "Authentication._from_us",
         "if not origin or origin != host:",
@@ -17,8 +17,8 @@ DOORS: Final = (
         "tests/unit/console/test_doors.py::test_another_sites_page_neither_logs_in_nor_out",
     ),
     Break(
-        "the cookie is sent by links of other sites",
-        "security: another site's page neither logs in nor out",
+        "links of other sites send the cookie",
+        "security: pages of other sites can neither log in nor log out",
         "console",
         "Authentication.log_in",
         'samesite="Strict"',
@@ -26,8 +26,8 @@ DOORS: Final = (
         "tests/unit/console/test_doors.py::test_a_token_gives_a_cookie_that_says_nothing",
     ),
     Break(
-        "scripts read the cookie",
-        "ADR 82: no script reads the cookie",
+        "scripts can read the cookie",
+        "ADR 82: no script can read the cookie",
         "console",
         "Authentication.log_in",
         "httponly=True",
@@ -35,8 +35,8 @@ DOORS: Final = (
         "tests/unit/console/test_doors.py::test_a_token_gives_a_cookie_that_says_nothing",
     ),
     Break(
-        "who tries tokens is not slowed down",
-        "ADR 82: log-ins have a bound",
+        "attempts to guess tokens have no rate limit",
+        "ADR 82: log-ins have a rate limit",
         "console",
         "Authentication.log_in",
         "if not self._logins.take(time.monotonic()):",
@@ -47,8 +47,8 @@ DOORS: Final = (
 
 VIEWERS: Final = (
     Break(
-        "a proxy without a secret is believed by an empty one",
-        "security: a proxy's header counts only with its secret",
+        "a proxy without a secret is authenticated by an empty one",
+        "security: a proxy header counts only with its secret",
         "console",
         "_trusted",
         "bool(proxy.secret)",
@@ -56,8 +56,8 @@ VIEWERS: Final = (
         "tests/unit/console/test_identity.py::test_a_proxy_without_a_secret_is_believed_by_its_certificate_alone",
     ),
     Break(
-        "a proxy names users of the system",
-        "security: nobody becomes a system: user by a header",
+        "a proxy can name users of the system",
+        "security: a header cannot name a `system:` user",
         "console",
         "_name",
         "if name.startswith(_SYSTEM) and not proxy.system:",
@@ -65,8 +65,8 @@ VIEWERS: Final = (
         "tests/unit/console/test_identity.py::test_nobody_becomes_part_of_the_system_unless_a_setting_says_so",
     ),
     Break(
-        "a token of nobody logs in as anonymous",
-        "ADR 82: a viewer is who the API server says",
+        "an invalid token logs in as anonymous",
+        "ADR 82: the API server identifies the viewer",
         "console",
         "by_token",
         "if user in _ANONYMOUS:",
@@ -74,8 +74,8 @@ VIEWERS: Final = (
         "tests/unit/console/test_identity.py::test_a_token_of_nobody_is_refused",
     ),
     Break(
-        "a right that nobody can say is granted",
-        "ADR 82: an answer that cannot be had is no",
+        "a permission that cannot be checked is granted",
+        "ADR 82: a check without an answer denies access",
         "console",
         "Rights._find_out",
         "return False",
@@ -83,7 +83,7 @@ VIEWERS: Final = (
         "tests/unit/console/test_rights.py::test_an_api_server_that_does_not_answer_allows_nothing_and_is_asked_again",
     ),
     Break(
-        "a message is shown before its right was asked",
+        "a message is shown before its access review",
         "security: a message of the bus is shown after a SelfSubjectAccessReview",
         "console",
         "Routes._send_events",
@@ -92,8 +92,8 @@ VIEWERS: Final = (
         "tests/unit/console/test_events.py::test_each_message_is_for_who_may_see_what_it_is_about",
     ),
     Break(
-        "a session that nobody uses does not end",
-        "ADR 82: a session ends when nobody uses it",
+        "an unused session does not expire",
+        "ADR 82: an unused session expires",
         "console",
         "Sessions._lives",
         "now < session.ends and now - session.used < self._idle",

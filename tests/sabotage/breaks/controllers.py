@@ -8,8 +8,8 @@ from sabotage.breaking import Break
 
 CONFINEMENT: Final = (
     Break(
-        "an answer about an account is believed for ever",
-        "ADR 56: a right that was taken away is believed for 60 s at most",
+        "the result of an access review is cached permanently",
+        "ADR 56: a revoked permission remains in effect for at most 60 s",
         "controller_host",
         "Reviews.allowed",
         "found is not None and self._clock() - found[1] < self._timings.keep",
@@ -17,8 +17,8 @@ CONFINEMENT: Final = (
         "tests/unit/controller_host/test_reviews.py::test_an_answer_is_believed_for_its_time_and_then_asked_for_again",
     ),
     Break(
-        "who may only list is told of changes",
-        "ADR 56: a controller sees what its account may list and watch",
+        "an account that may only list receives changes",
+        "ADR 56: a controller sees objects that its account may list and watch",
         "controller_host",
         "Reviews._review",
         "for verb in _VERBS:",
@@ -26,8 +26,8 @@ CONFINEMENT: Final = (
         "tests/unit/controller_host/test_reviews.py::test_whoever_may_only_list_may_not_be_told",
     ),
     Break(
-        "what no rule allows an account is shown to its controller",
-        "ADR 56: a controller sees what its account may see",
+        "a controller receives objects that no rule allows its account",
+        "ADR 56: a controller sees only objects that its account may see",
         "controller_host",
         "Reviews._ask",
         'bool(status.get("allowed")) and not status.get("denied")',
@@ -35,8 +35,8 @@ CONFINEMENT: Final = (
         "tests/unit/controller_host/test_reviews.py::test_places_and_resources_are_asked_about_apart",
     ),
     Break(
-        "an address of IPv4 within one of IPv6 is let through",
-        "security: no module's source leads into private networks",
+        "an IPv4 address embedded in an IPv6 address is not checked",
+        "security: no module source leads into private networks",
         "controller_host",
         "_meant",
         "address.sixtofour or",
@@ -45,7 +45,7 @@ CONFINEMENT: Final = (
     ),
     Break(
         "credentials of a registry follow a redirect",
-        "security: credentials go to the host they were meant for",
+        "security: credentials are sent only to their own host",
         "controller_host",
         "Web.get",
         "if target.origin() != place.origin():",
@@ -54,8 +54,8 @@ CONFINEMENT: Final = (
         "test_credentials_do_not_follow_a_redirect_to_another_host",
     ),
     Break(
-        "the path of a module may begin at the root",
-        "security: a module comes from below its directory",
+        "the path of a module may be absolute",
+        "security: a module is below the directory of modules",
         "controller_host",
         "_parts",
         'if path.startswith("/") or "\\0" in path:',
@@ -66,8 +66,8 @@ CONFINEMENT: Final = (
 
 COSTS: Final = (
     Break(
-        "each controller may pin as much as its whole namespace",
-        "ADR 59: what a controller can cost has a bound",
+        "each controller may pin as much memory as its whole namespace",
+        "ADR 59: the resources of a controller have a bound",
         "controller_host",
         "Acceptance.claim",
         "if taken + size <= self.most.pinned_bytes:",
@@ -76,7 +76,7 @@ COSTS: Final = (
         "test_a_namespace_pins_no_more_than_its_share_and_another_has_its_own",
     ),
     Break(
-        "a flood of a guest reaches the API server",
+        "a request flood of a guest reaches the API server",
         "ADR 59: no more requests than the limit reach a server",
         "controller_host",
         "Calls._answer",
@@ -85,8 +85,8 @@ COSTS: Final = (
         "tests/unit/controller_host/test_calling.py::test_a_flood_reaches_no_server_and_is_told_so",
     ),
     Break(
-        "a guest that asks for what it is refused is never ended",
-        "ADR 59: what a guest does not pay for with time has a bound",
+        "a guest that repeats refused requests is never ended",
+        "ADR 59: refused requests of a guest have a bound",
         "controller_host",
         "Calls.call",
         "if self._refusals > MOST_REFUSALS:",
@@ -94,8 +94,8 @@ COSTS: Final = (
         "tests/unit/controller_host/test_calling.py::test_who_goes_on_asking_for_what_is_refused_is_ended",
     ),
     Break(
-        "what the host does counts as the guest's processor time",
-        "ADR 59: what the host does for a guest is not the guest's",
+        "CPU time of the host counts as CPU time of the guest",
+        "ADR 59: CPU time of the host is not CPU time of the guest",
         "controller_host",
         "Budget.cpu_seconds",
         "time.thread_time() - self._cpu - self._host_cpu",
@@ -103,8 +103,8 @@ COSTS: Final = (
         "tests/unit/controller_host/guest/test_calls.py::test_the_processor_time_of_the_host_is_not_the_guests",
     ),
     Break(
-        "a pinned controller is put to disk",
-        "ADR 67: who is pinned or in work stays in memory",
+        "a pinned controller is suspended",
+        "ADR 67: a pinned or running controller stays in memory",
         "controller_host",
         "Residents.surplus",
         "if may_go(key):",
@@ -112,8 +112,8 @@ COSTS: Final = (
         "tests/unit/controller_host/test_residents.py::test_who_may_not_go_stays",
     ),
     Break(
-        "one namespace holds all places",
-        "ADR 58: nobody waits for another's module",
+        "one namespace holds all slots",
+        "ADR 58: no namespace waits for the module of another",
         "controller_host",
         "Places._may",
         "self._held.get(owner, 0) < self._free",
@@ -125,7 +125,7 @@ COSTS: Final = (
 SNAPSHOTS: Final = (
     Break(
         "a snapshot of another module or configuration is woken",
-        "ADR 54: a snapshot is found only by what it was made for",
+        "ADR 54: a snapshot belongs to one module and configuration",
         "controller_host",
         "Snapshots.find",
         "if header.identity != identity.digest():",
@@ -133,8 +133,8 @@ SNAPSHOTS: Final = (
         "tests/unit/controller_host/guest/test_snapshots.py::test_a_snapshot_of_another_is_not_found_by_its",
     ),
     Break(
-        "a snapshot of a run that was killed is trusted",
-        "ADR 54: a snapshot is trusted by the run that wrote it",
+        "a snapshot of a killed process is trusted",
+        "ADR 54: only the process that wrote a snapshot trusts it",
         "controller_host",
         "Snapshots._trusted",
         "header.boot == self.boot and header.run == self.run",
@@ -144,7 +144,7 @@ SNAPSHOTS: Final = (
     ),
     Break(
         "pages of two generations pass as one snapshot",
-        "ADR 54: what does not pass is no snapshot",
+        "ADR 54: a snapshot that fails its verification is discarded",
         "controller_host",
         "intact",
         "if xxhash.xxh3_128_digest(checksums) != header.pages_checksum:",
@@ -152,8 +152,8 @@ SNAPSHOTS: Final = (
         "tests/unit/controller_host/guest/test_snapshots.py::test_pages_of_two_generations_never_pass_as_one",
     ),
     Break(
-        "what was done counts although the snapshot is lost",
-        "ADR 57: whatever is lost costs calls that repeat, never one that is missing",
+        "processed versions remain valid although the snapshot is lost",
+        "ADR 57: a loss repeats calls and omits none",
         "controller_host",
         "Progress.lose",
         "(NEVER, uid)",
@@ -161,8 +161,8 @@ SNAPSHOTS: Final = (
         "tests/unit/controller_host/test_progress.py::test_what_is_lost_is_not_done_and_its_keys_stay",
     ),
     Break(
-        "files go before all controllers are known",
-        "architecture: nothing is destroyed on silence",
+        "files are deleted before all controllers are listed",
+        "architecture: no deletion because of missing data",
         "controller_host",
         "living_of",
         "if not set(uids) <= {one.view.uid for one in hosted}:",
@@ -171,8 +171,8 @@ SNAPSHOTS: Final = (
         "test_nothing_goes_before_all_have_said_what_they_want_and_nothing_is_done_twice",
     ),
     Break(
-        "who shows no right gets what another fetched for good",
-        "ADR 56: a module is its namespace's to fetch",
+        "an account without permission gets the cached module of another namespace",
+        "ADR 56: each namespace needs access to its module",
         "controller_host",
         "Progress.has_shown",
         "return bool(anybody)",

@@ -9,7 +9,7 @@ from sabotage.breaking import Break
 DOWNLOADS: Final = (
     Break(
         "an archive with .. in a path is unpacked",
-        "security: an archive writes nowhere else",
+        "security: an archive writes only into its target directory",
         "node_installer",
         "check_path",
         'if ".." in parts or name.startswith("/")',
@@ -17,8 +17,8 @@ DOWNLOADS: Final = (
         "tests/unit/node_installer/test_sources.py::test_every_bad_archive_is_refused",
     ),
     Break(
-        "an archive may unpack to any size",
-        "security: an archive does not unpack without an end",
+        "an archive may expand without limit",
+        "security: an archive does not expand without limit",
         "node_installer",
         "copy_limited",
         "if written > MAX_SHIM_BYTES:",
@@ -53,8 +53,8 @@ DOWNLOADS: Final = (
         "tests/unit/node_installer/test_sources.py::test_a_redirect_to_plain_http_is_refused",
     ),
     Break(
-        "credentials of an address follow a redirect",
-        "security: credentials go to their own host alone",
+        "credentials in an address follow a redirect",
+        "security: credentials are sent only to their own host",
         "node_installer",
         "Web._open",
         'if name.lower() == "authorization":',
@@ -66,8 +66,8 @@ DOWNLOADS: Final = (
 
 DISK: Final = (
     Break(
-        "an absolute link of the node leads out of it",
-        "security: symbolic links are followed as the node would",
+        "an absolute symbolic link leads out of the node's file system",
+        "security: symbolic links are followed as on the node",
         "node_installer",
         "Disk.real",
         'if link.startswith("/"):',
@@ -75,8 +75,8 @@ DISK: Final = (
         "tests/unit/node_installer/test_node.py::test_links_never_lead_out_of_the_node",
     ),
     Break(
-        "what holds a former configuration is for all to read",
-        "security: what may hold a secret is root's alone",
+        "the backup of a configuration is world-readable",
+        "security: only root can read files that may contain a secret",
         "node_installer",
         "Disk.write",
         "0o600 if private else 0o644",
@@ -84,8 +84,8 @@ DISK: Final = (
         "tests/unit/node_installer/test_config_kept.py::test_the_state_holds_a_former_configuration_and_is_roots_alone",
     ),
     Break(
-        "a file that somebody edited goes back to what it was",
-        "ADR 18: what others wrote into a configuration stays",
+        "a file that a user edited is restored to its former content",
+        "ADR 18: changes of users to a configuration are kept",
         "node_installer",
         "_cleared",
         "if known and not adopted and hashlib.sha256(found.files[path]).hexdigest() == known.written_sha256:",
@@ -94,8 +94,8 @@ DISK: Final = (
         "test_a_file_of_ours_that_someone_has_edited_stays_with_the_edit",
     ),
     Break(
-        "a handler that somebody configured is taken over",
-        "ADR 18: what a person configured is never taken away",
+        "a handler that a user configured is taken over",
+        "ADR 18: configuration of a user is never removed",
         "node_installer",
         "_whose",
         "if leftover is not None:",
@@ -103,8 +103,8 @@ DISK: Final = (
         "tests/unit/node_installer/test_owners.py::test_a_handler_someone_configured_by_hand_is_refused",
     ),
     Break(
-        "a configuration is written that cannot be read",
-        "ADR 18: no configuration is written that was not parsed and compared",
+        "a configuration that cannot be parsed is written",
+        "ADR 18: a configuration is parsed and compared before it is written",
         "node_installer",
         "_means",
         "return False",

@@ -8,8 +8,8 @@ from sabotage.breaking import Break
 
 WRITES: Final = (
     Break(
-        "a patch of a leader does not name the resourceVersion",
-        "ADR 9: every write of a leader names what was read",
+        "a patch of a leader has no resourceVersion",
+        "ADR 9: every write of a leader contains uid and resourceVersion",
         "trellis",
         "require",
         '("uid", "resourceVersion")',
@@ -17,8 +17,8 @@ WRITES: Final = (
         "tests/unit/kube/test_calls.py::test_a_leader_s_write_must_name_what_was_read",
     ),
     Break(
-        "a JSON patch of a leader need not test the uid",
-        "ADR 9: every write of a leader names what was read",
+        "a JSON patch of a leader does not test the uid",
+        "ADR 9: every write of a leader contains uid and resourceVersion",
         "trellis",
         "require_tests",
         "for path in (_UID, _VERSION)",
@@ -26,7 +26,7 @@ WRITES: Final = (
         "tests/unit/kube/test_calls.py::test_a_leader_s_write_must_name_what_was_read",
     ),
     Break(
-        "the guard is asked before reads instead of writes",
+        "the guard is called before reads instead of writes",
         "ADR 9: a former leader cannot write",
         "trellis",
         "Caller._attempt",
@@ -35,7 +35,7 @@ WRITES: Final = (
         "tests/unit/kube/test_calls.py::test_the_guard_is_asked_again_before_a_repeated_write",
     ),
     Break(
-        "a write without a clear answer is sent again",
+        "a write with an unknown result is retried",
         "ADR 9: an effect does not happen twice",
         "trellis",
         "Caller._until_answered",
@@ -44,8 +44,8 @@ WRITES: Final = (
         "tests/unit/kube/test_calls.py::test_a_write_without_a_clear_answer_is_never_repeated",
     ),
     Break(
-        "a wait that a server asks for has no bound",
-        "ADR 90: no wait for a server without an end",
+        "a delay that a server requests has no bound",
+        "ADR 90: each delay for a server has a bound",
         "trellis",
         "_retry_after",
         "min(float(number), LONGEST_WAIT)",
@@ -53,8 +53,8 @@ WRITES: Final = (
         "tests/unit/kube/test_calls.py::test_a_wait_that_a_header_asks_for_is_a_minute_at_most",
     ),
     Break(
-        "the time of a proxy's error page counts",
-        "ADR 94: times of Kubernetes are compared with the API server's own clock",
+        "the `Date` of a proxy's error page is used",
+        "ADR 94: times of Kubernetes are compared with the clock of the API server",
         "trellis",
         "Caller._note_time",
         "status < _NOT_ITS_OWN",
@@ -66,8 +66,8 @@ WRITES: Final = (
 
 INFORMERS: Final = (
     Break(
-        "an answer that does not fit a shape is refused",
-        "ADR 103: what does not fit the type is decoded whole",
+        "a response that does not match a shape is an error",
+        "ADR 103: data that does not match the type is decoded completely",
         "trellis",
         "parse",
         "contextlib.suppress(ValueError)",
@@ -75,8 +75,8 @@ INFORMERS: Final = (
         "tests/unit/kube/test_shapes.py::test_what_does_not_fit_is_decoded_whole",
     ),
     Break(
-        "a list that was refused counts as known",
-        "architecture: nothing is destroyed on silence",
+        "a refused list counts as complete",
+        "architecture: no deletion because of missing data",
         "trellis",
         "Informer.known",
         " and self._refusal is None",
@@ -84,8 +84,8 @@ INFORMERS: Final = (
         "tests/unit/kube/test_informer.py::test_objects_that_may_not_be_listed_any_more_stay_and_are_unknown",
     ),
     Break(
-        "a 404 means that there are no objects, though some are held",
-        "architecture: nothing is destroyed on silence",
+        "a 404 means that no objects exist, although some are cached",
+        "architecture: no deletion because of missing data",
         "trellis",
         "Informer._done_without",
         "self.optional and not self.objects",
@@ -93,8 +93,8 @@ INFORMERS: Final = (
         "tests/unit/kube/test_informer.py::test_objects_that_may_not_be_listed_any_more_stay_and_are_unknown",
     ),
     Break(
-        "another object may have the version that was seen last",
-        "ADR 90: a store that was restored from a backup is listed",
+        "another object may have the resourceVersion of the newest change",
+        "ADR 90: a storage that was restored from a backup is listed",
         "trellis",
         "Informer._same_history",
         "return same and not older(",
@@ -102,8 +102,8 @@ INFORMERS: Final = (
         "tests/unit/kube/test_informer.py::test_a_restored_store_that_gave_the_version_to_another_object_is_listed",
     ),
     Break(
-        "what the watch missed stays after a list",
-        "architecture: Kubernetes is the truth, the bus can be lost",
+        "objects whose deletion the watch missed remain after a list",
+        "architecture: Kubernetes is the source of truth",
         "trellis",
         "Informer._list",
         "if key not in seen",
@@ -111,8 +111,8 @@ INFORMERS: Final = (
         "tests/unit/kube/test_informer.py::test_a_full_list_mends_what_the_watch_missed",
     ),
     Break(
-        "an informer is deaf also while nobody gets an answer",
-        "ADR 90: a service is not dead because the API server is away",
+        "an informer counts as stalled while no client gets a response",
+        "ADR 90: an unavailable API server does not affect liveness",
         "trellis",
         "Informer._deafness",
         "self.kube.answering_for() < self._timings.deaf",
@@ -120,8 +120,8 @@ INFORMERS: Final = (
         "tests/unit/kube/test_informer.py::test_deafness_is_death_only_while_the_server_answers_others",
     ),
     Break(
-        "a proxy's empty list of something else is a list",
-        "architecture: nothing is destroyed on silence",
+        "an empty list of another kind from a proxy counts as a list",
+        "architecture: no deletion because of missing data",
         "trellis",
         "_is_list_of",
         'found.get("apiVersion") != res.api_version',
@@ -133,7 +133,7 @@ INFORMERS: Final = (
 
 REFUSALS: Final = (
     Break(
-        "a failed call to a webhook is no refusal",
+        "a failed call to a webhook is not a refusal",
         "ADR 88: refusals are reported and retried within seconds",
         "trellis",
         "is_refused",
@@ -142,8 +142,8 @@ REFUSALS: Final = (
         "tests/unit/kube/test_refusals.py::test_what_only_a_person_can_remove_is_a_refusal",
     ),
     Break(
-        "a thousand refused keys all come back within seconds",
-        "ADR 88: retries of refusals cost a few writes a second",
+        "a thousand refused keys are all retried within seconds",
+        "ADR 88: retries of refusals are a few writes per second",
         "trellis",
         "Refusals.failed",
         "self.timings.bound(len(self.refused))",
@@ -151,8 +151,8 @@ REFUSALS: Final = (
         "tests/unit/kube/test_refusals.py::test_many_refused_keys_do_not_all_come_back_within_seconds",
     ),
     Break(
-        "a credential plugin may ask at the terminal",
-        "ADR 90: a plugin has no terminal to ask a person at",
+        "a credential plugin may prompt at the terminal",
+        "ADR 90: a plugin has no terminal",
         "trellis",
         "_output",
         "stdin=asyncio.subprocess.DEVNULL",
@@ -164,7 +164,7 @@ REFUSALS: Final = (
 SECRECY: Final = (
     Break(
         "a token with an @ before the password is shown",
-        "security: a Secret comes out in no log, Event or reason",
+        "security: no log, Event or reason contains a Secret",
         "trellis",
         "_hide",
         'user is None or "@" in user',
@@ -173,7 +173,7 @@ SECRECY: Final = (
     ),
     Break(
         "readiness shows passwords of addresses",
-        "security: a Secret comes out in no log, Event or reason",
+        "security: no log, Event or reason contains a Secret",
         "trellis",
         "Health.not_ready",
         "redact_url(why)",
@@ -181,8 +181,8 @@ SECRECY: Final = (
         "tests/unit/telemetry/test_health.py::test_a_reason_shows_no_password",
     ),
     Break(
-        "escape characters of a cluster reach the terminal",
-        "security: text from a cluster steers no terminal",
+        "escape characters from a cluster reach the terminal",
+        "security: text from a cluster cannot control the terminal",
         "trellis",
         "_one_line",
         "if text.isprintable():",
@@ -190,8 +190,8 @@ SECRECY: Final = (
         "tests/unit/telemetry/test_logs.py::test_what_the_cluster_says_cannot_steer_the_terminal",
     ),
     Break(
-        "a span has the words of a refused write of a Secret",
-        "security: a Secret comes out in no span",
+        "a span contains the error text of a refused write of a Secret",
+        "security: no span contains a Secret",
         "trellis",
         "_mark",
         "error.reason if error.call.plural in _SECRET else str(error)",

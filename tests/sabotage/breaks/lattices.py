@@ -8,8 +8,8 @@ from sabotage.breaking import Break
 
 HOST_GROUPS: Final = (
     Break(
-        "beside the other operator a deleted group loses that one's finalizer",
-        "ADR 65: who leaves takes its own finalizers along",
+        "while another operator runs, a deleted host group loses the finalizer of that operator",
+        "ADR 65: each operator removes its own finalizers",
         "host_manager",
         "_remove_finalizer",
         "if beside else",
@@ -18,8 +18,8 @@ HOST_GROUPS: Final = (
         "test_beside_the_other_operator_a_group_that_is_deleted_loses_our_finalizer_alone",
     ),
     Break(
-        "children are written beside the other operator",
-        "ADR 22: hands off while another controller runs",
+        "child objects are written while another operator runs",
+        "ADR 22: no writes while another controller runs",
         "host_manager",
         "decide",
         "if snapshot.other is not None:",
@@ -27,8 +27,8 @@ HOST_GROUPS: Final = (
         "tests/unit/host_manager/test_decide.py::test_beside_the_other_operator_only_a_condition_is_written",
     ),
     Break(
-        "a child of somebody else is taken over",
-        "architecture: one object, one hand",
+        "a child object of another owner is taken over",
+        "architecture: one writer per object",
         "host_manager",
         "_stranger",
         "and not (older and of_the_name)",
@@ -36,8 +36,8 @@ HOST_GROUPS: Final = (
         "tests/unit/host_manager/test_decide.py::test_a_child_that_belongs_to_another_is_left_alone",
     ),
     Break(
-        "what the group does not own is deleted",
-        "architecture: one object, one hand",
+        "objects that the host group does not own are deleted",
+        "architecture: one writer per object",
         "host_manager",
         "_deletions",
         'if any(owner.get("uid") == snapshot.group.uid for owner in owners):',
@@ -45,8 +45,8 @@ HOST_GROUPS: Final = (
         "tests/unit/host_manager/test_decide.py::test_what_the_group_does_not_own_is_not_deleted",
     ),
     Break(
-        "a group goes once one of its hosts may",
-        "ADR 91: a group goes when each of its hosts was permitted",
+        "a host group is deleted after the permit for one of its hosts",
+        "ADR 91: a host group is deleted after the permit for each of its hosts",
         "host_manager",
         "Leave.wait",
         "if held else None",
@@ -54,8 +54,8 @@ HOST_GROUPS: Final = (
         "tests/unit/host_manager/test_leave.py::test_a_group_with_more_hosts_than_may_go_stays_when_its_crd_is_deleted",
     ),
     Break(
-        "an adopted group gets the newest template at once",
-        "ADR 30: an adopted group keeps its template",
+        "an adopted host group gets the newest template immediately",
+        "ADR 30: an adopted host group keeps its template",
         "host_manager",
         "marks_for",
         "if asked or workload is None:",
@@ -66,8 +66,8 @@ HOST_GROUPS: Final = (
 
 HOSTS: Final = (
     Break(
-        "a Secret that changes again and again rolls a group each time",
-        "ADR 53: a group rests between rolls for changed Secrets",
+        "each change of a Secret rolls a host group",
+        "ADR 53: rolls for changed Secrets have a minimum interval",
         "host_manager",
         "_rests",
         "return 0 <= ago < snapshot.rest",
@@ -76,8 +76,8 @@ HOSTS: Final = (
         "test_a_secret_that_changes_again_and_again_rolls_a_group_once_in_a_while",
     ),
     Break(
-        "silent hosts are restarted beside pods that are not ready",
-        "ADR 35: a roll is bounded as a drain is",
+        "hosts without heartbeats are restarted in addition to pods that are not ready",
+        "ADR 35: a roll is bounded like a drain",
         "host_manager",
         "_recycle",
         "if len(snapshot.pods) != counts.desired or not all(pod.ready for pod in snapshot.pods):",
@@ -85,8 +85,8 @@ HOSTS: Final = (
         "tests/unit/host_manager/test_lattice.py::test_silent_hosts_are_restarted_one_at_a_time_if_that_is_asked_for",
     ),
     Break(
-        "a registry's password is a value in the pod",
-        "security: a Secret comes out in no pod",
+        "the password of a registry is a value in the pod",
+        "security: no pod contains a Secret value",
         "host_manager",
         "make_registry_env",
         '"WASMCLOUD_OCI_REGISTRY_PASSWORD", "valueFrom": password',
@@ -97,8 +97,8 @@ HOSTS: Final = (
 
 SERVICES: Final = (
     Break(
-        "Services go while host groups cannot be read",
-        "ADR 86: no Service goes before its lattice answers",
+        "Services are deleted while host groups cannot be listed",
+        "ADR 86: no Service is deleted before its lattice answers",
         "service_reflector",
         "owner_of",
         "if not groups.known():",
@@ -106,8 +106,8 @@ SERVICES: Final = (
         "tests/unit/service_reflector/test_ownership.py::test_a_service_goes_only_after_an_answer_or_the_grace",
     ),
     Break(
-        "a lattice that has not answered lacks the application",
-        "ADR 86: a lattice that has not answered is not one without the application",
+        "a lattice without an answer counts as one without the application",
+        "ADR 86: a missing answer does not prove that an application is missing",
         "service_reflector",
         "owner_of",
         "if None in found.values():",
@@ -116,8 +116,8 @@ SERVICES: Final = (
         "test_of_several_groups_one_answer_that_it_is_deployed_is_enough_and_one_that_it_is_not_is_none",
     ),
     Break(
-        "what is not known of a lattice is removed",
-        "architecture: nothing is destroyed on silence",
+        "unknown applications of a lattice are removed",
+        "architecture: no deletion because of missing data",
         "service_reflector",
         "_removals",
         "if one.application and snapshot.lattice_of(one) not in snapshot.unknown:",
@@ -125,8 +125,8 @@ SERVICES: Final = (
         "tests/unit/service_reflector/test_decide.py::test_what_is_not_deployed_goes_and_what_is_not_known_stays",
     ),
     Break(
-        "the Service of somebody else is written over",
-        "architecture: one object, one hand",
+        "the Service of another owner is overwritten",
+        "architecture: one writer per object",
         "service_reflector",
         "_held",
         "foreign = there is not None and not there.application and not there.peers",
@@ -144,8 +144,8 @@ SERVICES: Final = (
         "test_a_renamed_group_of_the_namespace_follows_and_none_of_another_namespace",
     ),
     Break(
-        "uninstalling leaves finalizers on Services",
-        "ADR 65: uninstalling removes every finalizer",
+        "uninstallation leaves finalizers on Services",
+        "ADR 65: uninstallation removes every finalizer",
         "service_reflector",
         "_uninstall",
         "if service.application:",
@@ -156,8 +156,8 @@ SERVICES: Final = (
 
 ENDPOINTS: Final = (
     Break(
-        "a pod that ends counts as ready",
-        "ADR 38: endpoints say what Kubernetes' own would",
+        "a terminating pod counts as ready",
+        "ADR 38: endpoints have the conditions that Kubernetes would set",
         "service_reflector",
         "make_endpoint",
         "pod.serving and not pod.terminating",
@@ -166,7 +166,7 @@ ENDPOINTS: Final = (
     ),
     Break(
         "a slice has any number of endpoints",
-        "ADR 38: at most 100 endpoints a slice",
+        "ADR 38: at most 100 endpoints per slice",
         "service_reflector",
         "_packed",
         "packed.append((name, new[:ENDPOINTS_MAX]))",
@@ -174,8 +174,8 @@ ENDPOINTS: Final = (
         "tests/unit/service_reflector/test_slices.py::test_a_change_of_one_pod_writes_one_slice",
     ),
     Break(
-        "a Service that is made again gets another lattice's addresses",
-        "ADR 100: addresses stand on a slice for the same application of the same lattice",
+        "a re-created Service gets the addresses of another lattice",
+        "ADR 100: recorded addresses belong to one application of one lattice",
         "service_reflector",
         "_former",
         "(kept.application, kept.lattice) == (mirror.application, mirror.lattice)",
@@ -183,8 +183,8 @@ ENDPOINTS: Final = (
         "tests/unit/service_reflector/test_decide.py::test_what_was_kept_for_another_lattices_service_is_not_taken",
     ),
     Break(
-        "a Service of a former version goes before its addresses stand on a slice",
-        "ADR 100: a Service goes, to be made again, after its keeper was written",
+        "a Service of a former version is deleted before a slice records its addresses",
+        "ADR 100: the keeper is written before its Service is deleted",
         "service_reflector",
         "_mirror",
         "yield from _slices(snapshot, claim, mirror, there)",
@@ -193,8 +193,8 @@ ENDPOINTS: Final = (
         "test_a_service_of_a_former_version_that_is_deleted_has_them_there_before_it_goes",
     ),
     Break(
-        "the slice with a Service's addresses goes while nobody knows whose the Service is",
-        "ADR 100: no keeper is deleted while its Service is there",
+        "the slice with the addresses of a Service is deleted while the owner is unknown",
+        "ADR 100: no keeper is deleted while its Service exists",
         "service_reflector",
         "_removals",
         "left = piece.kept and not (there is not None and belongs_to(piece, there.uid))",
@@ -203,8 +203,8 @@ ENDPOINTS: Final = (
         "test_what_is_kept_goes_with_the_application_and_waits_for_its_lattice",
     ),
     Break(
-        "uninstalling has a slice collected beside a Service that was created again",
-        "ADR 100: the owner of a keeper is the Service of the name as it is now",
+        "on uninstallation, the slice of a re-created Service is garbage-collected",
+        "ADR 100: the owner of a keeper is the existing Service of the name",
         "trellis_cli",
         "KeptGuard.removal",
         "if service is not None and (kept is None or view_service(service).application):",
@@ -213,7 +213,7 @@ ENDPOINTS: Final = (
         "test_a_slice_goes_with_the_service_that_there_is_now_and_not_with_the_one_it_was_written_for",
     ),
     Break(
-        "uninstalling leaves slices that outlive their Service",
+        "uninstallation leaves slices that outlive their Service",
         "ADR 100: no slice is without owner after an uninstallation",
         "trellis_cli",
         "chosen",

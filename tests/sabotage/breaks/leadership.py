@@ -8,8 +8,8 @@ from sabotage.breaking import Break
 
 LEADERSHIP: Final = (
     Break(
-        "a leader believes in its lease until others may take it",
-        "ADR 10: leadership ends by one's own clock before another can begin",
+        "a leader continues until another replica may acquire its Lease",
+        "ADR 10: by its own clock, a leader stops before another can start",
         "trellis",
         "Leader.leading",
         "self._timings.renew_deadline",
@@ -17,7 +17,7 @@ LEADERSHIP: Final = (
         "tests/unit/kube/test_leader.py::test_a_leader_is_in_doubt_before_another_may_take_its_lease",
     ),
     Break(
-        "a candidate does not notice that the lease was renewed",
+        "a candidate does not detect the renewal of the Lease",
         "ADR 10: at most one process of a service leads",
         "trellis",
         "Leader._observe",
@@ -26,8 +26,8 @@ LEADERSHIP: Final = (
         "tests/unit/kube/test_leader.py::test_a_lease_is_expired_only_when_it_did_not_change_for_its_duration",
     ),
     Break(
-        "a lease of its own that comes from a backup is renewed",
-        "ADR 3: a term reads everything anew",
+        "a leader renews its own Lease from a restored backup",
+        "ADR 3: a leadership term starts with full lists",
         "trellis",
         "Leader._renew",
         "or undone or not left",
@@ -35,8 +35,8 @@ LEADERSHIP: Final = (
         "tests/unit/kube/test_leader.py::test_a_lease_of_its_own_from_a_backup_ends_the_term",
     ),
     Break(
-        "the lease is released while something of the term goes on",
-        "ADR 14: the lease is not released before the last run has ended",
+        "the Lease is released while a run of the term continues",
+        "ADR 14: the Lease is released after the last run has ended",
         "trellis",
         "Leader._reign",
         "not lost and not cancelled and not still_running",
@@ -44,7 +44,7 @@ LEADERSHIP: Final = (
         "tests/unit/kube/test_leader.py::test_work_that_is_not_over_keeps_the_lease_from_the_next_one",
     ),
     Break(
-        "two renewals may look alike",
+        "two renewals may have the same time",
         "ADR 10: clocks of machines are never compared",
         "trellis",
         "taken",
@@ -56,7 +56,7 @@ LEADERSHIP: Final = (
 
 CLAIM: Final = (
     Break(
-        "a claim that was deleted is anybody's at once",
+        "another installation acquires a deleted claim immediately",
         "ADR 89: one installation provisions the nodes",
         "trellis",
         "Leader._take",
@@ -65,8 +65,8 @@ CLAIM: Final = (
         "tests/unit/kube/test_claim.py::test_a_claim_that_is_deleted_stays_with_the_installation_that_works",
     ),
     Break(
-        "after a claim changed hands nodes do not rest",
-        "ADR 89: nodes stay as they are for a while after a handover",
+        "nodes are changed immediately after a handover of the claim",
+        "ADR 89: nodes are not changed for some time after a handover",
         "trellis",
         "Claim.settles_in",
         "self._timings.settle - self._leader.seconds_since_other) > 0",
@@ -77,8 +77,8 @@ CLAIM: Final = (
 
 CIRCUIT_BREAKERS: Final = (
     Break(
-        "of a large kind only five may go, of a small one fewer",
-        "ADR 11: 5 objects or 10 % of a kind, whichever is more",
+        "the limit is the lower of 5 objects and 10 % of a kind",
+        "ADR 11: the limit is the higher of 5 objects and 10 % of a kind",
         "trellis",
         "Limits.allowed",
         "max(",
@@ -86,8 +86,8 @@ CIRCUIT_BREAKERS: Final = (
         "tests/unit/limits/test_breaker.py::test_five_may_go_or_ten_percent_and_the_next_one_opens_it",
     ),
     Break(
-        "the share is of what is left, not of what there was",
-        "ADR 11: a mass that goes one by one is a mass",
+        "the base of the 10 % is the remaining number of objects",
+        "ADR 11: the base of the 10 % is the highest number within the window",
         "trellis",
         "_ask_one",
         "max([population, *(one.population for one in state.admissions)])",
@@ -96,8 +96,8 @@ CIRCUIT_BREAKERS: Final = (
         "test_a_mass_that_goes_one_by_one_is_measured_by_the_number_there_was_at_first",
     ),
     Break(
-        "leave is given before it is stored",
-        "ADR 11: leave is stored before anything is destroyed",
+        "a permit is granted before it is stored",
+        "ADR 11: a permit is stored before a deletion",
         "trellis",
         "Breaker._agree",
         "if self._repair or states != self._settled():",
@@ -105,8 +105,8 @@ CIRCUIT_BREAKERS: Final = (
         "tests/unit/kube/test_breaker.py::test_leave_is_stored_before_it_is_given_and_a_burst_costs_few_writes",
     ),
     Break(
-        "an error of the API server is leave",
-        "ADR 11: an error of the API server is no leave",
+        "an error of the API server counts as a permit",
+        "ADR 11: an error of the API server is not a permit",
         "trellis",
         "Breaker._answer_waiting",
         "request.error = error",
@@ -114,8 +114,8 @@ CIRCUIT_BREAKERS: Final = (
         "tests/unit/kube/test_breaker.py::test_an_api_server_that_refuses_means_that_nothing_goes",
     ),
     Break(
-        "a record that cannot be read counts as closed",
-        "ADR 11: what cannot be read is open",
+        "a record that cannot be parsed counts as closed",
+        "ADR 11: a record that cannot be parsed counts as open",
         "trellis",
         "Breaker._read",
         "known.get(kind) or unreadable(self._now(), self.limits)",
@@ -123,8 +123,8 @@ CIRCUIT_BREAKERS: Final = (
         "tests/unit/kube/test_breaker.py::test_garbage_counts_as_open_and_is_mended",
     ),
     Break(
-        "closing a breaker lets everything go",
-        "ADR 11: closing lets go what was held, and nothing else",
+        "closing a circuit breaker permits all deletions",
+        "ADR 11: a close permits the paused objects and nothing else",
         "trellis",
         "close",
         "everything_for is not None, held",

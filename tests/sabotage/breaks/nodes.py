@@ -8,8 +8,8 @@ from sabotage.breaking import Break
 
 LABELS: Final = (
     Break(
-        "nodes are decided about while Shims cannot be listed",
-        "ADR 84: nothing is decided from the empty set that a 404 leaves",
+        "nodes are reconciled while Shims cannot be listed",
+        "ADR 84: a 404 is not an empty set of Shims",
         "node_watcher",
         "decide",
         "if snapshot.unknown:",
@@ -17,8 +17,8 @@ LABELS: Final = (
         "tests/unit/node_watcher/test_shims_missing.py::test_nothing_is_decided_while_shims_cannot_be_listed",
     ),
     Break(
-        "a Job of a former node is proof for its successor",
-        "ADR 21: no label without proof",
+        "a Job of a former node verifies its successor",
+        "ADR 21: no label without verification",
         "trellis",
         "proof_of",
         "or job.node_uid != node.uid ",
@@ -26,8 +26,8 @@ LABELS: Final = (
         "tests/unit/node_watcher/test_decide.py::test_a_job_of_a_former_node_proves_nothing",
     ),
     Break(
-        "labels of a ready node are taken without the circuit breaker",
-        "architecture: nothing is destroyed en masse",
+        "labels of a ready node are removed without asking the circuit breaker",
+        "architecture: no mass deletion",
         "node_watcher",
         "_unmark",
         "if not any(isinstance(step, PatchNode)",
@@ -35,8 +35,8 @@ LABELS: Final = (
         "tests/unit/node_watcher/test_decide.py::test_labels_of_a_ready_node_are_only_taken_with_leave_of_the_breaker",
     ),
     Break(
-        "a node loses at once a Shim whose object is gone",
-        "ADR 84: what is gone without having been uninstalled stays for a grace",
+        "a node immediately loses a Shim whose object no longer exists",
+        "ADR 84: a Shim that was not uninstalled stays for a grace period",
         "node_watcher",
         "Cache._waits",
         "+ timings.grace - now",
@@ -45,8 +45,8 @@ LABELS: Final = (
         "test_a_node_keeps_for_a_while_what_is_gone_without_having_been_uninstalled_and_says_so_once",
     ),
     Break(
-        "a startup taint goes with the first of several Shims",
-        "ADR 21: no label without proof",
+        "the startup taint is removed with the first of several Shims",
+        "ADR 21: no label without verification",
         "node_watcher",
         "startup_taints_over.over",
         "all(name in proved",
@@ -54,8 +54,8 @@ LABELS: Final = (
         "tests/unit/node_watcher/test_shims.py::test_every_shim_of_the_node_that_names_the_taint_has_to_be_proved",
     ),
     Break(
-        "a node that lists no handlers has lost them",
-        "architecture: nothing is destroyed on silence",
+        "a node that lists no handlers counts as one that lost them",
+        "architecture: no deletion because of missing data",
         "node_watcher",
         "vanished",
         "if not node.handlers or (job is not None",
@@ -66,8 +66,8 @@ LABELS: Final = (
 
 DELETED_SHIMS: Final = (
     Break(
-        "a Shim whose CRD cannot be read was deleted by itself",
-        "ADR 84: no deletion passes uncounted without having read the CRD",
+        "a Shim whose CRD cannot be read counts as deleted individually",
+        "ADR 84: a CRD that cannot be read counts as being deleted",
         "trellis",
         "deleted_alone",
         "if definition is None:",
@@ -75,8 +75,8 @@ DELETED_SHIMS: Final = (
         "tests/unit/kube/test_deletions.py::test_shims_whose_crd_cannot_be_found_are_no_decision_about_one_shim",
     ),
     Break(
-        "of Shims that go together the last counts as gone alone",
-        "ADR 27: a deletion with others is a mass deletion",
+        "the last of several deleted Shims counts as deleted individually",
+        "ADR 27: a deletion of several Shims is a mass deletion",
         "trellis",
         "deleted_alone",
         "min(one.deleted_at - before, after - one.deleted_at)",
@@ -84,8 +84,8 @@ DELETED_SHIMS: Final = (
         "tests/unit/kube/test_deletions.py::test_a_shim_is_deleted_alone_if_neither_its_crd_nor_another_shim_is",
     ),
     Break(
-        "the finalizer of a Shim goes while nodes have it",
-        "ADR 65: a finalizer goes when its work is done",
+        "the finalizer of a Shim is removed while nodes have the Shim",
+        "ADR 65: a finalizer is removed after its work is complete",
         "provisioner",
         "_deleting",
         "if any((node.ready and node.skip is None) or not snapshot.patience_over for node in concerned):",
@@ -93,8 +93,8 @@ DELETED_SHIMS: Final = (
         "tests/unit/provisioner/test_shim_decide.py::test_nodes_that_cannot_be_reached_are_waited_for_only_so_long",
     ),
     Break(
-        "a RuntimeClass of somebody else is deleted with the Shim",
-        "architecture: one object, one hand",
+        "a RuntimeClass of another owner is deleted with the Shim",
+        "architecture: one writer per object",
         "provisioner",
         "_deleting",
         "snapshot.runtime_class is not None and snapshot.runtime_class.owner == shim.uid",
@@ -105,8 +105,8 @@ DELETED_SHIMS: Final = (
 
 SLOTS: Final = (
     Break(
-        "a slot is free although it is taken",
-        "shims: a rollout changes so many nodes at once, and no more",
+        "an occupied slot counts as free",
+        "shims: a rollout does not change more nodes at once than the limit",
         "provisioner",
         "Slots._free",
         "self._used[name] <",
@@ -114,8 +114,8 @@ SLOTS: Final = (
         "tests/unit/provisioner/test_plan_shims.py::test_no_plan_ever_exceeds_the_limit_of_any_shim",
     ),
     Break(
-        "a Job is made although the slot went to another node",
-        "ADR 71: a slot is kept from the request for its Job on",
+        "a Job is created although the slot was given to another node",
+        "ADR 71: a slot is kept from the request for its Job",
         "provisioner",
         "Cache.job_begins",
         "not slots or len(slots) < len(ledgers) or any(",
@@ -124,8 +124,8 @@ SLOTS: Final = (
         "test_no_job_is_made_of_a_slot_that_goes_to_another_node_with_the_plan_being_written",
     ),
     Break(
-        "Jobs that run without a ledger take no slot",
-        "architecture: Kubernetes is the truth, the bus can be lost",
+        "Jobs that run without a ledger occupy no slot",
+        "architecture: Kubernetes is the source of truth",
         "provisioner",
         "plan",
         "entries |= _adopted(snapshot, entries)",
@@ -133,8 +133,8 @@ SLOTS: Final = (
         "tests/unit/provisioner/test_plan.py::test_jobs_without_a_ledger_are_adopted_before_anything_new_begins",
     ),
     Break(
-        "a node that is not ready is begun",
-        "ADR 25: nodes that are away are passed by",
+        "an installation starts on a node that is not ready",
+        "ADR 25: unavailable nodes are skipped",
         "provisioner",
         "_candidates",
         "or not node.ready or",
@@ -143,7 +143,7 @@ SLOTS: Final = (
     ),
     Break(
         "a skipped node counts and gets a slot",
-        "ADR 85: a skipped node is not begun, and counts for no limit",
+        "ADR 85: a skipped node is not started and counts for no limit",
         "provisioner",
         "plan",
         "node.uid in snapshot.targets and node.skip is None and",
@@ -151,8 +151,8 @@ SLOTS: Final = (
         "tests/unit/provisioner/test_skipped.py::test_a_skipped_node_takes_no_slot",
     ),
     Break(
-        "one failing node more than the limit is needed for a halt",
-        "shims: a rollout halts when so many nodes fail",
+        "a halt needs one failing node more than the limit",
+        "shims: a rollout halts at the limit of failing nodes",
         "provisioner",
         "plan",
         "if 0 < limits.halt_after <= failing.get(name, 0)",

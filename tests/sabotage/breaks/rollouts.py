@@ -8,8 +8,8 @@ from sabotage.breaking import Break
 
 ROLLOUT: Final = (
     Break(
-        "a mark from the far future forgives every failure",
-        "ADR 20: no failure is forgiven that nobody has seen",
+        "an acknowledgement with a time in the far future acknowledges every failure",
+        "ADR 20: a failure is acknowledged after it was reported",
         "provisioner",
         "is_forgiven",
         "failure.at <= limits.forgiven <= latest",
@@ -17,8 +17,8 @@ ROLLOUT: Final = (
         "tests/unit/provisioner/test_plan_shims.py::test_a_mark_from_the_far_future_forgives_nothing",
     ),
     Break(
-        "a Job is made beside another controller",
-        "ADR 22: hands off while another controller runs",
+        "a Job is created while another controller runs",
+        "ADR 22: no writes while another controller runs",
         "provisioner",
         "_begin",
         "if snapshot.other is not None:",
@@ -26,8 +26,8 @@ ROLLOUT: Final = (
         "tests/unit/provisioner/test_decide.py::test_beside_another_controller_no_job_is_made_and_the_node_says_why",
     ),
     Break(
-        "a second installer begins while the first is being deleted",
-        "shims: two installers never work on one node",
+        "a second installer starts while the first is being deleted",
+        "shims: two installers never run on one node",
         "provisioner",
         "to_begin",
         "[*own, *former]",
@@ -35,8 +35,8 @@ ROLLOUT: Final = (
         "tests/unit/provisioner/test_decide.py::test_a_job_deleted_by_hand_is_made_again_once_it_is_gone",
     ),
     Break(
-        "a Job is deleted before the node names what it did",
-        "ADR 23: no Job of ours goes before the node names what it did",
+        "a Job is deleted before the Node records its outcome",
+        "ADR 23: no installer Job is deleted before the Node records its outcome",
         "provisioner",
         "verify",
         "if fulfilled(job, node):",
@@ -44,8 +44,8 @@ ROLLOUT: Final = (
         "tests/unit/provisioner/test_decide.py::test_success_is_said_before_the_label_and_the_job_goes_after_it",
     ),
     Break(
-        "what a try may have left is forgotten with its Job",
-        "ADR 79: what a Job that is gone may have left is feared",
+        "possible changes of an attempt are dropped with its Job",
+        "ADR 79: possible changes of a deleted Job are unconfirmed",
         "provisioner",
         "doubted",
         "if recorded or removed or any(",
@@ -53,8 +53,8 @@ ROLLOUT: Final = (
         "tests/unit/provisioner/test_doubts.py::test_what_a_try_whose_job_is_gone_may_have_left",
     ),
     Break(
-        "a Job that has had a pod is replaced for a refused one",
-        "ADR 88: no Job that has had a pod is deleted for a later refusal",
+        "a Job that had a pod is replaced because of a refused pod",
+        "ADR 88: no Job that had a pod is deleted for a later refusal",
         "provisioner",
         "pod_refused",
         "if not snapshot.pod_refused or (job.has_pods and not job.suspended):",
@@ -66,7 +66,7 @@ ROLLOUT: Final = (
 CANARIES: Final = (
     Break(
         "a Job counts although its canary did not run",
-        "ADR 21: no label without a pod's success where a pod can tell",
+        "ADR 21: if a canary can run, no label without its success",
         "trellis",
         "proof_of",
         "or (job.canaries and job.proved is None)",
@@ -74,8 +74,8 @@ CANARIES: Final = (
         "tests/unit/provisioner/test_canary.py::test_what_is_proved",
     ),
     Break(
-        "a pod of a former Job proves the new one",
-        "ADR 21: a canary proves the Job it was made for",
+        "a pod of a former Job verifies the new one",
+        "ADR 21: a canary verifies only its own Job",
         "provisioner",
         "trial_of",
         "for pod in pods if pod.job_uid == job.uid",
@@ -83,8 +83,8 @@ CANARIES: Final = (
         "tests/unit/provisioner/test_canary.py::test_a_pod_of_a_former_job_counts_for_nothing",
     ),
     Break(
-        "something is taken back from a node that is away",
-        "ADR 21: what fails is taken back from a node that can be reached",
+        "a failed change is rolled back on an unavailable node",
+        "ADR 21: on a node that is not ready nothing is rolled back",
         "provisioner",
         "take_back",
         "if not node.ready:",
@@ -92,8 +92,8 @@ CANARIES: Final = (
         "tests/unit/provisioner/test_canary.py::test_nothing_is_taken_back_from_a_node_that_is_away",
     ),
     Break(
-        "a signature of one image lets in another",
-        "ADR 78: a signature is of a checksum",
+        "a signature of one image is valid for another",
+        "ADR 78: a signature belongs to one checksum",
         "provisioner",
         "_signed_digest",
         'critical["type"] == SIGNATURE_TYPE and critical["image"]["docker-manifest-digest"] == image[1]',
@@ -102,7 +102,7 @@ CANARIES: Final = (
     ),
     Break(
         "a Shim is installed if one of its sources is signed",
-        "ADR 78: what no key signed is not installed",
+        "ADR 78: an unsigned source is not installed",
         "provisioner",
         "Keys.judge",
         "if not self._signed(source, by)",
@@ -110,7 +110,7 @@ CANARIES: Final = (
         "tests/unit/provisioner/test_signatures.py::test_the_source_of_each_architecture_is_signed_for_itself",
     ),
     Break(
-        "the installer's pod has a token of the API server",
+        "the installer's pod has a token for the API server",
         "security: the installer's Job has no token",
         "provisioner",
         "_pod_spec",

@@ -8,8 +8,8 @@ from sabotage.breaking import Break
 
 GRANTS: Final = (
     Break(
-        "Secrets are given while SecretGrants cannot be read",
-        "security: what is unknown gives nothing",
+        "Secrets are granted while SecretGrants cannot be listed",
+        "security: unknown grants refuse every request",
         "secrets_backend",
         "identify",
         "if not link.known:",
@@ -18,8 +18,8 @@ GRANTS: Final = (
         "test_while_secret_grants_cannot_be_listed_nothing_is_granted_and_it_is_no_error_of_the_policy",
     ),
     Break(
-        "a namespace whose grant may have gone with its CRD is open",
-        "security: what is unknown gives nothing",
+        "a namespace whose grant may have been deleted with its CRD is open",
+        "security: unknown grants refuse every request",
         "secrets_backend",
         "identify",
         "if policy.namespace in link.unsure:",
@@ -29,7 +29,7 @@ GRANTS: Final = (
     ),
     Break(
         "every namespace is open by default",
-        "ADR 50: a link is granted the namespaces of its groups",
+        "ADR 50: a lattice connection is granted the namespaces of its host groups",
         "secrets_backend",
         "_by_default",
         "if namespace not in link.home:",
@@ -37,8 +37,8 @@ GRANTS: Final = (
         "tests/unit/secrets_backend/test_decide.py::test_another_namespace_is_closed_and_it_is_said_what_opens_it",
     ),
     Break(
-        "a grant that cannot be read opens its namespace",
-        "security: what cannot be read gives nothing",
+        "a grant that cannot be parsed opens its namespace",
+        "security: a grant that cannot be parsed refuses every request",
         "secrets_backend",
         "Grant.is_for",
         "return True",
@@ -47,8 +47,8 @@ GRANTS: Final = (
         "test_a_grant_that_cannot_be_read_closes_its_namespace_rather_than_open_it",
     ),
     Break(
-        "an entity of any issuer is let through",
-        "ADR 50: only entities of the issuers that a grant names",
+        "an entity of any issuer is accepted",
+        "ADR 50: only entities of the issuers in a grant",
         "secrets_backend",
         "identify",
         "spec.entity_issuers is None or token.issuer in spec.entity_issuers",
@@ -57,8 +57,8 @@ GRANTS: Final = (
         "test_only_entities_of_the_issuers_that_a_grant_names_are_let_through",
     ),
     Break(
-        "a user is impersonated without the platform's leave",
-        "security: impersonate nobody that the platform does not name",
+        "a user that the platform does not list is impersonated",
+        "security: only users that the platform lists are impersonated",
         "secrets_backend",
         "identify",
         "if user and user in users and user in (spec.users or ()):",
@@ -70,8 +70,8 @@ GRANTS: Final = (
 
 TOKENS: Final = (
     Break(
-        "a token is good for one second more",
-        "security: a token ends at its second",
+        "a token is valid for one second longer",
+        "security: a token expires at its exact second",
         "secrets_backend",
         "_check_times",
         "now >= expires",
@@ -79,7 +79,7 @@ TOKENS: Final = (
         "tests/unit/secrets_backend/test_claims.py::test_a_token_ends_at_the_second_it_names",
     ),
     Break(
-        "a wrong signature is a signature",
+        "a wrong signature is accepted",
         "security: a token is signed by its issuer",
         "secrets_backend",
         "_verifies",
@@ -88,8 +88,8 @@ TOKENS: Final = (
         "tests/unit/secrets_backend/test_tokens.py::test_a_token_is_taken",
     ),
     Break(
-        "a token of one kind is taken for another",
-        "security: a token is of the kind that is asked for",
+        "a token of one kind is accepted as another",
+        "security: a token has the required kind",
         "secrets_backend",
         "_read_claims",
         '_key("sub", subject, kind.value)',
@@ -97,8 +97,8 @@ TOKENS: Final = (
         "tests/unit/secrets_backend/test_tokens.py::test_a_token_is_not_taken_for_another_kind",
     ),
     Break(
-        "a policy's account is read as the service itself",
-        "security: RBAC decides as the impersonated account",
+        "a Secret is read as the service instead of the account in the policy",
+        "security: RBAC decides for the impersonated account",
         "secrets_backend",
         "Lookup.read",
         "self.kube.acting_as(identity.user)",
@@ -106,8 +106,8 @@ TOKENS: Final = (
         "tests/unit/secrets_backend/test_answering.py::test_a_secret_is_read_as_the_account_of_the_policy",
     ),
     Break(
-        "the cache gives one user what another was given",
-        "security: each read is decided for its user",
+        "the cache returns the Secret of one user to another",
+        "security: each read is authorized for its user",
         "secrets_backend",
         "Lookup.read",
         "(identity.user, identity.namespace, name)",
@@ -116,8 +116,8 @@ TOKENS: Final = (
         "test_what_one_user_was_given_is_not_given_to_another_out_of_the_cache",
     ),
     Break(
-        "a key that was deleted is made anew as another",
-        "secrets: hosts keep the key that they were given",
+        "a deleted key is replaced by a different one",
+        "secrets: hosts keep the key that they received",
         "secrets_backend",
         "Key._read_or_make",
         "ring = self._ring or KeyRing(CurveKey.make(), ())",
@@ -129,8 +129,8 @@ TOKENS: Final = (
 
 ANSWERS: Final = (
     Break(
-        "a fault is logged with its text",
-        "security: a Secret comes out in no log",
+        "an internal error is logged with its text",
+        "security: no log contains a Secret",
         "secrets_backend",
         "Answering._answer",
         "error=type(error).__name__",
@@ -139,8 +139,8 @@ ANSWERS: Final = (
         "test_a_fault_inside_is_an_answer_that_holds_nothing_of_the_secret",
     ),
     Break(
-        "one tenant uses up another's rate by claiming its entity",
-        "security: one tenant costs another nothing",
+        "one tenant exhausts the rate limit of another by claiming its entity",
+        "security: one tenant does not reduce the limits of another",
         "secrets_backend",
         "Answering._limit",
         "(grant.groups, opened.entity.subject)",
@@ -149,8 +149,8 @@ ANSWERS: Final = (
         "test_who_claims_another_tenants_entity_uses_up_nothing_of_its_rate",
     ),
     Break(
-        "made-up names take ever more memory",
-        "security: memory is bounded, whatever names there are",
+        "arbitrary names use memory without a bound",
+        "security: memory is bounded for any number of names",
         "secrets_backend",
         "Limits.allows",
         "if len(self._left) > MOST_ENTITIES:",
@@ -158,8 +158,8 @@ ANSWERS: Final = (
         "tests/unit/secrets_backend/test_limits.py::test_names_that_are_made_up_take_no_more_memory_after_a_while",
     ),
     Break(
-        "a flood of one source hides what is said of others",
-        "security: a flood of one hides no other's audit",
+        "a flood of one source hides the audit events of other sources",
+        "security: a flood of one source hides no other audit event",
         "secrets_backend",
         "Audit._make_room",
         "max(self._waiting.items()",
@@ -168,8 +168,8 @@ ANSWERS: Final = (
         "test_a_flood_of_one_source_drops_nothing_of_another_and_keeps_it_waiting_for_one_fact",
     ),
     Break(
-        "links of different accounts share their grants",
-        "ADR 50: the link has the grant",
+        "connections of different accounts share their grants",
+        "ADR 50: the grant belongs to the lattice connection",
         "secrets_backend",
         "Cache._link_grant",
         "if self.addresses.get(key) in same",

@@ -31,12 +31,12 @@ HELLO: Final = "hello"
 HOSTS: Final = "hosts"
 PAYMENTS: Final = "payments"
 WATCHED: Final = {
-    "shims": "Available",
+    "shims": "Ready",
     "whc": "Ready",
     "applications.core.oam.dev": "Ready",
     "wasmcontrollers": "Ready",
 }
-"""Kind → the condition that says that an object of it is well. SecretGrants have no status: nobody writes any."""
+"""Kind → the condition that says that an object of it is well."""
 _OURS: Final = frozenset({SYSTEM, "trellis-installers", "kube-system"})
 _ASKS: Final = f"""
 import pathlib, time, urllib.request

@@ -54,7 +54,7 @@ def group(name: str = "hosts", namespace: str = "team", *, pods: tuple[str, ...]
             "app_count": 1,
             "hosts": hosts,
             "latticeHosts": told,
-            "conditions": [{"type": "Ready", "status": "True", "reason": "AllReady", "message": "all"}],
+            "conditions": [{"type": "Available", "status": "True", "reason": "HostsReady", "message": "all"}],
         },
     }
 
@@ -76,7 +76,13 @@ def application(name: str = "shop", namespace: str = "team", *, phase: str = "De
     return {
         "metadata": {"name": name, "namespace": namespace, "generation": 1},
         "spec": {"components": []},
-        "status": {"phase": phase, "lattice": "prod", "deployedVersion": "v1", "observedGeneration": 1},
+        "status": {
+            "phase": phase,
+            "lattice": "prod",
+            "deployedVersion": "v1",
+            "observedGeneration": 1,
+            "conditions": [{"type": "Synced", "status": "True", "reason": "Synced", "message": "both are equal"}],
+        },
     }
 
 

@@ -137,7 +137,7 @@ class HostWorld:
             said = {one["type"]: one["status"] for one in status.get("conditions") or ()}
             return (
                 status.get("observedGeneration") == found["metadata"]["generation"]
-                and (said.get("Ready"), said.get("Progressing"), said.get("Degraded")) == ("True", "False", "False")
+                and (said.get("Available"), said.get("Progressing"), said.get("Degraded")) == ("True", "False", "False")
                 and revision in {None, status.get("templateRevision")}
             )
 

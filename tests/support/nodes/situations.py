@@ -78,9 +78,7 @@ SITUATIONS: Final = {
     "NATS credentials wrong": Situation(
         "lattice", "hosts", ("hostgroup <namespace>/<name>", "LatticeUnreachable"), re.escape(REFUSED)
     ),
-    "wadm away": Situation(
-        "both sides", "applications", ("application <namespace>/<name>", "wadm", "lattice <lattice>")
-    ),
+    "wadm away": Situation("sync", "applications", ("application <namespace>/<name>", "wadm", "lattice <lattice>")),
     "unknown lattice": Situation(
         "hosts",
         "applications",
@@ -95,7 +93,7 @@ SITUATIONS: Final = {
     ),
     "loopback address": Situation(
         "event",
-        "mirrors",
+        "reflected_services",
         (
             "service <name>",
             "LoopbackAddress",

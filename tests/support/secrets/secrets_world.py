@@ -42,6 +42,7 @@ QUICK = Timings(
     probe=0.1,
     changes=0.1,
     definition=0.1,
+    recheck=0.1,
     restart=0.1,
     watch=WatchTimings(absent=0.1, refused=0.1),
 )
@@ -85,6 +86,11 @@ class SecretsWorld:
         body |= {"metadata": {"name": name}, "spec": spec}
         status, answer = self.api.call("POST", SECRET_GRANTS.path(namespace or self.namespace), body)
         assert status == http.HTTPStatus.CREATED, answer
+
+    def grant_reason(self, name: str) -> str:
+        """Return the reason of a SecretGrant's condition Ready, "" if it has none yet."""
+        conditions = (self.hosts.call("GET", SECRET_GRANTS, name).get("status") or {}).get("conditions") or ()
+        return next((str(one["reason"]) for one in conditions if one["type"] == "Ready"), "")
 
     def ready_to_ask(self, **data: str) -> None:
         """Have a group, a Secret ``db``, and the account that is meant if a policy names none."""

@@ -5,17 +5,13 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-import typer.main
-
-from trellis_cli.command_line import app
-from trellis_cli.commands import register
+from trellis_cli.command_line import all_commands
 
 
 @cache
 def known_commands() -> Any:
-    """Return the command line; it is built once, as each registration adds all commands anew."""
-    register(app)
-    return typer.main.get_command(app)
+    """Return the command line with all commands; it is built once."""
+    return all_commands()
 
 
 def expect_command(line: str) -> None:

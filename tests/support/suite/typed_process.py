@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import typer
-
 from trellis.services import SERVICES
 from trellis_cli import command_line
-from trellis_cli.commands import register
 
-register(typer.Typer())  # imports all commands
+command_line.all_commands()  # imports them
 for _one in SERVICES.values():
     _one.load("app")
 

@@ -64,8 +64,8 @@ def test_what_is_equal_and_runs_is_ready() -> None:
     status = status_of(seen())
     assert said(status) == {
         "Ready": ("True", "Deployed"),
-        "Reconciling": ("False", "Settled"),
-        "Stalled": ("False", "Progressing"),
+        "Reconciling": ("False", "Deployed"),
+        "Stalled": ("False", "Deployed"),
         "Synced": ("True", "Synced"),
     }
     assert (status["phase"], status["deployedVersion"], status["lattice"]) == ("Deployed", "v1", "red")

@@ -77,25 +77,26 @@ def test_what_holds_of_a_lattice(store: ModelStore | None, owner: str, ours: boo
 
 
 def test_the_condition_is_added_beside_those_of_others() -> None:
-    found = with_condition([READY], Verdict("True", "Synced", "all"), NOW)
+    found = with_condition([READY], Verdict("True", "Synced", "all"), NOW, 1)
     said = {"type": names.CONDITION_APPLICATIONS_SYNCED, "status": "True", "reason": "Synced", "message": "all"}
-    assert found == [READY, said | {"lastTransitionTime": NOW}]
+    assert found == [READY, said | {"lastTransitionTime": NOW, "observedGeneration": 1}]
 
 
 def test_what_is_said_already_takes_no_write() -> None:
     said = Verdict("True", "Synced", "all")
-    found: list[dict[str, Any]] | None = with_condition([READY], said, NOW)
+    found: list[dict[str, Any]] | None = with_condition([READY], said, NOW, 1)
     assert found is not None
-    assert with_condition(found, said, LATER) is None
+    assert with_condition(found, said, LATER, 1) is None
+    assert with_condition(found, said, LATER, 2) is not None, "it is about the new generation"
 
 
 def test_the_time_is_that_of_the_last_change_of_status() -> None:
-    found = with_condition([READY], Verdict("Unknown", "NotFollowed", ""), NOW)
+    found = with_condition([READY], Verdict("Unknown", "NotFollowed", ""), NOW, 1)
     assert found is not None
-    other = with_condition(found, Verdict("Unknown", "WadmUnavailable", "gone"), LATER)
+    other = with_condition(found, Verdict("Unknown", "WadmUnavailable", "gone"), LATER, 1)
     assert other is not None
     assert other[1]["lastTransitionTime"] == NOW
-    back = with_condition(other, Verdict("True", "Synced", ""), LATER)
+    back = with_condition(other, Verdict("True", "Synced", ""), LATER, 1)
     assert back is not None
     assert back[1]["lastTransitionTime"] == LATER
     assert len(back) == 2

@@ -58,7 +58,7 @@ def lines(cls: type[BaseSettings], **overrides: Any) -> list[str]:
     ("variable", "value", "line"),
     [
         ("MAX_UNAVAILABLE", "12x", "has '12x', needs a whole number or a percentage, e.g. 5 or 10%"),
-        ("MAX_UNAVAILABLE", "0", "has '0', needs at least 1 or 1%: with 0 nothing would ever be done"),
+        ("MAX_UNAVAILABLE", "0", "has '0', needs at least 1 or 1%: 0 would block the rollout"),
         ("HEALTH_PORT", "http", "has 'http', needs a whole number"),
         ("HEALTH_PORT", "65536", "has '65536', needs at least 0 and at most 65535"),
         ("HEALTH_PORT", "-1", "has '-1', needs at least 0 and at most 65535"),

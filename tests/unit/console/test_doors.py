@@ -154,7 +154,7 @@ async def test_headers_of_a_proxy_count_for_nothing_without_one(world: World) ->
 async def test_there_is_nothing_to_change(world: World, method: str, path: str) -> None:
     async with world.logged_in(TOKEN) as page, page.request(method, path, headers={"Origin": world.url}) as answer:
         assert answer.status == 405
-        assert (await answer.json())["error"]["do"] == "send GET"
+        assert (await answer.json())["error"]["do"] == "use GET"
 
 
 @pytest.mark.parametrize("path", ["/", "/api/session", "/api/nothing", "/nothing.js", "/../app.py", "/%2e%2e/app.py"])
@@ -183,6 +183,8 @@ async def test_a_viewer_has_so_many_streams_and_others_theirs(world: World) -> N
             assert answer.status == 200
         streams.pop().close()
         await eventually_async(partial(opens, page))
+        for stream in streams:
+            stream.close()
 
 
 async def test_one_viewer_too_many_waits_and_an_idle_one_makes_room() -> None:

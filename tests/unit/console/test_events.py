@@ -101,13 +101,13 @@ async def test_each_message_is_for_who_may_see_what_it_is_about(world: World) ->
 @pytest.mark.parametrize(
     ("query", "expected"),
     [
-        ("?streams=facts&types=node.*", 1),
-        ("?streams=facts&types=application", 2),
+        ("?streams=events&types=node.*", 1),
+        ("?streams=events&types=application", 2),
         ("?types=application.synced,letter.application&object=application/team/shop", 2),
         ("?namespace=other", 1),
         ("?lattice=prod", 2),
         ("?streams=lattice", 2),
-        ("?streams=letters", 2),
+        ("?streams=dead-letters", 2),
         ("?trace=00000000", 0),
     ],
 )
@@ -154,7 +154,18 @@ async def test_a_page_that_nothing_is_for_hears_that_somebody_is_there_however_m
             talking.cancel()
 
 
-@pytest.mark.parametrize("query", ["?streams=secrets", "?types=a%20b", "?trace=xyz", "?recent=-1", "?recent=999999"])
+@pytest.mark.parametrize(
+    "query",
+    [
+        "?streams=secrets",
+        "?streams=facts",
+        "?streams=letters",
+        "?types=a%20b",
+        "?trace=xyz",
+        "?recent=-1",
+        "?recent=999999",
+    ],
+)
 async def test_a_filter_that_is_none_is_refused(world: World, query: str) -> None:
     async with world.logged_in(TOKEN) as page, page.get(f"/api/events/stream{query}") as answer:
         assert answer.status == 400
@@ -260,8 +271,8 @@ async def test_no_more_is_read_than_can_be_meant(query: dict[str, str], stream: 
 @pytest.mark.parametrize(
     "query",
     [
-        {"streams": "letters"},
-        {"streams": "facts,lattice"},
+        {"streams": "dead-letters"},
+        {"streams": "events,lattice"},
         {"after": "x"},
         {"limit": "0"},
         {"limit": "100000"},
@@ -284,8 +295,9 @@ LETTERS = (
 async def test_letters_are_for_who_may_see_what_they_are_about() -> None:
     page = await letters(SeenVersions(*LETTERS), rights(may("dev", namespace="team")), {}, seconds=SECONDS)  # type: ignore[arg-type]
     assert [one["about"] for one in page["letters"]] == ["application/team/shop"]
+    assert {"get nodes", "get messages.console.trellis.dev"} <= {*page["lacking"]}, "not that there are none"
     both = await letters(SeenVersions(*LETTERS), rights(may("dev")), {"reason": "unreadable"}, seconds=SECONDS)  # type: ignore[arg-type]
-    assert [one["sequence"] for one in both["letters"]] == [1]
+    assert ([one["sequence"] for one in both["letters"]], both["lacking"]) == ([1], [])
 
 
 async def test_a_letter_that_is_not_there_looks_as_one_that_may_not_be_seen() -> None:

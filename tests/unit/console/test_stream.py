@@ -139,7 +139,7 @@ async def test_a_change_reaches_the_page_in_less_than_a_second(world: World) -> 
         await open_tab.until(lambda page: things(page) == EVERYTHING)
         began = time.monotonic()
         world.kube.put(APPLICATIONS, objects.application(namespace="team", phase="Failed"))
-        page = await open_tab.until(lambda page: page.entities["application/team/shop"]["state"] == "troubled")
+        page = await open_tab.until(lambda page: page.entities["application/team/shop"]["health"] == "Degraded")
         assert time.monotonic() - began < 1.0
         world.kube.remove(NODES, "n1")
         await open_tab.until(lambda page: "node/n1" not in page.entities)
@@ -165,8 +165,8 @@ async def test_what_is_not_allowed_is_said_in_its_place(world: World) -> None:
         page = await open_tab.read()
     assert things(page) == {id_ for id_ in EVERYTHING if "/team/" in id_}
     nodes = page.entities["part/nodes"]
-    assert nodes["state"] == "troubled"
-    assert lacking(nodes["lacking"][0]["say"], "list nodes") == []
+    assert nodes["health"] == "Degraded"
+    assert lacking(nodes["lacking"][0]["message"], "list nodes") == []
     assert page.entities["part/applications"]["lacking"] == []
 
 
@@ -192,9 +192,9 @@ async def test_a_kind_that_cannot_be_listed_is_unknown_with_the_reason(
     async with world.logged_in(ADMIN) as browser, tab(browser) as open_tab:
         part = f"part/{plural}"
         page = await open_tab.until(lambda page: part in page.entities and page.entities[part]["lacking"])
-    assert page.entities[part]["state"] == "troubled"
+    assert page.entities[part]["health"] == "Degraded"
     assert page.entities[part]["defined"] is True
-    assert str(status) in page.entities[part]["lacking"][0]["say"]
+    assert str(status) in page.entities[part]["lacking"][0]["message"]
 
 
 async def test_a_kind_whose_crd_is_not_there_is_not_defined(world: World) -> None:
@@ -210,7 +210,7 @@ async def test_a_viewer_without_the_right_to_crds_is_not_told_that_a_kind_is_not
     async with world.logged_in(DEV) as browser, tab(browser, "?namespaces=team") as open_tab:
         page = await open_tab.read()
     assert page.entities["part/applications"]["defined"] is True
-    assert page.entities["part/applications"]["lacking"][0]["say"] != ""
+    assert page.entities["part/applications"]["lacking"][0]["message"] != ""
 
 
 async def test_a_kind_that_fails_while_it_is_watched_is_said_and_shown_again(world: World) -> None:
@@ -236,7 +236,7 @@ async def test_who_may_look_at_one_namespace_sees_nothing_of_others(world: World
             assert not [id_ for id_ in page.entities if "/other/" in id_]
             [pods] = page.entities["part/pods"]["lacking"]
             assert pods["namespace"] == "other"
-            assert lacking(pods["say"], "list pods", "namespace other") == []
+            assert lacking(pods["message"], "list pods", "namespace other") == []
             assert pods["do"] != ""
 
 

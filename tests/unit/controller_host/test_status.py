@@ -30,8 +30,8 @@ def conditions(seen: Seen, former: dict[str, Any] | None = None) -> dict[str, tu
     ("seen", "accepted", "ready", "reconciling", "stalled"),
     [
         (WELL, "True Accepted", "True Running", "False", "False"),
-        (replace(WELL, ready=False, module=None), "Unknown Pending", "Unknown Pending", "True", "False"),
-        (replace(WELL, ready=False, fetching=True), "Unknown Fetching", "Unknown Fetching", "True", "False"),
+        (replace(WELL, ready=False, module=None), "Unknown Pending", "False Pending", "True", "False"),
+        (replace(WELL, ready=False, fetching=True), "Unknown Fetching", "False Fetching", "True", "False"),
         (replace(WELL, fetching=True), "True Accepted", "True Running", "False", "False"),
         (REFUSED, "False NotWasm", "False NotWasm", "False", "True"),
         (STOPPED, "True Accepted", "False Trapped", "True", "False"),

@@ -13,9 +13,9 @@ from host_manager.domain.decide import (
     Action,
     ApplyChild,
     DeleteChild,
+    RecordGroupEvent,
     RetryPods,
     SetFinalizers,
-    WarnGroup,
     WriteStatus,
     decide,
     report,
@@ -24,9 +24,11 @@ from host_manager.domain.group import ADOPTED, LATEST, Group, HostGroupSpec, Inp
 from host_manager.domain.inputs import Problem
 from host_manager.domain.pods import PodView, Trouble
 from host_manager.domain.snapshot import Head, Snapshot
+from host_manager.domain.status import health_of
 from support.lattices.host_groups import FORMER_NAME, MINIMAL, TODAYS_NAME, desired
 from support.suite.naming import lacking
 from trellis import names
+from trellis.crds.conditions import State
 from trellis.crds.host_config import WasmCloudHostConfigSpec
 from trellis.provisioning.other_controllers import Controller, Peer
 
@@ -98,7 +100,7 @@ def test_a_new_group_gets_our_template_and_all_that_belongs_to_it() -> None:
     marks = read_marks(workload)
     assert marks is not None
     assert marks.revision == LATEST
-    assert condition(actions, "Ready")["reason"] == "NotCreated"
+    assert condition(actions, "Available")["reason"] == "NotCreated"
 
 
 def test_a_group_that_is_as_it_should_be_is_left_alone() -> None:
@@ -225,7 +227,7 @@ def test_what_a_group_lacks_keeps_its_children_from_being_made() -> None:
     actions = decide(snapshot(problems=(problem,)))
     assert kinds(actions) == []
     assert condition(actions, "Degraded")["reason"] == "SecretMissing"
-    assert [action.message for action in actions if isinstance(action, WarnGroup)] == ["Secret g/x is missing"]
+    assert [action.message for action in actions if isinstance(action, RecordGroupEvent)] == ["Secret g/x is missing"]
 
 
 def test_what_is_only_wrong_is_said_and_the_group_made() -> None:
@@ -280,7 +282,7 @@ def test_a_child_of_a_former_group_of_the_name_is_taken_over(kind: str) -> None:
 def test_a_child_younger_than_the_group_as_it_was_read_is_left_alone() -> None:
     """It may be that of a later group of the name."""
     actions = decide(of_a_former_group("Deployment", created="2026-01-01T00:05:01Z"))
-    assert [type(action) for action in actions] == [WriteStatus, WarnGroup]
+    assert [type(action) for action in actions] == [WriteStatus, RecordGroupEvent]
     assert condition(actions, "Degraded")["reason"] == "ChildConflict"
 
 
@@ -288,7 +290,7 @@ def test_beside_the_other_operator_only_a_condition_is_written() -> None:
     former = {"apps": [{"name": "a", "version": "1"}], "app_count": 1}
     known = snapshot(other=OPERATOR, status=former)
     actions = decide(replace(known, head=replace(known.head, finalizers=())))
-    assert [type(action) for action in actions] == [WriteStatus, WarnGroup]
+    assert [type(action) for action in actions] == [WriteStatus, RecordGroupEvent]
     assert condition(actions, "OtherControllerActive")["status"] == "True"
     [status] = [action.status for action in actions if isinstance(action, WriteStatus)]
     assert former.items() <= status.items()
@@ -316,9 +318,22 @@ def test_a_glance_writes_nothing_but_the_status() -> None:
     deployment = known.children["Deployment", "group"]
     deployment["status"] = {"observedGeneration": 1, "replicas": 1, "readyReplicas": 1, "updatedReplicas": 1}
     only = {("Deployment", "group"): deployment}
-    [action] = decide(replace(known, children=only))
+    [action, event] = decide(replace(known, children=only))
     assert isinstance(action, WriteStatus)
     assert action.status["templateRevision"] == LATEST
+    assert isinstance(event, RecordGroupEvent)
+    assert (event.reason, event.warning) == ("RolloutComplete", False)
+
+
+def test_another_number_of_hosts_is_an_event_once() -> None:
+    known = settled()
+    more = copy.deepcopy(known.children)
+    more["Deployment", "group"]["spec"]["replicas"] = 5
+    actions = decide(replace(known, children=more, glance=True))
+    [event] = [one for one in actions if isinstance(one, RecordGroupEvent)]
+    assert (event.reason, event.warning) == ("Scaled", False)
+    [status] = [one.status for one in actions if isinstance(one, WriteStatus)]
+    assert decide(replace(known, children=more, glance=True, status=status)) == []
 
 
 def test_the_former_owners_finalizer_gives_way_to_ours() -> None:
@@ -396,7 +411,7 @@ def test_pods_that_are_refused_are_tried_again_when_that_is_due(
 
 
 @pytest.mark.parametrize(
-    ("counts", "ready", "progressing"),
+    ("counts", "available", "progressing"),
     [
         ({"observedGeneration": 0}, "False", "Updating"),
         ({"observedGeneration": 1, "replicas": 1, "updatedReplicas": 1, "readyReplicas": 1}, "True", "Updated"),
@@ -404,12 +419,88 @@ def test_pods_that_are_refused_are_tried_again_when_that_is_due(
         ({"observedGeneration": 1, "replicas": 1, "updatedReplicas": 1}, "False", "Starting"),
     ],
 )
-def test_ready_and_progressing_follow_the_counts(counts: dict[str, int], ready: str, progressing: str) -> None:
+def test_available_and_progressing_follow_the_counts(counts: dict[str, int], available: str, progressing: str) -> None:
     found = children()
     found["Deployment", "group"]["status"] = counts
     actions = decide(snapshot(children=found))
-    assert condition(actions, "Ready")["status"] == ready
+    assert condition(actions, "Available")["status"] == available
     assert condition(actions, "Progressing")["reason"] == progressing
+
+
+READY_PODS = [("Available", "True", "HostsReady", "2 of 2"), ("Progressing", "False", "Updated", "2 of 2")]
+FINE = ("Degraded", "False", "Healthy", "")
+HEARD = ("HostsReporting", "True", "AllReporting", "2 of 2")
+
+
+@pytest.mark.parametrize(
+    ("conditions", "health"),
+    [
+        pytest.param([*READY_PODS, FINE, HEARD], (State.READY, "HostsReady"), id="all hosts run"),
+        pytest.param(
+            [*READY_PODS, FINE, ("HostsReporting", "Unknown", "HostIDUnknown", "")],
+            (State.READY, "HostsReady"),
+            id="adopted pods report no host",
+        ),
+        pytest.param(
+            [*READY_PODS, FINE, ("HostsReporting", "Unknown", "WaitingForHosts", "")],
+            (State.RECONCILING, "WaitingForHosts"),
+            id="a host is not heard yet",
+        ),
+        pytest.param(
+            [*READY_PODS, FINE, ("HostsReporting", "False", "HeartbeatMissing", "")],
+            (State.RECONCILING, "HeartbeatMissing"),
+            id="a host is silent",
+        ),
+        pytest.param(
+            [*READY_PODS, FINE, ("HostsReporting", "Unknown", "LatticeUnreachable", "")],
+            (State.UNKNOWN, "LatticeUnreachable"),
+            id="the lattice is unreachable",
+        ),
+        pytest.param(
+            [
+                ("Available", "False", "HostsNotReady", ""),
+                ("Progressing", "True", "Starting", ""),
+                FINE,
+                ("HostsReporting", "Unknown", "LatticeUnreachable", ""),
+            ],
+            (State.UNKNOWN, "LatticeUnreachable"),
+            id="the lattice is unreachable and no host starts",
+        ),
+        pytest.param(
+            [READY_PODS[0], ("Progressing", "True", "Updating", ""), FINE, HEARD],
+            (State.RECONCILING, "Updating"),
+            id="a rollout is in progress",
+        ),
+        pytest.param(
+            [*READY_PODS, ("Degraded", "True", "CrashLoopBackOff", ""), HEARD],
+            (State.RECONCILING, "CrashLoopBackOff"),
+            id="a pod crashes",
+        ),
+        pytest.param(
+            [*READY_PODS, ("Degraded", "True", "InvalidTemplate", ""), HEARD],
+            (State.STALLED, "InvalidTemplate"),
+            id="the spec is invalid",
+        ),
+        pytest.param(
+            [*READY_PODS, FINE, HEARD, ("OtherControllerActive", "True", "WasmCloudOperatorRuns", "")],
+            (State.STALLED, "WasmCloudOperatorRuns"),
+            id="another controller manages it",
+        ),
+    ],
+)
+def test_health_follows_from_its_own_conditions(conditions: list[Any], health: tuple[State, str]) -> None:
+    found = health_of(conditions)
+    assert (found.state, found.reason) == health
+
+
+def test_the_status_begins_with_the_health() -> None:
+    [status] = [action.status for action in decide(snapshot()) if isinstance(action, WriteStatus)]
+    first = [(one["type"], one["status"], one["reason"]) for one in status["conditions"][:3]]
+    assert first == [
+        ("Ready", "False", "Updating"),
+        ("Reconciling", "True", "Updating"),
+        ("Stalled", "False", "Updating"),
+    ]
 
 
 def test_a_condition_keeps_its_time_until_its_status_changes() -> None:
@@ -417,7 +508,7 @@ def test_a_condition_keeps_its_time_until_its_status_changes() -> None:
     troubled = replace(known, pods=(pod("b", Trouble("Unschedulable", "no node")),))
     actions = decide(troubled)
     assert condition(actions, "Degraded")["lastTransitionTime"] == "2027-01-01T00:00:00Z"
-    assert condition(actions, "Ready")["lastTransitionTime"] == NOW
+    assert condition(actions, "Available")["lastTransitionTime"] == NOW
 
 
 def test_fields_of_old_are_named() -> None:

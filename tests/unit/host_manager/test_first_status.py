@@ -130,10 +130,10 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
 async def test_a_group_whose_children_took_longer_than_its_status_may_wait_is_looked_at_at_once(world: World) -> None:
     world.writing, world.seen = FIRST_STATUS + 1, True
     again = await world.run()
-    assert world.condition("Ready") == "", "nothing was known when its children were written"
+    assert world.condition("Available") == "", "nothing was known when its children were written"
     assert again <= AT_ONCE, "and nothing will wake it: what it waits for is there"
     await world.run()
-    assert world.condition("Ready") == "HostsNotReady"
+    assert world.condition("Available") == "HostsNotReady"
 
 
 async def test_a_group_whose_pods_nobody_has_seen_has_a_status_when_that_may_wait_no_longer(world: World) -> None:
@@ -148,7 +148,7 @@ async def test_a_group_looked_at_before_its_lattice_was_known_says_so_and_then_w
     await world.run()
     world.see()
     await world.run()
-    assert (world.condition("Ready"), world.condition("HostsReporting")) == ("HostsNotReady", "LatticeNotConnected")
+    assert (world.condition("Available"), world.condition("HostsReporting")) == ("HostsNotReady", "LatticeNotConnected")
     before = len(world.kube.writes)
     await world.run()
     assert len(world.kube.writes) == before, "no news, no write"

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from host_manager.domain.decide import RecyclePod, WarnGroup, decide
+from host_manager.domain.decide import RecordGroupEvent, RecyclePod, decide
 from host_manager.domain.environment import POD_LABEL
 from host_manager.domain.group import LATEST, Group
 from host_manager.domain.pods import PodView, view_pod
@@ -152,10 +152,10 @@ def test_silence_is_told_with_the_pods_and_once_as_an_event() -> None:
     cache = world(*pods, lattice=view(heard("group-1")))
     assert condition(cache)[:2] == ("False", "HeartbeatMissing")
     assert "group-2, group-3, group-4 and 1 more" in condition(cache)[2]
-    [event] = [action for action in decide(cache) if isinstance(action, WarnGroup)]
+    [event] = [action for action in decide(cache) if isinstance(action, RecordGroupEvent)]
     assert event.reason == "HeartbeatMissing"
     again = replace(cache, status=status(cache))
-    assert not [action for action in decide(again) if isinstance(action, WarnGroup)]
+    assert not [action for action in decide(again) if isinstance(action, RecordGroupEvent)]
 
 
 def test_a_new_link_is_no_news_about_a_host_that_was_silent() -> None:
@@ -166,7 +166,7 @@ def test_a_new_link_is_no_news_about_a_host_that_was_silent() -> None:
         first, second = status(cache)["hosts"]
         assert (first["reported"], second["reported"]) == ("No", "Yes" if hosts else "Unknown")
         assert condition(cache)[:2] == ("False", "HeartbeatMissing")
-        assert not [action for action in decide(cache) if isinstance(action, WarnGroup)], "it was said before"
+        assert not [action for action in decide(cache) if isinstance(action, RecordGroupEvent)], "it was said before"
         assert silent_pods(cache) == (["group-1"] if linked < CLOCK - 70 else []), "what is shown is no proof"
     assert condition(replace(silent, lattice=view(heard(), heard("group-2"))))[:2] == ("True", "AllReporting")
 

@@ -15,7 +15,7 @@ from support.suite.naming import lacking
 from trellis_dev.localcluster import gobuild
 from trellis_dev.localcluster.errors import AbortedError, ToolError
 from trellis_dev.localcluster.gobuild import _go_mod, _program, build
-from trellis_dev.localcluster.gotoolchain import c_compiler
+from trellis_dev.localcluster.gotoolchain import Compilers, c_compilers
 from trellis_dev.localcluster.progress import Quiet
 from trellis_dev.localcluster.versions import products
 
@@ -138,29 +138,33 @@ def test_all_tools_of_a_product_are_built_by_one_command_with_our_settings(root:
 
 
 def test_a_product_with_c_is_built_with_a_c_compiler(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gobuild, "c_compiler", lambda: "/python -m ziglang cc")
-    pretend(root, before=f"env | grep -E '^(CC|CGO_ENABLED)=' | sort > {root}/environment", product="vale")
+    monkeypatch.setattr(gobuild, "c_compilers", lambda: Compilers("/python -m ziglang cc", "c++"))
+    pretend(root, before=f"env | grep -E '^(CC|CXX|CGO_ENABLED)=' | sort > {root}/environment", product="vale")
     wanted = targets(root, "vale")
     build("vale", wanted, Quiet(), threading.Event())
     assert os.access(wanted["vale"], os.X_OK)
-    assert (root / "environment").read_text() == "CC=/python -m ziglang cc\nCGO_ENABLED=1\n"
+    assert (root / "environment").read_text() == "CC=/python -m ziglang cc\nCGO_ENABLED=1\nCXX=c++\n"
     assert calls(root, "get") == []
 
 
 @pytest.mark.parametrize(
     ("wheel", "program", "wanted"),
-    [(True, True, f"{sys.executable} -m ziglang cc"), (False, True, "cc"), (False, False, None)],
+    [
+        (True, True, Compilers(f"{sys.executable} -m ziglang cc", f"{sys.executable} -m ziglang c++")),
+        (False, True, Compilers("cc", "c++")),
+        (False, False, None),
+    ],
 )
-def test_the_c_compiler_is_the_wheels_else_that_of_the_machine(
-    monkeypatch: pytest.MonkeyPatch, wheel: bool, program: bool, wanted: str | None
+def test_the_c_compilers_are_those_of_the_wheel_else_of_the_machine(
+    monkeypatch: pytest.MonkeyPatch, wheel: bool, program: bool, wanted: Compilers | None
 ) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda _: object() if wheel else None)
     monkeypatch.setattr("shutil.which", lambda name: f"/usr/bin/{name}" if program else None)
     if wanted is not None:
-        assert c_compiler() == wanted
+        assert c_compilers() == wanted
         return
     with pytest.raises(ToolError):
-        c_compiler()
+        c_compilers()
 
 
 def test_two_that_want_the_same_build_it_once(root: Path) -> None:

@@ -193,7 +193,7 @@ def test_a_machine_without_root_is_told_so_in_one_line(monkeypatch: pytest.Monke
     assert lacking(reason, "root") == []
     result = CliRunner().invoke(dev.app, ["up", "--real-node"])
     assert result.exit_code == 1
-    assert result.stderr == f"trellis: {reason}\n"
+    assert result.stderr == f"Error: {reason}\n"
 
 
 def test_each_missing_program_is_named_with_its_package(monkeypatch: pytest.MonkeyPatch) -> None:

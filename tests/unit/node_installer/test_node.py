@@ -436,7 +436,7 @@ def test_verify_finds_what_is_not_there(tmp_path: Path) -> None:
     shim.chmod(0o644)
     assert "not executable" in world.perform("verify").message
     shim.unlink()
-    assert "gone" in world.perform("verify").message
+    assert "missing" in world.perform("verify").message
     assert world.install(wish).ok
     world.runtime.up = False
     assert world.perform("verify").reason is FailureReason.VERIFICATION_FAILED

@@ -88,7 +88,7 @@ def test_what_is_left_alone_is_said_to_who_looks(tmp_path: Path) -> None:
     world = refused(tmp_path)
     world.said.clear()
     world.perform("inspect")
-    assert [line for line in "\n".join(world.said).splitlines() if line.startswith("left alone ")] != []
+    assert [line for line in "\n".join(world.said).splitlines() if line.startswith("not retried ")] != []
 
 
 def test_who_reads_what_was_refused_is_root_alone(tmp_path: Path) -> None:

@@ -184,9 +184,11 @@ def test_a_patch_that_takes_a_label_of_a_ready_node_is_counted_whatever_it_recor
 def test_the_proof_of_one_shim_takes_the_label_of_no_other_one() -> None:
     node = replace(having(slight="1"), handlers=frozenset({"runc", "slight", "spin"}))
     job = a_job(node, JobState.COMPLETE, digest="both", installs="slight=1 spin=1", handlers=frozenset({"spin"}))
-    [patch] = deciding(node, job, SPIN)
+    [patch, event] = deciding(node, job, SPIN)
     assert isinstance(patch, PatchNode)
     assert (patch.reason, written([patch]).get("slight", "stays")) == (Reason.PROVED, "stays")
+    assert isinstance(event, RecordEvent)
+    assert (event.reason, event.warning) == (Reason.PROVED, False)
     after = replace(having(slight="1", spin="1"), handlers=node.handlers)
     [held] = deciding(after, None, SPIN)
     assert isinstance(held, Destroy)

@@ -13,8 +13,8 @@ from provisioner.domain.shim_decide import (
     DeleteRuntimeClass,
     DropRevision,
     KeepRevision,
+    RecordShimEvent,
     SetFinalizer,
-    WarnShim,
     WriteStatus,
     decide,
 )
@@ -109,7 +109,8 @@ def test_all_nodes_ready_is_available_and_done() -> None:
 
 def test_nodes_that_are_not_ready_are_named_while_there_is_something_to_do_there() -> None:
     def progressing(*nodes: NodeView, **changes: Any) -> str:
-        return written(deciding(*nodes, **changes)).conditions[1].message
+        found = written(deciding(*nodes, **changes)).conditions
+        return next(one.message for one in found if one.type == "Progressing")
 
     away, done = replace(a_node("a"), ready=False), replace(having("b", wish().digest), ready=False)
     waiting = progressing(away, done)
@@ -147,7 +148,8 @@ def test_the_time_of_a_condition_is_that_of_its_last_change_of_status() -> None:
     before = written(deciding(a_node()))
     later = written(deciding(having("a", wish().digest), status=before, now="2026-02-01T00:00:00Z"))
     since = {one.type: one.since for one in later.conditions}
-    assert since == {"Available": "2026-02-01T00:00:00Z", "Progressing": "2026-02-01T00:00:00Z", "Degraded": NOW}
+    changed = {"Ready", "Reconciling", "Available", "Progressing"}
+    assert since == {"Degraded": NOW, "Stalled": NOW} | dict.fromkeys(changed, "2026-02-01T00:00:00Z")
 
 
 @pytest.mark.parametrize(
@@ -175,12 +177,68 @@ def test_a_rollout_that_may_not_go_on_says_why(changes: dict[str, Any], reason: 
 def test_what_keeps_a_shim_off_is_degraded_and_an_event_once(changes: dict[str, Any], reason: str) -> None:
     actions = deciding(a_node(), **changes)
     assert condition(actions, "Degraded") == ("True", reason)
-    [event] = [action for action in actions if isinstance(action, WarnShim)]
+    [event] = [action for action in actions if isinstance(action, RecordShimEvent)]
     assert event.reason == reason
     assert event.message
     assert not any(isinstance(action, ApplyRuntimeClass) for action in actions if reason == "RuntimeClassConflict")
     again = deciding(a_node(), status=written(actions), **changes)
-    assert not any(isinstance(action, WarnShim) for action in again)
+    assert not any(isinstance(action, RecordShimEvent) for action in again)
+
+
+def test_a_rollout_that_is_complete_is_an_event_once() -> None:
+    before = written(deciding(a_node("a")))
+    actions = deciding(having("a", wish().digest), status=before)
+    [event] = [action for action in actions if isinstance(action, RecordShimEvent)]
+    assert (event.reason, event.warning) == ("RolloutComplete", False)
+    later = deciding(having("a", wish().digest), having("b", wish().digest), status=written(actions))
+    assert not any(isinstance(action, RecordShimEvent) for action in later)
+
+
+FAILED = failed(a_node("a"))
+DONE = having("a", wish().digest)
+
+
+@pytest.mark.parametrize(
+    ("nodes", "changes", "health"),
+    [
+        pytest.param((DONE,), {}, ("True", "False", "False", "AllNodesReady"), id="all nodes have it"),
+        pytest.param((), {}, ("True", "False", "False", "NoNodes"), id="no node requires it"),
+        pytest.param((a_node(),), {}, ("False", "True", "False", "Updating"), id="the rollout is in progress"),
+        pytest.param(
+            (FAILED,), {"failing": (FAILED,)}, ("False", "True", "False", "NodesFailing"), id="a node is retried"
+        ),
+        pytest.param(
+            (a_node(),), {"class_refused": "no"}, ("False", "True", "False", "RuntimeClassRefused"), id="it is refused"
+        ),
+        pytest.param(
+            (FAILED,),
+            {"failing": (FAILED,), "halted": True},
+            ("False", "False", "True", "RolloutHalted"),
+            id="the rollout halted",
+        ),
+        pytest.param(
+            (a_node(),),
+            {"refusal": Refusal.HANDLER_CONFLICT, "rival": "other"},
+            ("False", "False", "True", "HandlerConflict"),
+            id="another Shim has the handler",
+        ),
+        pytest.param(
+            (a_node(),), {"shim": replace(SPIN, paused=True)}, ("False", "False", "False", "Paused"), id="paused"
+        ),
+        pytest.param(
+            (DONE,), {"shim": replace(SPIN, paused=True)}, ("True", "False", "False", "AllNodesReady"), id="late"
+        ),
+    ],
+)
+def test_health_follows_from_its_own_conditions(
+    nodes: tuple[NodeView, ...], changes: dict[str, Any], health: tuple[str, ...]
+) -> None:
+    found = {one.type: one for one in written(deciding(*nodes, **changes)).conditions}
+    statuses = tuple(found[kind].status for kind in ("Ready", "Reconciling", "Stalled"))
+    assert (*statuses, found["Ready"].reason) == health
+    assert {one.observed_generation for one in found.values()} == {SPIN.generation}
+    explaining = [one for kind, one in found.items() if kind not in {"Ready", "Reconciling", "Stalled"}]
+    assert found["Ready"].message in {one.message for one in explaining}, "the whole text is in another condition"
 
 
 def test_a_failing_node_is_named_with_its_own_words() -> None:
@@ -253,7 +311,7 @@ def test_nodes_that_cannot_be_reached_are_waited_for_only_so_long() -> None:
     dead = replace(having("a", "1"), ready=False)
     assert not any(isinstance(action, SetFinalizer) for action in deciding(shim=DELETING, holders=(dead,)))
     warn, _, finalizer = deciding(shim=DELETING, holders=(dead,), patience_over=True)
-    assert isinstance(warn, WarnShim)
+    assert isinstance(warn, RecordShimEvent)
     assert "a" in warn.message
     assert isinstance(finalizer, SetFinalizer)
     alive = having("b", "1")
@@ -333,7 +391,7 @@ def test_while_runtime_class_manager_runs_nothing_but_that_is_written(changes: d
     shim = replace(SPIN, **changes)
     actions = deciding(a_node(), shim=shim, status=THEIRS, other=RCM, runtime_class=None, holders=(a_node(),))
     status = written(actions)
-    assert [type(action) for action in actions] == [WriteStatus, WarnShim]
+    assert [type(action) for action in actions] == [WriteStatus, RecordShimEvent]
     assert (status.counts, status.observed_generation) == (THEIRS.counts, THEIRS.observed_generation)
     assert status.conditions[0] == THEIRS.conditions[0]
     assert condition(actions, OTHER_CONTROLLER) == ("True", "RuntimeClassManagerRuns")
@@ -368,7 +426,7 @@ def test_a_mass_deletion_is_reported_on_the_shim_once() -> None:
     changes = {"shim": DELETING, "holders": (held,), "held": (held,)}
     actions = deciding(**changes)
     assert condition(actions, "Degraded") == ("True", "MassDeletion")
-    assert [action.reason for action in actions if isinstance(action, WarnShim)] == ["MassDeletion"]
+    assert [action.reason for action in actions if isinstance(action, RecordShimEvent)] == ["MassDeletion"]
     assert deciding(**changes, status=written(actions)) == []
 
 

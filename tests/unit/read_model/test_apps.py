@@ -61,8 +61,11 @@ def test_a_row_has_what_the_status_says() -> None:
 @pytest.mark.parametrize(
     ("found", "problem"),
     [
-        (item(), "nobody has looked at it yet"),
-        (item({"observedGeneration": 1, "phase": "Deployed"}), "its last change was not looked at yet"),
+        (item(), "application-manager has not reconciled it yet"),
+        (
+            item({"observedGeneration": 1, "phase": "Deployed"}),
+            "application-manager has not reconciled its last change yet",
+        ),
         (item({"phase": "Failed", "message": "no host"}), "no host"),
         (item({"phase": "Unhealthy"}), "Unhealthy"),
         (

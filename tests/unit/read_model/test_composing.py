@@ -19,6 +19,7 @@ from trellis.read_model.entities.cards import (
     view_controller_card,
     view_ends,
     view_group_card,
+    view_installer,
     view_service_card,
     view_shim_card,
 )
@@ -49,6 +50,13 @@ def job(node: str, *, failed: bool) -> dict[str, Any]:
             "status": {"conditions": [{"type": kind, "status": "True", "lastTransitionTime": "2026-01-01T00:00:09Z"}]},
         }
     )
+
+
+def installer_pod(node: str) -> dict[str, Any]:
+    waiting = {"waiting": {"reason": "ErrImagePull", "message": "not found"}}
+    labels = {"batch.kubernetes.io/job-name": f"{node}-job"}
+    status = {"phase": "Pending", "containerStatuses": [{"name": "installer", "state": waiting}]}
+    return {"metadata": {"name": f"{node}-pod", "namespace": "trellis-installers", "labels": labels}, "status": status}
 
 
 def ledger(*nodes: str, halted: bool = False) -> Ledger:
@@ -104,9 +112,13 @@ VIEWS: dict[str, dict[str, list[Any]]] = {
         for name in _UIDS
     },
     "jobs": {
-        f"trellis-installers/{name}-job": [view_job(job(name, failed=failed)) for failed in (True, False)]
+        f"trellis-installers/{name}-job": [
+            *(view_job(job(name, failed=failed)) for failed in (True, False)),
+            view_job(job(name, failed=False) | {"status": {}}),
+        ]
         for name in _UIDS
     },
+    "installers": {f"trellis-installers/{name}-pod": [view_installer(filled(installer_pod(name)))] for name in _UIDS},
     "ledgers": {"trellis-system/trellis-rollout": [ledger(), ledger("n1"), ledger("n1", "n2", halted=True)]},
     "shims": {
         name: [view_shim_card(filled(one)) for one in (objects.shim(name), paused(name), blocked(name), default(name))]
@@ -171,11 +183,11 @@ def test_a_slot_in_the_ledger_changes_its_node_alone() -> None:
 
 def test_a_part_that_may_not_be_read_is_an_entity_that_says_so() -> None:
     composer = Composer()
-    composer.say(PartStatus("nodes", True, {"": ("not allowed to list nodes", "ask")}))
+    composer.report(PartStatus("nodes", True, {"": ("not allowed to list nodes", "ask")}))
     part = composer.flush()["part/nodes"]
     assert part is not None
-    assert part["lacking"] == [{"namespace": None, "say": "not allowed to list nodes", "do": "ask"}]
-    assert part["state"] == "troubled"
+    assert part["lacking"] == [{"namespace": None, "message": "not allowed to list nodes", "do": "ask"}]
+    assert part["health"] == "Degraded"
 
 
 def test_passwords_in_addresses_and_endless_texts_stay_out() -> None:
@@ -185,8 +197,8 @@ def test_passwords_in_addresses_and_endless_texts_stay_out() -> None:
     composer.take("applications", "team/shop", view_app_card(filled(app)))
     entity = composer.flush()["application/team/shop"]
     assert entity is not None
-    assert "hunter2" not in entity["why"]
-    assert len(entity["why"]) <= 400
+    assert "hunter2" not in entity["message"]
+    assert len(entity["message"]) <= 400
 
 
 def test_a_service_is_of_the_lattice_that_its_application_names() -> None:
@@ -216,11 +228,11 @@ def test_a_node_that_a_shim_selects_is_opted_in_as_in_trellis_nodes() -> None:
     for name, node in nodes.items():
         composer.take("nodes", name, node)
     card = view_shim_card(filled(objects.shim("spin")))
-    for found, wish in ((None, "Out"), (card, "In"), (None, "Out")):
+    for found, wish in ((None, "false"), (card, "true"), (None, "false")):
         composer.take("shims", "spin", found)
         shown.write(composer.flush())
         phases = {name: shown.entities[f"node/{name}"] for name in nodes}
         shims = [found.view] if found is not None else []
         rows = {row.name: row for row in rows_of(nodes.values(), {}, Ledger({}), shims)}
         assert {name: one["phase"] for name, one in phases.items()} == {name: row.state for name, row in rows.items()}
-        assert {one["wish"] for one in phases.values()} == {wish}
+        assert {one["opt_in"] for one in phases.values()} == {wish}

@@ -14,12 +14,13 @@ from trellis.provisioning.nodes_and_jobs import view_node
 from trellis.provisioning.reasons import APPLY_AGAIN, NO_POD, Reason
 from trellis.provisioning.shim_status import Reason as ShimReason
 from trellis.provisioning.shims import view_shim, wish_for
-from trellis.provisioning.views import OptIn, encode_digests
+from trellis.provisioning.views import OptIn, Target, encode_digests
 from trellis.read_model.explain.job import held_up_by_node, unlabelled_by_node
 from trellis.read_model.explain.node import NodeSnapshot, explain_node
 from trellis.read_model.explain.page import Leader, Line, Rank
 from trellis.read_model.explain.shim import ShimSnapshot, explain_shim, held_shims
 from trellis.read_model.explain.subject import Beside
+from trellis.read_model.health import Health
 from trellis.read_model.tables.nodes import NodeState, row_of
 
 Manifest = dict[str, Any]
@@ -265,17 +266,17 @@ CAUSES: dict[str, tuple[NodeSnapshot, str, list[str]]] = {
             WAITING,
             beside=Beside(LEADERS, [warning("uid-n", "OtherControllerActive", "Deployment x runs kwasm-operator")]),
         ),
-        "held",
+        "event",
         ["OtherControllerActive: Deployment x runs kwasm-operator"],
     ),
     "a policy that refuses the labels": (
         replace(DONE, beside=Beside(LEADERS, [warning("uid-n", Reason.UPDATE_REFUSED, POLICY)])),
-        "held",
+        "event",
         [f"NodeUpdateRefused: {POLICY}", "ValidatingAdmissionPolicy no-labels"],
     ),
     "a permission that is missing": (
         replace(DONE, beside=Beside(LEADERS, [warning("uid-n", Reason.UPDATE_REFUSED, LACKS)])),
-        "held",
+        "event",
         [f"NodeUpdateRefused: {LACKS}", "patch nodes"],
     ),
     "a refusal of a former Job": (
@@ -350,10 +351,11 @@ def test_of_one_that_is_proved_the_whole_chain_is_well() -> None:
     page = explain_node(WELL)
     assert (page.subject, page.cause) == ("node n", None)
     assert [line.about for line in page.lines] == [
-        "kubelet", "opted in", "shim", "proof", "provisioner", "node-watcher",
+        "kubelet", "opted in", "shim", "verification", "provisioner", "node-watcher",
     ]  # fmt: skip
     assert page.document() | {"lines": []} == {
-        "ok": True, "subject": "node n", "cause": None, "do": None, "headline": page.headline, "lines": [],
+        "ok": True, "health": "Healthy", "reason": "Ready",
+        "subject": "node n", "cause": None, "do": None, "headline": page.headline, "lines": [],
     }  # fmt: skip
 
 
@@ -379,6 +381,8 @@ def with_conditions(*conditions: Manifest, **spec: Any) -> Manifest:
     return SHIM | {"spec": SHIM["spec"] | spec, "status": SHIM["status"] | {"conditions": [*conditions]}}
 
 
+WANTED = Target((("spin", DIGEST),)).digest
+FAILS = marked(MISMATCH) | {names.ANNOTATION_FAILED_ATTEMPT: f"{WANTED}/2/1000"}
 ALL = said("Available", "True", "AllNodesReady", "1 of 1 nodes run it")
 SOME = said("Available", "False", "NodesNotReady", "0 of 1 nodes run it")
 SHIM_CAUSES: dict[str, tuple[ShimSnapshot, list[str]]] = {
@@ -408,22 +412,26 @@ SHIM_CAUSES: dict[str, tuple[ShimSnapshot, list[str]]] = {
 
 @pytest.mark.parametrize(("world", "named"), SHIM_CAUSES.values(), ids=SHIM_CAUSES)
 def test_a_shim_names_the_first_node_that_fails_or_its_own_fault(world: ShimSnapshot, named: list[str]) -> None:
-    marks = marked(MISMATCH) if "ChecksumMismatch" in named else {}
+    marks = FAILS if "ChecksumMismatch" in named else {}
     page = explain_shim(replace(world, nodes=[view_node(node(**marks))]))
     assert page.subject == "shim spin"
     assert page.cause is not None
     assert lacking(page.headline, *named) == []
 
 
-def test_a_shim_that_is_everywhere_is_well_and_one_for_no_node_is_not() -> None:
+def test_a_shim_that_is_everywhere_or_for_no_node_is_healthy() -> None:
     world = ShimSnapshot(with_conditions(ALL), [view_node(node(**marked(digest=DIGEST)))], beside=Beside(LEADERS))
     page = explain_shim(world)
     assert (page.subject, page.cause) == ("shim spin", None)
-    assert lacking(explain_shim(replace(world, nodes=[])).headline, "nodeSelector") == []
+    assert (page.verdict.health, page.verdict.reason) == (Health.HEALTHY, "AllNodesReady")
+    status = {"nodes": 0, "nodesReady": 0, "nodesUpdated": 0, "observedGeneration": 1, "conditions": []}
+    none = explain_shim(replace(world, nodes=[], shim=SHIM | {"status": status}))
+    assert (none.cause, none.verdict.health, none.verdict.reason) == (None, Health.HEALTHY, "NoNodes")
+    assert any("nodeSelector" in line.text for line in none.lines)
 
 
 def test_of_a_thousand_nodes_that_fail_ten_are_shown_and_the_others_counted() -> None:
-    failing = [node(**marked(MISMATCH)) for _ in range(1000)]
+    failing = [node(**FAILS) for _ in range(1000)]
     page = explain_shim(ShimSnapshot(with_conditions(SOME), [view_node(one) for one in failing]))
     shown = [line.text for line in page.lines if line.about == "node"]
     assert len(shown) == 11

@@ -159,9 +159,11 @@ def test_the_tally_has_every_state_and_the_summary_only_what_there_is() -> None:
 def test_the_document_has_stable_names_and_null_for_what_is_absent() -> None:
     assert NodeRow("a", OptIn.OUT, "", NodeState.NOT_OPTED_IN).document() == {
         "name": "a",
-        "wish": "Out",
-        "by": None,
+        "opt_in": "false",
+        "opted_in_by": None,
         "state": "NotOptedIn",
+        "health": "Unknown",
+        "reason": None,
         "verified": None,
         "digest": None,
         "attempt": None,

@@ -118,9 +118,9 @@ def test_a_text_in_the_place_of_an_object_is_an_invalid_payload(member: str) -> 
 MISSING: dict[str, tuple[ErrorName, str]] = {
     "key": (ErrorName.OTHER, "missing secret name"),
     "field": (ErrorName.OTHER, "missing secret key/field"),
-    "context": (ErrorName.INVALID_ENTITY_JWT, "it is no JWT: a JWT is three parts with a dot between them"),
-    "context.entity_jwt": (ErrorName.INVALID_ENTITY_JWT, "it is no JWT: a JWT is three parts with a dot between them"),
-    "context.host_jwt": (ErrorName.INVALID_HOST_JWT, "it is no JWT: a JWT is three parts with a dot between them"),
+    "context": (ErrorName.INVALID_ENTITY_JWT, "it is not a JWT: a JWT has three parts separated by dots"),
+    "context.entity_jwt": (ErrorName.INVALID_ENTITY_JWT, "it is not a JWT: a JWT has three parts separated by dots"),
+    "context.host_jwt": (ErrorName.INVALID_HOST_JWT, "it is not a JWT: a JWT has three parts separated by dots"),
     "context.application": (ErrorName.POLICY, "there is no policy"),
     "context.application.policy": (ErrorName.POLICY, "there is no policy"),
 }

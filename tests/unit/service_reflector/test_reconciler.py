@@ -32,7 +32,7 @@ POD = PodView(
 
 
 class World:
-    """A Known that holds what was written, as informers do."""
+    """A Cache that holds what was written, as informers do."""
 
     def __init__(self) -> None:
         self.kube, self.telemetry = FakeKube(), setup("test", metrics=Metrics())
@@ -63,7 +63,8 @@ class World:
 async def test_one_run_makes_the_service_and_its_endpoints_and_publishes_it() -> None:
     world, bus = World(), AsyncMock()
     services, slices = world.wrote(world.services, view_service), world.wrote(world.slices, view_slice)
-    parts: list[Any] = [None, world, services, slices, None, Mock()]
+    recorder = AsyncMock()
+    parts: list[Any] = [recorder, world, services, slices, None, Mock()]
     effects = Effects(world.kube, *parts)
     stories, health = TraceSpans[str](world.telemetry), Health("test")
     reflect = Reconciler(cast("Any", world), effects, bus, stories, health, world.queue)
@@ -71,6 +72,8 @@ async def test_one_run_makes_the_service_and_its_endpoints_and_publishes_it() ->
     world.queue.add("default/shop")
     await world.queue.wait_idle()
     assert world.looks == 2, "what it wrote itself causes no second run"
+    [event] = [call.kwargs for call in recorder.record.await_args_list]
+    assert (event["type"], event["reason"], event["regarding"].kind) == ("Normal", "ServiceReflected", "Service")
     [service], [endpoints] = world.kube.objects(SERVICES), world.kube.objects(ENDPOINT_SLICES)
     kept = read_kept(endpoints["metadata"]["annotations"][names.ANNOTATION_PRESERVED])
     assert kept is not None

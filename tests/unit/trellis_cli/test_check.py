@@ -61,8 +61,8 @@ def test_a_pod_that_does_not_run_says_why(status: Manifest, why: str) -> None:
             503,
             "provisioner: nats: away; kubernetes: away",
         ),
-        ({"ok": False, "services": {}}, 503, "/readyz answers 503"),
-        ("nonsense", 404, "/readyz answers 404"),
+        ({"ok": False, "services": {}}, 503, "/readyz returns 503"),
+        ("nonsense", 404, "/readyz returns 404"),
         (None, 200, ""),
     ],
 )

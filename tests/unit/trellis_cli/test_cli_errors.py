@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
-import pytest
+import errno
+import re
+import socket
 
+import aiohttp
+import pytest
+from aiohttp.client_reqrep import ConnectionKey
+
+from support.suite.naming import lacking
 from trellis.bus.errors import BusUnavailable
 from trellis.config.settings import SettingsError
 from trellis.kube.errors import Call, Forbidden, KubeError, NotFound, Unauthorized, Unavailable
-from trellis_cli.common.errors import CommandError, exit_on_error, explain
+from trellis.kube.network_errors import network_reason
+from trellis_cli.common.errors import CommandError, describe_error, exit_on_error
 
 LIST = Call("LIST", "Node", "nodes")
 GET = Call("GET", "Lease", "leases", "trellis-system", "trellis-provisioner")
@@ -20,12 +28,16 @@ def kube_error(kind: type[KubeError]) -> KubeError:
 @pytest.mark.parametrize(
     ("error", "what", "hint"),
     [
-        (kube_error(Unavailable), "cannot LIST Node", "--kubeconfig"),
-        (kube_error(Unauthorized), "cannot LIST Node", "--context"),
-        (kube_error(Forbidden), "cannot LIST Node", "permission"),
-        (kube_error(NotFound), "cannot LIST Node", "kubectl get nodes"),
-        (NotFound(GET, status=404, reason="NotFound", message="x"), "cannot GET Lease", "TRELLIS_NAMESPACE"),
-        (BusUnavailable("no NATS at nats://127.0.0.1:4222"), "no NATS at", "--nats-url"),
+        (kube_error(Unavailable), "Node", "--kubeconfig"),
+        (kube_error(Unauthorized), "Unauthorized", "--context"),
+        (kube_error(Forbidden), "said the server", "permission"),
+        (kube_error(NotFound), '"nodes"', "kubectl get nodes"),
+        (
+            NotFound(GET, status=404, reason="NotFound", message="x"),
+            '"trellis-provisioner"',
+            "TRELLIS_NAMESPACE",
+        ),
+        (BusUnavailable("no NATS at nats://127.0.0.1:4222"), "nats://127.0.0.1:4222", "--nats-url"),
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, Exception) else "",
 )
@@ -36,9 +48,9 @@ def test_an_outage_is_one_line_that_says_what_to_do(
         raise error
     out, err = capsys.readouterr()
     assert (ended.value.code, out, err.count("\n")) == (1, "", 1)
-    assert err.startswith("trellis: ")
+    assert err.startswith("Error: ")
     assert what in err
-    assert hint in err
+    assert re.search(hint, err)
 
 
 def test_a_wrong_setting_ends_with_2(capsys: pytest.CaptureFixture[str]) -> None:
@@ -67,4 +79,29 @@ def test_errors_a_command_expects_are_told_too() -> None:
 
 
 def test_a_message_of_several_lines_becomes_one_without_passwords() -> None:
-    assert explain(CommandError("a\n  b nats://me:secret@host:1")) == "a b nats://me:***@host:1"
+    assert describe_error(CommandError("a\n  b nats://me:secret@host:1")) == "a b nats://me:***@host:1"
+
+
+REFUSED = ConnectionRefusedError(errno.ECONNREFUSED, "Connect call failed ('127.0.0.1', 1)")
+KEY = ConnectionKey("127.0.0.1", 1, True, True, None, None, None)
+
+
+@pytest.mark.parametrize(
+    ("error", "name"),
+    [
+        (REFUSED, "refused"),
+        (aiohttp.ClientConnectorError(KEY, REFUSED), "refused"),
+        (
+            OSError(f"Multiple exceptions: [Errno {errno.ENETUNREACH}] a, [Errno {errno.ECONNREFUSED}] b"),
+            "unreachable",
+        ),
+        (aiohttp.ClientConnectorError(KEY, socket.gaierror(-2, "Name or service not known")), "host name"),
+        (aiohttp.ServerDisconnectedError(), "closed"),
+        (TimeoutError(), "in time"),
+    ],
+    ids=str,
+)
+def test_a_failed_connection_is_named_without_text_of_libraries(error: Exception, name: str) -> None:
+    reason = network_reason(error)
+    assert lacking(reason, name) == []
+    assert "[" not in reason, "neither an errno nor an address of a library"

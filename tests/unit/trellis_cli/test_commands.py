@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import re
 import subprocess
 import sys
 
 import pytest
 
 from support.suite.naming import lacking
-from trellis_cli.commands import ADDED, COMMANDS, RENAMED
+from trellis_cli.command_line import COMPLETE
+from trellis_cli.commands import COMMANDS, RENAMED, load
 
 WITHOUT = (
     "import importlib.metadata; importlib.metadata.entry_points = lambda **asked: (); "
@@ -64,18 +67,83 @@ def test_a_command_is_there_and_imports_none_of_the_others(asked: str) -> None:
     assert done.returncode == 0, done.stderr
     assert f"Usage: trellis {asked}" in done.stdout.replace("-c", "trellis")
     imported = set(done.stderr.split())
-    modules = {name: f"trellis_cli.{place.partition(':')[0]}" for name, place in COMMANDS.items()}
+    modules = {name: f"trellis_cli.{one.place.partition(':')[0]}" for name, one in COMMANDS.items()}
     modules |= {"dev": "trellis_dev.commands.dev", "demo": "trellis_dev.demo.command"}
     assert {name for name, module in modules.items() if module in imported} == {asked}
 
 
-@pytest.mark.parametrize("arguments", [["--help"], []])
-def test_help_names_every_command(arguments: list[str]) -> None:
-    said = run(*arguments, program=AND_THEN).stdout
-    assert all(f" {name} " in said for name in [*COMMANDS, *ADDED, "version"])
+@pytest.mark.parametrize("arguments", [["--help"], ["-h"], []])
+def test_help_names_every_command_and_imports_none(arguments: list[str]) -> None:
+    done = run(*arguments, program=AND_THEN)
+    said = done.stdout + done.stderr
+    assert not {f"trellis_cli.{one.place.partition(':')[0]}" for one in COMMANDS.values()} & set(done.stderr.split())
+    assert all(f" {name} " in said for name in [*COMMANDS, "version"])
 
 
 def test_a_command_that_does_not_exist_is_answered_with_one_that_does() -> None:
     done = run("node", program=AND_THEN)
     assert done.returncode == 2
     assert lacking(done.stderr, "'node'", "'nodes'") == []
+
+
+def test_help_imports_neither_models_nor_terminals() -> None:
+    """They are what takes time: the limit is 0.4 s of processor time."""
+    program = AND_THEN.replace('startswith(("trellis_cli.", "trellis_dev."))', 'startswith("")')
+    loaded = set(run("--help", program=program).stderr.split())
+    assert not loaded & {"pydantic", "rich", "asyncio", "aiohttp", "nats", "yaml", "importlib.metadata"}
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_help_of_a_command_begins_with_its_line_in_the_list(name: str) -> None:
+    command = load(name)
+    assert " ".join(command.help.partition("\n\n")[0].split()) == COMMANDS[name].help
+    assert len(COMMANDS[name].help) <= 58, "a line of a terminal"
+
+
+@pytest.mark.parametrize("arguments", [["version"], ["--version"]])
+def test_the_version_is_printed(arguments: list[str]) -> None:
+    done = run(*arguments)
+    assert done.returncode == 0
+    assert re.fullmatch(r"\d+\.\d+\.\d+\S*\n", done.stdout)
+
+
+@pytest.mark.parametrize(("former", "present"), RENAMED.items())
+def test_a_former_command_is_refused_with_the_present_one(former: str, present: str) -> None:
+    done = run(former)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert lacking(done.stderr, former, f"trellis {present}") == []
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish", "powershell"])
+def test_a_shell_gets_its_completion_script(shell: str) -> None:
+    done = run("completion", shell)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert COMPLETE in done.stdout
+
+
+def completed(words: str, *, word: int) -> list[str]:
+    environment = {**os.environ, COMPLETE: "complete_bash", "COMP_WORDS": words, "COMP_CWORD": str(word)}
+    done = subprocess.run(
+        [sys.executable, "-m", "trellis_cli"], capture_output=True, text=True, timeout=60, check=False, env=environment
+    )
+    assert done.stderr == ""
+    return done.stdout.split()
+
+
+def test_commands_options_and_kinds_are_completed() -> None:
+    assert completed("trellis no", word=1) == ["nodes"]
+    assert "--no-headers" in completed("trellis nodes --no", word=2)
+    assert completed("trellis explain sh", word=2) == ["shim"]
+    assert "history" in completed("trellis rollout ", word=2)
+
+
+def test_without_a_cluster_no_name_is_completed() -> None:
+    assert completed("trellis rollout status --kubeconfig /nowhere ", word=5) == []
+
+
+@pytest.mark.parametrize("arguments", ["--help", "crds --help", "completion bash"])
+def test_output_whose_reader_has_ended_ends_quietly(arguments: str) -> None:
+    command = f"{sys.executable} -m trellis_cli {arguments} | true; exit ${{PIPESTATUS[0]}}"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode in {0, 141}
+    assert done.stderr == ""

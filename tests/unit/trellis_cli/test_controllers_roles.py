@@ -7,14 +7,14 @@ import json
 import pytest
 import yaml
 
+from trellis_cli.common.output import Format
 from trellis_cli.controllers.roles import roles
-from trellis_cli.secrets.roles import Listed
 
 RolesOutput = pytest.CaptureFixture[str]
 
 
 def test_an_account_that_sees_two_resources_needs_two_roles(capsys: RolesOutput) -> None:
-    roles("payments", ["ttl"], ["jobs.batch", "configmaps", "jobs.batch"], Listed.YAML)
+    roles("payments", ["ttl"], ["jobs.batch", "configmaps", "jobs.batch"], Format.YAML)
     found = list(yaml.safe_load_all(capsys.readouterr().out))
     assert [(one["kind"], one["metadata"]["name"]) for one in found] == [
         ("Role", "trellis-controller-ttl"),
@@ -32,7 +32,7 @@ def test_an_account_that_sees_two_resources_needs_two_roles(capsys: RolesOutput)
 
 def test_without_resources_no_right_to_see_is_given(capsys: RolesOutput, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TRELLIS_NAMESPACE", "wasm")
-    roles("payments", ["ttl", "quota", "ttl"], None, Listed.JSON)
+    roles("payments", ["ttl", "quota", "ttl"], None, Format.JSON)
     items = json.loads(capsys.readouterr().out)["items"]
     assert [one["metadata"]["name"] for one in items if one["kind"] == "Role"] == [
         "trellis-controller-ttl",
@@ -60,7 +60,7 @@ def test_a_wrong_name_is_refused_by_its_option(
     capsys: RolesOutput, namespace: str, accounts: list[str], watched: list[str], words: str
 ) -> None:
     with pytest.raises(SystemExit) as ended:
-        roles(namespace, accounts, watched, Listed.YAML)
+        roles(namespace, accounts, watched, Format.YAML)
     printed = capsys.readouterr()
     assert ended.value.code == 2
     assert printed.out == ""

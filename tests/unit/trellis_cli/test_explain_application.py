@@ -68,7 +68,7 @@ def test_of_one_that_runs_the_whole_chain_is_well() -> None:
     assert troubles(page) == []
     assert (page.subject, page.cause) == ("application team/web", None)
     assert [line.about for line in lines] == [
-        "application", "looked at", "hosts", "both sides", "wadm", "scaler", "service", "application-manager",
+        "application", "observed", "hosts", "sync", "wadm", "scaler", "service", "application-manager",
     ]  # fmt: skip
     assert lacking(lines[0].text, "kubectl") == []
     assert lacking(lines[2].text, "2 of 2") == []
@@ -89,8 +89,8 @@ def with_metadata(**metadata: Any) -> Manifest:
 
 REASONS: dict[str, tuple[AppSnapshot, str, list[str]]] = {
     "nobody leads": (replace(WELL, beside=UNLED), "application-manager", ["trellis run application-manager"]),
-    "never looked at": (replace(WELL, app=stored()), "looked at", ["application-manager"]),
-    "looked at before": (replace(WELL, app=with_metadata(generation=3)), "looked at", ["1", "3"]),
+    "never looked at": (replace(WELL, app=stored()), "observed", ["application-manager"]),
+    "looked at before": (replace(WELL, app=with_metadata(generation=3)), "observed", ["1", "3"]),
     "being deleted": (
         replace(WELL, app=with_metadata(deletionTimestamp="2026-11-22T07:00:00Z")),
         "application",
@@ -123,7 +123,7 @@ REASONS: dict[str, tuple[AppSnapshot, str, list[str]]] = {
     ),
     "not equal": (
         replace(WELL, app=app(conditions=[condition("Synced", "False", "Applied", "it was applied")])),
-        "both sides",
+        "sync",
         ["it was applied", "2026-11-22T07:00:00Z", "v1"],
     ),
     "refused": (
@@ -160,7 +160,7 @@ CAUSES: dict[str, tuple[AppSnapshot, str, list[str]]] = {
     ),
     "wadm away": (
         replace(WELL, app=app(conditions=[condition("Synced", "Unknown", "WadmUnavailable", "no answer in time")])),
-        "both sides",
+        "sync",
         ["lattice east", "no answer in time", "2026-11-22T07:00:00Z", "v1"],
     ),
     "credentials refused": (
@@ -205,17 +205,6 @@ CAUSES: dict[str, tuple[AppSnapshot, str, list[str]]] = {
         "hosts",
         ["team/group", "lattice east", "0 of 2", "Secret team/x is missing"],
     ),
-    "loopback": (
-        replace(
-            WELL,
-            services=[],
-            warnings=[
-                Warned("team/group", "LoopbackAddress", "application web of lattice east: it listens on 127.0.0.1")
-            ],
-        ),
-        "event",
-        ["LoopbackAddress", "team/group", "application web of lattice east: it listens on 127.0.0.1"],
-    ),
     "nobody leads and it was never looked at": (
         replace(WELL, app=stored(), beside=UNLED),
         "application-manager",
@@ -243,6 +232,13 @@ def test_the_first_line_names_the_cause_and_what_to_do(world: AppSnapshot, about
     assert lacking(page.headline, *named) == []
 
 
+def test_events_about_its_service_are_shown_and_are_not_its_own_cause() -> None:
+    warning = Warned("team/group", "LoopbackAddress", "application web of lattice east: it listens on 127.0.0.1")
+    page = explain_application(replace(WELL, services=[], warnings=[warning]))
+    assert page.cause is None
+    assert any("LoopbackAddress" in line.text for line in page.lines)
+
+
 def test_it_is_found_by_its_name_in_wadm() -> None:
     item = with_metadata(annotations={names.ANNOTATION_APP_NAME: "Web", names.ANNOTATION_UNDEPLOY: "true"})
     assert is_named(item, "Web")
@@ -260,7 +256,7 @@ def test_of_one_that_is_not_there_it_is_told_who_would_have_made_it() -> None:
     assert lacking(page.cause.text, "Application web", "namespace team") == []
     assert "`trellis apps`" in page.cause.do
     assert lacking(page.headline, "application web", page.cause.text) == []
-    assert "nobody leads application-manager" in explain_no_application("web", None, Absence(), UNLED).headline
+    assert "application-manager" in explain_no_application("web", None, Absence(), UNLED).headline
     assert "--live" in page.lines[1].text
 
 
@@ -282,7 +278,7 @@ def test_the_status_row_counts_phases_and_names_what_does_not_go_on() -> None:
     rows = [row_of(one) for one in (app(), app(phase="Failed"), stored("new"))]
     part = applications_part(rows, {"team/new": "nobody knows it"}, "pod-1")
     assert lacking(part.text, "1 Deployed", "1 Failed", "1 NotEvaluated", "application-manager", "pod-1") == []
-    assert part.facts["not_well"] == ["team/new", "team/web"]
+    assert part.facts["unhealthy"] == ["team/new", "team/web"]
     assert lacking(part.problem, "team/new", "team/web", "team/new: nobody knows it") == []
     assert part.problem.endswith("`trellis explain application/new -n team`")
     assert part.facts["causes"]["team/new"] == "nobody knows it"

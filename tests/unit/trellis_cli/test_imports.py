@@ -11,15 +11,14 @@ import pytest
 
 from trellis_cli import command_line
 from trellis_cli.__main__ import main
-from trellis_cli.common.errors import EXIT_INTERRUPTED
+from trellis_cli.common.messages import EXIT_INTERRUPTED
 
 AS_IT_RUNS = """
 import sys
 from pathlib import Path
 
-from trellis_cli.command_line import app
-from trellis_cli.commands import register
-register(app, "run")
+from trellis_cli.commands import load
+load("run")
 from trellis.config.settings import load
 from trellis.services import SERVICES
 assert [one.load("app").create_app(load(one.settings)) for one in SERVICES.values()]

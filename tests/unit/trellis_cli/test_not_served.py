@@ -27,7 +27,7 @@ from trellis.read_model.reading.explained import group_page, shim_page
 from trellis.read_model.reading.served import NotServedError
 from trellis.telemetry import Metrics, setup
 from trellis_cli.apps.ask import read_groups
-from trellis_cli.common.errors import CommandError, explain
+from trellis_cli.common.errors import CommandError, describe_error
 from trellis_cli.common.output import Format
 from trellis_cli.common.settings import ClientSettings
 from trellis_cli.controllers import table as controllers
@@ -70,8 +70,8 @@ async def test_a_kind_that_is_defined_and_cannot_be_listed_is_an_error_that_name
     refuse(kube, res)
     with pytest.raises((NotServedError, NotFound)) as raised:
         await ask(kube)
-    told = explain(raised.value)
-    assert res.kind in told
+    told = describe_error(raised.value)
+    assert res.kind in told or f'"{res.plural}"' in told
     assert "`kubectl get " in told
 
 

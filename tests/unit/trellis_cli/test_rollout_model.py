@@ -79,7 +79,7 @@ PHASES: dict[str, tuple[World, Phase]] = {
         ),
         Phase.PROGRESSING,
     ),
-    "another controller is active, and all is done": (world(DONE, status=BESIDE), Phase.COMPLETE),
+    "another controller is active, and all is done": (world(DONE, status=BESIDE), Phase.DEGRADED),
     "halted": (world(BROKEN, a_node("b"), ledger=HALTED), Phase.HALTED),
     "halted, all of it forgiven": (
         world(BROKEN, a_node("b"), shim=replace(SPIN, forgiven=500), ledger=HALTED),
@@ -117,16 +117,16 @@ def test_each_node_has_its_stage_and_the_reason() -> None:
         "waits": (NodeStage.WAITING, ""),
         "arm": (NodeStage.HELD, "NoSourceForPlatform"),
     }
-    assert summary(found) == "spin: Progressing: 1 of 5 nodes updated, 1 in work, 1 failed, 1 held, 1 waiting"
+    assert summary(found) == "spin: Progressing: 1 of 5 nodes updated, 1 in progress, 1 failed, 1 held, 1 waiting"
 
 
 @pytest.mark.parametrize(
     ("changes", "why"),
     [
-        pytest.param({"shim": PAUSED}, "paused", id="paused"),
-        pytest.param({"ledger": HALTED}, "halted", id="halted"),
+        pytest.param({"shim": PAUSED}, "Paused", id="paused"),
+        pytest.param({"ledger": HALTED}, "RolloutHalted", id="halted"),
         pytest.param({"status": degraded("ChecksumMissing")}, "ChecksumMissing", id="no checksum"),
-        pytest.param({"status": BESIDE}, "another controller is active", id="another controller"),
+        pytest.param({"status": BESIDE}, OTHER_CONTROLLER, id="another controller"),
     ],
 )
 def test_a_node_that_may_not_be_begun_is_held_and_says_why(changes: dict[str, Any], why: str) -> None:
@@ -253,7 +253,7 @@ def test_undoing_a_paused_rollout_says_that_it_waits() -> None:
 @pytest.mark.parametrize(
     ("number", "changes", "text"),
     [
-        pytest.param(None, {"revisions": (revision(1, "b"),)}, "'spin'", id="only this one"),
+        pytest.param(None, {"revisions": (revision(1, "b"),)}, r'"spin"', id="only this one"),
         pytest.param(7, {"revisions": (revision(1, "a"), revision(4, "b"))}, r"\b7\b.*: 1, 4$", id="gone"),
         pytest.param(2, {}, r"\b2\b", id="none"),
         pytest.param(None, {"notes": ("not yours to read",)}, "not yours to read", id="forbidden"),

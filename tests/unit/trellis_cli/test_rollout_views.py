@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import io
 import json
+from dataclasses import replace
 
 import pytest
+import yaml
 from rich.console import Console
 
 from support.suite.naming import lacking
 from trellis.provisioning.ledger import Ledger
+from trellis.provisioning.revisions import Revision
 from trellis.provisioning.shim_status import Status
 from trellis.read_model.tables.rollout import NodeStage, Phase, ShimNode, Standing, World
+from trellis_cli.common.errors import CommandError
 from trellis_cli.common.output import Format
+from trellis_cli.rollout.command import _show_history
 from trellis_cli.rollout.views import Lines, OnTerminal, page
 from trellis_dev.testing.builders import a_node, a_shim
 
+CREATED = "2026-01-31T08:00:00Z"
 WORLD = World(a_shim(), Status(), (a_shim(),), (a_node(),), Ledger({}))
 BROKEN = ShimNode("broken", NodeStage.FAILED, 2, "no [bold]space\nleft")
 BEGUN = Standing("spin", Phase.PROGRESSING, "", "", 1, 2, (ShimNode("a", NodeStage.IN_WORK, 1),))
@@ -61,3 +67,21 @@ def test_the_page_names_each_node_and_ends_with_the_summary() -> None:
     lines = out.getvalue().splitlines()
     assert [line.split()[0] for line in lines] == ["NODE", "a", "broken", "spin"]
     assert lines[2].split(maxsplit=3)[1:3] == ["Failed", "2"]
+
+
+REVISIONS = tuple(Revision(f"r{n}", str(n), "1", n, {"runtimeClass": {"name": f"v{n}"}}, CREATED) for n in (1, 2))
+
+
+def test_the_history_has_each_revision_and_the_version_of_one(capsys: pytest.CaptureFixture[str]) -> None:
+    world = replace(WORLD, revisions=REVISIONS, current=REVISIONS[1])
+    _show_history("spin", world, None, Format.TABLE, no_headers=True)
+    assert [line.split() for line in capsys.readouterr().out.splitlines()] == [
+        ["1", CREATED, "no"],
+        ["2", CREATED, "yes"],
+    ]
+    _show_history("spin", world, 1, Format.TABLE, no_headers=False)
+    assert yaml.safe_load(capsys.readouterr().out) == REVISIONS[0].version
+    _show_history("spin", world, None, Format.JSON, no_headers=False)
+    assert [one["current"] for one in json.loads(capsys.readouterr().out)["revisions"]] == [False, True]
+    with pytest.raises(CommandError, match=r'\b7\b.*"spin".*: 1, 2$'):
+        _show_history("spin", world, 7, Format.TABLE, no_headers=False)

@@ -7,13 +7,14 @@ import json
 import pytest
 import yaml
 
-from trellis_cli.secrets.roles import Listed, roles
+from trellis_cli.common.output import Format
+from trellis_cli.secrets.roles import roles
 
 RolesOutput = pytest.CaptureFixture[str]
 
 
 def test_an_account_that_reads_two_secrets_needs_two_roles(capsys: RolesOutput) -> None:
-    roles("payments", ["reader"], None, ["db", "api"], Listed.YAML)
+    roles("payments", ["reader"], None, ["db", "api"], Format.YAML)
     found = list(yaml.safe_load_all(capsys.readouterr().out))
     assert [(one["kind"], one["metadata"]["name"]) for one in found] == [
         ("Role", "trellis-impersonate-reader"),
@@ -26,7 +27,7 @@ def test_an_account_that_reads_two_secrets_needs_two_roles(capsys: RolesOutput) 
 
 
 def test_without_secrets_no_right_to_read_is_given(capsys: RolesOutput) -> None:
-    roles("payments", ["reader", "writer", "reader"], None, None, Listed.JSON)
+    roles("payments", ["reader", "writer", "reader"], None, None, Format.JSON)
     found = json.loads(capsys.readouterr().out)
     assert found["kind"] == "List"
     assert [one["metadata"]["name"] for one in found["items"] if one["kind"] == "Role"] == [
@@ -37,7 +38,7 @@ def test_without_secrets_no_right_to_read_is_given(capsys: RolesOutput) -> None:
 
 def test_where_trellis_is_installed_is_its_setting(capsys: RolesOutput, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TRELLIS_NAMESPACE", "wasm")
-    roles("payments", None, ["jane"], None, Listed.JSON)
+    roles("payments", None, ["jane"], None, Format.JSON)
     _, binding = json.loads(capsys.readouterr().out)["items"]
     assert binding["kind"] == "ClusterRoleBinding"
     assert binding["subjects"][0]["namespace"] == "wasm"
@@ -62,7 +63,7 @@ def test_a_wrong_name_is_refused_by_its_option(
     capsys: RolesOutput, namespace: str, accounts: list[str], users: list[str], secrets: list[str], words: str
 ) -> None:
     with pytest.raises(SystemExit) as ended:
-        roles(namespace, accounts, users, secrets, Listed.YAML)
+        roles(namespace, accounts, users, secrets, Format.YAML)
     printed = capsys.readouterr()
     assert ended.value.code == 2
     assert printed.out == ""

@@ -42,6 +42,22 @@ def test_the_table_shows_nodes_of_concern_and_counts_all(capsys: pytest.CaptureF
     assert lacking(out.splitlines()[-1], "ready", "provisioning", "failed", "annotation") == []
 
 
+def test_names_are_for_other_commands_and_wide_has_more_columns(capsys: pytest.CaptureFixture[str]) -> None:
+    show(ROLLOUT, Format.NAME, every=False)
+    assert capsys.readouterr().out.splitlines() == ["node/broken", "node/busy", "node/done", "node/odd"]
+    show(ROLLOUT, Format.WIDE, every=False)
+    wide = capsys.readouterr().out.splitlines()[0].split()
+    show(ROLLOUT, Format.TABLE, every=False, no_headers=True)
+    rows = capsys.readouterr().out.splitlines()
+    assert "DIGEST" in wide
+    assert [(row.split()[0], row.split()[1]) for row in rows] == [
+        ("broken", "true"),
+        ("busy", "true"),
+        ("done", "true"),
+        ("odd", "invalid"),
+    ]
+
+
 def test_all_shows_every_node(capsys: pytest.CaptureFixture[str]) -> None:
     show(ROLLOUT, Format.TABLE, every=True)
     assert "idle" in capsys.readouterr().out
@@ -61,7 +77,7 @@ def test_what_could_not_be_read_is_told_beside_the_table(capsys: pytest.CaptureF
     show(replace(ROLLOUT, notes=("no Jobs",)), Format.TABLE, every=False)
     out, err = capsys.readouterr()
     assert "no Jobs" not in out
-    assert err == "note: no Jobs\n"
+    assert err == "Note: no Jobs\n"
 
 
 def test_json_is_one_document_and_nothing_else(capsys: pytest.CaptureFixture[str]) -> None:
@@ -166,7 +182,7 @@ def test_a_halted_rollout_is_a_problem_that_names_the_digest() -> None:
     part = rollout_part(replace(ROLLOUT, ledger=Ledger(LEDGER.entries, halted=(DIGEST,))))
     assert DIGEST in part.problem
     assert part.facts["halted"] == (DIGEST,)
-    assert part.facts["in_work"] == 1
+    assert part.facts["in_progress"] == 1
 
 
 def test_failed_nodes_and_invalid_annotations_are_problems_and_work_is_none() -> None:
@@ -207,7 +223,7 @@ def test_groups_and_grants_that_are_not_well_are_problems_with_their_cause() -> 
         "status": status,
     }
     part = hosts_part([group], "pod-1")
-    assert lacking(part.text, "1 groups", "0 of 2", "host-manager", "pod-1") == []
+    assert lacking(part.text, "1", "0 of 2", "host-manager", "pod-1") == []
     assert lacking(part.problem, "t/h", "Secret t/x is missing", "trellis explain hostgroup/h -n t") == []
     assert lacking(hosts_part([group], "").problem, "host-manager") == []
     assert hosts_part([], "").problem == ""

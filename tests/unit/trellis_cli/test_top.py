@@ -67,7 +67,7 @@ def world(**refused: tuple[str, str]) -> dict[str, Any]:
     ):
         composer.take(part, key, view)
     for part in PARTS:
-        composer.say(PartStatus(part, synced=True, lacking={"": refused[part]} if part in refused else {}))
+        composer.report(PartStatus(part, synced=True, lacking={"": refused[part]} if part in refused else {}))
     return {id_: entity for id_, entity in composer.flush().items() if entity is not None}
 
 
@@ -135,10 +135,10 @@ def test_the_worst_comes_first_and_what_has_no_value_last() -> None:
 def test_a_filter_is_words_that_are_all_in_a_line_or_in_why() -> None:
     entities = world()
     assert ids(Kind.NODES, entities, words="N1") == ["node/n1"]
-    assert ids(Kind.NODES, entities, words="n troubled") == ["node/n3"]
-    assert ids(Kind.NODES, entities, words="n1 troubled") == []
-    assert entities["node/n3"]["why"]
-    assert ids(Kind.NODES, entities, words=entities["node/n3"]["why"].split()[0]) == ["node/n3"]
+    assert ids(Kind.NODES, entities, words="n Degraded") == ["node/n3"]
+    assert ids(Kind.NODES, entities, words="n1 Degraded") == []
+    assert entities["node/n3"]["message"]
+    assert ids(Kind.NODES, entities, words=entities["node/n3"]["message"].split()[0]) == ["node/n3"]
 
 
 def test_what_may_not_be_read_is_a_note_and_not_empty() -> None:
@@ -146,7 +146,7 @@ def test_what_may_not_be_read_is_a_note_and_not_empty() -> None:
     assert notes(Kind.NODES, entities) == [": ".join(REFUSED)]
     assert notes(Kind.APPLICATIONS, entities) == []
     assert lacking([Kind.NODES], entities) == [
-        {"part": "nodes", "namespace": None, "say": REFUSED[0], "do": REFUSED[1]}
+        {"part": "nodes", "namespace": None, "message": REFUSED[0], "do": REFUSED[1]}
     ]
     assert lacking(Kind, entities) == lacking([Kind.NODES], entities), "each part once"
     entities["part/controllers"] = entities["part/controllers"] | {"defined": False}
@@ -163,7 +163,7 @@ def test_what_was_not_read_yet_is_known() -> None:
 
 
 def test_counts_are_of_all_and_not_of_what_fits() -> None:
-    assert next(iter(counts(Kind.NODES, world()).items())) == ("troubled", 1)
+    assert next(iter(counts(Kind.NODES, world()).items())) == ("Degraded", 1)
     assert sum(counts(Kind.NODES, world()).values()) == 3
 
 
@@ -176,7 +176,7 @@ def test_a_difference_leads_from_one_state_to_the_other(before: dict[str, Any], 
 
 
 def test_only_the_sheets_that_are_asked_for_are_for_programs() -> None:
-    found = chosen([Kind.SHIMS, Kind.GROUPS], world(), Wanted())
+    found = chosen([Kind.SHIMS, Kind.HOST_GROUPS], world(), Wanted())
     assert list(found) == ["shim/spin", "hostgroup/team/hosts"]
 
 
@@ -207,15 +207,15 @@ def test_keys_choose_a_sheet_and_forget_what_was_selected_in_another() -> None:
     screen = pressed(Screen(selected="node/n1"), "right")
     assert (screen.kind, screen.selected) == (Kind.SHIMS, "")
     assert pressed(Screen(), "left").kind is Kind.CONTROLLERS
-    assert pressed(Screen(), "3").kind is Kind.GROUPS
+    assert pressed(Screen(), "3").kind is Kind.HOST_GROUPS
     assert pressed(Screen(), "8", "0", "x").kind is Kind.NODES
     assert press(Screen(), "q", ()) is None
 
 
-def test_a_sort_that_the_next_sheet_lacks_becomes_the_state() -> None:
+def test_a_sort_that_the_next_sheet_lacks_becomes_the_health() -> None:
     screen = pressed(Screen(Kind.CONTROLLERS), *["s"] * 3)
-    assert screen.wanted.sort == sorts(Kind.CONTROLLERS)[(sorts(Kind.CONTROLLERS).index("state") + 3) % 9]
-    assert pressed(replace(screen, wanted=Wanted(sort="traps")), "1").wanted.sort == "state"
+    assert screen.wanted.sort == sorts(Kind.CONTROLLERS)[(sorts(Kind.CONTROLLERS).index("health") + 3) % 9]
+    assert pressed(replace(screen, wanted=Wanted(sort="traps")), "1").wanted.sort == "health"
     assert pressed(replace(screen, wanted=Wanted(sort="name")), "1").wanted.sort == "name"
     assert pressed(Screen(), "r").wanted.reverse
 
@@ -262,10 +262,13 @@ def test_a_screen_fills_the_terminal_and_no_more(kind: Kind, height: int) -> Non
 
 def test_the_selected_line_is_on_the_screen_with_its_reason_and_what_says_more() -> None:
     node = world()["node/n1"]
-    many = {f"node/m{number:04}": node | {"name": f"m{number:04}", "why": f"reason {number}"} for number in range(1000)}
+    many = {
+        f"node/m{number:04}": node | {"name": f"m{number:04}", "reason": "Waiting", "message": f"reason {number}"}
+        for number in range(1000)
+    }
     seen = drawn(Screen(selected="node/m0700", wanted=Wanted(sort="name")), world() | many)
     assert any(line.startswith("m0700 ") for line in seen)
-    assert "node/m0700: reason 700" in seen[-3]
+    assert "node/m0700: Waiting: reason 700" in seen[-3]
     assert "trellis explain node/m0700" in seen[-2]
     of_host = drawn(Screen(Kind.HOSTS), world())
     assert "trellis explain hostgroup/hosts --namespace team" in of_host[-2]
@@ -281,7 +284,7 @@ def test_notes_and_trouble_stand_above_the_rows() -> None:
 def test_text_from_the_cluster_is_no_markup_and_steers_no_terminal() -> None:
     entities = world()
     hostile = "[bold]red[/bold] \x1b[2J\x07 end"
-    entities["node/n1"] = entities["node/n1"] | {"why": hostile, "state": "troubled"}
+    entities["node/n1"] = entities["node/n1"] | {"message": hostile, "health": "Degraded"}
     for seen in (drawn(Screen(selected="node/n1"), entities), sheet_lines(entities)):
         text = "\n".join(seen)
         assert "\x1b" not in text

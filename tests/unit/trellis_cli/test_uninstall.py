@@ -34,7 +34,8 @@ from trellis.kube.resources import (
 from trellis.lattice.domain.kept import write_kept
 from trellis.lattice.domain.service_views import view_service
 from trellis.read_model.reading.served import NotServedError
-from trellis_cli.common.errors import EXIT_FAILED, CommandError
+from trellis_cli.common.errors import CommandError
+from trellis_cli.common.messages import EXIT_FAILED
 from trellis_cli.common.output import Format
 from trellis_cli.common.settings import ClientSettings
 from trellis_cli.uninstall import command as uninstall

@@ -1,8 +1,8 @@
-"""Writes ``deploy/base``, what ``kubectl kustomize`` has, from the Helm chart, or checks it: ``make generate``.
+"""Writes ``deploy/base``, the kustomization for ``kubectl kustomize``, from the Helm chart, or checks it.
 
-In: the chart, a directory. Out: a kustomization and its files, or an exit status with the reasons. Needs Helm.
-Invariants: the same chart gives the same files; nothing in them is secret: the passwords that the chart would make are
-left out, and a Job makes others in the cluster (``trellis bus passwords``).
+Run by ``make generate``. In: the chart, a directory. Out: a kustomization and its files, or an exit status with the
+reasons. Needs Helm. Invariants: the same chart gives the same files; they contain no secrets: the passwords of the
+chart are omitted, and a Job creates others in the cluster (``trellis bus passwords``).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Manifest = dict[str, Any]
 def main(argv: list[str] | None = None) -> int:
     """Run the command and return its exit status."""
     parser = argparse.ArgumentParser(prog="python -m trellis_tools.base.generate", description=__doc__)
-    parser.add_argument("directory", type=Path, help="where the files belong: deploy/base")
+    parser.add_argument("directory", type=Path, help="directory of the files: deploy/base")
     parser.add_argument("--chart", type=Path, default=Path("deploy/helm/trellis"), help="the Helm chart")
     parser.add_argument("--check", action="store_true", help="write nothing; fail if a file differs")
     arguments = parser.parse_args(argv)
@@ -51,30 +51,30 @@ def documents(rendered: list[Manifest]) -> dict[str, str]:
     """Return the text of each file by its name.
 
     Raises:
-        RuntimeError: something that the chart made of its passwords is still in one.
+        RuntimeError: a file contains a password of the chart.
     """
     files = {name: _yaml(found) for name, found in files_of(rendered).items()}
     found = {name: _HEADER + text for name, text in files.items()}
     if secret := leaked(rendered, found.values()):
-        raise RuntimeError(f"{secret} of the chart would be public: base_model has to leave it out")
+        raise RuntimeError(f"{secret} of the chart would be public: base.model has to omit it")
     resources = [DEFINITIONS, *files]
     kustomization = {"apiVersion": "kustomize.config.k8s.io/v1beta1", "kind": "Kustomization", "resources": resources}
     return {KUSTOMIZATION: _HEADER + _yaml([kustomization])} | found
 
 
 def render(chart: Path) -> list[Manifest]:
-    """Return what the chart has by default, hooks apart, with one server for the bus.
+    """Return the default manifests of the chart, without hooks, with one server for the bus.
 
     Raises:
-        RuntimeError: there is no Helm, or it refuses.
+        RuntimeError: Helm is missing, or fails.
     """
     beside = Path(sys.executable).parent / "helm"
     program = str(beside) if beside.exists() else shutil.which("helm")
     if program is None:
-        raise RuntimeError("there is no helm: put one on the PATH")
+        raise RuntimeError("helm is missing: add it to the PATH")
     defaults = yaml.safe_load((chart / "values.yaml").read_text(encoding="utf-8"))
     one_server = ["--set", "nats.replicas=1"] if "replicas" in defaults["nats"] else []
-    done = subprocess.run(  # noqa: S603 - a program of this machine, no shell
+    done = subprocess.run(  # noqa: S603 - local program, no shell
         [program, "template", "trellis", str(chart), "--namespace", HOME, "--no-hooks", *_NO_DEFINITIONS, *one_server],
         env=os.environ | {"KUBECONFIG": os.devnull},
         capture_output=True,
@@ -83,21 +83,21 @@ def render(chart: Path) -> list[Manifest]:
         check=False,
     )
     if done.returncode:
-        raise RuntimeError(f"helm refuses {chart}: {done.stderr}")
+        raise RuntimeError(f"helm fails for {chart}: {done.stderr}")
     return [one for one in yaml.load_all(done.stdout, Loader=yaml.CSafeLoader) if one]
 
 
 def differences(directory: Path, wanted: dict[str, str]) -> list[str]:
-    """Return which files are missing, differ from what would be written, or belong to nothing."""
+    """Return the files that are missing, out of date, or unexpected."""
     present = {path.name: path.read_text() for path in sorted(directory.glob("*.yaml"))}
     stale = [
         f"{directory / name}: out of date, run make generate" for name in wanted if present.get(name) != wanted[name]
     ]
-    return stale + [f"{directory / name}: belongs to nothing, delete it" for name in present if name not in wanted]
+    return stale + [f"{directory / name}: unexpected file, delete it" for name in present if name not in wanted]
 
 
 class _Dumper(yaml.CSafeDumper):
-    """Texts of several lines as blocks, as people write them."""
+    """Writes texts of several lines as blocks."""
 
 
 def _text(dumper: yaml.CSafeDumper, text: str) -> yaml.ScalarNode:

@@ -1,7 +1,7 @@
-"""What ``deploy/base`` makes of the rendered chart: the same objects, and a Job in place of the passwords.
+"""Derives ``deploy/base`` from the rendered chart: the same objects, with a Job instead of the passwords.
 
-Pure. In: manifests of the chart. Out: manifests by file. Called by ``base_generate``.
-Invariants: no Secret is in the result, and nothing that changes from one rendering to the next; the rights of services
+Pure. In: manifests of the chart. Out: manifests by file. Called by ``base.generate``.
+Invariants: the result contains no Secret and nothing that differs between two renderings; the permissions of services
 are those of the chart.
 """
 
@@ -19,13 +19,13 @@ Manifest = dict[str, Any]
 HOME: Final = "trellis-system"
 KUSTOMIZATION: Final = "kustomization.yaml"
 DEFINITIONS: Final = "../helm/trellis/definitions"
-"""The chart's CRDs: a kustomization of their own, which the base includes."""
+"""CRDs of the chart: a separate kustomization, which the base includes."""
 _JOB: Final = "trellis-bus-passwords"
 _CONFIG: Final = "trellis-nats-config"
 _SECRET_FILES: Final = frozenset({SEED, PASSWORDS})
 _PERMISSIONS: Final = "accounts.conf"
 _WORD: Final = re.compile(r"[A-Za-z0-9+/_-]{40,}")
-"""What a seed, a password or a line of a key looks like."""
+"""Pattern of a seed, a password or a key line."""
 _RANDOM: Final = "checksum/users"
 """Annotation that changes with the passwords."""
 _HELMS: Final = "helm.sh/"
@@ -43,7 +43,7 @@ _JOB_SECONDS: Final = 600
 
 
 def files_of(rendered: Iterable[Manifest]) -> dict[str, list[Manifest]]:
-    """Return the manifests of each file, in the order in which they are to be there."""
+    """Return the manifests of each file, in file order."""
     objects = [copy.deepcopy(one) for one in rendered]
     [server] = [one for one in objects if one["kind"] == "Secret" and one["metadata"]["name"] == SERVER]
     files: dict[str, list[Manifest]] = {name: [] for name in dict.fromkeys(_FILES.values())}
@@ -61,7 +61,7 @@ def files_of(rendered: Iterable[Manifest]) -> dict[str, list[Manifest]]:
 
 
 def leaked(rendered: Iterable[Manifest], texts: Iterable[str]) -> str:
-    """Return which Secret of the chart has a password, a seed or a key that is in one of the texts, "" if none has."""
+    """Return the Secret of the chart whose password, seed or key is in one of the texts, "" if there is none."""
     everything = "\n".join(texts)
     for one in rendered:
         for key, text in one.get("stringData", {}).items() if one["kind"] == "Secret" else ():
@@ -72,19 +72,19 @@ def leaked(rendered: Iterable[Manifest], texts: Iterable[str]) -> str:
 
 
 def _service_of(objects: Iterable[Manifest]) -> Manifest:
-    """Return the pod of a service: what the Job runs has its image and its limits."""
+    """Return the pod of a service: the Job uses its image and its limits."""
     return next(dict(one["spec"]["template"]["spec"]) for one in objects if one["kind"] == "Deployment")
 
 
 def _config(server: Manifest) -> Manifest:
-    """Return what the server is told, as far as anybody may read it."""
+    """Return the public part of the server configuration."""
     data = {key: value for key, value in server["stringData"].items() if key not in _SECRET_FILES}
     metadata = {"name": _CONFIG, "namespace": HOME, "labels": server["metadata"]["labels"]}
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data}
 
 
 def _with_config(stateful: Manifest) -> None:
-    """Have the server read what is public from the ConfigMap, and the passwords from the Secret that the Job makes."""
+    """Mount the public configuration from the ConfigMap, and the passwords from the Secret of the Job."""
     for volume in stateful["spec"]["template"]["spec"]["volumes"]:
         secret = volume.get("secret")
         if secret and secret["secretName"] == SERVER:
@@ -99,7 +99,7 @@ def _with_config(stateful: Manifest) -> None:
 
 
 def _without_marks(one: Manifest) -> None:
-    """Take away what is Helm's own, and what changes with the passwords."""
+    """Remove metadata of Helm, and annotations that change with the passwords."""
     for place in (one, one.get("spec", {}).get("template", {})):
         annotations = place.get("metadata", {}).get("annotations")
         if not annotations:
@@ -111,7 +111,7 @@ def _without_marks(one: Manifest) -> None:
 
 
 def _job_and_rights(pod: Manifest) -> list[Manifest]:
-    """Return the Job that makes the passwords, and what it may do: make Secrets, and read and complete its own."""
+    """Return the Job that creates the passwords, and its permissions: create Secrets, and read and update its own."""
     metadata = {"name": _JOB, "namespace": HOME, "labels": {"app.kubernetes.io/name": "trellis", _COMPONENT: "nats"}}
     rbac = "rbac.authorization.k8s.io"
     rules = [
@@ -139,7 +139,7 @@ def _job_and_rights(pod: Manifest) -> list[Manifest]:
             "apiVersion": "batch/v1",
             "kind": "Job",
             "metadata": metadata,
-            # It goes when it is done: a Job cannot be changed, and the next version has another image.
+            # The Job is deleted after it finishes: Jobs are immutable, and the next version has another image.
             "spec": {"backoffLimit": 6, "ttlSecondsAfterFinished": _JOB_SECONDS, "template": _template(pod)},
         },
     ]
@@ -156,7 +156,7 @@ def _template(pod: Manifest) -> Manifest:
         **{key: copy.deepcopy(service[key]) for key in kept},
     }
     return {
-        # Not those of the server: its Service, policy and StatefulSet are not to select this pod.
+        # Not the labels of the server: its Service, policy and StatefulSet must not select this pod.
         "metadata": {"labels": {"app.kubernetes.io/name": "trellis", _COMPONENT: "bus-passwords"}},
         "spec": {
             "serviceAccountName": _JOB,

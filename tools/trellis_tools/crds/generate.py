@@ -1,8 +1,8 @@
-"""Writes the definitions of our kinds, or their JSON Schemas, to a directory, or checks them: ``make generate``,
+"""Writes the CRDs of Trellis, or their JSON Schemas, to a directory, or checks them: ``make generate``,
 ``make verify``.
 
-In: the table of kinds and a directory. Out: YAML or JSON files, or an exit status with the reasons. The definitions
-are written into the Helm chart, and nowhere else: ``deploy/crds`` links to them, ``deploy/base`` includes them.
+In: the table of kinds and a directory. Out: YAML or JSON files, or an exit status with the reasons. CRDs are written
+only into the Helm chart: ``deploy/crds`` links to them, ``deploy/base`` includes them.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def documents() -> dict[str, str]:
-    """Return the text of each definition by its path below the directory."""
+    """Return the text of each CRD by its path below the directory."""
     return {
         str(PurePosixPath(directory, f"{kind.name}.yaml")): _HEADER + _yaml(make_definition(kind))
         for directory, kinds in BY_DIRECTORY.items()
@@ -48,7 +48,7 @@ def documents() -> dict[str, str]:
 
 
 def kustomization() -> str:
-    """Return the kustomization by which ``deploy/base`` includes the definitions; Helm ignores it."""
+    """Return the kustomization with which ``deploy/base`` includes the CRDs; Helm ignores it."""
     kind = {"apiVersion": "kustomize.config.k8s.io/v1beta1", "kind": "Kustomization", "resources": list(documents())}
     return _HEADER + _yaml(kind)
 
@@ -63,7 +63,7 @@ def schemas() -> dict[str, str]:
 
 
 def differences(directory: Path, wanted: dict[str, str]) -> list[str]:
-    """Return which files are missing, differ from what would be written, or belong to no kind."""
+    """Return the files that are missing, out of date, or belong to no kind."""
     files = sorted(path for path in directory.rglob("*") if path.suffix in {".yaml", ".json"})
     present = {path.relative_to(directory).as_posix(): path.read_text() for path in files}
     stale = [
@@ -77,7 +77,7 @@ def _yaml(document: dict[str, Any]) -> str:
 
 
 def write(directory: Path, wanted: dict[str, str]) -> None:
-    """Write all files; directories are made if they are missing."""
+    """Write all files; missing directories are created."""
     for name, text in wanted.items():
         path = directory / name
         path.parent.mkdir(parents=True, exist_ok=True)

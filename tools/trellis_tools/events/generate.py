@@ -1,7 +1,7 @@
 """Writes the event schemas to a directory, or checks that they are up to date: ``make generate``, ``make verify``.
 
 In: the subject table and a directory. Out: JSON files, or an exit status with the reasons.
-Invariant: a schema that was written is never replaced by one that breaks it; a breaking change is a new version.
+Invariant: a published schema is never replaced by an incompatible one; a breaking change is a new version.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from trellis_tools.events.schemas import ASYNCAPI_FILE, Document, documents
 def main(argv: list[str] | None = None) -> int:
     """Run the command and return its exit status."""
     parser = argparse.ArgumentParser(prog="python -m trellis_tools.events.generate", description=__doc__)
-    parser.add_argument("directory", type=Path, help="where the files belong: deploy/events")
+    parser.add_argument("directory", type=Path, help="directory of the files: deploy/events")
     parser.add_argument("--check", action="store_true", help="write nothing; fail if a file differs")
     arguments = parser.parse_args(argv)
     wanted = documents()
@@ -34,7 +34,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def breaks(directory: Path, wanted: dict[str, Document]) -> list[str]:
-    """Return how the wanted documents break what stands in the directory."""
+    """Return the incompatible changes of the documents in the directory."""
     problems = []
     for path in sorted(directory.glob("*.json")):
         if path.name == ASYNCAPI_FILE:
@@ -47,14 +47,14 @@ def breaks(directory: Path, wanted: dict[str, Document]) -> list[str]:
             problems.append(f"{path}: the type is missing; restore it, or delete the file if it was never published")
             continue
         problems += [
-            f"{path}: {change}; make a new version of the type beside it (version: ClassVar[int] = 2)"
+            f"{path}: {change}; add a new version of the type (version: ClassVar[int] = 2)"
             for change in breaking_changes(json.loads(path.read_text()), wanted[path.name])
         ]
     return problems
 
 
 def differences(directory: Path, wanted: dict[str, Document]) -> list[str]:
-    """Return which files are missing or differ from what would be written."""
+    """Return the files that are missing or out of date."""
     return [
         f"{directory / name}: out of date, run make generate"
         for name, document in wanted.items()
@@ -63,14 +63,14 @@ def differences(directory: Path, wanted: dict[str, Document]) -> list[str]:
 
 
 def write(directory: Path, wanted: dict[str, Document]) -> None:
-    """Write all files; the directory is made if it is missing."""
+    """Write all files; a missing directory is created."""
     directory.mkdir(parents=True, exist_ok=True)
     for name, document in wanted.items():
         (directory / name).write_text(render(document))
 
 
 def render(document: Document) -> str:
-    """Return a document as it stands in its file."""
+    """Return the text of a document in its file."""
     return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
 
 

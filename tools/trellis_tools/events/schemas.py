@@ -1,7 +1,7 @@
 """Generates the event schemas: a JSON Schema for each type and for the envelope, and an AsyncAPI document.
 
 Pure. In: the subject table. Out: documents by file name. Called by ``generate`` and by tests.
-Invariant: every row of the table is in them, under its CloudEvents type.
+Invariant: the documents contain every row of the table, under its CloudEvents type.
 Source: JSON Schema 2020-12; AsyncAPI 3.0.0.
 """
 
@@ -32,7 +32,7 @@ _HEADERS: Final = {
 
 
 def schema_file(spec: FactSpec) -> str:
-    """Return the file name of a fact's schema."""
+    """Return the file name of the schema of an event."""
     return f"{spec.type}.json"
 
 
@@ -46,14 +46,14 @@ def documents(facts: Sequence[FactSpec] = FACTS) -> dict[str, Document]:
 
 
 def envelope_schema() -> Document:
-    """Return the schema of the envelope; ``data`` is anything."""
+    """Return the schema of the envelope, without the schema of ``data``."""
     schema = RawCloudEvent.model_json_schema()
     title = "CloudEvent 1.0 in JSON, structured mode, with the distributed tracing extension"
     return {"$schema": _DIALECT, **schema, "title": title, "description": summary(CloudEvent)}
 
 
 def fact_schema(spec: FactSpec) -> Document:
-    """Return the schema of a fact's data."""
+    """Return the schema of the data of an event."""
     return {
         "$schema": _DIALECT,
         **spec.model.model_json_schema(),
@@ -63,13 +63,13 @@ def fact_schema(spec: FactSpec) -> Document:
 
 
 def asyncapi(facts: Sequence[FactSpec] = FACTS) -> Document:
-    """Return the AsyncAPI document: a channel for each fact, and the service that alone sends on it."""
+    """Return the AsyncAPI document: a channel for each event, and the only service that sends on it."""
     return {
         "asyncapi": "3.0.0",
         "info": {
             "title": "Trellis events",
             "version": "1",
-            "description": "Facts on the NATS JetStream bus. A type only ever gains optional fields.",
+            "description": "Events on the NATS JetStream bus. A type only ever gains optional fields.",
         },
         "defaultContentType": CONTENT_TYPE,
         "channels": {spec.tokens: _channel(spec) for spec in facts},
@@ -107,7 +107,7 @@ def _channel(spec: FactSpec) -> Document:
 
 
 def address(spec: FactSpec) -> str:
-    """Return the subject of a fact with its parameters: ``trellis.evt.{cluster}.node.gone.{name}``."""
+    """Return the subject of an event with its parameters: ``trellis.evt.{cluster}.node.gone.{name}``."""
     return ".".join((ROOT_EVENTS, "{cluster}", spec.tokens, *(f"{{{name}}}" for name in spec.key_fields)))
 
 

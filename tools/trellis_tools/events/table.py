@@ -1,7 +1,7 @@
-"""Writes the subject table into a page for people, or checks that it stands there: ``make generate``, ``make verify``.
+"""Writes the subject table into a documentation page, or checks it: ``make generate``, ``make verify``.
 
 In: the subject table and a Markdown file with two marks. Out: the file with a table between the marks, or an exit
-status. Invariant: what is outside the marks is left as it is.
+status. Invariant: text outside the marks is not changed.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ END: Final = "<!-- end of facts -->"
 def main(argv: list[str] | None = None) -> int:
     """Run the command and return its exit status."""
     parser = argparse.ArgumentParser(prog="python -m trellis_tools.events.table", description=__doc__)
-    parser.add_argument("page", type=Path, help="where the table belongs: docs/bus.md")
+    parser.add_argument("page", type=Path, help="page of the table: docs/bus.md")
     parser.add_argument(
-        "--schemas", default="../deploy/events", help="the directory of the schemas, seen from the page"
+        "--schemas", default="../deploy/events", help="directory of the schemas, relative to the page"
     )
     parser.add_argument("--check", action="store_true", help="write nothing; fail if the table differs")
     arguments = parser.parse_args(argv)
@@ -41,13 +41,13 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def with_table(text: str, schemas: str) -> str:
-    """Return a page with the table as it is now between the marks."""
+    """Return a page with the current table between the marks."""
     before, _, rest = text.partition(BEGIN)
     return f"{before}{BEGIN}\n{subject_table(schemas)}{END}{rest.partition(END)[2]}"
 
 
 def subject_table(schemas: str) -> str:
-    """Return the facts as a Markdown table, each with a link to its schema in the directory ``schemas``."""
+    """Return the events as a Markdown table, each with a link to its schema in the directory ``schemas``."""
     rows = [
         f"| `{address(spec).replace('{', '<').replace('}', '>')}` | {summary(spec.model)} "
         f"| `{spec.owner}` | [`{spec.type}`]({schemas}/{schema_file(spec)}) |\n"

@@ -1,1 +1,1 @@
-"""The linter for language: extracts the texts that people read, and runs Vale over them (``make language``)."""
+"""The prose linter: extracts texts for users and developers, and runs Vale over them (``make language``)."""

@@ -1,8 +1,8 @@
-"""Checks the language of texts that people read: ``make language``, ``make lint``.
+"""Checks the language of texts for users and developers: ``make language``, ``make lint``.
 
 In: the root of the repository; paths, or the list ``.vale/clean.txt``. Out: findings with file and line on standard
 error, or their counts. Exit status: 0 no findings, 1 findings, 2 Vale or its rules failed.
-Invariant: where no path is to be checked, Vale is neither built nor run.
+Invariant: without paths to check, Vale is neither built nor run.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Scope:
     areas: frozenset[str] = frozenset()
 
     def has(self, page: Page) -> bool:
-        """Return whether a page is one of the scope."""
+        """Return whether a page is in the scope."""
         path = self.path.rstrip("/")
         inside = path in {".", page.source} or page.source.startswith(f"{path}/")
         return inside and (not self.areas or page.area in self.areas)
@@ -64,13 +64,13 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def clean(root: Path) -> list[Scope]:
-    """Return the scopes that have no findings: all if there is no list."""
+    """Return the scopes without findings: all if there is no list."""
     path = root / CLEAN
     return parse_scopes(path.read_text()) if path.exists() else [Scope(".")]
 
 
 def parse_scopes(text: str) -> list[Scope]:
-    """Return the scopes of a list: a path a line, then the areas, if not all; ``#`` begins a comment."""
+    """Return the scopes of a list: one path per line, then optional areas; ``#`` starts a comment."""
     lines: Sequence[list[str]] = [line.partition("#")[0].split() for line in text.splitlines()]
     return [Scope(path, frozenset(areas)) for path, *areas in filter(None, lines)]
 

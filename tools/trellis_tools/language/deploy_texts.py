@@ -1,4 +1,4 @@
-"""Finds the texts that people read in YAML, JSON and the templates of the Helm chart.
+"""Extracts prose from YAML, JSON and the templates of the Helm chart.
 
 In: the source of a file. Out: descriptions, comments, and messages of templates. Called by ``pages``.
 """
@@ -46,7 +46,7 @@ def _described(node: yaml.Node, area: str) -> Iterator[Text]:
 
 
 def comments(source: str, area: str) -> Iterator[Text]:
-    """Yield the comments of YAML: adjacent lines that are comments are one text, a comment after a value is its own."""
+    """Yield the comments of YAML: adjacent comment lines are one text, a comment after a value is a separate one."""
     block: list[str] = []
     lines = source.split("\n")
     for number, line in enumerate([*lines, ""], start=1):
@@ -62,7 +62,7 @@ def comments(source: str, area: str) -> Iterator[Text]:
 
 
 def _split(line: str) -> tuple[str, str | None]:
-    """Return a line of YAML before its comment, and the comment; None if it has none."""
+    """Return a line of YAML before its comment, and the comment; None without one."""
     quote = ""
     for position, character in enumerate(line):
         if quote:
@@ -75,7 +75,7 @@ def _split(line: str) -> tuple[str, str | None]:
 
 
 def template_texts(source: str, area: str) -> Iterator[Text]:
-    """Yield the comments of a template, the messages in its actions, and the comments of the YAML that it renders."""
+    """Yield the comments of a template, the messages in its actions, and the comments of the rendered YAML."""
     for found in _TEMPLATE_COMMENT.finditer(source):
         yield Text(area, _line(source, found.start(1)), "\n".join(map(str.strip, found[1].split("\n"))))
     for action in _ACTION.finditer(source):
@@ -89,7 +89,7 @@ def template_texts(source: str, area: str) -> Iterator[Text]:
 
 
 def notes(source: str, area: str) -> Iterator[Text]:
-    """Yield the lines of NOTES.txt that are sentences; indented lines are commands."""
+    """Yield the sentences of NOTES.txt; indented lines are commands."""
     filled = _ACTION.sub(lambda found: _value(found[0]), source)
     for number, line in enumerate(filled.split("\n"), start=1):
         if line.strip(f"{PLACEHOLDER} ") and not line.startswith("  "):
@@ -97,7 +97,7 @@ def notes(source: str, area: str) -> Iterator[Text]:
 
 
 def _value(action: str) -> str:
-    """Return what is in place of an action: nothing for control structures, a placeholder for a value."""
+    """Return the replacement of an action: empty for control structures, a placeholder for a value."""
     control = re.match(r"\{\{-?\s*(?:if|else|end|range|with|define|template|\$\w+ :?=|/\*)", action)
     return "\n" * action.count("\n") if control else PLACEHOLDER
 

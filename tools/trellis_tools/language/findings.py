@@ -1,7 +1,7 @@
-"""Runs Vale over pages, and reads what it finds.
+"""Runs Vale over pages, and parses its findings.
 
 In: pages, the program, its configuration. Out: findings by source file and line, and their counts. Called by the
-command. Invariant: a finding names the source file, not the file that Vale read.
+command. Invariant: a finding has the path of the source file, not that of the extracted file.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def check_rules(vale: Path, root: Path) -> None:
 
 
 def findings(vale: Path, root: Path, wanted: Iterable[Page]) -> list[Finding]:
-    """Return what Vale finds in pages, sorted by source file and line.
+    """Return the findings of Vale in pages, sorted by source file and line.
 
     Raises:
         ValeError: Vale did not run.
@@ -69,7 +69,7 @@ def findings(vale: Path, root: Path, wanted: Iterable[Page]) -> list[Finding]:
 
 
 def parse(output: str, files: dict[str, Page]) -> list[Finding]:
-    """Return the findings in the JSON output of Vale; ``files``: the page of each file that it read."""
+    """Return the findings in the JSON output of Vale; ``files``: the page of each extracted file."""
     return [
         Finding(files[name].source, alert["Line"], alert["Check"], files[name].area, alert["Message"])
         for name, alerts in json.loads(output).items()
@@ -78,7 +78,7 @@ def parse(output: str, files: dict[str, Page]) -> list[Finding]:
 
 
 def counts(found: Sequence[Finding]) -> str:
-    """Return a table of the number of findings: a row for each rule, a column for each area."""
+    """Return a table of the number of findings: one row per rule, one column per area."""
     numbers = Counter((one.rule, one.area) for one in found)
     rules, areas = sorted({one.rule for one in found}), sorted({one.area for one in found})
     rows = [["rule", *areas, "all"]]
@@ -97,7 +97,7 @@ def _cells(row: Sequence[str], widths: Sequence[int]) -> list[str]:
 
 
 def _file(page: Page, root: Path, folder: Path) -> str:
-    """Return the path of the file that Vale reads; writes it if the text is extracted."""
+    """Return the path of the file for Vale; write it if the text is extracted."""
     if page.text is None:
         return str(root / page.source)
     file = folder / page.area / f"{page.source}.md"
@@ -107,7 +107,7 @@ def _file(page: Page, root: Path, folder: Path) -> str:
 
 
 def _run(command: Sequence[str], root: Path) -> str:
-    done = subprocess.run(  # noqa: S603 - a program of this machine, no shell
+    done = subprocess.run(  # noqa: S603 - local program, no shell
         command, cwd=root, capture_output=True, text=True, timeout=_SECONDS, check=False
     )
     if done.returncode != 0:

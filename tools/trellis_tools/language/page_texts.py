@@ -1,8 +1,8 @@
-"""Finds the texts that people read in the front end of the console: TypeScript with JSX, and HTML.
+"""Extracts prose from the front end of the console: TypeScript with JSX, and HTML.
 
 In: the source of a file. Out: texts between tags, labels, and string constants that are words. Called by ``pages``.
 
-This is not a parser: code between two tags is told from a text by its punctuation.
+This is not a parser: punctuation distinguishes code between two tags from text.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def _between_tags(source: str, area: str) -> Iterator[Text]:
 
 
 def _blank(found: re.Match[str]) -> str:
-    """Return a match with all of it blank but its line breaks."""
+    """Return a match with all characters blank except line breaks."""
     return re.sub(r"[^\n]", " ", found[0])
 
 

@@ -1,7 +1,7 @@
-"""Lists what Vale reads: Markdown files as they are, and the extracted texts of other files.
+"""Lists the input of Vale: Markdown files as they are, and the extracted texts of other files.
 
 In: the root of the repository. Out: pages, each of one area and one source file. Called by the command.
-Generated copies are left out: ``deploy/schemas`` and ``docs/reference/crds`` have the texts of ``deploy/crds``.
+Generated copies are omitted: ``deploy/schemas`` and ``docs/reference/crds`` have the texts of ``deploy/crds``.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _MARKDOWN: Final = (
     ("deploy/examples/README.md", "docs"),
     ("bench/RESULTS.md", "docs"),
 )
-"""Markdown files and their area; a file is in the first that has it."""
+"""Markdown files and their area; the first match counts."""
 _COPIES: Final = ("docs/reference/crds",)
 _EXTRACTED: Final[tuple[tuple[str, str, Extract], ...]] = (
     ("deploy/crds/**/*.yaml", "crds", descriptions),
@@ -56,12 +56,12 @@ _REST: Final = (
     ("services/console/", "console"),
     ("shared/trellis/provisioning/", "conditions"),
 )
-"""Areas of prose in Python that its place in the code does not tell; all else below ``domain`` is for conditions."""
+"""Areas of Python prose without an area from its place in the code; other prose below ``domain`` is ``conditions``."""
 
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """What Vale reads of a source file. ``text`` None: the source itself, which is Markdown."""
+    """Input of Vale from one source file. ``text`` None: the source itself, which is Markdown."""
 
     area: str
     source: str
@@ -89,7 +89,7 @@ def _files(root: Path, pattern: str) -> list[str]:
 
 
 def _extracted(source: str, texts: Iterable[Text]) -> Iterator[Page]:
-    """Yield a page for each area that a file has texts of."""
+    """Yield a page for each area of the texts of a file."""
     by_area = sorted(texts, key=lambda text: (text.area, text.line))
     for area, found in groupby(by_area, key=lambda text: text.area):
         yield Page(area, source, document(found))

@@ -1,4 +1,4 @@
-"""Finds the texts that people read in a Python module.
+"""Extracts prose from a Python module.
 
 In: the source. Out: its docstrings, log events, condition messages, metric help, messages of exceptions, help of
 commands, and other string constants that are prose. Called by ``pages``. Invariant: nothing is imported or run.
@@ -20,7 +20,7 @@ from trellis_tools.language.texts import PLACEHOLDER, Text, is_prose, one_line
 _LEVELS: Final = frozenset({"debug", "info", "warning", "error", "critical", "exception"})
 _METRIC: Final = re.compile(r"(?i)(?:counter|gauge|histogram|summary)$")
 _KEYWORDS: Final = {"message": "conditions", "help": "cli", "documentation": "metrics"}
-"""Areas of keyword arguments, whatever is called."""
+"""Areas of keyword arguments of any call."""
 _CALLS: Final = {"Condition": "conditions"}
 """Areas of all arguments of a call."""
 
@@ -36,7 +36,7 @@ def python_texts(source: str, rest: str) -> list[Text]:
 
 
 def _below(node: ast.AST, area: str) -> Iterator[Text]:
-    """Yield the texts of a node, each in the area of the closest node above it that has one."""
+    """Yield the texts of a node, each in the area of its closest ancestor with an area."""
     match node:
         case ast.Expr(value=ast.Constant(value=str(text))):
             yield _docstring(node, text)
@@ -66,20 +66,20 @@ def _of_call(call: ast.Call, area: str) -> Iterator[Text]:
 
 
 def _string(node: ast.expr, text: str, area: str) -> Iterator[Text]:
-    """Yield a string if it is one for people: of a known area if it has two words, else if it is prose."""
+    """Yield a string if it is prose: in a known area with at least two words, else by ``is_prose``."""
     if is_prose(text) or (area and re.search(r"[A-Za-z]{2}\S* +\S*[A-Za-z]{2}", text)):
         yield _placed(node, text, area)
 
 
 def _placed(node: ast.expr, text: str, area: str) -> Text:
-    """Return a text with its line breaks if the source has as many, else on one line."""
+    """Return a text with its line breaks if the source has the same number, else on one line."""
     text, last = text.rstrip(), node.end_lineno or node.lineno
     whole = text.count("\n") <= last - node.lineno
     return Text(area, node.lineno, text if whole else one_line(text))
 
 
 def _docstring(node: ast.Expr, text: str) -> Text:
-    """Return a docstring without the indentation of its block; what is indented further is code in Markdown, too."""
+    """Return a docstring without the indentation of its block; further indentation is code in Markdown, too."""
     first, *others = text.split("\n")
     margin = min((len(line) - len(line.lstrip()) for line in others if line.strip()), default=0)
     return _placed(node.value, "\n".join([first.strip(), *(line[margin:] for line in others)]), "docstrings")
@@ -91,7 +91,7 @@ def _joined(node: ast.JoinedStr) -> str:
 
 
 def _name(function: ast.expr) -> str:
-    """Return the last part of the name of what is called."""
+    """Return the last part of the name of the called function."""
     match function:
         case ast.Name(id=name) | ast.Attribute(attr=name):
             return name

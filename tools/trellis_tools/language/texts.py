@@ -1,8 +1,8 @@
-"""Lays out extracted texts as Markdown that Vale reads, on the lines of their source.
+"""Writes extracted texts as Markdown for Vale, on the lines of their source.
 
-In: texts with the line where each begins. Out: one Markdown document a source file. Called by ``pages``.
-Invariants: a text is on the line of its source, and all other lines are blank, so that a line number of Vale is one of
-the source; each text is a list item, so that texts on adjacent lines do not become one paragraph.
+In: texts with their first line. Out: one Markdown document per source file. Called by ``pages``.
+Invariants: a text is on the line of its source, and all other lines are blank, so that line numbers of Vale are those
+of the source; each text is a list item, so that texts on adjacent lines do not become one paragraph.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from typing import Final
 _PROSE: Final = re.compile(r"(?<![\w`./-])[A-Za-z]+,? [A-Za-z]+,? [A-Za-z]+(?![\w`/])")
 _BETWEEN: Final = " / "
 PLACEHOLDER: Final = "…"
-"""In place of a value that a text is filled with."""
+"""Replaces the values in a text."""
 
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """A text, the line where it begins (the first is 1), and its area: ``logs``, ``docstrings``.
+    """A text, its first line (counted from 1), and its area: ``logs``, ``docstrings``.
 
     Each line break of the text is one of the source.
     """
@@ -31,7 +31,7 @@ class Text:
 
 
 def is_prose(text: str) -> bool:
-    """Return whether a string constant is a text for people: three plain words in a row."""
+    """Return whether a string constant is prose: three plain words in a row."""
     return _PROSE.search(text) is not None
 
 
@@ -56,5 +56,5 @@ def document(texts: Iterable[Text]) -> str:
 
 
 def _safe(text: str) -> str:
-    """Return a text in which Markdown finds no HTML."""
+    """Return a text with escaped HTML."""
     return text.replace("<", "‹")

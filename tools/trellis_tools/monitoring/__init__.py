@@ -1,4 +1,4 @@
-"""What people look at: the Grafana dashboard and the table of metrics, written from the metrics themselves.
+"""The Grafana dashboard and the table of metrics, generated from the metrics.
 
 In: ``trellis.telemetry.metrics`` and the table of panels. Out: files under ``deploy`` and a table in a page, by
 ``make generate``. No service imports it.

@@ -1,7 +1,7 @@
-"""The Grafana dashboard, as JSON that Grafana imports and its sidecar finds in a ConfigMap.
+"""The Grafana dashboard as JSON, for import into Grafana or for its sidecar in a ConfigMap.
 
-Pure. In: the table of panels. Out: a dashboard of schema version 39 (Grafana 11 and later read it). Called by
-``generate``. Invariant: the data source is a variable, so that the file works in any Grafana.
+Pure. In: the table of panels. Out: a dashboard of schema version 39 (Grafana 11 and later). Called by ``generate``.
+Invariant: the data source is a variable, so that the file works in any Grafana.
 """
 
 from __future__ import annotations

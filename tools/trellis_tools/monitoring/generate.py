@@ -1,6 +1,6 @@
-"""Writes what is for people who watch, or checks it: ``make generate``, ``make verify``.
+"""Writes the monitoring files, or checks them: ``make generate``, ``make verify``.
 
-In: the root of the repository. Out: the chart's dashboard, to which ``deploy/monitoring`` links, and the table of
+In: the root of the repository. Out: the dashboard of the chart, to which ``deploy/monitoring`` links, and the table of
 metrics in ``docs/observability.md``, or an exit status with the reasons.
 """
 

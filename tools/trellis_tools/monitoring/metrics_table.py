@@ -1,6 +1,6 @@
-"""The metrics of the services as a Markdown table, from the registry itself.
+"""The metrics of the services as a Markdown table, from the registry.
 
-Pure but for making a registry of its own. In: nothing. Out: rows for people. Called by ``generate``.
+Pure except for a private registry. In: nothing. Out: rows of the table. Called by ``generate``.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ END: Final = "<!-- end of metrics -->"
 
 
 def described() -> dict[str, tuple[str, tuple[str, ...], str]]:
-    """Return by name, as it is scraped, the kind of each metric, its labels and what it is."""
+    """Return by scraped name the type of each metric, its labels and its description."""
     found: dict[str, tuple[str, tuple[str, ...], str]] = {}
     for metric in vars(Metrics()).values():
         if isinstance(metric, MetricWrapperBase):
@@ -27,7 +27,7 @@ def described() -> dict[str, tuple[str, tuple[str, ...], str]]:
 
 
 def metrics_table() -> str:
-    """Return the metrics as a Markdown table; ``service``, which nearly all have, is left out."""
+    """Return the metrics as a Markdown table; the label ``service``, which nearly all have, is omitted."""
     rows = []
     for name, (kind, labels, documentation) in described().items():
         others = ", ".join(f"`{label}`" for label in labels if label != "service")
@@ -36,10 +36,10 @@ def metrics_table() -> str:
 
 
 def with_table(text: str) -> str:
-    """Return a page with the table as it is now between the marks.
+    """Return a page with the current table between the marks.
 
     Raises:
-        ValueError: the page has no place for it.
+        ValueError: the page lacks the marks.
     """
     before, begin, rest = text.partition(BEGIN)
     _, end, after = rest.partition(END)

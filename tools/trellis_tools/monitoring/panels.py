@@ -1,4 +1,4 @@
-"""The panels of the dashboard by row: queries to Prometheus, and the units in which Grafana shows them.
+"""The panels of the dashboard by row: queries to Prometheus, and the units in Grafana.
 
 Pure data. Called by ``dashboard``. Invariant: each expression uses only series of ``trellis.telemetry.metrics``, which
 a test compares; ``$namespace`` is a variable of the dashboard.
@@ -15,7 +15,7 @@ _REFUSED: Final = f'(rate(trellis_kube_requests_total{{{_HERE}, code=~"4..|5..|e
 
 @dataclass(frozen=True, slots=True)
 class Panel:
-    """A time series, or single values with ``stat``. ``queries``: expression and legend; ``unit``: Grafana's name."""
+    """A time series, or single values with ``stat``. ``queries``: expression and legend; ``unit``: name in Grafana."""
 
     title: str
     queries: tuple[tuple[str, str], ...]

@@ -1,6 +1,6 @@
 """Writes the reference pages, or checks them: ``make generate``, ``make verify``.
 
-In: the directory of the pages, and the one with deploy/rbac. Out: Markdown files, or an exit status with the reasons.
+In: the directory of the pages, and the one of deploy/rbac. Out: Markdown files, or an exit status with the reasons.
 """
 
 from __future__ import annotations
@@ -10,14 +10,12 @@ import sys
 from pathlib import Path
 from typing import Final
 
-import typer.main
 import yaml
 
 from trellis.crds.kinds import BY_DIRECTORY, make_definition
 from trellis.events.envelope import event_type
 from trellis.services import SERVICES
-from trellis_cli.command_line import app
-from trellis_cli.commands import register
+from trellis_cli.command_line import all_commands
 from trellis_tools.reference.commands_page import commands_page
 from trellis_tools.reference.facts import facts_page
 from trellis_tools.reference.kinds import kind_page
@@ -30,8 +28,8 @@ SETTINGS: Final = {package: SERVICES[package].settings for package in sorted(SER
 def main(argv: list[str] | None = None) -> int:
     """Run the command and return its exit status."""
     parser = argparse.ArgumentParser(prog="python -m trellis_tools.reference", description=__doc__)
-    parser.add_argument("directory", type=Path, help="where the pages belong: docs/reference")
-    parser.add_argument("rights", type=Path, help="where the rights are: deploy/rbac")
+    parser.add_argument("directory", type=Path, help="directory of the pages: docs/reference")
+    parser.add_argument("rights", type=Path, help="directory of the permissions: deploy/rbac")
     parser.add_argument("--check", action="store_true", help="write nothing; fail if a page differs")
     arguments = parser.parse_args(argv)
     wanted = pages(arguments.rights)
@@ -51,17 +49,16 @@ def pages(rights: Path) -> dict[str, str]:
     definitions = [make_definition(kind) for kinds in BY_DIRECTORY.values() for kind in kinds]
     found = {f"crds/{one['spec']['names']['singular']}.md": kind_page(one) for one in definitions}
     files = {path.stem: list(yaml.safe_load_all(path.read_text())) for path in sorted(rights.glob("*.yaml"))}
-    register(app)
     return found | {
         "events.md": facts_page(hears()),
         "settings.md": settings_page(SETTINGS),
-        "commands.md": commands_page(typer.main.get_command(app)),
+        "commands.md": commands_page(all_commands()),
         "rights.md": rights_page(files),
     }
 
 
 def hears() -> dict[str, list[str]]:
-    """Return the services that act on a fact, by its type."""
+    """Return the subscribed services by event type."""
     found: dict[str, list[str]] = {}
     for package, service in sorted(SERVICES.items()):
         for model in service.load("handlers").CONSUMED if service.subscriptions else ():
@@ -70,12 +67,12 @@ def hears() -> dict[str, list[str]]:
 
 
 def differences(directory: Path, wanted: dict[str, str]) -> list[str]:
-    """Return which pages are missing, differ from what would be written, or are nobody's."""
+    """Return the pages that are missing, out of date, or unexpected."""
     present = {path.relative_to(directory).as_posix(): path.read_text() for path in sorted(directory.rglob("*.md"))}
     stale = [
         f"{directory / name}: out of date, run make generate" for name in wanted if present.get(name) != wanted[name]
     ]
-    return stale + [f"{directory / name}: nobody writes it, delete it" for name in present if name not in wanted]
+    return stale + [f"{directory / name}: unexpected file, delete it" for name in present if name not in wanted]
 
 
 if __name__ == "__main__":

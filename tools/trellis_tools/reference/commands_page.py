@@ -1,7 +1,7 @@
 """The page of the command line: every command with its arguments and options.
 
-Pure. In: the commands as click knows them. Out: a page. Called by ``__main__``.
-Invariant: nothing of the machine it is made on: no width of a terminal, no defaults from the environment.
+Pure. In: the commands of click. Out: a page. Called by ``__main__``.
+Invariant: independent of the machine: no terminal width, no defaults from the environment.
 """
 
 from __future__ import annotations
@@ -15,19 +15,21 @@ _ROOT: Final = "trellis"
 _VALUES: Final = {"str": "TEXT", "int": "NUMBER"}
 _INTRODUCTION: Final = """# Commands
 
-Every command takes `--help`. Most take `-o json`. Where the cluster and the bus are is said by
-[settings](settings.md): `TRELLIS_KUBECONFIG`, `TRELLIS_NATS_URL`.
+Objects are named as in kubectl: `node NAME` or `node/NAME`, with plural and short names (`no`, `whc`, `app`, `svc`).
+Lists take `-o table|wide|json|yaml|name`, other commands `-o table|json|yaml`. Without `--namespace` all namespaces are
+read. Exit status: 0, 1 for a failure or a problem that was found, 2 for a wrong option or setting.
+[Settings](settings.md) have the addresses of the cluster and the bus: `TRELLIS_KUBECONFIG`, `TRELLIS_NATS_URL`.
 """
 
 
-def commands_page(root: Any) -> str:  # noqa: ANN401 (a click command; click is typer's own matter)
-    """Return the page of a command with all below it."""
+def commands_page(root: Any) -> str:  # noqa: ANN401 (a click command; typer hides click)
+    """Return the page of a command and its subcommands."""
     return "\n".join([GENERATED, _INTRODUCTION, *_commands(root, _ROOT)])
 
 
 def _commands(command: Any, name: str) -> Iterator[str]:  # noqa: ANN401 (as above)
     below = getattr(command, "commands", {})
-    # A group that does something itself has more parameters than the one for its help.
+    # A group with its own action has more parameters than the help option.
     if not below or (name != _ROOT and [one for one in command.params if one.name != "help"]):
         yield _command(command, name)
     for one in sorted(below):
@@ -64,6 +66,6 @@ def _names(parameter: Any) -> str:  # noqa: ANN401 (as above)
 
 
 def _paragraphs(text: str) -> str:
-    """Return a help text as paragraphs; its lines are those of a source file."""
+    """Return a help text as paragraphs, without the line breaks of the source."""
     parts = text.replace("\b", "").replace("\f", "").split("\n\n")
     return "\n\n".join(" ".join(part.split()).replace("<", "&lt;") for part in parts)

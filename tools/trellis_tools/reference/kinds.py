@@ -1,6 +1,6 @@
-"""A page for each kind: every field with its type, default, limits and meaning, and what the API server checks besides.
+"""A page for each kind: every field with its type, default, limits and description, and the validation rules.
 
-Pure. In: a definition (apiextensions.k8s.io/v1). Out: a page. Called by ``__main__``.
+Pure. In: a CRD (apiextensions.k8s.io/v1). Out: a page. Called by ``__main__``.
 Invariant: each property of the schema has one row, by its path: ``.spec.list[].field``, ``.spec.map.<key>``.
 """
 
@@ -33,7 +33,7 @@ _INT_OR_STRING: Final = "x-kubernetes-int-or-string"
 
 @dataclass(frozen=True, slots=True)
 class Property:
-    """A field by its path; ``required``: whoever gives its parent has to give it."""
+    """A field by its path; ``required``: mandatory if its parent is set."""
 
     path: str
     schema: Schema
@@ -58,12 +58,12 @@ def kind_page(definition: Schema) -> str:
             rows = [_row(one) for one in found]
             parts.append(f"## {title.capitalize()}\n\n{table(('field', 'type', 'default', 'meaning'), rows)}")
     if rules := sorted(set(_rules(root))):
-        parts.append("## What the API server refuses besides\n\n" + "".join(f"- {cell(rule)}\n" for rule in rules))
+        parts.append("## Validation rules\n\n" + "".join(f"- {cell(rule)}\n" for rule in rules))
     return "\n".join(parts)
 
 
 def properties(schema: Schema, at: str) -> Iterator[Property]:
-    """Yield what is below a schema, each parent before its children."""
+    """Yield the properties below a schema, each parent before its children."""
     required = schema.get("required", ())
     for name, child in sorted(schema.get("properties", {}).items(), key=lambda item: item[0] not in required):
         yield Property(f"{at}.{name}", child, name in required)

@@ -1,6 +1,6 @@
-"""The page of rights: what each service may do in Kubernetes, rule by rule, from deploy/rbac.
+"""The page of permissions: the rules of each service in Kubernetes, from deploy/rbac.
 
-Pure. In: the objects of a file by the file's name. Out: a page. Called by ``__main__``.
+Pure. In: the objects of a file by its name. Out: a page. Called by ``__main__``.
 Invariant: each rule of a Role or ClusterRole has one row.
 """
 
@@ -14,11 +14,11 @@ from trellis_tools.reference.markdown import GENERATED, code, table
 Files = Mapping[str, Sequence[Mapping[str, Any]]]
 
 _ROLES: Final = frozenset({"Role", "ClusterRole"})
-_INTRODUCTION: Final = """# Rights
+_INTRODUCTION: Final = """# Permissions
 
-What the account of each service may do, as `deploy/rbac` gives it; the chart gives the same. Tests run the services
-with these rights alone, compare the calls that the API server saw with the rules, and fail on a rule that nobody uses.
-The [security model](../security.md) says what follows from them.
+Permissions of the ServiceAccount of each service, from `deploy/rbac`; the chart grants the same. Tests run the services
+with these permissions only, compare the requests to the API server with the rules, and fail on a rule that no request uses.
+The [security model](../security.md) describes the consequences.
 """
 
 
@@ -34,7 +34,7 @@ def _file(name: str, objects: Sequence[Mapping[str, Any]]) -> str:
         if role["kind"] in _ROLES
         for rule in role.get("rules") or ()
     ]
-    return f"## {name}\n\n{table(('where', 'resources', 'names', 'may'), rows)}"
+    return f"## {name}\n\n{table(('scope', 'resources', 'names', 'verbs'), rows)}"
 
 
 def _where(role: Mapping[str, Any]) -> str:

@@ -1,7 +1,7 @@
 """Writes the page of settings: each ``TRELLIS_`` variable with its default, its description and its services.
 
 Pure. In: the settings classes. Out: a page. Called by ``__main__``.
-Invariant: a variable that means another thing, or has another default, for another service has a row for each.
+Invariant: a variable whose meaning or default differs between services has one row for each.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ number without a unit is seconds), memory sizes are Kubernetes quantities (`512M
 
 
 def settings_page(models: Models) -> str:
-    """Return the page: what every service reads, then what only some do."""
+    """Return the page: settings of all services, then those of single services."""
     common = set(ServiceSettings.model_fields)
     shared = [_row(name, ServiceSettings.model_fields[name]) for name in ServiceSettings.model_fields]
     own: dict[tuple[str, str, str], list[str]] = {}
@@ -56,7 +56,7 @@ def _row(name: str, field: FieldInfo) -> tuple[str, str, str]:
 
 
 def variables(name: str, field: FieldInfo) -> list[str]:
-    """Return the variables that give a setting."""
+    """Return the variables of a setting."""
     alias = field.validation_alias
     if isinstance(alias, AliasChoices):
         return [str(choice) for choice in alias.choices]
@@ -64,7 +64,7 @@ def variables(name: str, field: FieldInfo) -> list[str]:
 
 
 def default_of(field: FieldInfo) -> str:
-    """Return a default as one would write it; what is made when a service starts has none to show."""
+    """Return a default as written by users; values that are generated at the start of a service have none."""
     if field.default_factory is not None:
         return "generated at the start"
     return code(format_seconds(field.default) if _is_duration(field) else _text(field.default))
@@ -74,7 +74,7 @@ def _is_duration(field: FieldInfo) -> bool:
     return any(getattr(one, "func", None) is parse_seconds for one in field.metadata)
 
 
-def _text(value: Any) -> str:  # noqa: ANN401 (whatever a setting may be)
+def _text(value: Any) -> str:  # noqa: ANN401 (value of any setting)
     match value:
         case None | ():
             return ""

@@ -1,4 +1,4 @@
-{{/* Values of the KWasm operator's chart: two are applied, the others are rejected with the equivalent value. */}}
+{{/* Values of the KWasm operator's chart: two are applied, the remaining ones are rejected with the equivalent value. */}}
 
 {{/* "true" if every Linux node is provisioned, else "false" */}}
 {{- define "trellis.autoProvision" -}}

@@ -20,7 +20,7 @@
 {{- $there := lookup "apps/v1" "StatefulSet" .Release.Namespace "trellis-nats" -}}
 {{- $has := dig "spec" "replicas" 0 $there | int -}}
 {{- if and $there (ne $has (int $nats.replicas)) -}}
-{{- fail (printf "nats.replicas: there are %d servers, and stored messages are not moved to %d: services would re-create the streams and publish the current state, but past events and dead letters would be lost (trellis dead-letters list shows them). Keep nats.replicas=%d; or delete the servers and upgrade again: kubectl -n %s delete statefulset trellis-nats" $has (int $nats.replicas) $has .Release.Namespace) -}}
+{{- fail (printf "nats.replicas: there are %d servers, and stored messages are not moved to %d: services would re-create the streams and publish the current state, but past events and dead letters would be lost (`trellis dead-letters list` shows them). Keep nats.replicas=%d; or delete the servers and upgrade again: kubectl -n %s delete statefulset trellis-nats" $has (int $nats.replicas) $has .Release.Namespace) -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}
@@ -114,7 +114,7 @@ trellis-nats-tls
 
 {{/* probes of a server with JetStream that serves HTTP at port `monitor` */}}
 {{- define "trellis.natsProbes" -}}
-# Succeeds when the server is in sync with the others, so that a rolling update waits for each server.
+# Succeeds when the server is in sync with its peers, so that a rolling update waits for each server.
 startupProbe:
   httpGet: {path: /healthz, port: monitor}
   periodSeconds: 2

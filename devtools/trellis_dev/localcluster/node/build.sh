@@ -1,8 +1,8 @@
 #!/bin/sh
-# Builds one image in a Debian tree with buildah, inside mount and pid namespaces made for it by imagebuild.py.
+# Builds one image in a Debian tree with buildah, in mount and pid namespaces created by imagebuild.py.
 #
 # In: TREE, WORK, CONTEXT, BASE, BASE_NAME, NAME, DOCKERFILE in the environment; build arguments as arguments.
-# Out: $WORK/out/image.tar. Storage and every mount lie below $WORK, and go with the namespace and the directory.
+# Out: $WORK/out/image.tar. Storage and mounts are below $WORK, and are removed with the namespace and directory.
 set -eu
 root=$WORK/root
 mount -t overlay build -o "lowerdir=$TREE,upperdir=$WORK/upper,workdir=$WORK/work" "$root"
@@ -14,7 +14,7 @@ mount --bind "$CONTEXT" "$root/context"
 mount -o remount,bind,ro "$root/context"
 mount --bind "$WORK/out" "$root/out"
 mkdir "$WORK/store"
-# On the disk itself, and not on the overlay: it is large, and the vfs driver copies it for each layer.
+# On the disk, not on the overlay: it is large, and the vfs driver copies it per layer.
 mount --bind "$WORK/store" "$root/store"
 cat /etc/resolv.conf >"$root/etc/resolv.conf"
 if [ -n "$BASE" ]; then

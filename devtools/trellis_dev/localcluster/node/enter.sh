@@ -1,11 +1,11 @@
 #!/bin/sh
-# Becomes a real node: a set of namespaces with a root of its own, in which nothing of this machine can be changed.
+# Becomes a real node: a set of namespaces with a separate root, which cannot change anything on this machine.
 #
 # In: a stage, the node's directory with `settings`, and the pid of a process in the bridge's network namespace.
-# Out: PID 1 of the node (init.sh). Started by realnode.py. Three stages, because each has to be a process that is
-# already where the one before put it: in its control groups, in a control group namespace, in all namespaces.
-# Invariant: every mount is made in the node's own mount namespace and its cable ends in its own network namespace, so
-# that the kernel takes all of it back when PID 1 dies, however it dies.
+# Out: PID 1 of the node (init.sh). Started by realnode.py. Three stages, because each has to be a process that already
+# is where the previous stage put it: in its control groups, in a control group namespace, in all namespaces.
+# Invariant: all mounts are in the mount namespace of the node and its veth ends in its network namespace, so that the
+# kernel removes everything when PID 1 dies.
 set -eu
 stage=$1 node=$2 hub=$3
 . "$node/settings"
@@ -17,7 +17,7 @@ groups)
     ;;
 leaf)
     if [ "$UNIFIED" = yes ]; then
-        # cgroup v2: controllers can be handed on only by a group that has no process itself.
+        # cgroup v2: only a group without processes can delegate controllers.
         mkdir -p "$GROUPS_JOINED/init"
         echo $$ >"$GROUPS_JOINED/init/cgroup.procs"
         for controller in $(cat "$GROUPS_JOINED/cgroup.controllers"); do
@@ -29,17 +29,17 @@ leaf)
     ;;
 esac
 
-# --- inside: PID 1 of the node, still on the machine's files ---
+# --- inside: PID 1 of the node, still with the files of the machine ---
 
 in_hub() { nsenter --net="/proc/$hub/ns/net" "$@"; }
 
 plug() {
     ip link set lo up
     tries=50
-    # The cable of the life before a reboot goes away with its namespace, a moment after the last process.
+    # The veth from before a reboot is removed with its namespace, shortly after the last process.
     until in_hub ip link add "port$INDEX" type veth peer name eth0 address "$MAC" netns 1; do
         tries=$((tries - 1))
-        [ "$tries" -gt 0 ] || { echo "node $NAME: the bridge keeps an old cable port$INDEX" >&2; exit 1; }
+        [ "$tries" -gt 0 ] || { echo "node $NAME: the bridge still has an old veth port$INDEX" >&2; exit 1; }
         sleep 0.1
     done
     in_hub ip link set "port$INDEX" master bridge up
@@ -55,7 +55,7 @@ device() { # name, major, minor
 }
 
 devices() {
-    # Of its own, not the machine's: what an installer does to /dev stays here.
+    # A separate /dev: changes by an installer stay here.
     mount -t tmpfs -o mode=755,nosuid dev "$root/dev"
     device null 1 3; device zero 1 5; device full 1 7; device random 1 8; device urandom 1 9; device tty 5 0
     device kmsg 1 11; device fuse 10 229
@@ -79,7 +79,7 @@ control_groups() {
     for hierarchy in $HIERARCHIES; do
         mkdir "$root/sys/fs/cgroup/${hierarchy#name=}"
         mount -t cgroup -o "$hierarchy" cgroup "$root/sys/fs/cgroup/${hierarchy#name=}"
-        # Controllers that share a hierarchy are known by each of their names too.
+        # Controllers that share a hierarchy are also available under each of their names.
         for one in $(echo "$hierarchy" | tr , ' '); do
             [ "$one" = "$hierarchy" ] || ln -s "$hierarchy" "$root/sys/fs/cgroup/$one"
         done
@@ -87,7 +87,7 @@ control_groups() {
 }
 
 pretend() { # file below /proc, content
-    # Read by the node as it wants it, and never written: these belong to the whole machine.
+    # The node reads its own values; it never writes them: these belong to the machine.
     mkdir -p "$root/run/node/proc"
     echo "$2" >"$root/run/node/proc/${1##*/}"
     mount --bind "$root/run/node/proc/${1##*/}" "$root/proc/$1"
@@ -111,7 +111,7 @@ pretend sys/kernel/panic_on_oops 1
 pretend sys/kernel/keys/root_maxkeys 1000000
 pretend sys/kernel/keys/root_maxbytes 25000000
 for directory in lib/containerd lib/kubelet lib/cni log; do
-    # On the disk itself: containerd's own overlays cannot lie on an overlay.
+    # On the disk: the overlays of containerd cannot be on an overlay.
     mkdir -p "$node/disk/$directory" "$root/var/$directory"
     mount --bind "$node/disk/$directory" "$root/var/$directory"
 done

@@ -1,15 +1,15 @@
 #!/bin/sh
-# PID 1 of a real node: keeps containerd, kubelet and kube-proxy running, and collects what they leave.
+# PID 1 of a real node: keeps containerd, kubelet and kube-proxy running, and reaps orphaned processes.
 #
 # In: the programs and files of the node. Out: a file with the pid of each service below /run/node, its log below
 # /var/log. `systemctl` stops and starts services through these files. Ends only when it is killed.
 set -u
 export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root
 state=/run/node
-# As on any node: what a pod mounts with propagation is seen by all.
+# As on any node: shared mount propagation.
 mount --make-rshared /
 mkdir -p "$state"
-# By this installers tell whether systemctl is how services are restarted (sd_booted(3)).
+# Installers use this to detect systemd (sd_booted(3)) and restart services with systemctl.
 mkdir -p /run/systemd/system
 
 service() { # name, command line
@@ -44,7 +44,7 @@ service kubelet /usr/bin/kubelet --config=/etc/kubernetes/kubelet.yaml --kubecon
     --hostname-override="$(hostname)" &
 service kube-proxy /usr/bin/kube-proxy --config=/etc/kubernetes/kube-proxy.yaml --hostname-override="$(hostname)" &
 
-# What loses its parent becomes ours: collected here, for as long as there are services.
+# Orphans are reparented to PID 1: reap them as long as there are services.
 while :; do
     wait
     sleep 1

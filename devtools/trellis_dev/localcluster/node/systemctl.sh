@@ -1,9 +1,9 @@
 #!/bin/sh
-# Stands in for systemd's systemctl on a test node that has no systemd; the node's PID 1 does what it says.
+# Replaces systemctl on a test node without systemd; PID 1 of the node executes its requests.
 #
-# It knows three units: containerd, kubelet, kube-proxy. As with systemd and containerd's own unit file, `start` and
-# `restart` of containerd return when containerd answers, or with status 1 when it ended meanwhile, and only the main
-# process is ended, so that containers go on. `/run/systemd/system` exists, as where systemd runs, and nothing else of it.
+# It supports three units: containerd, kubelet, kube-proxy. As with systemd and the unit file of containerd, `start` and
+# `restart` of containerd return when containerd responds, or with status 1 if it ended, and only the main process is
+# ended, so that containers keep running. `/run/systemd/system` exists, as with systemd, but nothing else of it.
 set -u
 state=/run/node
 wait=yes
@@ -31,7 +31,7 @@ stop() {
     touch "$state/$1.stopped"
     pid=$(pid_of "$1") || return 0
     kill "$pid" 2>/dev/null
-    tries=900 # the 90 s systemd gives
+    tries=900 # 90 s, as in systemd
     while [ "$(pid_of "$1")" = "$pid" ]; do
         tries=$((tries - 1))
         [ "$tries" -gt 0 ] || kill -9 "$pid" 2>/dev/null
@@ -78,7 +78,7 @@ for unit in $units; do
         if pid=$(pid_of "$unit"); then echo "$unit.service: active (running), main PID $pid"
         else echo "$unit.service: inactive (dead)"; status=3; fi
         ;;
-    *) echo "systemctl (Trellis test node) does not know '$verb'" >&2; exit 1 ;;
+    *) echo "systemctl (Trellis test node) does not support '$verb'" >&2; exit 1 ;;
     esac
 done
 exit $status

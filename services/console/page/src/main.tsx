@@ -1,4 +1,4 @@
-/* Where the page begins: asks who looks, and draws. */
+/* Entry point of the page: reads the session, and renders. */
 
 import { render } from "preact";
 import type { JSX } from "preact";

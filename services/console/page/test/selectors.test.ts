@@ -7,7 +7,7 @@ import { Model } from "../src/model/model.ts";
 import { appRows, chosen, controllerRows, fits, hostRows, isRead, milliseconds, obstacles, progress, related, rolloutRows, tally } from "../src/model/selectors.ts";
 import { application, controller, entities, group, host, node, part, service, shim } from "./objects.ts";
 
-const ALL = { text: "", state: "" };
+const ALL = { text: "", health: "" };
 
 function world(...those: Entity[]): Model {
   const model = new Model();
@@ -25,12 +25,12 @@ test("each word of a search has to be there, in whatever order and case", () => 
 });
 
 test("what is troubled stands first, the rest as it was", () => {
-  const found = chosen([node("a"), node("b", { state: "troubled" }), node("c")], ALL);
+  const found = chosen([node("a"), node("b", { health: "Degraded" }), node("c")], ALL);
   assert.deepEqual(found.map((one) => one.name), ["b", "a", "c"]);
 });
 
 test("counts by state have the most urgent first, and none that there is not", () => {
-  assert.deepEqual(tally([node("a"), node("b", { state: "troubled" }), node("c")]), [["troubled", 1], ["well", 2]]);
+  assert.deepEqual(tally([node("a"), node("b", { health: "Degraded" }), node("c")]), [["Degraded", 1], ["Healthy", 2]]);
 });
 
 test("hosts stand behind their group, those of none at the end", () => {
@@ -38,7 +38,7 @@ test("hosts stand behind their group, those of none at the end", () => {
 });
 
 test("a group is there for a host that fits", () => {
-  assert.deepEqual(hostRows(world(...shop), { text: "hosts-1", state: "" }).map((row) => row.key), ["hostgroup/team/hosts", "host/team/hosts-1"]);
+  assert.deepEqual(hostRows(world(...shop), { text: "hosts-1", health: "" }).map((row) => row.key), ["hostgroup/team/hosts", "host/team/hosts-1"]);
 });
 
 test("Services stand behind the application of their name, namespace and lattice alone", () => {
@@ -96,9 +96,9 @@ test("times to wake are read as the status writes them", () => {
 });
 
 test("what is not allowed is said, and is not taken for empty", () => {
-  const lacking = [{ namespace: null, say: "not allowed to list nodes", do: "ask" }];
+  const lacking = [{ namespace: null, message: "not allowed to list nodes", do: "ask" }];
   const model = world(part("nodes", { lacking, synced: false }), part("shims", { defined: false, synced: false }), part("pods", { synced: false }));
-  assert.deepEqual(obstacles(model, ["nodes", "shims", "pods"]).map((one) => one.say), ["not allowed to list nodes", "this cluster does not know shims"]);
+  assert.deepEqual(obstacles(model, ["nodes", "shims", "pods"]).map((one) => one.message), ["not allowed to list nodes", "the CRD of shims is not installed"]);
   assert.ok(isRead(model, ["nodes", "shims"]));
   assert.ok(!isRead(model, ["pods"]));
   assert.ok(!isRead(model, ["never heard of"]));

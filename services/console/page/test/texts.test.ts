@@ -5,13 +5,13 @@ import { asked, askedPast, changes, joined, KEPT } from "../src/model/happenings
 import { addressOf, changed, leadingTo, placeOf, viewed } from "../src/model/place.ts";
 import { Reader } from "../src/model/sse.ts";
 import { waterfall } from "../src/model/waterfall.ts";
-import { bytes, clock, duration } from "../src/model/words.ts";
+import { age, bytes, cause, clock, duration, outcome } from "../src/model/words.ts";
 import { step } from "../src/ui/step.ts";
 import { happening } from "./objects.ts";
 
 test("an address leads to the place that it came from", () => {
-  const place = placeOf("/events", "?object=node/n1.example&streams=facts,letters&q=a%20b");
-  assert.equal(addressOf(place), "/events?object=node/n1.example&q=a+b&streams=facts,letters");
+  const place = placeOf("/events", "?object=node/n1.example&streams=events,dead-letters&q=a%20b");
+  assert.equal(addressOf(place), "/events?object=node/n1.example&q=a+b&streams=events,dead-letters");
   assert.deepEqual(placeOf("/events", addressOf(place).slice("/events".length)), place);
 });
 
@@ -57,11 +57,11 @@ test("events are kept once, the newest first, and not more than so many", () => 
 
 test("the server is asked for what stands in the address, and for nothing else of it", () => {
   assert.equal(asked({ types: "node.*", q: "x", select: "node/n" }, { recent: "5" }), "types=node.*&recent=5");
-  assert.equal(askedPast({ streams: "facts,letters", since: "2026-11-21T10:00:00Z" }, ""), "streams=facts&since=2026-11-21T10%3A00%3A00.000Z");
-  assert.equal(askedPast({ since: "yesterday" }, "7"), "streams=facts&after=7");
+  assert.equal(askedPast({ streams: "events,dead-letters", since: "2026-11-21T10:00:00Z" }, ""), "streams=events&since=2026-11-21T10%3A00%3A00.000Z");
+  assert.equal(askedPast({ since: "yesterday" }, "7"), "streams=events&after=7");
 });
 
-test("facts of one trace are one change", () => {
+test("events of one trace are one change", () => {
   const trace = "ab".repeat(16);
   const found = changes([happening(3, { trace, type: "node.ready" }), happening(2, { trace: null }), happening(1, { trace, type: "node.opted_in" })]);
   assert.equal(found.length, 1);
@@ -85,4 +85,25 @@ test("figures are written as people read them", () => {
 
 test("keys lead to cells that are there", () => {
   assert.deepEqual([step("ArrowDown", 1, 3, 6), step("ArrowUp", 1, 3, 6), step("End", 1, 3, 6), step("ArrowRight", 5, 3, 6), step("x", 1, 3, 6)], [4, undefined, 5, undefined, undefined]);
+});
+
+test("ages are written as kubectl writes them", () => {
+  const now = Date.parse("2026-11-21T12:00:00Z");
+  assert.deepEqual(
+    ["2026-11-21T11:59:15Z", "2026-11-21T11:48:00Z", "2026-11-21T07:00:00Z", "2026-11-18T12:00:00Z", "2026-11-22T12:00:00Z", "x"].map((time) => age(time, now)),
+    ["45s", "12m", "5h", "3d", "0s", ""],
+  );
+});
+
+test("an event has the reason and the message of its data, a dead letter its own", () => {
+  assert.equal(outcome(happening(1, { data: { reason: "InstallerFailed", message: "no space" } })), "InstallerFailed: no space");
+  assert.equal(outcome(happening(1, { data: { name: "n1" } })), "");
+  const letter = { ...happening(1), stream: "dead-letters", reason: "Unparseable", error: "no JSON" } as const;
+  assert.equal(outcome(letter as never), "Unparseable: no JSON");
+});
+
+test("the reason of an entity is written once", () => {
+  assert.equal(cause({ reason: "LatticeUnreachable", message: "LatticeUnreachable: refused" }), "LatticeUnreachable: refused");
+  assert.equal(cause({ reason: "NotCreated", message: "no pods" }), "NotCreated: no pods");
+  assert.equal(cause({ reason: null, message: null }), "");
 });

@@ -1,4 +1,4 @@
-/* How long the page waits when it is asked to: bounded, and never a wait that a timer takes for none. */
+/* Delays that a server requests: bounded, and never a value that a timer treats as no delay. */
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

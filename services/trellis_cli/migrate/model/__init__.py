@@ -1,1 +1,1 @@
-"""What a migration writes, from what a retired operator left. Pure."""
+"""Plans of migrations from retired operators. Pure."""

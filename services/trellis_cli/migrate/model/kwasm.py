@@ -1,7 +1,7 @@
-"""What becomes of the nodes and Jobs that KWasm left.
+"""Plans the migration of the nodes and Jobs of KWasm.
 
-Pure: a world in, steps out. Called by ``migrate``. Source of the facts: KWasm's operator labels a node, with the node's
-own name as value, before its Job ends, and never takes notice of how it ended.
+Pure: a snapshot in, steps out. Called by ``migrate``. Source: the operator of KWasm labels a node, with the name of the
+node as value, before its Job ends, and ignores the result of the Job.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from trellis_cli.migrate.model.plan import DeleteJob, Doing, Listed, PeerJob, Ru
 
 _IMAGE: Final = "INSTALLER_IMAGE"
 _AUTO: Final = "AUTO_PROVISION_NODES"
-"""Environment variables by which the chart of KWasm's operator hands on its values."""
+"""Environment variables of the values of its chart in the Deployment of KWasm's operator."""
 
 
 @dataclass(frozen=True, slots=True)
 class Values:
-    """How KWasm's operator is set in its Deployment, running or scaled to 0; None where it does not say."""
+    """Settings of KWasm's operator in its Deployment, running or scaled to 0; None if not set there."""
 
     place: str
     installer_image: str | None
@@ -43,9 +43,9 @@ def values_of(deployments: Iterable[Mapping[str, Any]]) -> Values | None:
 
 
 def with_values(rules: Rules, values: Values | None, given: frozenset[str]) -> tuple[Rules, list[str]]:
-    """Return the rules with KWasm's values where nobody gave the provisioner's, and what to tell about it.
+    """Return the rules with the values of KWasm for settings of the provisioner that are not set, and notes.
 
-    ``given``: names of the settings that were given by flag or environment; those stand.
+    ``given``: names of the settings that are set by flag or environment; these have precedence.
     """
     if values is None:
         return rules, []
@@ -67,7 +67,7 @@ def with_values(rules: Rules, values: Values | None, given: frozenset[str]) -> t
 
 
 def plan_kwasm(world: World) -> list[Step]:
-    """Return what becomes of each node with KWasm's label, and of each Job of it; nodes first, by name."""
+    """Return the steps for each node with the label of KWasm, and for each of its Jobs; nodes first, by name."""
     jobs = [job for job in world.jobs if not job.shim]
     steps = []
     taken = {node.name for node in world.nodes if KWASM in node.installed}
@@ -83,7 +83,7 @@ def plan_kwasm(world: World) -> list[Step]:
 
 
 def _is_ours(node: NodeView, job: PeerJob | None) -> bool:
-    """Say whether KWasm's label is not there, or is ours: it comes with any Shim that is proved."""
+    """Return whether the label of KWasm is missing, or set by Trellis: it comes with any verified Shim."""
     if node.provisioned is None or KWASM in node.installed:
         return True
     return node.marked_digest is not None and job is None
@@ -97,11 +97,11 @@ def _node(world: World, node: NodeView, job: PeerJob | None) -> Step:
     image = job.image if job and job.image else configured.image
     why = _proof(node, configured.handler)
     if job is None:
-        why += f"; KWasm's Job is gone, its image is taken to be {image}"
+        why += f"; the KWasm Job no longer exists, assuming image {image}"
     elif image != configured.image:
         why += (
-            f"; installed from {image}, while the provisioner is set to {configured.image}: set its "
-            "TRELLIS_INSTALLER_IMAGE to the former to keep what is there"
+            f"; installed from {image}, but the provisioner uses {configured.image}: set its "
+            "TRELLIS_INSTALLER_IMAGE to the former image to keep the installation"
         )
     proof = Proof.HANDLER if listed(node, configured.handler) is Listed.YES else Proof.JOB
     return take_over(world, node, {KWASM: world.legacy_digest(image)}, proof, (what, why))
@@ -109,28 +109,28 @@ def _node(world: World, node: NodeView, job: PeerJob | None) -> Step:
 
 def _proof(node: NodeView, handler: str | None) -> str:
     if listed(node, handler) is Listed.YES:
-        return f"the kubelet lists its handler {handler!r}"
-    lack = "the kubelet lists no handlers" if handler else "which handler its image installs is not known (--handler)"
-    return f"unproved, so it keeps KWasm's label and does not get {names.LABEL_WASM_READY}={names.WASM_READY}: {lack}"
+        return f"the kubelet lists the handler {handler!r}"
+    lack = "the kubelet lists no handlers" if handler else "the handler of its image is unknown (use --handler)"
+    return f"not verified, so it keeps the KWasm label without {names.LABEL_WASM_READY}={names.WASM_READY}: {lack}"
 
 
 def _unfit(world: World, node: NodeView, job: PeerJob | None) -> str:
     """Return why a node is not taken over, "" if it is."""
     if node.provisioned not in {node.name, names.provisioned_label_value(node.name)}:
-        return "the label's value is not the node's name, so KWasm did not provision this node"
+        return "the label value is not the node name, so KWasm did not provision this node"
     if opt_in_of(node, auto_provision=True) is not OptIn.IN:
         return f"opted out: {names.ANNOTATION_OPT_IN} is {node.opt_in!r}"
     if opt_in_of(node, auto_provision=world.rules.auto_provision) is not OptIn.IN:
         return (
-            f"not opted in: annotate it {names.ANNOTATION_OPT_IN}=true, or give --auto-provision if the provisioner "
+            f"not opted in: annotate it {names.ANNOTATION_OPT_IN}=true, or use --auto-provision if the provisioner "
             "runs with TRELLIS_AUTO_PROVISION"
         )
     if KWASM not in world.wanted(node):
-        return "a Shim is labelled as KWasm's default: Trellis rolls that out, the label stays meanwhile"
+        return "a Shim is labelled as KWasm's default: Trellis rolls it out and keeps the label until then"
     if job is not None and job.state is not JobState.COMPLETE:
         if job.state is JobState.ACTIVE:
-            return f"{job.place} still works on it: run this again when it has ended"
-        return f"{job.place} failed, whatever the label says: Trellis will install it"
+            return f"{job.place} still works on it: rerun the command after it has ended"
+        return f"{job.place} failed, so the label is wrong: Trellis will install it"
     if listed(node, handler := world.rules.installer.handler) is Listed.NO:
         return f"the kubelet lists handlers, and {handler!r} is none of them: Trellis will install it"
     return ""
@@ -139,9 +139,9 @@ def _unfit(world: World, node: NodeView, job: PeerJob | None) -> str:
 def _job(job: PeerJob, taken: set[str]) -> Step:
     what = f"KWasm's installer on node {job.node}"
     if job.state is JobState.ACTIVE:
-        return Step(job.place, what, Doing.LEAVE, "it still runs")
+        return Step(job.place, what, Doing.LEAVE, "still running")
     if job.node not in taken:
         return Step(job.place, what, Doing.LEAVE, "its node is not taken over")
     if job.state is JobState.FAILED:
-        return Step(job.place, what, Doing.LEAVE, "it failed: its log says why")
-    return Step(job.place, what, Doing.DELETE, "it ended, and its node is taken over", DeleteJob(job), job.node)
+        return Step(job.place, what, Doing.LEAVE, "failed: see its log")
+    return Step(job.place, what, Doing.DELETE, "finished, and its node is taken over", DeleteJob(job), job.node)

@@ -1,9 +1,9 @@
-"""What a retired operator left in a cluster, and what taking it over means.
+"""Objects of a retired operator in a cluster, and the steps to take them over.
 
-Pure. In: raw manifests. Out: frozen views, steps of a plan. Called by ``migration_kwasm`` and ``migration_rcm``, which
-plan, and by ``migrate``, which reads, asks and writes.
-Invariants: nothing is installed or removed on any node; a node is taken over only where nothing says that the runtime
-is missing there; each write names the very object, in the very state, that it was planned on.
+Pure. In: raw manifests. Out: frozen views, steps of a plan. Called by ``model.kwasm`` and ``model.rcm``, which plan,
+and by ``migrate``, which reads, asks for confirmation and writes.
+Invariants: nothing is installed on or removed from a node; a node is taken over only if nothing shows that the runtime
+is missing there; each write has the uid and the resourceVersion of the object in the plan.
 """
 
 from __future__ import annotations
@@ -30,26 +30,26 @@ Manifest = dict[str, Any]
 PatchOps = tuple[dict[str, Any], ...]
 
 RECENT_SECONDS: Final = 300.0
-"""How long after its last write a controller counts as one that still writes."""
+"""Seconds after its last write during which a controller counts as still active."""
 _PREFIXES: Final = ("spinkube.dev", "kwasm.sh")
-"""Of the labels of runtime-class-manager's Jobs: at present, and before it had its name."""
+"""Label prefixes of the Jobs of runtime-class-manager: the current one, and that of its former name."""
 _MANAGERS: Final = frozenset({"manager", "kwasm-operator", "runtime-class-manager", "shim-operator"})
-"""Names under which these operators write: that of their binary, and the one that runtime-class-manager gives."""
+"""Field managers of these operators: that of their binary, and the one that runtime-class-manager sets."""
 
 
 class Doing(StrEnum):
-    """What becomes of an object."""
+    """Action for an object."""
 
     TAKE_OVER = "take over"
     DELETE = "delete"
     KEEP = "keep"
     LEAVE = "leave"
-    FINALIZER_REMOVED = "let go"
+    FINALIZER_REMOVED = "remove finalizer"
     DEFINE = "define"
 
 
 class Listed(StrEnum):
-    """Whether the kubelet lists a handler: proof, disproof, or nothing either way."""
+    """Result of the handler check in the Node status: listed, not listed, or unknown."""
 
     YES = "Yes"
     NO = "No"
@@ -58,7 +58,7 @@ class Listed(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class PeerJob:
-    """An installer Job that is none of ours. ``shim`` "" is KWasm's; ``node_uid`` "" if no Node owns it."""
+    """An installer Job that Trellis does not manage. ``shim``: "" for KWasm; ``node_uid``: "" without an owner Node."""
 
     namespace: str
     name: str
@@ -77,13 +77,13 @@ class PeerJob:
         return f"Job {self.namespace}/{self.name}"
 
     def is_on(self, node: NodeView) -> bool:
-        """Say whether it works, or worked, on this very Node."""
+        """Return whether the Job runs, or ran, on this Node."""
         return self.node == node.name and self.node_uid in {"", node.uid}
 
 
 @dataclass(frozen=True, slots=True)
 class PatchNode:
-    """Write our marks on a Node."""
+    """Write the labels and annotations of Trellis to a Node."""
 
     name: str
     ops: PatchOps
@@ -91,7 +91,7 @@ class PatchNode:
 
 @dataclass(frozen=True, slots=True)
 class PatchShim:
-    """Put our finalizer in the place of another's."""
+    """Replace the finalizer of another operator with that of Trellis."""
 
     name: str
     ops: PatchOps
@@ -99,14 +99,14 @@ class PatchShim:
 
 @dataclass(frozen=True, slots=True)
 class DeleteJob:
-    """Delete a Job that ended, as it was read."""
+    """Delete a finished Job if it is unchanged."""
 
     job: PeerJob
 
 
 @dataclass(frozen=True, slots=True)
 class PatchDeployment:
-    """Mark the Deployment of an operator as one that Trellis may work beside."""
+    """Annotate the Deployment of an operator so that Trellis runs next to it."""
 
     namespace: str
     name: str
@@ -115,7 +115,7 @@ class PatchDeployment:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One object: what it is, what becomes of it, why. ``node``: whose marks have to be written before."""
+    """One object, the action and the reason. ``node``: the Node that has to be written first."""
 
     object: str
     what: str
@@ -126,7 +126,7 @@ class Step:
 
     @property
     def key(self) -> tuple[str, Doing]:
-        """What a person agreed to: the object and what becomes of it."""
+        """Identity of a confirmed step: the object and the action."""
         return (self.object, self.doing)
 
     def document(self) -> dict[str, str]:
@@ -136,7 +136,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """How the provisioner of this cluster is set: by it both work out the same."""
+    """Settings of the provisioner of this cluster; with them, both get the same result."""
 
     installer: Installer
     auto_provision: bool
@@ -145,7 +145,7 @@ class Rules:
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """All that a plan may depend on."""
+    """All inputs of a plan."""
 
     nodes: tuple[NodeView, ...]
     shims: tuple[ShimView, ...]
@@ -154,15 +154,15 @@ class World:
     rules: Rules
 
     def wanted(self, node: NodeView) -> frozenset[str]:
-        """Return the names of the Shims that the services want on a node."""
+        """Return the names of the Shims that the services assign to a node."""
         return wanted_on(node, self.shims, auto_provision=self.rules.auto_provision)
 
     def legacy_digest(self, image: str) -> str:
-        """Return the digest that the provisioner gives to a legacy installer image."""
+        """Return the digest that the provisioner uses for a legacy installer image."""
         return replace(self.rules.installer, image=image).digest or ""
 
     def still_missing(self, node: NodeView) -> tuple[str, ...]:
-        """Return what the provisioner would install on a node, or remove from it, as it is marked."""
+        """Return the Shims that the provisioner would install on a node or remove from it, by its labels."""
         target = target_of(
             node,
             self.shims,
@@ -174,17 +174,17 @@ class World:
 
 
 def listed(node: NodeView, handler: str | None) -> Listed:
-    """Say whether a node shows a handler. A kubelet or runtime that is too old shows none at all (KEP-4216)."""
+    """Return whether a node lists a handler. Older kubelets and runtimes list none (KEP-4216)."""
     if handler is None or not node.handlers:
         return Listed.UNKNOWN
     return Listed.YES if handler in node.handlers else Listed.NO
 
 
 def take_over(world: World, node: NodeView, shims: Mapping[str, str], proof: Proof, what: tuple[str, str]) -> Step:
-    """Return the step that marks a node as having these Shims beside what it has; ``what`` is what it is, and why.
+    """Return the step that marks a node with these Shims in addition to its own; ``what``: description and reason.
 
-    The proof of a node is that of the best proved of its Shims, as it is after a Job of ours. The step writes nothing
-    if the node is marked so already.
+    The verification of a node is the best one of its Shims, as after a Job of Trellis. The step has no write if the
+    node already has these labels.
     """
     had = node.installed
     if had and node.proof and node.proof is not Proof.JOB:
@@ -205,7 +205,7 @@ def take_over(world: World, node: NodeView, shims: Mapping[str, str], proof: Pro
 
 
 def view_peer_job(manifest: Manifest) -> PeerJob | None:
-    """Project a Job of KWasm or runtime-class-manager; None for one of ours or somebody else's."""
+    """Convert a Job of KWasm or runtime-class-manager; return None for any other."""
     metadata = manifest["metadata"]
     labels: Mapping[str, str] = metadata.get("labels") or {}
     if names.LABEL_NODE_UID in labels:
@@ -230,7 +230,7 @@ def view_peer_job(manifest: Manifest) -> PeerJob | None:
 
 
 def take_over_controllers(peer: Peer, deployments: Iterable[Manifest]) -> list[Step]:
-    """Return the steps that let the provisioner work although the operator runs, one for each of its Deployments."""
+    """Return the steps that let the provisioner run next to the operator, one for each of its Deployments."""
     steps = []
     for item in deployments:
         controller, metadata = view_controller(item, (peer,)), item["metadata"]
@@ -245,21 +245,21 @@ def take_over_controllers(peer: Peer, deployments: Iterable[Manifest]) -> list[S
             {"op": "add", "path": path, "value": "true"},
         )
         what = f"runs {peer.value}"
-        why = f"annotated {mark}=true: Trellis works beside it; take the annotation away to stop that"
+        why = f"annotated {mark}=true: Trellis runs next to it; remove the annotation to stop that"
         write = PatchDeployment(controller.namespace, controller.name, ops)
         steps.append(Step(controller.place, what, Doing.TAKE_OVER, why, write))
     return steps
 
 
 def still_writing(peer: Peer, deployments: Iterable[Manifest], objects: Iterable[Manifest], now: float) -> list[str]:
-    """Return what shows that the operator still writes: its Deployment, or young entries of it in managedFields.
+    """Return signs that the operator is still active: its Deployment, or recent entries of it in managedFields.
 
-    A Deployment that a person has taken over already is no news.
-    ``objects``: raw Nodes and Shims. Of a Node only the operator's own label counts, because ``manager`` is the name
-    of many a controller. ``now`` in Unix seconds.
+    A Deployment that the user has already taken over is omitted.
+    ``objects``: raw Nodes and Shims. On a Node only the label of the operator counts, because ``manager`` is a common
+    name of controllers. ``now``: Unix time in seconds.
     """
     found = [
-        f"{controller.place} runs it: delete it, or scale it to 0"
+        f"{controller.place} runs the operator: delete it, or scale it to 0"
         for controller in in_charge(view_controller(item, (peer,)) for item in deployments)
     ]
     shims = {item["metadata"]["name"] for item in objects if item["kind"] == "Shim"}
@@ -268,13 +268,13 @@ def still_writing(peer: Peer, deployments: Iterable[Manifest], objects: Iterable
     if written:
         found.append(
             f"it wrote to {len(written)} objects in the last {RECENT_SECONDS:.0f} s, last {min(written):.0f} s ago: "
-            "wait, or find out where it runs"
+            "wait, or find and stop it"
         )
     return found
 
 
 def _young_writes(peer: Peer, item: Manifest, keys: set[str], now: float) -> list[float]:
-    """Return how many seconds ago the operator wrote an object, [] if that is long ago or it never did."""
+    """Return how many seconds ago the operator wrote an object, [] if long ago or never."""
     of_shim = item["kind"] == "Shim"
     if of_shim and peer is Peer.KWASM:
         return []

@@ -1,8 +1,8 @@
-"""What becomes of the Shims, nodes, RuntimeClasses and Jobs that runtime-class-manager left.
+"""Plans the migration of the Shims, nodes, RuntimeClasses and Jobs of runtime-class-manager.
 
-Pure: a world in, steps out. Called by ``migrate``. Source of the facts: runtime-class-manager labels a node with the
-Shim's name and ``pending``, ``provisioned``, ``failed`` or ``uninstall``, by the exit code of its Job alone, and keeps
-no version; its finalizer waits for a controller that is no more.
+Pure: a snapshot in, steps out. Called by ``migrate``. Source: runtime-class-manager labels a node with the name of the
+Shim and ``pending``, ``provisioned``, ``failed`` or ``uninstall``, only by the exit code of its Job, and stores no
+version; its finalizer waits for a controller that no longer exists.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from trellis.provisioning.views import JobState, NodeView, Proof
 from trellis_cli.migrate.model.plan import DeleteJob, Doing, Listed, PatchShim, PeerJob, Step, World, listed, take_over
 
 FINALIZERS: Final = frozenset({"rcm.spinkube.dev/finalizer", "kwasm.sh/finalizer"})
-"""runtime-class-manager's, at present and before it had its name."""
+"""Finalizers of runtime-class-manager: the current one, and that of its former name."""
 _VALUES: Final = frozenset({"provisioned", "pending", "failed", "uninstall"})
 
 
 def plan_rcm(world: World) -> list[Step]:
-    """Return what becomes of nodes, Shims, RuntimeClasses and Jobs, in the order in which it is done."""
+    """Return the steps for nodes, Shims, RuntimeClasses and Jobs, in execution order."""
     steps: list[Step] = []
     holders: dict[str, set[str]] = {
         shim.name: {node.name for node in world.nodes if shim.name in node.installed} for shim in world.shims
@@ -51,20 +51,20 @@ def plan_rcm(world: World) -> list[Step]:
 
 
 def _version(world: World, node: NodeView, shim: ShimView, value: str) -> str | Step:
-    """Return the digest of what is on a node by its label, or why nothing is taken over there."""
+    """Return the digest of the installation on a node, from its label, or the step that leaves the node unchanged."""
     wish = wish_for(shim, node.architecture, require_checksum=False)
     job = next((job for job in world.jobs if job.shim == shim.name and job.is_on(node) and _active(job)), None)
     reason = ""
     if job is not None:
-        reason = f"{job.place} still works on it: run this again when it has ended"
+        reason = f"{job.place} still works on it: rerun the command after it has ended"
     elif shim.deleting:
         reason = "the Shim is being deleted"
     elif shim.invalid:
         reason = f"the Shim cannot be read: {shim.invalid}"
     elif not is_for(shim, node, auto_provision=world.rules.auto_provision):
-        reason = "the Shim is not for this node any more: the runtime and the label stay as they are"
+        reason = "the Shim is not for this node any more: the runtime and the label are kept"
     elif value != names.SHIM_PROVISIONED:
-        reason = "it was never provisioned: Trellis will install it"
+        reason = "never provisioned: Trellis will install it"
     elif listed(node, shim.handler) is Listed.NO:
         reason = f"the kubelet lists handlers, and {shim.handler!r} is none of them: Trellis will install it"
     elif isinstance(wish, Refusal):
@@ -86,13 +86,13 @@ def _node(world: World, node: NodeView, taken: dict[str, tuple[ShimView, str]]) 
         f"the kubelet lists {handlers}"
         if proved
         else (
-            "unproved, because the kubelet lists no handlers: it keeps its label and does not get "
+            "not verified, because the kubelet lists no handlers: it keeps its label without "
             f"{names.LABEL_WASM_READY}={names.WASM_READY}"
         )
     )
     unpinned = sorted(name for name, (shim, _) in taken.items() if _unpinned(world, node, shim))
     if unpinned:
-        why += f"; {', '.join(unpinned)} has no sha256: a Shim with one is another version, and is rolled out"
+        why += f"; {', '.join(unpinned)} has no sha256: adding one changes the version and starts a rollout"
     proof = Proof.HANDLER if proved else Proof.JOB
     digests = {name: digest for name, (_, digest) in taken.items()}
     return take_over(world, node, digests, proof, (f"labelled {', '.join(labels)}", why))
@@ -104,14 +104,14 @@ def _unpinned(world: World, node: NodeView, shim: ShimView) -> bool:
 
 
 def _shim(shim: ShimView) -> Step | None:
-    """Return what becomes of a Shim that bears runtime-class-manager's finalizer, None if it does not."""
+    """Return the step for a Shim with the finalizer of runtime-class-manager, None without it."""
     theirs = [name for name in shim.finalizers if name in FINALIZERS]
     if not theirs:
         return None
-    place, what = f"Shim {shim.name}", f"bears the finalizer {', '.join(theirs)}"
+    place, what = f"Shim {shim.name}", f"has the finalizer {', '.join(theirs)}"
     if shim.deleting and names.FINALIZER not in shim.finalizers:
         why = (
-            "it is being deleted, and nobody of ours guards it: take the finalizer away by hand, then it is gone and "
+            "being deleted, and not managed by Trellis: remove the finalizer to complete the deletion; "
             "its runtime stays on its nodes"
         )
         return Step(place, what, Doing.LEAVE, why)
@@ -120,31 +120,31 @@ def _shim(shim: ShimView) -> Step | None:
         *only_if(shim.uid, shim.resource_version),
         {"op": "replace", "path": "/metadata/finalizers", "value": [*others, names.FINALIZER]},
     )
-    why = f"nobody takes it away any more; {names.FINALIZER} takes its place and waits until no node has the Shim"
+    why = f"no controller removes it; {names.FINALIZER} replaces it and waits until no node has the Shim"
     return Step(place, what, Doing.TAKE_OVER, why, PatchShim(shim.name, ops))
 
 
 def _classes(shim: ShimView, classes: Iterable[RuntimeClassView]) -> Iterable[Step]:
-    """Yield what becomes of a Shim's RuntimeClass, unless it is as we want it."""
+    """Yield the step for the RuntimeClass of a Shim, unless it already matches."""
     for found in classes:
         if found.name != shim.runtime_class or (found.owner == shim.uid and found.selector == wanted_selector(shim)):
             continue
         place, what = f"RuntimeClass {found.name}", f"of Shim {shim.name}, handler {found.handler!r}"
         if found.owner == shim.uid or (not found.owner and found.handler == shim.handler):
             (label, value), *_ = wanted_selector(shim)
-            why = f"the provisioner takes it over as it is, and then lets its pods only onto nodes with {label}={value}"
+            why = f"the provisioner takes it over unchanged, then limits its pods to nodes with {label}={value}"
             yield Step(place, what, Doing.KEEP, why)
         else:
-            why = "it is not this Shim's: name another in spec.runtimeClass.name, or delete it"
+            why = "it does not belong to this Shim: set another spec.runtimeClass.name, or delete it"
             yield Step(place, what, Doing.LEAVE, why)
 
 
 def _job(job: PeerJob, holders: set[str]) -> Step:
-    what = f"runtime-class-manager's {job.operation} of {job.shim} on node {job.node}"
+    what = f"runtime-class-manager: {job.operation} of {job.shim} on node {job.node}"
     if _active(job):
-        return Step(job.place, what, Doing.LEAVE, "it still runs")
+        return Step(job.place, what, Doing.LEAVE, "still running")
     if job.state is JobState.FAILED:
-        return Step(job.place, what, Doing.LEAVE, "it failed: its log says why")
+        return Step(job.place, what, Doing.LEAVE, "failed: see its log")
     if job.operation == "install" and job.node not in holders:
         return Step(job.place, what, Doing.LEAVE, "its node is not taken over")
-    return Step(job.place, what, Doing.DELETE, "it ended, nobody needs it any more", DeleteJob(job), job.node)
+    return Step(job.place, what, Doing.DELETE, "finished, no longer needed", DeleteJob(job), job.node)

@@ -1,11 +1,11 @@
-"""What becomes of the aggregated API and the Services that wasmcloud-operator left.
+"""Plans the migration of the aggregated API and the Services of wasmcloud-operator.
 
-Pure: raw objects in, steps out; the groups of hosts and what stays of the operator itself have modules of their own.
-Called by ``migrate_wasmcloud``.
-Invariants: no pod is restarted and no address changes; only an APIService that points to the operator is deleted, only
-the operator's own finalizers are taken away, and those only from objects that are being deleted.
-Source of the facts: wasmcloud-operator 0.5.1. At each start it registers ``v1beta1.core.oam.dev`` as an API that it
-serves itself, behind a Service whose name is fixed, and it never takes that registration away.
+Pure: raw objects in, steps out; separate modules plan the host groups and the rest of the operator. Called by
+``migrate.wasmcloud``.
+Invariants: no pod is restarted and no address changes; an APIService is deleted only if it points to the operator;
+finalizers are removed only if they are those of the operator, and only from objects that are being deleted.
+Source: wasmcloud-operator 0.5.1. At each start it registers ``v1beta1.core.oam.dev`` as an aggregated API, behind a
+Service with a fixed name, and it never removes that registration.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ APPLICATION_API: Final = "v1beta1.core.oam.dev"
 
 @dataclass(frozen=True, slots=True)
 class FormerGroup:
-    """A WasmCloudHostConfig, its children by kind and name, and what it names, None if that is missing."""
+    """A WasmCloudHostConfig, its children by kind and name, and the objects it refers to, None if missing."""
 
     manifest: Manifest
     children: Mapping[ChildKey, Manifest]
@@ -40,10 +40,10 @@ class FormerGroup:
 
 @dataclass(frozen=True, slots=True)
 class Former:
-    """All that a plan may depend on, raw. ``pods``: of hosts. ``objects``: that may be parts of the operator itself.
+    """All inputs of a plan, raw. ``pods``: of hosts. ``objects``: possible parts of the operator itself.
 
-    ``definition``: of groups of hosts; ``applications``: the definition of applications. ``rights``: all roles and
-    bindings; ``apps``: Applications; ``grants``: SecretGrants.
+    ``definition``: CRD of host groups; ``applications``: CRD of applications. ``rights``: all roles and bindings;
+    ``apps``: Applications; ``grants``: SecretGrants.
     """
 
     registration: Manifest | None = None
@@ -67,7 +67,7 @@ def place_of(manifest: Mapping[str, Any]) -> str:
 
 
 def without_finalizer(res: Resource, manifest: Mapping[str, Any], finalizer: str) -> PatchObject:
-    """Return the write that takes one finalizer away, from this very object in this very state."""
+    """Return the write that removes one finalizer from this object, if it is unchanged."""
     metadata = manifest["metadata"]
     kept = [one for one in metadata["finalizers"] if one != finalizer]
     ops = (
@@ -78,13 +78,13 @@ def without_finalizer(res: Resource, manifest: Mapping[str, Any], finalizer: str
 
 
 def is_registered(registration: Mapping[str, Any] | None) -> bool:
-    """Say whether the API of applications is the operator's: one of a definition, or KubeVela's, points elsewhere."""
+    """Return whether the operator serves the API of applications; that of a CRD or of KubeVela points elsewhere."""
     service = ((registration or {}).get("spec") or {}).get("service") or {}
     return service.get("name") in NAMES[Peer.WASMCLOUD_OPERATOR]
 
 
 def still_served(former: Former) -> list[str]:
-    """Return what shows that an operator runs that no Deployment tells of: something answers behind its API."""
+    """Return signs of a running operator without a Deployment: its aggregated API is available."""
     found = former.registration
     running = (view_controller(item, (Peer.WASMCLOUD_OPERATOR,)) for item in former.deployments)
     if found is None or not is_registered(found) or any(running):
@@ -93,32 +93,32 @@ def still_served(former: Former) -> list[str]:
         if one.get("type") == "Available" and one.get("status") == "True":
             service = found["spec"]["service"]
             place = f"Service {service.get('namespace')}/{service['name']}"
-            return [f"{place_of(found)} is served: look for what runs behind {place}, or wait if it has just ended"]
+            return [f"{place_of(found)} is available: stop the pods behind {place}, or wait if they have just ended"]
     return []
 
 
 def plan_registration(former: Former) -> list[Step]:
-    """Return what becomes of the aggregated API; nothing if there is none."""
+    """Return the steps for the aggregated API; empty if there is none."""
     found = former.registration
     service = ((found or {}).get("spec") or {}).get("service")
     if found is None or not service:
-        return []  # there is none, or it is the API server's own for a CustomResourceDefinition
+        return []  # missing, or generated by the API server for a CRD
     metadata = found["metadata"]
-    what = f"API of applications, served by Service {service.get('namespace')}/{service.get('name')}"
+    what = f"aggregated API of applications, served by Service {service.get('namespace')}/{service.get('name')}"
     if not is_registered(found):
-        return [Step(place_of(found), what, Doing.LEAVE, "it is not wasmcloud-operator's")]
+        return [Step(place_of(found), what, Doing.LEAVE, "it does not belong to wasmcloud-operator")]
     why = (
-        "without its operator it keeps every namespace of the cluster from being deleted, and it hides the "
+        "without its operator it blocks the deletion of every namespace of the cluster, and it hides the "
         "CustomResourceDefinition of applications; applications themselves stay in wadm"
     )
     if any(view_controller(item, (Peer.WASMCLOUD_OPERATOR,)) for item in former.deployments):
-        why += "; the operator registers it again when it starts anew: then run this again"
+        why += "; the operator re-registers it when it restarts: rerun the command then"
     write = DeleteObject(API_SERVICES, None, metadata["name"], metadata["uid"], metadata["resourceVersion"])
     return [Step(place_of(found), what, Doing.DELETE, why, write)]
 
 
 def plan_services(former: Former) -> list[Step]:
-    """Return what becomes of each Service that mirrors an application, by place."""
+    """Return the step for each Service of an application, by place."""
     slices: dict[tuple[str, str], list[Manifest]] = {}
     for item in former.slices:
         service = (item["metadata"].get("labels") or {}).get("kubernetes.io/service-name", "")
@@ -132,10 +132,10 @@ def plan_services(former: Former) -> list[Step]:
 
 
 def mirrors_application(service: Mapping[str, Any]) -> bool:
-    """Say whether a Service is one that the operator made for an application."""
+    """Return whether the operator created a Service for an application."""
     metadata = service["metadata"]
     if names.ANNOTATION_APPLICATION in (metadata.get("annotations") or {}):
-        return False  # service_reflector's by now
+        return False  # already managed by service_reflector
     if names.WASMCLOUD_OPERATOR_SERVICE in (metadata.get("finalizers") or ()):
         return True
     return (metadata.get("labels") or {}).get(names.LABEL_MANAGED_BY) in NAMES[Peer.WASMCLOUD_OPERATOR]
@@ -144,32 +144,32 @@ def mirrors_application(service: Mapping[str, Any]) -> bool:
 def _service(item: Manifest, slices: Iterable[Manifest], running: set[str]) -> Step:
     metadata, spec = item["metadata"], item.get("spec") or {}
     ports = ", ".join(str(port["port"]) for port in spec.get("ports") or ())
-    what = f"mirrors application {metadata['name']}, port {ports}"
+    what = f"Service of application {metadata['name']}, port {ports}"
     guarded = names.WASMCLOUD_OPERATOR_SERVICE in (metadata.get("finalizers") or ())
     if metadata.get("deletionTimestamp"):
         if not guarded:
-            return Step(place_of(item), what, Doing.LEAVE, "it is being deleted")
-        why = f"it is being deleted, and nobody takes the finalizer {names.WASMCLOUD_OPERATOR_SERVICE} away any more"
+            return Step(place_of(item), what, Doing.LEAVE, "being deleted")
+        why = f"being deleted, and no controller removes the finalizer {names.WASMCLOUD_OPERATOR_SERVICE}"
         write = without_finalizer(SERVICES, item, names.WASMCLOUD_OPERATOR_SERVICE)
         return Step(place_of(item), what, Doing.FINALIZER_REMOVED, why, write)
     if spec.get("selector"):
-        why = "it selects the pods of hosts by their labels, and goes on to"
+        why = "it selects the pods of hosts by their labels, and continues to work"
     else:
         why = _addresses(slices, running)
     if guarded:
-        why += "; the operator's finalizer holds it: to be rid of it, delete it, then run this again"
+        why += "; it has the operator's finalizer: to remove it, delete it, then rerun the command"
     return Step(place_of(item), what, Doing.KEEP, why)
 
 
 def _addresses(slices: Iterable[Manifest], running: set[str]) -> str:
-    """Tell where a Service without selector leads to, and which of it is stale."""
+    """Return the addresses of a Service without selector as text, with the stale ones."""
     endpoints = [one for item in slices for one in item.get("endpoints") or ()]
     found = sorted({address for one in endpoints for address in one.get("addresses") or ()})
     if not found:
-        return "it has no address, so nothing answers there: service_reflector gives it some, if it is deployed"
+        return "it has no address, so requests fail: service_reflector adds addresses if the application is deployed"
     stale = [address for address in found if address not in running]
-    told = f"it goes on to serve from {len(found)} fixed addresses, which follow no pods until service_reflector has it"
-    return told + (f"; of no running host are {', '.join(stale)}" if stale else "")
+    told = f"it keeps {len(found)} fixed addresses, which do not follow pods until service_reflector manages it"
+    return told + (f"; stale addresses: {', '.join(stale)}" if stale else "")
 
 
 def _addresses_of_pod(pod: Mapping[str, Any]) -> Iterable[str]:

@@ -1,8 +1,8 @@
-"""What becomes of the groups of hosts that wasmcloud-operator left, and of each of their children.
+"""Plans the migration of the host groups of wasmcloud-operator, and of their children.
 
-Pure: a group, its children and what it names in, steps out. Called by ``migrate_wasmcloud``. It writes nothing to a
-group that lives: host_manager takes it over by itself (docs/compat-wasmcloud-operator.md), and this says what that will
-do. A group that is being deleted is let go, because nobody takes the operator's finalizer away any more.
+Pure: a group, its children and the objects it refers to in, steps out. Called by ``migrate.wasmcloud``. Running groups
+are not changed: host_manager takes them over itself (docs/compat-wasmcloud-operator.md), and the steps list its
+changes. A group that is being deleted loses the finalizer of the operator, because no controller removes it.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from trellis_cli.migrate.model.plan import Doing, Step
 from trellis_cli.migrate.model.wasmcloud import Former, FormerGroup, Manifest, place_of, without_finalizer
 
 _LEAKED: Final = frozenset({"WASMCLOUD_OCI_REGISTRY_USER", "WASMCLOUD_OCI_REGISTRY_PASSWORD"})
-"""Environment variables of the host that the operator fills with the values of a Secret."""
+"""Environment variables of the host that the operator fills with values of a Secret."""
 
 _RUNS: Final = "runs the hosts"
 _OURS: Final = {"manager": names.FIELD_MANAGER_HOST_MANAGER, "operation": "Apply"}
-"""As managedFields will have it once a child is taken over: then only what it says makes a difference."""
+"""managedFields of a child after its takeover: then only differences in these fields count."""
 
 
 def view_former_group(manifest: Mapping[str, Any]) -> Group | str:
-    """Return the group, or why its spec cannot be read."""
+    """Return the group, or the errors of its spec."""
     metadata = manifest["metadata"]
     try:
         spec = WasmCloudHostConfigSpec.model_validate(manifest.get("spec") or {})
@@ -43,14 +43,14 @@ def view_former_group(manifest: Mapping[str, Any]) -> Group | str:
 
 
 def keys_of(group: Group) -> list[ChildKey]:
-    """Return the children that the operator makes for a group."""
+    """Return the children that the operator creates for a group."""
     workload = "DaemonSet" if group.runs_as_daemonset(ADOPTED) else "Deployment"
     kinds = ("ConfigMap", "ServiceAccount", "Role", "RoleBinding", workload, "Service")
     return [(kind, group.name) for kind in kinds]
 
 
 def plan_groups(former: Former) -> list[Step]:
-    """Return what becomes of each group that is the operator's, and of what is not plain among its children."""
+    """Return the step for each group of the operator, and for children with changes."""
     found = sorted(former.groups, key=lambda one: place_of(one.manifest))
     return [step for one in found for step in _group(one)]
 
@@ -59,19 +59,19 @@ def _group(former: FormerGroup) -> Iterable[Step]:
     metadata = former.manifest["metadata"]
     finalizers = metadata.get("finalizers") or ()
     if names.WASMCLOUD_OPERATOR not in finalizers and names.FINALIZER_HOSTS in finalizers:
-        return  # host_manager's already
+        return  # already managed by host_manager
     place, group = place_of(former.manifest), view_former_group(former.manifest)
     if metadata.get("deletionTimestamp"):
         if names.WASMCLOUD_OPERATOR in finalizers:
             why = (
-                f"it is being deleted, and nobody takes the finalizer {names.WASMCLOUD_OPERATOR} away any more; its "
+                f"being deleted, and no controller removes the finalizer {names.WASMCLOUD_OPERATOR}; its "
                 "hosts end with it"
             )
             write = without_finalizer(HOST_CONFIGS, former.manifest, names.WASMCLOUD_OPERATOR)
             yield Step(place, _what(group), Doing.FINALIZER_REMOVED, why, write)
         return
     if isinstance(group, str):
-        yield Step(place, _what(group), Doing.LEAVE, f"its spec cannot be read: {group}; its hosts run on as they are")
+        yield Step(place, _what(group), Doing.LEAVE, f"invalid spec: {group}; its hosts keep running unchanged")
         return
     inputs, problems = read_inputs(group, former.sources, "")
     blocking = [problem.message for problem in problems if problem.blocks]
@@ -80,9 +80,9 @@ def _group(former: FormerGroup) -> Iterable[Step]:
     except TemplateError as error:
         children, blocking = [], [*blocking, str(error)]
     if any(step.doing is Doing.LEAVE for step in children):
-        blocking.append("a child of it is somebody else's")
+        blocking.append("one of its children is owned by another controller")
     if blocking:
-        why = f"host_manager waits with it, its hosts run on as they are: {'; '.join(blocking)}"
+        why = f"host_manager does not take it over, its hosts keep running unchanged: {'; '.join(blocking)}"
         yield Step(place, _what(group), Doing.LEAVE, why)
     else:
         yield Step(place, _what(group), Doing.KEEP, _adoption(group, children))
@@ -90,22 +90,22 @@ def _group(former: FormerGroup) -> Iterable[Step]:
 
 
 def _adoption(group: Group, children: Iterable[Step]) -> str:
-    """Say what host_manager does to a group and its plain children; ``children``: the steps of the others."""
+    """Return the changes that host_manager makes to a group and its children; ``children``: steps with changes."""
     special = {step.object for step in children}
     rolled = any(step.what.startswith(_RUNS) for step in children)
     plain = [kind for kind, _ in keys_of(group) if _at(group, kind) not in special]
     return (
         f"host_manager takes it over, with {names.FINALIZER_HOSTS} as finalizer: "
-        + ("its hosts are rolled once" if rolled else "its hosts run on")
-        + (f"; taken over as they are: {', '.join(plain)}" if plain else "")
+        + ("its hosts are rolled once" if rolled else "its hosts keep running")
+        + (f"; taken over unchanged: {', '.join(plain)}" if plain else "")
     )
 
 
 def _what(group: Group | str) -> str:
     if isinstance(group, str):
-        return "group of hosts"
+        return "host group"
     hosts = "one on each node" if group.runs_as_daemonset(ADOPTED) else group.spec.host_replicas
-    return f"group of hosts on lattice {group.spec.lattice}, hosts: {hosts}"
+    return f"host group on lattice {group.spec.lattice}, hosts: {hosts}"
 
 
 def _at(group: Group, kind: str) -> str:
@@ -113,40 +113,40 @@ def _at(group: Group, kind: str) -> str:
 
 
 def _children(former: FormerGroup, group: Group, inputs: Inputs) -> Iterable[Step]:
-    """Yield a step for each child with which more happens than that it is taken over.
+    """Yield a step for each child that needs more than a takeover.
 
     Raises:
-        TemplateError: what the user adds to the pods has a shape that no pod can have.
+        TemplateError: the additions of the user to the pod template are invalid.
     """
     of = f"of group {group.name}"
     for kind, name in keys_of(group):
         found = former.children.get((kind, name))
         if found is None:
-            yield Step(_at(group, kind), f"missing, {of}", Doing.KEEP, "host_manager makes it")
+            yield Step(_at(group, kind), f"missing, {of}", Doing.KEEP, "host_manager creates it")
         elif owner := _stranger(found, group):
-            why = f"it belongs to {owner}: host_manager does nothing for the group until one of them is named otherwise"
-            yield Step(_at(group, kind), f"in the place of a child {of}", Doing.LEAVE, why)
+            why = f"it belongs to {owner}: host_manager ignores the group until one of them is renamed"
+            yield Step(_at(group, kind), f"name conflict with a child {of}", Doing.LEAVE, why)
         elif kind in WORKLOADS and (why := _roll(found, group, inputs)):
             yield Step(_at(group, kind), f"{_RUNS} {of}", Doing.KEEP, why)
 
 
 def _roll(workload: Manifest, group: Group, inputs: Inputs) -> str:
-    """Return why host_manager changes the template of the pods, "" if it does not."""
+    """Return why host_manager changes the pod template, "" if it does not."""
     if leaked := _leaked(workload):
         return (
-            f"shows {', '.join(leaked)} as plain values: host_manager puts references to Secret "
-            f"{names.registry_secret(group.name)} there, and that rolls the hosts, once"
+            f"shows {', '.join(leaked)} as plain values: host_manager replaces them by references to Secret "
+            f"{names.registry_secret(group.name)}, which rolls the hosts once"
         )
     desired = HostGroupSpec(group, inputs, ADOPTED, managed_by(workload))
     wanted = {"spec": {"template": make_workload(desired)["spec"]["template"]}}
     as_ours = {**workload, "metadata": {"managedFields": [_OURS]}}
     if differs(wanted, as_ours):
-        return "is not as the group's spec wants it now: host_manager writes it so, and that rolls the hosts, once"
+        return "differs from the spec of the group: host_manager updates it, which rolls the hosts once"
     return ""
 
 
 def _stranger(found: Manifest, group: Group) -> str:
-    """Return which other object controls a child, "" if none does."""
+    """Return the other object that controls a child, "" if there is none."""
     for owner in found["metadata"].get("ownerReferences") or ():
         if owner.get("controller") and owner.get("uid") != group.uid:
             return f"{owner.get('kind')} {owner.get('name')}"
@@ -154,7 +154,7 @@ def _stranger(found: Manifest, group: Group) -> str:
 
 
 def _leaked(workload: Mapping[str, Any]) -> list[str]:
-    """Return which environment variables show a registry's credentials; never what they say."""
+    """Return the environment variables with plain registry credentials; never their values."""
     pod = ((workload.get("spec") or {}).get("template") or {}).get("spec") or {}
     env = [one for container in pod.get("containers") or () for one in container.get("env") or ()]
     return sorted({one["name"] for one in env if one["name"] in _LEAKED and "value" in one})

@@ -1,7 +1,7 @@
-"""What becomes of the kind Application where wasmcloud-operator served it from an API of its own.
+"""Plans the migration of the kind Application from the aggregated API of wasmcloud-operator to a CRD.
 
-Pure: raw objects in, steps out. Called by ``migrate_wasmcloud``. Invariants: the definition is made before the API in
-front of it goes, so that there is no moment in which nobody serves the kind; a definition of somebody else stays.
+Pure: raw objects in, steps out. Called by ``migrate.wasmcloud``. Invariants: the CRD is created before the API in front
+of it is deleted, so that the kind is always served; a CRD of another owner is kept.
 """
 
 from __future__ import annotations
@@ -18,15 +18,17 @@ _WHAT = "defines applications"
 
 
 def plan_kind(former: Former) -> list[Step]:
-    """Return what becomes of the definition; nothing if the operator does not serve the kind, or it is ours already."""
+    """Return the steps for the CRD; empty if the operator does not serve the kind, or Trellis already manages the
+    CRD.
+    """
     if not is_registered(former.registration):
         return []
     standing = standing_of(APPLICATIONS, former.applications, None)
     match standing.place:
         case Place.MISSING:
             why = (
-                "served as soon as the operator's API is gone; application_manager then shows in it what wadm has, "
-                "which nothing of this touches"
+                "served once the operator's API is deleted; application_manager then lists the applications of wadm, "
+                "which are not changed"
             )
             write = CreateObject(DEFINITIONS, None, make_definition(APPLICATIONS))
             return [Step(_PLACE, _WHAT, Doing.DEFINE, why, write)]

@@ -1,9 +1,9 @@
-"""What stays of wasmcloud-operator itself: its account, its rights, its Service, and the definition of groups.
+"""Remaining parts of wasmcloud-operator: its account, its permissions, its Service, and the CRD of host groups.
 
-Pure: raw objects in, steps out, none of which writes anything: each says by which command a person removes it. Called
-by ``migrate_wasmcloud``. Invariant: no command is told that would delete groups of hosts without saying so.
-Source of the facts: the operator's chart (``wasmcloud-operator`` to 0.5.0, ``wadm-operator`` since) and its
-``deploy/base``; an umbrella chart has it in one release with NATS, wadm and the groups.
+Pure: raw objects in, steps out. The steps write nothing; each has the command with which the user removes the part.
+Called by ``migrate.wasmcloud``. Invariant: a command that would delete host groups has a warning.
+Source: the chart of the operator (``wasmcloud-operator`` to 0.5.0, ``wadm-operator`` since) and its ``deploy/base``; an
+umbrella chart contains it in one release with NATS, wadm and the host groups.
 """
 
 from __future__ import annotations
@@ -16,27 +16,27 @@ from trellis_cli.migrate.model.plan import Doing, Step
 from trellis_cli.migrate.model.wasmcloud import Former, Manifest, mirrors_application, place_of
 
 _RELEASE: Final = ("meta.helm.sh/release-namespace", "meta.helm.sh/release-name")
-"""Annotations by which Helm knows its own."""
+"""Annotations of objects of a Helm release."""
 _NAME_LABELS: Final = ("app.kubernetes.io/name", "app.kubernetes.io/part-of", "app")
 _NAMES: Final = NAMES[Peer.WASMCLOUD_OPERATOR]
 _DELEGATOR: Final = "-delegator"
 
 
 def plan_rest(former: Former) -> list[Step]:
-    """Return what a person may remove of the operator, and what nobody may."""
+    """Return the parts of the operator to remove, and those to keep."""
     return [*_parts(former), *_definition(former)]
 
 
 def warnings_of(former: Former) -> list[str]:
-    """Return what has to be told loudly: what would delete groups of hosts."""
+    """Return warnings about commands that would delete host groups."""
     if former.definition is None or not former.groups:
         return []
     name, count = former.definition["metadata"]["name"], len(former.groups)
     releases = sorted({found for one in former.groups if (found := _release(one.manifest))})
     return [
-        f"do NOT delete the CustomResourceDefinition {name}: all groups of hosts, {count} of them, would go with it",
+        f"do NOT delete the CustomResourceDefinition {name}: that would delete all {count} host groups",
         *(
-            f"do NOT uninstall the Helm release {namespace}/{name}: groups of hosts belong to it, and would go with it"
+            f"do NOT uninstall the Helm release {namespace}/{name}: that would delete its host groups"
             for namespace, name in releases
         ),
     ]
@@ -47,10 +47,10 @@ def _parts(former: Former) -> Iterable[Step]:
     parts += [item for item in former.services if _is_named_so(item) and not mirrors_application(item)]
     parts += _accounts_and_rights(former)
     shared = {_release(one.manifest) for one in former.groups}
-    when = "for when the operator is gone" if any(map(_runs, former.deployments)) else "nobody needs it any more"
+    when = "not needed once the operator is removed" if any(map(_runs, former.deployments)) else "no longer needed"
     for item in sorted(parts, key=place_of):
         why = f"{when}: {_command(item, shared)}"
-        yield Step(place_of(item), "of wasmcloud-operator itself", Doing.LEAVE, why)
+        yield Step(place_of(item), "part of wasmcloud-operator", Doing.LEAVE, why)
 
 
 def _runs(deployment: Manifest) -> bool:
@@ -58,7 +58,7 @@ def _runs(deployment: Manifest) -> bool:
 
 
 def _accounts_and_rights(former: Former) -> list[Manifest]:
-    """Return the operator's accounts, its roles, and what binds the accounts to any role."""
+    """Return the accounts of the operator, its roles, and the bindings of the accounts to any role."""
     accounts = [item for item in former.objects if item["kind"] == "ServiceAccount" and _is_named_so(item)]
     keys = {(item["metadata"]["namespace"], item["metadata"]["name"]) for item in accounts}
     bindings = [
@@ -84,14 +84,14 @@ def _binds(binding: Mapping[str, Any], accounts: set[tuple[str, str]]) -> bool:
 
 
 def _release(item: Mapping[str, Any]) -> tuple[str, str] | None:
-    """Return namespace and name of the Helm release that an object belongs to."""
+    """Return namespace and name of the Helm release of an object."""
     annotations = item["metadata"].get("annotations") or {}
     namespace, name = (annotations.get(key) for key in _RELEASE)
     return (namespace, name) if namespace and name else None
 
 
 def _command(item: Manifest, shared: set[tuple[str, str] | None]) -> str:
-    """Return the command that removes a part; ``shared``: Helm releases that groups of hosts belong to."""
+    """Return the command that removes a part; ``shared``: Helm releases that contain host groups."""
     metadata = item["metadata"]
     namespace = f"-n {metadata['namespace']} " if metadata.get("namespace") else ""
     delete = f"kubectl {namespace}delete {item['kind'].lower()} {metadata['name']}"
@@ -100,14 +100,14 @@ def _command(item: Manifest, shared: set[tuple[str, str] | None]) -> str:
         return delete
     where = f"-n {release[0]}"
     if release in shared:
-        return f"{delete}; not by Helm: groups of hosts are in the same release {release[1]}"
+        return f"{delete}; not with Helm: host groups are in the same release {release[1]}"
     return (
-        f"helm {where} uninstall {release[1]}, which removes all of that release; "
-        f"see it before with: helm {where} get manifest {release[1]}"
+        f"helm {where} uninstall {release[1]}, which removes the whole release; "
+        f"check it first with: helm {where} get manifest {release[1]}"
     )
 
 
 def _definition(former: Former) -> Iterable[Step]:
     if former.definition is not None:
-        why = "Trellis goes on with it. Never delete it: every group, and every host, would be deleted with it"
-        yield Step(place_of(former.definition), f"defines {len(former.groups)} groups of hosts", Doing.LEAVE, why)
+        why = "Trellis uses it. Never delete it: that would delete every host group with its hosts"
+        yield Step(place_of(former.definition), f"CRD of {len(former.groups)} host groups", Doing.LEAVE, why)

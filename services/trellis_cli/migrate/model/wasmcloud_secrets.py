@@ -1,10 +1,10 @@
-"""Which users Secrets were read as by secrets-kubernetes, and the line that each needs to be one for Trellis.
+"""Lists the users as which secrets-kubernetes read Secrets, with the configuration that Trellis needs for each.
 
-Pure: raw objects in, steps out, none of which writes anything. Called by ``migrate_wasmcloud``.
-Invariants: what a policy of a known application names is told as needed, any other user only as one that may be; people
-who may read Secrets in the whole cluster, and users of Kubernetes itself, are no business of ours.
-Source: secrets-kubernetes impersonates the policy's ``impersonate`` as a user, whatever its namespace; here that is a
-ServiceAccount, and a user only where a SecretGrant and TRELLIS_SECRETS_USERS name it.
+Pure: raw objects in, steps out, which write nothing. Called by ``migrate.wasmcloud``.
+Invariants: users in policies of known applications are reported as needed, and the rest as possible; users that may
+read Secrets in the whole cluster, and users of Kubernetes itself, are omitted.
+Source: secrets-kubernetes impersonates ``impersonate`` of a policy as a user, in any namespace; in Trellis that is a
+ServiceAccount, and a user only if a SecretGrant and TRELLIS_SECRETS_USERS name it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _NAMED: Final = 3
 
 @dataclass(frozen=True, slots=True)
 class _Reading:
-    """A binding that lets a user read Secrets of a namespace, "" for all; ``what``: which."""
+    """A binding that permits a user to read Secrets of a namespace, "" for all; ``what``: the Secrets."""
 
     binding: Manifest
     user: str
@@ -40,7 +40,7 @@ class _Reading:
 
 @dataclass(frozen=True, slots=True)
 class _Given:
-    """What SecretGrants have, by namespace, and what is open without: ``homes`` have groups of hosts."""
+    """Contents of SecretGrants by namespace, and namespaces that need none: ``homes`` have host groups."""
 
     users: frozenset[tuple[str, str]]
     accounts: frozenset[tuple[str, str]]
@@ -57,14 +57,14 @@ class _Given:
         )
 
     def is_account(self, namespace: str, name: str) -> bool:
-        """Say whether a grant takes a name for that of a ServiceAccount already."""
+        """Return whether a grant already covers a name as a ServiceAccount."""
         return (namespace, name) not in self.users and not self.accounts.isdisjoint(
             {(namespace, name), (namespace, _ANY)}
         )
 
 
 def plan_secrets(former: Former) -> list[Step]:
-    """Return each binding, or policy, by which a user reads Secrets, with what it takes to go on so."""
+    """Return a step for each binding or policy by which a user reads Secrets, with the required configuration."""
     named = _named(former.apps)
     readings = list(_readings(former.rights))
     given = _Given.of(former)
@@ -73,11 +73,11 @@ def plan_secrets(former: Former) -> list[Step]:
     for one in readings:
         asking = [(namespace, apps) for (user, namespace), apps in named.items() if user == one.user]
         asking = [(namespace, apps) for namespace, apps in asking if one.namespace in {"", namespace}]
-        what = f"lets user {one.user} read {one.what}"
+        what = f"permits user {one.user} to read {one.what}"
         for namespace, apps in sorted(asking):
             steps.append(_needed(place_of(one.binding), what, one.user, namespace, apps, given))
         if not asking and one.namespace:
-            why = f"no policy of a known application names {one.user}; if one does: " + _line(
+            why = f"no policy of a known application names {one.user}; otherwise: " + _line(
                 one.user, one.namespace, hosts[:_NAMED] or ["NAMESPACE-OF-THE-HOSTS"], given
             )
             steps.append(Step(place_of(one.binding), what, Doing.LEAVE, why))
@@ -86,11 +86,11 @@ def plan_secrets(former: Former) -> list[Step]:
 
 
 def _unbound(named: Mapping[tuple[str, str], set[str]], readings: Iterable[_Reading], given: _Given) -> Iterator[Step]:
-    """Yield what policies name and no binding lets read: perhaps a group does, or an account of that name is meant."""
+    """Yield the users in policies without a binding: a group can permit it, or an account of that name is meant."""
     bound = {(one.user, namespace) for one in readings for _, namespace in named if one.namespace in {"", namespace}}
     for (user, namespace), apps in named.items():
         if (user, namespace) not in bound and not given.is_account(namespace, user):
-            what = f"reads Secrets of namespace {namespace} as user {user}, whom no binding lets do so"
+            what = f"reads Secrets of namespace {namespace} as user {user} without a binding"
             yield _needed(f"Application {min(apps)}", what, user, namespace, apps, given)
 
 
@@ -102,20 +102,20 @@ def _needed(place: str, what: str, user: str, namespace: str, apps: Iterable[str
 
 
 def _line(user: str, namespace: str, sources: list[str], given: _Given) -> str:
-    """Return what is to be added, as commands and a setting."""
+    """Return the additions as commands and a setting."""
     account = account_of(user)
     if account is not None and account[0] == namespace:
         return (
-            f"it is a ServiceAccount, and stays one: `trellis secrets roles -n {namespace} -a {account[1]} | "
+            f"it stays a ServiceAccount: `trellis secrets roles -n {namespace} -a {account[1]} | "
             "kubectl apply -f -`"
         )
     roles = f"`trellis secrets roles -n {namespace} --user {shlex.quote(user)} | kubectl apply -f -`"
     setting = f"{user} in {USERS_SETTING} of secrets_backend"
     if (namespace, user) in given.users:
-        return f"a SecretGrant has it; also {setting}, and {roles}"
+        return f"a SecretGrant names it; also {setting}, and {roles}"
     spec: dict[str, Any] = {"from": [{"namespace": one} for one in sources], "users": [user]}
     if namespace in given.homes - given.governed:
-        # The first grant of a namespace of hosts ends what is open there by default.
+        # The first grant of a namespace with hosts disables the default access there.
         spec["serviceAccounts"] = [_ANY]
     grant = {
         "apiVersion": SECRET_GRANTS.api_version,
@@ -127,7 +127,7 @@ def _line(user: str, namespace: str, sources: list[str], given: _Given) -> str:
 
 
 def _named(apps: Iterable[Manifest]) -> dict[tuple[str, str], set[str]]:
-    """Return by user and namespace, as policies of secrets name them, the applications that do."""
+    """Return the applications by user and namespace in their secret policies."""
     found: dict[tuple[str, str], set[str]] = {}
     for app in apps:
         for policy in (app.get("spec") or {}).get("policies") or ():
@@ -141,7 +141,7 @@ def _named(apps: Iterable[Manifest]) -> dict[tuple[str, str], set[str]]:
 
 
 def _granted(grants: Iterable[Manifest], field: str) -> Iterator[tuple[str, str]]:
-    """Yield namespace and name of all that a list of every SecretGrant has."""
+    """Yield namespace and name of all items in a list field of the SecretGrants."""
     for one in grants:
         for name in (one.get("spec") or {}).get(field) or ():
             yield one["metadata"]["namespace"], str(name)
@@ -170,7 +170,7 @@ def _key(role: Manifest) -> tuple[Any, Any, Any]:
 
 
 def _secrets_of(role: Manifest | None, namespace: str) -> str:
-    """Return which Secrets a role lets be read, in words, "" for none."""
+    """Return the Secrets that a role permits to read, as text, "" for none."""
     place = f"namespace {namespace}" if namespace else "every namespace"
     rules = [rule for rule in (role or {}).get("rules") or () if _reads(rule)]
     if not rules:

@@ -1,7 +1,7 @@
-"""What a step of a migration does to one object of any kind.
+"""Writes of a migration step to one object of any kind.
 
-Pure data: made by the plans, carried out by ``migrate_run``. Invariant: each names the very object, in the very state,
-that it was planned on; a patch does so by its own ``test`` operations, and what is made is refused if it is there.
+Pure data: created by the plans, executed by ``migrate.run``. Invariant: each write applies only to the unchanged object
+of the plan; a patch has ``test`` operations for that, and a create fails if the object exists.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class PatchObject:
 
 @dataclass(frozen=True, slots=True)
 class CreateObject:
-    """Make an object that is not there."""
+    """Create an object that does not exist."""
 
     res: Resource
     namespace: str | None

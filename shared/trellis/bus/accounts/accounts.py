@@ -46,10 +46,10 @@ include "{KEYS_FILE}"
 
 
 def chart_accounts() -> str:
-    """Return ``accounts.conf`` of the Helm chart: one cluster, which a value names, and users with passwords.
+    """Return ``accounts.conf`` of the Helm chart: one cluster, named by a value, and users with passwords.
 
-    Helm cannot make keys, but it can make passwords, and keep them. What all copies of the streams take is worked out
-    there, from the number of servers.
+    Helm cannot generate NKeys, but it can generate and keep passwords. The chart multiplies the storage limit by the
+    number of servers.
     """
     cluster = "cluster-of-the-values"
     store = sum(limits.max_bytes for limits in DEFAULT_LIMITS.values()) + _OTHER_BYTES
@@ -82,7 +82,7 @@ accounts {{
 
 
 def keys(clusters: Sequence[str], public: Mapping[str, str]) -> str:
-    """Return ``keys.conf``: a line a user; ``public`` are the keys by the user's name."""
+    """Return ``keys.conf``: one line per user; ``public`` holds the public keys by name of the user."""
     head = f"""\
 # Public keys of the NATS users in {ACCOUNTS_FILE}; they are not secret.
 # `trellis bus users DIRECTORY --cluster NAME` generates the keys and this file. `nk -gen user -pubout` generates a key
@@ -93,7 +93,7 @@ def keys(clusters: Sequence[str], public: Mapping[str, str]) -> str:
 
 
 def public_keys(text: str) -> dict[str, str]:
-    """Return the public keys that stand in a ``keys.conf``, by variable; placeholders of the template are none."""
+    """Return the public keys in a ``keys.conf``, by variable, without the placeholders of the template."""
     return {name: key for name, key in _LINE.findall(text) if key != _NO_KEY}
 
 

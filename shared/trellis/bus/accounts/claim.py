@@ -39,10 +39,10 @@ _log = get_logger(__name__)
 
 @dataclass(slots=True)
 class Claim:
-    """One service's hold on its cluster's name; all services and replicas of a cluster hold the same claim.
+    """One service's claim to the name of its cluster; all services and replicas of a cluster share the same claim.
 
-    ``lifetime`` in seconds and ``replicas``, the number of copies, count for a bucket that is made here; one that is
-    there keeps its own.
+    ``lifetime`` (seconds) and ``replicas`` (copies) apply to a bucket that this service creates; an existing bucket
+    keeps its settings.
     """
 
     cluster: str
@@ -53,11 +53,11 @@ class Claim:
     _refresh_at: float = field(default=0.0, init=False)
 
     async def hold(self, jetstream: JetStreamContext) -> None:
-        """Claim the name, or refresh the claim if it is time.
+        """Claim the name, or refresh the claim if that is due.
 
         Raises:
-            ClusterTaken: another cluster holds it.
-            StreamError: the bucket of claims cannot be made; a user has to act.
+            ClusterTaken: another cluster holds the name.
+            StreamError: the bucket of claims cannot be created; a user has to act.
             nats.errors.Error: NATS or JetStream did not answer.
         """
         for _ in range(_ATTEMPTS):
@@ -80,10 +80,10 @@ class Claim:
             return None
 
     async def _put(self, jetstream: JetStreamContext, *, after: int) -> bool:
-        """Write the claim if the entry is still the one that was seen; return whether it was.
+        """Write the claim if the entry still has the sequence ``after``; return False if it has changed.
 
-        If it was not, another writer has just written it: a service of this cluster's, and it is refreshed; or another
-        cluster's, which the next look finds. So services that begin at once do not race until one gives up.
+        If it has changed, another service wrote it: the claim is refreshed if the service belongs to this cluster, and
+        the next read detects another cluster. So services that start at the same time do not exhaust their attempts.
         """
         lifetime = (await jetstream.stream_info(CLAIM_STREAM)).config.max_age or self.lifetime
         body = orjson.dumps({"uid": self.uid, "service": self.service})
@@ -132,10 +132,10 @@ class Claim:
 
 
 def _uid_of(entry: RawStreamMsg | None) -> str | None:
-    """Return whose claim an entry is, None if it is nobody's: there is none, or a user deleted it."""
+    """Return the UID of the cluster that holds a claim, or None if the entry does not exist or a user deleted it."""
     if entry is None or not entry.data:
         return None
     try:
         return str(orjson.loads(entry.data)["uid"])
     except (orjson.JSONDecodeError, KeyError, TypeError):
-        return entry.data.decode(errors="replace")[:_SHOWN]  # written manually: somebody wants the name kept
+        return entry.data.decode(errors="replace")[:_SHOWN]  # written manually to reserve the name

@@ -12,7 +12,7 @@ from typing import Final
 from trellis.events.subjects import escape
 
 LAST_FACTS: Final = "last_facts"
-"""Purpose of the consumer that reads back what was said."""
+"""Purpose of the consumer that reads back the last published events."""
 
 
 def consumer_name(service: str, purpose: str, cluster: str) -> str:
@@ -21,16 +21,16 @@ def consumer_name(service: str, purpose: str, cluster: str) -> str:
 
 
 def inbox_prefix(service: str, cluster: str) -> str:
-    """Return what every inbox of a service begins with, so that its user may be allowed its own answers only."""
+    """Return the inbox prefix of a service, so that its NATS user can be limited to its own replies."""
     return f"_INBOX_{service}.{escape(cluster)}"
 
 
 CLAIM_BUCKET: Final = "TRELLIS_CLUSTERS"
 CLAIM_STREAM: Final = f"KV_{CLAIM_BUCKET}"
-"""The stream of the bucket that says which cluster has which name on the bus."""
+"""The stream of the bucket with the claims to cluster names."""
 CLAIM_SUBJECTS: Final = f"$KV.{CLAIM_BUCKET}.>"
 
 
 def claim_subject(cluster: str) -> str:
-    """Return where the claim of a cluster's name stands."""
+    """Return the subject of the claim to a cluster name."""
     return f"$KV.{CLAIM_BUCKET}.{escape(cluster)}"

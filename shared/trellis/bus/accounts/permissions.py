@@ -51,7 +51,7 @@ ADVISORIES: Final = (
     f"$JS.EVENT.ADVISORY.STREAM.DELETED.{STREAM_EVENTS}",
     f"$JS.EVENT.ADVISORY.CONSUMER.DELETED.{STREAM_EVENTS}.*",
 )
-"""On these the server tells what was deleted; without them it would be noticed at the next look."""
+"""Advisories about deleted streams and consumers; without them a deletion is detected at the next check."""
 
 _API: Final = "$JS.API"
 _READ_BY_CONSUMER: Final = ("CREATE", "INFO", "MSG.NEXT")
@@ -60,7 +60,7 @@ _EVERY_STREAM: Final = (*STREAM_SUBJECTS, CLAIM_STREAM)
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """What a NATS user may do. ``deny`` takes publish permissions away again."""
+    """A NATS user and its permissions. ``deny`` removes publish permissions."""
 
     name: str
     about: str
@@ -70,7 +70,7 @@ class User:
 
     @property
     def variable(self) -> str:
-        """The name under which the user's public key stands in the server's configuration."""
+        """Name of the variable with the user's public key in the configuration of the server."""
         return "NKEY_" + self.name.upper().replace(".", "_").replace("-", "_")
 
 
@@ -84,7 +84,8 @@ def users(clusters: Sequence[str]) -> list[User]:
 def service_user(service: str, cluster: str) -> User:
     """Return the user of a service in one cluster.
 
-    It may make a stream that is missing, as whoever finds the bus wiped has to; on one that is there that does nothing.
+    The user may create streams, because any service may be the first to find one missing; the request does not change
+    an existing stream.
     """
     token = escape(cluster)
     publish = [f"{ROOT_EVENTS}.{token}.{spec.tokens}.>" for spec in FACTS if spec.owner == service]
@@ -107,7 +108,7 @@ def service_user(service: str, cluster: str) -> User:
 
 
 def bundle_user(cluster: str) -> User:
-    """Return the user of all services of one cluster in one process: it may do what any of them may."""
+    """Return the user of all services of one cluster in one process, with the permissions of all of them."""
     found = [service_user(service, cluster) for service in PUBLISHERS]
     return User(
         BUNDLE,
@@ -118,9 +119,9 @@ def bundle_user(cluster: str) -> User:
 
 
 def console_user(cluster: str, clusters: Sequence[str]) -> User:
-    """Return the user of the console of one cluster: it reads what is about that cluster, letters too, and no more.
+    """Return the user of the console of one cluster: it reads only messages of that cluster, dead letters included.
 
-    A consumer's filter is a part of the subject on which it is made, so a permission can hold the console to it.
+    The filter of a consumer is part of the subject of the request that creates it, so a permission can enforce it.
     """
     filters = {
         STREAM_EVENTS: facts_filter(cluster),
@@ -140,7 +141,7 @@ def console_user(cluster: str, clusters: Sequence[str]) -> User:
 
 
 def cli_user(clusters: Sequence[str]) -> User:
-    """Return the user of the command line: reads everything, replays and removes dead letters, frees names."""
+    """Return the user of the command line: reads everything, replays and removes dead letters, releases names."""
     streams = (STREAM_EVENTS, STREAM_LATTICE, STREAM_DEAD)
     publish = [f"{_API}.INFO", f"{_API}.STREAM.NAMES", f"{_API}.STREAM.LIST"]
     publish += [f"{_API}.STREAM.INFO.{stream}" for stream in _EVERY_STREAM]
@@ -157,7 +158,7 @@ def cli_user(clusters: Sequence[str]) -> User:
 
 
 def outside_user(clusters: Sequence[str]) -> User:
-    """Return the user of subscribers from outside: events and copies of lattice events, live and replayed."""
+    """Return the user of external subscribers: events and forwarded lattice events, live and replayed."""
     streams = (STREAM_EVENTS, STREAM_LATTICE)
     publish = [f"{_API}.INFO", f"{_API}.STREAM.NAMES"]
     publish += [f"{_API}.STREAM.INFO.{stream}" for stream in streams]
@@ -173,7 +174,7 @@ def outside_user(clusters: Sequence[str]) -> User:
 
 
 def durables(service: str, cluster: str) -> list[str]:
-    """Return the names of a service's durables in a cluster."""
+    """Return the names of a service's durable consumers in a cluster."""
     return [consumer_name(service, subscription, cluster) for subscription in SERVICES[service].subscriptions]
 
 
@@ -184,7 +185,7 @@ def _get(stream: str) -> tuple[str, ...]:
 
 
 def _consume(stream: str) -> tuple[str, ...]:
-    """Return what reading with consumers of one's own takes; made by name only, so that names can be denied."""
+    """Return the subjects for reading with own consumers; created by name only, so that names can be denied."""
     return (
         f"{_API}.CONSUMER.CREATE.{stream}.>",
         *(f"{_API}.CONSUMER.{verb}.{stream}.*" for verb in ("INFO", "MSG.NEXT", "DELETE")),
@@ -193,12 +194,12 @@ def _consume(stream: str) -> tuple[str, ...]:
 
 
 def _acknowledgements(consumer: str, stream: str = STREAM_EVENTS) -> tuple[str, ...]:
-    """Return where acknowledgements go, today and once the server puts domain and account first (NATS' ADR-15)."""
+    """Return the subjects of acknowledgements: the current ones, and those with domain and account (NATS ADR-15)."""
     return (f"$JS.ACK.{stream}.{consumer}.>", f"$JS.ACK.*.*.{stream}.{consumer}.>")
 
 
 def _no_durables(clusters: Sequence[str]) -> tuple[str, ...]:
-    """Return what keeps others away from the services' durables; looking at them is allowed."""
+    """Return the denied subjects that protect the durable consumers of services; reading their state is allowed."""
     names = [name for cluster in clusters for service in PUBLISHERS for name in durables(service, cluster)]
     names += [consumer_name(service, LAST_FACTS, cluster) for cluster in clusters for service in PUBLISHERS]
     verbs = ("CREATE", "MSG.NEXT", "DELETE")

@@ -18,7 +18,7 @@ from pathlib import Path
 
 
 class Reloader:
-    """Compares what the certificates are with what the server was last told of."""
+    """Compares the certificates with those of the last reload signal."""
 
     def __init__(self, certificates: Path, pid_file: Path) -> None:
         self._certificates = certificates
@@ -26,7 +26,7 @@ class Reloader:
         self._told: str | None = None
 
     def look(self) -> str:
-        """Tell the server if the certificates are others than it was told of; return what was done, "" if nothing."""
+        """Signal the server if the certificates changed; return a message about the result, "" if nothing was done."""
         try:
             found = digest(self._certificates)
         except OSError as error:
@@ -42,9 +42,9 @@ class Reloader:
 
 
 def digest(directory: Path) -> str:
-    """Return what tells the files of a directory from others; raises OSError if one cannot be read.
+    """Return a SHA-256 digest of the files of a directory; raises OSError if a file cannot be read.
 
-    What begins with a dot is how the kubelet swaps all files at once.
+    Names with a leading dot are skipped: the kubelet uses them to replace all files atomically.
     """
     found = hashlib.sha256()
     for path in sorted(directory.iterdir()):
@@ -56,7 +56,7 @@ def digest(directory: Path) -> str:
 
 
 def main(pause: float = 5.0) -> None:
-    """Look every ``pause`` seconds until SIGTERM; write a line when something else happens than at the last look."""
+    """Check every ``pause`` seconds until SIGTERM; print a line if the result differs from that of the last check."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     directory, pid_file = (Path(argument) for argument in sys.argv[1:3])
     reloader, said = Reloader(directory, pid_file), ""

@@ -1,8 +1,8 @@
-"""Notices a cancellation that was lost.
+"""Detects a lost cancellation.
 
-Called in loops around the NATS client, which waits with ``asyncio.wait_for``. Before Python 3.12 rebuilt it on
-``asyncio.timeout`` it drops a cancellation that comes together with the answer, and the loop would go on forever.
-Invariant: a task that was asked to end ends at its next round.
+Called in loops around the NATS client, which waits with ``asyncio.wait_for``. Before Python 3.12, which rebuilt it on
+``asyncio.timeout``, it drops a cancellation that arrives together with the answer, and the loop never ends.
+Invariant: a cancelled task ends at its next iteration.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import asyncio
 
 
 def check() -> None:
-    """Raise CancelledError if the current task was cancelled and nothing came of it."""
+    """Raise CancelledError if the current task was cancelled and is still running."""
     task = asyncio.current_task()
     if task is not None and task.cancelling() > 0:
         raise asyncio.CancelledError

@@ -1,17 +1,17 @@
-"""NATS' client, made so that no stored message can deafen it, and that what it flushes has arrived.
+"""A NATS client that survives malformed stored messages and flushes in order.
 
-In: what the server sends. Out: messages. The base of ``trellis.bus.connection.user_client``, which everybody connects
-with. Invariants: whatever stands in a stream is handed over as a message: garbage is for the reader to judge; nothing
-overtakes what was sent before it.
+In: data from the server. Out: messages. The base class of ``trellis.bus.connection.user_client``, which all connections
+use. Invariants: every message of a stream is delivered, and the reader decides about malformed ones; commands are sent
+in the order of the calls.
 
-Three kinds of stored messages deafen nats-py 2.16 for as long as they are in the stream: a subject that is no UTF-8
-ends its reading loop; a vertical tab or form feed in a subject does not fit its expression for a line of the protocol;
-a header ``Status`` is taken for the server's own word. A fourth, stored or not, ends its reading loop: headers whose
-first line has something behind the version that is no UTF-8, or is cut short. The server takes all from any publisher.
+Three kinds of stored messages stop nats-py 2.16 for as long as they are in the stream: a subject that is not UTF-8
+ends its read loop; a vertical tab or form feed in a subject does not match its expression for a protocol line; a header
+``Status`` is treated as a status of the server. A fourth, stored or not, ends its read loop: headers whose first line
+has text after the version that is not UTF-8, or is truncated. The server accepts all of them from any publisher.
 
-It writes PING at once, past what still waits to be written: a flush, and with it the end of a subscription that is
-drained, is answered before the server knows of what was to be flushed, and what arrives in between is dropped. And the
-answer to a flush that nobody waits for any more ends its reading loop.
+nats-py writes PING at once, before pending commands: the server answers a flush, and the end of a drained subscription,
+before it receives the flushed commands, and messages that arrive in between are dropped. The answer to a flush that was
+cancelled ends its read loop.
 """
 
 from __future__ import annotations
@@ -25,24 +25,24 @@ from nats.aio.msg import Msg
 from nats.protocol import parser
 
 STATUS_OF_MESSAGE: Final = "Original-Status"
-"""Name under which a stored message's own header ``Status`` is handed over."""
+"""New name of the header ``Status`` of a stored message."""
 
 _STATUS: Final = "Status"
-# Reply subjects of messages that come out of a stream; the server's own words have none.
+# Reply subjects of messages from a stream; status messages of the server have none.
 _STORED_REPLY: Final = b"$JS.ACK."
 _WORD: Final = rb"([^ \t\r\n]+)[ \t]+"
 
-# The parser looks its expressions up there. Source: NATS client protocol, fields are separated by spaces and tabs.
+# The parser reads its expressions there. Source: NATS client protocol, fields are separated by spaces and tabs.
 parser.MSG_RE = re.compile(rb"\AMSG[ \t]+" + _WORD + _WORD + rb"(" + _WORD + rb")?(\d+)\r\n")
 parser.HMSG_RE = re.compile(rb"\AHMSG[ \t]+" + _WORD + _WORD + rb"(" + _WORD + rb")?(\d+)[ \t]+(\d+)\r\n")
 
 
 class RobustNatsClient(Client):
-    """The library's client, but for how it makes messages of what it receives, and how it sends PING and takes PONG."""
+    """The library's client with its own message parsing, PING and PONG handling."""
 
     async def _send_ping(self, future: asyncio.Future[bool] | None = None) -> None:
         self._pongs.append(asyncio.Future() if future is None else future)
-        self._pending.append(PING_PROTO)  # at once, however much waits: what it asks for is whether the server is there
+        self._pending.append(PING_PROTO)  # regardless of the pending size: a PING checks that the server responds
         self._pending_data_size += len(PING_PROTO)
         await self._flush_pending()
 
@@ -53,7 +53,7 @@ class RobustNatsClient(Client):
 
     async def _process_connect_init(self) -> None:
         await super()._process_connect_init()
-        # Their answers are awaited no more: they would be taken for those of later ones.
+        # No caller waits for their answers any more, and they would be matched to later PINGs.
         self._pending = [command for command in self._pending if command != PING_PROTO]
 
     async def _process_headers(self, headers: bytes) -> dict[str, str] | None:
@@ -67,7 +67,7 @@ class RobustNatsClient(Client):
         self, sid: int, subject: bytes, reply: bytes, data: bytes, headers: dict[str, str] | None
     ) -> Msg:
         if headers and reply.startswith(_STORED_REPLY):
-            # The library's name for what stands behind the version is an enumeration's, which is no key of JSON.
+            # The library uses an enum member as a header name, which is not a valid JSON key.
             headers = {str.__str__(name): value for name, value in headers.items()}
             if _STATUS in headers:
                 headers[STATUS_OF_MESSAGE] = headers.pop(_STATUS)

@@ -38,7 +38,7 @@ _log = get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where NATS is, one server or several separated by commas, and who connects."""
+    """Address of NATS, one server or several separated by commas, and the user that connects."""
 
     url: str
     service: str
@@ -47,7 +47,7 @@ class Address:
 
     @property
     def servers(self) -> list[str]:
-        """The servers, of which one is connected to."""
+        """The servers; the client connects to one of them."""
         return [part.strip() for part in self.url.split(",")]
 
     @property
@@ -57,15 +57,15 @@ class Address:
 
     @property
     def inbox_prefix(self) -> str:
-        """Prefix of every inbox, so that a NATS user may be allowed its own answers only."""
+        """Prefix of every inbox, so that a NATS user can be limited to its own replies."""
         return inbox_prefix(self.service, self.cluster)
 
 
 class _Broker(NatsBroker):
-    """FastStream's broker with our own client and error callback.
+    """FastStream's broker with the client and error callback of Trellis.
 
-    FastStream's callback raises on errors such as "authorization violation" or "stale connection", which ends nats-py's
-    reconnecting for good: the service would stay deaf after a server came back with its users reloaded.
+    FastStream's callback raises on errors such as "authorization violation" or "stale connection", which permanently
+    ends reconnecting in nats-py: the service would stay disconnected after a server restarts with reloaded users.
     """
 
     on_error: Callable[[Exception], Awaitable[None]]
@@ -84,7 +84,7 @@ class _Broker(NatsBroker):
 
 
 class Connection:
-    """One client at a time; ``changed`` is called, in the event loop, whenever it was lost or is back."""
+    """One client at a time; ``changed`` is called in the event loop after each disconnect and reconnect."""
 
     def __init__(
         self,
@@ -107,24 +107,24 @@ class Connection:
 
     @property
     def broker(self) -> NatsBroker | None:
-        """The broker, None while it is not connected."""
+        """The broker, or None while it is not connected."""
         return self._broker if self._broker is not None and self._broker.connection.is_connected else None
 
     @property
     def dead(self) -> bool:
-        """Whether there is no client that would come back by itself: none, a closed one, or one that stopped trying."""
+        """True if no client will reconnect by itself: there is none, it is closed, or its attempts have stopped."""
         if self._broker is None or self._broker.connection.is_closed:
             return True
         silence = time.monotonic() - self._last_sign
         return not self._broker.connection.is_connected and silence > self._timings.silence
 
     async def open(self) -> None:
-        """Connect, however long it takes; a former client is closed."""
+        """Connect without a timeout; a previous client is closed."""
         await self.close()
         self._opening = True
         try:
             broker = self._new_broker()
-            # Returns only when connected: the client asks again and again, and _failed makes it wait in between.
+            # Returns only when connected: the client retries, and _failed makes it wait in between.
             await broker.connect()
         finally:
             self._opening = False
@@ -135,7 +135,7 @@ class Connection:
         self._abandoned = True
 
     async def close(self) -> None:
-        """Close the client; what it has still to send is flushed if the server is there, within two seconds."""
+        """Close the client; pending messages are flushed if the server responds within two seconds."""
         broker, self._broker = self._broker, None
         if broker is not None and isinstance(broker.connection, UserClient):
             await broker.connection.say_goodbye(self._timings.stop)
@@ -163,12 +163,12 @@ class Connection:
         return broker
 
     async def _failed(self, error: Exception) -> None:
-        """An attempt, or something on the connection, failed."""
+        """Handle the failure of a connection attempt or an error of the connection."""
         self._last_sign = time.monotonic()
         if isinstance(error, nats.errors.StaleConnectionError):
-            return  # the connection is lost, and _lost says so
+            return  # the connection is lost, and _lost reports it
         if self.broker is not None:
-            if not isinstance(error, ConnectionError):  # a write found it lost, before _lost is told
+            if not isinstance(error, ConnectionError):  # a write detected the lost connection before _lost is called
                 self._report(error)
             return
         self._availability.lost(describe(error))
@@ -179,7 +179,7 @@ class Connection:
             await asyncio.sleep(self._attempts.delay(self._failures))
 
     def _report(self, error: Exception) -> None:
-        """Say what the connection complains of, once a minute for each kind: there may be one a message."""
+        """Report an error of the connection, once a minute per type: an error may occur per message."""
         if _REFUSAL in str(error).lower():
             self._availability.refused(describe(error))
             return
@@ -199,7 +199,7 @@ class Connection:
         self._changed()
 
     def _next_server(self, servers: list[Server], _: dict[str, object]) -> tuple[Server | None, float]:
-        """Choose the server to reconnect to, and how long to wait before."""
+        """Return the server to reconnect to, and the delay in seconds."""
         return servers[self._failures % len(servers)], self._attempts.delay(self._failures + 1)
 
 
@@ -223,7 +223,7 @@ def describe(error: BaseException) -> str:
             return "JetStream is disabled for the account: enable jetstream for it in the NATS configuration"
         case APIError() if error.description:
             return f"{error.description} (JetStream error {error.err_code})"
-        case ServiceUnavailableError():  # nobody answered, so the client has no words for it
+        case ServiceUnavailableError():  # no responders: the error has no description
             return "JetStream is disabled on the NATS server, or no server with JetStream is reachable"
         case OSError():
             return error.strerror or str(error)

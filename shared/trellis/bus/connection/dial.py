@@ -1,7 +1,7 @@
 """The connection of a command: fails fast without a server, waits out later outages.
 
-In: the address. Out: a connected client. Called by commands that read the bus. Invariant: the first attempt takes at
-most three seconds, and its error is reported as a message.
+In: the address. Out: a connected client. Called by commands that read the bus. Invariant: the first attempt ends within
+three seconds, and its error is reported as a message.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ async def dial(
     inbox: str = CLI_INBOX,
     timings: DialTimings = DialTimings(),
 ) -> UserClient:
-    """Return a client that is connected, and that comes back by itself after an outage.
+    """Return a connected client that reconnects by itself after an outage.
 
     Args:
-        url: of the NATS server, or several separated by commas.
-        name: of the connection in NATS' monitoring.
-        credentials: who connects; without them it is whoever the URL says.
-        inbox: prefix of every inbox, those of people if not said.
-        timings: of the attempts.
+        url: URL of the NATS server, or several separated by commas.
+        name: name of the connection in NATS' monitoring.
+        credentials: credentials of the user; without them, the user in the URL connects.
+        inbox: prefix of every inbox; defaults to that of the user ``cli``.
+        timings: timings of the attempts.
 
     Raises:
-        BusUnavailable: there is no NATS at any of the addresses.
+        BusUnavailable: no NATS server is reachable at any of the addresses.
     """
     servers = [part.strip() for part in url.split(",")]
     failures: list[Exception] = []
@@ -45,7 +45,7 @@ async def dial(
 
     async def on_error(error: Exception) -> None:
         failures.append(error)
-        # Nobody is there: people do not want to wait for that. A reset may hide why the server refuses: ask again.
+        # Fail fast if no server is reachable. A reset may hide the reason of a refusal: retry.
         if not connected and len(servers) == 1 and not isinstance(error, ConnectionResetError):
             raise error
 
@@ -62,7 +62,7 @@ async def dial(
             )
     except (nats.errors.Error, OSError, TimeoutError) as error:
         why = describe(failures[-1] if failures else error)
-        await hang_up(client, timings)  # which may meet, and note, what came of it
+        await hang_up(client, timings)  # may add to failures, so the reason is read before
         raise BusUnavailable(f"no NATS at {redact_url(url)}: {why}") from error
     except BaseException:
         client.hang_up()
@@ -72,5 +72,5 @@ async def dial(
 
 
 async def hang_up(client: UserClient, timings: DialTimings = DialTimings()) -> None:
-    """Close a client, in whatever state its connection is; the server's goodbye has its time."""
+    """Close a client in any state of its connection, with a timeout for the answer of the server."""
     await client.say_goodbye(timings.goodbye)

@@ -1,13 +1,13 @@
-"""NATS' connection over TCP: one socket, which is released when it is no longer used, whatever state it is in.
+"""The TCP transport of NATS: one socket, which is released in every state once it is unused.
 
-In: a server's address. Out: a connection, perhaps by TLS, and its end. Called by
-``trellis.bus.connection.user_client``. Invariants: an attempt that fails, or is given up, leaves no socket; an end is
-waited for two seconds at most.
+In: the address of a server. Out: a connection, optionally with TLS, and its close. Called by
+``trellis.bus.connection.user_client``. Invariants: a failed or cancelled attempt leaves no socket open; closing waits
+for two seconds at most.
 
-nats-py 2.16 reconnects over what failed, and leaves the former socket to the collector of garbage. It waits forever
-for the end of a connection on which TLS failed: nobody tells that to its half that knew no TLS. On one that succeeded
-asyncio waits 30 s for the goodbye of a far side that is frozen or cut off. And wait_for of Python 3.11 drops the
-connection that comes together with a cancellation.
+nats-py 2.16 opens a connection after a failed one and leaves the previous socket to the garbage collector. It waits
+forever for the end of a connection whose TLS handshake failed: the plain TCP stream is not notified. After a successful
+handshake asyncio waits 30 s for the TLS shutdown of a frozen or unreachable peer. wait_for of Python 3.11 drops the
+connection if a cancellation arrives at the same time.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ _FIRST_WORDS: Final = b"CONNECT "
 
 
 class NoDelayTransport(TcpTransport):
-    """Made again for each attempt to connect."""
+    """The transport of one connection attempt."""
 
     def __init__(self, goodbye: float) -> None:
-        """``goodbye``: seconds that the end may take after ``close``."""
+        """Set the timeout of ``wait_closed`` to ``goodbye`` seconds."""
         super().__init__()  # type: ignore[no-untyped-call] # the library lacks the annotation
         self._goodbye = goodbye
         self._gone = False
@@ -35,10 +35,10 @@ class NoDelayTransport(TcpTransport):
         self._held = b""
 
     def write(self, payload: bytes) -> None:
-        """Send this; the client's first words go together with the ping that follows them at once.
+        """Send the payload; CONNECT is sent together with the PING that follows it.
 
-        A server that has no room for a connection says so with its own first words, and hangs up. By what comes after
-        that asyncio knows that the connection is lost, and reads nothing more of what had arrived.
+        A server at its connection limit sends its error first and closes the connection. A second write after that
+        would make asyncio drop the received data, and with it the error.
         """
         if payload.startswith(_FIRST_WORDS):
             self._held = payload
@@ -47,7 +47,7 @@ class NoDelayTransport(TcpTransport):
         self._held = b""
 
     async def connect(self, uri: ParseResult, buffer_size: int, connect_timeout: int) -> None:
-        """Connect by TCP; raises OSError, TimeoutError after so many seconds."""
+        """Connect over TCP; raises OSError, or TimeoutError after ``connect_timeout`` seconds."""
         async with asyncio.timeout(connect_timeout):
             reader, writer = await asyncio.open_connection(uri.hostname, uri.port, limit=buffer_size)
         self._bare_io_reader = self._io_reader = reader
@@ -56,7 +56,7 @@ class NoDelayTransport(TcpTransport):
     async def connect_tls(
         self, uri: str | ParseResult, ssl_context: ssl.SSLContext, buffer_size: int, connect_timeout: int
     ) -> None:
-        """Go on by TLS; raises OSError, TimeoutError after so many seconds, and then there is no connection."""
+        """Upgrade to TLS; raises OSError, or TimeoutError after ``connect_timeout`` seconds, and closes the socket."""
         assert self._bare_io_writer is not None, "connect comes first"
         host = uri if isinstance(uri, str) else uri.hostname
         loop, reader = asyncio.get_running_loop(), asyncio.StreamReader(limit=buffer_size)
@@ -68,20 +68,20 @@ class NoDelayTransport(TcpTransport):
         except BaseException:
             self.abort()
             raise
-        if tls is None:  # what asyncio has for a connection that is released in the meantime
+        if tls is None:  # the result of asyncio for a connection that was closed in the meantime
             raise ConnectionResetError("the connection ended before TLS was agreed on")
         self._io_reader, self._io_writer = reader, asyncio.StreamWriter(tls, protocol, reader, loop)
         self._shaking_hands = False
 
     def close(self) -> None:
-        """Begin the end; what was written is sent before."""
+        """Start closing; written data is sent first."""
         if self._shaking_hands:
-            self.abort()  # its end would not be told
+            self.abort()  # asyncio would not report the end
         else:
             super().close()  # type: ignore[no-untyped-call] # as above
 
     async def wait_closed(self) -> None:
-        """Wait for the end after ``close``; the reason of an end is told by what read or wrote."""
+        """Wait for the end after ``close``; the reads and writes raise the reason of the end."""
         if not self._gone:
             with contextlib.suppress(OSError, TimeoutError):
                 async with asyncio.timeout(self._goodbye):
@@ -89,7 +89,7 @@ class NoDelayTransport(TcpTransport):
         self.abort()
 
     def abort(self) -> None:
-        """Let go of the socket at once; what was not sent yet is lost."""
+        """Release the socket at once; unsent data is lost."""
         self._gone = True
         for writer in (self._io_writer, self._bare_io_writer):
             if writer is not None:

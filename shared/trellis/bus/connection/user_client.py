@@ -1,10 +1,10 @@
-"""NATS' client for one user: proves who it is, and hears at once what it may not do.
+"""The NATS client of one user: authenticates, and fails denied requests at once.
 
-In: credentials. Out: a connected client whose requests fail with ``PermissionDenied`` where the server refuses them.
-Called by ``trellis.bus.connection.connection``. Invariants: the file is read at each connect, so a rotated one counts
-from then on; a refusal ends the request it is about, which would otherwise wait for an answer that never comes. Source:
-NATS tells a refusal by ``-ERR 'Permissions Violation for Publish to "<subject>"'`` without saying which message it is
-about; nats-py hands it over in lower case.
+In: credentials. Out: a connected client whose requests fail with ``PermissionDenied`` if the server denies them.
+Called by ``trellis.bus.connection.connection``. Invariants: the credentials file is read at each connect, so a rotated
+file is used from then on; a denial ends its request, which would otherwise wait until the timeout. Source: NATS sends
+``-ERR 'Permissions Violation for Publish to "<subject>"'`` without a reference to the message; nats-py converts it to
+lower case.
 """
 
 from __future__ import annotations
@@ -36,16 +36,16 @@ _ADVICE: Final = "grant the permission, or configure the credentials of another 
 
 
 class PermissionDenied(nats.errors.Error):
-    """The NATS user may not do this; a user has to change the server's configuration or the service's file."""
+    """The NATS user lacks a permission: change the configuration of the server or the credentials of the service."""
 
     def __init__(self, deed: str, subject: str) -> None:
         super().__init__(f'NATS permission denied: {deed} "{subject}": {_ADVICE}')
 
 
 class UserClient(RobustNatsClient):
-    """The library's client. Without credentials it is whoever the URL says, or nobody.
+    """The library's client with credentials; without them, the user in the URL connects, or no user.
 
-    ``trust`` makes what each connection verifies the server with; with it a server without TLS is refused.
+    ``trust`` creates the SSL context that verifies the server, per connection; it makes TLS mandatory.
     """
 
     def __init__(
@@ -60,12 +60,12 @@ class UserClient(RobustNatsClient):
         self._trust = trust
         self._asking: dict[str, set[asyncio.Timeout]] = {}
         self._denied: dict[str, PermissionDenied] = {}
-        """By subject in lower case, the subscriptions that the server denied or took away."""
+        """The subscriptions that the server denied or revoked, by subject in lower case."""
         self._left = False
 
     @classmethod
     def of(cls, credentials: Credentials | None, timings: ClientTimings = ClientTimings()) -> UserClient:
-        """Return the client of whoever a service's or a user's settings say."""
+        """Return the client for the credentials in the settings of a service or a user."""
         if credentials is None:
             return cls(None, timings=timings)
         return cls(
@@ -76,7 +76,7 @@ class UserClient(RobustNatsClient):
 
     @property
     def ssl_context(self) -> ssl.SSLContext:
-        """What the library connects with, re-created for each connection."""
+        """The SSL context of the library, re-created for each connection."""
         if self._trust is None:
             return super().ssl_context
         try:
@@ -93,15 +93,15 @@ class UserClient(RobustNatsClient):
         old_style: bool = False,
         headers: dict[str, Any] | None = None,
     ) -> Msg:
-        """Ask, as the library does; again each ``ask_again`` seconds what only reads a stream.
+        """Send a request and return the reply; read-only JetStream requests are retried every ``ask_again`` seconds.
 
         Raises:
-            PermissionDenied: the user may not publish this, or not hear the answer.
+            PermissionDenied: the user may not publish the request, or not receive the reply.
         """
         if not _READING.match(subject):
             return await self._ask(subject, payload, timeout, old_style, headers)
-        # Who leads a stream may have died with the question: another has it in two to four seconds, and would not know
-        # of it. What comes first counts, so a server that is slow is waited for all the same.
+        # The stream leader may fail before it answers; the next one is elected in two to four seconds and does not
+        # have the request. The first reply counts, so a slow server is still waited for.
         ends = time.monotonic() + timeout
         asked: set[asyncio.Task[Msg]] = set()
         try:
@@ -140,14 +140,14 @@ class UserClient(RobustNatsClient):
 
     @property
     def denied(self) -> str:
-        """Why a subscription is denied, the same one until that changes; "" if none is."""
+        """Reason why a subscription is denied, stable until it changes; "" if none is denied."""
         return str(self._denied[min(self._denied)]) if self._denied else ""
 
     async def subscribe_again(self, seconds: int) -> None:
-        """Send the denied subscriptions again: a server that gives a permission back restores none by itself.
+        """Retry the denied subscriptions; the server does not restore them when the permission is granted.
 
         Raises:
-            nats.errors.Error, TimeoutError: the server did not answer within so many seconds.
+            nats.errors.Error, TimeoutError: the server did not answer within ``seconds``.
         """
         former, self._denied = self._denied, {}
         try:
@@ -160,7 +160,7 @@ class UserClient(RobustNatsClient):
             raise
 
     def hang_up(self) -> None:
-        """Let go of the socket at once, in whatever state its connection is; what was not sent yet is lost."""
+        """Release the socket at once, in any state of the connection; unsent data is lost."""
         transport = self._transport
         if isinstance(transport, NoDelayTransport):
             transport.abort()
@@ -168,9 +168,9 @@ class UserClient(RobustNatsClient):
             transport.close()  # type: ignore[no-untyped-call] # the library lacks the annotation
 
     async def say_goodbye(self, seconds: float) -> None:
-        """Close the connection for good, and hang up after so many seconds; raises nothing of the library's."""
+        """Close the connection permanently, with a timeout in seconds; suppresses the errors of the library."""
         self._left = True
-        # The library asserts that it got as far as having something to close, which an address that is none does not.
+        # The library asserts that it has a connection to close, which is not the case for an invalid address.
         try:
             with contextlib.suppress(nats.errors.Error, OSError, TimeoutError, AssertionError):
                 async with asyncio.timeout(seconds):
@@ -182,7 +182,7 @@ class UserClient(RobustNatsClient):
         if s.uri.scheme in _BY_WEBSOCKET:
             await super()._connect_to_server(s)
             return
-        self.hang_up()  # the library would connect over what failed
+        self.hang_up()  # the library would leave the failed connection open
         cancellation.check()
         self._check_left()
         s.last_attempt = time.monotonic()
@@ -213,18 +213,18 @@ class UserClient(RobustNatsClient):
         await super()._process_err(err_msg)
 
     def _refuse(self, kind: str, subject: str) -> bool:
-        """End the requests that a refusal is about; return whether somebody hears of it that way."""
+        """End the requests that a denial concerns; return True if there is at least one."""
         if kind == "publish":
             refused = set(self._asking.get(subject, ()))
         else:
             self._denied[subject] = PermissionDenied("subscribe to", subject)
             if not subject.startswith(self._inbox_prefix.decode().lower()):
                 return False
-            # No answer will arrive: the permissions are those of another service or cluster, or were taken away.
+            # No reply will arrive: the permissions are those of another service or cluster, or were revoked.
             refused = set().union(*self._asking.values())
         now = asyncio.get_running_loop().time()
         for limit in refused:
-            if not limit.expired():  # a refused inbox and a refused question are two refusals of one request
+            if not limit.expired():  # a denied inbox and a denied request are two denials of one request
                 limit.reschedule(now)
         return bool(refused)
 
@@ -232,9 +232,8 @@ class UserClient(RobustNatsClient):
         try:
             await super()._process_connect_init()
         except ConnectionResetError as error:
-            # The server says why it refuses a user and hangs up; what the client sent in the meantime makes the system
-            # drop
-            # the answer. A server that dies in this very moment looks the same, and is told otherwise at the next try.
+            # The server sends the reason of a refusal and closes the connection; data that the client sent in the
+            # meantime makes the kernel drop it. A server that fails at this moment looks the same until the next try.
             if self._server_info.get("auth_required"):
                 raise nats.errors.AuthorizationError from error
             raise
@@ -249,7 +248,7 @@ class UserClient(RobustNatsClient):
                 identity = self._credentials.read()
             except CredentialsError as error:
                 self.hang_up()
-                # A kind that the library waits out and tries again.
+                # The library retries after this type of error.
                 raise nats.errors.Error(f"{self._credentials.where}: {error}") from None
             self._public_nkey, self._signature_cb = identity.public_key, identity.sign
             self._user_jwt_cb = None if identity.jwt is None else identity.jwt.encode

@@ -18,7 +18,7 @@ _GIVEN_BACK: Final = b"-NAK"
 
 
 class Ack:
-    """Call it once the work is done. It holds the reply subject, not the message."""
+    """The acknowledgement, called once the work is done; holds the reply subject, not the message."""
 
     __slots__ = ("__weakref__", "_client", "_done", "_epoch", "_reply", "settled", "token")
 
@@ -28,17 +28,17 @@ class Ack:
         self._epoch = epoch
         self._done = False
         self.settled: Callable[[Hashable], None] | None = None
-        """Told the token once the message is done."""
+        """Called with the token once the message is acknowledged."""
         self.token: Final = (epoch.created, epoch.restored, sequence)
         """Identity of the message, the same in each of its deliveries."""
 
     @property
     def open(self) -> bool:
-        """Whether the server still waits for it."""
+        """True while the server waits for the acknowledgement."""
         return not self._done and not self._epoch.over
 
     async def __call__(self) -> None:
-        """Say that the message is done. Not confirmed by the server: if it gets lost, the message comes again."""
+        """Acknowledge the message. The server does not confirm it: if it is lost, the message is redelivered."""
         if self.open:
             await self._client.publish(self._reply)
             self._done = True
@@ -46,15 +46,14 @@ class Ack:
                 self.settled(self.token)
 
     async def in_progress(self) -> None:
-        """Say that the message is still worked on: the time until its redelivery restarts."""
+        """Report the message as in progress, which restarts its acknowledgement timeout."""
         if self.open:
             await self._client.publish(self._reply, _PROGRESS)
 
     async def give_back(self) -> None:
-        """Say that another writer is to have the message now. Work that ends well after all may still say so: it
-        counts.
+        """Return the message to the server for another reader. A later acknowledgement is still accepted.
 
-        Only over the connection it came by: the server would take one that comes late for the newest delivery's.
+        Sent only while connected: the server would attribute a late one to the newest delivery.
         """
         if self.open and self._client.is_connected:
             await self._client.publish(self._reply, _GIVEN_BACK)

@@ -20,17 +20,17 @@ from trellis.bus.streams.streams import Epoch
 from trellis.events.subjects import STREAM_EVENTS
 from trellis.installer_api.parse_int import whole
 
-# Seconds after which the server removes the durable of a service that is gone.
+# Seconds of inactivity after which the server removes the durable consumer.
 _KEPT_INACTIVE: Final = 7 * 86_400.0
-# On the consumer: how many readers in a row ended without signing off. Counted up in advance, so that a crash counts.
+# On the consumer: number of consecutive readers that ended without signing off. Incremented at start, to count crashes.
 _CRASHES: Final = "trellis-readers-crashed"
-# On the consumer: who signed on last. Two that alternate are two clusters.
+# On the consumer: the reader that signed on last. Two that alternate are two clusters.
 _READER: Final = "trellis-reader"
 
 
 @dataclass(frozen=True, slots=True)
 class Consumer:
-    """What is to stand on the server. ``ack_wait`` is in seconds, so is ``sign_off_within``: how long that may take."""
+    """The desired consumer on the server. ``ack_wait`` and ``sign_off_within``, the timeout, are in seconds."""
 
     service: str
     cluster: str
@@ -41,12 +41,12 @@ class Consumer:
     reader: str = ""
 
     def durable(self, epoch: Epoch) -> str:
-        """Return its name; where sequences begin again it is another one in another life of the stream."""
+        """Return the durable name; it includes the epoch if the sequences of a re-created stream could repeat."""
         name = consumer_name(self.service, self.purpose, self.cluster)
         return name if epoch.distinct else f"{name}-{epoch.token}"
 
     def config(self, epoch: Epoch) -> ConsumerConfig:
-        """Return it as it is to be in this life of the stream."""
+        """Return the desired configuration in this epoch of the stream."""
         durable = self.durable(epoch)
         return ConsumerConfig(
             name=durable,
@@ -55,14 +55,14 @@ class Consumer:
             deliver_policy=DeliverPolicy.NEW,
             ack_policy=AckPolicy.EXPLICIT,
             ack_wait=self.ack_wait,
-            # Messages that wait for a retry must not hold up healthy ones.
+            # Messages that wait for a retry must not delay healthy ones.
             max_ack_pending=-1,
             max_deliver=-1,
             inactive_threshold=_KEPT_INACTIVE,
         )
 
     async def info(self, jetstream: JetStreamContext, epoch: Epoch) -> ConsumerInfo | None:
-        """Return what the server says of it, None if it is not there; nats.errors.Error if that cannot be known."""
+        """Return the consumer's state, or None if it does not exist; raises nats.errors.Error without an answer."""
         try:
             found: ConsumerInfo = await jetstream.consumer_info(STREAM_EVENTS, self.durable(epoch))
         except NotFoundError:
@@ -70,11 +70,11 @@ class Consumer:
         return found
 
     async def sign_on(self, jetstream: JetStreamContext, epoch: Epoch, crashes: int) -> None:
-        """Make or update it; from here on this reader counts as crashed until it signs off."""
+        """Create or update the consumer; this reader counts as crashed until it signs off."""
         await jetstream.add_consumer(STREAM_EVENTS, self.config(epoch), metadata=self._metadata(crashes + 1))
 
     async def sign_off(self, jetstream: JetStreamContext, epoch: Epoch) -> None:
-        """Say that this reader ended in order; raises nats.errors.Error if that was not heard in time."""
+        """Record that this reader ended in order; raises nats.errors.Error if the server did not answer in time."""
         await jetstream.add_consumer(
             STREAM_EVENTS, self.config(epoch), timeout=self.sign_off_within, metadata=self._metadata(0)
         )
@@ -84,11 +84,11 @@ class Consumer:
 
 
 def reader_of(info: ConsumerInfo) -> str:
-    """Return which reader signed on last, "" if the consumer names none."""
+    """Return the reader that signed on last, or "" if the consumer names none."""
     return (info.config.metadata or {}).get(_READER, "")
 
 
 def crashes(info: ConsumerInfo | None) -> int:
-    """Return how many readers of a consumer ended without signing off, the last ones in a row."""
+    """Return the number of consecutive last readers of a consumer that ended without signing off."""
     value = ((info.config.metadata if info else None) or {}).get(_CRASHES, "")
     return whole(value) or 0

@@ -17,47 +17,44 @@ from typing import Final
 from trellis.bus.consume.ack import Ack
 
 MAX_DELIVERIES: Final = 5
-"""A message that was delivered so often without a result is dead-lettered."""
+"""Number of failed deliveries after which a message is dead-lettered."""
 
 
 class Holding:
-    """The open messages of one subscription. ``crashes`` is how many readers before it ended without a word."""
+    """The open messages of one subscription. ``crashes`` is the number of consecutive earlier readers that crashed."""
 
     def __init__(self) -> None:
         self.crashes = 0
-        # Weak: what nobody holds any more is nobody's work, and is to come again.
+        # Weak: a message whose acknowledgement was dropped is no longer in progress, and is redelivered.
         self._held: dict[Hashable, weakref.ref[Ack]] = {}
         self._dropped: dict[Hashable, int] = {}
 
     def __iter__(self) -> Iterator[Ack]:
-        """Yield the acknowledgements the server still waits for."""
+        """Yield the acknowledgements that the server waits for."""
         for reference in list(self._held.values()):
             if (ack := reference()) is not None and ack.open:
                 yield ack
 
     def take(self, ack: Ack) -> None:
-        """Count a message as in progress for as long as somebody has its acknowledgement.
-
-        The newest delivery's counts.
-        """
+        """Count a message as in progress while the acknowledgement of its newest delivery is referenced."""
         self._held[ack.token] = weakref.ref(ack, partial(self._release, ack.token))
         ack.settled = self.forget
 
     def drop(self, token: Hashable) -> None:
-        """Count a delivery that nobody will see to."""
+        """Count a delivery that was dropped without a result."""
         self._dropped[token] = self._dropped.get(token, 0) + 1
 
     def forget(self, token: Hashable) -> None:
-        """Forget a message that is done, or dead-lettered."""
+        """Remove a message that is acknowledged or dead-lettered."""
         self._held.pop(token, None)
         self._dropped.pop(token, None)
 
     def release(self) -> None:
-        """Hold nothing any more: whoever consumes next is to get it, though its acknowledgement still exists here."""
+        """Release all messages for the next reader, although their acknowledgements still exist here."""
         self._held.clear()
 
     def hopeless(self, token: Hashable, deliveries: int) -> bool:
-        """Return whether a message is to be dead-lettered that is delivered now, the server says for how many times."""
+        """Return True if a message must be dead-lettered; ``deliveries`` is the server's count with the current one."""
         if (held := self._held.get(token)) is not None and held() is not None:
             return False
         dropped = self._dropped.get(token, 0)
@@ -65,7 +62,7 @@ class Holding:
         return dropped + min(unseen, self.crashes) >= MAX_DELIVERIES
 
     def _release(self, token: Hashable, reference: weakref.ref[Ack]) -> None:
-        # A newer delivery may have taken its place: then the message is in progress.
+        # A newer delivery may have replaced it: then the message is in progress.
         if self._held.get(token) is reference:
             del self._held[token]
             self.drop(token)

@@ -27,7 +27,7 @@ class Lanes(Generic[K]):
         return len(self._news) + len(self._retries)
 
     def add(self, key: K, *, retry: bool = False) -> None:
-        """Let the key wait; one that waits keeps its place, but news of a retry takes it out of the retries' lane."""
+        """Add the key; a waiting key keeps its place, but a new add moves it out of the lane of retries."""
         if not retry:
             self._retries.pop(key, None)
             self._news.setdefault(key)
@@ -35,7 +35,7 @@ class Lanes(Generic[K]):
             self._retries.setdefault(key)
 
     def take(self) -> K:
-        """Return the next key, which waits no more; KeyError if there is none."""
+        """Remove and return the next key; raises KeyError if there is none."""
         lane = self._retries if self._retries and (self._turn_of_retries or not self._news) else self._news
         self._turn_of_retries = lane is self._news
         return lane.popitem(last=False)[0]

@@ -37,8 +37,8 @@ class Reason(StrEnum):
     NO_RESULT = "NoResult"
 
 
-class UnreadableMessage(Exception):  # noqa: N818 (it is a verdict on the message)
-    """A message that no event can be made of."""
+class UnreadableMessage(Exception):  # noqa: N818 (it describes the message)
+    """A message that cannot be parsed as an event."""
 
     def __init__(self, reason: Reason, detail: str) -> None:
         super().__init__(detail)
@@ -46,7 +46,7 @@ class UnreadableMessage(Exception):  # noqa: N818 (it is a verdict on the messag
 
 
 class NewerVersion(UnreadableMessage):
-    """A message for readers that are newer: a later version of a type that is read here. Nothing is wrong with it."""
+    """A valid message in a later version of a type that this reader supports."""
 
     def __init__(self, ce_type: str, known: str) -> None:
         super().__init__(Reason.UNKNOWN_TYPE, f"type {ce_type} is newer than {known}, the latest supported version")
@@ -55,14 +55,14 @@ class NewerVersion(UnreadableMessage):
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Who says events: they stand in the envelope's ``source``."""
+    """The publisher of events, as in the ``source`` of the envelope."""
 
     cluster: str
     service: str
 
 
 def message_id(fact: FactData, dedup: str) -> str:
-    """Return the id of an event's message: two versions that say one thing side by side are two messages."""
+    """Return the message id of an event; two versions of the same event are two messages."""
     return dedup if fact.version == 1 else f"{dedup}.v{fact.version}"
 
 
@@ -71,7 +71,7 @@ def compose(
 ) -> tuple[bytes, dict[str, str]]:
     """Return body and headers of an event: a CloudEvent in JSON, structured mode.
 
-    ``dedup`` makes id and Nats-Msg-Id.
+    ``dedup`` is the source of the id and of Nats-Msg-Id.
     """
     dedup = message_id(fact, dedup)
     absent = {"traceparent", "tracestate"} if trace is None else set() if trace.tracestate else {"tracestate"}
@@ -107,13 +107,13 @@ def read(body: bytes, models: Mapping[str, type[M]]) -> tuple[RawCloudEvent, M]:
         models: the models that are read, by CloudEvents type.
 
     Raises:
-        NewerVersion: it is a later version of one of these types.
-        UnreadableMessage: it is no CloudEvent, of another type, or its data does not fit.
+        NewerVersion: the message has a later version of one of these types.
+        UnreadableMessage: the message is not a CloudEvent, has another type, or has invalid data.
     """
     try:
         event = RawCloudEvent.model_validate_json(body)
     except ValidationError as error:
-        raise UnreadableMessage(Reason.UNPARSEABLE, f"no CloudEvent: {_first_errors(error)}") from None
+        raise UnreadableMessage(Reason.UNPARSEABLE, f"not a CloudEvent: {_first_errors(error)}") from None
     model = models.get(event.type)
     if model is None:
         if (known := _latest_known(event.type, models)) is not None:
@@ -126,21 +126,21 @@ def read(body: bytes, models: Mapping[str, type[M]]) -> tuple[RawCloudEvent, M]:
 
 
 def _latest_known(ce_type: str, known: Iterable[str]) -> str | None:
-    """Return the latest of the known types that a type is a later version of."""
+    """Return the latest supported version of a type, or None if the type is not a later version of one."""
     base, version = version_of(ce_type)
     earlier = {found[1]: one for one in known if (found := version_of(one))[0] == base}
     return earlier[max(earlier)] if earlier and version > max(earlier) else None
 
 
 def trace_of(headers: Mapping[str, str] | None, event: RawCloudEvent) -> TraceContext | None:
-    """Return the trace a message belongs to: its headers', else its envelope's."""
+    """Return the trace context of the headers, else of the envelope."""
     return trace_from((headers or {}).get(HEADER_TRACEPARENT), (headers or {}).get(HEADER_TRACESTATE)) or trace_from(
         event.traceparent, event.tracestate
     )
 
 
 def _first_errors(error: ValidationError) -> str:
-    """Return the first violations without the values: a message may hold anything."""
+    """Return the first violations without the values, which may contain anything."""
     errors = error.errors(include_input=False, include_url=False, include_context=False)
     shown = [f"{'.'.join(map(str, item['loc'])) or 'body'}: {item['msg']}" for item in errors[:_SHOWN_ERRORS]]
     if len(errors) > _SHOWN_ERRORS:

@@ -12,12 +12,12 @@ from dataclasses import dataclass, field
 from typing import Final
 
 _ROUNDS: Final = 4
-"""The other one signs on again after its own patience: for two of them, with a margin, it may not be seen."""
+"""Multiple of ``patience`` without the other reader, after which it counts as ended; it signs on once per patience."""
 
 
 @dataclass(slots=True)
 class OtherReader:
-    """What one reader sees of another. ``patience`` is in seconds."""
+    """The observations of another reader. ``patience`` is in seconds."""
 
     own: str
     patience: float
@@ -26,14 +26,14 @@ class OtherReader:
 
     @property
     def there(self) -> bool:
-        """Whether another reader uses the consumer, too."""
+        """True if another reader uses the same consumer."""
         return self._seen is not None
 
     def look(self, reader: str, now: float) -> bool:
-        """Note who the consumer names ("" for nobody); return whether to sign on again, so that the other one sees it.
+        """Record the reader that the consumer names; return True if this reader must sign on to be visible to it.
 
         Args:
-            reader: of the consumer's metadata.
+            reader: reader in the metadata of the consumer, "" if there is none.
             now: seconds of the monotonic clock.
         """
         if reader in {"", self.own}:

@@ -30,7 +30,7 @@ _log = get_logger(__name__)
 
 
 class Fetching:
-    """What FastStream's loop calls ``fetch`` and ``unsubscribe`` of."""
+    """The replacement of the pull subscription; the loop of FastStream calls ``fetch`` and ``unsubscribe``."""
 
     def __init__(
         self,
@@ -50,7 +50,7 @@ class Fetching:
         self._ending = False
 
     async def fetch(self, batch: int, timeout: float) -> list[Msg]:  # noqa: ASYNC109 (FastStream's call)
-        """Return messages as soon as there are any, none after ``timeout`` seconds; does not raise NATS' errors."""
+        """Return messages as soon as they arrive, none after ``timeout`` seconds; does not raise errors of NATS."""
         if self._ending:
             await asyncio.get_running_loop().create_future()
         began = time.monotonic()
@@ -67,19 +67,19 @@ class Fetching:
         await self._subscription.unsubscribe()
 
     def took(self, message: Msg) -> None:
-        """This message is being handled."""
+        """Record that this message is being handled."""
         self._untaken.pop(message.reply, None)
 
     async def finish(self) -> None:
-        """Fetch no more. What the server has sent already is still handed over."""
+        """Stop fetching. Messages that the server has already sent are still handed over."""
         self._ending = True
         await self._last_batch()
-        # Also between two fetches: the one before may have ended with its first message, and more of it be on the way.
+        # Also between two fetches: the last one may have ended with its first message while more are in transit.
         await self._hush()
         task = self._under_way
         if task is not None and not task.done():
             if self._subscription.delivered != self._delivered:
-                # The server would say that the batch is complete; it was told not to say anything any more.
+                # The server would report the end of the batch, but the subscription has ended there.
                 self._inbox._pending_queue.put_nowait(Msg(self._client, headers=_NO_MORE))  # noqa: SLF001
                 await asyncio.wait({task}, timeout=self._timings.last)
             task.cancel()
@@ -88,9 +88,9 @@ class Fetching:
     async def _last_batch(self) -> None:
         """Wait while the server is likely to be sending.
 
-        It queues a whole batch before the first message leaves, and drops what is queued once nobody listens: those
-        messages count as delivered and come again a minute later. A request that has just been sent, or was answered
-        already, is answered to its end within milliseconds; one that has waited for nothing may be ended at any time.
+        The server queues a whole batch before it sends the first message, and drops the queue when the subscription
+        ends: these messages count as delivered and are redelivered a minute later. A request that was just sent or
+        partly answered completes within milliseconds; a waiting request may be ended at any time.
         """
         task, ends = self._under_way, time.monotonic() + self._timings.last
         while task is not None and not task.done() and self._client.is_connected and time.monotonic() < ends:
@@ -102,21 +102,21 @@ class Fetching:
                 return
 
     async def _hush(self) -> None:
-        """Have the server send no more, and wait for what it sent before: unsubscribing would drop that here."""
+        """End the subscription at the server and wait for messages in transit, which unsubscribing here would drop."""
         if not self._client.is_connected:
             return
         with contextlib.suppress(nats.errors.Error, OSError):
-            await self._client._send_unsubscribe(self._inbox._id)  # noqa: SLF001 (there is no public way)
+            await self._client._send_unsubscribe(self._inbox._id)  # noqa: SLF001 (no public API)
             await self._client.flush(self._timings.last)
 
     def untaken(self) -> list[Msg]:
-        """Return the messages that came and were not handled; to be called once FastStream's loop is stopped."""
+        """Return the received messages that were not handled; called after the loop of FastStream has stopped."""
         messages, self._untaken = list(self._untaken.values()), {}
         return messages
 
     async def _once(self, batch: int, timeout: float) -> list[Msg]:  # noqa: ASYNC109
         self._delivered, self._asked = self._subscription.delivered, time.monotonic()
-        # A task of its own: FastStream may cancel its loop when messages have come already.
+        # A separate task: FastStream may cancel its loop after messages have arrived.
         self._under_way = asyncio.create_task(self._read(batch, timeout))
         self._under_way.add_done_callback(self._came)
         try:
@@ -128,7 +128,7 @@ class Fetching:
             return []
 
     async def _read(self, batch: int, timeout: float) -> list[Msg]:  # noqa: ASYNC109
-        # Taken here, or the client would hold them while it waits for more, and lose them when it is cancelled.
+        # Read here: the client would keep them while it waits for more, and lose them when it is cancelled.
         if found := self._leftovers():
             return found
         found = await self._subscription.fetch(1, timeout)
@@ -137,7 +137,7 @@ class Fetching:
         return found + await more(self._subscription, batch - len(found), self._timings.more)
 
     def _leftovers(self) -> list[Msg]:
-        """Return what came after the fetch that asked for it had ended."""
+        """Return the messages that arrived after their fetch had ended."""
         queue, found = self._inbox._pending_queue, []  # noqa: SLF001
         while not queue.empty():
             message = queue.get_nowait()

@@ -23,27 +23,27 @@ async def fetch(
     seconds: float,
     timings: FetchTimings = FetchTimings(),
 ) -> list[Msg]:
-    """Wait for a message, and return it with what else there is, ``batch`` in all at most.
+    """Wait for a message, and return it with the other available messages, at most ``batch`` in total.
 
     Raises:
-        nats.errors.TimeoutError: nothing came in time, or the server has no such consumer any more.
-        nats.errors.Error: the server cannot be asked.
+        nats.errors.TimeoutError: no message arrived in time, or the consumer no longer exists.
+        nats.errors.Error: the server is unreachable.
     """
     found: list[Msg] = await subscription.fetch(1, seconds)
     return found + await more(subscription, batch - len(found), timings.more)
 
 
 async def more(subscription: JetStreamContext.PullSubscription, batch: int, within: float) -> list[Msg]:
-    """Return what there is without waiting, at most so many; what was read is not lost with an error.
+    """Return at most ``batch`` available messages without waiting; after an error, those that were read.
 
-    ``within``: seconds that the server may take to send one message.
+    ``within``: timeout in seconds for one message.
 
-    What comes too late for this is the first of the next fetch.
+    The next fetch returns a message that arrives later.
     """
     found: list[Msg] = []
     if batch < 1:
         return found
-    inbox = subscription._sub  # noqa: SLF001 (there is no public way)
+    inbox = subscription._sub  # noqa: SLF001 (no public API)
     with contextlib.suppress(nats.errors.Error, OSError):
         request = json.dumps({"batch": batch, "no_wait": True}).encode()
         await subscription._nc.publish(subscription._nms, request, subscription._deliver)  # noqa: SLF001

@@ -3,10 +3,10 @@
 In: keys, each with the acknowledgement of the message that named it. Out: runs, and acknowledgements of completed work.
 Called by handlers, informers and timers of a service. Independent of NATS and Kubernetes.
 
-Invariants, as in the workqueue of client-go: a key that is added during its run runs again, unless that run reads the
-new state itself (``take_back``); a key is never in two runs; no added key is lost. A message is acknowledged only after
-a run of its key that started after the message arrived, or after a watch delivered its content (``cover``). Failing
-keys do not delay healthy ones: see ``lanes``.
+Invariants, as in the workqueue of client-go: a key that is added during its run gets a second run, unless that run
+reads the new state itself (``take_back``); a key is never in two runs; no added key is lost. A message is acknowledged
+only after a run of its key that started after the message arrived, or after a watch delivered its content (``cover``).
+Failing keys do not delay healthy ones: see ``lanes``.
 """
 
 from __future__ import annotations
@@ -33,33 +33,33 @@ _log = get_logger(__name__)
 
 
 class Acknowledgement(Protocol):
-    """What says that a message is done. ``token`` is the same for every delivery of one message."""
+    """The acknowledgement of a message. ``token`` is the same for every delivery of one message."""
 
     @property
     def token(self) -> Hashable:
         """Identity of the message."""
 
     def __call__(self) -> Awaitable[None]:
-        """Say that the message is done."""
+        """Acknowledge the message."""
 
 
 @dataclass(slots=True)
 class _Entry:
-    """What is owed to a key: since when, for which messages, in which trace, and how often it failed in a row."""
+    """The pending work of a key: time of the first add, acknowledgements of messages, and trace."""
 
     since: float
     acks: dict[Hashable, Acknowledgement] = field(default_factory=dict)
     trace: TraceContext | None = None
 
     def absorb(self, newer: _Entry) -> None:
-        """Add what came while a run that failed was in progress; a redelivery replaces its former delivery."""
+        """Add the work that arrived during a failed run; a redelivery replaces the previous delivery."""
         self.acks |= newer.acks
         self.trace = joined(self.trace, newer.trace)
 
 
 @dataclass(frozen=True, slots=True)
 class _Working(Generic[K]):
-    """What ``work`` was called with, and the context of its caller."""
+    """The arguments of ``work``, and the context of its caller."""
 
     run: Run[K]
     may_begin: Callable[[], bool]
@@ -67,10 +67,10 @@ class _Working(Generic[K]):
 
 
 class KeyedQueue(Generic[K]):
-    """The queue of one concern. It is built before those that add keys and before the run, which ``work`` takes.
+    """The queue of one controller, created before the code that adds keys and before the run, an argument of ``work``.
 
-    An add while a key backs off runs it at once: something changed. ``cancel``: seconds that a run may take to end once
-    it is cancelled, twice over.
+    An add while a key backs off runs it at once, because its state changed. ``cancel``: timeout in seconds for a
+    cancelled run to end; a run is cancelled twice.
     """
 
     def __init__(
@@ -89,15 +89,15 @@ class KeyedQueue(Generic[K]):
         self._backoff = backoff or Backoff()
         self._timers = timers or LoopTimers()
         self._cancel = cancel
-        # When a run said it wants the next one: any run that starts earlier takes its place.
+        # Requested by the last run of a key: any run that starts earlier replaces it.
         self._retries = TimerHeap[K](self._timers, self._retry)
-        self._later = TimerHeap[K](self._timers, self.add)  # asked for from outside: kept, whatever runs before
-        self._entries: dict[K, _Entry] = {}  # keys that are owed a run: client-go's dirty set
+        self._later = TimerHeap[K](self._timers, self.add)  # requested by callers: kept, even if a run starts earlier
+        self._entries: dict[K, _Entry] = {}  # keys that need a run: client-go's dirty set
         self._running: dict[K, asyncio.Task[None]] = {}
-        self._current: dict[K, _Entry] = {}  # what the runs in progress will have covered
-        self._ready = Lanes[K]()  # owed a run and not running
+        self._current: dict[K, _Entry] = {}  # work that the runs in progress cover
+        self._ready = Lanes[K]()  # keys that need a run and are not running
         self._failures: dict[K, int] = {}
-        self._blamed: dict[K, _Entry] = {}  # what the failed runs of a key still owe; joins its next run
+        self._blamed: dict[K, _Entry] = {}  # pending work of failed runs; added to the next run of the key
         self._working: _Working[K] | None = None
         self._acknowledging: set[asyncio.Task[None]] = set()
         self._idle = asyncio.Event()
@@ -105,24 +105,24 @@ class KeyedQueue(Generic[K]):
 
     @property
     def depth(self) -> int:
-        """Keys that wait for a run or are in one; those that back off do not count."""
+        """Number of keys that wait for a run or are running, without those that back off."""
         return len(self._ready) + len(self._running)
 
     @property
     def backing_off(self) -> int:
-        """Timers that are pending: of keys that failed, that asked to run again, and those of ``add_after``."""
+        """Number of pending timers: of failed keys, of keys with a requested run, and of ``add_after``."""
         return len(self._retries) + len(self._later)
 
     @property
     def oldest_seconds(self) -> float:
-        """Age of the oldest work that no successful run has covered yet, failing keys included; 0 if there is none."""
+        """Age in seconds of the oldest work without a successful run, failing keys included; 0 if there is none."""
         since = [entry.since for owed in (self._entries, self._blamed) for entry in owed.values()]
         return self._timers.now() - min(since) if since else 0.0
 
     def add(self, key: K, ack: Acknowledgement | None = None, trace: TraceContext | None = None) -> None:
-        """Have the key run; once, however often it is added before that run starts.
+        """Add the key; adds before the start of its run are merged into one run.
 
-        A message that comes again while its first delivery is still owed only replaces the acknowledgement.
+        A redelivery of a message whose first delivery is still pending only replaces the acknowledgement.
         """
         if ack is not None and self._is_owed(key, ack):
             return
@@ -135,9 +135,9 @@ class KeyedQueue(Generic[K]):
         self._pump()
 
     def cover(self, key: K, ack: Acknowledgement) -> None:
-        """Acknowledge a message that says nothing new, with the run that its key is owed or in; at once without one.
+        """Acknowledge a message without new content after the pending or current run of its key, or at once if none.
 
-        Called where a watch has shown what the message says, and added the key then: a run of it sees, or saw, that.
+        Called after a watch delivered the same content and added the key, so that a run reads it or has read it.
         """
         for owed in (self._entries.get(key), self._current.get(key), self._blamed.get(key)):
             if owed is not None:
@@ -149,19 +149,18 @@ class KeyedQueue(Generic[K]):
         acknowledging.add_done_callback(self._acknowledging.discard)
 
     def add_after(self, key: K, delay: float) -> None:
-        """Add the key in ``delay`` seconds; of several pending delays only the shortest counts."""
+        """Add the key after ``delay`` seconds; of several pending delays only the shortest counts."""
         self._later.set(key, delay)
 
     def forget(self, key: K) -> None:
-        """Let the key's next failure wait as short as a first one: what it failed on has changed."""
+        """Reset the backoff of the key, because the cause of its failures has changed."""
         self._failures.pop(key, None)
 
     def take_back(self, key: K) -> bool:
-        """Take back the run that a key is owed, if its run in progress is to look again and that is all there was to
-        do.
+        """Cancel the pending run of a key whose current run is about to re-read the state.
 
-        Returns whether there was one: if more is to be done after that look, the run adds the key again. What a message
-        or a trace named the key for keeps its run.
+        Returns True if there was a pending run: if work remains afterwards, the current run adds the key. A pending run
+        for a message or a trace is not cancelled.
         """
         entry = self._entries.get(key)
         if entry is None or entry.acks or entry.trace is not None or key not in self._current:
@@ -170,18 +169,18 @@ class KeyedQueue(Generic[K]):
         return True
 
     async def wait_idle(self) -> None:
-        """Wait until no key waits for a run or is in one; keys that back off may remain."""
+        """Wait until no key waits for a run or is running; keys that back off may remain."""
         await self._idle.wait()
 
     async def work(self, run: Run[K], may_begin: Callable[[], bool] = lambda: True) -> None:
-        """Run keys until cancelled. Runs in progress are cancelled with it, and owed again when work goes on.
+        """Run keys until cancelled. Runs in progress are cancelled too, and repeated when ``work`` is called next.
 
-        ``run`` gets the key and the latest trace that named it, with those before it ``beside``. It returns None when
-        the key is done, or the seconds after which it wants to run again. If it raises, the key is retried forever
-        with backoff.
+        ``run`` receives the key and the latest trace that named it, with the earlier ones in ``beside``. It returns
+        None when the key is done, or the seconds until its next run. If it raises, the key is retried forever with
+        backoff.
 
-        ``may_begin`` is asked before each run. Once it said no it is taken to say so until this is cancelled: a process
-        that was stopped finds its keys ready the moment it goes on, before anyone has told it that another leads.
+        ``may_begin`` is called before each run. After it returned False no run may start until this is cancelled: a
+        process that was frozen has ready keys when it resumes, before it detects that another replica leads.
         """
         forget = self._telemetry.metrics.queue(
             self._telemetry.service, self.name, lambda: self.depth, lambda: self.oldest_seconds
@@ -208,13 +207,13 @@ class KeyedQueue(Generic[K]):
 
     @property
     def unended(self) -> list[K]:
-        """Keys whose runs did not end although they were cancelled; known once ``work`` has ended."""
+        """Keys whose cancelled runs did not end; valid after ``work`` has ended."""
         return list(self._running)
 
     async def _cancel_running(self) -> None:
-        """Cancel runs and wait for them, but not forever: what does not end then is left behind.
+        """Cancel runs and wait for them with a timeout; runs that do not end are abandoned.
 
-        More than once: wait_for of Python 3.11 drops a cancellation that comes together with the answer.
+        Cancels twice: wait_for of Python 3.11 drops a cancellation that arrives together with the answer.
         """
         for _ in range(_CANCELLATIONS):
             tasks = list(self._running.values())
@@ -228,7 +227,7 @@ class KeyedQueue(Generic[K]):
             )
 
     def _owe(self, key: K) -> _Entry:
-        """Return what is owed to the key, from now on if nothing was."""
+        """Return the pending work of the key; a new entry starts now."""
         entry = self._entries.get(key)
         if entry is None:
             entry = self._entries[key] = _Entry(self._timers.now())
@@ -236,14 +235,14 @@ class KeyedQueue(Generic[K]):
         return entry
 
     def _retry(self, key: K) -> None:
-        """Have a key run whose time has come."""
+        """Add a key whose timer has expired."""
         self._owe(key)
         if key not in self._running:
             self._ready.add(key, retry=key in self._failures)
         self._pump()
 
     def _is_owed(self, key: K, ack: Acknowledgement) -> bool:
-        """Return whether a run in progress or a pending retry covers this message already, and keep the newer ack."""
+        """Return True if a run in progress or a pending retry covers this message; keep the newer acknowledgement."""
         for owed in (self._current.get(key), self._blamed.get(key)):
             if owed is not None and ack.token in owed.acks:
                 owed.acks[ack.token] = ack
@@ -268,7 +267,7 @@ class KeyedQueue(Generic[K]):
         del self._running[key]
         entry = self._current.pop(key, None)
         if task.cancelled() and entry is not None:
-            self._blamed[key] = entry  # run when work goes on
+            self._blamed[key] = entry  # run when work resumes
         if key in self._entries:
             self._ready.add(key)
         self._pump()
@@ -276,7 +275,7 @@ class KeyedQueue(Generic[K]):
             self._idle.set()
 
     def _take(self, key: K) -> _Entry:
-        """Return all that is owed to the key: what came since its last run began, and what failed runs left."""
+        """Return the pending work of the key: new since the start of its last run, and left by failed runs."""
         entry = self._entries.pop(key)
         self._retries.discard(key)
         if (owed := self._blamed.pop(key, None)) is not None:
@@ -286,16 +285,16 @@ class KeyedQueue(Generic[K]):
         return entry
 
     async def _attempt(self, key: K, work: _Working[K]) -> None:
-        """Run the key once and see to its acknowledgements, or to its retry."""
+        """Run the key once, then send its acknowledgements or schedule its retry."""
         if not work.may_begin():
-            return  # the key is still owed its run
-        # Taken only here, a moment after the add: what else was added in that moment needs no run of its own.
+            return  # the run of the key stays pending
+        # Taken only here, after the add: work that was added in between needs no separate run.
         entry = self._take(key)
         metrics, service = self._telemetry.metrics, self._telemetry.service
         began = self._timers.now()
         try:
             again = await work.run(key, entry.trace)
-        except Exception as error:  # noqa: BLE001 (whatever it is: said, counted, and tried again for ever)
+        except Exception as error:  # noqa: BLE001 (any error is logged, counted, and retried forever)
             self._failed(key, entry, error)
             return
         finally:
@@ -304,14 +303,14 @@ class KeyedQueue(Generic[K]):
         if again is not None:
             self._retries.set(key, again)
         await self._acknowledge(key, entry)
-        self._current.pop(key, None)  # nothing is acknowledged with this run any more
+        self._current.pop(key, None)  # no further acknowledgement joins this run
 
     async def _acknowledge(self, key: K, entry: _Entry) -> None:
         while entry.acks:
             _, ack = entry.acks.popitem()
             try:
                 await ack()
-            except Exception as error:  # noqa: BLE001 (the run is done; the message will come again and be acknowledged)
+            except Exception as error:  # noqa: BLE001 (the run is done; the redelivered message will be acknowledged)
                 _log.warning("acknowledgement failed", queue=self.name, key=str(key), error=str(error))
 
     def _failed(self, key: K, entry: _Entry, error: Exception) -> None:

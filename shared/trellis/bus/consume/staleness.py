@@ -1,6 +1,6 @@
 """Measures the staleness of a consumer, for Prometheus, the connection supervisor and the liveness probe.
 
-In: each sign of progress. Out: seconds without progress, and verdicts. Called by ``pull_subscription``, ``subscriber``
+In: each sign of progress. Out: seconds without progress, and liveness. Called by ``pull_subscription``, ``subscriber``
 and ``connection_supervisor``. Invariants: a consumer without messages is not stalled while its loop runs; a stalled
 consumer is re-created first, and liveness fails only if that does not help for a minute in which the server answers; an
 outage never fails liveness.
@@ -17,16 +17,17 @@ from trellis.telemetry import Telemetry
 from trellis.telemetry.health import Health
 
 _REPAIRS: Final = 3
-"""How often a consumer is re-created before a restart is asked for."""
+"""Fraction of the timeout after which a stalled consumer is re-created, before a restart is requested."""
 _ROUNDS: Final = 12
-"""How often the loop goes round in that time: every 5 s."""
+"""Number of fetches within the timeout: one per 5 s."""
 
 
 @dataclass(frozen=True, slots=True)
 class Listeners:
-    """Who is told. ``answering`` returns for how many seconds the server has answered all that it was asked.
+    """Receivers of the staleness. ``answering`` returns for how many seconds the server has answered all requests.
 
-    A consumer is ``deaf`` after so many seconds without progress. ``clock`` returns monotonic seconds.
+    ``deaf`` is the time in seconds without progress after which a consumer counts as stalled. ``clock`` returns
+    monotonic seconds.
     """
 
     telemetry: Telemetry
@@ -37,12 +38,12 @@ class Listeners:
 
     @property
     def fetch_seconds(self) -> float:
-        """How long a fetch may wait for messages: several times until a consumer that hears nothing counts as deaf."""
+        """Timeout of a fetch in seconds: a fraction of the time after which a consumer counts as stalled."""
         return self.deaf / _ROUNDS
 
 
 class Hearing:
-    """What is known of one subscription's ear."""
+    """The staleness of one subscription."""
 
     def __init__(self, name: str, listeners: Listeners) -> None:
         self._what = f"subscription {name}"
@@ -53,7 +54,7 @@ class Hearing:
         self._round = self._heard = self._made = self._clock()
 
     def begin(self) -> None:
-        """Show staleness and answer for liveness until ``end``."""
+        """Report staleness and liveness until ``end``."""
         if self._forget is None:
             self._round = self._heard = self._clock()
             telemetry = self._listeners.telemetry
@@ -61,36 +62,36 @@ class Hearing:
             self._listeners.health.add_liveness(self._what, self.deafness)
 
     def end(self) -> None:
-        """There is nothing to hear any more: the service consumes no longer."""
+        """Stop reporting: the service no longer consumes."""
         forget, self._forget = self._forget, None
         if forget is not None:
             forget()
             self._listeners.health.forget(self._what)
 
     def made(self) -> None:
-        """The consumer was made, or re-created."""
+        """Record that the consumer was created or re-created."""
         self._made = self._clock()
 
     def went_round(self) -> None:
-        """The loop asked the server once more, or stopped to."""
+        """Record that the loop completed a fetch."""
         self._round = self._clock()
 
     def heard(self) -> None:
-        """Messages came, or there were none to come."""
+        """Record that messages arrived, or that none are pending."""
         self._heard = self._clock()
 
     def staleness(self) -> float:
-        """Return the seconds since the loop last went round, or since messages wait without coming, if that is more."""
+        """Return the seconds since the last fetch, or since pending messages are not delivered, if that is longer."""
         return self._clock() - min(self._round, self._heard)
 
     @property
     def needs_repair(self) -> bool:
-        """Whether the consumer should be re-created: it has been deaf for long enough, since it was made too."""
+        """True if the consumer should be re-created: it has stalled, and was not created recently."""
         since_made = self._clock() - self._made
         return min(self.staleness(), since_made) > self._listeners.deaf / _REPAIRS
 
     def deafness(self) -> str | None:
-        """Liveness: no progress although the server answers others; in an outage this stays alive."""
+        """Return the reason of a liveness failure: no progress although NATS answers; None during an outage."""
         silence, deaf = self.staleness(), self._listeners.deaf
         if silence < deaf or self._listeners.answering() < deaf:
             return None

@@ -40,7 +40,7 @@ from trellis.events.envelope import FactData, RawCloudEvent
 from trellis.events.subjects import STREAM_EVENTS, fact_filter, spec_of
 from trellis.telemetry import Telemetry, TraceContext, context_from, current_trace, get_logger
 
-# A batch is handed over as soon as the server has no more, so a lone message does not wait for others.
+# A batch is handed over as soon as the server has no more messages, so a single message does not wait.
 _BATCH: Final = 100
 
 _log = get_logger(__name__)
@@ -49,7 +49,7 @@ M = TypeVar("M", bound=FactData)
 
 @dataclass(frozen=True, slots=True)
 class Received(Generic[M]):
-    """An event that was heard. ``trace`` is where its handling begins: the parent for the work it causes."""
+    """A received event. ``trace`` is the context of its handling: the parent of the resulting spans."""
 
     fact: M
     event: RawCloudEvent
@@ -64,7 +64,7 @@ FactHandler = Callable[[Received[M]], None]
 
 @dataclass(frozen=True, slots=True)
 class Reader:
-    """What all subscriptions of a service share. ``bury`` stores a dead letter and raises BusError if it cannot."""
+    """The shared parts of a service's subscriptions. ``bury`` stores a dead letter, or raises BusError."""
 
     origin: Origin
     telemetry: Telemetry
@@ -104,24 +104,24 @@ class Subscription(Generic[M]):
 
     @property
     def shared(self) -> bool:
-        """Whether another cluster reads with the same consumer."""
+        """True if another cluster reads with the same consumer."""
         return self._other.there
 
     @property
     def durable(self) -> str:
-        """The consumer's name on the server, "" while there is none."""
+        """Name of the consumer on the server, "" while there is none."""
         return self._consumer.durable(self._epoch) if self._epoch is not None else ""
 
     @property
     def running(self) -> bool:
-        """Whether messages are being fetched."""
+        """True while messages are being fetched."""
         return self._subscriber is not None
 
     async def start(self, broker: NatsBroker, epoch: Epoch) -> bool:
-        """Make the consumer if it is missing, and fetch from it.
+        """Create the consumer if it is missing, and start fetching from it.
 
         Returns:
-            Whether the consumer was gone since the last start: events may have been missed in between.
+            True if the consumer was removed since the last start, so that events may have been missed.
 
         Raises:
             nats.errors.Error: NATS or JetStream did not answer, or refused.
@@ -130,7 +130,7 @@ class Subscription(Generic[M]):
         former = await self._consumer.info(jetstream, epoch)
         if not self._signed_on:
             self._holding.crashes = crashes(former)
-        # Created or updated here: FastStream leaves the filters of a consumer that exists as they were.
+        # Created or updated here: FastStream does not update the filters of an existing consumer.
         await self._consumer.sign_on(jetstream, epoch, self._holding.crashes)
         self._signed_on = True
         # FastStream does not pass the client's prefix on.
@@ -141,14 +141,14 @@ class Subscription(Generic[M]):
         fetching = Fetching(
             cast("JetStreamContext.PullSubscription", subscriber.subscription), self.hearing, self._reader.timings.fetch
         )
-        subscriber.subscription = cast("Any", fetching)  # its loop has not begun: nothing was awaited since
+        subscriber.subscription = cast("Any", fetching)  # its loop has not started: no await in between
         self._fetching, self._subscriber = fetching, subscriber
         self.hearing.made()
         again, self._began = self._began, True
         return again and former is None
 
     def register(self, broker: NatsBroker, epoch: Epoch, *, inbox_prefix: bytes = b"_INBOX.") -> PullStreamSubscriber:
-        """Return the subscription as FastStream has it; it does nothing, and the broker may be one without a server."""
+        """Return the FastStream subscription, registered and not started; the broker may be disconnected."""
         config = self._consumer.config(epoch)
         subscriber = broker.subscriber(
             durable=config.durable_name,
@@ -167,13 +167,13 @@ class Subscription(Generic[M]):
                 self._fetching.took(message.raw_message)
                 await self._receive(message)
 
-        # For FastStream's AsyncAPI document alone: with ``apply_types`` off nothing is made of it when a message comes.
+        # Only for FastStream's AsyncAPI document: with ``apply_types`` off it has no effect on messages.
         receive.__annotations__["message"] = payload_of(self._models.values())
         subscriber(receive)
         return subscriber
 
     async def works(self, jetstream: JetStreamContext) -> bool:
-        """Return whether the consumer is there and is heard; raises nats.errors.Error if that cannot be known."""
+        """Return True if the consumer exists and makes progress; raises nats.errors.Error without an answer."""
         epoch = self._epoch
         info = await self._consumer.info(jetstream, epoch) if epoch is not None else None
         if info is None or epoch is None:
@@ -191,7 +191,7 @@ class Subscription(Generic[M]):
         return not deaf
 
     async def stop(self) -> None:
-        """Fetch no more, whatever state the connection is in. What was fetched and not handled is given back."""
+        """Stop fetching, in any state of the connection. Fetched messages that were not handled are returned."""
         subscriber, self._subscriber = self._subscriber, None
         fetching, self._fetching = self._fetching, None
         if subscriber is None or fetching is None:
@@ -207,9 +207,9 @@ class Subscription(Generic[M]):
                     await ack.give_back()
 
     async def hand_over(self, jetstream: JetStreamContext | None) -> None:
-        """Give back at once what is held, and say that this reader ended in order; without a server, say nothing.
+        """Return the messages in progress at once and sign off; without a server, only stop tracking them.
 
-        Held no longer, it is not reported as worked on either: whoever consumes next gets it, here it is only finished.
+        Returned messages are no longer reported as in progress: the next reader gets them, and work here only ends.
         """
         held = list(self._holding)
         self._holding.release()
@@ -221,12 +221,12 @@ class Subscription(Generic[M]):
         await self._consumer.sign_off(jetstream, self._epoch)
 
     async def keep_alive(self) -> None:
-        """Say of every message that is still worked on that it is: deliveries count crashes, not patience."""
+        """Report every message in progress, so that redeliveries indicate crashes and not long runs."""
         for ack in self._holding:
             await ack.in_progress()
 
     async def _receive(self, message: StreamMessage[Msg]) -> None:
-        """Handle one delivery. An exception would vanish in FastStream: the message is left to come again."""
+        """Handle one delivery. FastStream swallows exceptions, so they are logged; the message is redelivered."""
         try:
             await self._handle(message.raw_message)
         except Exception as error:  # noqa: BLE001
@@ -253,7 +253,7 @@ class Subscription(Generic[M]):
         self._hand_over(delivered, event, fact, ack)
 
     def _ack_of(self, raw: Msg) -> Ack | None:
-        """Return the message's acknowledgement, None if its stream is gone."""
+        """Return the acknowledgement of the message, or None if its stream was deleted."""
         if self._epoch is None or self._epoch.over:
             return None
         return Ack(raw._client, raw.reply, self._epoch, raw.metadata.sequence.stream)  # noqa: SLF001 (no public accessor)
@@ -277,8 +277,8 @@ class Subscription(Generic[M]):
             )
             try:
                 self._handler(received)
-            except Exception as error:  # noqa: BLE001 (whatever the handler does wrong, the next message is heard)
-                # Not acknowledged: it comes again, and in the end becomes a dead letter.
+            except Exception as error:  # noqa: BLE001 (an error must not stop the next message)
+                # Unacknowledged: redelivered, and finally dead-lettered.
                 self._holding.drop(ack.token)
                 span.record_exception(error)
                 _log.error("event handler failed", type=spec.type, error=repr(error), exc_info=error)
@@ -286,7 +286,7 @@ class Subscription(Generic[M]):
         self._holding.take(ack)
 
     async def _leave_alone(self, newer: NewerVersion, ack: Ack) -> None:
-        """What it says is said in the version read here too, beside it: there is nothing to do, nor to keep."""
+        """Acknowledge an event of an unsupported version; it is also published in the version that is read here."""
         telemetry = self._reader.telemetry
         telemetry.metrics.events_unsupported_version_total.labels(telemetry.service, newer.known).inc()
         if newer.known not in self._told:
@@ -317,5 +317,5 @@ class Subscription(Generic[M]):
 
 
 async def _undecoded(message: StreamMessage[Msg]) -> StreamMessage[Msg]:
-    """Leave the message as it came: FastStream would drop a body it cannot decode without a word."""
+    """Return the message unchanged: FastStream would silently drop a body that it cannot decode."""
     return message

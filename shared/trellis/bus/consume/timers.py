@@ -17,25 +17,25 @@ from typing import Final, Generic, Protocol, TypeVar
 K = TypeVar("K", bound=Hashable)
 
 _STALE_AT_LEAST: Final = 64
-# After a long pause of the process every timer is due at once: the event loop must get its turn in between.
+# After a long pause of the process every timer is due at once: the event loop must run in between.
 _AT_ONCE: Final = 1000
 
 
 class Cancellable(Protocol):
-    """A timer that was set."""
+    """A pending timer."""
 
     def cancel(self) -> None:
-        """Take it back; harmless if it has run."""
+        """Cancel the timer; no effect if it has run."""
 
 
 class Timers(Protocol):
-    """The clock and the alarm: the event loop's, or a test's."""
+    """A clock with timers: those of the event loop, or of a test."""
 
     def now(self) -> float:
         """Return monotonic seconds."""
 
     def call_at(self, when: float, call: Callable[[], None]) -> Cancellable:
-        """Have ``call`` called once it is ``when``, in the seconds of ``now``."""
+        """Schedule ``call`` for ``when``, in the seconds of ``now``."""
 
 
 class LoopTimers:
@@ -68,7 +68,7 @@ class TimerHeap(Generic[K]):
         return key in self._when
 
     def set(self, key: K, delay: float) -> None:
-        """Call the key in ``delay`` seconds, unless it has an earlier timer already."""
+        """Set the timer of the key to ``delay`` seconds, unless it has an earlier one."""
         when = self._timers.now() + max(0.0, delay)
         if (present := self._when.get(key)) is not None and present <= when:
             return
@@ -78,26 +78,26 @@ class TimerHeap(Generic[K]):
         self._arm()
 
     def discard(self, key: K) -> None:
-        """Take the key's timer away, if there is one."""
+        """Remove the timer of the key, if there is one."""
         if self._when.pop(key, None) is not None:
             self._compact()
             self._arm()
 
     def clear(self) -> None:
-        """Take all timers away."""
+        """Remove all timers."""
         self._when.clear()
         self._heap.clear()
         self._arm()
 
     def _compact(self) -> None:
-        """Drop the entries that count no more once they are most of the heap."""
+        """Drop stale entries once they are most of the heap."""
         if len(self._heap) > 2 * len(self._when) + _STALE_AT_LEAST:
             self._heap = [entry for entry in self._heap if self._when.get(entry[2]) == entry[0]]
             heapq.heapify(self._heap)
 
     def _arm(self) -> None:
-        """Point the one handle at the earliest timer that still counts."""
-        # An entry counts only while it is its key's own: moved and discarded ones stay behind in the heap.
+        """Schedule the handle for the earliest valid timer."""
+        # An entry is valid only if it is the current one of its key: moved and discarded ones remain in the heap.
         while self._heap and self._when.get(self._heap[0][2]) != self._heap[0][0]:
             heapq.heappop(self._heap)
         first = self._heap[0][0] if self._heap else None

@@ -33,18 +33,18 @@ from trellis.installer_api.parse_int import whole
 from trellis.telemetry import trace_from
 
 _TOKENS: Final = 3
-# What the server acts on: expectations, roll-ups, times to live. They were for the first publishing.
+# Headers that the server acts on: expectations, roll-ups, TTLs. They were for the first publish.
 _SERVERS_HEADERS: Final = "nats-"
 
 
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
-    """A message that was dead-lettered. What a letter does not say is empty or None.
+    """A dead-lettered message. Fields without a value in the letter are empty or None.
 
-    ``subject``, ``stream``, ``original_sequence`` and ``original_headers`` are the original's; ``original_headers`` is
-    None if they cannot be read. ``truncated`` is the length of the original body in bytes if it had to be cut, ``size``
-    that of the body as it is here; ``body`` is empty if only headers were read. ``epoch`` tells in which life of the
-    stream of dead letters ``sequence`` is this letter's: the stream's creation time.
+    ``subject``, ``stream``, ``original_sequence`` and ``original_headers`` are those of the original;
+    ``original_headers`` is None if they are invalid. ``truncated`` is the length of the original body in bytes if it
+    was cut, ``size`` that of the stored body; ``body`` is empty if only headers were read. ``epoch`` is the creation
+    time of the stream of dead letters to which ``sequence`` belongs.
     """
 
     sequence: int
@@ -68,18 +68,18 @@ class DeadLetter:
 
     @property
     def reader(self) -> str:
-        """Who gave up: ``<service>/<subscription>``."""
+        """The reader that dead-lettered the message: ``<service>/<subscription>``."""
         return "/".join(filter(None, (self.service, self.subscription)))
 
     @property
     def trace_id(self) -> str:
-        """Trace the original belongs to, empty if none."""
+        """Trace id of the original, empty if none."""
         trace = trace_from((self.original_headers or {}).get(HEADER_TRACEPARENT))
         return trace.traceparent.split("-")[1] if trace else ""
 
     @property
     def obstacle(self) -> str:
-        """Why it cannot be replayed, as a message for users; empty if it can."""
+        """Reason why the letter cannot be replayed, as a message for users; empty if it can."""
         if self.truncated is not None:
             return f"its body was cut from {self.truncated or 'more'} to {self.size} bytes"
         if not self.subject:
@@ -93,7 +93,7 @@ class DeadLetter:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """Which letters; an empty field wants all. ``reason`` is compared without regard to case."""
+    """A selection of letters; an empty field selects all. The comparison of ``reason`` ignores case."""
 
     cluster: str | None = None
     service: str | None = None
@@ -103,7 +103,7 @@ class Wanted:
     until: datetime | None = None
 
     def wants(self, letter: DeadLetter) -> bool:
-        """Return whether the letter is one of them."""
+        """Return True if the letter matches."""
         return (
             self.cluster in {None, letter.cluster}
             and self.service in {None, letter.service}
@@ -115,7 +115,7 @@ class Wanted:
 
 
 def letter_of(message: Stored, epoch: str) -> DeadLetter:
-    """Return the letter that stands in a message of the stream of dead letters, in this life of it."""
+    """Return the letter in a message of the stream of dead letters; ``epoch`` is the creation time of the stream."""
     tokens = message.subject.removeprefix(f"{ROOT_DEAD}.").split(".")
     cluster, service, noun, *key = map(plain, (*tokens, *[""] * (_TOKENS - len(tokens))))
     headers = message.headers
@@ -135,7 +135,7 @@ def letter_of(message: Stored, epoch: str) -> DeadLetter:
         original_sequence=whole(headers.get(HEADER_SEQUENCE)),
         original_headers=_headers(headers.get(HEADER_HEADERS)),
         deliveries=whole(headers.get(HEADER_DELIVERIES)),
-        # A length nobody can read still says that the body was cut.
+        # An invalid length still indicates that the body was cut.
         truncated=(whole(headers[HEADER_TRUNCATED]) or 0) if HEADER_TRUNCATED in headers else None,
         size=message.size,
         body=message.body,
@@ -143,10 +143,10 @@ def letter_of(message: Stored, epoch: str) -> DeadLetter:
 
 
 def replayed_headers(letter: DeadLetter) -> dict[str, str]:
-    """Return the headers a replay publishes: the original's but those for the server, and an id of its own.
+    """Return the headers of a replay: those of the original, without those for the server, and with a new id.
 
-    The id is the letter's, so that a replay that is repeated within the stream's window is stored once, and is no
-    duplicate of the original.
+    The id is derived from the letter, so that a replay that is repeated within the duplicate window of the stream is
+    stored once, and is not a duplicate of the original.
     """
     original = letter.original_headers or {}
     kept = {name: value for name, value in original.items() if not name.lower().startswith(_SERVERS_HEADERS)}

@@ -28,17 +28,17 @@ from trellis.bus.timings import ReplayTimings
 from trellis.config.nats_credentials import Credentials
 from trellis.events.subjects import ROOT_EVENTS, STREAM_DEAD, STREAM_EVENTS, STREAM_LATTICE, dead_filter
 
-# Trying again would be of no use.
+# Permanent errors: no retry.
 _REFUSALS: Final = (BadRequestError, PermissionDenied, nats.errors.BadHeaderError, nats.errors.MaxPayloadError)
 
 
 class ReplayRefused(BusError):  # noqa: N818 (named after the condition)
-    """A letter cannot be replayed, now or later; it stays where it is."""
+    """A letter can never be replayed; it stays in the stream."""
 
 
 @dataclass(frozen=True, slots=True)
 class Replayed:
-    """Where the original stands now; ``again`` if it stood there from a replay that was not finished."""
+    """Position of the replayed original; ``again`` if an earlier, unfinished replay had stored it."""
 
     stream: str
     sequence: int
@@ -46,7 +46,7 @@ class Replayed:
 
 
 class DeadLetters:
-    """Made by :func:`dead_letters`. ``looked_at`` counts the letters that were read."""
+    """The stored dead letters, opened by :func:`dead_letters`. ``looked_at`` counts the letters that were read."""
 
     def __init__(self, client: Client, timings: ReplayTimings = ReplayTimings()) -> None:
         self.looked_at = 0
@@ -54,10 +54,10 @@ class DeadLetters:
         self._timings = timings
 
     async def find(self, wanted: Wanted, *, bodies: bool = False) -> AsyncGenerator[DeadLetter, None]:
-        """Yield the letters there are now, oldest first; without bodies unless these are asked for.
+        """Yield the current letters, oldest first; without bodies unless requested.
 
         Raises:
-            StreamError: there is no stream of dead letters, or it was re-created in the meantime.
+            StreamError: the stream of dead letters does not exist, or was re-created in the meantime.
             BusUnavailable: NATS or JetStream did not answer.
         """
         start = Start(since=wanted.since) if wanted.since else EVERYTHING
@@ -69,7 +69,7 @@ class DeadLetters:
                     yield letter
 
     async def get(self, sequence: int) -> DeadLetter | None:
-        """Return one letter with its body, None if there is none of this sequence; raises as ``find``."""
+        """Return the letter of this sequence with its body, or None if it does not exist; raises as ``find``."""
         reader = self._reader(dead_filter(), Start(sequence=sequence))
         reader.batch = 1
         async with contextlib.aclosing(reader.past()) as messages:
@@ -78,14 +78,14 @@ class DeadLetters:
         return None
 
     async def replay(self, letter: DeadLetter) -> Replayed:
-        """Publish a letter's original again, wait until it is stored, and only then remove the letter.
+        """Republish the original of a letter, wait until it is stored, and then remove the letter.
 
         Args:
-            letter: with its body.
+            letter: letter with its body.
 
         Raises:
-            ReplayRefused: the letter is not one that can be replayed, or the server refuses the message.
-            BusUnavailable: it was not stored within 10 s, or the letter could not be removed; replay it again then.
+            ReplayRefused: the letter cannot be replayed, or the server rejects the message.
+            BusUnavailable: it was not stored within 10 s, or the letter could not be removed; repeat the replay.
         """
         if letter.obstacle:
             raise ReplayRefused(f"letter {letter.sequence} cannot be replayed: {letter.obstacle}")
@@ -108,7 +108,7 @@ class DeadLetters:
                             letter.subject,
                             letter.body,
                             timeout=self._timings.attempt,
-                            stream=stream,  # stored anywhere else it would reach nobody
+                            stream=stream,  # in any other stream it would have no readers
                             headers=replayed_headers(letter),
                         )
                     except _REFUSALS as error:
@@ -130,11 +130,11 @@ class DeadLetters:
         try:
             info = await jetstream.stream_info(STREAM_DEAD)
             if epoch_of(info).token != letter.epoch:
-                return  # the letter went with its stream; under its number there may be another one now
+                return  # the stream was re-created; another letter may have this sequence
             await jetstream.delete_msg(STREAM_DEAD, letter.sequence)
         except (nats.errors.Error, OSError) as error:
             if isinstance(error, NotFoundError) or await self._gone(letter):
-                return  # by another hand, or by age
+                return  # removed by another user, or expired
             raise BusUnavailable(
                 f"letter {letter.sequence} was replayed, but could not be removed: {describe(error)}; a replay "
                 f"within {DUPLICATE_WINDOW:g} s is not stored a second time"
@@ -151,7 +151,7 @@ class DeadLetters:
 async def dead_letters(
     url: str, *, credentials: Credentials | None = None, timings: ReplayTimings = ReplayTimings()
 ) -> AsyncIterator[DeadLetters]:
-    """Connect for the time of the block; raises BusUnavailable if there is no NATS at the address."""
+    """Connect for the duration of the block; raises BusUnavailable if no NATS is reachable at the address."""
     client = await dial(url, "trellis-dead", credentials)
     try:
         yield DeadLetters(client, timings)

@@ -24,13 +24,13 @@ HEADER_STREAM: Final = "Trellis-Stream"
 HEADER_SEQUENCE: Final = "Trellis-Sequence"
 HEADER_DELIVERIES: Final = "Trellis-Deliveries"
 HEADER_HEADERS: Final = "Trellis-Headers"
-"""The original's headers as one JSON object."""
+"""Headers of the original as one JSON object."""
 HEADER_TRUNCATED: Final = "Trellis-Truncated"
 """Length in bytes of the original body, if it had to be cut."""
 
 _ERROR_MAX: Final = 1000
 UNKNOWN_NOUN: Final = "unknown"
-"""Noun of a message whose subject is none of an event."""
+"""Noun of a message whose subject is not that of an event."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class Delivered:
 
 @dataclass(frozen=True, slots=True)
 class Letter:
-    """What is published."""
+    """A dead letter as it is published."""
 
     subject: str
     body: bytes
@@ -61,16 +61,16 @@ def letter(
     """Return the dead letter of a message.
 
     Args:
-        message: what was delivered.
-        cluster: the cluster whose bus it is.
-        reader: the service that gives up and its subscription's name.
-        reason: why.
-        error: the same for users; one line of it is kept.
-        room: bytes NATS takes for body and headers together.
+        message: the delivered message.
+        cluster: name of the cluster on the bus.
+        reader: name of the service that dead-letters the message, and of its subscription.
+        reason: reason of the failure.
+        error: reason as text for users, joined to one line and cut.
+        room: maximum of body and headers together in bytes.
     """
     noun, key = _about(message.subject)
     headers = {
-        # Delivered again before the acknowledgement arrived, it is the same letter.
+        # A redelivery before the acknowledgement arrived results in the same letter.
         HEADER_MSG_ID: "/".join((*reader, message.epoch, str(message.sequence))),
         HEADER_REASON: reason,
         HEADER_ERROR: " ".join(error.split())[:_ERROR_MAX],
@@ -90,12 +90,12 @@ def letter(
 
 
 def header_bytes(headers: Mapping[str, str]) -> int:
-    """Return how many bytes NATS counts for headers: ``NATS/1.0`` and one line each, ended by an empty one."""
+    """Return the size of headers in bytes as NATS counts it: ``NATS/1.0``, one line each, and an empty line."""
     return 12 + sum(len(name.encode()) + len(value.encode()) + 4 for name, value in headers.items())
 
 
 def _about(subject: str) -> tuple[str, tuple[str, ...]]:
-    """Return noun and key from the subject of an event; ``unknown`` and the raw tokens if it is none of Trellis."""
+    """Return noun and key from the subject of an event, or ``unknown`` and the raw subject if it is not an event."""
     tokens = subject.removeprefix(f"{ROOT_EVENTS}.").split(".")
     if not subject.startswith(f"{ROOT_EVENTS}.") or len(tokens) < 4:
         return UNKNOWN_NOUN, (subject,)

@@ -2,7 +2,7 @@
 
 In: observations of the connection, the connection supervisor and the publisher. Out: parts of the health of the
 service, one warning per outage, an event that publishers wait for. Called by ``trellis.bus``. Invariant: a failed part
-is not ready until it was seen to work, or until nothing of it was rejected for a minute.
+is not ready until it succeeded, or until none of its requests was rejected for a minute.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _log = get_logger(__name__)
 
 
 class Availability:
-    """Whether the bus can be used: said to health, and to people once per outage."""
+    """The availability of the bus: reported to health, and logged once per outage."""
 
     def __init__(self, url: str, health: Health, timings: BusTimings = BusTimings()) -> None:
         self._timings = timings
@@ -46,16 +46,16 @@ class Availability:
 
     @property
     def away_seconds(self) -> float:
-        """For how long the bus could not be used, 0 if it can."""
+        """Seconds since the bus became unusable, 0 if it is usable."""
         return 0.0 if self.usable.is_set() else time.monotonic() - self._since
 
     @property
     def answering_seconds(self) -> float:
-        """For how long the bus could be used without a break, 0 if it cannot."""
+        """Seconds since the bus became usable, 0 if it is unusable."""
         return time.monotonic() - self._since if self.usable.is_set() else 0.0
 
     def lost(self, why: str) -> None:
-        """The bus cannot be used, for this reason."""
+        """Report the bus as unusable, with a reason."""
         if self._over:
             return
         if self.usable.is_set():
@@ -68,7 +68,7 @@ class Availability:
             _log.warning("NATS unreachable, retrying", url=self._address, reason=why)
 
     def back(self) -> None:
-        """The bus can be used."""
+        """Report the bus as usable."""
         if self._over:
             return
         if not self.usable.is_set():
@@ -83,13 +83,13 @@ class Availability:
             self._health.forget(RIGHTS)
             _log.info("NATS permissions restored", url=self._address)
         if self._unstored and time.monotonic() - self._unstored_at > self._timings.unstored:
-            # What was to be stored is not wanted any more, perhaps: then nothing is, that would show that it works.
+            # The messages may be obsolete by now: then no publish will show that the stream works.
             _log.info("publishing to all streams works again", streams=sorted(self._unstored))
             self._unstored.clear()
             self._health.forget(STORAGE)
 
     def refused(self, why: str) -> None:
-        """NATS is there, and does not let this user do something that it needs."""
+        """Report a missing permission of the NATS user."""
         if self._over:
             return
         if self._refused_at is None:
@@ -98,19 +98,19 @@ class Availability:
         self._health.not_ready(RIGHTS, f"{why} ({self._address})")
 
     def unstored(self, stream: str, why: str) -> None:
-        """NATS is there, and a stream takes nothing."""
+        """Report a stream that stores no messages although NATS is reachable."""
         if self._over:
             return
         if stream not in self._unstored:
             _log.warning("publishing to the stream fails, retrying", stream=stream, reason=why)
         self._unstored.add(stream)
         self._unstored_at = time.monotonic()
-        # Source: nats-server 2.15 answers nobody once a write failed, also when there is room again.
+        # Source: nats-server 2.15 does not answer after a failed write, even when there is free space.
         advice = "raise the named limit, or free space; if the volume was full, restart that server"
         self._health.not_ready(STORAGE, f"{', '.join(sorted(self._unstored))} stores nothing: {why}; {advice}")
 
     def stored(self, stream: str) -> None:
-        """A stream took something."""
+        """Report that a stream stored a message."""
         if stream in self._unstored:
             self._unstored.remove(stream)
             _log.info("publishing to the stream works again", stream=stream)
@@ -118,7 +118,7 @@ class Availability:
                 self._health.forget(STORAGE)
 
     def shared(self, subscription: str) -> None:
-        """Another cluster reads with the consumer of this subscription; "" if none does."""
+        """Report the subscription whose consumer another cluster reads with; "" if there is none."""
         if self._over or subscription == self._shared:
             return
         self._shared = subscription
@@ -134,7 +134,7 @@ class Availability:
         self._health.not_ready(SHARED, why)
 
     def paused(self, consumer: str) -> None:
-        """A user paused this consumer; "" if none is. A restart would not resume it, so liveness is not concerned."""
+        """Report a consumer that a user paused, "" if none; not a liveness failure, as a restart does not resume it."""
         if self._over or consumer == self._paused:
             return
         self._paused = consumer
@@ -147,9 +147,9 @@ class Availability:
         self._health.not_ready(PAUSED, why)
 
     def forget(self) -> None:
-        """The bus is closed on purpose: it is no part of the service any more, whatever its connection still meets.
+        """Stop reporting because the bus is closed; later events of its connection are ignored.
 
-        The service may have another one by then, and the part of its health is that one's.
+        The service may have a new bus by then, which reports the same parts of its health.
         """
         if self._over:
             return

@@ -27,15 +27,15 @@ from trellis.bus.timings import BusTimings
 from trellis.limits.backoff import Backoff
 
 _AGAIN: Final = Backoff(first=0.1, cap=1.0)
-# Error codes of JetStream's API: server/errors.json of nats-server. A message over the stream's max_msg_size; what says
-# nothing about the message although it comes as a bad request: an account over its limits, a stream that is sealed.
+# Error codes of JetStream's API: server/errors.json of nats-server. A message over the max_msg_size of the stream; bad
+# requests that do not concern the message: an account over its limits, a sealed stream.
 _TOO_LARGE: Final = 10054
 _OF_THE_STREAM: Final = frozenset({10002, 10109})
 
 
 @dataclass(frozen=True, slots=True)
 class Publisher:
-    """Publishes while the bus is usable, waits while it is not. ``suspect`` is told when a stream seems to be gone."""
+    """Publishes while the bus is usable, waits while it is not. ``suspect`` is called if a stream may be missing."""
 
     availability: Availability
     broker: Callable[[], NatsBroker | None]
@@ -43,17 +43,17 @@ class Publisher:
     timings: BusTimings
 
     async def send(self, stream: str, subject: str, body: bytes, headers: dict[str, str]) -> int:
-        """Store one message and return its sequence; safe to call any number of times at once.
+        """Store one message and return its sequence; safe for concurrent calls.
 
         Raises:
-            BusUnavailable: it was not stored within the budget (seconds), or NATS is unreachable for longer than that
-                already; it may still be stored later, once.
-            NotAllowed: this user may not say it, until a user lets it; at once.
-            FactRefused: it never will be.
+            BusUnavailable: not stored within the budget (seconds), or NATS has been unreachable for longer; the message
+                may still be stored later, once.
+            NotAllowed: the NATS user lacks the permission to publish it; raised at once.
+            FactRefused: the message can never be stored.
         """
         last = self.availability.why
         try:
-            # Of an outage that is older the budget is spent: callers have work that does not need the bus.
+            # A longer outage has used up the budget: callers have work that does not need the bus.
             async with asyncio.timeout(max(0.0, self.timings.publish_budget - self.availability.away_seconds)):
                 for attempt in itertools.count(1):
                     await self.availability.usable.wait()

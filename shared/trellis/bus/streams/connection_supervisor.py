@@ -1,8 +1,8 @@
 """Supervises the NATS connection: connected, streams exist, consumers of the current stream run.
 
 In: connection, limits, subscriptions. Out: repaired state, and a notification when events may have been missed. Called
-by ``trellis.bus.bus``. Invariants: no outage ends the supervision; no consumer fetches while there is nothing to fetch
-from (the loop of FastStream would request without a pause); acknowledgements for a former stream are dropped.
+by ``trellis.bus.bus``. Invariants: no outage ends the supervision; no consumer fetches without a stream
+(the loop of FastStream would request without a pause); acknowledgements for a former stream are dropped.
 """
 
 from __future__ import annotations
@@ -47,14 +47,14 @@ def _require_room(broker: NatsBroker) -> None:
 
 
 async def _see_to_permissions(broker: NatsBroker, within: int) -> None:
-    """Send denied subscriptions again; each one that is denied is complained of again, so readiness names it."""
+    """Retry denied subscriptions; each new denial is reported, so readiness names it."""
     client = client_of(broker)
     if isinstance(client, UserClient) and client.denied:
         await client.subscribe_again(within)
 
 
 class ConnectionSupervisor:
-    """``missed`` is called when events may have gone unheard: the service then lists everything."""
+    """The supervisor of one connection. It calls ``missed`` if events may have been missed, for a full resync."""
 
     def __init__(
         self,
@@ -83,16 +83,16 @@ class ConnectionSupervisor:
         self._settling = asyncio.Lock()
 
     def stored(self, sequence: int) -> None:
-        """Note that the stream of events has a message of this sequence."""
+        """Record that the event stream has a message of this sequence."""
         if self._epoch is not None:
             self._epoch.saw(sequence)
 
     def wake(self) -> None:
-        """Look now: something seems wrong."""
+        """Check now, because a problem is suspected."""
         self._look.set()
 
     async def run(self) -> None:
-        """Keep until cancelled after ``end``."""
+        """Supervise until cancelled after ``end``."""
         report = asyncio.create_task(self._report_work())
         try:
             while not self._ending:
@@ -113,15 +113,15 @@ class ConnectionSupervisor:
         return self._timings.check if usable else min(self._timings.again, self._timings.check)
 
     def end(self) -> None:
-        """Do not begin another round. A cancellation alone may get lost: wait_for of Python 3.11, which the NATS
-        client waits with, drops one that comes together with the answer.
+        """Stop after the current check. A cancellation alone may be lost: wait_for of Python 3.11, which the NATS
+        client uses, drops one that arrives together with the answer.
         """
         self._ending = True
         self._answer_no_more()
         self.wake()
 
     async def start(self) -> None:
-        """Consume from now on, or as soon as the bus is there; then ``missed`` is called, as the caller has listed."""
+        """Start consuming, or as soon as the bus is usable; in that case ``missed`` is called after the start."""
         self._consuming = True
         for subscription in self.subscriptions:
             subscription.hearing.begin()
@@ -129,7 +129,7 @@ class ConnectionSupervisor:
         self._missed = not all(subscription.running for subscription in self.subscriptions)
 
     async def stop(self) -> None:
-        """Consume no more and give back what is held. Waits for no look in progress: its server may be frozen."""
+        """Stop consuming and return messages. Does not wait for a check in progress: its server may be frozen."""
         self._consuming = False
         self._answer_no_more()
         await self._pause()
@@ -138,19 +138,19 @@ class ConnectionSupervisor:
             try:
                 await subscription.hand_over(jetstream_of(broker) if broker is not None else None)
             except _TROUBLE as error:
-                broker = None  # nor will it answer for the others
+                broker = None  # it will not answer for the remaining subscriptions
                 _log.info(
                     "messages not returned, NATS redelivers them after the acknowledgement timeout",
                     error=describe(error),
                 )
 
     def _answer_no_more(self) -> None:
-        """Have nobody ask for a restart because nothing is heard; before anything that may be cancelled is awaited."""
+        """Stop reporting staleness, so that no restart is requested; called before the first await."""
         for subscription in self.subscriptions:
             subscription.hearing.end()
 
     async def settle(self) -> None:
-        """Make things as they should be, as far as that is possible now."""
+        """Reconcile name, streams and subscriptions with the desired state, as far as possible now."""
         async with self._settling:
             broker = self._connection.broker
             if broker is None:
@@ -177,7 +177,7 @@ class ConnectionSupervisor:
             self._tell_missed()
 
     async def _reconnect(self) -> None:
-        """Connect again, every so often: a server tells its max_payload to new connections only."""
+        """Reconnect at an interval: a server sends its max_payload only to new connections."""
         if (now := time.monotonic()) >= self._reconnect_at:
             self._reconnect_at = now + self._timings.reconnect
             await self._connection.close()
@@ -185,18 +185,18 @@ class ConnectionSupervisor:
     async def _settle_safely(self) -> None:
         try:
             await self.settle()
-        except Exception as error:  # noqa: BLE001 (keeping must not end; the next look may succeed)
+        except Exception as error:  # noqa: BLE001 (the supervision must not end; the next check may succeed)
             _log.error("NATS connection check failed", error=repr(error), exc_info=error)
             self._availability.lost(repr(error))
 
     async def _see_to_streams(self, broker: NatsBroker) -> bool:
-        """Return whether the events' stream is another than the one known before."""
+        """Return True if the event stream was re-created or restored since the last check."""
         if self._watched is not broker:
             for subject in ADVISORIES:
                 await client_of(broker).subscribe(subject, cb=self._advised)
             self._watched = broker
         former = self._epoch
-        seen = former.last if former is not None else 0  # before the question: an answer may be overtaken by messages
+        seen = former.last if former is not None else 0  # before the request: messages may arrive before the answer
         epoch = await ensure_streams(jetstream_of(broker), self._limits)
         same = former is not None and former.created == epoch.created
         went_back = same and epoch.last < seen
@@ -215,17 +215,17 @@ class ConnectionSupervisor:
         return True
 
     async def _see_to_name(self, broker: NatsBroker) -> None:
-        """Hold the cluster's name; raises ClusterTaken while another cluster has it."""
+        """Claim the name of the cluster; raises ClusterTaken while another cluster holds it."""
         try:
             await self._claim.hold(jetstream_of(broker))
         except ClusterTaken:
             if self._epoch is not None:
-                # The other cluster reads with a durable of the same name: what is in progress here is its own there.
+                # The other cluster reads with a durable of the same name: messages in progress here belong to it.
                 self._epoch.over = True
             raise
 
     async def _see_to_subscriptions(self, broker: NatsBroker) -> bool:
-        """Return whether a consumer had to be re-created, so that events may have been missed."""
+        """Return True if a consumer had to be re-created, so that events may have been missed."""
         renewed = False
         for subscription in self.subscriptions:
             if not self._consuming or self._epoch is None:

@@ -31,16 +31,16 @@ async def last_facts(
 ) -> list[M]:
     """Return the last event of these models on each subject of a cluster, oldest first.
 
-    The consumer has a fixed name, which the service's NATS user is allowed; two readers at once would share what there
-    is. Only the leader reads, so that happens where a former leader still believes to lead: events are hints, and what
-    is missed here is said again.
+    The consumer has a fixed name, which the permissions of the NATS user include; two concurrent readers would share
+    the messages. Only the leader reads, so that is possible only until a former leader detects its loss of the Lease:
+    events are hints, and a missed event is published again.
 
     Raises:
-        nats.errors.Error: NATS or JetStream did not answer, or went away in between.
+        nats.errors.Error: NATS or JetStream did not answer, or became unreachable in between.
     """
     name = consumer_name(origin.service, LAST_FACTS, origin.cluster)
     with contextlib.suppress(NotFoundError):
-        await jetstream.delete_consumer(STREAM_EVENTS, name)  # of a reader that was cut off: it would go on there
+        await jetstream.delete_consumer(STREAM_EVENTS, name)  # of an interrupted reader: it would continue
     config = ConsumerConfig(
         name=name,
         filter_subjects=[fact_filter(origin.cluster, model) for model in models],

@@ -23,12 +23,12 @@ _ASYNCAPI: Final = "3.0.0"
 
 
 def payload_of(models: Iterable[type[FactData]]) -> Any:  # noqa: ANN401 (a type made at run time)
-    """Return the type of the messages that carry events of these models."""
+    """Return the type of the messages with events of these models."""
     return Union[tuple(_message(model) for model in models)]  # noqa: UP007 (of a tuple)
 
 
 def asyncapi_of(broker: NatsBroker) -> dict[str, Any]:
-    """Return FastStream's AsyncAPI document of what is registered with a broker; needs no connection."""
+    """Return FastStream's AsyncAPI document of the subscriptions of a broker; needs no connection."""
     document: dict[str, Any] = AsyncAPI(broker, schema_version=_ASYNCAPI).to_specification().to_jsonable()
     return document
 

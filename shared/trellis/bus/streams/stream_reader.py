@@ -33,12 +33,12 @@ from trellis.bus.timings import ReadTimings
 from trellis.installer_api.parse_int import whole
 
 HEADER_SIZE: Final = "Nats-Msg-Size"
-"""Length of a body that was left out, in bytes: JetStream's header for consumers of headers only."""
+"""Length of an omitted body in bytes: JetStream's header for consumers of headers only."""
 
 _BATCH: Final = 100
-# The library rounds times of messages to this; asked for from exactly there on, one of them would be missing.
+# The library rounds times of messages to this; a start at exactly that time would omit a message.
 _TICK: Final = timedelta(microseconds=1)
-# Fetches without an answer though there are messages, after which these are taken for lost. A slow line needs some.
+# Fetches without an answer after which pending messages count as lost. A slow connection needs several.
 _SILENCES: Final = 5
 # JetStream's error code for a stream that does not exist: server/errors.json of nats-server.
 _NO_STREAM: Final = 10059
@@ -46,7 +46,7 @@ _NO_STREAM: Final = 10059
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """One message of a stream; with headers only the body is empty, ``size`` is its length in bytes all the same."""
+    """One message of a stream; with headers only, the body is empty and ``size`` is its length in bytes."""
 
     sequence: int
     stored: datetime
@@ -58,7 +58,7 @@ class Stored:
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """Where to begin: at a time, with the last so many, at a sequence; nothing given: with what comes next."""
+    """The start position: a time, the last N messages, or a sequence; by default the next new message."""
 
     since: datetime | None = None
     last: int | None = None
@@ -70,7 +70,7 @@ EVERYTHING: Final = Start(sequence=1)
 
 @dataclass(slots=True)
 class StreamReader:
-    """One reading of one stream. ``epoch`` tells which life of the stream is read, once that is known."""
+    """A reader of one stream. ``epoch`` identifies the stream that is read; it is None before the first read."""
 
     client: Client
     stream: str
@@ -82,10 +82,10 @@ class StreamReader:
     epoch: Epoch | None = field(default=None, init=False)
     _next: int | None = field(default=None, init=False)
     _newest: int = field(default=0, init=False)
-    """Last sequence of the stream when the reading began."""
+    """Last sequence of the stream at the start of the read."""
 
     async def follow(self) -> AsyncGenerator[Stored | None, None]:
-        """Yield messages forever, over outages and lives of the stream; None whenever there is no more for now.
+        """Yield messages forever, across outages and re-creations of the stream; None if there are no more for now.
 
         Raises:
             StreamError: the NATS user may not read the stream.
@@ -103,10 +103,10 @@ class StreamReader:
                 await asyncio.sleep(self.timings.again)
 
     async def past(self) -> AsyncGenerator[Stored, None]:
-        """Yield the messages there were when the reading began; outages within ``patience`` are waited out.
+        """Yield the messages that existed at the start of the read; outages within ``patience`` are waited out.
 
         Raises:
-            StreamError: there is no such stream, it may not be read, or it was re-created in the meantime.
+            StreamError: the stream does not exist, may not be read, or was re-created in the meantime.
             BusUnavailable: NATS or JetStream did not answer.
         """
         failing_since: float | None = None
@@ -164,7 +164,7 @@ class StreamReader:
             await self._end(subscription, config.name or "")
 
     async def _end(self, subscription: JetStreamContext.PullSubscription, consumer: str) -> None:
-        """Take the consumer away: an account may have so many, and one that is left would stay for a minute."""
+        """Delete the consumer: it counts towards the limit of the account, and would otherwise stay for a minute."""
         with contextlib.suppress(nats.errors.Error, OSError, TimeoutError):
             async with asyncio.timeout(self.timings.goodbye):
                 await subscription.unsubscribe()
@@ -172,13 +172,13 @@ class StreamReader:
                     await self.client.jetstream().delete_consumer(self.stream, consumer)
 
     async def _config(self, jetstream: JetStreamContext, *, follow: bool) -> ConsumerConfig:
-        """Return where to read on, having found out whether this is the stream that was read before."""
+        """Return the consumer configuration for the next position, after a check that the stream is the same."""
         info = await jetstream.stream_info(self.stream)
         config = self._ephemeral()
         former, self.epoch = self.epoch, epoch_of(info)
         if former is not None and former.created != self.epoch.created:
             if not follow:
-                raise StreamError(f"stream {self.stream} was re-created during the read: start again")
+                raise StreamError(f"stream {self.stream} was re-created during the read: run the command again")
             config.deliver_policy = DeliverPolicy.ALL
             return config
         if former is None:
@@ -194,7 +194,7 @@ class StreamReader:
         return config
 
     async def _first(self, jetstream: JetStreamContext) -> int:
-        """Return the sequence to begin with, from which on there are the last so many messages if that was asked."""
+        """Return the sequence to start at: the requested one, or that of the last N matching messages."""
         if self.start.sequence is not None:
             return self.start.sequence
         state = (await jetstream.stream_info(self.stream)).state
@@ -203,7 +203,7 @@ class StreamReader:
         if wanted:
             low = max(state.first_seq, 1)
         if high - low <= wanted:
-            return low  # the stream has no more than that, whatever the filter
+            return low  # the stream has no more messages than that, with any filter
         while low < high:
             middle = (low + high + 1) // 2
             if await self._pending(jetstream, middle) >= wanted:
@@ -214,7 +214,7 @@ class StreamReader:
 
     async def _pending(self, jetstream: JetStreamContext, sequence: int) -> int:
         config = self._ephemeral()
-        config.name = f"count-{secrets.token_hex(8)}"  # people may make consumers that have a name only
+        config.name = f"count-{secrets.token_hex(8)}"  # users may create only consumers with a name
         config.deliver_policy = DeliverPolicy.BY_START_SEQUENCE
         config.opt_start_seq = sequence
         info = await jetstream.add_consumer(self.stream, config)
@@ -232,11 +232,11 @@ class StreamReader:
 
 
 class _LostMessagesError(nats.errors.Error):
-    """Messages were sent and did not arrive, as over a connection that was cut: they are asked for again."""
+    """Messages were sent and did not arrive, as after a lost connection; the read is retried."""
 
 
 def _left(info: ConsumerInfo, received: int) -> int:
-    """Return how many messages are still to come, those on the way included."""
+    """Return the number of messages that have not arrived, those in transit included."""
     sent = info.delivered.consumer_seq if info.delivered is not None else 0
     return (info.num_pending or 0) + sent - received
 

@@ -1,6 +1,6 @@
 """Returns the size of each stream, for users.
 
-In: the address. Out: a row per stream of the subject table. Called by the command line. Changes nothing, tries once.
+In: the address. Out: a row per stream of the subject table. Called by the command line. Read-only, without retries.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from trellis.installer_api.redaction import redact_url
 
 @dataclass(frozen=True, slots=True)
 class StreamCount:
-    """One stream; ``messages`` and ``size`` (bytes) are None if the server has no stream of this name.
+    """One stream; ``messages`` and ``size`` (bytes) are None if the stream does not exist.
 
-    ``first``: sequence of its oldest message, None if it has none.
+    ``first``: sequence of the oldest message, None if the stream is empty.
     """
 
     name: str
@@ -37,9 +37,9 @@ class StreamCount:
 async def survey(
     url: str, credentials: Credentials | None = None, timings: DialTimings = DialTimings()
 ) -> list[StreamCount]:
-    """Return what each stream holds now, in the order of the subject table.
+    """Return the current size of each stream, in the order of the subject table.
 
-    It takes ``connect`` and ``answer`` seconds at most.
+    The timeout is the sum of ``connect`` and ``answer`` seconds.
 
     Raises:
         BusUnavailable: NATS or its JetStream did not answer.

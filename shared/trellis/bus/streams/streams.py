@@ -26,14 +26,14 @@ from trellis.telemetry import get_logger
 DUPLICATE_WINDOW: Final = 120.0
 """Seconds in which a stream stores a message id once."""
 LEAST_MESSAGE: Final = 64 * 1024
-"""Bytes that a message of an event or a dead letter may need; NATS takes 1 MiB unless it is set."""
+"""Maximum size in bytes of an event or a dead letter; the default limit of NATS is 1 MiB."""
 _DAY: Final = 86_400.0
 _MIB: Final = 1024 * 1024
 _UNIX_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
-# Sequences from here on are times: no stream that counts from 1 gets this far.
+# Sequences from here on are times: a stream that counts from 1 does not reach this value.
 _COUNTED_FROM_TIME: Final = 1 << 48
-# A dead letter is taken out by its number, which people type, and has no durable consumer.
+# Users type the sequence of a dead letter, and its stream has no durable consumer.
 _COUNT_FROM_ONE: Final = frozenset({STREAM_DEAD})
 
 # Error codes of JetStream's API: server/errors.json of nats-server.
@@ -48,7 +48,7 @@ _log = get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class StreamLimits:
-    """What a new stream may hold, seconds and bytes, and how many servers keep a copy of it."""
+    """The limits of a new stream in seconds and bytes, and its number of replicas."""
 
     max_age: float
     max_bytes: int
@@ -64,39 +64,39 @@ DEFAULT_LIMITS: Final[Mapping[str, StreamLimits]] = {
 
 @dataclass(eq=False, slots=True)
 class Epoch:
-    """One life of the events' stream. ``over`` once it is gone: acknowledgements of it are dropped."""
+    """One incarnation of the event stream. ``over`` after its deletion: its acknowledgements are dropped."""
 
     created: int
     """Creation time of the stream in microseconds since 1970."""
     distinct: bool = True
-    """Whether the stream's sequences are of this life alone; those of a stream made manually begin at 1 each time."""
+    """True if the sequences are unique to this epoch; those of a manually created stream start at 1 each time."""
     last: int = 0
-    """Highest sequence that was seen in it: a stream that ends before was restored from a backup."""
+    """Highest observed sequence: a stream that ends before it was restored from a backup."""
     restored: int = 0
-    """How often it went back while this process looked."""
+    """Number of restores that this process detected."""
     over: bool = field(default=False)
 
     @property
     def token(self) -> str:
-        """Creation time as it stands in ids of dead letters."""
+        """Creation time as used in ids of dead letters."""
         return f"{self.created:x}"
 
     def saw(self, sequence: int) -> None:
-        """Note that the stream has a message of this sequence."""
+        """Record that the stream has a message of this sequence."""
         self.last = max(self.last, sequence)
 
 
 def limits_with(replicas: int) -> dict[str, StreamLimits]:
-    """Return the default limits, for streams of which so many servers keep a copy."""
+    """Return the default limits with this number of replicas."""
     return {name: replace(limits, replicas=replicas) for name, limits in DEFAULT_LIMITS.items()}
 
 
 async def ensure_streams(jetstream: JetStreamContext, limits: Mapping[str, StreamLimits] = DEFAULT_LIMITS) -> Epoch:
-    """Make the streams that are missing and return the life of the events' stream.
+    """Create the missing streams and return the epoch of the event stream.
 
     Raises:
-        StreamError: a stream cannot be made, or does not take our subjects; a user has to act.
-        BusUnavailable: the events' stream has no leader as far as the server that answered knows.
+        StreamError: a stream cannot be created, or lacks the subjects of Trellis; a user has to act.
+        BusUnavailable: the server that answered reports no leader of the event stream.
         nats.errors.Error: NATS or JetStream did not answer.
     """
     infos = {
@@ -108,9 +108,9 @@ async def ensure_streams(jetstream: JetStreamContext, limits: Mapping[str, Strea
 
 
 def _require_leader(info: StreamInfo) -> None:
-    """Refuse the answer of a server that does not have the stream's messages yet, as one that came back empty.
+    """Reject the answer of a server that does not have the messages of the stream yet, such as an empty new replica.
 
-    Beside the leader's it comes as well, with an older last sequence: that is no stream that was restored.
+    The answers of replicas may have an older last sequence than that of the leader, which does not indicate a restore.
     """
     if info.cluster is not None and not info.cluster.leader:
         raise BusUnavailable(f"stream {info.config.name} has no leader")
@@ -136,7 +136,7 @@ async def _ensure(jetstream: JetStreamContext, wanted: StreamConfig) -> StreamIn
 
 
 def _takes_nothing(config: StreamConfig) -> str | None:
-    """Return why a stream that a user changed stores no event, and what to do; None if it stores them."""
+    """Return the reason why a stream that a user changed stores no events, with the fix; None if it stores them."""
     if config.sealed:
         return f"is sealed and accepts no messages: delete it, and Trellis re-creates it (nats stream rm {config.name})"
     if config.no_ack:
@@ -150,7 +150,7 @@ def _takes_nothing(config: StreamConfig) -> str | None:
 
 
 def _new_stream(name: str, subject: str, limits: StreamLimits) -> StreamConfig:
-    """Return what a stream is made as."""
+    """Return the configuration of a new stream."""
     return StreamConfig(
         name=name,
         subjects=[subject],
@@ -186,20 +186,20 @@ async def _make(jetstream: JetStreamContext, wanted: StreamConfig) -> StreamInfo
 
 
 def _refusal(wanted: StreamConfig, error: APIError) -> str | None:
-    """Return why a stream cannot be made, and what to do; None if it may work the next time."""
+    """Return the reason why a stream cannot be created, with the fix; None if a retry may succeed."""
     if error.err_code == _SUBJECTS_OVERLAP:
         [subject] = wanted.subjects or []
         return f"another stream already has subject {subject}: remove the subject from it (nats stream ls --subjects)"
     if error.err_code in _NO_ROOM:
         return (
-            f"JetStream has no room for its {(wanted.max_bytes or 0) // _MIB} MiB; give the server more (jetstream "
-            f"max_file_store, or the account's limit) or make max_bytes of {wanted.name} smaller"
+            f"JetStream lacks storage for its {(wanted.max_bytes or 0) // _MIB} MiB: raise the limit of the server "
+            f"(jetstream max_file_store) or of the account, or lower max_bytes of {wanted.name}"
         )
     return lack_of_servers(wanted.num_replicas or 1, error)
 
 
 def lack_of_servers(replicas: int, error: APIError) -> str | None:
-    """Return why so many copies cannot be kept, and what to do; None if the error says something else."""
+    """Return the reason why the replicas cannot be placed, with the fix; None if the error has another cause."""
     if error.err_code == _NOT_CLUSTERED:
         why = "the NATS server is not clustered: add servers, or set TRELLIS_STREAM_REPLICAS=1"
     elif error.err_code == _NO_PEERS:
@@ -211,7 +211,7 @@ def lack_of_servers(replicas: int, error: APIError) -> str | None:
 
 @functools.cache
 def _tell_of_copies(name: str, copies: int, wanted: int) -> None:
-    """Say, once a process, that a stream has fewer copies than it is to have: services may not change it."""
+    """Log, once per process, that a stream has fewer replicas than configured: services may not change it."""
     _log.warning(
         "existing stream keeps its replicas: change them with `nats stream edit STREAM --replicas N`",
         stream=name,
@@ -221,10 +221,10 @@ def _tell_of_copies(name: str, copies: int, wanted: int) -> None:
 
 
 def epoch_of(info: StreamInfo) -> Epoch:
-    """Return which life of a stream this is.
+    """Return the epoch of a stream.
 
     Raises:
-        StreamError: the server does not say when it was created.
+        StreamError: the server does not report the creation time.
     """
     if info.created is None:
         raise StreamError(f"stream {info.config.name} has no creation time: the NATS server is too old, 2.10 is needed")

@@ -37,9 +37,9 @@ _TOKENS: Final = 4
 
 @dataclass(frozen=True, slots=True)
 class TailedEvent:
-    """One message as it stands in the stream; ``event`` is the CloudEvent, empty if the body is no JSON object.
+    """One message of the stream; ``event`` is the CloudEvent, empty if the body is not a JSON object.
 
-    ``trace_id`` is empty if the message belongs to no trace, ``size`` is the body's length in bytes.
+    ``trace_id`` is empty if the message has no trace context, ``size`` is the length of the body in bytes.
     """
 
     sequence: int
@@ -56,17 +56,17 @@ class TailedEvent:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Which events to show; an empty one is all of them.
+    """A selection of events; empty fields select all.
 
     Args:
         cluster: only events of this cluster.
-        noun: only events about this: ``node``, ``provision``, …
-        pattern: filter of NATS that stands in place of both, as ``pattern_filter`` returns it.
-        since: begin with events that were stored then.
-        until: end with events that were stored then.
-        last: begin with the last so many events.
-        trace: only events of traces whose id begins with this; lower-case hex digits.
-        lattice: not events, but the copies of this lattice's events; they have no noun and no pattern.
+        noun: only events about this noun: ``node``, ``provision``, …
+        pattern: NATS subject filter instead of both, as ``pattern_filter`` returns it.
+        since: start with events that were stored at this time.
+        until: end with events that were stored at this time.
+        last: start with the last N events.
+        trace: only events of traces with this prefix of the id; lower-case hex digits.
+        lattice: forwarded events of this lattice instead of events; they have no noun and no pattern.
     """
 
     cluster: str | None = None
@@ -91,30 +91,30 @@ class Selection:
         return self.pattern or facts_filter(self.cluster, self.noun)
 
     def over(self, moment: datetime) -> bool:
-        """Return whether there is nothing to show from this moment on."""
+        """Return True if the selection ends before this time."""
         return self.until is not None and moment > self.until
 
 
 @dataclass(slots=True)
 class Tally:
-    """How many messages were looked at, and how many of them shown."""
+    """The number of messages that were read, and of those that were shown."""
 
     looked_at: int = field(default=0)
     shown: int = field(default=0)
 
 
 async def tail(url: str, selection: Selection, *, credentials: Credentials | None = None) -> AsyncIterator[TailedEvent]:
-    """Yield events as they are said, over outages: forever, or until the selection's end has come.
+    """Yield events as they are published, across outages: forever, or until the end of the selection.
 
-    Without ``since`` and ``last`` it begins with the next one.
+    Without ``since`` and ``last`` the next new event is the first.
 
     Args:
-        url: of the NATS server.
-        selection: which events.
-        credentials: whose they are may read the stream; without them it is whoever the URL says.
+        url: URL of the NATS server.
+        selection: events to yield.
+        credentials: credentials of a user that may read the stream; without them, the user in the URL connects.
 
     Raises:
-        BusUnavailable: there is no NATS at the address, when it is tried for the first time.
+        BusUnavailable: NATS is unreachable at the address at the first attempt.
     """
     client = await dial(url, "trellis-tail", credentials)
     try:
@@ -137,18 +137,18 @@ async def replay(
     original_pace: bool = False,
     credentials: Credentials | None = None,
 ) -> AsyncIterator[TailedEvent]:
-    """Yield the events that were said until now, oldest first.
+    """Yield the events that were published until now, oldest first.
 
     Args:
-        url: of the NATS server.
-        selection: which events; without ``since`` and ``last`` all there are.
-        tally: counts along.
-        original_pace: with the time between them that was between them.
-        credentials: whose they are may read the stream; without them it is whoever the URL says.
+        url: URL of the NATS server.
+        selection: events to yield; all without ``since`` and ``last``.
+        tally: counter that is updated.
+        original_pace: keep the original time between events.
+        credentials: credentials of a user that may read the stream; without them, the user in the URL connects.
 
     Raises:
-        BusUnavailable: there is no NATS at the address, or it was unreachable for 10 s.
-        StreamError: there is no stream of events, or it was re-created in the meantime.
+        BusUnavailable: NATS is unreachable at the address, or was for 10 s.
+        StreamError: the event stream does not exist, or was re-created in the meantime.
     """
     client = await dial(url, "trellis-replay", credentials)
     limited = selection.since is not None or selection.last is not None
@@ -172,7 +172,7 @@ async def replay(
 
 
 class _Pace:
-    """Waits as long as it took then. The first moment is now."""
+    """Reproduces the original intervals, starting now."""
 
     def __init__(self) -> None:
         self._first: datetime | None = None
@@ -186,7 +186,7 @@ class _Pace:
 
 
 def event_of(message: Stored) -> TailedEvent:
-    """Return a message of a stream of events, or of copies, as it is shown."""
+    """Return the displayed form of a message of the event stream or of the stream of lattice events."""
     cluster, noun, fact, *key = _tokens(message.subject)
     event = _body(message.body)
     trace = trace_from(message.headers.get(HEADER_TRACEPARENT)) or trace_from(_text(event.get("traceparent")))
@@ -205,7 +205,7 @@ def event_of(message: Stored) -> TailedEvent:
 
 
 def _tokens(subject: str) -> tuple[str, ...]:
-    """Return cluster, noun, fact and key; the copy of a lattice's event is about the noun ``lattice``, its name."""
+    """Return cluster, noun, event and key; a forwarded event has the noun ``lattice`` and the lattice as its key."""
     if subject.startswith(f"{ROOT_LATTICE}."):
         cluster, lattice, *event = subject.removeprefix(f"{ROOT_LATTICE}.").split(".")
         return cluster, NOUN_LATTICE, plain(".".join(event)), lattice
@@ -218,7 +218,7 @@ def _text(value: object) -> str | None:
 
 
 def _body(data: bytes) -> dict[str, Any]:
-    """Return the JSON object of a body, an empty one if it is none, or one that could not be written again."""
+    """Return the JSON object of a body, or an empty one if it is not an object or cannot be serialised."""
     with contextlib.suppress(orjson.JSONDecodeError, orjson.JSONEncodeError):
         body = orjson.loads(data)
         if isinstance(body, dict):

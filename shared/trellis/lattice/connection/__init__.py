@@ -1,1 +1,1 @@
-"""Connections to the NATS of lattices: one for each address and credentials."""
+"""Lattice connections: one NATS connection per address and credentials."""

@@ -1,7 +1,7 @@
-"""Where a lattice is: whose NATS, who connects, its name there.
+"""The address of a lattice: NATS URL, credentials, lattice name.
 
-Pure. In: what a user wrote. Out: values that tell connections and lattices apart. Called by services and ``link``.
-Invariant: two are equal if they are to share a connection; secrets are shown by no ``repr``.
+Pure. In: the configuration of a user. Out: values that identify connections and lattices. Called by services and
+``link``. Invariant: equal addresses share a connection; no ``repr`` shows secrets.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from trellis.lattice.domain.subjects import CONTROL_PREFIX, account_of, host_pin
 
 @dataclass(frozen=True, slots=True)
 class LinkAddress:
-    """Where a NATS is and who connects.
+    """Address of a NATS server, with the credentials of the client.
 
-    ``authorities`` are certificates in PEM that count beside the system's; ``certificate`` is our own in PEM, with
-    those between it and its authority, and its key.
+    ``authorities``: CA certificates in PEM, in addition to those of the system; ``certificate``: client certificate in
+    PEM, with its intermediate certificates and its key.
     """
 
     url: str
@@ -28,16 +28,16 @@ class LinkAddress:
 
     @property
     def servers(self) -> list[str]:
-        """Addresses of its servers."""
+        """Addresses of the servers."""
         return [part.strip() for part in self.url.split(",") if part.strip()]
 
 
 @dataclass(frozen=True, slots=True)
 class LatticeAddress:
-    """A lattice: whose NATS, its name there, and what its control subjects begin with.
+    """A lattice: its NATS, its name there, and the prefix of its control subjects.
 
     Raises:
-        SubjectError: the name or the prefix cannot stand in a subject.
+        SubjectError: the name or the prefix cannot be part of a subject.
     """
 
     link: LinkAddress
@@ -49,18 +49,18 @@ class LatticeAddress:
 
     @property
     def account(self) -> str:
-        """The tenant whose lattice it is, where this NATS account is that of a wadm for several tenants; "" elsewhere.
+        """The tenant of the lattice if this NATS account belongs to a multitenant wadm; otherwise "".
 
-        A tenant's own account has none: NATS puts it before subjects on the way to wadm's.
+        In the account of the tenant it is "": NATS adds the tenant to subjects on the way to the account of wadm.
         """
         return account_of(self.control_prefix)
 
     @property
     def name(self) -> str:
-        """What it is called where this NATS account has other lattices: ``<lattice>`` or ``<account>/<lattice>``."""
+        """Unique name within this NATS account: ``<lattice>`` or ``<account>/<lattice>``."""
         return f"{self.account}/{self.lattice}" if self.account else self.lattice
 
     @property
     def token(self) -> str:
-        """What tells it in names of consumers from other lattices of this NATS account."""
+        """Unique part of the names of consumers within this NATS account."""
         return "-".join(escape(part) for part in (self.account, self.lattice) if part)

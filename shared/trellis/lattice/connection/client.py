@@ -1,10 +1,9 @@
-"""NATS' client for a server that anybody may have named: whatever that sends takes a bounded part of our memory.
+"""NATS client for an untrusted server: bounds the memory that its messages use.
 
-In: what a server says. Out: a connection, or its end with a reason. Called by ``trellis.lattice.connection.link``.
-Invariants: no message is larger than ``LARGEST``, no line than ``LONGEST``; a server brings us to no other server; its
-INFO is one, or there is no connection. Source: NATS client protocol. nats-py 2.16 keeps what it reads until a line or a
-message is whole, whatever size was announced, and every address in ``connect_urls``, of which only who lets it
-reconnect by itself has any use.
+In: data of a server. Out: a connection, or its end with a reason. Called by ``trellis.lattice.connection.link``.
+Invariants: no message is larger than ``LARGEST``, no line longer than ``LONGEST``; a server cannot redirect to another
+server; an invalid INFO fails the connection. Source: NATS client protocol. nats-py 2.16 buffers until a line or message
+is complete, of any announced size, and keeps every address of ``connect_urls``, which only its own reconnect uses.
 """
 
 from __future__ import annotations
@@ -18,14 +17,14 @@ from trellis.bus.connection.user_client import UserClient
 from trellis.config.nats_credentials import IdentitySource
 
 LARGEST: Final = 8 * 2**20
-"""Bytes of a message: nats-server warns of a ``max_payload`` beyond that."""
+"""Maximum size of a message in bytes: nats-server warns of a larger ``max_payload``."""
 LONGEST: Final = 256 * 2**10
-"""Bytes of a line of the protocol: INFO of a server that has hundreds of others is some 10 KB."""
+"""Maximum size of a line of the protocol in bytes: the INFO of a cluster of hundreds of servers has some 10 KB."""
 _NO_INFO: Final = "the server at this address is not a NATS server: its INFO cannot be parsed"
 
 
 class TooMuchError(nats.errors.ProtocolError):
-    """The server sends more at once than is taken; the library's errors of this kind have no words of their own."""
+    """A message or line of the server exceeds the limit; errors of this kind of the library have no message."""
 
     def __str__(self) -> str:
         return str(self.args[0])
@@ -41,7 +40,7 @@ class _BoundedParser(Parser):
             await self._end(f"the server sends a message of {self.needed} bytes, the limit is {LARGEST}")
 
     async def _end(self, why: str) -> None:
-        """Have the reading loop end the connection; it knows no words, so they are complained of before."""
+        """Report the reason, then make the read loop end the connection; the loop itself reports no reason."""
         error = TooMuchError(why)
         self.reset()
         await self.nc._error_cb(error)  # noqa: SLF001 - the library's parser calls its client so
@@ -49,7 +48,7 @@ class _BoundedParser(Parser):
 
 
 class UntrustedNatsClient(UserClient):
-    """The client of a link; to be told not to reconnect by itself."""
+    """The client of a lattice connection; callers must disable its own reconnect."""
 
     def __init__(self, credentials: IdentitySource | None) -> None:
         super().__init__(credentials)
@@ -58,9 +57,9 @@ class UntrustedNatsClient(UserClient):
     async def _process_connect_init(self) -> None:
         try:
             await super()._process_connect_init()
-        except OSError:  # a certificate that nobody vouches for is a ValueError, too
+        except OSError:  # an untrusted certificate is also a ValueError
             raise
-        except (AttributeError, KeyError, TypeError, ValueError):  # the library takes INFO for what it should be
+        except (AttributeError, KeyError, TypeError, ValueError):  # the library does not validate INFO
             raise nats.errors.Error(_NO_INFO) from None
 
     async def _process_info(self, info: dict[str, Any], initial_connection: bool = False) -> None:

@@ -1,8 +1,8 @@
-"""More is said on a link than is heard: its connection ends, and the next one waits, each time longer.
+"""Limits a lattice connection whose message rate exceeds the bound: closes it, and delays the next one.
 
-In: word that something was left out; times. Out: the end of a connection with its reason, and seconds to be away.
-Called by ``link``. Invariants: what was left out may be anything, so nothing counts as silent after it; reading a flood
-costs a few seconds of every half minute at most, and less the longer it goes on.
+In: reports of dropped messages; times. Out: the end of a connection with its reason, and the seconds until the next
+one. Called by ``link``. Invariants: dropped messages may have any content, so no host counts as stopped after a drop; a
+flood is read for at most a few seconds per half minute, and less the longer it lasts.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from trellis.limits.backoff import Backoff
 
 @dataclass(slots=True)
 class Flood:
-    """``why``: what was too much on the connection of now, for users; "" if nothing was."""
+    """State of the limit; ``why``: the excess on the current connection, for users; "" if there is none."""
 
     timings: FloodTimings = FloodTimings()
     why: str = ""
@@ -26,18 +26,18 @@ class Flood:
     _at: float = 0.0
 
     def watch(self) -> asyncio.Event:
-        """A connection begins; return what is set when it is to end, by this or by anybody else."""
+        """Start a connection; return the event that ends it. Other code may also set the event."""
         self.why, self._ends = "", asyncio.Event()
         return self._ends
 
     def came(self, why: str) -> None:
-        """Something was left out: end the connection, as reading on would cost everybody else."""
+        """End the connection after a dropped message, because further reads would delay all other lattices."""
         if not self.why:
             self.why = f"{why}; the subscription is paused, and the state of the lattice is unknown"
             self._ends.set()
 
     def pause(self) -> float:
-        """Return for how many seconds to be away now, 0 if there was no flood."""
+        """Return the seconds until the next connection, 0 without a flood."""
         if not self.why:
             return 0.0
         now, self.why = time.monotonic(), ""

@@ -1,7 +1,7 @@
-"""Where the lattice of a host group is, with the credentials that its Secrets have now.
+"""Returns the address of the lattice of a host group, with the current credentials of its Secrets.
 
-In: a group. Out: an address. Called by services that follow lattices. Invariants: Secrets are read one by one, never
-listed; a Secret that is not there is no error, one that cannot be read is.
+In: a host group. Out: an address. Called by services that follow lattices. Invariants: Secrets are read one by one,
+never listed; a missing Secret is not an error, an unreadable one is.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _log = get_logger(__name__)
 
 
 async def read_secrets(kube: Kube, group: GroupView) -> dict[str, Manifest | None]:
-    """Return the Secrets that the address of a group's lattice is made of, by name, None where there is none.
+    """Return the Secrets of the lattice address of a host group by name, None for a missing Secret.
 
     Raises:
         KubeError: a Secret could not be read.
@@ -35,7 +35,7 @@ async def read_secrets(kube: Kube, group: GroupView) -> dict[str, Manifest | Non
 
 
 async def address_of(kube: Kube, group: GroupView) -> tuple[LatticeAddress | None, bool]:
-    """Return the address of a group's lattice, None if its name can be in no subject; and whether it names Secrets.
+    """Return the lattice address of a host group, None if its name is invalid in subjects; and whether it uses Secrets.
 
     Raises:
         KubeError: a Secret could not be read.

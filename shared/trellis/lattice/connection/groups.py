@@ -1,7 +1,7 @@
-"""Which lattice a host group belongs to: the NATS that its leaves connect to, with the same credentials.
+"""Derives the lattice of a host group: the NATS of its leaf nodes, with the same credentials.
 
-Pure. In: the spec of a WasmCloudHostConfig, and the Secrets it names. Out: an address. Called by services that follow
-lattices. Invariant: no secret is in a message.
+Pure. In: the spec of a WasmCloudHostConfig, and the Secrets that it names. Out: an address. Called by services that
+follow lattices. Invariant: no message contains a secret.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from trellis.lattice.domain.subjects import CONTROL_PREFIX
 Manifest = Mapping[str, Any]
 
 CREDENTIALS_KEY: Final = "nats.creds"
-"""In the Secret of ``spec.secretName``."""
+"""Key in the Secret of ``spec.secretName``."""
 AUTHORITY_KEY: Final = "ca.crt"
 CERTIFICATE_KEYS: Final = ("tls.crt", "tls.key")
-"""In the same Secret: what leaf nodes show the server, we show it too. One without the other is of no use."""
+"""Keys in the Secret of ``leafTls``: client certificate of the leaf nodes and of Trellis. Both keys are required."""
 POD_LABEL: Final = "kubernetes_pod"
-"""Label of the host with the name of its pod: what tells which host of a lattice runs in which pod."""
+"""Label of a host with the name of its pod; it maps hosts of a lattice to pods."""
 
 
 def secrets_of(spec: WasmCloudHostConfigSpec) -> tuple[str, ...]:
-    """Return the names of the Secrets that the address of a group's lattice is made of."""
+    """Return the names of the Secrets of the lattice address of a host group."""
     tls = spec.leaf_tls.secret_name if spec.leaf_tls else None
     return tuple(dict.fromkeys(name for name in (spec.secret_name, tls) if name))
 
@@ -36,10 +36,10 @@ def secrets_of(spec: WasmCloudHostConfigSpec) -> tuple[str, ...]:
 def lattice_address(
     spec: WasmCloudHostConfigSpec, namespace: str, secrets: Mapping[str, Manifest | None]
 ) -> LatticeAddress:
-    """Return the lattice of a group in a namespace; ``secrets``: by name the Secret, None if there is none.
+    """Return the lattice of a host group in a namespace; ``secrets``: Secrets by name, None for a missing one.
 
     Raises:
-        SubjectError: the lattice's name, or the prefix of its control subjects, can be in no subject.
+        SubjectError: the name of the lattice, or the prefix of its control subjects, is invalid in subjects.
     """
     text = _decoded(secrets, spec.secret_name, CREDENTIALS_KEY)
     where = f"Secret {namespace}/{spec.secret_name}, key {CREDENTIALS_KEY}"
@@ -55,7 +55,7 @@ def lattice_address(
 
 
 def _decoded(secrets: Mapping[str, Manifest | None], secret: str | None, key: str) -> str:
-    """Return the text under a key of a Secret, "" if there is none that is text."""
+    """Return the text of a key of a Secret, "" if the key is missing or not text."""
     data = (secrets.get(secret or "") or {}).get("data") or {}
     try:
         return base64.b64decode(data.get(key) or "", validate=True).decode()

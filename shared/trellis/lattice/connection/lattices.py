@@ -1,8 +1,8 @@
-"""All lattices that somebody needs, over as few connections as there are addresses.
+"""Follows all requested lattices, over one connection per address.
 
-In: who needs which lattice. Out: a view of each, and word of whom a change concerns. Called by services. Invariants:
-one connection for each (address, credentials, certificates); of each lattice on it only what a service asks for is
-watched, once; all of it ends when nobody needs it any more; a lattice that is unreachable concerns nobody else.
+In: requests of services for lattices. Out: a view of each, and notifications of changes. Called by services.
+Invariants: one connection per (address, credentials, certificates); each lattice is watched once, for the requested
+parts only; connection and watches end with the last request; an unreachable lattice affects no other lattice.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ BesideLink = Callable[[Link], Coroutine[None, None, None]]
 
 
 class Part(Enum):
-    """What of a lattice is watched."""
+    """A watched part of a lattice."""
 
     HOSTS = auto()
     MODELS = auto()
-    """The applications that wadm has."""
+    """The applications in wadm."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class _Linked:
 
 @dataclass(frozen=True, slots=True)
 class _Watched:
-    """``hosts`` and ``models``: None where the service does not ask for them."""
+    """The watches of a lattice; ``hosts`` and ``models``: None if the service does not request them."""
 
     link: Link
     hosts: HostWatch | None
@@ -50,7 +50,7 @@ class _Watched:
     silence: float
 
     def view(self) -> LatticeView:
-        """Return what is known now."""
+        """Return the current state of the lattice."""
         link, hosts, models = self.link, self.hosts, self.models
         return LatticeView(
             link.hearing_since,
@@ -64,7 +64,7 @@ class _Watched:
         )
 
     def link_changed(self) -> None:
-        """The link was lost or is back."""
+        """Notify the watches that the connection was lost or restored."""
         for watch in (self.hosts, self.models):
             if watch is not None:
                 watch.link_changed()
@@ -77,11 +77,11 @@ class _Followed:
 
 
 class Lattices(Generic[Key]):
-    """A context manager. ``changed`` is called, in the event loop, with each key whose lattice's view is another.
+    """A context manager. ``changed`` is called in the event loop with each key whose view of the lattice changed.
 
-    ``parts`` are watched of each lattice while somebody needs it, and ``beside`` runs beside them; ``beside_link`` runs
-    for each connection. ``name`` is that of the connections in NATS' monitoring. What goes wrong in an unforeseen way
-    ends the context with that error, as in a task group.
+    ``parts`` of each lattice are watched while a key needs it, together with ``beside``; ``beside_link`` runs for each
+    connection. ``name``: name of the connections in NATS monitoring. An unexpected error ends the context with that
+    error, as in a task group.
     """
 
     def __init__(
@@ -108,7 +108,7 @@ class Lattices(Generic[Key]):
 
     @property
     def connections(self) -> int:
-        """How many connections there are, or are tried."""
+        """Number of connections, established or pending."""
         return len(self._links)
 
     async def __aenter__(self) -> Self:
@@ -126,17 +126,17 @@ class Lattices(Generic[Key]):
             await self._tasks.__aexit__(kind, error, trace)
 
     async def run(self) -> None:
-        """Be the context of a task that is cancelled when it is to end."""
+        """Enter the context and wait until cancelled."""
         async with self:
             await asyncio.Event().wait()
 
     def view(self, key: Key) -> LatticeView | None:
-        """Return what is known of the lattice this key needs, None if it needs none."""
+        """Return the state of the lattice that this key needs, None if it needs none."""
         address = self._needs.get(key)
         return None if address is None else self._followed[address].watched.view()
 
     async def need(self, key: Key, address: LatticeAddress | None) -> None:
-        """Say which lattice a key needs from now on, None for none; waits until the context is entered."""
+        """Set the lattice that a key needs from now on, None for none; waits until the context is entered."""
         await self._entered.wait()
         if self._needs.get(key) == address:
             return

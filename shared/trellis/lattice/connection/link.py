@@ -1,10 +1,10 @@
-"""One connection to the NATS of lattices: there, away, back.
+"""A connection to the NATS of lattices with its state: connected, lost, restored.
 
-In: an address with credentials, subjects to hear. Out: messages, answers, and word of every change. Called by
-``trellis.lattice.connection.lattices``, which pools them. Invariants: it is tried forever, with full jitter, 0.5 to 30
-s apart at most; an outage costs one warning; every connection is a client of its own, so nothing of a dead one is left
-to be deaf; nobody waits for it: what needs it finds it away and goes on; where more is said than is heard it is
-unreachable, too.
+In: an address with credentials, subjects to subscribe to. Out: messages, answers, and notifications of changes. Called
+by ``trellis.lattice.connection.lattices``, which pools connections. Invariants: reconnects never stop, with full
+jitter, at most 0.5 to 30 s apart; an outage logs one warning; each connection is a separate client, so no state of a
+dead one remains; no caller waits for it: requests on a lost connection fail at once; a connection whose message rate
+exceeds the bound counts as unreachable.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _log = get_logger(__name__)
 
 
 class Link:
-    """``changed`` is called, in the event loop, whenever the connection is lost or there (again)."""
+    """A lattice connection. ``changed`` is called in the event loop whenever it is lost or established."""
 
     def __init__(
         self, address: LinkAddress, name: str, changed: Callable[[], None], timings: LinkTimings = LinkTimings()
@@ -60,61 +60,61 @@ class Link:
         self._counters: dict[str, Counter] = {}
         self._outage = Outage("not connected yet", timings.outage)
         self._warned = False
-        # The last one: a server may complain forever.
+        # Only the last one: a server may send errors forever.
         self._complaints: deque[Exception] = deque(maxlen=1)
         self._tried = False
         self._arrived = asyncio.Event()
         self.since: float | None = None
         """Start of the uninterrupted connection, in seconds of the monotonic clock; None while it is unreachable."""
         self.deaf = ""
-        """Why something is not heard although the connection is there: the user may not. Empty if all is."""
+        """Reason of a denied subscription on an established connection. Empty if none is denied."""
 
     @property
     def why(self) -> str:
-        """Why it is unreachable or deaf, empty while neither is so."""
+        """Why it is unreachable, or a subscription is denied; empty if neither applies."""
         why = self.deaf if self.since is not None else self._outage.why
         return f"{why} ({redact_url(self._address.url)})" if why else ""
 
     @property
     def tried(self) -> bool:
-        """Whether a connection was made, or failed, at all."""
+        """True after the first connect, successful or not."""
         return self._tried
 
     @property
     def hearing_since(self) -> float | None:
-        """Since when everything that is to be heard can be, None while it cannot."""
+        """Start of uninterrupted reception on all subscriptions (monotonic seconds); None without it."""
         return None if self.deaf else self.since
 
     @property
     def limit(self) -> int:
-        """How many bytes the server takes as a message; raises LinkAwayError while the link is unreachable."""
+        """Maximum size of a message in bytes; raises LinkAwayError while the server is unreachable."""
         return self._there().max_payload
 
     async def there(self) -> None:
-        """Wait until there is a connection."""
+        """Wait until the connection is established."""
         await self._arrived.wait()
 
     def jetstream(self) -> JetStreamContext:
-        """Return JetStream by the connection of now.
+        """Return the JetStream context of the current connection.
 
         Raises:
-            LinkAwayError: the link is unreachable.
+            LinkAwayError: the server is unreachable.
         """
         return self._there().jetstream()
 
     async def listen(self, subject: str, heard: Heard) -> None:
-        """Hear a subject from now on, also after every outage."""
+        """Subscribe to a subject; the subscription is restored after each outage."""
         await self._hearing.add(subject, heard, self._client)
 
     async def ignore(self, subject: str, heard: Heard) -> None:
-        """Do not hear a subject any more."""
+        """Unsubscribe a handler from a subject."""
         await self._hearing.drop(subject, heard)
 
     async def say(self, subject: str, payload: bytes) -> None:
-        """Publish a message; nobody may hear it.
+        """Publish a message, without confirmation of its delivery.
 
         Raises:
-            LinkAwayError: the link is unreachable.
+            LinkAwayError: the server is unreachable.
         """
         try:
             await self._there().publish(subject, payload)
@@ -124,12 +124,12 @@ class Link:
     async def ask(
         self, subject: str, payload: bytes = b"", *, seconds: float, headers: dict[str, str] | None = None
     ) -> bytes:
-        """Return the first answer.
+        """Send a request and return the first answer.
 
         Raises:
-            NobodyAnswersError: nobody listens there. SilenceError: no answer came in time.
-            LinkAwayError: the link is unreachable.
-            TooLargeError: the message is larger than the server takes.
+            NobodyAnswersError: the subject has no responders. SilenceError: no answer arrived in time.
+            LinkAwayError: the server is unreachable.
+            TooLargeError: the message exceeds the limit of the server.
         """
         client = self._there()
         require_room(client.max_payload, subject, payload, headers)
@@ -141,14 +141,14 @@ class Link:
             raise SilenceError(f"{subject}: {describe(error)}") from None
         except TROUBLE as error:
             raise LinkAwayError(f"{subject}: {describe(error)}") from None
-        cancellation.check()  # or who asked would go on to wait for its next round before it ends
+        cancellation.check()  # otherwise a cancelled caller would continue until its next check
         return answer.data
 
     async def ask_all(self, subject: str, *, seconds: float, most: int) -> list[bytes]:
-        """Return the answers that come within this time, ``most`` of them at most; none may come.
+        """Return the answers that arrive within ``seconds``, at most ``most``; there may be none.
 
         Raises:
-            LinkAwayError: the link is unreachable.
+            LinkAwayError: the server is unreachable.
         """
         client = self._there()
         answers = Answers(most)
@@ -158,20 +158,20 @@ class Link:
                 inbox, cb=answers.take, pending_bytes_limit=PENDING_BYTES, pending_msgs_limit=PENDING_MESSAGES
             )
             await client.publish(subject, reply=inbox)
-            await asyncio.sleep(seconds)  # how many there are is not known: the protocol gathers for a time
+            await asyncio.sleep(seconds)  # the number of responders is unknown: the protocol waits a fixed time
             await subscription.unsubscribe()
         except TROUBLE as error:
             raise LinkAwayError(f"{subject}: {describe(error)}") from None
         return answers.taken
 
     async def serve(self, subject: str, queue: str, asked: Asked) -> None:
-        """Have what is asked on a subject from now on, also after every outage; one member of ``queue`` gets each."""
+        """Serve requests on a subject, also after each outage; one member of the queue group ``queue`` gets each."""
         self._counters[subject] = Counter(subject, queue, asked)
         if (client := self._client) is not None:
             await self._counters[subject].open(client)
 
     async def close(self, subject: str, seconds: float) -> None:
-        """Take no more questions on a subject; those that the server sent before are still handed over."""
+        """Stop serving a subject; requests that the server sent before are still delivered."""
         if (counter := self._counters.pop(subject, None)) is not None:
             await counter.close(seconds)
 
@@ -189,9 +189,9 @@ class Link:
                 except CertificateError as error:
                     self._lost(str(error))
                 except (ValueError, TypeError):
-                    # What a user wrote is no address. The error's own text may have a password in it.
+                    # The configured address is invalid. The text of the error may contain a password.
                     self._lost(_UNUSABLE)
-                # One that lasted was a good one, whatever ended it.
+                # A connection that lasted counts as successful, also if it ended with an error.
                 failures = 1 if time.monotonic() - connected_at > self._timings.look else failures + 1
                 await asyncio.sleep(self._flood.pause() or self._attempts.delay(failures))
         finally:
@@ -199,10 +199,10 @@ class Link:
             self._arrived.clear()
 
     async def _one_connection(self, attempt: int) -> None:
-        """Connect once, and return when the connection is gone.
+        """Connect once, and return when the connection ends.
 
         Raises:
-            nats.errors.Error, OSError, TimeoutError: it could not be made.
+            nats.errors.Error, OSError, TimeoutError: the connect failed.
         """
         closed = self._flood.watch()
         client = UntrustedNatsClient(self._address.credentials)
@@ -237,7 +237,7 @@ class Link:
         async def on_error(error: Exception) -> None:
             self._complaints.append(error)
             if not connected:
-                raise error  # ends this attempt; the library would go on forever in its own rhythm
+                raise error  # ends this attempt; the library would retry forever with its own delays
             if client.denied and not self.deaf:
                 self._is_deaf(client.denied)
             if isinstance(error, nats.errors.SlowConsumerError) and self._hearing.has(error.sub):
@@ -253,7 +253,7 @@ class Link:
             inbox_prefix=INBOX,
             allow_reconnect=False,
             connect_timeout=self._timings.connect,
-            ping_interval=self._timings.ping,  # type: ignore[arg-type] # any number will do
+            ping_interval=self._timings.ping,  # type: ignore[arg-type] # floats work
             max_outstanding_pings=_UNANSWERED_PINGS,
             tls=client_context(self._address),
             error_cb=on_error,
@@ -274,7 +274,7 @@ class Link:
         self._changed()
 
     def _heard_again(self, client: UntrustedNatsClient) -> None:
-        """Note which subscriptions are denied now. What was said in the meantime is unknown, as after an outage."""
+        """Update the denied subscriptions. Messages in the meantime are lost, as after an outage."""
         if client.denied == self.deaf:
             return
         if client.denied:
@@ -294,8 +294,8 @@ class Link:
         self._changed()
 
     def _lost(self, why: str) -> None:
-        # A connection that was lost has a better reason soon: why there is no other. And before a refusal of who we are
-        # there may have been a reset.
+        # A lost connection has a better reason soon: that of the failed reconnect. And a reset can precede a failed
+        # authentication.
         urgent = why == REFUSED or NOT_LET_IN in why
         news = self._outage.away(why, time.monotonic(), vague=self.since is not None, urgent=urgent)
         self.since, self._tried = None, True

@@ -1,8 +1,8 @@
-"""Questions that come over a link: a subject at which one member of a queue group answers each.
+"""Requests received over a lattice connection: one member of a queue group answers each.
 
-In: a connected client, a subject, who is asked. Out: questions, and their answers to whoever asked. Called by
-``trellis.lattice.connection.link``. Invariants: who is asked is called in the order of arrival and keeps nothing
-waiting; nobody waits forever to get an answer out.
+In: a connected client, a subject, a handler. Out: requests, and their answers. Called by
+``trellis.lattice.connection.link``. Invariants: the handler is called in the order of arrival and does not block;
+sending an answer has a deadline.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ from trellis.lattice.domain.errors import require_room
 
 _PENDING_BYTES: Final = 16 * 2**20
 _PENDING_MESSAGES: Final = 20_000
-"""The library counts payloads alone, and takes half a million messages without one."""
+"""Limit on messages: the library counts payloads only, and accepts 500,000 messages without payload."""
 _SYSTEM: Final = "$"
-"""What subjects of servers and of JetStream begin with: what is published to ``$KV.<bucket>.<key>`` is written. A
-server does not ask whether who names a place for an answer may publish there: who answers would do it for them."""
+"""Prefix of subjects of servers and JetStream: a message to ``$KV.<bucket>.<key>`` is a write. The server does not
+check whether a requester may publish to its reply subject, so an answer there would write on its behalf."""
 _TROUBLE: Final = (nats.errors.Error, OSError, ValueError)
 
 
-class AnswerLost(Exception):  # noqa: N818 - says what happened
-    """An answer did not leave: the connection is gone, or where it was to go is no subject."""
+class AnswerLost(Exception):  # noqa: N818 - names the event
+    """An answer was not sent: the connection is lost, or the reply subject is invalid."""
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What was asked. ``at`` is when it came, in seconds of the monotonic clock."""
+    """A request. ``at``: its arrival, in seconds of the monotonic clock."""
 
     subject: str
     payload: bytes = field(repr=False)
@@ -46,11 +46,11 @@ class Question:
     client: UserClient = field(repr=False)
 
     async def answer(self, body: bytes, headers: dict[str, str] | None = None) -> None:
-        """Answer; a question that names no place for it is not answered.
+        """Send the answer; a request without a reply subject gets none.
 
         Raises:
-            TooLargeError: nothing was sent, something smaller can be.
-            AnswerLost: nothing was sent, and nothing will be.
+            TooLargeError: nothing was sent; a smaller answer can be sent.
+            AnswerLost: nothing was sent, and the request cannot be answered.
         """
         if not self.reply:
             return
@@ -64,12 +64,12 @@ class Question:
 
 
 Asked = Callable[[Question], None]
-"""Who is asked. It is called in the event loop and must not raise or wait."""
+"""Handler of requests. It is called in the event loop and must not raise or block."""
 
 
 @dataclass(slots=True)
 class Counter:
-    """One subject at which questions are taken, on the connection of now."""
+    """A subject with a handler of its requests, on the current connection."""
 
     subject: str
     queue: str
@@ -78,7 +78,7 @@ class Counter:
     _subscription: Subscription | None = None
 
     async def open(self, client: UserClient) -> None:
-        """Take questions on a connection, once; on one that breaks in the meantime it is opened on the next."""
+        """Subscribe once per connection; if that connection fails, the next call subscribes on a new one."""
         if client is self._client:
             return
         self._client = client
@@ -97,7 +97,7 @@ class Counter:
             )
 
     async def close(self, seconds: float) -> None:
-        """Take no more; what has arrived is handed over before this returns, or the seconds are over."""
+        """Unsubscribe; requests that already arrived are delivered first, for at most ``seconds``."""
         subscription, self._subscription = self._subscription, None
         if subscription is not None:
             with contextlib.suppress(*_TROUBLE, TimeoutError):

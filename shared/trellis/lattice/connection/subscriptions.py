@@ -1,8 +1,8 @@
-"""What a connection to the NATS of lattices hears: subjects, and who is told.
+"""Subscriptions of a lattice connection: subjects and their handlers, over reconnects.
 
-In: subjects and handlers, connections as they come. Out: calls of the handlers, and word that too much is said. Called
-by ``link``. Invariants: what is to be heard outlives every connection; one that goes takes only its subscriptions
-along; what comes beyond the bounds is neither read nor kept, and somebody is told: what was not heard proves nothing.
+In: subjects and handlers, connections. Out: calls of the handlers, and reports that the message rate exceeds the bound.
+Called by ``link``. Invariants: subscriptions outlive connections; messages above the bound are dropped and reported,
+because absence of a dropped message proves nothing.
 """
 
 from __future__ import annotations
@@ -20,29 +20,29 @@ from trellis.lattice.connection.client import UntrustedNatsClient
 from trellis.limits.token_bucket import TokenBucket
 
 Heard = Callable[[str, bytes], None]
-"""What is done with a message: subject, payload. It is called in the event loop and must not raise or wait."""
+"""Handler of a message: subject, payload. It is called in the event loop and must not raise or block."""
 TROUBLE: Final = (nats.errors.Error, OSError, TimeoutError)
-"""What a call of the library may raise when the connection is not as it should be."""
+"""Errors of calls of the library on a failed connection."""
 MESSAGES_PER_SECOND: Final = 2_000.0
-"""That a link may hear, of all its lattices; 5,000 hosts say 167 heartbeats a second."""
+"""Limit of one connection for all its lattices; 5,000 hosts send 167 heartbeats per second."""
 MESSAGES_AT_ONCE: Final = 20_000.0
 BYTES_PER_SECOND: Final = 4.0 * 2**20
-"""A heartbeat of 1 MiB takes up to 0.14 s to read (measured), one of a host that exists some 0.01 ms."""
+"""Limit of one connection. Parsing: up to 0.14 s for a heartbeat of 1 MiB (measured), 0.01 ms for a real one."""
 BYTES_AT_ONCE: Final = 64.0 * 2**20
 PENDING_BYTES: Final = 16 * 2**20
 PENDING_MESSAGES: Final = 20_000
-"""Of one subscription; the library counts payloads alone, and takes half a million messages without one."""
+"""Limit of one subscription: the library counts payloads only, and accepts 500,000 messages without payload."""
 
 ANSWERS_BYTES: Final = 16 * 2**20
-"""Of all answers to one question that everybody answers: that of a host has some hundred."""
+"""Limit on all answers to one request that every host answers; one answer has some hundred bytes."""
 _STATUS: Final = "Status"
 _MOST: Final = f"{MESSAGES_PER_SECOND:,.0f} messages and {BYTES_PER_SECOND / 2**20:.0f} MiB a second"
 
 
 class Hearing:
-    """Subjects of one link. ``client``: the connection of now, None while there is none.
+    """Subscriptions of one lattice connection. ``client``: the current connection, None if there is none.
 
-    ``too_much`` is called with words for users when more is said than is heard; at least one message was left out.
+    ``too_much`` is called with a message for users when at least one message was dropped because of the limits.
     """
 
     def __init__(self, too_much: Callable[[str], None]) -> None:
@@ -53,14 +53,14 @@ class Hearing:
         self._bytes = TokenBucket(BYTES_PER_SECOND, BYTES_AT_ONCE)
 
     async def add(self, subject: str, heard: Heard, client: UntrustedNatsClient | None) -> None:
-        """Hear a subject from now on, also after every outage."""
+        """Subscribe to a subject; the subscription is restored after each outage."""
         self._listeners.setdefault(subject, []).append(heard)
         if client is not None and subject not in self._subscriptions:
-            with contextlib.suppress(*TROUBLE):  # it is heard from the next connection on
+            with contextlib.suppress(*TROUBLE):  # the next connection subscribes
                 await self._subscribe(client, subject)
 
     async def drop(self, subject: str, heard: Heard) -> None:
-        """Do not hear a subject any more."""
+        """Unsubscribe a handler from a subject."""
         listeners = self._listeners.get(subject, [])
         if heard in listeners:
             listeners.remove(heard)
@@ -73,16 +73,16 @@ class Hearing:
                 await subscription.unsubscribe()
 
     async def open(self, client: UntrustedNatsClient) -> None:
-        """Hear everything by a new connection; raises one of ``TROUBLE``."""
+        """Subscribe to all subjects on a new connection; raises one of ``TROUBLE``."""
         for subject in list(self._listeners):
             await self._subscribe(client, subject)
 
     def closed(self) -> None:
-        """Note that the connection is gone."""
+        """Drop the subscriptions of a lost connection."""
         self._subscriptions.clear()
 
     def has(self, subscription: Subscription) -> bool:
-        """Return whether a subscription is one of these."""
+        """Return whether a subscription belongs to this connection."""
         return any(one is subscription for one in self._subscriptions.values())
 
     async def _subscribe(self, client: UntrustedNatsClient, subject: str) -> None:
@@ -103,7 +103,7 @@ class Hearing:
 
 
 class Answers:
-    """What comes to one question that everybody answers: ``most`` answers, and ``ANSWERS_BYTES``, are taken."""
+    """The answers to one request to all hosts: at most ``most`` answers, and ``ANSWERS_BYTES``, are kept."""
 
     def __init__(self, most: int) -> None:
         self.taken: list[bytes] = []
@@ -111,8 +111,8 @@ class Answers:
         self._room = ANSWERS_BYTES
 
     async def take(self, message: Msg) -> None:
-        """Take an answer, or leave it out."""
-        if _STATUS in (message.headers or {}) or len(self.taken) >= self._most:  # a status says that nobody listens
+        """Store an answer, or drop it if a limit is reached."""
+        if _STATUS in (message.headers or {}) or len(self.taken) >= self._most:  # a status means: no responders
             return
         self._room -= len(message.data)
         if self._room >= 0:

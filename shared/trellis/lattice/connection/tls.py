@@ -1,8 +1,8 @@
-"""How a link proves to a NATS who it is by TLS, and how it knows that NATS.
+"""TLS of a lattice connection: client certificate and verification of the server.
 
-In: certificates and a key in PEM, from a Secret. Out: a context, re-created for each connection. Called by ``link``.
-Invariants: a key is in no message and in no file that anybody else can read, nor longer than it is read; nobody is
-asked for the password of a key.
+In: certificates and a key in PEM, from a Secret. Out: a context, created for each connection. Called by ``link``.
+Invariants: a key is in no message, and in a private file only while it is loaded; no prompt asks for the password of a
+key.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ from trellis.lattice.connection.address import LinkAddress
 _NAME: Final = "trellis-link"
 _PAIR: Final = "tls.crt and tls.key of the Secret for leafTls"
 _ALERTS: Final = ("CERTIFICATE_REQUIRED", "ALERT_BAD_CERTIFICATE", "ALERT_CERTIFICATE", "ALERT_UNKNOWN_CA")
-"""In the words of OpenSSL: what a server says that demands a certificate, and has none it can verify."""
+"""OpenSSL names of the alerts of a server that requires a client certificate and cannot verify it."""
 NOT_LET_IN: Final = f"the server demands a certificate that it can verify: see {_PAIR}"
 
 
 class CertificateError(Exception):
-    """What the Secret of ``leafTls`` holds is of no use; the text says which key, for users, and nothing of it."""
+    """The Secret of ``leafTls`` is invalid; the message names the key, for users, without its content."""
 
 
 def advised(why: str) -> str:
-    """Return why a connection failed, with what is to be done if the server does not take our certificate."""
+    """Return the reason of a failed connection, with a remedy if the server rejected the client certificate."""
     return f"{why}: {NOT_LET_IN}" if any(alert in why for alert in _ALERTS) else why
 
 
 def client_context(address: LinkAddress) -> ssl.SSLContext | None:
-    """Return what to connect with, None if the address asks for nothing but what the server demands.
+    """Return the TLS context, None if the address has no certificates: then the server decides about TLS.
 
     Raises:
         CertificateError: the certificates or the key cannot be used.
@@ -52,10 +52,10 @@ def client_context(address: LinkAddress) -> ssl.SSLContext | None:
 
 
 def _present(context: ssl.SSLContext, certificate: str) -> None:
-    """Show the server our certificate.
+    """Load the client certificate into the context.
 
     Raises:
-        CertificateError: it cannot be used.
+        CertificateError: the certificate or its key cannot be used.
     """
     try:
         with _written(certificate.encode()) as path:
@@ -70,21 +70,21 @@ def _present(context: ssl.SSLContext, certificate: str) -> None:
 
 
 def _no_password() -> str:
-    """Keep the library from asking whoever sits at the terminal."""
+    """Return an empty password, so that the library does not prompt on the terminal."""
     return ""
 
 
 @contextmanager
 def _written(content: bytes) -> Iterator[str]:
-    """Have a file of Trellis alone for the time of a block, which is what the library reads; yields its path.
+    """Write a private file for the duration of a block, because the library reads files only; yields its path.
 
     Raises:
-        OSError: there is no room for one.
+        OSError: the file cannot be written.
     """
     with _file() as file:
         file.write(content)
         file.flush()
-        # One that only lives in memory has no name; through /proc it has, for us and nobody else.
+        # A file in memory has no name, only a path in /proc, which other users cannot read.
         yield file.name if isinstance(file.name, str) else f"/proc/self/fd/{file.fileno()}"
 
 

@@ -1,8 +1,8 @@
-"""Where a provider listens: ``0.0.0.0:8080``, ``[::]:8080``, ``:8080``, a port alone.
+"""Parses listen addresses of providers: ``0.0.0.0:8080``, ``[::]:8080``, ``:8080``, a port alone.
 
-Pure. In: the text of a configuration. Out: port, IP family, and whether only the host itself gets there. Called by
-``trellis.lattice.domain.manifests``. Source: an http-server's ``address`` is a Rust ``SocketAddr``; 0.0.0.0 is IPv4
-alone, ``::`` both, as Linux has it.
+Pure. In: the text of a configuration. Out: port, IP family, and whether it is a loopback address. Called by
+``trellis.lattice.domain.manifests``. Source: the ``address`` of an http-server is a Rust ``SocketAddr``; 0.0.0.0 is
+IPv4 only, ``::`` both, as in Linux.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ _LOCALHOST = "localhost"
 
 
 class AddressError(ValueError):
-    """A text that is no listen address; it says why, for users."""
+    """An invalid listen address; the message has the reason, for users."""
 
 
 class Family(StrEnum):
-    """By which IP family it is reached."""
+    """IP family of a listen address."""
 
     ANY = "Any"
     IPV4 = "IPv4"
@@ -31,7 +31,7 @@ class Family(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ListenAddress:
-    """A port, and by which addresses of its host it is reached. ``loopback``: by none but the host's own."""
+    """A port, and the addresses of its host on which it listens. ``loopback``: on the loopback address only."""
 
     port: int
     family: Family = Family.ANY
@@ -39,10 +39,10 @@ class ListenAddress:
 
 
 def read_address(address: str, port: str = "") -> ListenAddress:
-    """Return where a provider listens; ``port`` counts if the address has none.
+    """Return the listen address of a provider; ``port`` is used if the address has none.
 
     Raises:
-        AddressError: it is no address, or there is no port.
+        AddressError: the address is invalid, or has no port.
     """
     host, found = _split(address.strip())
     number = read_port(found or port.strip(), address or port)
@@ -53,7 +53,7 @@ def read_address(address: str, port: str = "") -> ListenAddress:
     try:
         ip = ipaddress.ip_address(host.partition("%")[0])
     except ValueError:
-        raise AddressError(f"{address!r} is not an address: needs an IP address and a port, as 0.0.0.0:8080") from None
+        raise AddressError(f"{address!r} is not an address: set an IP address and a port, as 0.0.0.0:8080") from None
     if isinstance(ip, ipaddress.IPv6Address):
         mapped = ip.ipv4_mapped
         if mapped is not None:
@@ -63,10 +63,10 @@ def read_address(address: str, port: str = "") -> ListenAddress:
 
 
 def read_port(text: str, whole: str) -> int:
-    """Return a port; ``whole`` is the text it is of, for the message.
+    """Parse a port; ``whole``: the complete address, for the message.
 
     Raises:
-        AddressError: it is none from 1 to 65535.
+        AddressError: the text is not a port from 1 to 65535.
     """
     if not text:
         raise AddressError(f"{whole!r} has no port")
@@ -77,11 +77,11 @@ def read_port(text: str, whole: str) -> int:
 
 
 def _split(address: str) -> tuple[str, str]:
-    """Return host and port, each "" if there is none."""
+    """Return host and port, each "" if it is missing."""
     if address.startswith("["):
         host, closed, rest = address[1:].partition("]")
         if not closed or (rest and not rest.startswith(":")):
-            raise AddressError(f"{address!r} is not an address: an IPv6 address stands in [ ]")
+            raise AddressError(f"{address!r} is not an address: write an IPv6 address in [ ]")
         return host, rest[1:]
     if _PORT.fullmatch(address):
         return "", address

@@ -1,11 +1,11 @@
-"""The applications of one lattice: what wadm's events say at once, and what wadm says when it is asked.
+"""The deployed applications of one lattice, from events and answers of wadm.
 
-Pure: events, answers and times in; what is deployed, and what has to be asked, out. Called by
-``trellis.lattice.follow.comparison``. Invariants: an answer of wadm decides, but not over an event that came after it
-was asked; of two events about an application the one that wadm said later counts, in whatever order they come and
-however often; nothing is taken away because a question failed, but for what wadm itself said to be gone. Source: wadm
-0.21 says ``manifest_published`` with the manifest, and ``manifest_unpublished`` with a name alone: on undeploy, again
-on delete, and even for what never existed.
+Pure: events, answers and times in; deployed applications, and pending queries, out. Called by
+``trellis.lattice.follow.comparison``. Invariants: an answer of wadm decides, except over events received after its
+query; of two events about an application the later one by the time of wadm counts, in any order of arrival; a failed
+query removes nothing, except applications that wadm reported as deleted. Source: wadm 0.21 publishes
+``manifest_published`` with the manifest, and ``manifest_unpublished`` with a name only: on undeploy, again on delete,
+and even for applications that never existed.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ _REMEMBERED: Final = 5_000
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What is known of one application. ``said``: wadm's time of the newest event, as ``said_at`` writes it, "" if
-    none was heard.
+    """The state of one application. ``said``: time of the newest event by the clock of wadm, in the form of
+    ``said_at``, "" without an event.
 
-    ``application``: None while it is not deployed. ``heard``: when that event came, monotonic seconds; ``count``: its
-    number. ``gone``: wadm said so, and was not asked since. ``sure``: an answer of wadm agrees.
+    ``application``: None while it is not deployed. ``heard``: arrival of that event, monotonic seconds; ``count``: its
+    number. ``gone``: wadm published a deletion that no query confirmed yet. ``sure``: an answer of wadm confirms it.
     """
 
     application: Application | None = None
@@ -40,9 +40,9 @@ class Known:
 
 @dataclass(slots=True)
 class Applications:
-    """A lattice's applications. ``complete``: wadm has told all of them since the start.
+    """The applications of a lattice. ``complete``: wadm has listed them since the start.
 
-    ``wanted``: versions by name of what is deployed and whose manifest is not known.
+    ``wanted``: versions by name of deployed applications whose manifest is missing.
     """
 
     known: dict[str, Known] = field(default_factory=dict)
@@ -52,23 +52,20 @@ class Applications:
     timings: ComparisonTimings = ComparisonTimings()
 
     def deployed(self) -> dict[str, Application]:
-        """Return every application that is known to be deployed, by name."""
+        """Return the deployed applications by name."""
         return {name: one.application for name, one in self.known.items() if one.application is not None}
 
     def absent(self, name: str) -> bool:
-        """Return whether it is known that an application is not deployed; not knowing it is something else."""
+        """Return whether an application is certainly not deployed; False if that is unknown."""
         one = self.known.get(name)
         if name in self.wanted:
             return False
         return self.complete if one is None else one.application is None and not one.gone
 
     def published(self, application: Application, said: str, now: float) -> bool:
-        """Take wadm's word that an application is deployed; return whether anything is new.
+        """Process an event of wadm that an application is deployed; return whether anything changed.
 
-        Args:
-            application: as its manifest says.
-            said: time of the event, as ``said_at`` writes it.
-            now: monotonic seconds.
+        ``said``: time of the event, in the form of ``said_at``; ``now``: monotonic seconds.
         """
         former = self.known.get(application.name, Known())
         if said <= former.said:
@@ -79,12 +76,12 @@ class Applications:
         return former.application != application
 
     def unpublished(self, name: str, said: str, now: float) -> bool:
-        """Take wadm's word that an application is not deployed any more; it goes once wadm was asked, or cannot be.
+        """Process an event of wadm that an application is no longer deployed; a query, or its failure, removes it.
 
-        Returns whether wadm is to be asked: the word is new, and of an application that may be deployed.
+        Returns whether to query wadm: the event is new, and its application may be deployed.
         """
         former = self.known.pop(name, Known())
-        # Put at the end: what was said last is forgotten last.
+        # Moved to the end: the entry with the oldest event is dropped first.
         self.known[name] = former
         if said <= former.said:
             return False
@@ -95,9 +92,9 @@ class Applications:
         return ask
 
     def listed(self, models: Iterable[Model], asked: int, now: float) -> bool:
-        """Take wadm's list; return whether anything is new.
+        """Process a list of wadm; return whether anything changed.
 
-        ``asked``: :attr:`events` when the question was asked: what was said since is news to this answer.
+        ``asked``: :attr:`events` at the time of the query: later events are newer than this answer.
         """
         news = not self.complete
         self.complete = True
@@ -108,7 +105,7 @@ class Applications:
         return news
 
     def _compared(self, name: str, version: str, asked: int, now: float) -> bool:
-        """Hold one application to the list; return whether anything is new."""
+        """Compare one application with the list; return whether anything changed."""
         one = self.known.get(name, Known())
         if one.count > asked:
             return False
@@ -129,7 +126,7 @@ class Applications:
         return False
 
     def got(self, application: Application, asked: int) -> bool:
-        """Take the manifest of what wadm's list showed as deployed; return whether anything is new."""
+        """Process the manifest of an application that wadm listed as deployed; return whether anything changed."""
         former = self.known.get(application.name, Known())
         if former.count > asked:
             return False
@@ -138,23 +135,23 @@ class Applications:
         return former.application != application
 
     def reread(self, application: Application) -> None:
-        """Take what an application is by configurations that changed, if it is deployed in that version."""
+        """Replace an application after its configurations changed, if that version is deployed."""
         one = self.known.get(application.name)
         if one is not None and one.application is not None and one.application.version == application.version:
             self.known[application.name] = replace(one, application=application)
 
     def refused(self, asked: int) -> bool:
-        """Take it that wadm could not be asked; return whether anything is new: what it said to be gone goes."""
+        """Process a failed query: remove applications whose deletion wadm published; return whether there are any."""
         gone = [name for name, one in self.known.items() if one.gone and one.count <= asked]
         for name in gone:
             self.known[name] = replace(self.known[name], application=None, gone=False)
         return bool(gone)
 
     def recheck_in(self, now: float) -> float | None:
-        """Return in how many seconds wadm is to be asked again, None if nothing is in doubt.
+        """Return the seconds until the next query of wadm, None if every event is confirmed.
 
-        Once nothing was heard for ``doubt`` seconds; while events keep coming, ``busy`` seconds after the first. What
-        is wanted after an answer could not be read: the next answer is the same.
+        The query is due after ``doubt`` seconds without an event; or ``busy`` seconds after the first of many.
+        Wanted manifests do not count: the next answer would be as unreadable as the last one.
         """
         heard = [one.heard for name, one in self.known.items() if not one.sure and name not in self.wanted]
         if not heard:
@@ -162,7 +159,7 @@ class Applications:
         return max(0.0, min(max(heard) + self.timings.doubt, min(heard) + self.timings.busy) - now)
 
     def _forget(self) -> None:
-        """Forget the oldest of what is gone: whoever may publish there can invent names."""
+        """Drop the oldest deleted applications: any client with permission to publish can invent names."""
         tombs = [name for name, one in self.known.items() if one.application is None]
         for name in tombs[: max(0, len(tombs) - _REMEMBERED)]:
             del self.known[name]

@@ -1,7 +1,7 @@
-"""Digests of the versions that wadm holds, each computed once.
+"""Digests of the versions that wadm stores, each computed once.
 
-Pure. In: applications as they are stored. Out: version and digest. Called by services that keep applications.
-Invariant: a version with other content has another digest, also under its old name.
+Pure. In: applications as stored. Out: version and digest. Called by services that manage applications. Invariant: a
+version with changed content has another digest, even under the same name.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from trellis.lattice.domain.store import StoredManifest, StoredModel
 
 
 class Digests:
-    """Remembers what it computed of each application's last state."""
+    """Cache of the digests of the last state of each application."""
 
     def __init__(self) -> None:
         self._known: dict[str, dict[str, tuple[StoredManifest, str]]] = {}
 
     def of(self, model: StoredModel) -> tuple[tuple[str, str], ...]:
-        """Return version and digest, the oldest first; see ``trellis.lattice.domain.projection``."""
+        """Return versions and digests, the oldest first; see ``trellis.lattice.domain.projection``."""
         former = self._known.get(model.name, {})
         known: dict[str, tuple[StoredManifest, str]] = {}
         for version, manifest in model.versions:
@@ -35,12 +35,12 @@ class Digests:
         return tuple((version, digest) for version, (_, digest) in known.items())
 
     def forget(self, name: str) -> None:
-        """An application is not there any more."""
+        """Drop the digests of a deleted application."""
         self._known.pop(name, None)
 
 
 def digest_of(manifest: Mapping[str, Any]) -> str:
-    """Return the digest of a manifest's projection; of one that is none, of the whole: it equals no object's."""
+    """Return the digest of the projection of a manifest; of an invalid manifest, a digest that no object has."""
     try:
         return project(manifest).digest
     except ManifestError:

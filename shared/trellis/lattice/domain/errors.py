@@ -1,6 +1,7 @@
-"""Why a link did not do what was asked of it.
+"""Errors of requests over a lattice connection.
 
-Called by ``link`` and ``questions``, caught by whoever asks. Invariant: the texts are for users, and show no secret.
+Raised by ``link`` and ``questions``, caught by their callers. Invariant: the messages are for users, and contain no
+secret.
 """
 
 from __future__ import annotations
@@ -9,19 +10,19 @@ from collections.abc import Mapping
 
 
 class LinkAwayError(Exception):
-    """The lattice's NATS cannot be asked now; the text says why, for users."""
+    """The NATS of the lattice is unreachable; the message has the reason, for users."""
 
 
 class SilenceError(LinkAwayError):
-    """The lattice's NATS is there, and nobody answered: nobody listens there, or who does said nothing in time."""
+    """The NATS of the lattice is reachable, but no answer arrived in time, or the subject has no responders."""
 
 
 class NobodyAnswersError(SilenceError):
-    """The lattice's NATS is there, and nobody listens on the subject."""
+    """The NATS of the lattice is reachable, but the subject has no responders."""
 
 
 class TooLargeError(Exception):
-    """Something is larger than the lattice's NATS takes, so it was not sent; the text has both sizes, for users."""
+    """A message exceeds the limit of the NATS of the lattice, and was not sent; the message has both sizes."""
 
     def __init__(self, what: str, size: int, limit: int, remedy: str = "make it smaller") -> None:
         super().__init__(
@@ -31,10 +32,10 @@ class TooLargeError(Exception):
 
 
 def require_room(limit: int, subject: str, payload: bytes, headers: Mapping[str, str] | None) -> None:
-    """Raise TooLargeError for a message that is larger than the server takes.
+    """Raise TooLargeError for a message that exceeds the limit of the server.
 
-    The library does not count headers, and the server hangs up on what is larger with them. Source: ADR-4 of NATS: a
-    line of its own each, in HTTP's form.
+    The library does not count headers, and the server closes the connection if they exceed the limit. Source: ADR-4 of
+    NATS: one line per header, in the form of HTTP.
     """
     size = len(payload)
     if headers:

@@ -1,7 +1,7 @@
-"""Host groups as those see them who follow lattices: which lattice each is on.
+"""Views of host groups for services that follow lattices.
 
-Pure: raw objects in, views out. Called by the watches of services, read by what they know.
-Invariant: no view has a credential in it; it tells only which Secrets have some.
+Pure: raw objects in, views out. Called by the watches of services. Invariant: no view contains a credential, only the
+names of Secrets.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ Manifest = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class GroupView:
-    """A host group. ``spec`` is None if it cannot be read; ``lattice``: which lattice it is on, as a mark.
+    """A host group. ``spec`` is None if it is invalid; ``lattice``: its lattice ID.
 
-    ``home``: it says that its namespace is where its lattice's applications are shown.
+    ``home``: its annotation selects its namespace for Applications of its lattice that wash deployed.
     """
 
     namespace: str
@@ -41,7 +41,7 @@ class GroupView:
 
 
 def view_group(manifest: Manifest) -> GroupView:
-    """Project a group; its status is nothing to us."""
+    """Return the view of a host group, without its status."""
     metadata = manifest["metadata"]
     try:
         spec = WasmCloudHostConfigSpec.model_validate(manifest.get("spec") or {})
@@ -61,10 +61,10 @@ def view_group(manifest: Manifest) -> GroupView:
 
 
 def lattice_mark(spec: WasmCloudHostConfigSpec, namespace: str) -> str:
-    """Return what tells a group's lattice from all others, ``<name>/<digest>``: whose NATS, by which credentials.
+    """Return the lattice ID of a host group, ``<name>/<digest>``: the digest is of the NATS address and credentials.
 
-    Groups that name a Secret are on one lattice only within their namespace: another namespace's Secret of that name
-    may be for another account, which has lattices of its own.
+    Host groups with a Secret share a lattice only within their namespace: a Secret of the same name in another
+    namespace may be for another account, with separate lattices.
     """
     tls = (spec.leaf_tls.secret_name if spec.leaf_tls else None) or ""
     secrets = [spec.secret_name or "", tls]
@@ -74,5 +74,5 @@ def lattice_mark(spec: WasmCloudHostConfigSpec, namespace: str) -> str:
 
 
 def lattice_name(mark: str) -> str:
-    """Return the name of the lattice that a mark is of, which its group and its applications give."""
+    """Return the name of the lattice in a lattice ID, as in its host groups and applications."""
     return mark.partition("/")[0]

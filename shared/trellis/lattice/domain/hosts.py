@@ -1,9 +1,9 @@
-"""The hosts of one lattice, as their heartbeats tell them.
+"""The hosts of one lattice, from their heartbeats.
 
-Pure: messages and times in, hosts and what is known of them out. Called by ``trellis.lattice.follow.host_watch``.
-Invariants: a host is silent only if our own link was there to hear it (silence on a broken link proves nothing);
-what a host said earlier does not count over what it said later, in whatever order they come; garbage changes nothing.
-Source: ``com.wasmcloud.lattice.host_heartbeat`` of wasmCloud 1.x, the answer of ``host.get`` has the same shape.
+Pure: messages and times in, hosts and their state out. Called by ``trellis.lattice.follow.host_watch``. Invariants: a
+heartbeat counts as missing only if this connection was able to receive it; a later message of a host wins over an
+earlier one, in any order of arrival; invalid data changes nothing. Source: ``com.wasmcloud.lattice.host_heartbeat`` of
+wasmCloud 1.x; the answer of ``host.get`` has the same shape.
 """
 
 from __future__ import annotations
@@ -17,26 +17,26 @@ from trellis.lattice.domain.reading import LatticeDataError, number, text, texts
 from trellis.lattice.timings import LatticeTimings
 
 MAX_HOSTS: Final = 5_000
-"""Of one lattice. Whoever may publish on its NATS can invent hosts; more than this are not kept."""
+"""Limit per lattice: any client with permission to publish on its NATS can invent hosts. Further ones are dropped."""
 
 MAX_CHARACTERS: Final = 32 * 2**20
-"""Of what all hosts of one lattice say of themselves; hosts beyond are not kept."""
+"""Limit on the descriptions of all hosts of a lattice, in characters; further hosts are dropped."""
 
 UNITS_KEPT: Final = 200
-"""Components, and providers, of one host; a heartbeat may have 1 MiB of them."""
+"""Limit on the components, and on the providers, of one host; a heartbeat may have 1 MiB of them."""
 LABELS_KEPT: Final = 64
 TEXT_KEPT: Final = 512
 _ID_MAX: Final = 256
 
 _UPTIME_MAX: Final = 2**31 - 1
-"""Seconds that a host may report, 68 years: a time in the past can be reckoned from it."""
+"""Maximum uptime in seconds, 68 years: a valid start time can be computed from it."""
 
 APPLICATION: Final = "wasmcloud.dev/appspec"
-"""Annotation that wadm gives what it starts: the application's name."""
+"""Annotation with the name of the application, which wadm sets on the components that it starts."""
 
 
 class Presence(StrEnum):
-    """What is known of a host."""
+    """Presence of a host. SILENT: its heartbeat is missing; UNKNOWN: it could not be received."""
 
     PRESENT = "Present"
     SILENT = "Silent"
@@ -45,7 +45,7 @@ class Presence(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """A component or a provider that runs on a host. ``instances`` is the most a component may have."""
+    """A component or a provider on a host. ``instances``: maximum number of instances of a component."""
 
     id: str
     image: str = ""
@@ -55,7 +55,7 @@ class Unit:
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """A host, as it describes itself."""
+    """The description of a host by itself."""
 
     id: str
     name: str = ""
@@ -67,12 +67,12 @@ class Host:
 
     @property
     def applications(self) -> tuple[str, ...]:
-        """Names of the applications that something on this host belongs to."""
+        """Names of the applications of the components and providers on this host."""
         return tuple(sorted({unit.application for unit in (*self.components, *self.providers)} - {""}))
 
     @property
     def characters(self) -> int:
-        """How much it says."""
+        """Size of the description in characters."""
         labels = sum(len(name) + len(value) for name, value in self.labels.items())
         units = (*self.components, *self.providers)
         told = sum(len(unit.id) + len(unit.image) + len(unit.application) for unit in units)
@@ -81,10 +81,10 @@ class Host:
 
 @dataclass(frozen=True, slots=True)
 class Sighting:
-    """A host and when it was last heard, in seconds of the monotonic clock.
+    """A host and the arrival of its last message, in seconds of the monotonic clock.
 
-    ``said``: its own time of what it says here, "" if it named none; ``behind``: for how long no news of it came, as
-    what was heard since had been said before that.
+    ``said``: time of the description by the clock of the host, "" if it has none; ``behind``: seconds between the
+    description and the last message; messages in between were older than the description.
     """
 
     host: Host
@@ -94,18 +94,18 @@ class Sighting:
 
     @property
     def told(self) -> float:
-        """When it said this, in seconds of the monotonic clock."""
+        """Arrival of the description, in seconds of the monotonic clock."""
         return self.at - self.behind
 
     def heard_again(self, now: float) -> Sighting:
-        """Return it as heard now, with what it said before."""
+        """Return the same description with a message received now."""
         return replace(self, at=now, behind=now - self.told)
 
 
 class Hosts:
-    """What is known of one lattice's hosts; the caller says what time it is.
+    """The hosts of one lattice; the caller passes the time.
 
-    ``silence``: seconds without a heartbeat after which a host is silent.
+    ``silence``: seconds without a heartbeat after which a host counts as stopped.
     """
 
     def __init__(self, silence: float = LatticeTimings().silence) -> None:
@@ -113,13 +113,13 @@ class Hosts:
         self._seen: dict[str, Sighting] = {}
         self._characters = 0
         self.refused = False
-        """Whether there was no room for a host since the last one went."""
+        """True if a host was dropped because of the limits since the last one was removed."""
 
     def __len__(self) -> int:
         return len(self._seen)
 
     def heard(self, host: Host, now: float, said: str = "") -> bool:
-        """A host described itself, at a time as of ``said_at``; return whether anything but its uptime is new."""
+        """Process the description of a host (``said``: see ``said_at``); return whether more than uptime changed."""
         before = self._seen.get(host.id)
         if before is not None and is_late(said, before.said, now - before.told, self._silence):
             self._seen[host.id] = before.heard_again(now)
@@ -135,7 +135,7 @@ class Hosts:
         return before is None or _without_uptime(before.host) != _without_uptime(host)
 
     def left(self, host_id: str, now: float = 0.0, said: str = "") -> bool:
-        """A host said that it stops; return whether it was known, and has not said anything else since."""
+        """Remove a host after its stop event; return whether it existed and sent no later message."""
         before = self._seen.get(host_id)
         if before is not None and is_late(said, before.said, now - before.told, self._silence):
             return False
@@ -146,22 +146,22 @@ class Hosts:
         return gone is not None
 
     def sightings(self) -> tuple[Sighting, ...]:
-        """Every host that is known, in the order of their ids."""
+        """Return all hosts, ordered by their IDs."""
         return tuple(self._seen[key] for key in sorted(self._seen))
 
     def presence(self, host_id: str, now: float, linked_since: float | None) -> Presence:
-        """Return what is known of a host.
+        """Return the presence of a host.
 
         Args:
-            host_id: of a host, known or not.
+            host_id: ID of a host, which may be unknown.
             now: seconds of the monotonic clock.
-            linked_since: since when our link has been there without a break, None if it is not.
+            linked_since: start of the uninterrupted lattice connection, None if it is unreachable.
         """
         seen = self._seen.get(host_id)
         return presence_of(None if seen is None else seen.at, now, linked_since, self._silence)
 
     def forget_silent(self, now: float, linked_since: float | None) -> tuple[Host, ...]:
-        """Forget every host that is silent, and return them: they are gone."""
+        """Remove and return the hosts whose heartbeat is missing: they count as stopped."""
         gone = [host_id for host_id in self._seen if self.presence(host_id, now, linked_since) is Presence.SILENT]
         hosts = tuple(self._seen[host_id].host for host_id in sorted(gone))
         for host in hosts:
@@ -170,17 +170,17 @@ class Hosts:
 
 
 def is_late(said: str, newest: str, since: float, silence: float) -> bool:
-    """Return whether a host's word comes after a later one of it, ``since`` seconds ago.
+    """Return whether a message of a host is older than its newest one, which arrived ``since`` seconds ago.
 
-    Not for longer than ``silence``, until it is silent: clocks are set back.
+    False if ``since`` exceeds ``silence``, because the clock of the host may have been set back.
     """
     return "" < said < newest and since <= silence
 
 
 def presence_of(heard: float | None, now: float, linked_since: float | None, silence: float) -> Presence:
-    """Return what a time without a heartbeat means; ``heard`` is None for a host that was never heard.
+    """Return the presence of a host by the time of its last message, None if there was none.
 
-    It counts from when our link was there to hear one: what was missed while it was unreachable proves nothing.
+    The time counts from the start of the lattice connection: heartbeats missed during an outage prove nothing.
     """
     if linked_since is None:
         return Presence.UNKNOWN
@@ -190,12 +190,12 @@ def presence_of(heard: float | None, now: float, linked_since: float | None, sil
 
 
 def read_host(data: object) -> Host:
-    """Return the host that a heartbeat's data, or the answer of ``host.get``, describes.
+    """Return the host described by the data of a heartbeat, or by the answer of ``host.get``.
 
-    What is longer or more than anybody needs to see of a host is cut; the order of what runs there tells nothing.
+    Long texts and lists are cut; components and providers are sorted, because their order has no meaning.
 
     Raises:
-        LatticeDataError: it is no description of a host.
+        LatticeDataError: the data is not the description of a host.
     """
     if not isinstance(data, dict):
         raise LatticeDataError("a host's description is not an object")

@@ -1,9 +1,8 @@
-"""What a Service of an application was given, as it stands on one of its EndpointSlices.
+"""The allocated addresses and ports of a Service, preserved on one of its EndpointSlices.
 
-Pure. In: a Service. Out: the text of an annotation, and back. Called by ``service_reflector`` and
-``trellis uninstall``. Invariant: the slice that has the text has no owner, so it outlives the Service, and the
-next leader can read it.
-Source: ADR 100.
+Pure. In: a Service. Out: the text of an annotation, and back. Called by ``service_reflector`` and ``trellis
+uninstall``. Invariant: the slice with the annotation has no owner, so it outlives the Service, and the next leader can
+read it. Source: ADR 100.
 """
 
 from __future__ import annotations
@@ -17,12 +16,12 @@ import orjson
 from trellis.lattice.domain.service_views import ServiceView, SliceView
 
 ALLOCATED: Final = ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy", "healthCheckNodePort")
-"""What the API server gave a Service, and one that is made in its place is to have again."""
+"""Fields of a Service allocated by the API server, which a re-created Service gets back."""
 
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """Whose mirror the Service is, its uid, and the addresses and ports of its spec."""
+    """The reflected application of a Service, its UID, and the addresses and ports of its spec."""
 
     application: str
     lattice: str
@@ -31,7 +30,7 @@ class Kept:
 
 
 def write_kept(application: str, lattice: str, service: ServiceView) -> str:
-    """Return the text for a Service that mirrors an application of a lattice."""
+    """Return the annotation for a Service reflected from an application of a lattice."""
     spec: Mapping[str, Any] = (service.manifest or {}).get("spec") or {}
     had = {name: spec[name] for name in ALLOCATED if spec.get(name)}
     ports = [
@@ -44,7 +43,7 @@ def write_kept(application: str, lattice: str, service: ServiceView) -> str:
 
 
 def read_kept(text: str) -> Kept | None:
-    """Return what a text says, None if it says nothing of the kind: somebody may have edited it."""
+    """Parse an annotation; return None if it is invalid, because a user may have edited it."""
     try:
         found = orjson.loads(text or "null")
         spec = {name: found["spec"][name] for name in (*ALLOCATED, "ports") if found["spec"].get(name)}
@@ -56,15 +55,15 @@ def read_kept(text: str) -> Kept | None:
 
 
 def belongs_to(piece: SliceView, uid: str) -> bool:
-    """Return whether a slice is of the Service with this uid: owned by it, or with its addresses."""
+    """Return whether a slice belongs to the Service with this UID: owned by it, or with its addresses."""
     kept = read_kept(piece.kept)
     return uid == (piece.owner or (kept.uid if kept is not None else ""))
 
 
 def keeps_for(piece: SliceView, service: ServiceView) -> bool:
-    """Return whether a slice has addresses of the application of a Service, of the same lattice.
+    """Return whether a slice preserves addresses for the application and lattice of a Service.
 
-    A Service that was deleted manually while this slice was not seen has another uid than the slice says.
+    The UIDs differ if a user deleted the Service before this slice was observed.
     """
     kept = read_kept(piece.kept) if not piece.owner else None
     return kept is not None and (kept.application, kept.lattice) == (service.application, service.lattice)

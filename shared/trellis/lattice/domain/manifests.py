@@ -1,11 +1,12 @@
-"""What an application listens on, and on which hosts, as its OAM manifest says.
+"""Derives the listeners of an application, and their hosts, from its OAM manifest.
 
-Pure. In: a manifest. Out: application → ports → which hosts, without any type of wasmCloud's. Called by
-``trellis.lattice.domain.applications`` and whoever reflects applications.
-Rule: a capability listens where its configuration says so, if it is the source of a link for ``wasi:http``'s
-incoming-handler: any link in any order of traits, any image, any scaler, also a built-in of the host; what speaks
-something else is named by an annotation of the application. Invariant: garbage raises ``ManifestError``, nothing else.
-Source: wadm 0.21's manifests (``source_config`` of old, ``source.config`` of now), ids as wadm makes them.
+Pure. In: a manifest. Out: application → ports → hosts, without types of wasmCloud. Called by
+``trellis.lattice.domain.applications`` and by services that reflect applications.
+
+Rule: a capability listens on the address of its configuration if it is the source of a link for the incoming-handler of
+``wasi:http``: any link in any order of traits, any image, any scaler, also a built-in of the host; an annotation of the
+application names listeners of other protocols. Invariant: invalid manifests raise ``ManifestError`` only. Source: the
+manifests of wadm 0.21 (former ``source_config``, present ``source.config``), IDs as wadm creates them.
 """
 
 from __future__ import annotations
@@ -22,11 +23,11 @@ from trellis.lattice.domain.addresses import AddressError, Family, ListenAddress
 from trellis.lattice.domain.oam import ManifestError, rows, table, word, words
 
 Configurations = Mapping[str, Mapping[str, str]]
-"""By name what is known of a lattice's named configurations."""
+"""The settings of the named configurations of a lattice, by name."""
 SETTINGS: Final = ("address", "default_address", "port")
-"""What of a configuration says where something listens."""
+"""Settings of a configuration that define a listen address."""
 Requirement = tuple[tuple[str, str], ...]
-"""Labels that a host has all of; none is met by every host."""
+"""Labels that a host must have, all of them; every host meets an empty requirement."""
 
 _CAPABILITY: Final = "capability"
 _LINK: Final = "link"
@@ -40,7 +41,7 @@ _NONE_KNOWN: Final[Configurations] = MappingProxyType({})
 
 
 class Protocol(StrEnum):
-    """What is spoken on a port."""
+    """Protocol of a port."""
 
     HTTP = "http"
     TCP = "tcp"
@@ -48,9 +49,9 @@ class Protocol(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Listener:
-    """A port of an application. ``requirements``: a host that meets one of them may run it; ``providers``: their ids.
+    """A port of an application. ``requirements``: a host must meet one of them; ``providers``: IDs of the providers.
 
-    ``component``: the name of the (first) component that listens there.
+    ``component``: name of the (first) component that listens on the port.
     """
 
     component: str
@@ -63,7 +64,7 @@ class Listener:
 
 @dataclass(frozen=True, slots=True)
 class Unreachable:
-    """Why something that listens cannot be reached: a reason in CamelCase, and a sentence for users."""
+    """A listener that is unreachable, with a CamelCase reason and a message for users."""
 
     component: str
     reason: str
@@ -72,7 +73,7 @@ class Unreachable:
 
 @dataclass(frozen=True, slots=True)
 class Application:
-    """What a manifest says of an application. ``configurations``: named ones that it leaves an address to, sorted."""
+    """An application of a manifest. ``configurations``: named ones that may contain a listen address, sorted."""
 
     name: str
     version: str = ""
@@ -82,7 +83,7 @@ class Application:
     configurations: tuple[str, ...] = ()
 
     def annotation(self, name: str) -> str:
-        """Return an annotation, "" if there is none."""
+        """Return an annotation, "" if it is missing."""
         return dict(self.annotations).get(name, "")
 
 
@@ -97,10 +98,10 @@ class _Capability:
 
 
 def read_application(manifest: object, configurations: Configurations = _NONE_KNOWN) -> Application:
-    """Return what an application listens on; ``configurations``: what is known of those that it only names.
+    """Return the application of a manifest with its listeners; ``configurations``: settings of named configurations.
 
     Raises:
-        ManifestError: it is no manifest; the text names the field.
+        ManifestError: the manifest is invalid; the message names the field.
     """
     if not isinstance(manifest, dict):
         raise ManifestError("the manifest is not a map")
@@ -127,7 +128,7 @@ def read_identity(manifest: object) -> tuple[str, str]:
     """Return name and version of a manifest.
 
     Raises:
-        ManifestError: it is no manifest; the text names the field.
+        ManifestError: the manifest is invalid; the message names the field.
     """
     if not isinstance(manifest, dict):
         raise ManifestError("the manifest is not a map")
@@ -141,7 +142,7 @@ def _identity(manifest: Mapping[str, Any]) -> tuple[str, Mapping[str, str]]:
 
 
 def merged(listeners: list[Listener]) -> tuple[Listener, ...]:
-    """Return one listener for each port, in the order of their first: a Service has a port once."""
+    """Return one listener per port, in the order of first occurrence: ports of a Service are unique."""
     found: dict[int, Listener] = {}
     for one in listeners:
         first = found.get(one.port)
@@ -160,7 +161,7 @@ def _joined(one: Listener, other: Listener) -> Listener:
 
 
 def provider_id(application: str, component: str) -> str:
-    """Return the id that wadm gives a component which names none: ``hello_world-httpserver``."""
+    """Return the ID that wadm creates for a component without an ID: ``hello_world-httpserver``."""
     return "-".join(_NOT_IN_IDS.sub("_", part.lower()) for part in (application, component))
 
 
@@ -227,7 +228,7 @@ def _is_http(link: Mapping[str, Any], place: str) -> bool:
 
 
 def _configs(capability: _Capability) -> Iterator[list[tuple[Mapping[str, Any], str]]]:
-    """Yield, for each link that lets the capability listen, the configurations that count, with their places."""
+    """Yield, for each HTTP link of a capability, the effective configurations with their paths."""
     own = f"{capability.place}.properties"
     for kind, link, place in capability.traits:
         if kind == _LINK and _is_http(link, place):
@@ -241,7 +242,7 @@ def _configs(capability: _Capability) -> Iterator[list[tuple[Mapping[str, Any], 
 
 
 def _settings(config: Mapping[str, Any], place: str, configurations: Configurations) -> Iterator[tuple[str, str]]:
-    """Yield what a configuration says itself, or what is known of the one that it only names; keys in small letters."""
+    """Yield the settings of a configuration, inline or from the named one; keys in lower case."""
     if config.get("properties") is None:
         yield from configurations.get(word(config, "name", place), {}).items()
     else:
@@ -249,7 +250,7 @@ def _settings(config: Mapping[str, Any], place: str, configurations: Configurati
 
 
 def _named_configurations(capability: _Capability) -> Iterator[str]:
-    """Yield the names of configurations that are named alone: what is in them stands elsewhere."""
+    """Yield the names of configurations without inline properties."""
     for configs in _configs(capability):
         for config, place in configs:
             if config.get("properties") is None and (name := word(config, "name", place)):
@@ -259,7 +260,7 @@ def _named_configurations(capability: _Capability) -> Iterator[str]:
 def _requirements(capability: _Capability) -> tuple[Requirement, ...]:
     found: set[Requirement] = set()
     if capability.properties.get("application"):
-        return ((),)  # wadm heeds no scaler here of what is shared: the application that it is of says where it runs
+        return ((),)  # wadm ignores scalers of a shared component here: those of its own application apply
     for kind, properties, place in capability.traits:
         if kind not in _SCALERS:
             continue
@@ -272,12 +273,12 @@ def _requirements(capability: _Capability) -> tuple[Requirement, ...]:
 
 
 def _alternatives(found: set[Requirement]) -> tuple[Requirement, ...]:
-    """Return requirements in order; none, or one that everybody meets, is all there is to say."""
+    """Return the requirements sorted; the empty one alone if there are none, or if it is one of them."""
     return ((),) if not found or () in found else tuple(sorted(found))
 
 
 def _id_of(application: str, capability: _Capability) -> str:
-    """Return the id of the provider; one that is shared has that of the application it is of."""
+    """Return the ID of the provider; a shared provider has the ID from its own application."""
     place = f"{capability.place}.properties"
     shared = table(capability.properties, "application", place)
     if shared:
@@ -289,7 +290,7 @@ def _id_of(application: str, capability: _Capability) -> str:
 
 
 def _named(annotations: Mapping[str, str]) -> tuple[dict[str, tuple[tuple[Protocol, str], ...]], list[Unreachable]]:
-    """Return by component the ports that the annotation gives it, ``db=5432,web=8080/http``, and what it has wrong."""
+    """Return the ports of the annotation by component, ``db=5432,web=8080/http``, and its invalid parts."""
     found: dict[str, tuple[tuple[Protocol, str], ...]] = {}
     wrong: list[Unreachable] = []
     for part in filter(None, map(str.strip, annotations.get(names.ANNOTATION_SERVICE_PORTS, "").split(","))):

@@ -1,10 +1,10 @@
-"""The applications that wadm has of one lattice, deployed or not: its last list, and what its events said since.
+"""All applications of one lattice in wadm, deployed or not: the last list and later events.
 
-Pure: lists, events and times in; applications, and when to ask for the next list, out. Called by
-``trellis.lattice.follow.model_watch``. Invariants: an event changes one application and costs wadm nothing; what an
-event does not tell (a deletion, a version that is not deployed) is asked for once events are quiet, or after ``busy``
-seconds of them; a question that fails takes nothing away. Source: wadm 0.21 publishes an event for a deployed manifest,
-and one with a name alone for an undeployed or deleted one; it publishes none for a manifest that is put.
+Pure: lists, events and times in; applications, and the time of the next list, out. Called by
+``trellis.lattice.follow.model_watch``. Invariants: an event changes one application without a query; changes without a
+complete event (a deletion, an undeployed version) are queried once events are quiet, or after ``busy`` seconds of them;
+a failed query removes nothing. Source: wadm 0.21 publishes an event for a deployed manifest, and one with a name only
+for an undeployed or deleted one; it publishes none for a manifest that is put.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from trellis.lattice.timings import ModelWatchTimings
 
 @dataclass(slots=True)
 class ModelList:
-    """Times are seconds of the monotonic clock."""
+    """The list of applications. Times are seconds of the monotonic clock."""
 
     timings: ModelWatchTimings
     _known: dict[str, Model] | None = None
@@ -32,23 +32,23 @@ class ModelList:
         return None if self._known is None else tuple(self._known.values())
 
     def asking(self) -> None:
-        """A list is being asked for: what was doubted before is answered by it."""
+        """Note the start of a query, which confirms all earlier events."""
         self._doubted_since = None
         self._asking = True
 
     def unanswered(self) -> None:
-        """Take it that the list could not be had."""
+        """Note the end of a query without a list."""
         self._asking = False
 
     def listed(self, models: Iterable[Model]) -> None:
-        """Take wadm's list."""
+        """Replace the applications by a list of wadm."""
         self._known = {model.name: model for model in models}
         self._asking = False
 
     def deployed(self, name: str, version: str, now: float) -> None:
-        """Take an event that a version is deployed; a version that the last list did not have is doubted."""
+        """Process an event that a version is deployed; a version missing in the last list requires a query."""
         if self._asking:
-            self.invalidate(now)  # the answer that comes may be older
+            self.invalidate(now)  # the pending answer may be older
         if self._known is None:
             return
         former = self._known.get(name)
@@ -58,13 +58,13 @@ class ModelList:
         self._known = known if former is not None else dict(sorted(known.items()))
 
     def invalidate(self, now: float) -> None:
-        """Take an event that does not tell what it changed."""
+        """Process an event without the change itself, which requires a query."""
         self._doubted_last = now
         if self._doubted_since is None:
             self._doubted_since = now
 
     def due_in(self, now: float) -> float | None:
-        """Return the seconds until doubts are to be asked about, None without doubts."""
+        """Return the seconds until the required query, None if none is required."""
         if self._doubted_since is None:
             return None
         return max(0.0, min(self._doubted_last + self.timings.quiet, self._doubted_since + self.timings.busy) - now)

@@ -1,7 +1,7 @@
-"""wadm's applications of one lattice, as its list of models tells them.
+"""Parses the list of applications that wadm returns.
 
-Pure. In: wadm's answer. Out: applications. Called by ``trellis.lattice.follow`` and ``wadm``.
-Source: wadm 0.21: ``model.list`` answers with a bare list, ``model.get`` without a name with ``{"models": […]}``.
+Pure. In: an answer of wadm. Out: applications. Called by ``trellis.lattice.follow`` and ``wadm``. Source: wadm 0.21:
+``model.list`` answers with a bare list, ``model.get`` without a name with ``{"models": […]}``.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from trellis.lattice.domain.reading import LatticeDataError, decoded, text
 from trellis.lattice.domain.replies import UNDEPLOYED, Status, read_status_in
 
 MODELS_MOST: Final = 10_000
-"""Applications of one lattice. Whoever may answer for wadm, or put to it, can invent them: of 400,000 reading the list
-took 2 s (measured), and it is read every few seconds."""
+"""Limit per lattice. A client with permission to answer for wadm, or to put, can invent applications; parsing a list of
+400,000 had a duration of 2 s (measured), and it is read every few seconds."""
 _WAITS: Final = "waiting"
 _FOR_STATUS: Final = "Waiting for status"
 
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """An application. ``version`` is the newest that was put, ``deployed`` the one that runs, empty if none does."""
+    """An application. ``version``: the newest stored version, ``deployed``: the deployed one, "" if there is none."""
 
     name: str
     version: str
@@ -34,22 +34,22 @@ class Model:
 
 
 def read_models(payload: bytes) -> tuple[Model, ...]:
-    """Return the applications in an answer to ``model.list``, in the order of their names.
+    """Return the applications in an answer to ``model.list``, ordered by name.
 
     Raises:
-        LatticeDataError: it is no such answer; if wadm says why it gave none, with its words.
+        LatticeDataError: the answer is invalid, or an error; then with the message of wadm.
     """
     return tuple(sorted(map(_model, _items(payload)), key=lambda model: model.name))
 
 
 def read_statuses(payload: bytes) -> dict[str, Status]:
-    """Return by name what an answer to ``model.list`` says of each application, as ``model.status`` would.
+    """Return the statuses by name in an answer to ``model.list``, in the form of ``model.status``.
 
-    What is unreadable is left out. Source: wadm 0.21; of an application without a status it says here that it waits for
-    one, and there that there is none.
+    Invalid entries are omitted. Source: wadm 0.21; for an application without a status, ``model.list`` returns
+    ``waiting``, and ``model.status`` that there is none.
 
     Raises:
-        LatticeDataError: it is no such answer.
+        LatticeDataError: the answer is invalid.
     """
     found: dict[str, Status] = {}
     for item in _items(payload):
@@ -87,14 +87,14 @@ def _model(item: Mapping[str, Any]) -> Model:
 
 
 def read_manifest(payload: bytes) -> object:
-    """Return the manifest in an answer to ``model.get``; what it holds is not looked at.
+    """Return the manifest in an answer to ``model.get``, without validation of its content.
 
     Raises:
-        LatticeDataError: there is none in it; with wadm's words if it says why.
+        LatticeDataError: the answer has no manifest; with the message of wadm if it has one.
     """
     answer = decoded(payload)
     if not isinstance(answer, dict):
-        raise LatticeDataError("no answer of wadm")
+        raise LatticeDataError("not an answer of wadm")
     if answer.get("result") != "success" or answer.get("manifest") is None:
         raise LatticeDataError(f"wadm: {text(answer, 'message') or 'no manifest, and no message'}")
     return answer["manifest"]

@@ -1,7 +1,7 @@
-"""Reads the parts of an OAM manifest: each is of its type, or the error names its place.
+"""Reads the parts of an OAM manifest; a part of the wrong type raises an error with its path.
 
-Pure. In: decoded JSON. Out: maps, lists, strings. Called by ``trellis.lattice.domain.manifests``.
-Source: core.oam.dev/v1beta1 Application as wadm 0.21 takes and gives it.
+Pure. In: decoded JSON. Out: maps, lists, strings. Called by ``trellis.lattice.domain.manifests``. Source:
+core.oam.dev/v1beta1 Application as wadm 0.21 accepts and returns it.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from trellis.lattice.domain.reading import LatticeDataError
 
 
 class ManifestError(LatticeDataError):
-    """A manifest that is none; the text names the field."""
+    """An invalid manifest; the message names the field."""
 
 
 def table(holder: Mapping[str, Any], key: str, place: str) -> Mapping[str, Any]:
-    """Return a map; one that is missing or null is empty.
+    """Return a map, empty if it is missing or null.
 
     Raises:
-        ManifestError: it is something else.
+        ManifestError: the value has another type.
     """
     value = holder.get(key)
     if value is None:
@@ -31,10 +31,10 @@ def table(holder: Mapping[str, Any], key: str, place: str) -> Mapping[str, Any]:
 
 
 def rows(holder: Mapping[str, Any], key: str, place: str) -> list[Mapping[str, Any]]:
-    """Return a list of maps; one that is missing or null is empty.
+    """Return a list of maps, empty if it is missing or null.
 
     Raises:
-        ManifestError: it is something else.
+        ManifestError: the value has another type.
     """
     value = holder.get(key)
     if value is None:
@@ -48,10 +48,10 @@ def rows(holder: Mapping[str, Any], key: str, place: str) -> list[Mapping[str, A
 
 
 def word(holder: Mapping[str, Any], key: str, place: str, *, required: bool = False) -> str:
-    """Return a string; one that is missing or null is empty.
+    """Return a string, empty if it is missing or null.
 
     Raises:
-        ManifestError: it is something else, or it is required and empty.
+        ManifestError: the value has another type, or is required and empty.
     """
     value = holder.get(key)
     if value is None:
@@ -64,10 +64,10 @@ def word(holder: Mapping[str, Any], key: str, place: str, *, required: bool = Fa
 
 
 def words(holder: Mapping[str, Any], key: str, place: str) -> dict[str, str]:
-    """Return a map of strings; numbers and booleans count as what they are written as.
+    """Return a map of strings; numbers and booleans are converted to text.
 
     Raises:
-        ManifestError: it is no map, or has something else in it.
+        ManifestError: the value is not a map, or contains a value of another type.
     """
     found = table(holder, key, place)
     for name, value in found.items():

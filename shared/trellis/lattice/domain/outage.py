@@ -1,10 +1,9 @@
-"""Why something is unreachable, told seldom enough.
+"""Limits how often the reason of an outage is reported.
 
-Pure: reasons and times in; out, whether a reason is news. Called by ``link`` and ``model_watch``. Everybody who needs
-what is unreachable shows its reason, and writes to show another one. Invariants: the first reason of an outage is news;
-another one is after a minute at the earliest; one that was told before, only after a pause that doubles with each, from
-a minute to an hour. So servers that fail in different ways by turns cost ever less, and a user reads a reason that is
-true of one.
+Pure: reasons and times in; whether a reason is reported, out. Called by ``link`` and ``model_watch``. Dependents show
+the reason, and write to show another one. Invariants: the first reason of an outage is reported at once; another one
+after a minute at the earliest; a repeated one after a delay that doubles each time, from a minute to an hour. So
+alternating failures of several servers cause ever fewer writes.
 """
 
 from __future__ import annotations
@@ -15,11 +14,11 @@ from trellis.lattice.timings import OutageTimings
 from trellis.limits.backoff import Backoff
 
 _KINDS_MAX: Final = 8
-"""Reasons that an outage may have besides; texts with a number in them could else be new forever."""
+"""Maximum number of distinct reasons of an outage; texts with a number in them could otherwise be new forever."""
 
 
 class Outage:
-    """``why`` is the reason that was told last, before the first outage what the caller says of the beginning."""
+    """State of one outage. ``why``: the last reported reason; before the first outage, a text of the caller."""
 
     def __init__(self, why: str, timings: OutageTimings = OutageTimings()) -> None:
         self.why = why
@@ -30,13 +29,13 @@ class Outage:
         self._repeats = 0
 
     def away(self, why: str, now: float, *, vague: bool = False, urgent: bool = False) -> bool:
-        """It is unreachable for this reason; return whether that is news.
+        """Note the reason of an outage; return whether to report it.
 
         Args:
-            why: for users.
+            why: reason, for users.
             now: seconds of the monotonic clock.
-            vague: a better reason is to be expected soon, and is news at once.
-            urgent: nothing goes on until a user acts on it: it waits for no pause the first time.
+            vague: a better reason is expected soon, and is reported at once.
+            urgent: a user has to act; the first report has no delay.
         """
         if not self._told:
             return self._tell(why, now, vague=vague)
@@ -52,7 +51,7 @@ class Outage:
         return self._tell(why, now, vague=False)
 
     def over(self) -> None:
-        """It is there: what comes next is another outage."""
+        """End the outage; the next reason starts another one."""
         self.why = ""
         self._told.clear()
         self._repeats = 0

@@ -1,11 +1,11 @@
-"""What of an Application reaches wadm: the manifest in wadm's own form, its digest, and what was left out.
+"""The projection of an Application to the form of wadm: manifest, digest, and ignored fields.
 
-Pure. In: a manifest of either side. Out: the same for two manifests that mean the same to wadm, whatever form they are
-written in. Called by services that keep applications. Invariants: a projection is its own projection; what wadm took
-and gives back has the digest of what was sent; nothing is left out that ``ignored`` does not name, but for marks of
-tools that deploy and for what says the same in another form.
-Source: wadm 0.21's manifests: old names (``actor``, ``replicas``, ``source_config``, a target that is a name alone) are
-read and the new ones written, what is empty is left out, unknown fields are passed over or refused.
+Pure. In: a manifest of either side. Out: equal projections for manifests that are equivalent in wadm. Called by
+services that manage applications. Invariants: a projection is its own projection; a manifest returned by wadm has the
+digest of the sent one; every ignored field is listed in ``ignored``, except annotations of deployment tools and
+equivalent notations. Source: the manifests of wadm 0.21: former names (``actor``, ``replicas``, ``source_config``, a
+target that is only a name) are read and the present ones written, empty values are omitted, unknown fields are ignored
+or rejected.
 """
 
 from __future__ import annotations
@@ -23,26 +23,26 @@ from trellis.lattice.domain.oam import ManifestError, rows, table, word
 Manifest = Mapping[str, Any]
 
 VERSION: Final = "version"
-"""Annotation that names the version of a manifest; it is no part of what the version holds."""
+"""Annotation with the version of a manifest; it is not part of the content of the version."""
 _TOOLS: Final = re.compile(
     r"(kubectl\.kubernetes\.io|(.*\.)?helm\.sh|(.*\.)?argoproj\.io|(.*\.)?fluxcd\.io|trellis\.dev)/"
 )
 _ASKED: Final = (names.ANNOTATION_SERVICE, names.SERVICE_LABEL_PREFIX, names.SERVICE_ANNOTATION_PREFIX)
-"""Annotations of Trellis that an application's author writes: who mirrors the application reads them from wadm."""
+"""Annotations of Trellis for authors of applications: service_reflector reads them from wadm."""
 _HELM_LABEL: Final = ("app.kubernetes.io/managed-by", "Helm")
 _PART: Final = r"[A-Za-z]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
 _LABEL: Final = re.compile(rf"({_PART}(\.{_PART})*/)?[A-Za-z0-9]([A-Za-z0-9._-]{{0,61}}[A-Za-z0-9])?")
-"""Keys that wadm takes; Kubernetes also takes some whose prefix has a part that begins with a digit."""
+"""Keys that wadm accepts; Kubernetes also accepts prefixes with a part that begins with a digit."""
 _ACTED_ON: Final = ("spreadscaler", "daemonscaler", "link")
-"""Traits that wadm acts on, and refuses in another form; of any other type it keeps what it is given."""
+"""Traits that wadm evaluates, and rejects in another form; it stores traits of other types unchanged."""
 _COMPONENT: Final = {"component": "component", "actor": "component", "capability": "capability"}
 
 
 @dataclass(frozen=True, slots=True)
 class Projection:
-    """A manifest for wadm, without a version. ``ignored``: paths of what was left out because wadm does not take it.
+    """A manifest for wadm, without a version. ``ignored``: paths of omitted fields, which wadm does not accept.
 
-    ``version``: what its annotation asks for, "" if there is none.
+    ``version``: from its annotation, "" if it is missing.
     """
 
     manifest: Manifest
@@ -51,7 +51,7 @@ class Projection:
 
     @property
     def digest(self) -> str:
-        """SHA-256, as hex digits, over all but the name; the order of components and of fields does not count."""
+        """SHA-256 in hex digits over all but the name, independent of the order of components and fields."""
         spec = self.manifest["spec"]
         ordered = spec | {"components": sorted(spec["components"], key=lambda one: str(one["name"]))}
         metadata = {key: value for key, value in self.manifest["metadata"].items() if key != "name"}
@@ -59,17 +59,17 @@ class Projection:
         return hashlib.sha256(canonical.encode("utf-8", "surrogatepass")).hexdigest()
 
     def under(self, version: str) -> Manifest:
-        """Return the manifest that stores this as a version."""
+        """Return the manifest that stores this projection as a version."""
         metadata = self.manifest["metadata"]
         annotations = {**metadata["annotations"], VERSION: version}
         return {**self.manifest, "metadata": {**metadata, "annotations": annotations}}
 
 
 def project(manifest: object, name: str = "") -> Projection:
-    """Return what of a manifest reaches wadm, or of wadm's what it holds; ``name`` in place of the manifest's own.
+    """Return the projection of a manifest of either side; ``name`` replaces the name of the manifest.
 
     Raises:
-        ManifestError: it is no manifest; the text names the field.
+        ManifestError: the manifest is invalid; the message names the field.
     """
     if not isinstance(manifest, dict):
         raise ManifestError("the manifest is not a map")
@@ -93,7 +93,7 @@ def project(manifest: object, name: str = "") -> Projection:
 
 
 def _marks(found: Mapping[str, Any], place: str, ignored: list[str]) -> dict[str, str]:
-    """Return annotations or labels without those of tools, and without what wadm does not take."""
+    """Return annotations or labels without those of tools, and without those that wadm does not accept."""
     kept: dict[str, str] = {}
     for key, value in found.items():
         if not isinstance(value, str):
@@ -108,7 +108,7 @@ def _marks(found: Mapping[str, Any], place: str, ignored: list[str]) -> dict[str
 
 
 class _Reader:
-    """Reads the parts of a spec; what wadm does not know is noted by its path."""
+    """Reads the parts of a spec; records the paths of fields that wadm does not support."""
 
     def __init__(self, ignored: list[str]) -> None:
         self._ignored = ignored
@@ -155,7 +155,7 @@ class _Reader:
         return {"type": kind, "properties": properties}
 
     def properties(self, held: Manifest, place: str) -> dict[str, Any]:
-        """Return the properties of a trait: wadm tells links and scalers apart by what they have, not by its type."""
+        """Return the properties of a trait: wadm distinguishes links and scalers by their fields, not by the type."""
         if _is_link(held):
             return self._link(held, place)
         if "instances" in held or "replicas" in held:
@@ -163,7 +163,7 @@ class _Reader:
         return dict(held)
 
     def _in_any_form(self, held: object, place: str) -> object:
-        """Return the properties of a trait that wadm does not act on: a scaler with more fields is kept as it is."""
+        """Return the properties of a trait that wadm does not evaluate: a scaler with more fields is unchanged."""
         if not isinstance(held, dict):
             return held
         ignored: list[str] = []
@@ -177,7 +177,7 @@ class _Reader:
         return read
 
     def _link(self, link: Manifest, place: str) -> dict[str, Any]:
-        # The former places count only where the present ones are not used.
+        # The former fields count only if the present ones are missing.
         former = ["source_config"] if link.get("source") is None else []
         former += ["target_config"] if isinstance(link.get("target"), str) else []
         self._known(link, place, "namespace", "package", "interfaces", "name", "source", "target", *former)
@@ -203,7 +203,7 @@ class _Reader:
         for at, spread in enumerate(rows(scaler, "spread", place)):
             inner = f"{place}.spread[{at}]"
             self._known(spread, inner, "name", "requirements", "weight")
-            # wadm leaves requirements out where they are empty, and takes no spread without them.
+            # wadm omits empty requirements, and rejects a spread without them.
             kept = {"name": word(spread, "name", inner), "requirements": dict(table(spread, "requirements", inner))}
             spreads.append(kept | ({} if spread.get("weight") is None else {"weight": spread["weight"]}))
         return {"instances": scaler[count]} | _filled(spread=spreads)
@@ -213,7 +213,7 @@ class _Reader:
         for at, one in enumerate(rows(holder, key, place)):
             inner = f"{place}.{key}[{at}]"
             self._known(one, inner, "name", "properties")
-            # Empty properties are a configuration that is empty; none at all are one that the lattice has.
+            # Empty properties are an empty configuration; missing properties refer to one of the lattice.
             held = {} if one.get("properties") is None else {"properties": dict(table(one, "properties", inner))}
             found.append({"name": word(one, "name", inner)} | held)
         return found
@@ -235,12 +235,12 @@ class _Reader:
 
 
 def _filled(**fields: object) -> dict[str, Any]:
-    """Return the fields that hold something."""
+    """Return the fields that are not empty."""
     return {key: value for key, value in fields.items() if value}
 
 
 def _given(holder: Manifest, place: str, *keys: str) -> dict[str, Any]:
-    """Return the strings that are there: to wadm one that is empty is another than none."""
+    """Return the existing strings: wadm distinguishes an empty string from a missing one."""
     return {key: word(holder, key, place) for key in keys if holder.get(key) is not None}
 
 

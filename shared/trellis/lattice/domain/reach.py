@@ -1,8 +1,7 @@
-"""What a Service remembers of its application: what listens, and on which hosts.
+"""The listeners of an application and their hosts, cached on its Service.
 
-Pure. In: listeners. Out: text of an annotation, and back. Written by ``service_reflector``, read by
-whatever explains a Service.
-Rule: while nothing is known of a lattice its Services stay, and lead to the hosts that there are now.
+Pure. In: listeners. Out: text of an annotation, and back. Written by ``service_reflector``, read by ``trellis
+explain``. Rule: while a lattice is unknown its Services stay, and route to the current hosts.
 """
 
 from __future__ import annotations
@@ -18,12 +17,12 @@ from trellis.lattice.domain.service_views import PodView
 
 
 def write_reach(listeners: tuple[Listener, ...]) -> str:
-    """Return the text for listeners."""
+    """Return the annotation for listeners."""
     return orjson.dumps([_plain(one) for one in listeners]).decode()
 
 
 def read_reach(text: str) -> tuple[Listener, ...]:
-    """Return the listeners of a text, none if it is no such text: somebody may have edited it."""
+    """Return the listeners of an annotation, empty if it is invalid, because a user may have edited it."""
     try:
         return tuple(_listener(one) for one in orjson.loads(text or "[]"))
     except (ValueError, TypeError, KeyError, AttributeError):
@@ -31,7 +30,7 @@ def read_reach(text: str) -> tuple[Listener, ...]:
 
 
 def meets(listener: Listener, pod: PodView, seen: Sighting | None) -> bool:
-    """Return whether a host has the labels that a port's scaler asks for; ``seen``: what the host itself said."""
+    """Return whether a host has the labels that the scaler of a port requires; ``seen``: description by the host."""
     labels = dict(pod.labels) | (dict(seen.host.labels) if seen is not None else {})
     return any(all(labels.get(key) == value for key, value in each) for each in listener.requirements)
 

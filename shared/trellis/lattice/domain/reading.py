@@ -1,7 +1,7 @@
-"""Reads what others sent: a field is what it should be, or the error names it.
+"""Reads untrusted JSON: a field of the wrong type raises an error that names it.
 
-Pure. In: decoded JSON. Out: values of the expected type. Called by what reads lattice messages.
-Source: CloudEvents 1.0 in JSON: ``time`` may be missing, and data may stand as base64 in ``data_base64``.
+Pure. In: decoded JSON. Out: values of the expected type. Called by the readers of lattice messages. Source: CloudEvents
+1.0 in JSON: ``time`` is optional, and data may be base64 in ``data_base64``.
 """
 
 from __future__ import annotations
@@ -22,26 +22,26 @@ _FRACTION_DIGITS: Final = 9
 
 
 class LatticeDataError(ValueError):
-    """A message of a lattice that is not what its protocol says; the text names the field."""
+    """A message of a lattice that violates its protocol; the message of the error names the field."""
 
 
 def decoded(payload: bytes) -> object:
     """Return the JSON value of a message.
 
     Raises:
-        LatticeDataError: it is no JSON.
+        LatticeDataError: it is not JSON.
     """
     try:
         return orjson.loads(payload)
     except orjson.JSONDecodeError as error:
-        raise LatticeDataError(f"no JSON: {error}") from None
+        raise LatticeDataError(f"not JSON: {error}") from None
 
 
 def require_shallow(value: object, what: str) -> None:
-    """Refuse what could be read and not be written again: JSON is read to 1,024 levels, and written to 254 (orjson).
+    """Reject JSON that orjson can parse but not serialize: it parses up to 1,024 levels, and serializes up to 254.
 
     Raises:
-        LatticeDataError: it is nested deeper.
+        LatticeDataError: the value is nested deeper.
     """
     try:
         orjson.dumps(value)
@@ -53,7 +53,7 @@ def read_event(payload: bytes) -> dict[str, Any]:
     """Return a CloudEvent, with an object as its ``data``.
 
     Raises:
-        LatticeDataError: it is none.
+        LatticeDataError: the message is not a CloudEvent.
     """
     event = decoded(payload)
     if isinstance(event, dict) and "data" not in event and isinstance(event.get("data_base64"), str):
@@ -67,17 +67,17 @@ def read_event(payload: bytes) -> dict[str, Any]:
 
 
 def host_data(event: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the data of an event that a host sent, with ``host_id`` in any case.
+    """Return the data of an event of a host, always with ``host_id``.
 
-    Source: wasmCloud 1.9. A heartbeat says which host it is of; of its start and its end a host tells only as the
-    event's ``source`` whose they are.
+    Source: wasmCloud 1.9. A heartbeat contains the host ID; events of the start and stop of a host have it only as
+    ``source`` of the event.
     """
     data: Mapping[str, Any] = event["data"]
     return data if "host_id" in data else {"host_id": event.get("source"), **data}
 
 
 def said_at(event: Mapping[str, Any]) -> str:
-    """Return when an event was said, in UTC and always written alike, the later the greater; "" if it is unreadable."""
+    """Return the time of an event in UTC, in a fixed format that sorts by time; "" if it is invalid."""
     said = event.get("time")
     found = _TIME.fullmatch(said) if isinstance(said, str) else None
     if found is None:
@@ -91,10 +91,10 @@ def said_at(event: Mapping[str, Any]) -> str:
 
 
 def text(data: Mapping[str, Any], key: str, *, required: bool = False) -> str:
-    """Return a string; one that is missing or null is empty.
+    """Return a string, empty if it is missing or null.
 
     Raises:
-        LatticeDataError: it is something else, or it is required and empty.
+        LatticeDataError: the value has another type, or is required and empty.
     """
     value = data.get(key)
     if value is None:
@@ -107,10 +107,10 @@ def text(data: Mapping[str, Any], key: str, *, required: bool = False) -> str:
 
 
 def number(data: Mapping[str, Any], key: str) -> int | None:
-    """Return a whole number, None if there is none.
+    """Return an integer, None if it is missing.
 
     Raises:
-        LatticeDataError: it is something else, or less than 0.
+        LatticeDataError: the value has another type, or is less than 0.
     """
     value = data.get(key)
     if value is None:
@@ -121,10 +121,10 @@ def number(data: Mapping[str, Any], key: str) -> int | None:
 
 
 def texts(data: Mapping[str, Any], key: str) -> dict[str, str]:
-    """Return a map of strings; one that is missing or null is empty.
+    """Return a map of strings, empty if it is missing or null.
 
     Raises:
-        LatticeDataError: it is something else.
+        LatticeDataError: the value has another type.
     """
     value = data.get(key)
     if value is None:

@@ -1,8 +1,8 @@
-"""What wadm answers to a request about one application, good and bad.
+"""Parses the answers of wadm to a request about one application.
 
-Pure. In: wadm's answers. Out: what became of the request, or why wadm refused it, in its own words. Called by
-``trellis.lattice.wadm.client``. Invariant: an answer of any other shape raises ``LatticeDataError``, nothing else.
-Source: wadm 0.21's own answers (``tests/data/lattice/wadm-replies.jsonl``); it tells errors apart by their text alone.
+Pure. In: answers of wadm. Out: the result, or the error message of wadm. Called by ``trellis.lattice.wadm.client``.
+Invariant: an answer of any other shape raises ``LatticeDataError`` only. Source: answers of wadm 0.21
+(``tests/data/lattice/wadm-replies.jsonl``), which distinguishes errors by their text only.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from trellis.lattice.domain.reading import LatticeDataError, decoded, number, re
 
 MESSAGE_KEPT: Final = 1024
 WHOLE_MESSAGE_KEPT: Final = 4096
-"""Characters of the message about a whole application, which has those of all its scalers."""
+"""Maximum characters of the message of a whole application, which includes those of its scalers."""
 SCALERS_KEPT: Final = 20_000
 VERSIONS_KEPT: Final = 1000
 _SCALER_CHARACTERS: Final = 200
-"""What one takes besides its words: an object, four texts."""
+"""Memory of a scaler besides its texts, as characters: an object and four strings."""
 _BACKTRACE: Final = "\n\nStack backtrace:"
 
 
 class Refusal(StrEnum):
-    """Why wadm refused something, as the reason of a condition.
+    """Reason of a rejected request, as in conditions.
 
-    ``REJECTED``: it will until the manifest is another. ``BLOCKED``: another application is in the way, or is missing.
-    ``TOO_LARGE``: the lattice's NATS does not take the manifest, so wadm was not asked. ``FAILED``: wadm itself could
-    not, and may the next time.
+    ``REJECTED``: permanent until the manifest changes. ``BLOCKED``: another application conflicts, or is missing.
+    ``TOO_LARGE``: the manifest exceeds the limit of the NATS of the lattice, and was not sent. ``FAILED``: wadm failed,
+    and a retry may succeed.
     """
 
     REJECTED = "Rejected"
@@ -51,7 +51,7 @@ _KNOWN: Final = (
 
 
 class WadmRefusedError(Exception):
-    """wadm refused a request; the text is wadm's own, without the traces of its stack."""
+    """wadm rejected a request; the message is that of wadm, without its stack backtrace."""
 
     def __init__(self, refusal: Refusal, message: str) -> None:
         super().__init__(message)
@@ -60,7 +60,7 @@ class WadmRefusedError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Put:
-    """A version that was stored. ``created``: it is the application's first; ``versions``: how many it has now."""
+    """A stored version. ``created``: it is the first one of the application; ``versions``: their number."""
 
     version: str
     created: bool
@@ -69,7 +69,7 @@ class Put:
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """A version of an application, and whether it is the one that is deployed."""
+    """A version of an application, and whether it is the deployed one."""
 
     version: str
     deployed: bool
@@ -77,7 +77,7 @@ class Version:
 
 @dataclass(frozen=True, slots=True)
 class Scaler:
-    """What wadm says of one of its scalers."""
+    """The status of a scaler in wadm."""
 
     kind: str
     name: str
@@ -87,7 +87,7 @@ class Scaler:
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """What wadm says of an application; it says ``undeployed`` of one that it does not know, too."""
+    """The status of an application in wadm; ``undeployed`` also for an unknown application."""
 
     status: str
     message: str = ""
@@ -95,21 +95,21 @@ class Status:
 
     @property
     def characters(self) -> int:
-        """How much it says, with what it takes to keep a scaler."""
+        """Size in characters, including the memory of the scalers."""
         told = sum(len(one.kind) + len(one.name) + len(one.status) + len(one.message) for one in self.scalers)
         return len(self.status) + len(self.message) + told + _SCALER_CHARACTERS * len(self.scalers)
 
 
 UNDEPLOYED: Final = Status("undeployed")
-"""What wadm says of an application of which it has no status."""
+"""Status of an application for which wadm has none."""
 
 
 def read_put(payload: bytes) -> Put:
-    """Return the version that was stored.
+    """Return the stored version.
 
     Raises:
-        WadmRefusedError: it was not.
-        LatticeDataError: it is no such answer.
+        WadmRefusedError: wadm did not store it.
+        LatticeDataError: the answer is invalid.
     """
     answer = _answer(payload, "created", "newversion")
     version = text(answer, "current_version", required=True)
@@ -117,36 +117,36 @@ def read_put(payload: bytes) -> Put:
 
 
 def read_deploy(payload: bytes) -> str | None:
-    """Return the version that is deployed from now on, "" if none is; None if there is no such application.
+    """Return the deployed version after the request, "" for none; None if the application does not exist.
 
     Raises:
-        WadmRefusedError: it is not deployed, or not undeployed.
-        LatticeDataError: it is no such answer.
+        WadmRefusedError: wadm did not deploy, or did not undeploy.
+        LatticeDataError: the answer is invalid.
     """
     answer = _answer(payload, "acknowledged", "notfound")
     return text(answer, "version") if answer["result"] == "acknowledged" else None
 
 
 def read_delete(payload: bytes) -> bool:
-    """Return whether there was something to delete.
+    """Return whether anything was deleted.
 
     Raises:
-        WadmRefusedError: it is not deleted, although wadm's answer may say so.
-        LatticeDataError: it is no such answer.
+        WadmRefusedError: wadm did not delete, even if the result of its answer is ``deleted``.
+        LatticeDataError: the answer is invalid.
     """
     answer = _answer(payload, "deleted", "noop")
-    # wadm 0.21 says "deleted" of a last version that its storage would not delete.
+    # wadm 0.21 returns "deleted" for a last version whose deletion failed in its storage.
     if text(answer, "message").startswith("Internal storage error"):
         raise _refused(answer)
     return bool(answer["result"] == "deleted")
 
 
 def read_get(payload: bytes) -> Mapping[str, Any] | None:
-    """Return a manifest, None if there is no such application or version.
+    """Return a manifest, None if the application or version does not exist.
 
     Raises:
-        WadmRefusedError: wadm could not say.
-        LatticeDataError: it is no such answer.
+        WadmRefusedError: wadm returned an error.
+        LatticeDataError: the answer is invalid.
     """
     answer = _answer(payload, "success", "notfound")
     if answer["result"] == "notfound":
@@ -159,11 +159,11 @@ def read_get(payload: bytes) -> Mapping[str, Any] | None:
 
 
 def read_versions(payload: bytes) -> tuple[Version, ...] | None:
-    """Return the versions of an application, the oldest first; None if there is no such application.
+    """Return the versions of an application, the oldest first; None if it does not exist.
 
     Raises:
-        WadmRefusedError: wadm could not say.
-        LatticeDataError: it is no such answer.
+        WadmRefusedError: wadm returned an error.
+        LatticeDataError: the answer is invalid.
     """
     answer = _answer(payload, "success", "notfound")
     if answer["result"] == "notfound":
@@ -176,27 +176,27 @@ def read_status(payload: bytes) -> Status:
     """Return the status in an answer to ``model.status``.
 
     Raises:
-        WadmRefusedError: wadm could not say.
-        LatticeDataError: it is no such answer.
+        WadmRefusedError: wadm returned an error.
+        LatticeDataError: the answer is invalid.
     """
     answer = _answer(payload, "ok", "notfound")
     return UNDEPLOYED if answer["result"] == "notfound" else read_status_in(answer.get("status"))
 
 
 def read_status_said(payload: bytes) -> Status:
-    """Return the status that wadm said of itself, on ``wadm.status.<lattice>.<application>``.
+    """Return the status that wadm published on ``wadm.status.<lattice>.<application>``.
 
     Raises:
-        LatticeDataError: it is none.
+        LatticeDataError: the message is not a status.
     """
     return read_status_in(decoded(payload))
 
 
 def read_status_in(value: object) -> Status:
-    """Return the status that an answer holds.
+    """Return the status in a decoded answer.
 
     Raises:
-        LatticeDataError: it is none.
+        LatticeDataError: the value is not a status.
     """
     if not isinstance(value, dict):
         raise LatticeDataError("`status` is not a map")
@@ -225,7 +225,7 @@ def _rows(holder: Mapping[str, Any], key: str) -> list[Mapping[str, Any]]:
 def _answer(payload: bytes, *expected: str) -> Mapping[str, Any]:
     answer = decoded(payload)
     if not isinstance(answer, dict):
-        raise LatticeDataError("no answer of wadm")
+        raise LatticeDataError("not an answer of wadm")
     result = text(answer, "result", required=True)
     if result == "error":
         raise _refused(answer)

@@ -1,9 +1,9 @@
-"""Which hosts run a provider: by their own descriptions, and by events that are newer than these.
+"""The hosts that run a provider, from host descriptions and later events.
 
-Pure. In: events, sightings of hosts. Out: yes, no, or not known. Called by whoever leads traffic to providers.
-Invariant: the newest word about a host and a provider counts: by the host's own time where it says one, as messages
-may come in any order, else by when it came.
-Source: ``provider_started`` and ``provider_stopped`` of wasmCloud 1.x; heartbeats list a host's providers each 30 s.
+Pure. In: events, sightings of hosts. Out: yes, no, or unknown. Called by services that route traffic to providers.
+Invariant: the latest message about a host and a provider counts: by the time of the host if the message has one, as
+messages may arrive in any order, otherwise by arrival. Source: ``provider_started`` and ``provider_stopped`` of
+wasmCloud 1.x; heartbeats list the providers of a host every 30 s.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ _REMEMBERED: Final = 20_000
 
 
 class Running:
-    """What events said of providers on hosts. ``silence``: seconds without a heartbeat after which a host is silent."""
+    """Providers on hosts, by events. ``silence``: seconds without a heartbeat after which a host counts as stopped."""
 
     def __init__(self, silence: float = LatticeTimings().silence) -> None:
         self._silence = silence
         self._said: dict[tuple[str, str], tuple[float, bool, str]] = {}
 
     def said(self, provider: str, host: str, runs: bool, at: float, said: str = "") -> bool:
-        """Take an event of monotonic seconds, and of a time as of ``said_at``; return whether it says anything new."""
+        """Process an event (``at``: monotonic seconds, ``said``: as of ``said_at``); return whether it is new."""
         former = self._said.get((provider, host))
         if former is not None and is_late(said, former[2], at - former[0], self._silence):
             return False
@@ -36,7 +36,7 @@ class Running:
         return former is None or former[1:] != (runs, said)
 
     def runs(self, providers: Collection[str], host: Sighting) -> bool:
-        """Return whether a host runs one of these providers, as far as anybody knows."""
+        """Return whether a host runs one of these providers, by the newest message."""
         listed = {unit.id for unit in host.host.providers}
         for provider in providers:
             at, says, said = self._said.get((provider, host.host.id), (float("-inf"), False, ""))
@@ -45,9 +45,9 @@ class Running:
         return False
 
     def _is_newer(self, at: float, said: str, host: Sighting) -> bool:
-        """Return whether an event is newer than a host's description of itself.
+        """Return whether an event is newer than the description of the host.
 
-        A host's clock may have been set back.
+        The clock of the host may have been set back.
         """
         if said and host.said and abs(at - host.told) <= self._silence:
             return said >= host.said

@@ -1,7 +1,7 @@
-"""Pods, Services and EndpointSlices, as small views.
+"""Views of Pods, Services and EndpointSlices.
 
-Pure: raw objects in, views out. Called by watches of ``service_reflector``, and by whatever shows Services.
-Invariant: no view has a credential in it.
+Pure: raw objects in, views out. Called by the watches of ``service_reflector``, and by code that shows Services.
+Invariant: no view contains a credential.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from trellis.provisioning.other_controllers import NAMES, Peer
 Manifest = Mapping[str, Any]
 
 POD_SELECTOR: Final = f"{names.LABEL_MANAGED_BY}={names.WADM_OPERATOR}"
-"""Pods of groups, as wasmcloud-operator labels them."""
+"""Selector of the pods of host groups, with the label of wasmcloud-operator."""
 SLICE_SELECTOR: Final = f"{names.LABEL_SLICE_MANAGED_BY}={names.SLICE_MANAGED_BY}"
 _ENDED: Final = frozenset({"Failed", "Succeeded"})
 
 
 @dataclass(frozen=True, slots=True)
 class PodView:
-    """The pod of a host. ``labels``: of the host, as far as the pod tells. ``serving``: ready, even while it ends."""
+    """The pod of a host. ``labels``: host labels from the pod. ``serving``: ready, also while it terminates."""
 
     namespace: str
     name: str
@@ -47,7 +47,7 @@ class PodView:
 
 
 def view_pod(pod: Manifest) -> PodView:
-    """Project a pod; one that has ended has no address any more: it may be another's by now."""
+    """Return the view of a pod; a finished pod has no addresses, because another pod may have them now."""
     metadata, spec, status = pod["metadata"], pod.get("spec") or {}, pod.get("status") or {}
     labels: Mapping[str, str] = metadata.get("labels") or {}
     ready = {one["type"]: one["status"] for one in status.get("conditions") or ()}.get("Ready") == "True"
@@ -72,11 +72,11 @@ def view_pod(pod: Manifest) -> PodView:
 
 @dataclass(frozen=True, slots=True)
 class ServiceView:
-    """A Service. ``application`` and ``lattice``: whose mirror it is, "" if it is none of Trellis.
+    """A Service. ``application`` and ``lattice``: what it reflects, "" if Trellis does not manage it.
 
-    ``original``: ``namespace/name`` of the Service that it is a user's copy of, "" if it is none.
-    ``peers``: wasmcloud-operator made it, or it has that operator's finalizer, as ours and their copies have.
-    ``manifest``: labels, annotations, finalizers and spec of what is ours or its, empty for any other.
+    ``original``: ``namespace/name`` of the original if a user copied the Service, otherwise "".
+    ``peers``: created by wasmcloud-operator, or with its finalizer, as reflected Services and their copies have.
+    ``manifest``: labels, annotations, finalizers and spec if Trellis or wasmcloud-operator manages it, otherwise None.
     """
 
     namespace: str
@@ -102,9 +102,9 @@ class ServiceView:
 
 
 def view_service(service: Manifest) -> ServiceView:
-    """Project a Service.
+    """Return the view of a Service.
 
-    Marks count only on the Service that they were written on: users copy manifests, also into other namespaces, and
+    Annotations of Trellis count only on their original Service: users copy manifests, also into other namespaces, and
     edit annotations.
     """
     metadata = service["metadata"]
@@ -141,7 +141,7 @@ def view_service(service: Manifest) -> ServiceView:
 
 @dataclass(frozen=True, slots=True)
 class RouteView:
-    """An HTTPRoute of Trellis. ``owner``: uid of its Service; ``applied``: digest of what we wrote as its ``spec``."""
+    """An HTTPRoute of Trellis. ``owner``: UID of its Service; ``applied``: digest of its applied ``spec``."""
 
     namespace: str
     name: str
@@ -153,12 +153,12 @@ class RouteView:
 
     @property
     def key(self) -> str:
-        """``namespace/name``, which is that of its Service, too."""
+        """``namespace/name``, the same as of its Service."""
         return f"{self.namespace}/{self.name}"
 
 
 def view_route(item: Manifest) -> RouteView:
-    """Project an HTTPRoute."""
+    """Return the view of an HTTPRoute."""
     metadata = item["metadata"]
     return RouteView(
         namespace=metadata["namespace"],
@@ -172,13 +172,13 @@ def view_route(item: Manifest) -> RouteView:
 
 
 def _owner(metadata: Manifest) -> str:
-    """Return the uid of the Service that an object belongs to, "" if there is none."""
+    """Return the UID of the Service that owns an object, "" if there is none."""
     return next((str(one["uid"]) for one in metadata.get("ownerReferences") or () if one.get("kind") == "Service"), "")
 
 
 @dataclass(frozen=True, slots=True)
 class SliceView:
-    """An EndpointSlice of Trellis. ``endpoints`` and ``ports`` as they stand in it; ``kept``: text of that module."""
+    """An EndpointSlice of Trellis. ``endpoints`` and ``ports``: unchanged; ``kept``: annotation of that module."""
 
     namespace: str
     name: str
@@ -198,7 +198,7 @@ class SliceView:
 
 
 def view_slice(item: Manifest) -> SliceView:
-    """Project an EndpointSlice."""
+    """Return the view of an EndpointSlice."""
     metadata = item["metadata"]
     return SliceView(
         namespace=metadata["namespace"],

@@ -1,8 +1,8 @@
-"""What one lattice's storage of applications holds, as it is known here: the shape others write against.
+"""The interface of the application storage of one lattice.
 
-Pure. Made by ``bucket`` and ``listing``. Out: a model by name, why a name is not there, and since when all of that may
-be old. Called by services that keep applications. Invariants: nothing is forgotten because a link broke; only
-``Proof.GONE`` says that somebody deleted something (ADR 0041, rule 2).
+Pure. Implemented by ``bucket`` and ``listing``. Out: a model by name, the reason why a name is missing, and the age of
+the data. Called by services that manage applications. Invariants: a lost connection removes nothing; only
+``Proof.GONE`` means that an application was deleted (ADR 0041, rule 2).
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from trellis.lattice.domain.replies import Status
 
 
 class Proof(StrEnum):
-    """Why a name has no model.
+    """Reason of a name without a model.
 
-    ``GONE``: it was deleted, and the storage proves it. ``LOST``: the storage is another than it was, or lost its list
-    of names. ``UNKNOWN``: it was never there, its entry was lost, or this user may not read what would prove it.
+    ``GONE``: it was deleted, and the storage proves it. ``LOST``: the storage was replaced, or lost its list of names.
+    ``UNKNOWN``: it never existed, its entry was lost, or the NATS user has no permission to read the proof.
     """
 
     GONE = "Gone"
@@ -33,10 +33,9 @@ class Proof(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class StoredManifest:
-    """A manifest as JSON: read, each would take seven times as much, and hardly one of all versions ever is.
+    """A manifest as JSON: parsed, it would need seven times the memory, and most versions are never read.
 
-    Keys are in order: wadm keeps none, and may store the same in another one each time. ``spec``: digest of what
-    stands there; empty if nothing does.
+    Keys are sorted, because wadm does not keep their order. ``spec``: digest of the ``spec``, empty without one.
     """
 
     json: bytes
@@ -44,7 +43,7 @@ class StoredManifest:
 
     @classmethod
     def of(cls, manifest: Mapping[str, Any]) -> Self:
-        """Return that of a manifest, which JSON can hold."""
+        """Return the stored form of a manifest, which must be valid JSON."""
         spec = manifest.get("spec")
         if spec is None:
             return cls(compact(manifest, orjson.OPT_SORT_KEYS), b"")
@@ -59,10 +58,10 @@ class StoredManifest:
 
 @dataclass(frozen=True, slots=True)
 class StoredModel:
-    """An application as wadm holds it.
+    """An application in wadm.
 
     ``versions``: name and manifest, the oldest first; ``deployed``: "" if none is; ``revision``: the sequence of its
-    entry, 0 if that is not known.
+    entry, 0 if unknown.
     """
 
     name: str
@@ -76,35 +75,35 @@ class ModelStore(Protocol):
 
     @property
     def lattice(self) -> str:
-        """Whose applications they are."""
+        """Name of the lattice."""
 
     @property
     def bucket(self) -> str:
-        """When the storage was made, which tells it from one that was lost before; "" if that is not known."""
+        """Creation time of the storage, which distinguishes it from a lost one; "" if unknown."""
 
     @property
     def synced_at(self) -> float | None:
-        """When this was last known to be complete, in Unix seconds; None while it may not be."""
+        """Time of the last complete read, in Unix seconds; None while the data may be incomplete."""
 
     @property
     def why(self) -> str:
-        """Why it is not complete, or why deletions cannot be proved, for users; "" if neither is so."""
+        """Why the data is incomplete, or deletions cannot be proved, for users; "" if neither applies."""
 
     @property
     def silent(self) -> str:
-        """Why nobody answers for wadm, for users, "" if somebody does: what it said last may be old by now."""
+        """Why wadm does not answer, for users, "" if it does; its last statuses may then be outdated."""
 
     def find(self, name: str) -> StoredModel | None:
-        """Return an application, None if there is none of this name."""
+        """Return an application by name, None if it does not exist."""
 
     def absence(self, name: str) -> Proof:
-        """Return why there is no application of this name."""
+        """Return the reason of a missing application."""
 
     def listed(self, name: str) -> bool:
-        """Return whether wadm's list of names has an application; wadm answers requests for all from that list."""
+        """Return whether the list of names in wadm contains an application; ``model.list`` answers from that list."""
 
     def names(self) -> Collection[str]:
         """Return the names of all applications."""
 
     def status(self, name: str) -> Status | None:
-        """Return what wadm last said of an application as it is deployed now, None if nothing was heard."""
+        """Return the last status of the deployed version of an application, None if there is none."""

@@ -1,13 +1,14 @@
-"""The entries of wadm's bucket that are about one lattice, read in the order of their stream.
+"""Parses the entries of the wadm bucket of one lattice, in the order of their stream.
 
-Pure. In: keys, sequences and values. Out: the lattice's applications, and what proves that one was deleted. Called by
-``bucket``. Invariants: an application's name is taken from its value, as keys are ambiguous (lattice ``a`` with
-application ``b-c``, lattice ``a-b`` with ``c``); what cannot be read changes nothing (ADR 0045); a lattice that has
-more than is kept is not known at all: a part of it would look as if the rest was lost.
-Source: wadm 0.21 keeps a lattice's names as a list under ``<lattice>``, each application with all of its versions as a
-map under ``<lattice>-<application>``, the last entry of each key; where it serves several tenants, the account and "-"
-stand before both. To put one it writes the application, then the list;
-to delete one it writes the list without the name, then purges the application.
+Pure. In: keys, sequences and values. Out: the applications of the lattice, and the proof of a deletion. Called by
+``bucket``. Invariants: the name of an application is read from the value, as keys are ambiguous (lattice ``a`` with
+application ``b-c``, lattice ``a-b`` with ``c``); invalid entries change nothing (ADR 0045); a lattice that exceeds the
+limits is unknown as a whole, because a part of it would look like deletions.
+
+Source: wadm 0.21 stores the names of a lattice as a list under ``<lattice>``, each application with all versions as a
+map under ``<lattice>-<application>``, in the last entry of each key; with several tenants, the account and "-" precede
+both. A put writes the application, then the list; a delete writes the list without the name, then purges the
+application.
 """
 
 from __future__ import annotations
@@ -22,14 +23,14 @@ from trellis.lattice.domain.store import Proof, StoredManifest, StoredModel
 
 VERSIONS_KEPT: Final = 1000
 KEYS_MOST: Final = 10 * MODELS_MOST
-"""Deleted applications leave a key each, and lattices whose names begin with this one's have some that look like
-its."""
+"""Limit per lattice. Each deleted application leaves a key, and lattices whose name starts with the name of this one
+have ambiguous keys."""
 BYTES_MOST: Final = 64 * 2**20
-"""Of all entries of one lattice; wadm keeps every version of an application in one entry, 1 MiB at most."""
+"""Limit on all entries of one lattice; wadm stores all versions of an application in one entry, at most 1 MiB."""
 
 
 class TooManyError(Exception):
-    """A lattice has more in wadm's storage than is kept; the text says how much, and what to do."""
+    """A lattice exceeds the limits on its entries in the wadm storage; the message has the limits and a remedy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +44,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class _Kept:
-    """What is kept of an entry. ``model``: None if it is purged, or another lattice's."""
+    """The cached part of an entry. ``model``: None if it is purged, or belongs to another lattice."""
 
     sequence: int
     purged: bool
@@ -52,7 +53,10 @@ class _Kept:
 
 
 class Stored:
-    """``bucket`` is which storage the entries are of, "" before the first. ``key``: that of the lattice's names."""
+    """The entries of one lattice. ``bucket``: creation time of the storage, "" before the first pass.
+
+    ``key``: key of the list of names of the lattice.
+    """
 
     def __init__(self, key: str) -> None:
         self.bucket = ""
@@ -67,7 +71,7 @@ class Stored:
         self._overflowed = False
 
     def begin(self, bucket: str) -> None:
-        """A pass over all that a bucket has begins; entries of another one count no more, nor do those of too many."""
+        """Start a pass over all entries of a bucket; drops the entries of another bucket, and after an overflow all."""
         if bucket != self.bucket or self._overflowed:
             self._former |= set(self.names())
             self._kept.clear()
@@ -77,11 +81,11 @@ class Stored:
         self._seen = set()
 
     def take(self, entry: Entry) -> set[str]:
-        """Take an entry; return the names of which something may be new.
+        """Process an entry; return the names of applications that may have changed.
 
         Raises:
-            LatticeDataError: its value cannot be read; the text says where.
-            TooManyError: there is no room for it.
+            LatticeDataError: its value is invalid; the message names the field.
+            TooManyError: the entry exceeds the limits.
         """
         if entry.key == self._list_key:
             return self._take_list(entry)
@@ -90,7 +94,7 @@ class Stored:
         return self._take_model(entry)
 
     def complete(self) -> set[str]:
-        """The pass has come to the end of the stream: forget what it did not have; return the names of that."""
+        """End a pass at the end of the stream: drop the entries that it did not contain, and return their names."""
         lost = {key for key in self._kept if key not in self._seen}
         for key in lost:
             self._drop(key)
@@ -101,15 +105,15 @@ class Stored:
         return names
 
     def find(self, name: str) -> StoredModel | None:
-        """Return an application, None if there is none."""
+        """Return an application, None if it does not exist."""
         kept = self._kept.get(self._prefix + name)
         return kept.model if kept is not None and kept.model is not None and kept.model.name == name else None
 
     def absence(self, name: str) -> Proof:
-        """Return why there is no application of this name.
+        """Return the reason of a missing application.
 
-        The list is not newer than the purge where nothing else happened since: wadm writes it first. Both are of one
-        stream and were read in its order, so the list is the one after that purge.
+        The list may be older than the purge, because wadm writes the list first. Both are in one stream and are read in
+        its order, so the cached list belongs to that purge or is newer.
         """
         kept = self._kept.get(self._prefix + name)
         if kept is not None and kept.purged and self._listed is not None and name not in self._listed:
@@ -117,9 +121,9 @@ class Stored:
         return Proof.LOST if self._listed is None or name in self._former else Proof.UNKNOWN
 
     def listed(self, name: str) -> bool:
-        """Return whether wadm's list of names has an application; True if another lattice's application has its key.
+        """Return whether the list of names contains an application; True if another lattice uses the key of the list.
 
-        wadm writes the entry, then the list, and gives up on the list after three conflicts with other writes.
+        wadm writes the entry, then the list, and stops retrying the list after three conflicts with other writes.
         """
         return self._key_taken or (self._listed is not None and name in self._listed)
 
@@ -135,7 +139,7 @@ class Stored:
         else:
             value = decoded(entry.value)
             if isinstance(value, dict):
-                self._listed, self._key_taken = None, True  # of a lattice whose name is a part of this one's
+                self._listed, self._key_taken = None, True  # of a lattice whose name is a part of the name of this one
             elif isinstance(value, list) and all(isinstance(name, str) for name in value):
                 self._listed = frozenset(value)
             else:
@@ -152,7 +156,7 @@ class Stored:
             self._keep(entry, _Kept(entry.sequence, purged=True))
             return {name}
         value = decoded(entry.value)
-        if isinstance(value, list):  # the list of a lattice whose name begins with this one's
+        if isinstance(value, list):  # the list of a lattice whose name starts with the name of this one
             self._keep(entry, _Kept(entry.sequence, purged=False))
             return {name}
         model = read_stored(value, entry)
@@ -182,10 +186,10 @@ class Stored:
 
 
 def read_stored(value: object, entry: Entry) -> StoredModel:
-    """Return the application that an entry holds.
+    """Return the application of an entry.
 
     Raises:
-        LatticeDataError: it is none.
+        LatticeDataError: the value is not an application.
     """
     if not isinstance(value, dict) or not isinstance(value.get("manifests"), dict) or not value["manifests"]:
         raise LatticeDataError(f"entry {entry.key} is not an application with manifests")
@@ -202,6 +206,6 @@ def read_stored(value: object, entry: Entry) -> StoredModel:
 
 
 def _kept(versions: list[str], deployed: str) -> list[str]:
-    """Return the newest versions, and the deployed one."""
+    """Return the newest versions and the deployed version."""
     kept = versions[-VERSIONS_KEPT:]
     return [one for one in versions[: -len(kept)] if one == deployed] + kept

@@ -1,6 +1,6 @@
-"""What is known of a lattice at one moment.
+"""The state of a lattice at one moment.
 
-Pure. Made by ``trellis.lattice.connection.lattices``, read by the domains of services.
+Pure. Created by ``trellis.lattice.connection.lattices``, read by the domains of services.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from trellis.lattice.timings import LatticeTimings
 
 @dataclass(frozen=True, slots=True)
 class LatticeView:
-    """What is known of a lattice at one moment. ``models`` is None where wadm did not answer yet, or is not asked.
+    """The state of a lattice at one moment. ``models`` is None until wadm answers, or if it is not queried.
 
-    ``linked_since`` is in seconds of the monotonic clock, None while the link is unreachable or deaf; ``why`` says why
-    it is, and ``models_why`` why what is known of applications may be old. ``settled``: what is watched was asked, or
-    could not be; before that an empty view says nothing. ``refused``: there are more hosts than these, for which there
-    is no room. ``silence``: seconds without a heartbeat after which a host is silent.
+    ``linked_since``: seconds of the monotonic clock, None while the lattice is unreachable or a subscription is denied;
+    ``why``: its reason; ``models_why``: why the applications may be outdated. ``settled``: the watches completed their
+    first query, or failed; until then an empty view has no meaning. ``refused``: further hosts were dropped because of
+    the limits. ``silence``: seconds without a heartbeat after which a host counts as stopped.
     """
 
     linked_since: float | None
@@ -32,6 +32,6 @@ class LatticeView:
     silence: float = LatticeTimings().silence
 
     def presence(self, host_id: str, now: float) -> Presence:
-        """Return what is known of a host."""
+        """Return the presence of a host."""
         heard = next((seen.at for seen in self.hosts if seen.host.id == host_id), None)
         return presence_of(heard, now, self.linked_since, self.silence)

@@ -1,1 +1,1 @@
-"""A lattice followed: which host groups name it, its hosts, its applications, and copies of its events."""
+"""Following a lattice: its host groups, hosts, applications, and forwarding of its events."""

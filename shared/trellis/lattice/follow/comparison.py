@@ -1,11 +1,10 @@
-"""Compares what is known of a lattice's applications with wadm: at the start, on each new link, and where events leave
-a doubt.
+"""Compares the known applications of a lattice with wadm: at the start, after reconnects, after some events.
 
-In: a link, a lattice's address. Out: its applications, where their providers run, and word of every change. Called by
-``trellis.lattice.connection.lattices`` beside each watch. Invariants: an event is acted on in the same turn of the
-loop; wadm is asked for a list only about what an event does not prove: that an application is gone at once, the rest
-when events are quiet; one manifest that cannot be read has wadm asked ever less often; a question that fails takes
-nothing away (see ``applications``); garbage changes nothing.
+In: a connection, the address of a lattice. Out: its applications, the hosts of their providers, and notifications of
+changes. Called by ``trellis.lattice.connection.lattices`` for each watch. Invariants: an event takes effect in the same
+turn of the event loop; wadm is queried only for what events do not prove: a deletion at once, the rest when events are
+quiet; an unreadable manifest is queried with increasing delays; a failed query removes nothing (see ``applications``);
+invalid data changes nothing.
 """
 
 from __future__ import annotations
@@ -50,16 +49,16 @@ from trellis.telemetry.tracing import trace_from
 _ASKED_AT_ONCE: Final = 16
 
 ALL: Final = ""
-"""In place of a name: something is new of all applications."""
+"""In place of a name: all applications changed."""
 
 Changed = Callable[[Iterable[str], TraceContext | None], None]
-"""Called in the event loop with the names of applications of which something is new."""
+"""Called in the event loop with the names of changed applications."""
 
 _log = get_logger(__name__)
 
 
 class Comparison:
-    """``applications`` and ``running`` are what is known; ``why`` says why wadm does not answer, "" if it does."""
+    """``applications`` and ``running``: the current state; ``why``: why wadm does not answer, "" if it does."""
 
     def __init__(
         self, address: LatticeAddress, link: Link, changed: Changed, timings: LatticeTimings = LatticeTimings()
@@ -68,7 +67,7 @@ class Comparison:
         self.running: Final = Running(timings.silence)
         self.why = "wadm not queried yet"
         self.heard = time.monotonic()
-        """When the lattice last said or answered anything, monotonic seconds; before that, when this was made."""
+        """Time of the last message of the lattice, monotonic seconds; initially the time of creation."""
         self._address = address
         self._timings = timings.comparison
         self._report = timings.report
@@ -78,7 +77,7 @@ class Comparison:
         self._link = link
         self._changed = changed
         self.asked = False
-        """Whether wadm was asked yet."""
+        """True after the first query of wadm."""
         self._wanted = True
         self._news = asyncio.Event()
         self._rests_until = 0.0
@@ -87,21 +86,21 @@ class Comparison:
         self._said_something = True
         self._garbage_told = -self._report
         self._away = True
-        """Whether the last questions were not all answered."""
+        """True if a query of the last comparison had no answer."""
         self._garbled = False
-        """Whether an answer about one application could not be read."""
+        """True if the answer about an application was invalid."""
         self._unread = 0
-        """In how many comparisons in a row that was so."""
+        """Number of consecutive comparisons with an invalid answer."""
         self._backoff = Backoff(self._timings.again, self._timings.every)
 
     def link_changed(self) -> None:
-        """The link may be another: then everything is asked again."""
+        """Query everything again after a reconnect."""
         if self._link.since is not None and self._link.since != self._asked_on:
             self._configurations.invalidate_all()
             self._want()
 
     def _want(self) -> None:
-        """Have wadm asked as soon as it may be."""
+        """Request a query of wadm as soon as possible."""
         self._wanted = True
         self._news.set()
 
@@ -130,13 +129,13 @@ class Comparison:
                 await self._link.ignore(subject, listener)
 
     async def _rest(self) -> None:
-        """Wait until wadm is to be asked again; several events are one question."""
+        """Wait until the next query of wadm is due; several events cause one query."""
         until = time.monotonic() + self._pause()
         while not self._wanted:
             self._news.clear()
             now = time.monotonic()
             doubts = self.applications.recheck_in(now)
-            # While wadm does not answer, a doubt is no reason to ask more often.
+            # While wadm does not answer, unconfirmed events do not shorten the wait.
             left = until - now if doubts is None or self._away else min(until - now, doubts)
             if left <= 0:
                 if doubts is None:
@@ -148,14 +147,14 @@ class Comparison:
         await asyncio.sleep(max(self._timings.settle, self._rests_until - time.monotonic()))
 
     def _pause(self) -> float:
-        """Return after how many seconds wadm is asked again, should nothing be heard."""
+        """Return the seconds until the next query of wadm without events."""
         if self._away:
             return self._timings.again
         usual = self._timings.deaf if self._deaf else self._timings.every
         return min(usual, self._backoff.bound(self._unread)) if self._unread else usual
 
     async def _compare(self) -> None:
-        """Ask wadm for its applications, and for the manifests that are not known."""
+        """Query the applications of wadm, and the missing manifests."""
         self._wanted, began = False, time.monotonic()
         on_another = self._asked_on != self._link.since
         expected = self._said_something or on_another or self.applications.recheck_in(time.monotonic()) is not None
@@ -187,13 +186,13 @@ class Comparison:
             self._changed([ALL], None)
 
     def _shown(self) -> dict[str, object]:
-        """Return what others see of each application; the empty name stands for whether all of them are known."""
+        """Return the public state of each application by name; under ``ALL``, whether the list is complete."""
         state = self.applications
         shown: dict[str, object] = {name: (one.application, state.absent(name)) for name, one in state.known.items()}
         return shown | {ALL: state.complete}
 
     async def _get(self, asked: int) -> None:
-        """Get the manifests of what is deployed and not known."""
+        """Query the missing manifests of deployed applications."""
         gate = asyncio.Semaphore(_ASKED_AT_ONCE)
 
         async def one(name: str, version: str) -> None:
@@ -207,17 +206,17 @@ class Comparison:
                     application = await self._resolved(read_manifest(answer))
                 except (LinkAwayError, LatticeDataError, ValueError) as error:
                     self._missed(error)
-                    self._failed(f"application {name}: {error}")  # it stays wanted, and what it had stays
+                    self._failed(f"application {name}: {error}")  # it stays wanted, with its former state
                 else:
                     self.applications.got(application, asked)
 
         await asyncio.gather(*(one(*wanted) for wanted in list(self.applications.wanted.items())))
 
     async def _resolved(self, manifest: object) -> Application:
-        """Return what a manifest says, with the configurations that it names.
+        """Return the application of a manifest, with its named configurations.
 
         Raises:
-            LinkAwayError, LatticeDataError: one of them could not be read.
+            LinkAwayError, LatticeDataError: a configuration could not be read.
         """
         application = read_application(manifest, self._configurations.known)
         if not application.configurations:
@@ -227,7 +226,7 @@ class Comparison:
         return read_application(manifest, self._configurations.known)
 
     async def _follow_configurations(self) -> None:
-        """Read configurations of what is deployed that may have changed; one that cannot be read changes nothing."""
+        """Read configurations of deployed applications that may have changed; an unreadable one changes nothing."""
         deployed = self.applications.deployed()
         self._manifests = {name: one for name, one in self._manifests.items() if name in deployed}
         named = {one for name in self._manifests for one in deployed[name].configurations}
@@ -244,7 +243,7 @@ class Comparison:
         self.heard = time.monotonic()
         self._deaf, self._said_something = False, True
         if self._address.account:
-            self._want()  # wadm says the same of every tenant's lattice of this name
+            self._want()  # wadm publishes the same subject for the lattice of this name of every tenant
             return
         try:
             self._take(wadm_event_of(subject), read_event(payload))
@@ -254,16 +253,16 @@ class Comparison:
         self._news.set()
 
     def _take(self, event: str, envelope: dict[str, Any]) -> None:
-        """Act on an event of wadm's.
+        """Process an event of wadm.
 
         Raises:
-            LatticeDataError: it is none.
+            LatticeDataError: the event is invalid.
         """
         said, data = _said(envelope), envelope["data"]
         if event == MANIFEST_PUBLISHED:
             application = read_application(data, self._configurations.known)
             if not self._configurations.known.keys() >= set(application.configurations):
-                self._want()  # where it listens is not known yet: wadm's answer and these tell
+                self._want()  # its listen address is unknown: the query also reads its configurations
                 return
             if application.configurations:
                 self._manifests[application.name] = data
@@ -322,10 +321,10 @@ class Comparison:
 
 
 def _said(envelope: dict[str, Any]) -> str:
-    """Return when wadm said something: now, if it names no time.
+    """Return the time of an event of wadm, or the current time if it has none.
 
     Raises:
-        LatticeDataError: what it names is no time.
+        LatticeDataError: the time is invalid.
     """
     found = said_at(envelope if envelope.get("time") is not None else {"time": datetime.now(UTC).isoformat()})
     if not found:

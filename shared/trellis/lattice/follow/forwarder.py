@@ -1,10 +1,9 @@
-"""Hands the events of one lattice on, each at least once, in the order in which its streams have them.
+"""Forwards the events of one lattice, each at least once, in the order of its streams.
 
-In: a link, a lattice's address. Out: events to whoever keeps them longer than the 70 s for which wadm does. Called by
-``trellis.lattice.connection.lattices`` beside each watch. Invariants: an event is acknowledged once it was taken; a
-stream that was re-created is read from its beginning; a fetch lasts no longer than 5 s, so that none outlives its
-server; nobody waits for a lattice without wadm, or one that is unreachable; a lattice that says ever more is read no
-faster than the bound.
+In: a connection, the address of a lattice. Out: events for a store that keeps them longer than the 70 s of wadm. Called
+by ``trellis.lattice.connection.lattices`` for each watch. Invariants: an event is acknowledged after it was stored; a
+re-created stream is read from its beginning; a fetch lasts at most 5 s, so that none outlives its server; a lattice
+without wadm or an unreachable one delays nothing else; a lattice is read no faster than the bound.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ from trellis.telemetry import get_logger
 EVENTS_PER_SECOND: Final = 2_000.0
 EVENTS_AT_ONCE: Final = 20_000.0
 BYTES_PER_SECOND: Final = 1.0 * 2**20
-"""Of one lattice: all share one stream of copies, from which the oldest go."""
+"""Limit per lattice: all share one stream of forwarded events, which drops the oldest."""
 BYTES_AT_ONCE: Final = 64.0 * 2**20
 _BATCH: Final = 100
 _TROUBLE: Final = (nats.errors.Error, LinkAwayError, OSError, TimeoutError)
@@ -48,7 +47,7 @@ _log = get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class LatticeEvent:
-    """One event of a lattice: ``body`` as it was said, ``id`` tells it from others, ``traceparent`` may be empty."""
+    """One event of a lattice. ``body``: unchanged; ``id``: unique ID of the event; ``traceparent`` may be empty."""
 
     lattice: str
     event: str
@@ -58,33 +57,33 @@ class LatticeEvent:
 
 
 Take = Callable[[LatticeEvent], Awaitable[None]]
-"""Returns once the event is kept, or never will be; raises nothing but a cancellation."""
+"""Returns after the event was stored or permanently rejected; raises nothing but a cancellation."""
 
 
 @dataclass(slots=True)
 class Lag:
-    """How far behind one stream is read: messages, and since when (monotonic seconds) there are any; None: unknown."""
+    """Lag of one stream. ``messages``: number of waiting messages, None: unknown; ``since``: monotonic seconds."""
 
     messages: int | None = None
     since: float | None = None
 
     def seen(self, messages: int | None) -> None:
-        """So many messages are still to be handed on now."""
+        """Set the number of waiting messages."""
         self.messages = messages
         self.since = (self.since or time.monotonic()) if messages else None
 
     def count(self) -> float:
-        """How many events wait, -1 if that is not known."""
+        """Return the number of waiting events, -1 if unknown."""
         return -1.0 if self.messages is None else self.messages
 
     def seconds(self) -> float:
-        """How long there has been something to hand on, 0 if there is nothing."""
+        """Return the seconds since events started to wait, 0 if none waits."""
         return time.monotonic() - self.since if self.since is not None else 0.0
 
 
 @dataclass(slots=True)
 class Forwarder:
-    """``name`` is that of the consumers, one for each reader of the lattice: who shares it shares the events."""
+    """Forwards the events of one lattice. ``name``: name of the consumers; readers with the same name share events."""
 
     link: Link
     address: LatticeAddress
@@ -93,9 +92,9 @@ class Forwarder:
     timings: ForwarderTimings = ForwarderTimings()
     lags: Mapping[str, Lag] = field(init=False)
     late: bool = field(default=False, init=False)
-    """Whether something waits for so long that it may be lost."""
+    """True if an event has waited for so long that it may be lost."""
     why: dict[str, str] = field(default_factory=dict)
-    """By stream, why it is not read now."""
+    """Reason of a failed read, by stream."""
     _events: TokenBucket = field(default_factory=lambda: TokenBucket(EVENTS_PER_SECOND, EVENTS_AT_ONCE), init=False)
     _bytes: TokenBucket = field(default_factory=lambda: TokenBucket(BYTES_PER_SECOND, BYTES_AT_ONCE), init=False)
 
@@ -110,7 +109,7 @@ class Forwarder:
         return event_streams(self.address.lattice, self.address.account)
 
     async def run(self) -> None:
-        """Hand events on until cancelled."""
+        """Forward events until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             for stream, subject in self._streams.items():
                 tasks.create_task(self._forward(stream, subject), name=f"forward {stream} {self.address.name}")
@@ -131,10 +130,10 @@ class Forwarder:
             await asyncio.sleep(self._again.delay(failures))
 
     async def _read(self, stream: str, subject: str) -> None:
-        """Hand on what a stream has, and what comes, until it cannot be read.
+        """Forward the events of a stream until it cannot be read.
 
         Raises:
-            LinkAwayError, nats.errors.Error, OSError, TimeoutError: it cannot.
+            LinkAwayError, nats.errors.Error, OSError, TimeoutError: the stream cannot be read.
         """
         jetstream = self.link.jetstream()
         lag = self.lags[stream]
@@ -153,7 +152,7 @@ class Forwarder:
                     lag.seen(left)
                     await self._slow_down(messages)
                 if not messages or time.monotonic() - looked > self.timings.look:
-                    # Raises if the stream was re-created: a fetch of a consumer that is gone would be silent.
+                    # Raises if the stream was re-created: a fetch of a deleted consumer would end without an error.
                     looked, info = time.monotonic(), await jetstream.consumer_info(stream, self.name)
                     lag.seen((info.num_pending or 0) + (info.num_ack_pending or 0))
         finally:
@@ -164,7 +163,7 @@ class Forwarder:
         return ConsumerConfig(
             durable_name=self.name,
             filter_subject=subject,
-            # What is said twice is kept once: the copies' stream remembers ids for longer than these events live.
+            # Duplicates are stored once: the duplicate window of the target stream exceeds the age of these events.
             deliver_policy=DeliverPolicy.ALL,
             ack_policy=AckPolicy.EXPLICIT,
             ack_wait=self.timings.ack_wait,
@@ -172,15 +171,15 @@ class Forwarder:
         )
 
     async def _hand_on(self, messages: list[Msg]) -> None:
-        """Hand a batch on, in order, and acknowledge it: what is not acknowledged comes again."""
+        """Forward a batch in order, then acknowledge it; messages without acknowledgement are redelivered."""
         events = [(message, event_in(message.subject, message.data, message.headers)) for message in messages]
-        # Begun in their order and sent on one connection, they are stored in it; none waits for another's answer.
+        # Started in order and sent on one connection, they are stored in order, without waiting for each answer.
         await asyncio.gather(*(self.take(event) for _, event in events if event is not None))
         for message in messages:
             await message.ack()
 
     async def _slow_down(self, messages: list[Msg]) -> None:
-        """Wait until what was handed on may be; all of it is acknowledged, so nothing comes again in the meantime."""
+        """Wait until the rate limit permits the next batch; all messages are acknowledged, so none is redelivered."""
         size = sum(len(message.data) for message in messages)
         bounds = (self._events, len(messages), EVENTS_AT_ONCE), (self._bytes, size, BYTES_AT_ONCE)
         for bucket, tokens, most in bounds:
@@ -188,7 +187,7 @@ class Forwarder:
                 await asyncio.sleep(bucket.wait(time.monotonic(), min(tokens, most)))
 
     async def _warn(self) -> None:
-        """Say once that events wait for long, before they are lost."""
+        """Log one warning for waiting events before they are lost."""
         while True:
             await asyncio.sleep(self.timings.look)
             longest = max(lag.seconds() for lag in self.lags.values())
@@ -221,14 +220,14 @@ class Forwarder:
 async def _fetch(subscription: JetStreamContext.PullSubscription, seconds: float) -> list[Msg]:
     try:
         return await fetch(subscription, _BATCH, seconds)
-    except TimeoutError:  # the library's own is one, and it raises Python's if the time ends between two requests
+    except TimeoutError:  # also that of the library; Python's is raised if the time ends between two requests
         return []
 
 
 def event_in(subject: str, body: bytes, headers: Mapping[str, str] | None) -> LatticeEvent | None:
-    """Return the event that a message is if it is copied for others, else None.
+    """Return the event of a message to forward, None for other messages.
 
-    Its id is the CloudEvent's; a message without one is none of the protocol's and is not copied.
+    Its ID is that of the CloudEvent; a message without one violates the protocol and is not forwarded.
     """
     event = copied_event(subject)
     if event is None:

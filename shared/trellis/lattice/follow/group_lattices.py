@@ -1,8 +1,8 @@
-"""Follows the lattices of host groups, at the addresses and with the credentials that they have now.
+"""Follows the lattices of host groups, at their current addresses and with their current credentials.
 
-In: keys, of lattices or of host groups, and the host groups that a key stands for. Out: addresses, for what follows
-lattices in a service. Called by ``app`` of services, for a queue of keys. Invariants: a Secret that cannot be read
-changes nothing: the lattice is followed as it was; of several host groups the oldest says where their lattice is.
+In: keys, of lattices or of host groups, and the host groups of each key. Out: addresses, for the followers of a
+service. Called by ``app`` of services, for a queue of keys. Invariants: while a Secret cannot be read, the lattice is
+followed with the former address; the oldest of several host groups determines the address.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from trellis.lattice.domain.group_views import GroupView
 from trellis.telemetry import TraceContext
 
 Follow = Callable[[str, LatticeAddress | None], Awaitable[None]]
-"""Called with a key and the address at which its lattice is to be followed from now on, None for not at all."""
+"""Called with a key and the address of its lattice, None to stop following."""
 
 
 @dataclass(frozen=True, slots=True)
 class GroupLattices:
-    """One run of a key.
+    """Handler of a key.
 
-    ``groups`` returns the host groups that a key stands for. ``noted`` is the context of a run, which sees its error.
-    ``seconds``: between two reads of the Secrets that a host group names.
+    ``groups``: returns the host groups of a key. ``noted``: context of a run, which receives its error. ``seconds``:
+    between two reads of the Secrets of a host group.
     """
 
     kube: Kube
@@ -36,7 +36,7 @@ class GroupLattices:
     seconds: float
 
     async def run(self, key: str, trace: TraceContext | None) -> float | None:
-        """Follow a lattice as its oldest host group says; returns when to read its Secrets again.
+        """Follow the lattice of a key by its oldest host group; return the seconds until the next read of its Secrets.
 
         Raises:
             KubeError: a Secret could not be read.

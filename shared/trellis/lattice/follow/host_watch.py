@@ -1,9 +1,8 @@
-"""The hosts of one lattice, from their heartbeats and their answers.
+"""The hosts of one lattice, from their heartbeats and answers.
 
-In: a link and a lattice's name. Out: the hosts of now, and word of every change. Called by
-``trellis.lattice.connection.lattices``. Invariants: hosts are known within a second of the link's being there (they are
-asked, not waited for); nothing is forgotten because a link broke; garbage is counted and told once a minute, and
-changes nothing.
+In: a connection and the name of a lattice. Out: the current hosts, and notifications of changes. Called by
+``trellis.lattice.connection.lattices``. Invariants: hosts are known within a second of a connect, because they are
+queried; a lost connection removes nothing; invalid messages are counted, logged once a minute, and change nothing.
 """
 
 from __future__ import annotations
@@ -36,9 +35,9 @@ _log = get_logger(__name__)
 
 
 class HostWatch:
-    """``changed`` is called, in the event loop, when the hosts are others (a host's uptime alone is no change).
+    """``changed`` is called in the event loop when the hosts change, except for their uptime.
 
-    ``settled``: the hosts were asked, or cannot be; before that no hosts says nothing.
+    ``settled``: the first query of the hosts is complete, or failed; until then an empty list has no meaning.
     """
 
     def __init__(
@@ -61,20 +60,20 @@ class HostWatch:
 
     @property
     def settled(self) -> bool:
-        """Whether the hosts were asked, or could not be."""
+        """True after the first query of the hosts, successful or not."""
         return self._asked or (self._link.tried and self._link.since is None)
 
     @property
     def refused(self) -> bool:
-        """Whether there are more hosts than are kept."""
+        """True if hosts were dropped because of the limits."""
         return self._hosts.refused
 
     def hosts(self) -> tuple[Sighting, ...]:
-        """Return the hosts that are known now."""
+        """Return the current hosts."""
         return self._hosts.sightings()
 
     def link_changed(self) -> None:
-        """Ask the hosts again if the link is a new one."""
+        """Query the hosts again after a reconnect."""
         self._ask.set()
 
     async def run(self) -> None:
@@ -100,7 +99,7 @@ class HostWatch:
                 news = self._hosts.left(text(data, "host_id", required=True), time.monotonic(), said)
             elif "version" in data:
                 news = self._heard(read_host(data), said)
-            else:  # host_started of old hosts says little more than a name
+            else:  # host_started of old hosts contains little more than a name
                 return
         except LatticeDataError as error:
             self._tell_garbage(subject, error)
@@ -147,7 +146,7 @@ class HostWatch:
                 self._changed()
 
     async def _ask_hosts(self) -> None:
-        """Ask every host what it is, for a while; heartbeats tell the same within 30 s."""
+        """Query the descriptions of all hosts within a time limit; heartbeats provide them within 30 s."""
         lattice, prefix = self._address.lattice, self._address.control_prefix
         try:
             ping = host_ping_subject(lattice, prefix)
@@ -165,7 +164,7 @@ class HostWatch:
                 except LatticeDataError as error:
                     self._tell_garbage("host.get", error)
                 except (LinkAwayError, ValueError):
-                    pass  # its heartbeat tells
+                    pass  # its heartbeat follows
                 return False
 
         known = len(self._hosts)
@@ -202,13 +201,13 @@ class HostWatch:
 
 
 def _response(answer: object) -> object:
-    """Return what an answer of the control interface holds.
+    """Return the response in an answer of the control interface.
 
     Raises:
-        LatticeDataError: it is no such answer, or says that it failed.
+        LatticeDataError: the answer is invalid, or an error.
     """
     if not isinstance(answer, dict):
         raise LatticeDataError("an answer of the control interface is not an object")
     if answer.get("success") is False:
-        raise LatticeDataError(f"the host says: {text(answer, 'message') or 'no'}")
+        raise LatticeDataError(f"the host reports: {text(answer, 'message') or 'an error without a message'}")
     return answer.get("response")

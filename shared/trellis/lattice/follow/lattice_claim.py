@@ -1,9 +1,9 @@
-"""Which of several clusters on one lattice owns its applications: the first that says so, until it is silent for long.
+"""The claim of one of several clusters on the applications of a lattice.
 
-In: a link, a lattice's address, a cluster's name. Out: the owner, and word of every change. Called by what keeps
-applications. Invariants: a claim is made only where there is none, by compare-and-swap; it is written again three times
-within its lifetime; whoever holds it stops a third of that before the server forgets it, counted on its own clock from
-before it wrote, so that no two clocks are compared (ADR 0046).
+In: a connection, the address of a lattice, the name of a cluster. Out: the owner, and notifications of changes. Called
+by the services that manage applications. Invariants: a claim is created only if there is none, by compare-and-swap; it
+is refreshed three times within its lifetime; the owner stops a third of the lifetime before the server expires the
+claim, by its own clock from before the write, so that no two clocks are compared (ADR 0046).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from trellis.lattice.timings import ClaimTimings
 from trellis.telemetry import get_logger
 
 BUCKET: Final = "TRELLIS_LATTICES"
-"""In the NATS of the lattice; a key a lattice: its name, of a tenant's in wadm's own account ``<account>.<name>``."""
+"""Bucket in the NATS of the lattice. Key: name of the lattice; in a multitenant account ``<account>.<name>``."""
 STREAM: Final = f"KV_{BUCKET}"
 _WRITES: Final = 3
 _HELD: Final = 2 / 3
@@ -46,7 +46,7 @@ _log = get_logger(__name__)
 
 
 class LatticeClaim:
-    """``changed`` is called, in the event loop, when the owner is another."""
+    """The claim on a lattice. ``changed`` is called in the event loop when the owner changes."""
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class LatticeClaim:
         timings: ClaimTimings = ClaimTimings(),
     ) -> None:
         self.unclaimed = ""
-        """Why no claim can be made: then the lattice counts as ours. Empty if one can."""
+        """Why a claim cannot be recorded; this cluster then counts as the owner. Empty if it can."""
         self._lattice = address.name
         names = filter(None, (address.account, address.lattice))
         self._subject = f"$KV.{BUCKET}.{'.'.join(map(escape, names))}"
@@ -74,20 +74,20 @@ class LatticeClaim:
 
     @property
     def ours(self) -> bool:
-        """Whether this cluster may write to the lattice now; to be asked at each write."""
+        """True if this cluster may write to the lattice; must be read before each write."""
         return bool(self.unclaimed) or _now() < self._held_until
 
     @property
     def owner(self) -> str | None:
-        """The name of the cluster that owns the lattice's applications, None while that is not known."""
+        """Name of the cluster that owns the applications of the lattice, None if unknown."""
         return self._cluster if self.ours else self._other or None
 
     def link_changed(self) -> None:
-        """The link may be there again: it is looked at once."""
+        """Read the claim at once after a reconnect."""
         self._look_now.set()
 
     async def run(self) -> None:
-        """Hold the claim, or wait for it, until cancelled."""
+        """Keep the claim, or wait for it, until cancelled."""
         while True:
             cancellation.check()
             self._tell()
@@ -108,14 +108,14 @@ class LatticeClaim:
             self._refused(describe(error))
         except (nats.errors.NoRespondersError, ServiceUnavailableError):
             self._refusals += 1
-            if self._refusals > _REFUSALS:  # a server that starts has none for a moment
+            if self._refusals > _REFUSALS:  # a starting server has no JetStream for a moment
                 self._refused("JetStream is disabled for this NATS user")
         except _TROUBLE as error:
-            # What is held is held for its time; what another holds may be another's by now, and stays until it is seen.
+            # An own claim stays valid for its lifetime; another owner stays recorded until the next successful read.
             _log.debug("lattice ownership could not be read", lattice=self._lattice, reason=describe(error))
 
     async def _hold(self, jetstream: JetStreamContext) -> None:
-        """Claim the lattice if nobody has, or write our claim again if it is time.
+        """Claim the lattice if it has no owner, or refresh the claim of this cluster if it is due.
 
         Raises:
             nats.errors.Error, LinkAwayError, OSError, TimeoutError: NATS or its JetStream did not answer.
@@ -134,7 +134,7 @@ class LatticeClaim:
         if await self._put(jetstream, after=(entry.seq or 0) if entry is not None else 0):
             self._held_until, self._write_at = began + _HELD * lifetime, began + lifetime / _WRITES
         else:
-            self._held_until = 0.0  # somebody was faster; who it was is seen the next time
+            self._held_until = 0.0  # another cluster was faster; the next read finds its name
             self._look_now.set()
 
     async def _entry(self, jetstream: JetStreamContext) -> RawStreamMsg | None:
@@ -146,7 +146,7 @@ class LatticeClaim:
             return None
 
     async def _put(self, jetstream: JetStreamContext, *, after: int) -> bool:
-        """Write the claim if the entry is still the one that was seen; return whether it was."""
+        """Write the claim if the entry is unchanged since the read; return whether it was."""
         body = orjson.dumps({"cluster": self._cluster})
         try:
             await jetstream.publish(
@@ -181,7 +181,7 @@ class LatticeClaim:
                 raise
 
     def _refused(self, why: str) -> None:
-        if self._other:  # rights that are taken away make nobody an owner
+        if self._other:  # revoked permissions do not make this cluster the owner
             return
         if not self.unclaimed:
             _log.warning(
@@ -201,17 +201,17 @@ class LatticeClaim:
 
 
 def _now() -> float:
-    """Return seconds of the boot clock, which also goes on while this process or the machine is stopped."""
+    """Return seconds of the boot clock, which also runs while this process or the machine is suspended."""
     clock = getattr(time, "CLOCK_BOOTTIME", None)
     return time.monotonic() if clock is None else time.clock_gettime(clock)
 
 
 def _owner_of(entry: RawStreamMsg | None) -> str:
-    """Return whose claim an entry is, "" if it is nobody's: there is none, or a user deleted it."""
+    """Return the cluster of a claim, "" if there is no entry, or a user deleted it."""
     if entry is None or not entry.data:
         return ""
     try:
         found = orjson.loads(entry.data)["cluster"]
     except (orjson.JSONDecodeError, KeyError, TypeError):
-        return entry.data.decode(errors="replace")[:60]  # written manually: somebody wants the lattice kept
+        return entry.data.decode(errors="replace")[:60]  # written manually: a user reserves the lattice
     return str(found)

@@ -1,8 +1,8 @@
-"""The applications that wadm has of one lattice, followed by its events.
+"""The applications of one lattice in wadm, followed by its events.
 
-In: a link and a lattice's name. Out: the applications of now, and word of every change. Called by
-``trellis.lattice.connection.lattices``. Invariants: wadm is asked for its list at the start, on each new connection,
-and where events leave a doubt; nothing is forgotten because a link broke or wadm is unreachable.
+In: a connection and the name of a lattice. Out: the current applications, and notifications of changes. Called by
+``trellis.lattice.connection.lattices``. Invariants: wadm is queried at the start, after each connect, and after events
+that do not contain the change; a lost connection or an unreachable wadm removes nothing.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from trellis.lattice.timings import LatticeTimings
 
 
 class ModelWatch:
-    """``changed`` is called, in the event loop, when the applications, or why wadm is unreachable, are others."""
+    """``changed`` is called in the event loop when the applications, or the reason of an outage of wadm, change."""
 
     def __init__(
         self,
@@ -52,7 +52,7 @@ class ModelWatch:
 
     @property
     def settled(self) -> bool:
-        """Whether wadm was asked, or could not be."""
+        """True after the first query of wadm, successful or not."""
         return self._asked or (self._link.tried and self._link.since is None)
 
     @property
@@ -61,11 +61,11 @@ class ModelWatch:
         return self._wadm.why
 
     def models(self) -> tuple[Model, ...] | None:
-        """Return the applications that are known now, None before wadm's first answer."""
+        """Return the current applications, None before the first answer of wadm."""
         return self._list.models
 
     def link_changed(self) -> None:
-        """Ask wadm again if the link is a new one."""
+        """Query wadm again after a reconnect."""
         self._wake.set()
 
     async def run(self) -> None:
@@ -84,7 +84,7 @@ class ModelWatch:
     def _on_event(self, subject: str, payload: bytes) -> None:
         now, before = time.monotonic(), self.models()
         if self._address.account:
-            self._list.invalidate(now)  # wadm says the same of every tenant's lattice of this name
+            self._list.invalidate(now)  # wadm uses the same subject for the lattice of this name of every tenant
         else:
             self._take(wadm_event_of(subject), payload, now)
         self._wake.set()
@@ -101,7 +101,7 @@ class ModelWatch:
             self._list.invalidate(now)
 
     async def _rest(self) -> None:
-        """Wait until wadm is to be asked again."""
+        """Wait until the next query of wadm is due."""
         until = time.monotonic() + (self._timings.again if self._wadm.why else self._timings.refresh)
         while self._link.since == self._asked_on:
             self._wake.clear()

@@ -1,11 +1,11 @@
-"""Reads the bucket in which wadm keeps its applications, by one pull consumer of our own for all lattices of a link.
+"""Reads the bucket in which wadm stores applications, with one pull consumer for all lattices of a connection.
 
-In: a link, the portions of lattices. Out: entries for each. Run beside each link by services that keep applications,
-joined by ``lattice_store``. Invariants: a consumer has a name that nobody else has, and vanishes a minute after its
-last fetch; a fetch lasts 5 s at most and ends with its connection; a message that was missed, a bucket that was made
-again, a lattice that joins, and every ten minutes mean to read all of it again; nothing is forgotten before that was
-read to its end (ADR 0045); an entry costs only the lattices whose key it can be (ADR 0077); of a lattice that has too
-much nothing is known, and it joins again in a while.
+In: a connection, the portions of lattices. Out: entries for each. Run for each connection by services that manage
+applications, joined by ``lattice_store``. Invariants: the consumer has a unique name and expires a minute after its
+last fetch; a fetch lasts at most 5 s and ends with its connection; a missed message, a re-created bucket, an additional
+lattice, and a timer of ten minutes cause a complete read; nothing is removed before that read is complete (ADR 0045);
+an entry affects only the lattices that its key can belong to (ADR 0077); a lattice that exceeds the limits is unknown,
+and is retried later.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ _log = get_logger(__name__)
 
 
 class MissedError(nats.errors.Error):
-    """A message of the consumer did not arrive: all is to be read again."""
+    """A message of the consumer was lost; a complete read is required."""
 
 
 class Bucket:
-    """``name``: what the names of its consumers begin with, one token of a subject."""
+    """Reader of the wadm bucket. ``name``: prefix of the names of its consumers, one token of a subject."""
 
     def __init__(self, link: Link, name: str, timings: BucketTimings = BucketTimings()) -> None:
         self._timings = timings
@@ -56,7 +56,7 @@ class Bucket:
         self._name = name
         self._portions: dict[str, list[Portion]] = {}
         self._taking: dict[str, list[Portion]] = {}
-        """By key those that this reading is for; who joined later is not among them."""
+        """Portions of the current read by key, without those that joined later."""
         self._waiting = asyncio.Event()
         self._somebody = asyncio.Event()
         self._reading: asyncio.Task[None] | None = None
@@ -66,13 +66,13 @@ class Bucket:
         self._warned = False
 
     def join(self, portion: Portion) -> None:
-        """Read for a lattice, too, from now on."""
+        """Add a lattice to the reads."""
         self._portions.setdefault(portion.key, []).append(portion)
         self._somebody.set()
         self._waiting.set()
 
     def leave(self, portion: Portion) -> None:
-        """Do not read for it any more."""
+        """Remove a lattice from the reads."""
         self._aside.discard(portion)
         for portions in (self._portions, self._taking):
             with contextlib.suppress(KeyError, ValueError):
@@ -83,7 +83,7 @@ class Bucket:
             self._somebody.clear()
 
     def link_changed(self) -> None:
-        """The link may be another: a fetch of the former one would wait for nothing."""
+        """Cancel the read if the connection changed: a fetch of the former connection would wait in vain."""
         if self._reading is not None and self._link.since != self._read_on:
             self._reading.cancel()
 
@@ -103,17 +103,17 @@ class Bucket:
                 await self._pause(self._again.delay(failures))
 
     async def _pause(self, seconds: float) -> None:
-        """Wait before the next try; not for a lattice's first."""
+        """Wait before a retry; a joining lattice ends the wait."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._waiting.wait()
                 await asyncio.sleep(self._timings.join)
 
     async def _read_on_this_link(self) -> None:
-        """Read until the time for a new reading has come, a lattice joins, or the connection is another.
+        """Read until the next complete read is due, a lattice joins, or the connection changes.
 
         Raises:
-            LinkAwayError, nats.errors.Error, OSError, TimeoutError: it cannot be read.
+            LinkAwayError, nats.errors.Error, OSError, TimeoutError: the bucket cannot be read.
         """
         self._read_on = self._link.since
         self._completed = False
@@ -135,7 +135,7 @@ class Bucket:
             raise LinkAwayError(self._link.why or "connection lost")
 
     async def _joined(self) -> None:
-        """Return when a lattice waits for another reading, and this one has come to its end once."""
+        """Wait until a lattice needs another read, and the current read is complete."""
         while not (self._waiting.is_set() and self._completed):
             await self._waiting.wait()
             await asyncio.sleep(self._timings.join)
@@ -145,7 +145,7 @@ class Bucket:
         name = f"{self._name}-{secrets.token_hex(4)}"
         await jetstream.add_consumer(STREAM_MODELS, _config(name, self._timings.inactive))
         stream = await jetstream.stream_info(STREAM_MODELS)
-        # If the stream was re-created between the two, its consumer is none of it, and this says so.
+        # Raises if the stream was re-created between the two calls: then the consumer does not exist in it.
         pending = (await jetstream.consumer_info(STREAM_MODELS, name)).num_pending or 0
         subscription = await jetstream.pull_subscribe_bind(name, STREAM_MODELS)
         try:
@@ -153,7 +153,7 @@ class Bucket:
             await self._follow(jetstream, subscription, name, pending)
         finally:
             with contextlib.suppress(*_TROUBLE):
-                async with asyncio.timeout(self._timings.goodbye):  # it vanishes by itself, a minute later
+                async with asyncio.timeout(self._timings.goodbye):  # otherwise it expires a minute later
                     await subscription.unsubscribe()
                     await jetstream.delete_consumer(STREAM_MODELS, name)
 
@@ -169,7 +169,7 @@ class Bucket:
     async def _follow(
         self, jetstream: JetStreamContext, subscription: JetStreamContext.PullSubscription, name: str, pending: int
     ) -> None:
-        """Take what there is, then what comes, until everything is to be read again."""
+        """Process all entries, then new ones, until the next complete read is due."""
         ends, taken, delivered = time.monotonic() + self._timings.every, 0, 0
         if not pending:
             self._complete()
@@ -183,9 +183,9 @@ class Bucket:
                 self._take(message)
                 pending = message.metadata.num_pending
             if not messages:
-                if taken < delivered:  # what the server had sent before this fetch would be here
+                if taken < delivered:  # messages that the server sent before this fetch would have arrived
                     raise MissedError("a message of wadm's storage was missed")
-                # Raises if the stream was re-created: a fetch of a consumer that is gone would be silent.
+                # Raises if the stream was re-created: a fetch of a deleted consumer would end without an error.
                 info = await jetstream.consumer_info(STREAM_MODELS, name)
                 delivered = info.delivered.consumer_seq if info.delivered is not None else 0
                 pending = (info.num_pending or 0) + max(0, delivered - taken)
@@ -196,7 +196,7 @@ class Bucket:
                     portion.tell()
 
     def _complete(self) -> None:
-        """Everything that the stream has was taken."""
+        """Complete the portions after all entries of the stream were processed."""
         assert self._read_on is not None
         first, self._completed = not self._completed, True
         for portion in self._read_for():
@@ -216,7 +216,7 @@ class Bucket:
                 self._put_aside(portion, error)
 
     def _put_aside(self, portion: Portion, error: TooManyError) -> None:
-        """Know nothing of a lattice for a while, and then try again."""
+        """Treat a lattice as unknown for a while, then retry."""
         self.leave(portion)
         _log.warning("wadm storage of the lattice cannot be read, retrying", key=portion.key, reason=str(error))
         portion.away(str(error), news=True)
@@ -224,12 +224,12 @@ class Bucket:
         asyncio.get_running_loop().call_later(self._timings.too_many, self._take_back, portion)
 
     def _take_back(self, portion: Portion) -> None:
-        if portion in self._aside:  # else nobody needs it any more
+        if portion in self._aside:  # otherwise the lattice is no longer followed
             self._aside.discard(portion)
             self.join(portion)
 
     def _away(self, error: Exception) -> None:
-        if isinstance(error, MissedError):  # it is read again at once, and what is known counts until then
+        if isinstance(error, MissedError):  # retried at once; the cached entries are valid until then
             return
         missing = isinstance(error, APIError) and isinstance(error, NotFoundError)
         if missing:
@@ -251,7 +251,7 @@ class Bucket:
 
 
 def list_keys(key: str) -> Iterator[str]:
-    """Return the keys of lists of the lattices that an entry can be about: keys are ambiguous (see ``stored``)."""
+    """Return the list keys of all lattices that an entry may belong to: keys are ambiguous (see ``stored``)."""
     yield key
     at = key.find("-")
     while at >= 0:
@@ -273,5 +273,5 @@ def _config(name: str, inactive: float) -> ConsumerConfig:
 async def _fetch(subscription: JetStreamContext.PullSubscription, seconds: float) -> list[Msg]:
     try:
         return await fetch(subscription, _BATCH, seconds)
-    except TimeoutError:  # the library's own is one, and it raises Python's if the time ends between two requests
+    except TimeoutError:  # also that of the library; Python's is raised if the time ends between two requests
         return []

@@ -1,9 +1,9 @@
-"""The applications of one lattice: from wadm's storage, or where that may not be read, from wadm's answers.
+"""The applications of one lattice: from the storage of wadm, or from answers of wadm without access to it.
 
-In: a lattice's address and link. Out: a :class:`trellis.lattice.domain.store.ModelStore`, and word of every change.
-Called by services that keep applications, for each lattice on its link. Invariants: nobody waits for a lattice; what
-was known of one that is unreachable stays, and ``synced_at`` says that it may be old; without the storage no deletion
-is proved.
+In: the address and connection of a lattice. Out: a :class:`trellis.lattice.domain.store.ModelStore`, and notifications
+of changes. Called by services that manage applications, for each lattice of a connection. Invariants: no caller waits
+for a lattice; the state of an unreachable lattice stays, and ``synced_at`` shows its age; without the storage no
+deletion is proved.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from trellis.lattice.wadm.listing import Listing
 from trellis.lattice.wadm.statuses import Statuses
 
 Changed = Callable[[Iterable[str] | None], None]
-"""Called in the event loop with the names of which something may be new, None for all."""
+"""Called in the event loop with the names of applications that may have changed, None for all."""
 
 
 class LatticeStore:
-    """``bucket`` is wadm's storage on this link, which is read for all lattices that are on it; the caller runs it."""
+    """A ``ModelStore``. ``bucket``: reader of the wadm storage for all lattices of the connection; callers run it."""
 
     def __init__(
         self,
@@ -52,22 +52,22 @@ class LatticeStore:
 
     @property
     def lattice(self) -> str:
-        """Whose applications they are."""
+        """Name of the lattice."""
         return self._lattice
 
     @property
     def bucket(self) -> str:
-        """When the storage was made, as RFC 3339; "" if that is not known."""
+        """Creation time of the storage, as RFC 3339; "" if unknown."""
         return "" if self._listed else self._portion.stored.bucket
 
     @property
     def synced_at(self) -> float | None:
-        """When this was last known to be complete, in Unix seconds; None while it may not be."""
+        """Time of the last complete read, in Unix seconds; None while the data may be incomplete."""
         return self._portion.synced_at or (self._listing.synced_at if self._listed else None)
 
     @property
     def why(self) -> str:
-        """Why it is not complete, or why deletions cannot be proved, for users; "" if neither is so."""
+        """Why the data is incomplete, or deletions cannot be proved, for users; "" if neither applies."""
         if self._link.since is None:
             return self._link.why
         if self._portion.unreadable.is_set() and self._listing.why:
@@ -78,19 +78,19 @@ class LatticeStore:
 
     @property
     def silent(self) -> str:
-        """Why nobody answers for wadm, for users, "" if somebody does."""
+        """Why wadm does not answer, for users, "" if it does."""
         return self._answering.why
 
     def find(self, name: str) -> StoredModel | None:
-        """Return an application, None if there is none of this name."""
+        """Return an application by name, None if it does not exist."""
         return self._listing.find(name) if self._listed else self._portion.stored.find(name)
 
     def absence(self, name: str) -> Proof:
-        """Return why there is no application of this name; not to be asked while ``synced_at`` is None."""
+        """Return the reason of a missing application; must not be called while ``synced_at`` is None."""
         return Proof.UNKNOWN if self._listed else self._portion.stored.absence(name)
 
     def listed(self, name: str) -> bool:
-        """Return whether wadm lists an application; what its answers show is listed."""
+        """Return whether wadm lists an application; always True for applications from its answers."""
         return self._listed or self._portion.stored.listed(name)
 
     def names(self) -> Collection[str]:
@@ -98,21 +98,21 @@ class LatticeStore:
         return self._listing.names() if self._listed else self._portion.stored.names()
 
     def status(self, name: str) -> Status | None:
-        """Return what wadm last said of an application as it is deployed now, None if nothing was heard."""
+        """Return the last status of the deployed version of an application, None if there is none."""
         return self._statuses.find(name)
 
     def link_changed(self) -> None:
-        """The link may be lost, or another."""
+        """Update the readers after a change of the connection."""
         self._bucket.link_changed()
         self._listing.want()
         self._statuses.want()
         there = self._link.since is not None
         if self._there and not there:
-            self._changed(None)  # what is known may be old from now on
+            self._changed(None)  # the data may be outdated from now on
         self._there = there
 
     async def run(self) -> None:
-        """Keep up with the lattice until cancelled."""
+        """Follow the lattice until cancelled."""
         self._bucket.join(self._portion)
         try:
             async with asyncio.TaskGroup() as tasks:
@@ -124,7 +124,7 @@ class LatticeStore:
 
     @property
     def _listed(self) -> bool:
-        """Whether what wadm answers counts: its storage cannot be read."""
+        """True if answers of wadm replace its unreadable storage."""
         return self._portion.unreadable.is_set() and self._listing.known
 
     async def _list(self) -> None:

@@ -1,9 +1,9 @@
-"""What one lattice has in the storage that wadm keeps for all lattices of its NATS: its part of a bucket.
+"""The part of the wadm bucket that belongs to one lattice.
 
-In: entries and news of a bucket that is read for several lattices. Out: the lattice's applications, since when they are
-complete, and word of every change. Made by ``lattice_store``, filled by ``bucket``. Invariants: nothing is forgotten
-before all was read to its end (ADR 0045); what one lattice has too much of, or what of it cannot be read, costs no
-other lattice (ADR 0077).
+In: entries and updates of a bucket that is read for several lattices. Out: the applications of the lattice, the time of
+the last complete read, and notifications of changes. Created by ``lattice_store``, filled by ``bucket``. Invariants:
+nothing is removed before a complete read (ADR 0045); excess or unreadable entries of one lattice affect no other
+lattice (ADR 0077).
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from trellis.lattice.timings import LatticeTimings
 from trellis.telemetry import get_logger
 
 Changed = Callable[[Iterable[str] | None], None]
-"""Called in the event loop with the names of which something may be new, None for all."""
+"""Called in the event loop with the names of applications that may have changed, None for all."""
 
 _log = get_logger(__name__)
 
 
 class Portion:
-    """``unreadable`` is set while there is no such bucket, or this user may not read it: waiting does not help.
+    """Entries of one lattice. ``unreadable``: set while the bucket is missing, or the NATS user may not read it.
 
-    ``report``: seconds between two log lines about entries that cannot be read.
+    ``report``: seconds between two log lines about invalid entries.
     """
 
     def __init__(
@@ -38,11 +38,11 @@ class Portion:
     ) -> None:
         self._report = report
         self.key: Final = model_list_key(address.lattice, address.account)
-        """Of the list of the lattice's names; with "-" behind it all others of its keys begin."""
+        """Key of the list of names of the lattice; with "-" it is the prefix of its other keys."""
         self.stored: Final = Stored(self.key)
         self.unreadable: Final = asyncio.Event()
         self.why = "wadm storage not read yet"
-        """Why it is not read now, for users; "" if it is."""
+        """Why it is not read, for users; "" if it is."""
         self._lattice = address.name
         self._link = link
         self._changed = changed
@@ -52,21 +52,21 @@ class Portion:
 
     @property
     def synced_at(self) -> float | None:
-        """When this was last complete, in Unix seconds; None if it is not on the connection of now."""
+        """Time of the last complete read on the current connection, in Unix seconds; None without one."""
         if self._synced is None or self._link.since != self._synced[0]:
             return None
         return self._synced[1]
 
     def begin(self, bucket: str) -> None:
-        """A bucket is read from its beginning."""
+        """Start a complete read of a bucket."""
         self._news = set()
         self.stored.begin(bucket)
 
     def take(self, entry: Entry) -> None:
-        """Take an entry with one of this lattice's keys; it is told later.
+        """Process an entry with a key of this lattice; its change is reported later.
 
         Raises:
-            TooManyError: there is no room for it.
+            TooManyError: the entry exceeds the limits.
         """
         try:
             self._news |= self.stored.take(entry)
@@ -74,9 +74,9 @@ class Portion:
             self._tell_garbage(error)
 
     def complete(self, read_on: float, *, first: bool) -> None:
-        """Everything that the bucket has was taken, on the link of that time; ``first``: of this reading."""
+        """Note that all entries were processed. ``read_on``: start of that connection; ``first``: once per read."""
         was_away = self.synced_at is None
-        if first:  # later there is nothing that this reading has not seen
+        if first:  # later calls drop nothing, because the read contained all entries
             self._news |= self.stored.complete()
         self._synced = (read_on, time.time())
         self.why = ""
@@ -88,17 +88,17 @@ class Portion:
             self.tell()
 
     def tell(self) -> None:
-        """Say what is new, if what is known is complete but for it."""
+        """Report the pending changes, if a complete read is cached."""
         if self._news and self.synced_at is not None:
             news, self._news = self._news, set()
             self._changed(news)
 
     def away(self, why: str, *, unreadable: bool = False, news: bool = False) -> None:
-        """It is not read for a reason; ``news``: also if it was not read before."""
+        """Note that the bucket cannot be read; ``news``: reports it even if it was not read before."""
         was_there, self._synced, self.why = self._synced is not None, None, why
         if unreadable:
             self.unreadable.set()
-        if was_there or news:  # else waiting for it would go on without a word
+        if was_there or news:  # without the report, dependents would wait without a reason
             self._changed(None)
 
     def _tell_garbage(self, error: LatticeDataError) -> None:

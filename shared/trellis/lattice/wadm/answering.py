@@ -1,7 +1,8 @@
-"""Whether anybody answers for wadm: its storage can be read, and its last words heard, long after it died.
+"""Checks that wadm answers: its storage and last messages remain readable after it stopped.
 
-In: a client of wadm, its link. Out: why wadm is silent, and word of every change. Called by ``lattice_store``.
-Invariants: one question at a time; a restart of wadm is no silence; a user who may not ask takes nothing for silence.
+In: a client of wadm, its connection. Out: the reason why wadm does not answer, and notifications of changes. Called by
+``lattice_store``. Invariants: one query at a time; a restart of wadm does not count; a NATS user without permission to
+query does not count as missing answer.
 """
 
 from __future__ import annotations
@@ -18,13 +19,13 @@ from trellis.lattice.timings import AnsweringTimings
 from trellis.lattice.wadm.client import Wadm
 
 _SILENT: Final = 3
-"""Questions in a row without an answer; where nobody listens each ends at once, so it is silent after two seconds."""
+"""Consecutive queries without an answer that count as an outage; without responders they last two seconds."""
 _ASKED: Final = "trellis-asks"
-"""wadm answers about applications that it does not have, too, and looks in one stream for it."""
+"""Name of a nonexistent application: wadm also answers for it, and reads only one stream."""
 
 
 class Answering:
-    """``why`` is why wadm is silent, for users; "" if it answers, or was not asked often enough."""
+    """Availability of wadm. ``why``: why it does not answer, for users; "" if it does, or after too few queries."""
 
     def __init__(
         self, wadm: Wadm, link: Link, changed: Callable[[], None], timings: AnsweringTimings = AnsweringTimings()
@@ -36,7 +37,7 @@ class Answering:
         self._changed = changed
 
     async def run(self) -> None:
-        """Ask until cancelled."""
+        """Query wadm until cancelled."""
         failures = 0
         while True:
             cancellation.check()
@@ -48,7 +49,7 @@ class Answering:
             await asyncio.sleep(self._timings.again if failures else self._timings.every)
 
     async def _ask(self) -> str:
-        """Return why there is no answer, "" if there is, or another reason than that wadm is silent."""
+        """Return why wadm does not answer, "" if it does, or if the query failed for another reason."""
         try:
             await self._wadm.status(_ASKED)
         except SilenceError as error:

@@ -1,8 +1,8 @@
-"""Asks wadm about the applications of one lattice, and tells it what to do with them.
+"""Client of the wadm API for the applications of one lattice.
 
-In: a link and a lattice's address. Out: what wadm answered. Called by services that keep applications. Invariants: a
-question waits for one answer, 5 s, to put 10 s at most; what wadm refuses is told in its words; nothing is tried again.
-Source: wadm 0.21, ``[<account>.]wadm.api.<lattice>.model.<verb>[.<application>]``.
+In: a connection and the address of a lattice. Out: answers of wadm. Called by services that manage applications.
+Invariants: a request has one answer within 5 s, a put within 10 s; errors contain the message of wadm; nothing is
+retried. Source: wadm 0.21, ``[<account>.]wadm.api.<lattice>.model.<verb>[.<application>]``.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ from trellis.lattice.timings import WadmTimings
 
 Answer = TypeVar("Answer")
 _JSON: Final = {"Content-Type": "application/json"}
-"""wadm reads what is not said to be JSON as YAML, where some characters are line breaks, and become spaces."""
+"""Without this header, wadm parses YAML, which treats some characters as line breaks and replaces them by spaces."""
 
 
 class Wadm:
-    """What one says to wadm about a lattice's applications. ``wrote`` is called after wadm acknowledged a change.
+    """Client of wadm for the applications of a lattice. ``wrote`` is called after wadm acknowledged a change.
 
-    Every method raises ``LinkAwayError`` if wadm does not answer, ``WadmRefusedError`` if it says no,
-    ``LatticeDataError`` if its answer cannot be read, and ``SubjectError`` for a name that can be in no subject.
+    Every method raises ``LinkAwayError`` if wadm does not answer, ``WadmRefusedError`` if it rejects the request,
+    ``LatticeDataError`` if its answer is invalid, and ``SubjectError`` for a name that is invalid in subjects.
     """
 
     def __init__(
@@ -55,11 +55,11 @@ class Wadm:
         self._wrote = wrote
 
     async def models(self) -> tuple[Model, ...]:
-        """Return all applications, in the order of their names."""
+        """Return all applications, ordered by name."""
         return (await self.models_and_statuses())[0]
 
     async def models_and_statuses(self) -> tuple[tuple[Model, ...], Mapping[str, Status]]:
-        """Return all applications, in the order of their names, and by name what wadm says of each."""
+        """Return all applications, ordered by name, and their statuses by name."""
         answer = await self._link.ask(model_list_subject(*self._of), seconds=self._timings.answer)
         return read_models(answer), read_statuses(answer)
 
@@ -67,11 +67,12 @@ class Wadm:
         """Store a version of an application.
 
         Args:
-            manifest: of the version.
-            beside: those of all versions that wadm has of it: they are one entry of its storage.
+            manifest: manifest of the version.
+            beside: manifests of all stored versions of the application, which share one entry of the storage.
 
         Raises:
-            TooLargeError: the server does not take it, or not the entry; wadm would try that for 5 s, and not say why.
+            TooLargeError: manifest or entry exceeds the limit of the server; wadm would retry for 5 s, and fail without
+                a reason.
         """
         subject, payload = model_put_subject(*self._of), orjson.dumps(manifest)
         sizes = [len(payload), *(len(one.json) for one in beside)]
@@ -81,27 +82,27 @@ class Wadm:
         return self._done(read_put(await self._link.ask(subject, payload, seconds=self._timings.stored, headers=_JSON)))
 
     async def deploy(self, application: str, version: str) -> str | None:
-        """Deploy a version, and return it; None if there is no such application."""
+        """Deploy a version, and return it; None if the application does not exist."""
         return self._done(read_deploy(await self._ask("deploy", application, {"version": version})))
 
     async def undeploy(self, application: str) -> bool:
-        """Take an application off its hosts, all versions stay; return whether there is such an application."""
+        """Undeploy an application, keeping its versions; return whether it exists."""
         return self._done(read_deploy(await self._ask("undeploy", application, {}))) is not None
 
     async def delete(self, application: str) -> bool:
-        """Delete an application with all versions; return whether there was one."""
+        """Delete an application with all versions; return whether it existed."""
         return self._done(read_delete(await self._ask("del", application, {"version": None})))
 
     async def get(self, application: str, version: str | None = None) -> Mapping[str, Any] | None:
-        """Return the manifest of a version, by default the newest; None if there is none."""
+        """Return the manifest of a version, by default the newest; None if it does not exist."""
         return read_get(await self._ask("get", application, {} if version is None else {"version": version}))
 
     async def versions(self, application: str) -> tuple[Version, ...] | None:
-        """Return the versions of an application, the oldest first; None if there is no such application."""
+        """Return the versions of an application, the oldest first; None if it does not exist."""
         return read_versions(await self._ask("versions", application))
 
     async def status(self, application: str) -> Status:
-        """Return what wadm says of an application."""
+        """Return the status of an application."""
         return read_status(await self._ask("status", application))
 
     def _done(self, answer: Answer) -> Answer:

@@ -1,10 +1,10 @@
-"""The named configurations of a lattice that say where something listens.
+"""Reads the named configurations of a lattice that contain listen addresses.
 
-In: a link, names. Out: of each what of it says an address, and nothing else: others may have secrets in them. Called by
-``trellis.lattice.follow.comparison``. Invariants: one that could not be read keeps what it had; one that is not there
-says nothing, which is known then. Source: wasmCloud 1.x keeps them in the KV bucket ``CONFIGDATA_<lattice>`` as maps of
-strings. They are got one by one: a client's watch of a bucket can be deaf after its server's restart. A tenant's bucket
-is in the tenant's own account: from wadm's account a host is asked, by the control interface, which NATS brings there
+In: a connection, names. Out: the listen address of each, without other settings, which may contain secrets. Called by
+``trellis.lattice.follow.comparison``. Invariants: an unreadable configuration keeps its former value; a missing one has
+no address. Source: wasmCloud 1.x stores them in the KV bucket ``CONFIGDATA_<lattice>`` as maps of strings. They are
+read one by one: a bucket watch of the client may stall after a restart of the server. The bucket of a tenant is in the
+account of the tenant: from the account of wadm a host is queried through the control interface, which NATS imports
 because wadm needs it.
 """
 
@@ -38,7 +38,7 @@ _ASKED_AT_ONCE: Final = 16
 
 
 class NamedConfigurations:
-    """``known``: by name what was read."""
+    """Cache of named configurations. ``known``: their settings by name."""
 
     def __init__(self, address: LatticeAddress, link: Link, timings: ComparisonTimings = ComparisonTimings()) -> None:
         self._timings = timings
@@ -48,26 +48,26 @@ class NamedConfigurations:
         self._doubted: set[str] = set()
 
     def invalidate(self, name: str) -> bool:
-        """Read one again when it is needed next; return whether anybody needed it yet."""
+        """Invalidate a configuration, so that the next read queries it; return whether it is cached."""
         if name in self.known:
             self._doubted.add(name)
         return name in self.known
 
     def invalidate_all(self) -> None:
-        """Read every one again when it is needed next."""
+        """Invalidate all configurations."""
         self._doubted |= self.known.keys()
 
     def keep(self, names: Collection[str]) -> None:
-        """Forget all but these."""
+        """Drop all other configurations."""
         self.known = {name: found for name, found in self.known.items() if name in names}
         self._doubted &= self.known.keys()
 
     async def read(self, names: Collection[str]) -> None:
-        """Read those of these that are not known, or in doubt.
+        """Read the configurations that are missing or invalidated.
 
         Raises:
-            LinkAwayError: one could not be read; others may have been.
-            LatticeDataError: an answer is none.
+            LinkAwayError: a configuration could not be read; the other ones may be read.
+            LatticeDataError: an answer is invalid.
         """
         gate = asyncio.Semaphore(_ASKED_AT_ONCE)
 
@@ -85,7 +85,7 @@ class NamedConfigurations:
 
     async def _get(self, name: str) -> Mapping[str, str]:
         if not _KEY.fullmatch(name):
-            return {}  # no key of a bucket can be called so
+            return {}  # invalid as a key of a bucket
         lattice = self._address.lattice
         if self._address.account:
             return await self._ask_host(name)
@@ -102,21 +102,21 @@ class NamedConfigurations:
 
 
 def read_configuration(payload: bytes) -> Mapping[str, str]:
-    """Return what a configuration says of an address; nothing, if there is none of the name, or it is no map.
+    """Return the address settings of a configuration, empty if it does not exist, or is not a map.
 
     Raises:
-        LatticeDataError: it is no answer of JetStream, or JetStream says that it cannot.
+        LatticeDataError: the answer of JetStream is invalid, or an error.
     """
     answer = decoded(payload)
     if not isinstance(answer, dict):
-        raise LatticeDataError("no answer of JetStream")
+        raise LatticeDataError("not an answer of JetStream")
     error, message = answer.get("error"), answer.get("message")
     if isinstance(error, dict):
         if error.get("code") == _NOT_FOUND:
             return {}
         raise LatticeDataError(f"JetStream: {error.get('description') or 'an error without a description'}")
     if not isinstance(message, dict):
-        raise LatticeDataError("no answer of JetStream")
+        raise LatticeDataError("not an answer of JetStream")
     if _GONE.search(_bytes(message.get("hdrs"))):
         return {}
     try:
@@ -127,16 +127,16 @@ def read_configuration(payload: bytes) -> Mapping[str, str]:
 
 
 def read_host_configuration(payload: bytes) -> Mapping[str, str]:
-    """Return what a configuration says of an address, from a host's answer; nothing, if there is none of the name.
+    """Return the address settings of a configuration from the answer of a host, empty if it does not exist.
 
     Raises:
-        LatticeDataError: it is no answer of the control interface, or says that it failed.
+        LatticeDataError: the answer of the control interface is invalid, or an error.
     """
     answer = decoded(payload)
     if not isinstance(answer, dict) or not isinstance(answer.get("success"), bool):
-        raise LatticeDataError("no answer of the control interface")
+        raise LatticeDataError("not an answer of the control interface")
     if not answer["success"]:
-        raise LatticeDataError(f"the host says: {answer.get('message') or 'no'}")
+        raise LatticeDataError(f"the host reports: {answer.get('message') or 'an error without a message'}")
     return _address_in(answer.get("response"))
 
 

@@ -1,9 +1,8 @@
-"""A lattice's applications as wadm's answers tell them, for users who may not read its storage.
+"""The applications of a lattice from answers of wadm, for NATS users without access to its storage.
 
-In: a client of wadm. Out: the applications and their statuses, since when they are complete. Called by
-``lattice_store`` while the bucket is unreadable. Invariants: at most 16 questions at once; a version is asked for once;
-what wadm says of itself only shortens the wait; nothing here proves that an application was deleted, and a question
-that fails takes nothing away.
+In: a client of wadm. Out: the applications and their statuses, and the time of the last complete list. Called by
+``lattice_store`` while the bucket is unreadable. Invariants: at most 16 requests at once; a version is requested once;
+events of wadm only shorten the wait; nothing here proves a deletion, and a failed request removes nothing.
 """
 
 from __future__ import annotations
@@ -31,13 +30,13 @@ Manifest = Mapping[str, Any]
 
 
 class Listing:
-    """``why`` is why wadm does not tell, for users; "" if it does."""
+    """Applications from answers of wadm. ``why``: why wadm does not answer, for users; "" if it does."""
 
     def __init__(self, wadm: Wadm, link: Link, statuses: Statuses, timings: ListingTimings = ListingTimings()) -> None:
         self._timings = timings
         self.why = "wadm not queried yet"
         self.known = False
-        """Whether wadm told all applications since the bucket could not be read: what it told counts then."""
+        """True if wadm listed all applications since the bucket became unreadable; then this list is used."""
         self._wadm = wadm
         self._link = link
         self._statuses = statuses
@@ -48,13 +47,13 @@ class Listing:
 
     @property
     def synced_at(self) -> float | None:
-        """When this was last complete, in Unix seconds; None if it is not on the connection of now."""
+        """Time of the last complete list on the current connection, in Unix seconds; None without one."""
         if self._synced is None or self._link.since != self._synced[0]:
             return None
         return self._synced[1]
 
     def find(self, name: str) -> StoredModel | None:
-        """Return an application, None if there is none."""
+        """Return an application, None if it does not exist."""
         found = self._models.get(name)
         return None if found is None else found[1]
 
@@ -63,13 +62,13 @@ class Listing:
         return self._models.keys()
 
     def want(self) -> None:
-        """Something may be new: it is asked soon."""
+        """Request a query soon."""
         self._wanted.set()
 
     async def run(
         self, lattice: str, readable: Callable[[], bool], changed: Callable[[Iterable[str] | None], None]
     ) -> None:
-        """Ask until the bucket can be read, and tell the names of which something is new, None for all."""
+        """Query wadm until the bucket is readable; ``changed`` gets the names of changed applications, None for all."""
         subject = wadm_events_subject(lattice)
         await self._link.listen(subject, self._on_wadm)
         try:
@@ -90,11 +89,11 @@ class Listing:
             await self._link.ignore(subject, self._on_wadm)
 
     def _on_wadm(self, subject: str, payload: bytes) -> None:
-        del subject, payload  # wadm is asked what there is: events come twice, late, and from other tenants
+        del subject, payload  # the query returns the state: events arrive twice, late, and from other tenants
         self.want()
 
     async def _compare(self) -> set[str]:
-        """Ask for what is new; return the names of that."""
+        """Query the changes; return the names of changed applications."""
         since = self._link.since
         afresh = time.monotonic() - self._afresh > self._timings.afresh
         answered = self._statuses.asking()
@@ -141,7 +140,7 @@ class Listing:
         return {} if found is None else dict(found.versions)
 
     async def _get(self, name: str, known: Mapping[str, StoredManifest]) -> StoredModel | None:
-        """Return an application, None if it went away in the meantime."""
+        """Return an application, None if it was deleted in the meantime."""
         listed = await self._wadm.versions(name)
         if listed is None:
             return None

@@ -1,11 +1,10 @@
-"""What wadm last said of each application of a lattice: heard when it says it, asked for when that may be missed.
+"""The last status of each application of a lattice, from published statuses and queries of wadm.
 
-In: a link, a client of wadm. Out: statuses, word of every change. Called by ``lattice_store``. Invariants: an answer
-never replaces what was heard after it was asked for; what was said of one deployed version is never told of another
-(ADR 0049); at most 16 questions at once; an application without an answer costs no question about another; garbage
-changes nothing; nothing is kept of what is no application, and no more of all together than the bound: what has to go
-is asked for when it is time for that.
-Source: wadm 0.21 says a status on ``wadm.status.<lattice>.<application>`` when it is another than the one before.
+In: a connection, a client of wadm. Out: statuses, and notifications of changes. Called by ``lattice_store``.
+Invariants: an answer never replaces a status published after the query; the status of one deployed version is never
+reported for another (ADR 0049); at most 16 queries at once; an application without an answer delays no other; invalid
+data changes nothing; memory is bounded, and evicted statuses are queried again when due. Source: wadm 0.21 publishes a
+status on ``wadm.status.<lattice>.<application>`` when it changes.
 """
 
 from __future__ import annotations
@@ -30,33 +29,33 @@ from trellis.telemetry import get_logger
 
 _ASKED_AT_ONCE: Final = 16
 CHARACTERS_KEPT: Final = 64 * 2**20
-"""Of all applications of a lattice; what is said of one may have 1 MiB, which takes four times that in memory."""
+"""Limit on the statuses of a lattice; one status may have 1 MiB, and needs four times that in memory."""
 _USELESS: Final = (LatticeDataError, WadmRefusedError, SubjectError)
-"""wadm was there: the next answer will be the same, until the application is another or wadm's storage is back."""
+"""Errors of an available wadm: a retry fails too until the application changes or the storage of wadm is available."""
 
 _log = get_logger(__name__)
 
 
 class Models(Protocol):
-    """The applications there are."""
+    """The existing applications."""
 
     def names(self) -> Collection[str]:
-        """Return their names."""
+        """Return the names of all applications."""
 
     def find(self, name: str) -> StoredModel | None:
-        """Return one, None if there is none of this name."""
+        """Return an application by name, None if it does not exist."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Missed:
-    """A question without a status. ``useless``: answers in a row that were none; ``until``: monotonic seconds."""
+    """A failed query. ``useless``: number of consecutive invalid answers; ``until``: monotonic seconds of the retry."""
 
     useless: int
     until: float
 
 
 class Statuses:
-    """``changed`` is told the applications of which wadm says something else."""
+    """The statuses of applications. ``changed`` is called with the names of applications whose status changed."""
 
     def __init__(
         self,
@@ -76,7 +75,7 @@ class Statuses:
         self._said: dict[str, Status] = {}
         self._characters = 0
         self._heard: dict[str, int] = {}
-        self._deployed: dict[str, bytes] = {}  # digest of its spec, empty of what is not to run
+        self._deployed: dict[str, bytes] = {}  # digest of the deployed spec, empty if undeployed
         self._begun = False
         self._doubted: dict[str, float] = {}  # until when, monotonic seconds
         self._missed: dict[str, _Missed] = {}
@@ -87,11 +86,11 @@ class Statuses:
         self._garbage_told = -self._report
 
     def find(self, name: str) -> Status | None:
-        """Return what wadm last said of an application as it is deployed now, None if nothing was heard."""
+        """Return the last status of the deployed version of an application, None if there is none."""
         return None if name in self._doubted else self._said.get(name)
 
     def models_changed(self, names: Iterable[str] | None) -> None:
-        """Something may be new of these applications, None for all: what was said of another version is doubted."""
+        """Process changes of applications, None for all; invalidates statuses of a former deployed version."""
         for name in list({*self._models.names(), *self._deployed} if names is None else names):
             model = self._models.find(name)
             if model is None:
@@ -109,7 +108,7 @@ class Statuses:
         self.want()
 
     def asking(self) -> Callable[[Mapping[str, Status]], None]:
-        """Return whom to tell the statuses that an answer to a question has that is asked now."""
+        """Start a query; return the function that processes the statuses of its answer."""
         asked, at, doubted = self._count, time.monotonic(), dict(self._doubted)
 
         def answered(statuses: Mapping[str, Status]) -> None:
@@ -118,18 +117,18 @@ class Statuses:
                 doubt = doubted.get(name)
                 settled = doubt is not None and doubt <= at and self._doubted.get(name) == doubt
                 if self._heard.get(name, 0) <= asked:
-                    if settled:  # else yet another version is deployed
+                    if settled:  # otherwise a further version was deployed
                         del self._doubted[name]
                     self._take(name, status, news=settled)
 
         return answered
 
     def want(self) -> None:
-        """There may be applications of which nothing was heard, or another link: it is asked soon."""
+        """Request a query soon, for applications without a status, or after a reconnect."""
         self._wanted.set()
 
     async def run(self, lattice: str) -> None:
-        """Listen and ask until cancelled."""
+        """Subscribe and query until cancelled."""
         subject = status_subject(lattice)
         try:
             await self._link.listen(subject, self._on_status)
@@ -145,21 +144,21 @@ class Statuses:
             await self._link.ignore(subject, self._on_status)
 
     def _pause(self) -> float:
-        """Return after how many seconds it is asked again, should nothing be wanted."""
-        # Of what is not deployed any more a doubt stays, and nothing is asked.
+        """Return the seconds until the next query without a request."""
+        # The status of an undeployed application stays invalidated, without a query.
         due = [one.until for name, one in self._missed.items() if self._deployed.get(name)]
         due += [at for name, at in self._doubted.items() if self._deployed.get(name) and name not in self._missed]
         return max(0.0, min([self._timings.every, *(at - time.monotonic() for at in due)]))
 
     async def _compare(self) -> None:
-        """Ask for the statuses that may have been missed."""
+        """Query the statuses that may be missing."""
         self._wanted.clear()
         names, since, now = set(self._models.names()), self._link.since, time.monotonic()
         anew = since != self._asked_on or now - self._asked_at >= self._timings.every
         for name in self._said.keys() - names if anew else ():
             self._forget(name)
-        # wadm publishes what becomes of a deployment: it is asked about one only if nothing was heard for a while. Of
-        # what is not deployed nothing has to be known.
+        # wadm publishes the status of a deployment: it is queried only if none arrives for a while. Undeployed
+        # applications need no status.
         running = {name for name in names if self._deployed.get(name)}
         due = {name for name, until in self._doubted.items() if until <= now}
         again = {name for name, one in self._missed.items() if one.until <= now}
@@ -175,7 +174,7 @@ class Statuses:
             self._asked_on, self._asked_at = since, time.monotonic()
 
     async def _ask(self, name: str) -> None:
-        """Ask for a status; take note when to ask again if there is none in the answer, or no answer."""
+        """Query a status; schedule a retry if the answer is missing or invalid."""
         answered = self.asking()
         try:
             status = await self._wadm.status(name)
@@ -200,7 +199,7 @@ class Statuses:
     def _on_status(self, subject: str, payload: bytes) -> None:
         name = status_of(subject)
         if name is None or self._models.find(name) is None:
-            return  # of an application that is there a moment later it is asked then
+            return  # the status of an application created a moment later is queried then
         try:
             status = read_status_said(payload)
         except LatticeDataError as error:

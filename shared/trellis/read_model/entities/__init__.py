@@ -1,1 +1,1 @@
-"""What the console's page is given of each object, and the difference between two revisions. Pure."""
+"""The data of each object for the page of the console, and the difference between two revisions. Pure."""

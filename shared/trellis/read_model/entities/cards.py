@@ -1,7 +1,7 @@
-"""What is kept of each object that a viewer may see: what stands on his page, and nothing else of it.
+"""Views of the objects of a viewer, with only the fields that the page shows.
 
 Pure: raw objects in, views out. Called by the watches of ``watching``, read by ``composing``.
-Invariants: no view has a credential in it; two are equal if nothing that is shown differs.
+Invariants: no view contains credentials; two views are equal if no shown field differs.
 """
 
 from __future__ import annotations
@@ -16,10 +16,13 @@ from trellis.lattice.domain.service_views import view_service
 from trellis.provisioning.ledger import Ledger, read_ledger
 from trellis.provisioning.shim_status import Status, read_status
 from trellis.provisioning.shims import ShimView, view_shim
-from trellis.read_model.explain.controller import controller_cause
-from trellis.read_model.explain.hosts import group_cause
+from trellis.read_model.explain.application import AppGroup, AppState, app_group, app_state
+from trellis.read_model.explain.controller import controller_health
+from trellis.read_model.explain.hosts import group_health
+from trellis.read_model.explain.job import LABEL_JOB_NAME, stopped_pod
 from trellis.read_model.explain.page import Line
-from trellis.read_model.tables.apps import AppRow, row_of
+from trellis.read_model.health import Verdict
+from trellis.read_model.tables.apps import row_of
 from trellis.read_model.tables.controllers import controller_row
 
 Manifest = Mapping[str, Any]
@@ -34,18 +37,33 @@ class ShimCard:
 
 
 def view_shim_card(manifest: dict[str, Any]) -> ShimCard:
-    """Project a Shim."""
+    """Return the card of a Shim."""
     return ShimCard(view_shim(manifest), read_status(manifest))
 
 
+@dataclass(frozen=True, slots=True)
+class InstallerCard:
+    """A pod of an installer Job that does not start. ``job``: name of the Job; ``cause``: as its node's page has it."""
+
+    job: str
+    cause: Line
+
+
+def view_installer(manifest: Manifest) -> InstallerCard | None:
+    """Return the card of a pod of an installer Job, or None if it starts."""
+    cause = stopped_pod(manifest)
+    job = (manifest["metadata"].get("labels") or {}).get(LABEL_JOB_NAME, "")
+    return InstallerCard(job, cause) if cause is not None else None
+
+
 def view_ledger(manifest: dict[str, Any]) -> Ledger | None:
-    """Project a ConfigMap: the rollout ledger, None for any other."""
+    """Return the rollout ledger in a ConfigMap, or None for any other ConfigMap."""
     return read_ledger(manifest) if manifest["metadata"]["name"] == names.LEDGER else None
 
 
 @dataclass(frozen=True, slots=True)
 class SeenHost:
-    """What a lattice tells of the host in a pod. ``applications``: those of which something runs there."""
+    """The lattice's report on the host in a pod. ``applications``: those with a component or provider there."""
 
     id: str = ""
     version: str = ""
@@ -57,7 +75,7 @@ class SeenHost:
 
 @dataclass(frozen=True, slots=True)
 class GroupCard:
-    """A group of hosts. ``hosts``: by name of a pod; ``cause``: why it is not well, None if it is."""
+    """A host group. ``hosts``: by name of a pod; ``apps``: as applications of its lattice depend on it."""
 
     namespace: str
     name: str
@@ -68,7 +86,8 @@ class GroupCard:
     updated: int
     applications: tuple[str, ...]
     deleting: bool
-    cause: Line | None
+    verdict: Verdict
+    apps: AppGroup
     hosts: Mapping[str, SeenHost] = field(default_factory=dict)
 
     @property
@@ -78,9 +97,9 @@ class GroupCard:
 
 
 def view_group_card(manifest: Manifest) -> GroupCard:
-    """Project a WasmCloudHostConfig."""
+    """Return the card of a WasmCloudHostConfig."""
     metadata, spec, status = manifest["metadata"], manifest.get("spec") or {}, manifest.get("status") or {}
-    told = {str(one.get("id")): one for one in status.get("latticeHosts") or ()}
+    reports = {str(one.get("id")): one for one in status.get("latticeHosts") or ()}
     return GroupCard(
         namespace=metadata["namespace"],
         name=metadata["name"],
@@ -91,25 +110,28 @@ def view_group_card(manifest: Manifest) -> GroupCard:
         updated=int(status.get("updatedReplicas") or 0),
         applications=tuple(sorted(str(one.get("name")) for one in status.get("apps") or ())),
         deleting=bool(metadata.get("deletionTimestamp")),
-        cause=group_cause(manifest),
-        hosts={str(one.get("pod")): _seen(one, told.get(str(one.get("id")), {})) for one in status.get("hosts") or ()},
+        verdict=group_health(manifest),
+        apps=app_group(manifest),
+        hosts={
+            str(one.get("pod")): _seen(one, reports.get(str(one.get("id")), {})) for one in status.get("hosts") or ()
+        },
     )
 
 
-def _seen(host: Manifest, told: Manifest) -> SeenHost:
+def _seen(host: Manifest, report: Manifest) -> SeenHost:
     return SeenHost(
         id=str(host.get("id") or ""),
         version=str(host.get("version") or ""),
         reported=str(host.get("reported") or "Unknown"),
-        applications=tuple(sorted(map(str, told.get("applications") or ()))),
-        components=len(told.get("components") or ()),
-        providers=len(told.get("providers") or ()),
+        applications=tuple(sorted(map(str, report.get("applications") or ()))),
+        components=len(report.get("components") or ()),
+        providers=len(report.get("providers") or ()),
     )
 
 
 @dataclass(frozen=True, slots=True)
 class AppCard:
-    """An Application; when both sides last became equal is no part of it, as that changes all the time."""
+    """An Application, without the time of its last sync, which changes often."""
 
     namespace: str
     name: str
@@ -117,13 +139,13 @@ class AppCard:
     lattice: str
     phase: str
     deployed: str
-    problem: str
+    state: AppState
 
 
 def view_app_card(manifest: Manifest) -> AppCard:
-    """Project an Application."""
-    row: AppRow = row_of(manifest)
-    return AppCard(row.namespace, row.name, row.application, row.lattice, row.phase, row.deployed, row.problem)
+    """Return the card of an Application."""
+    row, state = row_of(manifest), app_state(manifest)
+    return AppCard(row.namespace, row.name, row.application, row.lattice, row.phase, row.deployed, state)
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +160,7 @@ class Port:
 
 @dataclass(frozen=True, slots=True)
 class ServiceCard:
-    """A Service that mirrors an application."""
+    """A Service that reflects an application."""
 
     namespace: str
     name: str
@@ -156,7 +178,7 @@ class ServiceCard:
 
 
 def view_service_card(manifest: Manifest) -> ServiceCard | None:
-    """Project a Service, None if it mirrors no application."""
+    """Return the card of a Service, or None if it reflects no application."""
     view = view_service(manifest)
     if not view.application:
         return None
@@ -184,7 +206,7 @@ def view_service_card(manifest: Manifest) -> ServiceCard | None:
 
 @dataclass(frozen=True, slots=True)
 class Ends:
-    """Where a slice of a Service leads: by pod whether it is ready; ``others``: addresses that name no pod."""
+    """Readiness of the endpoints of a slice, by pod; ``others``: that of addresses without a pod."""
 
     service: str
     pods: tuple[tuple[str, bool], ...]
@@ -192,7 +214,7 @@ class Ends:
 
 
 def view_ends(manifest: Manifest) -> Ends:
-    """Project an EndpointSlice; ``service`` is ``namespace/name`` of whose it is."""
+    """Return the endpoints of an EndpointSlice; ``service`` is ``namespace/name`` of its Service."""
     metadata = manifest["metadata"]
     name = (metadata.get("labels") or {}).get(names.LABEL_SERVICE_NAME, "")
     pods: list[tuple[str, bool]] = []
@@ -209,15 +231,15 @@ def view_ends(manifest: Manifest) -> Ends:
 
 @dataclass(frozen=True, slots=True)
 class ControllerCard:
-    """A WasmController. ``row``: as tables show it; ``cause``: why it is not well, "" if it is."""
+    """A WasmController. ``row``: as in tables."""
 
     namespace: str
     name: str
     row: Mapping[str, Any]
-    cause: str = ""
+    verdict: Verdict
 
 
 def view_controller_card(manifest: Manifest) -> ControllerCard:
-    """Project a WasmController."""
-    row, cause = controller_row(manifest), controller_cause(manifest)
-    return ControllerCard(row.namespace, row.name, row.document(), "" if cause is None else cause.shown)
+    """Return the card of a WasmController."""
+    row = controller_row(manifest)
+    return ControllerCard(row.namespace, row.name, row.document(), controller_health(manifest))

@@ -1,25 +1,35 @@
-"""From what a viewer may read to what his page shows: which entities change when an object does.
+"""Entities of one viewer: which of them change if an object changes.
 
-Pure, with a memory. In: changes of views, part by part. Out: entities that may differ, None for one that is gone.
-Called by ``audience``, a few times a second at most. Invariant: after any sequence of changes the entities are those
-that a composer which saw only the end of it has; that is what its test compares.
+Pure, with a memory. In: changes of views, part by part. Out: entities that may differ, None for a deleted one.
+Called by ``audience``, at most a few times per second. Invariant: after any sequence of changes the entities are those
+of a composer that received only the final state; its test compares both.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from trellis.lattice.domain.service_views import PodView
 from trellis.provisioning.job_index import JobIndex
 from trellis.provisioning.ledger import Ledger
-from trellis.provisioning.views import JobView, NodeView
+from trellis.provisioning.views import JobState, JobView, NodeView
 from trellis.read_model.entities import entities
-from trellis.read_model.entities.cards import AppCard, ControllerCard, Ends, GroupCard, ServiceCard, ShimCard
+from trellis.read_model.entities.cards import (
+    AppCard,
+    ControllerCard,
+    Ends,
+    GroupCard,
+    InstallerCard,
+    ServiceCard,
+    ShimCard,
+)
 from trellis.read_model.entities.entities import PartStatus, identity, of_key
 from trellis.read_model.entities.journal import Entity
-from trellis.read_model.tables.nodes import row_of
+from trellis.read_model.explain.application import AppGroup
+from trellis.read_model.explain.page import Line
+from trellis.read_model.tables.nodes import row_of, with_causes
 from trellis.read_model.tables.rollout import Outlook, ShimNode, Standing, World, node_of, outlook_of, standing_with
 
 _NO_LEDGER: Final = Ledger({})
@@ -27,10 +37,11 @@ _NO_LEDGER: Final = Ledger({})
 
 @dataclass(eq=False)
 class Seen:
-    """What a viewer may read, by part; keys are ``namespace/name`` or ``name``."""
+    """Objects that a viewer can read, by part; keys are ``namespace/name`` or ``name``."""
 
     nodes: dict[str, NodeView] = field(default_factory=dict)
     jobs: dict[str, JobView] = field(default_factory=dict)
+    installers: dict[str, InstallerCard] = field(default_factory=dict)
     ledgers: dict[str, Ledger] = field(default_factory=dict)
     shims: dict[str, ShimCard] = field(default_factory=dict)
     groups: dict[str, GroupCard] = field(default_factory=dict)
@@ -42,12 +53,12 @@ class Seen:
 
 
 PARTS: Final = tuple(Seen().__dict__)
-"""Names of what is read."""
+"""Names of the parts."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Rollout:
-    """How far each node is with one Shim, by its name."""
+    """Stage of each node in the rollout of one Shim, by its name."""
 
     outlook: Outlook
     nodes: dict[str, ShimNode]
@@ -66,7 +77,7 @@ class Composer:
         self._parts: dict[str, PartStatus] = {}
 
     def take(self, part: str, key: str, new: Any) -> None:  # noqa: ANN401 - the view that belongs to the part
-        """Take the view of an object as it is now, None if it is gone; nothing is worked out yet."""
+        """Store the current view of an object, None if it is deleted; ``flush`` computes the entities."""
         held: dict[str, Any] = getattr(self.seen, part)
         old = held.pop(key, None)
         if new is not None:
@@ -74,20 +85,21 @@ class Composer:
         self._dirty[part].add(key)
         self._index(part, key, old, new)
 
-    def say(self, status: PartStatus) -> None:
-        """Take how a part is read."""
+    def report(self, status: PartStatus) -> None:
+        """Store the read status of a part."""
+        former = self._parts.get(status.name)
         self._parts[status.name] = status
+        if status.name == "groups" and former != status:
+            self._dirty["applications"].update(self.seen.applications)
 
     def flush(self) -> dict[str, Entity | None]:
-        """Return the entities that may differ from those of the last time; None for those that are gone."""
+        """Return the entities that may differ from the last flush; None for deleted ones."""
         dirty, self._dirty = self._dirty, {part: set() for part in PARTS}
         changes: dict[str, Entity | None] = {}
         changes |= dict(self._nodes_and_shims(dirty))
         changes |= dict(self._groups_and_hosts(dirty))
         changes |= dict(self._services(dirty))
-        for key in dirty["applications"]:
-            app = self.seen.applications.get(key)
-            changes[of_key("application", key)] = None if app is None else entities.application_entity(app)
+        changes |= dict(self._applications(dirty["applications"]))
         for key in dirty["controllers"]:
             card = self.seen.controllers.get(key)
             changes[of_key("controller", key)] = None if card is None else entities.controller_entity(card)
@@ -99,6 +111,10 @@ class Composer:
             case "jobs":
                 self._jobs.change(old, new)
                 self._dirty["nodes"].update(one.node for one in (old, new) if one is not None)
+            case "installers":
+                self._dirty["nodes"].update(
+                    one.node for one in self.seen.jobs.values() if one.name in {each.job for each in (old, new) if each}
+                )
             case "pods":
                 _move(self._pods_of, key, old and old.group_key, new and new.group_key)
             case "slices":
@@ -106,29 +122,34 @@ class Composer:
                 self._dirty["services"].update(one.service for one in (old, new) if one is not None)
             case "groups":
                 self._dirty["pods"].update(self._pods_of.get(key, ()))
+                before, after = old and old.apps, new and new.apps
+                if before != after:
+                    namespace = key.partition("/")[0]
+                    apps = self.seen.applications.items()
+                    self._dirty["applications"].update(name for name, app in apps if app.namespace == namespace)
             case "ledgers":
-                self._dirty["nodes"].update(self._in_work(old, new))
+                self._dirty["nodes"].update(self._in_progress(old, new))
             case _:
                 pass
 
-    def _in_work(self, old: Ledger | None, new: Ledger | None) -> Iterator[str]:
-        """Yield the nodes whose slot differs."""
+    def _in_progress(self, old: Ledger | None, new: Ledger | None) -> Iterator[str]:
+        """Return the nodes whose slot differs."""
         before, after = (old or _NO_LEDGER).entries, (new or _NO_LEDGER).entries
         uids = {uid for uid in {*before, *after} if before.get(uid) != after.get(uid)}
         return (node.name for node in self.seen.nodes.values() if node.uid in uids)
 
     def _nodes_and_shims(self, dirty: dict[str, set[str]]) -> Iterator[tuple[str, Entity | None]]:
         ledger = next(iter(self.seen.ledgers.values()), _NO_LEDGER)
-        touched = set(dirty["nodes"])
+        touched, held = set(dirty["nodes"]), self._held()
         if dirty["shims"]:
-            # Whether a Shim selects a node, its stage tells, but for nodes on which no installer is to run.
+            # The stage shows whether a Shim selects a node, except on nodes where no installer runs.
             touched.update(node.name for node in self.seen.nodes.values() if node.skip is not None)
         for name in self._rollouts.keys() - self.seen.shims.keys():
             touched.update(self._rollouts.pop(name).nodes)
             yield of_key("shim", name), None
         if dirty["nodes"] or dirty["shims"] or dirty["ledgers"]:
             for name, card in self.seen.shims.items():
-                standing = self._standing(card, ledger, dirty["nodes"], touched)
+                standing = self._standing(card, (ledger, held), dirty["nodes"], touched)
                 yield of_key("shim", name), entities.shim_entity(standing, card.view.handler, paused=card.view.paused)
         shims = [card.view for card in self.seen.shims.values()]
         for name in touched:
@@ -136,25 +157,29 @@ class Composer:
             if node is None:
                 yield of_key("node", name), None
                 continue
-            row = row_of(node, self._jobs.of_uid(node.uid), ledger.entries.get(node.uid), shims)
             stages = {shim: one.nodes[name] for shim, one in self._rollouts.items() if name in one.nodes}
+            row = row_of(node, self._jobs.of_uid(node.uid), ledger.entries.get(node.uid), shims, stages)
+            row = with_causes([row], held)[0]
             yield of_key("node", name), entities.node_entity(row, node.architecture, stages)
 
-    def _standing(self, card: ShimCard, ledger: Ledger, dirty: set[str], touched: set[str]) -> Standing:
-        """Return where a rollout stands; nodes that it leaves or brings further are added to ``touched``.
+    def _standing(
+        self, card: ShimCard, of_nodes: tuple[Ledger, Mapping[str, Line]], dirty: set[str], touched: set[str]
+    ) -> Standing:
+        """Return the state of a rollout; nodes whose stage changed are added to ``touched``.
 
-        While what all nodes have in common is as it was, only those that changed are looked at: a page is to follow a
-        rollout over thousands of nodes, and has other pages beside it.
+        While the input that all nodes share is unchanged, only changed nodes are read: pages follow rollouts over
+        thousands of nodes.
         """
         shims, nodes = tuple(one.view for one in self.seen.shims.values()), self.seen.nodes
-        world = World(card.view, card.status, shims, tuple(nodes.values()), ledger)
+        ledger, held = of_nodes
+        world = World(card.view, card.status, shims, tuple(nodes.values()), ledger, held=held)
         outlook, former = outlook_of(world), self._rollouts.get(card.view.name)
         if former is not None and former.outlook == outlook:
-            rollout, looked_at = former, set(dirty)
+            rollout, to_read = former, set(dirty)
         else:
             rollout = self._rollouts[card.view.name] = _Rollout(outlook, dict(former.nodes) if former else {})
-            looked_at = {*nodes, *rollout.nodes, *dirty}
-        for name in looked_at:
+            to_read = {*nodes, *rollout.nodes, *dirty}
+        for name in to_read:
             node = nodes.get(name)
             stage = None if node is None else node_of(world, node, outlook)
             if stage != rollout.nodes.get(name):
@@ -165,6 +190,13 @@ class Composer:
                 rollout.nodes[name] = stage
         return standing_with(world, outlook, rollout.nodes.values())
 
+    def _held(self) -> dict[str, Line]:
+        """Return by name of a node the cause that the pod of its installer Job does not start."""
+        if not self.seen.installers:
+            return {}
+        nodes = {job.name: job.node for job in self.seen.jobs.values() if job.state is JobState.ACTIVE}
+        return {nodes[one.job]: one.cause for one in self.seen.installers.values() if one.job in nodes}
+
     def _groups_and_hosts(self, dirty: dict[str, set[str]]) -> Iterator[tuple[str, Entity | None]]:
         for key in dirty["groups"]:
             card = self.seen.groups.get(key)
@@ -174,9 +206,19 @@ class Composer:
             if pod is None:
                 yield of_key("host", key), None
                 continue
-            group = self.seen.groups.get(pod.group_key)
-            lattice, seen = (group.lattice, group.hosts.get(pod.name)) if group else ("", None)
-            yield of_key("host", key), entities.host_entity(pod, lattice, seen)
+            yield of_key("host", key), entities.host_entity(pod, self.seen.groups.get(pod.group_key))
+
+    def _applications(self, dirty: set[str]) -> Iterator[tuple[str, Entity | None]]:
+        """Yield applications; host groups that the viewer cannot read are unknown, and not missing."""
+        part = self._parts.get("groups")
+        known = part is not None and part.synced and not part.lacking
+        groups: dict[str, list[AppGroup]] = {}
+        for group in self.seen.groups.values() if dirty and known else ():
+            groups.setdefault(group.namespace, []).append(group.apps)
+        for key in dirty:
+            app = self.seen.applications.get(key)
+            here = groups.get(app.namespace, []) if app is not None and known else None
+            yield of_key("application", key), None if app is None else entities.application_entity(app, here)
 
     def _services(self, dirty: dict[str, set[str]]) -> Iterator[tuple[str, Entity | None]]:
         for key in dirty["services"]:

@@ -1,8 +1,8 @@
-"""What there is to see, revision by revision: from any of the last ones the difference to the newest can be told.
+"""Entities by revision, with the difference from each recent revision to the newest.
 
-Pure. In: entities that changed, by id; None for one that is gone. Out: differences. Each ``audience`` has one.
-Invariants: a difference, put on the state of its ``since``, gives the newest state, whatever happened between;
-what does not differ from what was is no change; what is remembered is bounded, and who comes from before it is told so.
+Pure. In: changed entities by id, None for a deleted one. Out: differences. Each ``audience`` has one.
+Invariants: a difference applied to the state of its ``since`` results in the newest state, after any changes in
+between; an equal entity does not count as a change; the memory is bounded, and an older revision is reported as such.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Delta:
 
 
 class Journal:
-    """The newest state, and which ids changed in which of the last revisions. Revision 0 is the empty state."""
+    """The newest state, and the ids that changed in recent revisions. Revision 0 is the empty state."""
 
     def __init__(self, ids_kept: int) -> None:
         self._most: Final = ids_kept
@@ -42,7 +42,7 @@ class Journal:
         return self._entities
 
     def write(self, changes: Mapping[str, Entity | None]) -> bool:
-        """Make a revision of what differs from the newest one, and say whether anything does."""
+        """Add a revision with the differences from the newest one; return whether there are any."""
         real = tuple(id_ for id_, entity in changes.items() if self._entities.get(id_) != entity)
         if not real:
             return False
@@ -61,7 +61,7 @@ class Journal:
         return True
 
     def since(self, revision: int) -> Delta | None:
-        """Return what differs from a revision; None if it is none, or too old to be remembered."""
+        """Return the difference from a revision; None if it is unknown or too old."""
         if revision == 0:
             return Delta(0, self.revision, dict(self._entities), ())
         if not self._oldest <= revision <= self.revision:

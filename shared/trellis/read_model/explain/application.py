@@ -1,7 +1,7 @@
-"""Why an Application is as it is: the whole chain, from who writes its object to its scalers and its Service.
+"""State of an Application, and its cause, from the managers of its fields to its scalers and its Service.
 
-Pure. In: what stands in the cluster. Out: the page, and the cause alone. Called by ``explain`` and ``status``.
-Invariant: words of wadm's are shown as they are; what only wadm knows now is named as such: ``trellis apps --live``.
+Pure. In: the objects in the cluster. Out: health, the page, and the cause alone. Called by ``explain``, ``status`` and
+``entities``. Invariant: wadm's messages are shown unchanged; its present state is only in ``trellis apps --live``.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from trellis.lattice.domain.service_views import ServiceView
 from trellis.read_model.explain.hosts import group_cause, lattice_lines
 from trellis.read_model.explain.page import Explanation, Line, Rank
 from trellis.read_model.explain.service import Warned, told_of
-from trellis.read_model.explain.subject import Absence, Beside, Subject, cause_of, looked_at
+from trellis.read_model.explain.subject import NOT_EVALUATED, Absence, Beside, Subject, cause_of, looked_at
+from trellis.read_model.health import Health, Verdict
 from trellis.read_model.tables.apps import TROUBLE, application_of, condition, history_of, is_held, row_of
 
 Manifest = Mapping[str, Any]
@@ -27,12 +28,20 @@ _BESIDES: Final = ("Rejected", "Contended", "Overridden", "FieldsIgnored")
 _BAD: Final = frozenset({"Rejected", "Contended"})
 _FINE: Final = "deployed"
 _UNDER_WAY: Final = frozenset({"Applied", "Restored", "FromWadm", "Pending", "Overridden"})
-"""Reasons of ``Synced`` while it is being carried over: no cause of anything."""
+"""Reasons of ``Synced`` while a change is being synced: not a cause."""
+_PHASES: Final[Mapping[str, Health]] = {
+    "Deployed": Health.HEALTHY,
+    "Reconciling": Health.PROGRESSING,
+    "Waiting": Health.PROGRESSING,
+    "Failed": Health.DEGRADED,
+    "Unhealthy": Health.DEGRADED,
+    "Undeployed": Health.SUSPENDED,
+}
 
 
 @dataclass(frozen=True, slots=True)
 class AppSnapshot:
-    """What stands in the cluster. ``groups`` are raw, None if they are not known."""
+    """Objects in the cluster. ``groups`` are raw, None if they are unknown."""
 
     app: Manifest
     groups: Sequence[Manifest] | None
@@ -43,23 +52,79 @@ class AppSnapshot:
 
 def explain_application(world: AppSnapshot) -> Explanation:
     """Return the page of an Application."""
-    return SUBJECT.page(world.app, _chain(world), world.beside)
+    verdict = application_health(app_state(world.app), _groups_of(world))
+    return SUBJECT.page(world.app, _chain(world), world.beside, verdict)
 
 
 def explain_no_application(name: str, namespace: str | None, absence: Absence, beside: Beside) -> Explanation:
-    """Return the page of an Application that is not there."""
-    hint = Line("hint", "`trellis apps --live` shows what wadm has and Kubernetes does not")
+    """Return the page of an Application that does not exist."""
+    hint = Line("hint", "`trellis apps --live` shows applications that exist only in wadm")
     return SUBJECT.absent(name, namespace, absence, hint, *beside.lines())
 
 
 def is_named(app: Manifest, name: str) -> bool:
-    """Say whether an Application is of a name: its own, or the one in wadm."""
+    """Return whether a name is that of an Application, in Kubernetes or in wadm."""
     return name in {app["metadata"]["name"], application_of(app["metadata"])}
 
 
+@dataclass(frozen=True, slots=True)
+class AppGroup:
+    """A host group as applications of its lattice depend on it; ``lines`` are the steps of their chain."""
+
+    namespace: str
+    lattice: str
+    lines: tuple[Line, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AppState:
+    """An Application without its hosts. ``troubles``: the failed steps of its chain."""
+
+    namespace: str
+    lattice: str
+    phase: str
+    held: bool
+    troubles: tuple[Line, ...]
+
+
+def app_group(group: Manifest) -> AppGroup:
+    """Return the view of a WasmCloudHostConfig."""
+    namespace, spec = str(group["metadata"]["namespace"]), group.get("spec") or {}
+    lines = (_group(namespace, group), *lattice_lines(namespace, spec, group.get("status") or {}))
+    return AppGroup(namespace, str(spec.get("lattice") or ""), lines)
+
+
+def app_state(app: Manifest) -> AppState:
+    """Return the view of an Application."""
+    status, row = app.get("status") or {}, row_of(app)
+    lines = (*_sides(status, row.lattice), _object(app["metadata"]), looked_at(app, MANAGER), *_besides(status))
+    troubles = tuple(line for line in (*lines, *_phase(app, status)) if line.trouble)
+    return AppState(row.namespace, row.lattice, row.phase, is_held(status), troubles)
+
+
+def application_health(app: AppState, groups: Sequence[AppGroup] | None) -> Verdict:
+    """Return the health of an Application; ``groups`` None: unknown to this account."""
+    cause, phase = _cause(app, groups), _PHASES.get(app.phase, Health.UNKNOWN)
+    if cause is None:
+        return Verdict(phase, app.phase or NOT_EVALUATED)
+    if phase is Health.DEGRADED and cause.rank is not Rank.CAUSE:
+        return Verdict(phase, app.phase, cause.shown)
+    return cause.verdict
+
+
 def application_cause(app: Manifest, groups: Sequence[Manifest] | None) -> Line | None:
-    """Return why an Application does not go on, None if it does: what its page says, but for services and Events."""
-    return cause_of(_chain(AppSnapshot(app, groups)))
+    """Return the cause of an Application that is not healthy: as its page has it, without Services and Events."""
+    return _cause(app_state(app), _groups_of(AppSnapshot(app, groups)))
+
+
+def _cause(app: AppState, groups: Sequence[AppGroup] | None) -> Line | None:
+    hosts = [*_hosts(groups, app.namespace, app.lattice)]
+    # A paused deletion stays paused in any state of the hosts.
+    return cause_of([*app.troubles, *hosts] if app.held else [*hosts, *app.troubles])
+
+
+def _groups_of(world: AppSnapshot) -> list[AppGroup] | None:
+    return None if world.groups is None else [app_group(one) for one in world.groups]
 
 
 def _chain(world: AppSnapshot) -> Iterator[Line]:
@@ -67,18 +132,17 @@ def _chain(world: AppSnapshot) -> Iterator[Line]:
     yield _object(item["metadata"])
     yield looked_at(item, MANAGER)
     row = row_of(item)
-    hosts, sides = [*_hosts(world, row.namespace, row.lattice)], [*_sides(status, row.lattice)]
-    # A deletion that is held stays so whatever becomes of the hosts.
+    hosts, sides = [*_hosts(_groups_of(world), row.namespace, row.lattice)], [*_sides(status, row.lattice)]
     yield from (*sides, *hosts) if is_held(status) else (*hosts, *sides)
     yield from _besides(status)
     yield from _phase(item, status)
     yield from _service(world, row.namespace, row.application, row.lattice)
-    mirrored = any(one.application == row.application and one.namespace == row.namespace for one in world.services)
-    yield from told_of(world.warnings, row.application, Rank.ASIDE if mirrored else Rank.CAUSE)
+    # A missing Service is the state of the Service, which has its own page.
+    yield from told_of(world.warnings, row.application, Rank.ASIDE)
 
 
 def _object(metadata: Manifest) -> Line:
-    """Tell whose the object is, and what it asks for."""
+    """Return the step with the name of the object and the field managers of its spec."""
     text = f"{metadata['namespace']}/{metadata['name']}"
     if application_of(metadata) != metadata["name"]:
         text += f", in wadm {application_of(metadata)}"
@@ -90,67 +154,68 @@ def _object(metadata: Manifest) -> Line:
         }
     )
     shown = ["wash, by wadm" if one == names.FIELD_MANAGER_WADM else one for one in writers]
-    text += f"; its spec is of {', '.join(shown)}" if shown else ""
+    text += f"; its spec is managed by {', '.join(shown)}" if shown else ""
     if (metadata.get("annotations") or {}).get(names.ANNOTATION_UNDEPLOY) == names.TRUE:
-        text += f"; it is not to run ({names.ANNOTATION_UNDEPLOY})"
+        text += f"; undeployed ({names.ANNOTATION_UNDEPLOY})"
     if metadata.get("deletionTimestamp"):
-        return Line("application", f"{text}; it is being deleted, and goes once wadm does not have it", well=False)
+        text += "; it is being deleted, and stays until wadm has deleted it"
+        return Line("application", text, well=False, reason="Deleting")
     return Line("application", text, well=True)
 
 
-def _hosts(world: AppSnapshot, namespace: str, lattice: str) -> Iterator[Line]:
-    """Tell of the groups of hosts of its lattice, and of a lattice that is away."""
-    if world.groups is None:
-        yield Line("hosts", f"whether namespace {namespace} has hosts of its lattice is not known to this account")
+def _hosts(groups: Sequence[AppGroup] | None, namespace: str, lattice: str) -> Iterator[Line]:
+    """Yield the host groups of its lattice, and the state of the connection to the lattice."""
+    if groups is None:
+        yield Line("hosts", f"this account cannot read whether namespace {namespace} has hosts of its lattice")
         return
-    there = [one for one in world.groups if one["metadata"]["namespace"] == namespace]
-    found = [one for one in there if not lattice or (one.get("spec") or {}).get("lattice") == lattice]
+    here = [one for one in groups if one.namespace == namespace]
+    found = [one for one in here if not lattice or one.lattice == lattice]
     if not found:
-        yield _no_hosts(namespace, lattice, there)
+        yield _no_hosts(namespace, lattice, sorted({one.lattice for one in here}))
     for one in found:
-        yield _group(namespace, one)
-        yield from lattice_lines(namespace, one.get("spec") or {}, one.get("status") or {})
+        yield from one.lines
 
 
-def _no_hosts(namespace: str, lattice: str, there: Sequence[Manifest]) -> Line:
-    others = sorted({str((one.get("spec") or {}).get("lattice")) for one in there})
-    text = f"namespace {namespace} has no group of hosts{f' of lattice {lattice}' if lattice else ''}"
+def _no_hosts(namespace: str, lattice: str, others: Sequence[str]) -> Line:
+    text = f"namespace {namespace} has no host group{f' of lattice {lattice}' if lattice else ''}"
     text += f", only of {', '.join(others)}" if others else ""
     do = f"create a WasmCloudHostConfig{f' with spec.lattice: {lattice}' if lattice else ''}"
     do += f", or set the label {names.LABEL_LATTICE} to {' or '.join(others)}" if others else ""
-    return Line("hosts", text, False, do, Rank.CAUSE)
+    return Line("hosts", text, False, do, Rank.CAUSE, "HostGroupMissing")
 
 
 def _group(namespace: str, group: Manifest) -> Line:
     status, name = group.get("status") or {}, group["metadata"]["name"]
     ready, wanted = status.get("readyReplicas") or 0, status.get("desiredReplicas") or 0
-    text = f"{namespace}/{name} on lattice {(group.get('spec') or {}).get('lattice')}, {ready} of {wanted} ready"
+    text = f"{namespace}/{name} of lattice {(group.get('spec') or {}).get('lattice')}, {ready} of {wanted} ready"
     if ready or not wanted:
         return Line("hosts", text, well=True if wanted else None)
     cause = group_cause(group)
     if cause is None or cause.rank is not Rank.CAUSE:
-        return Line("hosts", text, False, f"`trellis explain hostgroup/{name} -n {namespace}` says why", Rank.CAUSE)
-    return Line("hosts", f"{text}: {cause.text}", False, cause.do, Rank.CAUSE)
+        do = f"`trellis explain hostgroup/{name} -n {namespace}` shows the cause"
+        return Line("hosts", text, False, do, Rank.CAUSE, cause.reason if cause else "HostsNotReady")
+    return Line("hosts", f"{text}: {cause.text}", False, cause.do, Rank.CAUSE, cause.reason, cause.state)
 
 
 def _sides(status: Manifest, lattice: str) -> Iterator[Line]:
-    """Tell whether both sides have the same."""
+    """Yield the step that compares the manifests of Kubernetes and wadm."""
     synced, base = condition(status, "Synced"), status.get("synced") or {}
-    since = f", last equal at {base.get('time')} with version {base.get('wadmVersion')}" if base else ", never equal"
+    since = f", last synced at {base.get('time')} with version {base.get('wadmVersion')}" if base else ", never synced"
     if not synced:
-        yield Line("both sides", f"not known{since}", well=False)
+        yield Line("sync", f"unknown{since}", well=False, reason="SyncUnknown")
         return
     reason, text = str(synced.get("reason") or ""), str(synced.get("message") or synced.get("reason"))
     if synced.get("status") == "True":
-        yield Line("both sides", text, well=True)
+        yield Line("sync", text, well=True)
         return
     rank, do = Rank.SYMPTOM if reason in _UNDER_WAY else Rank.CAUSE, ""
     if is_held(status):
         text = f"{reason}: {text}"
     if reason == "WadmUnavailable":
-        text = f"wadm{f' of lattice {lattice}' if lattice else ''} does not answer: {text}"
-        do = "start wadm, or see its log; what runs there runs on, and nothing is lost meanwhile"
-    yield Line("both sides", f"{text}{since}", False, do, rank)
+        text = f"wadm{f' of lattice {lattice}' if lattice else ''} does not respond: {text}"
+        do = "start wadm, or read its log; running applications are not affected, and changes are kept"
+    state = Health.UNKNOWN if synced.get("status") == "Unknown" else None
+    yield Line("sync", f"{text}{since}", False, do, rank, reason, state)
 
 
 def _besides(status: Manifest) -> Iterator[Line]:
@@ -158,7 +223,7 @@ def _besides(status: Manifest) -> Iterator[Line]:
         found = condition(status, kind)
         if found.get("status") == "True":
             text, well = str(found.get("message") or found.get("reason")), False if kind in _BAD else None
-            yield Line(kind, text, well, rank=Rank.CAUSE)
+            yield Line(kind, text, well, rank=Rank.CAUSE, reason=str(found.get("reason") or kind))
 
 
 def _phase(item: Manifest, status: Manifest) -> Iterator[Line]:
@@ -167,20 +232,21 @@ def _phase(item: Manifest, status: Manifest) -> Iterator[Line]:
         return
     deployed = status.get("deployedVersion")
     versions = len(history_of(item))
-    text = f"{phase}, {f'version {deployed} is deployed' if deployed else 'no version is deployed'}, {versions} there"
+    text = f"{phase}, {f'version {deployed} is deployed' if deployed else 'no version is deployed'}, {versions} in wadm"
     text += f": {status['message']}" if status.get("message") else ""
     well = False if phase in TROUBLE else phase in {"Deployed", "Undeployed"} or None
-    yield Line("wadm", text, well, rank=Rank.CAUSE if status.get("message") else Rank.SYMPTOM)
+    rank = Rank.CAUSE if status.get("message") else Rank.SYMPTOM
+    yield Line("wadm", text, well, rank=rank, reason=phase, state=_PHASES.get(phase))
     for one in status.get("scalers") or ():
-        state, words = str(one.get("status") or ""), str(one.get("message") or "")
-        told = f"{one.get('kind')} {one.get('name')}: {state}" + (f": {words}" if words else "")
+        state, message = str(one.get("status") or ""), str(one.get("message") or "")
+        text = f"{one.get('kind')} {one.get('name')}: {state}" + (f": {message}" if message else "")
         well = state.lower() == _FINE or (False if state.lower() == "failed" else None)
-        yield Line("scaler", told, well, rank=Rank.CAUSE)
+        yield Line("scaler", text, well, rank=Rank.CAUSE, reason="ScalerFailed")
 
 
 def _service(world: AppSnapshot, namespace: str, application: str, lattice: str) -> Iterator[Line]:
-    """Name the Service that mirrors it, which has a page of its own."""
+    """Yield the Service that reflects it, which has its own page."""
     for one in world.services:
-        mirrors = one.application == application and lattice_name(one.lattice) == lattice
-        if mirrors and one.namespace == namespace:
+        reflects = one.application == application and lattice_name(one.lattice) == lattice
+        if reflects and one.namespace == namespace:
             yield Line("service", f"{one.key}: `trellis explain service/{one.name} -n {one.namespace}`")

@@ -1,17 +1,20 @@
-"""Why a group of wasmCloud hosts is, or is not, well: what it names, its pods, its lattice, who writes it.
+"""State of a wasmCloud host group, and its cause: required objects, pods, lattice, field managers.
 
-Pure. In: the WasmCloudHostConfig. Out: the page, and the cause alone. Called by ``explain`` and ``status``.
-Source of the conditions: ``host_manager.domain.status`` and ``host_manager.lattice_status``.
+Pure. In: the WasmCloudHostConfig, pods of hosts. Out: health, the page, and the cause alone. Called by ``explain``,
+``status`` and ``entities``. Source of the conditions: ``host_manager.domain.status``, ``host_manager.lattice_status``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 from trellis import names
-from trellis.read_model.explain.page import PULL_FAILED, Explanation, Line, Rank, condition, words
-from trellis.read_model.explain.subject import Beside, Subject, cause_of, looked_at
+from trellis.lattice.domain.service_views import PodView
+from trellis.read_model.explain.page import HEALTHY, PULL_FAILED, Explanation, Line, Rank, condition, words
+from trellis.read_model.explain.subject import Beside, Subject, cause_of, looked_at, verdict_of
+from trellis.read_model.health import Health, Verdict
 
 Manifest = Mapping[str, Any]
 
@@ -21,99 +24,147 @@ _CRASH: Final = frozenset({"CrashLoopBackOff", "Error", "OOMKilled"})
 _MISSING: Final = frozenset({"SecretMissing", "ConfigMapMissing"})
 _REFUSED: Final = ("refused the user", "uthorization", "demands a certificate")
 _PODS_SHOWN: Final = 10
+_OF_APPLICATIONS: Final = frozenset({"wadm", "applications"})
+"""Steps of a lattice that do not change the health of its host groups, as in their condition Ready."""
+OTHER: Final = "OtherControllerActive"
+HEARTBEAT_MISSING: Final = "HeartbeatMissing"
+UNHEARD: Final = frozenset({"LatticeUnreachable", "LatticeNotConnected"})
+"""Reasons for which the state of the hosts in the lattice is unknown."""
 
 
 def explain_group(found: Manifest, beside: Beside) -> Explanation:
     """Return the page of a group."""
-    return SUBJECT.page(found, _chain(found), beside)
+    return SUBJECT.page(found, _chain(found), beside, group_health(found))
 
 
 def group_cause(group: Manifest) -> Line | None:
-    """Return why a group is not well, None if it is: what its page says, but for the service."""
+    """Return the cause of a group that is not healthy, None if it is: as its page has it, without the service."""
     return cause_of(_chain(group))
+
+
+def group_health(group: Manifest) -> Verdict:
+    """Return the health of a group."""
+    return verdict_of(group_cause(group), str(_available(group.get("status") or {}).get("reason") or HEALTHY))
+
+
+def host_health(pod: PodView, reported: str, group: Verdict | None) -> Verdict:
+    """Return the health of a host. ``reported``: as in the status of its ``group``, whose health is None if not read.
+
+    The pod alone does not show whether the lattice has the host: while the lattice is unreachable it is unknown.
+    """
+    if pod.terminating:
+        return Verdict(Health.PROGRESSING, "PodTerminating", "its pod is terminating")
+    if not pod.serving:
+        return Verdict(Health.PROGRESSING, "PodNotReady", "its pod is not ready")
+    if reported == "No":
+        return Verdict(
+            Health.DEGRADED, HEARTBEAT_MISSING, "its pod is ready, but the lattice receives no heartbeat of it"
+        )
+    if group is None:
+        return Verdict(Health.UNKNOWN, "HostGroupUnknown", "its pod is ready, but its host group is unknown")
+    if group.reason in UNHEARD:
+        return Verdict(Health.UNKNOWN, group.reason, group.message)
+    if reported == "Unknown":
+        return Verdict(Health.UNKNOWN, "NotReported", "its pod is ready, but the lattice has not reported the host yet")
+    return Verdict(Health.HEALTHY, "HostReported")
 
 
 def _chain(group: Manifest) -> Iterator[Line]:
     metadata, status, spec = group["metadata"], group.get("status") or {}, group.get("spec") or {}
     lattice = str(spec.get("lattice") or "")
-    going = "; it is being deleted" if metadata.get("deletionTimestamp") else ""
-    yield Line("group", f"{metadata['namespace']}/{metadata['name']} on lattice {lattice}{going}", well=not going)
-    other = condition(status, "OtherControllerActive")
+    deleting = "; it is being deleted" if metadata.get("deletionTimestamp") else ""
+    text = f"{metadata['namespace']}/{metadata['name']} of lattice {lattice}{deleting}"
+    yield Line("group", text, well=not deleting, reason="Deleting")
+    other = condition(status, OTHER)
     if other.get("status") == "True":
-        yield Line("held", words(other), well=False, rank=Rank.CAUSE)
+        yield Line("other controller", words(other), False, "", Rank.CAUSE, str(other.get("reason") or OTHER))
         return
     yield looked_at(group, MANAGER)
     yield _degraded(metadata["namespace"], condition(status, "Degraded"))
     yield from _counts(status)
-    yield from lattice_lines(metadata["namespace"], spec, status)
+    for line in lattice_lines(metadata["namespace"], spec, status):
+        # Hosts do not need wadm: an unknown state of applications concerns the applications only.
+        yield replace(line, rank=Rank.ASIDE) if line.about in _OF_APPLICATIONS else line
     yield from _hosts(status)
 
 
 def _degraded(namespace: str, said: Manifest) -> Line:
     if said.get("status") != "True":
-        return Line("degraded", "nothing is in the way of its pods", well=True if said else None)
+        return Line("degraded", "no problem of its pods is known", well=True if said else None)
     reason, message = str(said.get("reason") or ""), str(said.get("message") or "")
     text, do = f"{reason}: {message}", ""
     if reason in _MISSING and " is missing: " in message:
-        # Several are told in one message, with what to do about each.
+        # A message can name several, each with its resolution.
         text, _, do = message.partition(": ") if " · " not in message else (message, "", "")
     elif reason in PULL_FAILED:
         text = f"the image of its hosts cannot be pulled: {text}"
-        do = "check spec.image and spec.natsLeafImage, spec.imagePullSecrets, and that the registry is reached"
+        do = "check spec.image, spec.natsLeafImage and spec.imagePullSecrets, and that the registry is reachable"
     elif reason in _CRASH:
         pod = message.removeprefix("pod ").partition(",")[0]
-        do = f"`kubectl logs -n {namespace} {pod} --all-containers --previous` shows how it ended"
+        do = f"`kubectl logs -n {namespace} {pod} --all-containers --previous` shows the error"
     elif "exceeded quota: " in message:
         quota = message.partition("exceeded quota: ")[2].partition(",")[0]
-        text = f"the API server refuses its pods: {message.partition(' is forbidden: ')[2] or message}"
-        do = f"raise ResourceQuota {quota} of namespace {namespace}, or ask for fewer hosts"
-    return Line("degraded", text, False, do, Rank.CAUSE)
+        text = f"the API server rejects its pods: {message.partition(' is forbidden: ')[2] or message}"
+        do = f"increase ResourceQuota {quota} of namespace {namespace}, or reduce the number of hosts"
+    return Line("degraded", text, False, do, Rank.CAUSE, reason)
+
+
+def _available(status: Manifest) -> Manifest:
+    return condition(status, "Available")
 
 
 def _counts(status: Manifest) -> Iterator[Line]:
-    ready = condition(status, "Ready")
-    if ready:
-        yield Line("hosts", str(ready.get("message") or ready.get("reason")), well=ready.get("status") == "True")
-    progressing = condition(status, "Progressing")
+    available, progressing = _available(status), condition(status, "Progressing")
     if progressing.get("status") == "True":
-        yield Line("progress", words(progressing))
+        # Ready is False then, even if all hosts of the former template are ready.
+        yield Line("progress", words(progressing), well=False, reason=str(progressing.get("reason") or ""))
+    if available:
+        reason = str(available.get("reason") or "")
+        missing = Health.MISSING if reason == "NotCreated" else None
+        text = str(available.get("message") or reason)
+        yield Line("hosts", text, well=available.get("status") == "True", reason=reason, state=missing)
 
 
 def lattice_lines(namespace: str, spec: Manifest, status: Manifest) -> Iterator[Line]:
-    """Yield how a group's lattice is heard, and wadm in it: what its conditions say, and what to do."""
+    """Yield the connection to a group's lattice and to wadm in it, by its conditions, with resolutions."""
     lattice = str(spec.get("lattice") or "")
     reported, known = condition(status, "HostsReporting"), condition(status, "ApplicationsKnown")
     if reported.get("status") in {"False", "Unknown"}:
-        yield _silent(namespace, spec, reported)
+        yield _not_reporting(namespace, spec, reported)
     elif reported:
         yield Line("lattice", str(reported.get("message") or lattice), well=True)
     if known.get("reason") == "WadmUnavailable":
-        text = f"wadm of lattice {lattice} does not answer: {known.get('message')}"
-        yield Line("wadm", text, False, "start wadm, or see its log; its hosts run on meanwhile", Rank.CAUSE)
+        text = f"wadm of lattice {lattice} does not respond: {known.get('message')}"
+        do = "start wadm, or read its log; running hosts are not affected"
+        yield Line("wadm", text, False, do, Rank.CAUSE, "WadmUnavailable", Health.UNKNOWN)
     synced = condition(status, names.CONDITION_APPLICATIONS_SYNCED)
     if synced.get("status") in {"False", "Unknown"} and known.get("reason") != "LatticeUnreachable":
-        yield Line("applications", words(synced), well=False)
+        yield Line("applications", words(synced), well=False, reason=str(synced.get("reason") or ""))
 
 
-def _silent(namespace: str, spec: Manifest, said: Manifest) -> Line:
+def _not_reporting(namespace: str, spec: Manifest, said: Manifest) -> Line:
     reason, message = str(said.get("reason") or ""), str(said.get("message") or "")
-    if reason in {"WaitingForHosts", "HostIDUnknown"}:
-        return Line("lattice", f"{reason}: {message}")  # it is new, or as old as it was adopted: no trouble
-    if reason not in {"LatticeUnreachable", "LatticeNotConnected"}:
-        return Line("lattice", f"{reason}: {message}", well=False, rank=Rank.CAUSE)
+    if reason == "HostIDUnknown":
+        return Line("lattice", f"{reason}: {message}")  # the template of an adopted group is kept
+    if reason == "WaitingForHosts":
+        return Line("lattice", f"{reason}: {message}", well=False, reason=reason)
+    if reason not in UNHEARD:
+        return Line("lattice", f"{reason}: {message}", well=False, rank=Rank.CAUSE, reason=reason)
     secret = spec.get("secretName")
     if any(word in message for word in _REFUSED):
-        have = f"the credentials in Secret {namespace}/{secret}" if secret else "spec.secretName, which names none,"
-        do = f"check {have} against the users of that NATS"
+        have = f"the credentials in Secret {namespace}/{secret}" if secret else "spec.secretName, which is empty,"
+        do = f"compare {have} with the users of this NATS server"
     else:
-        do = "check spec.natsAddress and spec.natsClientPort, and that NATS runs there and is reached"
-    return Line("lattice", f"{reason}: {message}", False, do, Rank.CAUSE)
+        do = "check spec.natsAddress and spec.natsClientPort, and that NATS runs there and is reachable"
+    # A connection that is being opened explains no pod that does not start.
+    rank = Rank.SYMPTOM if reason == "LatticeNotConnected" else Rank.CAUSE
+    return Line("lattice", f"{reason}: {message}", False, do, rank, reason, Health.UNKNOWN)
 
 
 def _hosts(status: Manifest) -> Iterator[Line]:
     hosts = status.get("hosts") or ()
     for host in hosts[:_PODS_SHOWN]:
-        told = {"Yes": "heard of in the lattice", "No": "silent in the lattice"}.get(str(host.get("reported")), "")
+        told = {"Yes": "reported by the lattice", "No": "heartbeat missing"}.get(str(host.get("reported")), "")
         ready = "ready" if host.get("ready") else "not ready"
         text = ", ".join(filter(None, (f"pod {host.get('pod')} {ready}", told, str(host.get("id") or ""))))
         yield Line("host", text, bool(host.get("ready")), rank=Rank.ASIDE)

@@ -1,7 +1,7 @@
-"""Why a node can, or cannot, run Wasm: the whole chain from its opting in to its proof.
+"""State of a node, and its cause, from its opt-in to its verification.
 
 Pure. In: the Node, its Jobs, their pods and Events, the Shims, the ledger. Out: the page. Called by ``explain``.
-Invariant: what hinders now comes before what failed before.
+Invariant: a present obstacle comes before a past failure.
 """
 
 from __future__ import annotations
@@ -15,11 +15,13 @@ from trellis.installer_api.spec import WantedShim
 from trellis.provisioning.ledger import Ledger
 from trellis.provisioning.nodes_and_jobs import view_job, view_node
 from trellis.provisioning.reasons import NO_POD, NODE_UPDATE_REFUSED
+from trellis.provisioning.shim_status import Reason, Status
 from trellis.provisioning.shims import ShimView, is_for
 from trellis.provisioning.targets import wish_on
 from trellis.provisioning.views import (
     SUPPORTED_OS,
     JobState,
+    JobView,
     NodeView,
     OptIn,
     newest,
@@ -29,7 +31,16 @@ from trellis.provisioning.views import (
 from trellis.read_model.explain.job import failure_line, job_lines, refusal_advice, refused_job, since_outcome
 from trellis.read_model.explain.page import Explanation, Line, Rank, condition, told_since, warnings_of, words
 from trellis.read_model.explain.subject import Beside, Subject
-from trellis.read_model.tables.nodes import KUBELET_AWAY, NodeState, row_of
+from trellis.read_model.health import Health
+from trellis.read_model.tables.nodes import (
+    KUBELET_NOT_READY,
+    NODE_NOT_READY,
+    UNSUPPORTED_OS,
+    NodeRow,
+    NodeState,
+    row_of,
+)
+from trellis.read_model.tables.rollout import stages_of_node
 
 Manifest = Mapping[str, Any]
 
@@ -40,15 +51,15 @@ _TOLD: Final = frozenset(
         *("OtherControllerActive", "NothingToInstall", "RuntimeInUse", "DrainBlocked"),
     }
 )
-"""Reasons of Events on a Node that say what keeps provisioner from it."""
-_BEGUN: Final = frozenset({NodeState.PROVISIONING, NodeState.VERIFYING, NodeState.FAILED})
+"""Reasons of Events on a Node that stop provisioner there."""
+_STARTED: Final = frozenset({NodeState.PROVISIONING, NodeState.VERIFYING, NodeState.FAILED})
 
 
 @dataclass(frozen=True, slots=True)
 class NodeSnapshot:
-    """What stands in the cluster. ``installers``: namespace of the Jobs; ``jobs``, ``pods``: those of the node.
+    """Objects in the cluster. ``installers``: namespace of the Jobs; ``jobs``, ``pods``: those of the node.
 
-    ``held``: by name the Shims of which nothing goes on, on any node, and why.
+    ``statuses``: of Shims by name; ``held``: by name the Shims without progress on any node, and the reason.
     """
 
     node: Manifest
@@ -57,25 +68,28 @@ class NodeSnapshot:
     pods: Sequence[Manifest] = ()
     shims: Sequence[ShimView] = ()
     held: Mapping[str, str] = field(default_factory=dict)
+    statuses: Mapping[str, Status] = field(default_factory=dict)
     ledger: Ledger = field(default_factory=lambda: Ledger({}))
     beside: Beside = field(default_factory=Beside)
 
 
 def explain_node(world: NodeSnapshot) -> Explanation:
     """Return the page of a node."""
-    return SUBJECT.page(world.node, _chain(world), world.beside)
-
-
-def _chain(world: NodeSnapshot) -> Iterator[Line]:
     view = view_node(dict(world.node))
     jobs = tuple(view_job(dict(job)) for job in world.jobs)
-    row = row_of(view, jobs, world.ledger.entries.get(view.uid), world.shims)
+    stages = stages_of_node(view, tuple(world.shims), world.statuses, world.ledger)
+    row = row_of(view, jobs, world.ledger.entries.get(view.uid), world.shims, stages)
+    return SUBJECT.page(world.node, _chain(world, view, jobs, row), world.beside, row.verdict)
+
+
+def _chain(world: NodeSnapshot, view: NodeView, jobs: tuple[JobView, ...], row: NodeRow) -> Iterator[Line]:
     yield _kubelet(world.node, view)
     if view.skip is not None:
-        yield Line("skipped", f"{view.skip.reason.value}: {view.skip.message}", well=False, rank=Rank.CAUSE)
+        reason = view.skip.reason.value
+        yield Line("skipped", f"{reason}: {view.skip.message}", False, "", Rank.CAUSE, reason, Health.SUSPENDED)
     yield from _leaving(world, view)
     yield _wish(world, view, concern=row.concern and row.wish is OptIn.IN)
-    yield from _shims(world, view, begun=row.state in _BEGUN)
+    yield from _shims(world, view, started=row.state in _STARTED)
     job = newest(jobs)
     raw = next((one for one in world.jobs if job is not None and one["metadata"]["uid"] == job.uid), None)
     events = since_outcome(world.beside.events, view)
@@ -100,33 +114,34 @@ def _kubelet(node: Manifest, view: NodeView) -> Line:
     about = f"{view.operating_system}/{view.architecture or 'unknown'}, {view.runtime_version or 'runtime unknown'}"
     if view.ready:
         return Line("kubelet", f"ready; {about}", well=True)
-    said = words(condition(node.get("status") or {}, "Ready")) or "it has not said anything yet"
-    text = f"{KUBELET_AWAY}: {said}; {about}"
-    do = f"mend the kubelet: `kubectl describe node {view.name}`; work goes on by itself once it is ready"
-    return Line("kubelet", text, well=False, do=do, rank=Rank.CAUSE)
+    reported = words(condition(node.get("status") or {}, "Ready")) or "it has not reported yet"
+    text = f"{KUBELET_NOT_READY}: {reported}; {about}"
+    do = f"repair the kubelet: `kubectl describe node {view.name}`; provisioning continues once it is ready"
+    return Line("kubelet", text, False, do, Rank.CAUSE, NODE_NOT_READY)
 
 
 def _leaving(world: NodeSnapshot, view: NodeView) -> Iterator[Line]:
-    """Yield the Shims of the node that are being deleted, where the circuit breaker holds that."""
+    """Yield the Shims of the node that are being deleted, if the circuit breaker pauses that."""
     for name in sorted(shim.name for shim in world.shims if shim.deleting and shim.name in world.held):
         if name in view.installed:
-            yield _held(world, name, "it is being deleted and still here")
+            yield _held(world, name, "it is being deleted and still installed here")
 
 
 def _held(world: NodeSnapshot, name: str, what: str) -> Line:
-    """Return why nothing goes on with a Shim; its own page says what to do."""
-    return Line("shim", f"{name}: {what}: {world.held[name]}", False, f"`trellis explain shim/{name}`", Rank.CAUSE)
+    """Return why a Shim makes no progress; its own page has the resolution."""
+    text, reason = f"{name}: {what}: {world.held[name]}", world.held[name].partition(":")[0]
+    return Line("shim", text, False, f"`trellis explain shim/{name}`", Rank.CAUSE, reason)
 
 
 def _wish(world: NodeSnapshot, view: NodeView, *, concern: bool) -> Line:
     if view.operating_system != SUPPORTED_OS:
         text = f"only {SUPPORTED_OS} nodes are provisioned, this one runs {view.operating_system}"
-        return Line("opted in", text, well=False, rank=Rank.CAUSE)
+        return Line("opted in", text, False, "", Rank.CAUSE, UNSUPPORTED_OS, Health.SUSPENDED)
     match opt_in_of(view, auto_provision=False):
         case OptIn.INVALID:
             text = f"its annotation {names.ANNOTATION_OPT_IN} has {view.opt_in!r}, which is neither true nor false"
             do = f"`kubectl annotate node {view.name} --overwrite {names.ANNOTATION_OPT_IN}=true`"
-            return Line("opted in", text, well=False, do=do, rank=Rank.CAUSE)
+            return Line("opted in", text, False, do, Rank.CAUSE, NodeState.INVALID_ANNOTATION.value)
         case OptIn.IN:
             return Line("opted in", f"by its annotation {names.ANNOTATION_OPT_IN}", well=True)
         case _:
@@ -134,20 +149,20 @@ def _wish(world: NodeSnapshot, view: NodeView, *, concern: bool) -> Line:
             if chosen:
                 return Line("opted in", f"by the nodeSelector of Shim {', '.join(sorted(chosen))}", well=True)
             if concern and view.opt_in is None:
-                return Line("opted in", "by auto-provisioning, as far as its marks tell", well=True)
+                return Line("opted in", "by auto-provisioning, according to its labels", well=True)
     text = f"it is not opted in: {_out(view)}"
     do = f"`kubectl annotate node {view.name} --overwrite {names.ANNOTATION_OPT_IN}=true`, or label it for a Shim"
-    return Line("opted in", text, well=False, do=do, rank=Rank.CAUSE)
+    return Line("opted in", text, False, do, Rank.CAUSE, NodeState.NOT_OPTED_IN.value, Health.NOT_OPTED_IN)
 
 
 def _out(view: NodeView) -> str:
     if view.opt_in is not None:
-        return f"its annotation {names.ANNOTATION_OPT_IN} says {view.opt_in!r}"
-    return f"it has no annotation {names.ANNOTATION_OPT_IN}, and no Shim's nodeSelector is for it"
+        return f"its annotation {names.ANNOTATION_OPT_IN} is {view.opt_in!r}"
+    return f"it has no annotation {names.ANNOTATION_OPT_IN}, and no Shim's nodeSelector matches it"
 
 
-def _shims(world: NodeSnapshot, view: NodeView, *, begun: bool) -> Iterator[Line]:
-    """Yield what each Shim that is for the node has come to there; ``begun``: an installer is, or was, at work."""
+def _shims(world: NodeSnapshot, view: NodeView, *, started: bool) -> Iterator[Line]:
+    """Yield the state of each Shim that selects the node; ``started``: an installer runs, or ran."""
     proved = proved_of(view.installed)
     for shim in sorted(world.shims, key=lambda one: one.name):
         if shim.invalid or not is_for(shim, view, auto_provision=False):
@@ -156,19 +171,19 @@ def _shims(world: NodeSnapshot, view: NodeView, *, begun: bool) -> Iterator[Line
         has = proved.get(shim.name)
         if not isinstance(wish, WantedShim):
             text = f"{shim.name} is not installed here, {wish.value}"
-            yield Line("shim", text, False, f"`trellis explain shim/{shim.name}`", Rank.CAUSE)
+            yield Line("shim", text, False, f"`trellis explain shim/{shim.name}`", Rank.CAUSE, wish.value)
         elif has == wish.digest:
-            yield Line("shim", f"{shim.name}: proved by {view.verified}", well=True)
+            yield Line("shim", f"{shim.name}: verified by {view.verified}", well=True)
         else:
-            text = "another version is proved here" if has else "not proved here yet"
-            held = shim.name in world.held and not begun
+            text = "another version is verified here" if has else "not verified here yet"
+            held = shim.name in world.held and not started
             yield _held(world, shim.name, text) if held else Line("shim", f"{shim.name}: {text}", well=False)
 
 
 def _hold(world: NodeSnapshot, view: NodeView, state: NodeState, told: Sequence[Manifest]) -> Iterator[Line]:
-    """Yield what keeps the node from going on: a halt, a pause, another operator, a refusal.
+    """Yield the obstacles of the node: a halt, a pause, another operator, a rejection.
 
-    ``told``: the warnings about the node since its newest Job was created, the newest first.
+    ``told``: the warnings about the node since its newest Job was created, newest first.
     """
     entry = world.ledger.entries.get(view.uid)
     if entry is not None:
@@ -176,31 +191,35 @@ def _hold(world: NodeSnapshot, view: NodeView, state: NodeState, told: Sequence[
     mine = {shim.name for shim in world.shims if is_for(shim, view, auto_provision=False)}
     halted = [name for name in world.ledger.halted if name in mine or not mine]
     if halted and entry is None and state is not NodeState.READY:
-        text = f"the rollout of {', '.join(halted)} is halted, because too many nodes failed, and this one waits for it"
+        text = (
+            f"the rollout of {', '.join(halted)} is halted, because too many nodes failed, and this node waits for it"
+        )
         do = f"`trellis explain shim/{halted[0]}` names the failure; then `trellis rollout resume {halted[0]}`"
-        yield Line("rollout", text, well=False, do=do, rank=Rank.CAUSE)
+        yield Line("rollout", text, False, do, Rank.CAUSE, Reason.HALTED.value, Health.SUSPENDED)
     paused = [shim.name for shim in world.shims if shim.name in mine and shim.paused]
     if paused and entry is None and state is NodeState.WAITING:
         text = f"the rollout of {', '.join(sorted(paused))} is paused by spec.paused"
-        yield Line("rollout", text, False, f"`trellis rollout resume {min(paused)}`", Rank.CAUSE)
+        do = f"`trellis rollout resume {min(paused)}`"
+        yield Line("rollout", text, False, do, Rank.CAUSE, Reason.PAUSED.value, Health.SUSPENDED)
     if state is not NodeState.READY:
         for one in told:
             message = str(one.get("message") or "")
             if one.get("reason") in _TOLD and NO_POD not in message:
                 do = refusal_advice(message, world.installers) if one.get("reason") == NODE_UPDATE_REFUSED else ""
-                yield Line("held", words(one), well=False, do=do, rank=Rank.CAUSE)
+                yield Line("event", words(one), False, do, Rank.CAUSE, str(one.get("reason") or ""))
                 return
 
 
 def _state(view: NodeView, state: NodeState, message: str, *, unlabelled: bool) -> Line:
     if state is NodeState.READY:
         handlers = ", ".join(sorted(filter(None, view.handlers))) or "none"
-        return Line("proof", f"by {view.verified}; its runtime lists the handlers: {handlers}", well=True)
+        return Line("verification", f"by {view.verified}; its runtime lists the handlers: {handlers}", well=True)
     if unlabelled and state is NodeState.VERIFYING:
-        return Line("proof", "the installer is done, and the API server refuses to have that written here", well=False)
-    words_ = {
-        NodeState.WAITING: "it waits for its turn: nothing was begun yet",
-        NodeState.PROVISIONING: "the installer is at work",
-        NodeState.VERIFYING: "the installer is done, and its proof is waited for: the handler, or a canary pod",
+        text = "the installer succeeded, but the API server rejects the labels of this node"
+        return Line("verification", text, well=False, reason=state.value)
+    text = {
+        NodeState.WAITING: "it waits for a free slot: no installer was started yet",
+        NodeState.PROVISIONING: "the installer runs",
+        NodeState.VERIFYING: "the installer succeeded, the verification (handler, or canary pod) is pending",
     }.get(state, message or state.value)
-    return Line("proof", words_, well=False)
+    return Line("verification", text, well=False, reason=state.value)

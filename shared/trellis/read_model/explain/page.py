@@ -1,8 +1,8 @@
-"""The page that explains an object: its first line is the answer, then the whole chain, each step well or not.
+"""The page that explains an object: the first line is the cause, then each step of its chain.
 
-Pure. In: steps, as the modules of kinds find them. Out: the answer, and the page for people and for JSON. Called by
-``explain`` and, for the same causes, by ``status``. Invariant: there is a cause exactly if a step is not well; what
-makes other steps fail is named before what only follows from it.
+Pure. In: steps from the modules of kinds. Out: health, cause and page as text and as JSON. Called by ``explain`` and
+``status``. Invariant: a page has a cause exactly if a step failed; a step that makes further steps fail is named before
+its consequences.
 """
 
 from __future__ import annotations
@@ -13,12 +13,16 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any, Final
 
+from trellis.read_model.health import Health, Verdict
+
 Manifest = Mapping[str, Any]
 
 READY: Final = "ready"
+HEALTHY: Final = "Healthy"
+"""Reason of a healthy object whose kind has no more specific one."""
 _EVENTS_SHOWN: Final = 5
 _TIME: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d")
-"""A time of Kubernetes to the second: some have fractions."""
+"""A time of Kubernetes without fractions of a second, which some have."""
 PULL_FAILED: Final = frozenset(
     {
         "ErrImagePull",
@@ -30,39 +34,50 @@ PULL_FAILED: Final = frozenset(
         "SignatureValidationFailed",
     }
 )
-"""Why a container waits for its image, in the kubelet's words (its package images, and the errors of the CRI)."""
+"""Reasons of the kubelet for a container that waits for its image (its package images, and the errors of the CRI)."""
 
 
 class Rank(IntEnum):
-    """How near a step that is not well is to the cause: of several the highest is the answer, of equals the first."""
+    """Distance of a failed step to the cause: the highest is the cause, of equals the first."""
 
     ASIDE = 0
-    """One of several that may be so: it is shown, and is no trouble by itself."""
+    """One of several alternatives: shown, but not a problem by itself."""
     SYMPTOM = 1
     SERVICE = 2
-    """The service that would see to it does not run."""
+    """The responsible service does not run."""
     CAUSE = 3
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One step of the chain. ``well`` is None for what is neither good nor bad; ``do``: what to do about it."""
+    """One step of the chain. ``well`` is None for a neutral step; ``do``: the resolution; ``reason``: CamelCase.
+
+    ``state``: health of the object because of this step; by default Degraded for a cause, Progressing otherwise.
+    """
 
     about: str
     text: str
     well: bool | None = None
     do: str = ""
     rank: Rank = Rank.SYMPTOM
+    reason: str = ""
+    state: Health | None = None
 
     @property
     def trouble(self) -> bool:
-        """Whether something is wrong because of this step."""
+        """True if the step is a problem of the object."""
         return self.well is False and self.rank is not Rank.ASIDE
 
     @property
     def shown(self) -> str:
-        """What happened and what to do, in one sentence."""
+        """Text and resolution in one sentence."""
         return f"{self.text}: {self.do}" if self.do else self.text
+
+    @property
+    def verdict(self) -> Verdict:
+        """Health of the object if this step is the cause."""
+        health = self.state or (Health.DEGRADED if self.rank is Rank.CAUSE else Health.PROGRESSING)
+        return Verdict(health, self.reason, self.shown)
 
     def document(self) -> dict[str, object]:
         """Return the line for JSON."""
@@ -71,23 +86,36 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """One object, ``subject``, and its chain. ``wanted``: what it is if all is well."""
+    """One object, ``subject``, and its chain. ``wanted``: its predicate if it is healthy.
+
+    ``own``: health as the function of its kind computes it; without it, that of the cause.
+    """
 
     subject: str
     lines: Sequence[Line] = field(default_factory=list)
     wanted: str = READY
+    own: Verdict | None = None
 
     @property
     def cause(self) -> Line | None:
-        """The step that is the answer, None if nothing is wrong."""
+        """The step that is the cause, None if nothing is wrong."""
         return max((line for line in self.lines if line.trouble), key=lambda line: line.rank, default=None)
 
     @property
+    def verdict(self) -> Verdict:
+        """Health of the object. A service without a leader does not change it."""
+        if self.own is not None:
+            return self.own
+        return cause.verdict if (cause := self.cause) else Verdict(Health.HEALTHY, HEALTHY)
+
+    @property
     def headline(self) -> str:
-        """``SUBJECT is not ready: CAUSE. DO THIS``."""
+        """``SUBJECT is not ready: CAUSE. DO THIS``; ``SUBJECT is ready, but …`` if only a service is missing."""
         cause = self.cause
         if cause is None:
             return f"{self.subject} is {self.wanted}"
+        if cause.rank is Rank.SERVICE and self.verdict.health is Health.HEALTHY:
+            return f"{self.subject} is {self.wanted}, but {cause.text}: {cause.do}".removesuffix(": ")
         told = f"{self.subject} is not {self.wanted}: {_ended(cause.text)}"
         return f"{told} {cause.do[:1].upper()}{cause.do[1:]}" if cause.do else told.removesuffix(".")
 
@@ -96,6 +124,8 @@ class Explanation:
         cause = self.cause
         return {
             "ok": cause is None,
+            "health": self.verdict.health.value,
+            "reason": self.verdict.reason or None,
             "subject": self.subject,
             "cause": cause.text if cause else None,
             "do": (cause.do or None) if cause else None,
@@ -106,9 +136,9 @@ class Explanation:
 
 @dataclass(frozen=True, slots=True)
 class Leader:
-    """Who leads a service: "" for nobody, None if this account may not know. ``otherwise``: what then is.
+    """Leader of a service: "" for none, None if this account cannot read it. ``otherwise``: the consequence of none.
 
-    ``trouble``: what is wrong with a Lease that is held.
+    ``trouble``: problem of a Lease that is held.
     """
 
     service: str
@@ -119,13 +149,15 @@ class Leader:
     def line(self) -> Line:
         """Return the step."""
         if self.holder is None:
-            return Line(self.service, "who leads it is not known: this account may not read its Lease")
+            return Line(self.service, "its leader is unknown: this account cannot read its Lease")
         if self.holder and not self.trouble:
             return Line(self.service, f"led by {self.holder}", well=True)
-        text = f"led by {self.holder}" if self.holder else f"nobody leads {self.service}, so {self.otherwise}"
+        reason = "LeaderMissing"
+        unled = ", so ".join(filter(None, (f"no replica leads {self.service}", self.otherwise)))
+        text = f"led by {self.holder}" if self.holder else unled
         if self.trouble:
-            return Line(self.service, f"{text}; {self.trouble}", well=False, rank=Rank.SERVICE)
-        return Line(self.service, text, False, f"start it with `trellis run {self.service}`", Rank.SERVICE)
+            return Line(self.service, f"{text}; {self.trouble}", well=False, rank=Rank.SERVICE, reason=reason)
+        return Line(self.service, text, False, f"start it with `trellis run {self.service}`", Rank.SERVICE, reason)
 
 
 def condition(status: Manifest, kind: str) -> Manifest:
@@ -139,7 +171,7 @@ def words(said: Manifest) -> str:
 
 
 def warnings_of(events: Iterable[Manifest], *uids: str) -> list[Manifest]:
-    """Return the warnings about objects of these uids, the newest first, each of its words once."""
+    """Return the warnings about objects of these uids, newest first, without repetitions."""
     there = [
         one
         for one in events
@@ -150,10 +182,10 @@ def warnings_of(events: Iterable[Manifest], *uids: str) -> list[Manifest]:
 
 
 def told_since(events: Iterable[Manifest], created: Manifest | None) -> Iterator[Manifest]:
-    """Yield the Events that are about an object, or that were repeated after it was created; None: there is no object.
+    """Yield the Events about an object, or repeated after its creation; None: the object does not exist.
 
-    An Event stays for an hour, and is repeated every minute while it holds: an older one is about a former object. One
-    that names a related object is about that one, whatever the clocks of two machines say.
+    An Event stays for an hour, and is repeated every minute while its cause persists: an older one is about a former
+    object. One with a related object is about that one, without a comparison of clocks.
     """
     metadata = created["metadata"] if created is not None else {}
     begin = _TIME.match(str(metadata.get("creationTimestamp") or ""))
@@ -168,7 +200,7 @@ def told_since(events: Iterable[Manifest], created: Manifest | None) -> Iterator
 
 
 def event_lines(events: Iterable[Manifest]) -> Iterator[Line]:
-    """Yield what a few warnings say; they tell of what was, and are no trouble by themselves."""
+    """Yield a few warnings; they report the past, and do not indicate a problem by themselves."""
     for one in [*events][:_EVENTS_SHOWN]:
         yield Line("event", words(one))
 

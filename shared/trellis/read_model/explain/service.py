@@ -1,7 +1,7 @@
-"""Why a Service of an application leads somewhere, or nowhere: the whole chain, from its lattice to its endpoints.
+"""State of the Service of an application, and its cause, from its lattice to its endpoints.
 
-Pure. In: what stands in the cluster. Out: the page. Called by ``explain``.
-Invariant: what only the lattice knows (which hosts run a provider) is named as such, and not guessed.
+Pure. In: the objects in the cluster. Out: health, and the page. Called by ``explain`` and ``entities``.
+Invariant: information that only the lattice has (the hosts that run a provider) is named as such, and not guessed.
 """
 
 from __future__ import annotations
@@ -18,19 +18,21 @@ from trellis.lattice.domain.reach import meets, read_reach
 from trellis.lattice.domain.service_views import PodView, ServiceView, SliceView
 from trellis.read_model.explain.page import Explanation, Line, Rank, warnings_of, words
 from trellis.read_model.explain.subject import Absence, Beside, Subject
+from trellis.read_model.health import Health, Verdict
 
 REFLECTOR: Final = "service-reflector"
 REFUSED: Final = re.compile(r"cannot [A-Z]+ Service (?P<namespace>[^/\s]+)/(?P<name>[^:\s]+): (?P<why>.*)", re.DOTALL)
-"""What service_reflector reports on a group of hosts of a Service that the API server refuses."""
+"""Message of service_reflector's Event on a host group about a Service that the API server rejects."""
 PRESERVED: Final = frozenset({"HostGroupInvalid", "LatticeUnreachable", "HostGroupMissing"})
-"""Reasons of Events on a Service that stays although no group of hosts names its lattice."""
+"""Reasons of Events on a Service that is kept although no host group names its lattice."""
+NO_ENDPOINTS: Final = "NoReadyEndpoints"
 _SHOWN: Final = 10
 SUBJECT: Final = Subject("Service", "service", "kubectl get services -A")
 
 
 @dataclass(frozen=True, slots=True)
 class Warned:
-    """An Event on a group of hosts: which group, its reason, what it says."""
+    """An Event on a host group: the group, the reason, the message."""
 
     group: str
     reason: str
@@ -39,7 +41,7 @@ class Warned:
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """What stands in the cluster. ``groups``: None while the API server does not serve the kind."""
+    """Objects in the cluster. ``groups``: None while the API server does not serve the kind."""
 
     service: ServiceView
     slices: Sequence[SliceView]
@@ -53,13 +55,24 @@ def explain_service(world: World) -> Explanation:
     """Return the page of a Service."""
     one = world.service
     metadata = {"namespace": one.namespace, "name": one.name, "uid": one.uid}
-    return SUBJECT.page({"metadata": metadata}, _chain(world), world.beside)
+    ready = sum(bool((each.get("conditions") or {}).get("ready")) for each in _by_pod(_pieces(world)).values())
+    verdict = service_health(ready, deleting=one.deleting) if one.application else None
+    return SUBJECT.page({"metadata": metadata}, _chain(world), world.beside, verdict)
+
+
+def service_health(ready: int, *, deleting: bool) -> Verdict:
+    """Return the health of a reflected Service by its number of ready endpoints."""
+    if deleting:
+        return Verdict(Health.PROGRESSING, "Deleting", "it is being deleted")
+    if not ready:
+        return Verdict(Health.DEGRADED, NO_ENDPOINTS, "it has no ready endpoint")
+    return Verdict(Health.HEALTHY, "EndpointsReady")
 
 
 def explain_no_service(
     asked: tuple[str, str | None], absence: Absence, warnings: Sequence[Warned], beside: Beside
 ) -> Explanation:
-    """Return the page of a Service that is not there; ``asked``: its name and namespace."""
+    """Return the page of a Service that does not exist; ``asked``: its name and namespace."""
     name, namespace = asked
     refused = [one for one in warnings if _is_of(one, name, namespace)]
     told = [*_lines(refused, Rank.CAUSE), *told_of(warnings, name, Rank.CAUSE)]
@@ -68,14 +81,14 @@ def explain_no_service(
 
 
 def _is_of(warned: Warned, name: str, namespace: str | None) -> bool:
-    """Say whether a warning tells that the API server refuses a Service; ``namespace`` None means any."""
+    """Return whether a warning reports that the API server rejects a Service; ``namespace`` None means any."""
     found = REFUSED.match(warned.message)
     return found is not None and found["name"] == name and namespace in {None, found["namespace"]}
 
 
 _UNTOLD = (
-    "no Event speaks of an application {name}: is it deployed, in the lattice of a group of hosts, and does one of its "
-    "capabilities have a link for wasi:http's incoming-handler? `trellis events tail --lattice LATTICE` shows events"
+    "no Event is about application {name}: check that it is deployed in the lattice of a host group, and that one of "
+    "its capabilities has a link for wasi:http's incoming-handler; `trellis events tail --lattice LATTICE` shows events"
 )
 
 
@@ -83,8 +96,9 @@ def _chain(world: World) -> Iterator[Line]:
     one = world.service
     if not one.application:
         told = [*told_of(world.warnings, one.name, Rank.CAUSE)]
-        text, do = f"{one.key} mirrors no application", "Trellis does not look after it, whoever made it does"
-        yield Line("service", text, False, do, Rank.SYMPTOM if told else Rank.CAUSE)
+        text, do = f"{one.key} reflects no application", "it is not managed by Trellis; its owner maintains it"
+        rank = Rank.SYMPTOM if told else Rank.CAUSE
+        yield Line("service", text, False, do, rank, "NotReflected", Health.UNKNOWN)
         yield from told
         return
     manifest = one.manifest or {}
@@ -95,62 +109,74 @@ def _chain(world: World) -> Iterator[Line]:
     lattice = lattice_name(one.lattice)
     yield Line("application", f"{one.application} of lattice {lattice}")
     groups = [group for group in world.groups or () if group.lattice == one.lattice]
-    yield _groups(world, groups)
+    group_line = _groups(world, groups)
     keys = {group.key for group in groups}
     pods = [pod for pod in world.pods if pod.group_key in keys]
     endpoints = [*_endpoints(world, one, pods)]
-    yield from endpoints
-    # An Event stays for an hour: where it leads to a host by now, that it told of something need not be so any more.
+    # An Event stays for an hour: while there are ready endpoints, its cause can be gone.
     leads = any(line.about == "endpoints" and line.well for line in endpoints)
+    yield replace(group_line, rank=Rank.ASIDE) if leads else group_line
+    yield from endpoints
     yield from told_of(world.warnings, one.application, Rank.ASIDE if leads else Rank.CAUSE)
 
 
 def _groups(world: World, groups: Sequence[GroupView]) -> Line:
-    """Return which groups of hosts are on the lattice of a Service; without one, what becomes of the Service."""
+    """Return the host groups of a Service's lattice; without one, the reason that the Service exists."""
     one = world.service
     lattice = lattice_name(one.lattice)
     if world.groups is None:
-        text = f"which group of hosts is on lattice {lattice} is not known, and it is not deleted until that is"
-        return Line("groups", text, False, "`trellis crds check` tells of the kind", Rank.CAUSE)
+        text = f"the host groups of lattice {lattice} are unknown, and the Service is kept until they are known"
+        do = "`trellis crds check` shows the state of the kind"
+        return Line("groups", text, False, do, Rank.CAUSE, "HostGroupsUnknown")
     told = (event for event in warnings_of(world.beside.events, one.uid) if event.get("reason") in PRESERVED)
     if groups:
         return Line("groups", ", ".join(sorted(group.key for group in groups)), well=True)
     if (event := next(told, None)) is not None:
-        return Line("groups", words(event), well=False, rank=Rank.CAUSE)
+        return Line("groups", words(event), well=False, rank=Rank.CAUSE, reason=str(event.get("reason") or ""))
     if world.beside.notes:
-        return Line("groups", f"none on lattice {lattice} that this account may read")
-    text = f"no group of hosts is on lattice {lattice} as the Service knows it"
-    return Line("groups", text, well=False, rank=Rank.CAUSE)
+        return Line("groups", f"none of lattice {lattice} that this account can read")
+    text = f"no host group has lattice {lattice} with the NATS address and credentials that the Service was created for"
+    return Line("groups", text, well=False, rank=Rank.CAUSE, reason="HostGroupMissing")
 
 
 def _endpoints(world: World, one: ServiceView, pods: Sequence[PodView]) -> Iterator[Line]:
-    pieces = [piece for piece in world.slices if piece.service_key == one.key]
-    endpoints = {
-        str((endpoint.get("targetRef") or {}).get("uid", "")): endpoint
-        for piece in pieces
-        for endpoint in piece.endpoints
-    }
+    pieces = _pieces(world)
+    endpoints = _by_pod(pieces)
     ready = sum(bool((each.get("conditions") or {}).get("ready")) for each in endpoints.values())
-    yield Line("endpoints", f"{ready} of {len(endpoints)} ready, in {len(pieces)} slices", well=ready > 0)
+    text = f"{ready} of {len(endpoints)} ready, in {len(pieces)} slices"
+    yield Line("endpoints", text, well=ready > 0, reason=NO_ENDPOINTS, state=Health.DEGRADED)
     if not pods and not world.beside.notes:
-        do = "`trellis explain hostgroup/NAME` says why"
-        yield Line("hosts", "its groups have no pods", False, do, Rank.CAUSE)
+        do = "`trellis explain hostgroup/NAME` shows the cause"
+        yield Line("hosts", "its host groups have no pods", False, do, Rank.ASIDE if ready else Rank.CAUSE, "NoHosts")
     annotations = (one.manifest or {}).get("annotations") or {}
     listeners = read_reach(annotations.get(names.ANNOTATION_CACHED_LISTENERS, ""))
     lines = [_host(pod, listeners, endpoints.get(pod.uid)) for pod in sorted(pods, key=lambda pod: pod.key)]
     if len(lines) > _SHOWN:
         lines = sorted(lines, key=lambda line: bool(line.well))
-    # One host of several that is none is no trouble; where none is one, the first says why.
+    # A host that is no endpoint is no trouble while another one is; if none is, the first is the cause.
     yield from (replace(line, rank=Rank.ASIDE if ready else Rank.CAUSE) for line in lines[:_SHOWN])
     if len(lines) > _SHOWN:
         more = sum(bool(line.well) for line in lines[_SHOWN:])
         yield Line("host", f"and {len(lines) - _SHOWN} more, {more} of them endpoints")
 
 
+def _pieces(world: World) -> list[SliceView]:
+    return [piece for piece in world.slices if piece.service_key == world.service.key]
+
+
+def _by_pod(pieces: Iterable[SliceView]) -> dict[str, Mapping[str, Any]]:
+    """Return endpoints by the uid of their pod."""
+    return {
+        str((endpoint.get("targetRef") or {}).get("uid", "")): endpoint
+        for piece in pieces
+        for endpoint in piece.endpoints
+    }
+
+
 def _host(pod: PodView, listeners: Sequence[Listener], endpoint: Mapping[str, Any] | None) -> Line:
     where = f"{pod.key} {', '.join(pod.addresses) or 'without an address'}"
     if pod.terminating:
-        return Line("host", f"{where}: it is ending", well=False)
+        return Line("host", f"{where}: its pod is terminating", well=False)
     if not pod.serving:
         see = f"`kubectl describe pod -n {pod.namespace} {pod.name}`"
         return Line("host", f"{where}: its pod is not ready", False, see)
@@ -158,9 +184,11 @@ def _host(pod: PodView, listeners: Sequence[Listener], endpoint: Mapping[str, An
         return Line("host", f"{where}: an endpoint", well=True)
     if not any(meets(one, pod, None) for one in listeners):
         asked = " or ".join(sorted({_labels(each) for one in listeners for each in one.requirements}))
-        return Line("host", f"{where}: does not have the labels that the scaler asks for: {asked}", well=False)
-    why = "fits, and is no endpoint: the lattice says that it does not run the provider, or nothing follows now"
-    return Line("host", f"{where}: {why}", well=False)
+        return Line("host", f"{where}: does not have the labels of the scaler: {asked}", well=False)
+    reason = (
+        "matches the scaler but is not an endpoint: the host does not run the provider, or the lattice is not followed"
+    )
+    return Line("host", f"{where}: {reason}", well=False)
 
 
 def _labels(requirement: Sequence[tuple[str, str]]) -> str:
@@ -168,7 +196,7 @@ def _labels(requirement: Sequence[tuple[str, str]]) -> str:
 
 
 def told_of(warnings: Sequence[Warned], application: str, rank: Rank) -> Iterator[Line]:
-    """Yield what Events on groups say of an application, each once: what is told of two groups is one thing."""
+    """Yield Events on groups about an application, each once, with all groups that have it."""
     begins = (f"application {application} ", f"application {application},")
     yield from _lines([one for one in warnings if any(words in one.message for words in begins)], rank)
 
@@ -178,4 +206,4 @@ def _lines(warnings: Iterable[Warned], rank: Rank) -> Iterator[Line]:
     for one in warnings:
         groups.setdefault((one.reason, one.message), []).append(one.group)
     for (reason, message), of in groups.items():
-        yield Line("event", f"{reason} on {', '.join(sorted(set(of)))}: {message}", well=False, rank=rank)
+        yield Line("event", f"{reason} on {', '.join(sorted(set(of)))}: {message}", False, "", rank, reason)

@@ -1,7 +1,7 @@
-"""Why a Shim is, or is not, on all its nodes: its spec, its RuntimeClass, its rollout, each node that fails.
+"""State of a Shim, and its cause: its spec, its RuntimeClass, its rollout, each node that fails.
 
-Pure. In: the Shim, rows of nodes, what holds Jobs up. Out: the page. Called by ``explain``.
-Source of the conditions: ``provisioner.domain.shim_status``.
+Pure. In: the Shim, nodes, the causes that stop Jobs. Out: the page. Called by ``explain``. Its health is that of
+``trellis rollout status``. Source of the conditions: ``provisioner.domain.shim_status``.
 """
 
 from __future__ import annotations
@@ -12,12 +12,15 @@ from typing import Any, Final
 
 from trellis.provisioning.ledger import Ledger
 from trellis.provisioning.shim_status import OTHER_CONTROLLER as OTHER
-from trellis.provisioning.shim_status import Reason
-from trellis.provisioning.shims import ShimView, is_for, view_shim
-from trellis.provisioning.views import NodeView, proved_of
+from trellis.provisioning.shim_status import Reason, read_status
+from trellis.provisioning.shims import ShimView, view_shim
+from trellis.provisioning.views import NodeView
 from trellis.read_model.explain.job import failure_line
 from trellis.read_model.explain.page import Explanation, Line, Rank, condition, words
 from trellis.read_model.explain.subject import Beside, Subject, looked_at
+from trellis.read_model.health import Health
+from trellis.read_model.tables.nodes import NODE_NOT_READY
+from trellis.read_model.tables.rollout import NodeStage, Phase, ShimNode, Standing, World, standing_of
 
 Manifest = Mapping[str, Any]
 
@@ -25,20 +28,21 @@ SUBJECT: Final = Subject("Shim", "shim", "kubectl get shims", "ready on all its 
 _SHOWN: Final = 10
 _NODES_FAIL: Final = "NodesFailing"
 _HELD: Final = frozenset({Reason.MASS_DELETION.value, Reason.LEDGER_REFUSED.value})
-_MEND: Final[Mapping[str, str]] = {
-    "InvalidShim": "mend the spec: `kubectl edit shim {name}`",
-    "ChecksumMissing": "give the source a sha256, or the image a digest",
-    "Unsigned": "sign it with a key that the platform trusts, and put the signature beside the source",
-    "RuntimeInUse": "end the pods that run with it, or set spec.removalPolicy to drain",
+_FIX: Final[Mapping[str, str]] = {
+    "InvalidShim": "correct the spec: `kubectl edit shim {name}`",
+    "ChecksumMissing": "set sha256 of the source, or a digest of the image",
+    "Unsigned": "sign it with a trusted key, and store the signature next to the source",
+    "RuntimeInUse": "end the pods that use it, or set spec.removalPolicy to drain",
 }
 
 
 @dataclass(frozen=True, slots=True)
 class ShimSnapshot:
-    """What stands in the cluster. ``held``: by node, what holds up its Job."""
+    """Objects in the cluster. ``shims``: all of them; ``held``: by node, the cause that stops its Job."""
 
     shim: Manifest
     nodes: Sequence[NodeView] = ()
+    shims: Sequence[ShimView] = ()
     held: Mapping[str, Line] = field(default_factory=dict)
     ledger: Ledger = field(default_factory=lambda: Ledger({}))
     beside: Beside = field(default_factory=Beside)
@@ -46,79 +50,94 @@ class ShimSnapshot:
 
 def explain_shim(world: ShimSnapshot) -> Explanation:
     """Return the page of a Shim."""
-    return SUBJECT.page(world.shim, _chain(world), world.beside)
+    standing = _standing(world)
+    return SUBJECT.page(world.shim, _chain(world, standing), world.beside, standing.verdict)
+
+
+def _standing(world: ShimSnapshot) -> Standing:
+    view, status = view_shim(dict(world.shim)), read_status(dict(world.shim))
+    return standing_of(
+        World(view, status, tuple(world.shims) or (view,), tuple(world.nodes), world.ledger, held=world.held)
+    )
 
 
 def shim_cause(shim: Manifest) -> Line | None:
-    """Return what is wrong with a Shim itself, or with the cluster for all its nodes; None if nothing is reported."""
+    """Return the problem of the Shim itself, or of the cluster for all its nodes; None if none is reported."""
     return next(_spec(shim.get("status") or {}, str(shim["metadata"]["name"])), None)
 
 
 def held_shims(shims: Iterable[Manifest]) -> dict[str, str]:
-    """Return by name the Shims of which nothing goes on, on any node, and why."""
+    """Return by name the Shims that make no progress on any node, and the reason."""
     said = {str(one["metadata"]["name"]): condition(one.get("status") or {}, "Degraded") for one in shims}
     return {name: words(one) for name, one in said.items() if one.get("status") == "True" and one["reason"] in _HELD}
 
 
-def _chain(world: ShimSnapshot) -> Iterator[Line]:
+def _chain(world: ShimSnapshot, standing: Standing) -> Iterator[Line]:
     view, status = view_shim(dict(world.shim)), world.shim.get("status") or {}
     text = f"handler {view.handler or 'unknown'}, RuntimeClass {view.runtime_class or 'unknown'}"
     if view.deleting:
         left = sum(view.name in node.installed for node in world.nodes)
-        text = f"it is being deleted, and goes once no node has it: {left} nodes still have it; {text}"
-    yield Line("shim", text, well=not view.deleting)
+        text = f"it is being deleted, and stays until it is removed from {left} nodes; {text}"
+    yield Line("shim", text, well=not view.deleting, reason=Reason.REMOVING.value)
     yield looked_at(world.shim, "provisioner")
-    mine = [node for node in world.nodes if is_for(view, node, auto_provision=False)]
     yield from _spec(status, view.name)
-    yield from _nodes(world, view, mine)
-    yield from _rollout(world, status, view)
+    yield from _nodes(world, view, standing)
+    yield from _rollout(status, view, standing)
     available = condition(status, "Available")
     if available and not view.deleting:
-        yield Line("nodes", str(available.get("message") or ""), well=available.get("status") == "True")
+        healthy = standing.verdict.health is Health.HEALTHY
+        well = available.get("status") == "True" or (None if healthy else False)
+        yield Line("nodes", str(available.get("message") or ""), well=well, reason=str(available.get("reason") or ""))
 
 
 def _spec(status: Manifest, name: str) -> Iterator[Line]:
-    """Yield what is wrong with the Shim itself, or with the cluster for all its nodes."""
+    """Yield the problems of the Shim itself, or of the cluster for all its nodes."""
     other = condition(status, OTHER)
     if other.get("status") == "True":
-        yield Line("held", words(other), well=False, rank=Rank.CAUSE)
+        yield Line("other controller", words(other), False, "", Rank.CAUSE, str(other.get("reason") or OTHER))
     degraded = condition(status, "Degraded")
     reason = str(degraded.get("reason") or "")
     if degraded.get("status") == "True" and reason != _NODES_FAIL:
-        yield Line("degraded", words(degraded), False, _MEND.get(reason, "").format(name=name), Rank.CAUSE)
+        yield Line("degraded", words(degraded), False, _FIX.get(reason, "").format(name=name), Rank.CAUSE, reason)
 
 
-def _nodes(world: ShimSnapshot, view: ShimView, mine: Sequence[NodeView]) -> Iterator[Line]:
-    """Yield each node that fails or is held up; the first is why."""
-    lines = [line for node in mine if (line := _node(world, view, node)) is not None]
+def _nodes(world: ShimSnapshot, view: ShimView, standing: Standing) -> Iterator[Line]:
+    """Yield each node that fails or is stopped; the first is the cause."""
+    views = {node.name: node for node in world.nodes}
+    lines = [line for one in standing.nodes if (line := _node(world, views[one.name], one)) is not None]
     yield from lines[:_SHOWN]
     if len(lines) > _SHOWN:
-        yield Line("node", f"and {len(lines) - _SHOWN} more: `trellis nodes`", well=False)
-    if not mine and not view.deleting and not view.invalid:
-        text = "no node is to have it: its nodeSelector fits none"
-        yield Line("nodes", text, well=False, do="label a node so, or change spec.nodeSelector", rank=Rank.CAUSE)
+        yield Line("node", f"and {len(lines) - _SHOWN} more: `trellis nodes`", well=False, reason=_NODES_FAIL)
+    if not standing.nodes and not view.deleting and not view.invalid and not world.beside.notes:
+        text, do = "its nodeSelector matches no node", "label a node, or change spec.nodeSelector"
+        yield Line("nodes", text, False, do, Rank.ASIDE, Reason.NO_NODES.value)
 
 
-def _node(world: ShimSnapshot, view: ShimView, node: NodeView) -> Line | None:
+def _node(world: ShimSnapshot, node: NodeView, one: ShimNode) -> Line | None:
+    if one.stage in {NodeStage.UPDATED, NodeStage.LEAVING}:
+        return None
     found = world.held.get(node.name)
-    if found is None and node.failed is not None and node.failed.digest != node.marked_digest:
-        found = failure_line(node.failure or "the last attempt failed", None)
-    if found is None and not node.ready and view.name not in proved_of(node.installed):
-        text, do = "its kubelet does not report it ready", f"`kubectl describe node {node.name}`"
-        found = Line("kubelet", text, False, do, Rank.CAUSE)
+    if found is None and one.stage is NodeStage.FAILED:
+        found = failure_line(one.message, None)
+    if found is None and not node.ready:
+        text, do = "its kubelet does not report it as ready", f"`kubectl describe node {node.name}`"
+        found = Line("kubelet", text, False, do, Rank.CAUSE, NODE_NOT_READY)
     if found is None:
         return None
     text = f"node {node.name}: {found.text}"
-    return Line("node", text, False, found.do or f"`trellis explain node/{node.name}`", Rank.CAUSE)
+    return Line("node", text, False, found.do or f"`trellis explain node/{node.name}`", Rank.CAUSE, found.reason)
 
 
-def _rollout(world: ShimSnapshot, status: Manifest, view: ShimView) -> Iterator[Line]:
+def _rollout(status: Manifest, view: ShimView, standing: Standing) -> Iterator[Line]:
     progressing = condition(status, "Progressing")
     resume = f"`trellis rollout resume {view.name}`"
     if view.paused:
-        yield Line("rollout", "it is paused by spec.paused", False, resume, Rank.SERVICE)
-    elif view.name in world.ledger.halted:
-        yield Line("rollout", "it is halted, because too many nodes failed", False, resume, Rank.SERVICE)
+        reason, stopped = Reason.PAUSED.value, standing.phase is Phase.PAUSED
+        well = False if stopped else None
+        yield Line("rollout", "it is paused by spec.paused", well, resume, Rank.SERVICE, reason, Health.SUSPENDED)
+    elif standing.phase is Phase.HALTED:
+        text = "it is halted, because too many nodes failed"
+        yield Line("rollout", text, False, resume, Rank.SERVICE, Reason.HALTED.value, Health.DEGRADED)
     elif progressing:
-        # What goes on is no trouble; that it is not done yet, the count of nodes tells.
+        # A rollout in progress is no trouble; the count of nodes shows that it is not complete.
         yield Line("rollout", words(progressing), well=True if progressing.get("status") == "False" else None)

@@ -1,8 +1,8 @@
-"""What one viewer sees of some namespaces, live: his watches, and the revisions that come of them.
+"""The live state of some namespaces for one viewer: watches, and the revisions from them.
 
-In: a connection that is the viewer's. Out: a journal, and word of each new revision. Made by the console for each
-viewer, and by `trellis top`. Invariants: a change is in a revision the time of a ``Pace`` after it was heard, together
-with all that came meanwhile; whoever reads slowly costs nothing, as nothing is kept for him.
+In: a connection with the identity of the viewer. Out: a journal, and a notification of each revision. Created by the
+console for each viewer, and by `trellis top`. Invariants: a change is part of a revision after the interval of a
+``Pace``, together with all later changes; slow readers use no additional memory.
 """
 
 from __future__ import annotations
@@ -22,35 +22,35 @@ from trellis.read_model.live.watching import Part, Watches, viewer_timings
 
 
 class News:
-    """Lets any number of readers wait for the next time that there is something."""
+    """Notifies any number of readers of the next change."""
 
     def __init__(self) -> None:
         self._next = asyncio.Event()
 
     @property
     def next(self) -> asyncio.Event:
-        """An event that is set once there is something new; to be taken before looking at what there is."""
+        """An event that is set at the next change; get it before reading the current state."""
         return self._next
 
     def tell(self) -> None:
-        """Wake all who wait."""
+        """Wake all readers."""
         now, self._next = self._next, asyncio.Event()
         now.set()
 
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """How long changes are collected before they are shown, in seconds, and how many ids of them are remembered."""
+    """Interval for which changes are collected before they are shown, in seconds, and number of ids that are stored."""
 
     seconds: float
     ids_kept: int
     look: float = 0.5
-    """Seconds between two looks whether a kind may be read: no watch reports it."""
+    """Interval of checks for readable kinds in seconds, which no watch reports."""
     watch: WatchTimings = field(default_factory=viewer_timings)
 
 
 class Audience:
-    """Runs while somebody sees it. ``epoch`` tells this run's revisions from any other's."""
+    """Runs while it has readers. ``epoch`` distinguishes its revisions from those of other runs."""
 
     def __init__(self, kube: Kube, parts: Sequence[Part], namespaces: Sequence[str], pace: Pace) -> None:
         self.epoch: Final = secrets.token_hex(8)
@@ -61,11 +61,11 @@ class Audience:
         self._watches: Final = Watches(kube, parts, namespaces, self._take, pace.watch)
         self._dirty = asyncio.Event()
         self.over = False
-        """Whether it runs no more: there will be no further revision."""
+        """True once it has ended: no further revision follows."""
 
     @property
     def watches(self) -> int:
-        """How many watches it has."""
+        """Number of watches."""
         return len(self._watches.informers)
 
     async def run(self) -> None:
@@ -97,6 +97,6 @@ class Audience:
     def _revise(self) -> None:
         self._watches.forget_refused()
         for status in self._watches.statuses():
-            self._composer.say(status)
+            self._composer.report(status)
         if self.journal.write(self._composer.flush()):
             self.news.tell()

@@ -1,9 +1,9 @@
-"""Which watches a viewer's page needs, each made as the viewer.
+"""The watches of a viewer's page, each with the identity of the viewer.
 
-In: a connection that is the viewer's, his namespaces, where a change goes. Out: informers, and what may be said of each
-part. Called by ``audience``. Invariants: nothing is read by any right but the viewer's; a kind that he may not list is
-said to be lacking, and so is one that answers an error or is not served: neither is taken for an empty one, and only a
-CRD that is not there for one that is not defined; what he may list no more goes from his page.
+In: a connection with the viewer's identity, namespaces, a receiver of changes. Out: informers, and the read status of
+each part. Called by ``audience``. Invariants: only the viewer's permissions count; a kind that is forbidden, not served
+or returns an error is lacking, and not empty; only a kind without a CRD is not defined; objects that the viewer can no
+longer list are removed.
 """
 
 from __future__ import annotations
@@ -42,6 +42,7 @@ from trellis.read_model.entities.cards import (
     view_controller_card,
     view_ends,
     view_group_card,
+    view_installer,
     view_ledger,
     view_service_card,
     view_shim_card,
@@ -51,27 +52,27 @@ from trellis.read_model.reading.served import NotServedError, require_undefined
 
 
 def viewer_timings() -> WatchTimings:
-    """Return the seconds of a viewer's watches.
+    """Return the timings of a viewer's watches, in seconds.
 
-    The API server asks for rights when a watch begins: who is given one sees what it is about soon, and who lost one
-    sees it for a minute longer at most.
+    The API server checks permissions when a watch starts: a granted permission takes effect soon, a revoked one after
+    a minute at most.
     """
     return WatchTimings(watch=(40, 60), absent=30.0, refused=15.0)
 
 
-_AGAIN: Final = "it is tried again; what is shown of it may be old"
+_AGAIN: Final = "retrying; the shown state can be outdated"
 
 
 class Take(Protocol):
-    """Gets each change: the part, the key, the view as it is now or None."""
+    """Receiver of changes: the part, the key, the current view or None."""
 
     def __call__(self, part: str, key: str, new: Any, /) -> None:  # noqa: ANN401 - the part's view
-        """Take one change."""
+        """Receive one change."""
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where the installation keeps its objects."""
+    """Namespaces of the installation's objects."""
 
     namespace: str
     installers: str
@@ -79,7 +80,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One kind that is watched. ``own``: the one namespace where it is looked for, "" for the viewer's."""
+    """One watched kind. ``own``: the only namespace that is watched, "" for those of the viewer."""
 
     name: str
     resource: Resource
@@ -89,7 +90,7 @@ class Part:
     optional: bool = False
 
     def places(self, namespaces: Sequence[str]) -> tuple[str | None, ...]:
-        """Return the namespaces that have a watch each; None is all of them."""
+        """Return the namespaces with a watch each; None is all of them."""
         if self.own:
             return (self.own,)
         if not self.resource.namespaced or not namespaces:
@@ -98,11 +99,12 @@ class Part:
 
 
 def parts_of(place: Place) -> tuple[Part, ...]:
-    """Return what a page is made of, by the names that ``composing`` has."""
+    """Return the parts of a page, by the names in ``composing``."""
     return (
         Part("nodes", NODES, view_node),
         Part("shims", SHIMS, view_shim_card, optional=True),
         Part("jobs", JOBS, view_job, INSTALLER_JOBS, own=place.installers),
+        Part("installers", PODS, view_installer, f"{names.LABEL_JOB}=true", own=place.installers),
         Part("ledgers", CONFIGMAPS, view_ledger, f"{names.LABEL_LEDGER}=true", own=place.namespace),
         Part("groups", HOST_CONFIGS, view_group_card, optional=True),
         Part("pods", PODS, view_pod, POD_SELECTOR),
@@ -114,7 +116,7 @@ def parts_of(place: Place) -> tuple[Part, ...]:
 
 
 class Watches:
-    """The watches of one viewer; ``informers`` are to be run."""
+    """The watches of one viewer; the caller runs ``informers``."""
 
     def __init__(
         self, kube: Kube, parts: Sequence[Part], namespaces: Sequence[str], take: Take, timings: WatchTimings
@@ -129,15 +131,15 @@ class Watches:
         self._kube = kube
         self._resources: Final = {part.name: part.resource for part in parts}
         self._unserved: Final[dict[str, tuple[NotFound, str]]] = {}
-        """Of a part that answers 404 the answer, and why its kind is unknown; "" where it is not defined."""
+        """By part, its 404 response and the reason why its kind is unknown; "" if the kind is not defined."""
 
     @property
     def informers(self) -> list[Informer[Any]]:
-        """All of them."""
+        """All informers."""
         return [informer for places in self._parts.values() for informer in places.values()]
 
     def forget_refused(self) -> None:
-        """Take away what was read before it was refused: the right is gone, and with it what it showed."""
+        """Remove objects that are forbidden since they were read."""
         for name, places in self._parts.items():
             for informer in places.values():
                 if isinstance(informer.lacking, Forbidden) and informer.objects:
@@ -147,7 +149,7 @@ class Watches:
                         self._take(name, key, None)
 
     async def prove_absences(self, seconds: float) -> None:
-        """Find out of each kind that answers 404 whether it is defined, as often as it answers so; until cancelled."""
+        """Check after each 404 response of a kind for its CRD, until cancelled."""
         while True:
             for name in self._parts:
                 answers = self._not_found(name)
@@ -169,7 +171,7 @@ class Watches:
         return [error for error in found if isinstance(error, NotFound)]
 
     def statuses(self) -> list[PartStatus]:
-        """Return how each part is read now."""
+        """Return the current read status of each part."""
         return [self._status(name, places) for name, places in self._parts.items()]
 
     def _status(self, name: str, places: Mapping[str | None, Informer[Any]]) -> PartStatus:
@@ -181,7 +183,7 @@ class Watches:
         return PartStatus(name, synced, lacking, away and proved and not lacking)
 
     def _obstacle(self, name: str, informer: Informer[Any]) -> tuple[str, str] | None:
-        """Return what keeps a watch from showing what there is, and what to do; an outage shows elsewhere."""
+        """Return the obstacle of a watch and the resolution; an outage is shown elsewhere."""
         error = informer.lacking or informer.failing
         if isinstance(error, Forbidden):
             return self._words(name, error)
@@ -195,7 +197,11 @@ class Watches:
     def _words(self, name: str, error: Forbidden) -> tuple[str, str]:
         wide = name in self._namespaced and not self._named
         place = "" if error.namespace else " in the whole cluster"
-        do = "choose namespaces, or ask for the right" if wide else "ask for the right, or look as somebody who has it"
+        do = (
+            "select namespaces, or request the permission"
+            if wide
+            else "request the permission, or log in as another account"
+        )
         return f"not allowed to {allowed_to(error)}{place}", do
 
 

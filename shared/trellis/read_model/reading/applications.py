@@ -17,7 +17,7 @@ async def read_apps(kube: Kube, namespace: str | None = None) -> list[Manifest]:
     """Return all Applications, by namespace and name.
 
     Raises:
-        AnswerError: the kind is not defined here, not served, or somebody else's.
+        AnswerError: the kind is not defined, not served, or owned by another controller.
         KubeError: they could not be read.
     """
     found = await list_served(kube, APPLICATIONS, namespace)

@@ -1,7 +1,7 @@
-"""Reads from the cluster for a page or a row, and remembers which kinds could not be read for it.
+"""Reads from the cluster for a page or a row, and notes kinds that could not be read.
 
 In: a connection. Out: objects, leaders, notes. Called by ``explain_read`` and ``status``. Writes nothing. Invariant: a
-right that this account lacks, and a kind that is not served, is a note that names it; other errors are the caller's.
+missing permission, and a kind that is not served, is a note that names it; the caller handles other errors.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ REVIEWS: Final = Resource("authorization.k8s.io", "v1", "subjectaccessreviews", 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What one command reads. ``namespace``: of the installation; ``notes``: what could not be read, and why.
+    """Reads of one command. ``namespace``: of the installation; ``notes``: kinds that could not be read, with reasons.
 
     ``unserved``: kinds that the API server does not serve.
     """
@@ -36,7 +36,7 @@ class Reading:
     async def wide(
         self, res: Resource, namespace: str | None, *, labels: str | None = None, fields: str | None = None
     ) -> list[Manifest]:
-        """Return the objects of all namespaces; where this account may not, with a note those of one, if it is named.
+        """Return the objects of all namespaces; without permission, with a note, those of the named one.
 
         Raises:
             KubeError: they could not be read for another reason.
@@ -64,7 +64,7 @@ class Reading:
             found = await list_served(self.kube, res, namespace, labels=labels, fields=fields)
         except (NotServedError, NotFound) as error:
             found = None
-            self._note(Line("kinds", f"{error}, so what {res.kind}s say is not known here"), res)
+            self._note(Line("kinds", f"{error}, so the state of {res.kind} objects is unknown"), res)
         except Forbidden as error:
             found = []
             self.lacks(error, res)
@@ -73,7 +73,7 @@ class Reading:
         return found or []
 
     async def get(self, res: Resource, name: str, namespace: str | None = None) -> Manifest | None:
-        """Return an object, None if there is none, or with a note if it may not be read; raises KubeError."""
+        """Return an object, None if there is none, or with a note if it is forbidden; raises KubeError."""
         try:
             return await self.kube.get(res, name, namespace)
         except NotFound:
@@ -83,7 +83,7 @@ class Reading:
             return None
 
     async def leader(self, service: str, otherwise: str) -> Leader:
-        """Return who leads a service, as far as this account may know; raises KubeError."""
+        """Return the leader of a service, as far as this account can read it; raises KubeError."""
         try:
             holder, trouble = await read_leader(self.kube, self.namespace, service)
         except Forbidden:
@@ -91,7 +91,7 @@ class Reading:
         return Leader(service, holder, otherwise, trouble)
 
     async def allowed(self, review: dict[str, Any]) -> bool | None:
-        """Return what a SubjectAccessReview says, None where this account may not ask; raises KubeError."""
+        """Return the result of a SubjectAccessReview, None without permission to create it; raises KubeError."""
         try:
             answer = await self.kube.create(REVIEWS, {**review, "metadata": {"name": ""}})
         except Forbidden as error:
@@ -100,13 +100,13 @@ class Reading:
         return bool((answer.get("status") or {}).get("allowed"))
 
     def lacks(self, error: Forbidden, res: Resource) -> None:
-        """Note a right that is lacking, once."""
+        """Note a missing permission, once."""
         right = missing_right(error)
-        what = f"may not {right}" if right else f"was refused: {error}"
-        self._note(Line("rights", f"this account {what}, so what {res.kind}s say is not known here"), res)
+        what = f"cannot {right}" if right else f"was refused: {error}"
+        self._note(Line("permissions", f"this account {what}, so the state of {res.kind} objects is unknown"), res)
 
     def knows(self, res: Resource) -> bool:
-        """Return whether what was read of a kind is all that there is."""
+        """Return whether all objects of a kind were read."""
         return res not in self.unread
 
     def _note(self, line: Line, res: Resource) -> None:

@@ -1,7 +1,7 @@
-"""Reads what the pages of ``trellis explain`` are made of, a kind a function.
+"""Reads the input of the pages of ``trellis explain``, one function per kind.
 
-In: what may be read, a name. Out: the page. Called by ``trellis explain`` and by the console. Writes nothing.
-Invariant: the kind that is asked about has to be readable; of everything else a page says what was lacking.
+In: a reader, a name. Out: the page. Called by ``trellis explain`` and by the console. Writes nothing.
+Invariant: the requested kind must be readable; a page names everything else that could not be read.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from trellis.lattice.domain.service_views import POD_SELECTOR, SLICE_SELECTOR, v
 from trellis.provisioning.ledger import Ledger, read_ledger
 from trellis.provisioning.nodes_and_jobs import view_node
 from trellis.provisioning.reasons import NODE_UPDATE_REFUSED, Reason
+from trellis.provisioning.shim_status import read_status
 from trellis.provisioning.shims import view_shim
 from trellis.provisioning.views import INSTALLER_JOBS
 from trellis.read_model.errors import AnswerError
@@ -58,21 +59,21 @@ from trellis.read_model.reading.cluster import Reading
 from trellis.read_model.reading.find import absence, find, listed, one_place, unreadable
 from trellis.read_model.tables.controllers import HOST
 
-UNBEGUN = "nothing is begun on any node"
-UNMARKED = "no node is labelled"
+UNBEGUN = "no installation starts on any node"
+UNMARKED = "no node is labeled"
 KINDS: Final = ("node", "shim", "hostgroup", "application", "service", "controller")
 """Kinds that have a page here."""
 _WARNING = "type=Warning"
-_APART = "both sides are not kept equal"
+_APART = "Kubernetes and wadm are not synced"
 
 
 async def page_of(reading: Reading, installers: str, kind: str, name: str, namespace: str | None) -> Explanation:
     """Return the page of an object; ``kind`` is one of :data:`KINDS`, ``installers`` the installer Jobs' namespace.
 
     Raises:
-        NotThereError: there is no such object; its page says where else to look.
-        AnswerError: several namespaces have one, or the cluster does not know the kind.
-        KubeError: it may not be read, or the API server went away.
+        NotThereError: the object does not exist; its page shows similar ones.
+        AnswerError: several namespaces have one, or the kind is not defined in the cluster.
+        KubeError: the object is forbidden, or the API server is unavailable.
     """
     match kind:
         case "node":
@@ -88,7 +89,7 @@ async def page_of(reading: Reading, installers: str, kind: str, name: str, names
         case "controller":
             return await controller_page(reading, name, namespace)
         case _:
-            raise AnswerError(f"there is no page of a {kind}: ask about one of {', '.join(KINDS)}")
+            raise AnswerError(f"no page for kind {kind}; kinds: {', '.join(KINDS)}")
 
 
 async def node_page(reading: Reading, installers: str, name: str) -> Explanation:
@@ -106,25 +107,29 @@ async def node_page(reading: Reading, installers: str, name: str) -> Explanation
     if jobs:
         events += await reading.list(EVENTS, installers, fields=_WARNING)
     views, beside = [view_shim(one) for one in shims], Beside(leaders, events, reading.notes)
-    return explain_node(NodeSnapshot(node, installers, jobs, pods, views, held_shims(shims), ledger, beside))
+    statuses = {view.name: read_status(one) for view, one in zip(views, shims, strict=True)}
+    held = held_shims(shims)
+    return explain_node(NodeSnapshot(node, installers, jobs, pods, views, held, statuses, ledger, beside))
 
 
 async def shim_page(reading: Reading, installers: str, name: str) -> Explanation:
     """Return the page of a Shim; ``installers``: namespace of the installer Jobs."""
     shim = await find(reading, SHIMS, SHIM, name)
-    nodes, held, events, ledger, leaders = await asyncio.gather(
+    nodes, shims, held, events, ledger, leaders = await asyncio.gather(
         reading.list(NODES),
+        reading.list(SHIMS),
         held_up(reading, installers),
         _events_of(reading, shim),
         _ledger(reading),
         _provisioning(reading),
     )
     views, beside = [view_node(one) for one in nodes], Beside(leaders, events, reading.notes)
-    return explain_shim(ShimSnapshot(shim, views, held, ledger, beside))
+    every = [view_shim(one) for one in shims]
+    return explain_shim(ShimSnapshot(shim, views, every, held, ledger, beside))
 
 
 async def held_up(reading: Reading, installers: str) -> dict[str, Line]:
-    """Return what keeps installer Jobs from going on, by the name of their node."""
+    """Return the causes that stop installer Jobs, by the name of their node."""
     jobs, pods, events, jobs_refused, pods_refused, unlabelled = await asyncio.gather(
         reading.list(JOBS, installers, labels=INSTALLER_JOBS),
         reading.list(PODS, installers, labels=f"{names.LABEL_JOB}=true"),
@@ -140,23 +145,25 @@ async def held_up(reading: Reading, installers: str) -> dict[str, Line]:
 
 
 async def group_page(reading: Reading, name: str, namespace: str | None) -> Explanation:
-    """Return the page of a group of hosts."""
+    """Return the page of a host group."""
     found = await find(reading, HOST_CONFIGS, GROUP, name, namespace)
-    return explain_group(found, await _beside(reading, found, HOST_MANAGER, "what its spec says is not carried out"))
+    return explain_group(found, await _beside(reading, found, HOST_MANAGER, "its spec is not applied"))
 
 
 async def controller_page(reading: Reading, name: str, namespace: str | None) -> Explanation:
-    """Return the page of a controller in Wasm."""
+    """Return the page of a WasmController."""
     found = await find(reading, WASM_CONTROLLERS, CONTROLLER, name, namespace)
     return explain_controller(found, await _beside(reading, found, HOST, "it is not called"))
 
 
 async def service_page(reading: Reading, name: str, namespace: str | None) -> Explanation:
-    """Return the page of a Service that mirrors an application; of several of the name it is that which does."""
+    """Return the page of a Service; of several with the name, of one that reflects an application."""
     found = await listed(reading, SERVICES, namespace, fields=f"metadata.name={name}")
     views = sorted(map(view_service, found), key=lambda one: (not one.application, one.key))
     one_place("Service", name, {one.namespace for one in views if one.application})
-    warnings, leader = await asyncio.gather(warned(reading, namespace), reading.leader(REFLECTOR, "nothing follows"))
+    warnings, leader = await asyncio.gather(
+        warned(reading, namespace), reading.leader(REFLECTOR, "endpoints are not updated")
+    )
     if not views:
         there = await absence(reading, SERVICES, name, namespace)
         return explain_no_service((name, namespace), there, warnings, Beside([leader], notes=reading.notes))
@@ -199,14 +206,14 @@ async def application_page(reading: Reading, name: str, namespace: str | None) -
 
 
 async def warned(reading: Reading, namespace: str | None) -> list[Warned]:
-    """Return the warnings about groups of hosts in all namespaces, or where only that may be read in one."""
+    """Return the warnings about host groups in all namespaces, or in one if only that is permitted."""
     about = f"{_WARNING},involvedObject.kind={HOST_CONFIGS.kind}"
     found = [view_warning(one) for one in await reading.wide(EVENTS, namespace, fields=about)]
     return [one for one in found if one.group]
 
 
 def view_warning(event: Manifest) -> Warned:
-    """Project an Event; one that is no warning about a group of hosts has no group."""
+    """Return the view of an Event; only a warning about a host group has a group."""
     about: Manifest = event.get("involvedObject") or {}
     fits = event.get("type") == "Warning" and about.get("kind") == HOST_CONFIGS.kind
     group = f"{about.get('namespace', '')}/{about.get('name', '')}" if fits else ""
@@ -226,7 +233,7 @@ async def _beside(reading: Reading, found: Manifest, service: str, otherwise: st
 
 
 async def _events_of(reading: Reading, found: Manifest) -> list[Manifest]:
-    # Those of what has no namespace lie in one that its author chose.
+    # Events about cluster-scoped objects are in a namespace that their author chose.
     metadata = found["metadata"]
     fields = f"{_WARNING},involvedObject.uid={metadata['uid']}"
     return await reading.list(EVENTS, metadata.get("namespace"), fields=fields)

@@ -1,7 +1,7 @@
-"""Why a message was given up on: one dead letter.
+"""The cause of one dead letter.
 
 Pure. In: the letter, as it is read from the stream. Out: the page. Called by ``explain``.
-Invariant: the body, which may hold anything, is not shown here: ``trellis dead-letters show`` does.
+Invariant: the body, which can contain anything, is not shown here, but by ``trellis dead-letters show``.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from trellis.read_model.explain.page import Explanation, Line, Rank
 
 
 def explain_letter(letter: DeadLetter | None, name: str) -> Explanation:
-    """Return the page of a letter, None for one that is not there (any more)."""
+    """Return the page of a dead letter; None: it does not exist."""
     subject = f"letter {name}"
     if letter is None:
         text, do = (
-            "there is no such letter: it was replayed, or has aged out",
-            "`trellis dead-letters list` lists those that are",
+            "dead letter not found: it was replayed, or has expired",
+            "`trellis dead-letters list` lists the existing ones",
         )
-        return Explanation(subject, [Line("letter", text, False, do)], "there")
+        return Explanation(subject, [Line("letter", text, False, do)], "stored")
     return Explanation(subject, [*_chain(letter)], "delivered")
 
 
@@ -29,12 +29,12 @@ def _chain(letter: DeadLetter) -> Iterator[Line]:
     reader, times = letter.reader or "a service", letter.deliveries
     tried = f" after {times} deliver{'y' if times == 1 else 'ies'}" if times is not None else ""
     why = redact_url(letter.error or "no cause is given")
-    text = f"{reader} gave up on it{tried}, {letter.reason or 'no reason'}: {why}"
-    do = f"`trellis dead-letters show {letter.sequence}` shows it"
+    text = f"{reader} could not process it{tried}, {letter.reason or 'no reason'}: {why}"
+    do = f"`trellis dead-letters show {letter.sequence}` shows the message"
     if letter.obstacle:
-        do += "; it cannot be sent again"
+        do += "; it cannot be replayed"
     else:
-        do += f"; once its cause is mended, `trellis dead-letters replay {letter.sequence}` sends it again"
+        do += f"; fix the cause, then `trellis dead-letters replay {letter.sequence}` publishes it again"
     yield Line("letter", text, False, do, Rank.CAUSE)
     yield Line("message", f"{letter.subject or 'of no subject'}, {letter.size} bytes")
     if letter.key or letter.noun:

@@ -1,7 +1,7 @@
-"""Finds the object that ``trellis explain`` is asked about, and where else to look if it is not there.
+"""Finds the requested object of ``trellis explain``, or the places where a missing one could be.
 
-In: what may be read, a kind, a name. Out: the object, or its absence. Called by ``explain_read``. Writes nothing.
-Invariant: what this account may not read is never taken for what is not there.
+In: a reader, a kind, a name. Out: the object, or its absence. Called by ``explain_read``. Writes nothing.
+Invariant: a forbidden object is never reported as not found.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _OURS: Final = frozenset(kind.plural for kinds in BY_DIRECTORY.values() for kind
 
 
 class NotThereError(Exception):
-    """The object that was asked about is not there; ``page`` says so."""
+    """The requested object does not exist; ``page`` reports it."""
 
     def __init__(self, page: Explanation) -> None:
         super().__init__(page.headline)
@@ -41,9 +41,9 @@ async def find(reading: Reading, res: Resource, subject: Subject, name: str, nam
     """Return the object of a name, in one namespace or in all.
 
     Raises:
-        NotThereError: there is none.
-        AnswerError: several namespaces have one, or the cluster does not know the kind.
-        KubeError: it could not be read.
+        NotThereError: the object does not exist.
+        AnswerError: several namespaces have one, or the kind is not defined in the cluster.
+        KubeError: the object could not be read.
     """
     there: list[Manifest] = []
     if res.namespaced:
@@ -60,12 +60,12 @@ async def find(reading: Reading, res: Resource, subject: Subject, name: str, nam
 async def listed(
     reading: Reading, res: Resource, namespace: str | None, *, fields: str | None = None
 ) -> list[Manifest]:
-    """Return the objects of the kind that is asked about.
+    """Return the objects of the requested kind.
 
     Raises:
-        AnswerError: this account may not read them in all namespaces, and none was named; or the kind is not defined,
-            or not served.
-        KubeError: they could not be read.
+        AnswerError: no namespace is named, and this account may not read all; or the kind is not defined, or not
+            served.
+        KubeError: the objects could not be read.
     """
     try:
         found = await list_served(reading.kube, res, namespace, fields=fields)
@@ -77,14 +77,14 @@ async def listed(
 
 
 def unreadable(error: KubeError, namespace: str | None) -> Exception:
-    """Return what to tell of a kind that this account may not read."""
+    """Return the error for a kind that this account cannot read."""
     if namespace is None:
-        return AnswerError(f"{error}; this account may not look in all namespaces: name one with --namespace")
+        return AnswerError(f"{error}; this account cannot list all namespaces: use --namespace")
     return error
 
 
 def one_place(kind: str, name: str, namespaces: set[str]) -> None:
-    """Raise AnswerError if several namespaces have one of a name."""
+    """Raise AnswerError if several namespaces have an object of this name."""
     if len(namespaces) > 1:
         places = ", ".join(sorted(namespaces))
         raise AnswerError(f"there is a {kind} {name} in namespaces {places}: name one with --namespace")
@@ -93,11 +93,11 @@ def one_place(kind: str, name: str, namespaces: set[str]) -> None:
 async def absence(
     reading: Reading, res: Resource, name: str, namespace: str | None, named: Callable[[Manifest], str] = name_of
 ) -> Absence:
-    """Return where an object that was not found could be, as far as this account may look.
+    """Return the places where a missing object could be, as far as this account can read.
 
     Raises:
-        AnswerError: the cluster does not know the kind.
-        KubeError: the server went away.
+        AnswerError: the kind is not defined in the cluster.
+        KubeError: the API server is unavailable.
     """
     if namespace is not None and await _gone(reading, namespace):
         return Absence(gone=True)
@@ -113,7 +113,7 @@ async def absence(
 
 
 def _alike(name: str, places: Collection[tuple[str, str]]) -> list[str]:
-    """Return those named almost so by ``namespace/name``, the nearest first."""
+    """Return similar names as ``namespace/name``, the closest first."""
     near = difflib.get_close_matches(name, {other for _, other in places}, cutoff=_ALIKE)
     likeness = {other: difflib.SequenceMatcher(None, name, other).ratio() for other in near}
     found = [(-likeness[other], f"{place}/{other}".removeprefix("/")) for place, other in places if other in likeness]
@@ -121,7 +121,7 @@ def _alike(name: str, places: Collection[tuple[str, str]]) -> list[str]:
 
 
 async def _gone(reading: Reading, namespace: str) -> bool:
-    """Say whether there is no such namespace; one that may not be read is taken to be there."""
+    """Return True if a namespace does not exist; a forbidden one counts as existing."""
     try:
         await reading.kube.get(NAMESPACES, namespace)
     except NotFound:

@@ -1,7 +1,7 @@
-"""Who leads a service, by its Lease.
+"""Reads the leader of a service from its Lease.
 
-In: a connection, the namespace of the installation. Out: the holder, and how old its word is. Called by whatever shows
-services. Writes nothing.
+In: a connection, the namespace of the installation. Out: the holder, and the age of its last renewal. Called by code
+that shows services. Writes nothing.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from trellis.kube.lease import read_lease
 from trellis.kube.resources import LEASES, Manifest
 
 SKEW_SECONDS: Final = 60.0
-"""How far the clocks of this machine and of a leader may differ without being a problem."""
+"""Tolerated difference between the clocks of this machine and of a leader."""
 WAITING_SECONDS: Final = 120.0
-"""After that an installation that waited is taken to be gone: it records itself every 20 s."""
+"""Seconds after which a waiting installation counts as removed: it updates its record every 20 s."""
 
 
 @dataclass(frozen=True, slots=True)
 class Leadership:
-    """Who leads one service. ``age``: seconds since the last renewal by this machine's clock.
+    """The leader of one service. ``age``: seconds since the last renewal by this machine's clock.
 
-    ``stranger``: the holder of the Lease is no replica of the service.
+    ``stranger``: the holder of the Lease is not a replica of the service.
     """
 
     holder: str
@@ -36,35 +36,35 @@ class Leadership:
 
 
 async def read_leadership(kube: Kube, service: str, namespace: str, now: datetime) -> Leadership:
-    """Return who leads a service (``node-watcher``); raises NotFound if it never ran, or another KubeError."""
+    """Return the leadership of a service (``node-watcher``); raises NotFound if it never ran, or another KubeError."""
     record = read_lease(await kube.get(LEASES, names.LEASE_PREFIX + service, namespace))
     age = (now - datetime.fromisoformat(record.renewed)).total_seconds() if record.renewed else None
     return Leadership(record.holder, age, record.duration, record.stranger)
 
 
 def trouble_of(lead: Leadership) -> str:
-    """Return what is wrong with the Lease of a service that has a holder, "" if nothing is."""
+    """Return the problem of a held Lease of a service, "" if there is none."""
     age = lead.age
     if age is not None and age < -max(lead.duration, SKEW_SECONDS):
         return of_the_future("its Lease", -age, "another one leads once the Lease did not change for its duration")
     if lead.stranger:
-        return "its Lease is held by other software, so nobody leads: stop that, or delete the Lease"
+        return "its Lease is held by other software, so no replica leads: stop that software, or delete the Lease"
     if age is None or age > lead.duration:
         return "the leader does not renew its lease: has it crashed? another one takes over"
     return ""
 
 
 def of_the_future(what: str, seconds: float, then: str) -> str:
-    """Return what is to be said of a Lease whose renewal is so many seconds ahead."""
+    """Return the problem of a Lease whose renewal is this many seconds in the future."""
     return (
-        f"{what} was renewed {seconds:.0f} s in the future by this machine's clock: compare the clocks; if nobody "
-        f"renews it, {then}"
+        f"{what} was renewed {seconds:.0f} s in the future by this machine's clock: compare the clocks; if it is not "
+        f"renewed, {then}"
     )
 
 
 @dataclass(frozen=True, slots=True)
 class NodesClaim:
-    """Which installation provisions the nodes, by its namespace, and which ones wait for it to go.
+    """The installation that provisions the nodes, by its namespace, and those that wait for its removal.
 
     ``holder`` is "" if the last one has not renewed its claim for two minutes by this machine's clock. ``ahead``:
     seconds by which the renewal is in the future.
@@ -76,7 +76,7 @@ class NodesClaim:
 
 
 async def read_claim(kube: Kube, namespace: str, now: datetime) -> NodesClaim | None:
-    """Return who holds the claim on the Nodes, None if nobody does; raises KubeError if that could not be read."""
+    """Return the holder of the claim on the Nodes, None if there is none; raises KubeError if it cannot be read."""
     try:
         lease = await kube.get(LEASES, names.LEASE_NODES, namespace)
     except NotFound:
@@ -85,7 +85,7 @@ async def read_claim(kube: Kube, namespace: str, now: datetime) -> NodesClaim | 
 
 
 def claim_of(lease: Manifest, now: datetime) -> NodesClaim:
-    """Return who holds the claim on the Nodes by its Lease."""
+    """Return the holder of the claim on the Nodes by its Lease."""
     record = read_lease(lease)
     waiting = (
         key.removeprefix(names.WAITING_PREFIX)
@@ -105,7 +105,7 @@ def _seconds_since(timestamp: str, now: datetime) -> float:
 
 
 async def read_leader(kube: Kube, namespace: str, service: str) -> tuple[str, str]:
-    """Return who leads a service, "" if nobody of Trellis does, and what is wrong with its Lease; raises KubeError."""
+    """Return the leader of a service, "" if no replica leads, and the problem of its Lease; raises KubeError."""
     try:
         lead = await read_leadership(kube, service, namespace, datetime.now(UTC))
     except NotFound:

@@ -1,7 +1,7 @@
 """Dead letters as JSON.
 
-Pure. In: letters. Out: documents. Called by whatever shows letters. Invariant: whatever a letter holds can be written;
-no password in a URL is shown but in the body, which is shown as it came.
+Pure. In: letters. Out: documents. Called by the command line and the console. Invariant: any dead letter can be
+written as JSON; passwords in URLs are redacted, except in the body, which is unchanged.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from trellis.installer_api.redaction import redact_url
 
 
 def document(letter: DeadLetter) -> dict[str, Any]:
-    """Return a letter as JSON, without its body."""
+    """Return a dead letter as JSON, without its body."""
     return {
         "sequence": letter.sequence,
         "time": letter.stored.isoformat(),
@@ -39,7 +39,7 @@ def document(letter: DeadLetter) -> dict[str, Any]:
 
 
 def full_document(letter: DeadLetter) -> dict[str, Any]:
-    """Return a letter as JSON with the original's headers and the body: as JSON, else as text, else in Base64."""
+    """Return a dead letter as JSON with the original's headers and the body: as JSON, else as text, else in Base64."""
     headers = letter.original_headers
     found = document(letter) | {
         "original_size": letter.size if letter.truncated is None else letter.truncated,
@@ -54,7 +54,7 @@ def full_document(letter: DeadLetter) -> dict[str, Any]:
 
 
 def indented(body: bytes) -> bytes | None:
-    """Return JSON with indentation, None if it is none; nested too deeply for that, it is text."""
+    """Return JSON with indentation, or None if the body is not JSON or nested too deeply."""
     try:
         return orjson.dumps(orjson.loads(body), option=orjson.OPT_INDENT_2)
     except (orjson.JSONDecodeError, orjson.JSONEncodeError):
@@ -62,5 +62,5 @@ def indented(body: bytes) -> bytes | None:
 
 
 def _safe(text: str) -> str:
-    # A lone surrogate, as an escaped name may hold, cannot be written as JSON.
+    # A lone surrogate of an escaped name cannot be written as JSON.
     return redact_url(text.encode(errors="backslashreplace").decode())

@@ -1,8 +1,8 @@
-"""Lists a kind so that one that is not served is unknown, and not one without objects.
+"""Lists a kind, and distinguishes a kind that is not served from one without objects.
 
-In: a connection, a kind. Out: its objects, or None where it is not defined. Called by the commands, by what reads for
-pages and rows, and by the watches of a viewer; writes nothing. Invariant: of a kind that answers 404, only a CRD that
-answers 404 too proves that there are no objects; a kind of Kubernetes itself always has a list.
+In: a connection, a kind. Out: its objects, or None if it is not defined. Called by commands, by code that reads pages
+and rows, and by the watches of a viewer; writes nothing. Invariant: after a 404 response for a kind, only a 404
+response for its CRD proves that it has no objects; a kind of Kubernetes itself always has a list.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _OURS: Final = {kind.name: kind for kinds in BY_DIRECTORY.values() for kind in k
 
 
 class NotServedError(AnswerError):
-    """A kind may have objects and could not be listed. ``place``: of its CRD, None where that cannot be read."""
+    """A kind can have objects and could not be listed. ``place``: state of its CRD, None if unreadable."""
 
     def __init__(self, text: str, place: Place | None) -> None:
         super().__init__(text)
@@ -31,11 +31,11 @@ class NotServedError(AnswerError):
 async def list_served(
     kube: Kube, res: Resource, namespace: str | None = None, *, labels: str | None = None, fields: str | None = None
 ) -> list[Manifest] | None:
-    """Return the objects of a kind, None if it is not defined.
+    """Return the objects of a kind, or None if it is not defined.
 
     Raises:
-        NotServedError: it is defined and not served, or its CRD cannot be read.
-        KubeError: they could not be listed for another reason, or a proxy answers for a kind that is served.
+        NotServedError: the kind is defined and not served, or its CRD cannot be read.
+        KubeError: the list failed for another reason, or a proxy answers for a served kind.
     """
     try:
         return (await kube.list(res, namespace, label_selector=labels, field_selector=fields)).items
@@ -45,11 +45,11 @@ async def list_served(
 
 
 async def require_undefined(kube: Kube, res: Resource, error: NotFound | Unavailable) -> None:
-    """Return if the kind whose list was answered so is not defined.
+    """Return if the kind is not defined; ``error`` is the error of its list.
 
     Raises:
-        NotServedError: it is defined and not served, or its CRD cannot be read.
-        KubeError: ``error``, where the kind is served or Kubernetes' own, or no CRD can be read either.
+        NotServedError: the kind is defined and not served, or its CRD cannot be read.
+        KubeError: ``error``, if the kind is served or part of Kubernetes, or if no CRD can be read either.
     """
     kind = _OURS.get(f"{res.plural}.{res.group}")
     if kind is None:
@@ -59,7 +59,7 @@ async def require_undefined(kube: Kube, res: Resource, error: NotFound | Unavail
     except KubeError as lacks:
         if not isinstance(error, NotFound):
             raise error from None
-        raise NotServedError(f"{error}; whether {kind.name} is defined is not known: {lacks}", None) from None
+        raise NotServedError(f"{error}; the state of CRD {kind.name} is unknown: {lacks}", None) from None
     if standing.place is Place.MISSING and isinstance(error, NotFound):
         return
     if not standing.message or standing.place is Place.MISSING:
@@ -69,7 +69,7 @@ async def require_undefined(kube: Kube, res: Resource, error: NotFound | Unavail
 
 
 async def look_at(kube: Kube, kind: Kind) -> tuple[Kind, Standing, Manifest | None]:
-    """Return where a kind stands, and its definition; raises KubeError if that cannot be read."""
+    """Return the state of a kind, and its CRD; raises KubeError if they cannot be read."""
     definition, registration = await asyncio.gather(
         _find(kube, DEFINITIONS, kind.name), _find(kube, API_SERVICES, f"{kind.version}.{kind.group}")
     )

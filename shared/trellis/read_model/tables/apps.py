@@ -1,7 +1,7 @@
-"""Applications as tables show them, on both sides, and where both differ.
+"""Rows of applications in Kubernetes and in wadm, and the differences between both.
 
-Pure. In: raw Applications, what wadm says. Out: rows. Called by ``apps``, ``explain`` and ``status``.
-Invariant: what is not known is shown as not known, and never as a difference.
+Pure. In: raw Applications, the models of wadm. Out: rows. Called by ``apps``, ``explain`` and ``status``.
+Invariant: unknown state is shown as unknown, and never as a difference.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from trellis.lattice.domain.replies import Version
 Manifest = Mapping[str, Any]
 
 TROUBLE: Final = frozenset({"Failed", "Unhealthy"})
-"""Phases in which something does not run as it is to."""
+"""Phases of an application that does not run as requested."""
 KEPT: Final = "overridden-"
-"""Prefix of versions that only keep what lost."""
+"""Prefix of versions that only preserve an overridden change."""
 
 
 @dataclass(frozen=True, slots=True)
 class AppRow:
-    """An Application. ``application``: its name in wadm; ``synced_at``: when both sides last became equal, or None."""
+    """An Application. ``application``: its name in wadm; ``synced_at``: time of the last sync, or None."""
 
     namespace: str
     name: str
@@ -57,7 +57,7 @@ class AppRow:
 
 
 def row_of(item: Manifest) -> AppRow:
-    """Return the row of an object; one that nobody looked at yet has no phase."""
+    """Return the row of an object; one that is not reconciled yet has no phase."""
     metadata, status = item["metadata"], item.get("status") or {}
     label = (metadata.get("labels") or {}).get(names.LABEL_LATTICE)
     return AppRow(
@@ -83,20 +83,20 @@ def condition(status: Manifest, kind: str) -> Manifest:
 
 
 def is_held(status: Manifest) -> bool:
-    """Say whether the circuit breaker holds the deletion of an application on one side."""
+    """Return whether the circuit breaker pauses the deletion of an application on one side."""
     return bool(condition(status, "Synced").get("reason") == "MassDeletion")
 
 
 def _problem(metadata: Manifest, status: Manifest) -> str:
-    """Return what a person should know beside the phase, "" if there is nothing."""
+    """Return the problem besides the phase, "" if there is none."""
     if is_held(status):
         return f"MassDeletion: {condition(status, 'Synced').get('message')}"
     if metadata.get("deletionTimestamp"):
-        return "it is being deleted: it goes once wadm does not have it any more"
+        return "it is being deleted, and stays until wadm has deleted it"
     if not status:
-        return "nobody has looked at it yet"
+        return "application-manager has not reconciled it yet"
     if (status.get("observedGeneration") or 0) < (metadata.get("generation") or 0):
-        return "its last change was not looked at yet"
+        return "application-manager has not reconciled its last change yet"
     ready = condition(status, "Ready")
     if ready.get("status") in {"False", "Unknown"}:
         return ": ".join(filter(None, (str(ready.get("reason") or ""), str(ready.get("message") or ""))))
@@ -114,9 +114,9 @@ def _moment(text: object) -> datetime | None:
 
 @dataclass(frozen=True, slots=True)
 class LiveRow:
-    """One application on both sides. ``app`` or ``model`` is None where that side does not have it.
+    """One application on both sides. ``app`` or ``model`` is None if that side does not have it.
 
-    ``differences``: in which ways they differ; ``unknown``: why wadm could not be asked, "" if it was.
+    ``differences``: between both; ``unknown``: reason that wadm did not respond, "" if it did.
     """
 
     lattice: str
@@ -148,7 +148,7 @@ def compare(lattice: str, apps: Iterable[AppRow], models: Iterable[Model], other
         lattice: its name.
         apps: objects that belong to it.
         models: what wadm has.
-        other: by key of an object how its manifest differs from wadm's.
+        other: by key of an object the difference of its manifest from that of wadm.
     """
     by_name: dict[str, list[AppRow]] = {}
     for app in apps:
@@ -167,7 +167,7 @@ def compare(lattice: str, apps: Iterable[AppRow], models: Iterable[Model], other
 
 
 def not_asked(lattice: str, apps: Iterable[AppRow], why: str) -> list[LiveRow]:
-    """Return the rows of a lattice whose wadm could not be asked."""
+    """Return the rows of a lattice whose wadm did not respond."""
     found = sorted(apps, key=lambda app: app.key)
     return [LiveRow(lattice, app.application, app, None, unknown=why) for app in found]
 
@@ -180,7 +180,7 @@ def _differences(app: AppRow | None, model: Model | None) -> Iterable[str]:
     else:
         if app.deployed != model.deployed:
             yield f"deployed is {app.deployed or 'none'} here, {model.deployed or 'none'} in wadm"
-        # Of what is not deployed wadm's list says the last thing it was, or that it waits.
+        # For an undeployed application, wadm's list has its last status, or Waiting.
         status = model.status if model.deployed else "undeployed"
         if app.phase and status and app.phase.lower() != status.lower():
             yield f"{app.phase} here, {status} in wadm"
@@ -188,7 +188,7 @@ def _differences(app: AppRow | None, model: Model | None) -> Iterable[str]:
 
 @dataclass(frozen=True, slots=True)
 class VersionRow:
-    """A version of an application. ``shown``: the object has it; ``note``: what is to be known of it."""
+    """A version of an application. ``shown``: the object has it; ``note``: its origin, if it is special."""
 
     version: str
     deployed: bool
@@ -206,7 +206,7 @@ class VersionRow:
 
 
 def history_of(item: Manifest, versions: Sequence[Version] | None = None) -> list[VersionRow]:
-    """Return the versions of an application, the oldest first: wadm's answer, else those that its status has."""
+    """Return the versions of an application, oldest first: those of wadm's reply, else of its status."""
     status = item.get("status") or {}
     if versions is None:
         told = status.get("versions") or ()
@@ -217,8 +217,8 @@ def history_of(item: Manifest, versions: Sequence[Version] | None = None) -> lis
     for one in versions:
         note = ""
         if lost.get("version") == one.version:
-            note = f"the change in {lost.get('side')} that lost when both sides had changed"
+            note = f"the change in {lost.get('side')} that was overridden when both sides had changed"
         elif one.version.startswith(KEPT):
-            note = "a change in Kubernetes that lost when both sides had changed"
+            note = "a change in Kubernetes that was overridden when both sides had changed"
         rows.append(VersionRow(one.version, one.deployed, one.version == shown, note))
     return rows

@@ -1,4 +1,4 @@
-"""A controller as tables and pages show it. Pure: manifests in, rows out."""
+"""Rows of WasmControllers. Pure: manifests in, rows out."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ HOST: Final = "controller-host"
 
 @dataclass(frozen=True, slots=True)
 class ControllerRow:
-    """One WasmController; figures are as old as its status, at most a minute. ``problem``: "" if it is well."""
+    """One WasmController; its figures are at most a minute old. ``problem``: "" if it is ready."""
 
     namespace: str
     name: str
@@ -47,12 +47,12 @@ class ControllerRow:
 
 
 def controller_row(manifest: Mapping[str, Any]) -> ControllerRow:
-    """Return the row of a WasmController as the API server gives it."""
+    """Return the row of a WasmController as the API server returns it."""
     metadata, status = manifest["metadata"], manifest.get("status") or {}
     ready = next((one for one in status.get("conditions") or () if one.get("type") == "Ready"), None)
     problem = "" if ready is None or ready["status"] == "True" else f"{ready['reason']}: {ready['message']}"
     if ready is None:
-        problem = f"nobody has looked at it yet: start the service with `trellis run {HOST}`"
+        problem = f"{HOST} has not reconciled it yet: start it with `trellis run {HOST}` if it does not run"
     return ControllerRow(
         namespace=metadata["namespace"],
         name=metadata["name"],

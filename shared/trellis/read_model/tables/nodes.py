@@ -1,8 +1,8 @@
-"""Where each node stands, as a row that people and programs can read.
+"""Rows of nodes: state, health, the version, and the cause.
 
-Pure. In: views of Nodes and installer Jobs, the rollout ledger. Out: a row a node. Called by ``trellis nodes``,
-``trellis status`` and the demo. Invariant: a row says what is written in the cluster; what only a service's own
-settings could tell (auto-provisioning) is not guessed.
+Pure. In: views of Nodes and installer Jobs, the ledger, Shims. Out: a row per node. Called by ``trellis nodes``,
+``trellis status``, ``explain``, ``entities`` and the demo. Invariant: only the state in the cluster counts; settings of
+services (auto-provisioning) are not guessed.
 """
 
 from __future__ import annotations
@@ -15,6 +15,9 @@ from typing import Final
 
 from trellis import names
 from trellis.provisioning.ledger import Entry, Ledger
+from trellis.provisioning.reasons import Reason
+from trellis.provisioning.shim_status import Reason as ShimReason
+from trellis.provisioning.shim_status import Status
 from trellis.provisioning.shims import ShimView, is_for
 from trellis.provisioning.views import (
     SUPPORTED_OS,
@@ -27,14 +30,19 @@ from trellis.provisioning.views import (
     opt_in_of,
     proved_of,
 )
+from trellis.read_model.explain.job import failure_line
+from trellis.read_model.explain.page import Line
+from trellis.read_model.health import UNDECIDED, Health, Verdict
+from trellis.read_model.tables.rollout import NodeStage, ShimNode, stages_of
 
-KUBELET_AWAY: Final = "its kubelet does not report it ready, so nothing is begun on it"
+KUBELET_NOT_READY: Final = "its kubelet does not report it as ready, so nothing is installed on it"
+NODE_NOT_READY: Final = "NodeNotReady"
 MESSAGE_MAX: Final = 200
-"""Longest message of a row, in characters: the whole text stands on the Node."""
+"""Longest message of a row, in characters: the Node has the whole text."""
 
 
 class NodeState(StrEnum):
-    """How far a node is on its way to run Wasm, in the order of that way."""
+    """State of a node on its way to run Wasm, in this order."""
 
     NOT_OPTED_IN = "NotOptedIn"
     INVALID_ANNOTATION = "InvalidAnnotation"
@@ -46,7 +54,21 @@ class NodeState(StrEnum):
 
 
 UNDONE: Final = frozenset({NodeState.WAITING, NodeState.PROVISIONING, NodeState.VERIFYING})
-"""States of nodes that neither failed nor are done."""
+"""States of nodes that neither failed nor are ready."""
+UNSUPPORTED_OS: Final = "UnsupportedOperatingSystem"
+_SKIPPED: Final = frozenset(
+    {
+        UNSUPPORTED_OS,
+        *(Reason.FARGATE_NODE.value, Reason.VIRTUAL_KUBELET_NODE.value),
+        *(Reason.NODE_SCALING_DOWN.value, Reason.NODE_DELETING.value),
+    }
+)
+"""Reasons for which no installer runs on a node."""
+_HELD: Final[Mapping[str, Health]] = {
+    ShimReason.PAUSED.value: Health.SUSPENDED,
+    ShimReason.HALTED.value: Health.SUSPENDED,
+}
+"""Health of a node by the reason that a Shim is held there; Degraded for any other."""
 _WORDS: Final[Mapping[NodeState, str]] = {
     NodeState.READY: "ready",
     NodeState.PROVISIONING: "provisioning",
@@ -58,12 +80,15 @@ _WORDS: Final[Mapping[NodeState, str]] = {
 }
 
 
+_OPT_IN: Final[Mapping[OptIn, str]] = {OptIn.IN: "true", OptIn.OUT: "false", OptIn.INVALID: "invalid"}
+
+
 @dataclass(frozen=True, slots=True)
 class NodeRow:
-    """One node. ``by`` says what the wish comes from: ``Annotation``, ``Shim`` for a nodeSelector, "" for neither.
+    """One node. ``by``: source of the opt-in: ``Annotation``, ``Shim`` for a nodeSelector, "" for neither.
 
-    ``digest`` and ``attempt`` are those of the work under way, else of what is proved, else of the last failure.
-    ``message`` is one line: why the last attempt failed, or what keeps the node back.
+    ``digest`` and ``attempt`` are those in progress, else of the verified version, else of the last failure.
+    ``reason`` and ``message`` (one line): why the last attempt failed, or why the node waits.
     """
 
     name: str
@@ -76,15 +101,24 @@ class NodeRow:
     message: str = ""
     kubelet_ready: bool = True
     concern: bool = True
-    """Whether the node has to do with Wasm at all: opted in, invalid, marked, in work or failed."""
+    """True if the node is relevant for Wasm: opted in, invalid, marked, in progress or failed."""
+    reason: str = ""
+    verdict: Verdict = UNDECIDED
+
+    @property
+    def opt_in(self) -> str:
+        """``true``, ``false`` or ``invalid``."""
+        return _OPT_IN[self.wish]
 
     def document(self) -> dict[str, object]:
         """Return the row for JSON; absent values are null."""
         return {
             "name": self.name,
-            "wish": self.wish.value,
-            "by": self.by or None,
+            "opt_in": self.opt_in,
+            "opted_in_by": self.by or None,
             "state": self.state.value,
+            "health": self.verdict.health.value,
+            "reason": self.verdict.reason or None,
             "verified": self.verified,
             "digest": self.digest,
             "attempt": self.attempt,
@@ -97,25 +131,38 @@ def rows_of(
     jobs: Mapping[str, tuple[JobView, ...]],
     ledger: Ledger,
     shims: Collection[ShimView] = (),
+    statuses: Mapping[str, Status] | None = None,
 ) -> list[NodeRow]:
-    """Return a row for each node, by name. ``jobs`` are keyed by the uid of their Node."""
+    """Return a row per node, by name. ``jobs`` by uid of their Node; ``statuses`` of Shims by name."""
+    found = sorted(nodes, key=lambda node: node.name)
+    stages = stages_of(tuple(found), tuple(shims), statuses or {}, ledger)
     return [
-        row_of(node, jobs.get(node.uid, ()), ledger.entries.get(node.uid), shims)
-        for node in sorted(nodes, key=lambda node: node.name)
+        row_of(node, jobs.get(node.uid, ()), ledger.entries.get(node.uid), shims, stages.get(node.name, {}))
+        for node in found
     ]
 
 
-def row_of(node: NodeView, jobs: tuple[JobView, ...], entry: Entry | None, shims: Collection[ShimView] = ()) -> NodeRow:
-    """Return the row of one node, its Jobs and its slot in the ledger; ``shims``: those whose nodeSelectors count."""
+def row_of(
+    node: NodeView,
+    jobs: tuple[JobView, ...],
+    entry: Entry | None,
+    shims: Collection[ShimView] = (),
+    stages: Mapping[str, ShimNode] | None = None,
+) -> NodeRow:
+    """Return the row of one node, its Jobs and its slot in the ledger.
+
+    ``shims``: those whose nodeSelectors count; ``stages``: by name of a Shim, the stage of its rollout on the node.
+    """
     job = newest(jobs)
     entry = entry if entry is not None and not _recorded(node, entry) else None
     chosen = any(is_for(shim, node, auto_provision=False) for shim in shims)
     touched = chosen or node.bears_marks or job is not None or entry is not None
-    # Without annotation and Shim only auto-provisioning, or an opting out of this very moment, leaves traces on a node.
+    # Without annotation and Shim, only auto-provisioning, or an opt-out of this moment, leaves marks on a node.
     wish = opt_in_of(node, auto_provision=touched)
     state = _state(node, job, entry) if wish is OptIn.IN else _apart(wish)
     current = _current(node, job, entry)
-    return NodeRow(
+    reason, message = _message(node, job, state)
+    row = NodeRow(
         name=node.name,
         wish=wish,
         by="Annotation" if node.opt_in is not None else "Shim" if chosen else "",
@@ -123,24 +170,66 @@ def row_of(node: NodeView, jobs: tuple[JobView, ...], entry: Entry | None, shims
         verified=node.proof.value if node.proof and node.marked_digest else None,
         digest=current[0] if current else None,
         attempt=current[1] if current else None,
-        message=_one_line(_message(node, job, state)),
+        message=_one_line(message),
         kubelet_ready=node.ready,
         concern=touched or wish is not OptIn.OUT,
+        reason=reason,
     )
+    found = stages or {}
+    if job is not None and job.has_pods:  # the rejection of another node's pod
+        found = {name: replace(one, rejected="") for name, one in found.items()}
+    return replace(row, verdict=node_health(row, found))
 
 
-def with_causes(rows: Iterable[NodeRow], held: Mapping[str, str]) -> list[NodeRow]:
-    """Return the rows with what keeps nodes that are not done from going on; ``held``: by name of a node."""
-    return [
-        replace(row, message=" ".join(held[row.name].split()))  # whole: a policy's own words come last
-        if row.state in UNDONE and not row.message and row.name in held
-        else row
-        for row in rows
-    ]
+def node_health(row: NodeRow, stages: Mapping[str, ShimNode], held: Line | None = None) -> Verdict:
+    """Return the health of a node. ``stages`` by name of a Shim; ``held``: the cause that stops its installer Job."""
+    if row.state is NodeState.NOT_OPTED_IN:
+        return Verdict(Health.NOT_OPTED_IN, row.reason or row.state.value, row.message)
+    if row.state is NodeState.INVALID_ANNOTATION:
+        return Verdict(Health.DEGRADED, row.state.value, row.message)
+    if row.reason in _SKIPPED:
+        return Verdict(Health.SUSPENDED, row.reason, row.message)
+    if not row.kubelet_ready:
+        return Verdict(Health.DEGRADED, NODE_NOT_READY, KUBELET_NOT_READY)
+    if held is not None and row.state in UNDONE:
+        return held.verdict
+    if row.state is NodeState.FAILED:
+        return Verdict(Health.DEGRADED, row.reason, row.message)
+    return _held_by_shim(row, stages) or _progress(row, stages)
+
+
+def _held_by_shim(row: NodeRow, stages: Mapping[str, ShimNode]) -> Verdict | None:
+    """Return the health if a Shim is held on the node, or its installers are rejected."""
+    for name, one in sorted(stages.items()):
+        if one.stage is NodeStage.HELD:
+            return Verdict(_HELD.get(one.message, Health.DEGRADED), one.message, f"Shim {name} is not installed")
+        if one.rejected and row.state in UNDONE:
+            return Verdict(Health.DEGRADED, one.rejected, f"`trellis explain shim/{name}` shows the rejection")
+    return None
+
+
+def _progress(row: NodeRow, stages: Mapping[str, ShimNode]) -> Verdict:
+    if row.state is NodeState.READY and all(one.stage is NodeStage.UPDATED for one in stages.values()):
+        return Verdict(Health.HEALTHY, row.state.value, row.message)
+    state = NodeState.PROVISIONING if row.state is NodeState.READY else row.state
+    return Verdict(Health.PROGRESSING, state.value, row.message)
+
+
+def with_causes(rows: Iterable[NodeRow], held: Mapping[str, Line]) -> list[NodeRow]:
+    """Return the rows with the causes that stop nodes that are not ready; ``held``: by name of a node."""
+    found = []
+    for row in rows:
+        line = held.get(row.name) if row.state in UNDONE else None
+        if line is None:
+            found.append(row)
+            continue
+        message = row.message or " ".join(line.text.split())  # not cut: a policy's own message comes last
+        found.append(replace(row, message=message, verdict=node_health(row, {}, line)))
+    return found
 
 
 def tally(rows: Iterable[NodeRow]) -> dict[NodeState, int]:
-    """Return how many nodes are in each state, for every state there is."""
+    """Return the number of nodes in each state, for every state."""
     counted = Counter(row.state for row in rows)
     return {state: counted[state] for state in NodeState}
 
@@ -152,7 +241,7 @@ def summary(rows: Sequence[NodeRow]) -> str:
 
 
 def _recorded(node: NodeView, entry: Entry) -> bool:
-    """Say whether proof or failure of exactly this slot stands on the Node: then the slot is about to be freed."""
+    """Return whether the Node has the proof or failure of exactly this slot: then the slot is freed soon."""
     failure = node.failed
     return node.marked_digest == entry.digest or (
         failure is not None and (failure.digest, failure.attempt) == (entry.digest, entry.attempt)
@@ -164,7 +253,7 @@ def _apart(wish: OptIn) -> NodeState:
 
 
 def _state(node: NodeView, job: JobView | None, entry: Entry | None) -> NodeState:
-    """Return the state of a node that is to run Wasm: work under way comes before what was, failure before proof."""
+    """Return the state of an opted-in node: work in progress comes first, then a failure, then a proof."""
     if job is not None and job.digest != node.marked_digest:
         if job.state is JobState.ACTIVE:
             return NodeState.PROVISIONING
@@ -176,18 +265,18 @@ def _state(node: NodeView, job: JobView | None, entry: Entry | None) -> NodeStat
         return NodeState.PROVISIONING
     if _failure(node) is not None:
         return NodeState.FAILED
-    # What is there and not proved (ADR 29) is not what anybody may run on.
+    # An installed version without a proof (ADR 29) does not count.
     return NodeState.READY if proved_of(node.installed) else NodeState.WAITING
 
 
 def _failure(node: NodeView) -> FailedAttempt | None:
-    """Return the recorded failure, unless what failed is proved by now."""
+    """Return the recorded failure, unless that version is verified now."""
     failure = node.failed
     return failure if failure is not None and failure.digest != node.marked_digest else None
 
 
 def _current(node: NodeView, job: JobView | None, entry: Entry | None) -> tuple[str, int | None] | None:
-    """Return digest and attempt of what the row is about."""
+    """Return digest and attempt that the row shows."""
     if entry is not None:
         return entry.digest, entry.attempt
     if job is not None and job.digest != node.marked_digest:
@@ -197,22 +286,25 @@ def _current(node: NodeView, job: JobView | None, entry: Entry | None) -> tuple[
     return (node.marked_digest, None) if node.marked_digest else None
 
 
-def _message(node: NodeView, job: JobView | None, state: NodeState) -> str:
+def _message(node: NodeView, job: JobView | None, state: NodeState) -> tuple[str, str]:
+    """Return reason and message of a state, "" twice if there is nothing to add."""
     match state:
         case NodeState.FAILED:
-            return (node.failure if _failure(node) else None) or _verdict(job) or "the last attempt failed"
+            message = (node.failure if _failure(node) else None) or _verdict(job) or "the last attempt failed"
+            return failure_line(message, None).reason or state.value, message
         case NodeState.INVALID_ANNOTATION:
-            return f"{names.ANNOTATION_OPT_IN} has {node.opt_in!r}: use 'true' or 'false'"
+            return state.value, f"{names.ANNOTATION_OPT_IN} has {node.opt_in!r}: use 'true' or 'false'"
         case NodeState.WAITING if node.operating_system != SUPPORTED_OS:
-            return f"only {SUPPORTED_OS} nodes are provisioned, this one runs {node.operating_system}"
+            text = f"only {SUPPORTED_OS} nodes are provisioned, this one runs {node.operating_system}"
+            return UNSUPPORTED_OS, text
         case NodeState.WAITING | NodeState.PROVISIONING if node.skip is not None:
-            return f"{node.skip.reason.value}: {node.skip.message}"
+            return node.skip.reason.value, f"{node.skip.reason.value}: {node.skip.message}"
         case NodeState.WAITING | NodeState.PROVISIONING if not node.ready:
-            return KUBELET_AWAY
+            return NODE_NOT_READY, KUBELET_NOT_READY
         case NodeState.NOT_OPTED_IN if node.bears_marks or job is not None:
-            return "marks or Jobs of ours are still to be removed"
+            return "RemovalPending", "labels, annotations or Jobs of Trellis are not removed yet"
         case _:
-            return ""
+            return "", ""
 
 
 def _verdict(job: JobView | None) -> str | None:

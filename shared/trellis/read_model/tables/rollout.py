@@ -1,15 +1,15 @@
-"""Where a Shim's rollout stands: each node of its, and what all of them come to.
+"""State of a Shim's rollout: the stage of each node, the phase of the whole, the health of the Shim.
 
-Pure. In: the Shim and its status, all Shims, all nodes, the rollout ledger. Out: a standing that people and programs
-can read. Called by ``trellis rollout``. Invariant: a standing says what is written in the cluster; a halt, a failure or
-a condition that belongs to an older spec, or that a person has forgiven since, does not count.
+Pure. In: the Shim and its status, all Shims, all nodes, the rollout ledger. Out: a standing for people and programs.
+Called by ``trellis rollout``, ``explain`` and ``entities``. Invariant: only the state in the cluster counts; a halt, a
+failure or a condition of an older spec, or one that was acknowledged, does not count.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Final
 
@@ -19,22 +19,14 @@ from trellis.provisioning.ledger import Entry, Ledger
 from trellis.provisioning.reasons import NODE_UPDATE_REFUSED
 from trellis.provisioning.reasons import Reason as NodeReason
 from trellis.provisioning.revisions import Revision
-from trellis.provisioning.shim_status import OTHER_CONTROLLER, Condition, Reason, Status
+from trellis.provisioning.shim_status import BLOCKING, OTHER_CONTROLLER, Condition, Reason, Status
 from trellis.provisioning.shims import Refusal, ShimView, is_for
 from trellis.provisioning.targets import stays_on, target_of, wish_on
 from trellis.provisioning.views import FailedAttempt, NodeView
+from trellis.read_model.explain.page import Line
+from trellis.read_model.health import UNDECIDED, Health, Verdict
 
 _NAMED: Final = 5
-_BLOCKING: Final = frozenset(
-    {
-        Refusal.INVALID.value,
-        Refusal.CHECKSUM_MISSING.value,
-        Refusal.UNSIGNED.value,
-        Refusal.NO_SOURCE.value,
-        Reason.RUNTIME_CLASS_CONFLICT.value,
-    }
-)
-"""Reasons of Degraded that no retry changes: somebody has to change the spec or the cluster."""
 _REFUSED: Final = frozenset(
     {
         Reason.RUNTIME_CLASS_REFUSED.value,
@@ -44,11 +36,17 @@ _REFUSED: Final = frozenset(
         NODE_UPDATE_REFUSED,
     }
 )
-"""Reasons of Degraded with which the API server refuses a write: it is tried again every few seconds."""
+"""Reasons of Degraded for a write that the API server rejects: it is retried every few seconds."""
+_OF_SPEC: Final = frozenset(refusal.value for refusal in Refusal)
+"""Reasons for which a node is held until the spec of a Shim changes."""
+
+
+_OF_INSTALLERS: Final = frozenset({NodeReason.JOB_REFUSED.value, NodeReason.INSTALLER_REFUSED.value})
+"""Reasons of Degraded for an installer Job, or its pod, that the API server rejects."""
 
 
 class NodeStage(StrEnum):
-    """How far one node is with the version of the spec."""
+    """Stage of one node on its way to the version of the spec."""
 
     UPDATED = "Updated"
     IN_WORK = "InWork"
@@ -59,7 +57,7 @@ class NodeStage(StrEnum):
 
 
 class Phase(StrEnum):
-    """What the nodes come to."""
+    """Phase of a rollout."""
 
     COMPLETE = "Complete"
     PROGRESSING = "Progressing"
@@ -71,7 +69,10 @@ class Phase(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """What a standing may depend on. ``status`` is the Shim's; ``revisions`` the oldest first, ``current`` its own."""
+    """Input of a standing. ``status`` is that of the Shim; ``revisions`` are oldest first, ``current`` is its own.
+
+    ``held``: by name of a node, the cause that stops its installer Job.
+    """
 
     shim: ShimView
     status: Status
@@ -82,16 +83,18 @@ class World:
     current: Revision | None = None
     ledger_known: bool = True
     notes: tuple[str, ...] = ()
+    held: Mapping[str, Line] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class ShimNode:
-    """One node of the rollout; ``message`` says why it failed or is held, ``attempt`` which try is or was the last."""
+    """One node of the rollout; ``message``: why it failed, or the reason that it is held; ``attempt``: the last one."""
 
     name: str
     stage: NodeStage
     attempt: int | None = None
     message: str = ""
+    rejected: str = ""
 
     def document(self) -> dict[str, object]:
         """Return the node for JSON."""
@@ -105,7 +108,10 @@ class ShimNode:
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """Where the rollout stands: ``message`` says why, ``advice`` what to do ("" if there is nothing to do)."""
+    """State of the rollout. ``message``: its cause; ``advice``: the resolution, "" if there is none.
+
+    ``verdict``: health of the Shim, which can be degraded while its rollout progresses.
+    """
 
     shim: str
     phase: Phase
@@ -114,26 +120,27 @@ class Standing:
     generation: int
     revision: int | None
     nodes: tuple[ShimNode, ...]
+    verdict: Verdict = UNDECIDED
 
     @property
     def counts(self) -> dict[NodeStage, int]:
-        """How many nodes are at each stage, for every stage there is."""
+        """Number of nodes at each stage, for every stage."""
         counted = Counter(node.stage for node in self.nodes)
         return {stage: counted[stage] for stage in NodeStage}
 
     @property
     def desired(self) -> int:
-        """How many nodes are to have the version; those that it leaves do not count."""
+        """Number of nodes that require the version; those that it is removed from do not count."""
         return len(self.nodes) - self.counts[NodeStage.LEAVING]
 
     @property
     def settled(self) -> bool:
-        """Whether nothing more is to come without a person: what a watch ends with."""
+        """True if the rollout does not continue by itself: a watch ends then."""
         return self.phase not in {Phase.PROGRESSING, Phase.REMOVING}
 
     @property
     def broken(self) -> bool:
-        """Whether a person has to do something."""
+        """True if a user must act."""
         return self.phase in {Phase.HALTED, Phase.DEGRADED}
 
 
@@ -143,6 +150,8 @@ def document(standing: Standing, world: World) -> dict[str, object]:
         "shim": standing.shim,
         "generation": standing.generation,
         "revision": standing.revision,
+        "health": standing.verdict.health.value,
+        "reason": standing.verdict.reason,
         "phase": standing.phase.value,
         "message": standing.message or None,
         "advice": standing.advice or None,
@@ -156,17 +165,18 @@ def document(standing: Standing, world: World) -> dict[str, object]:
 
 @dataclass(frozen=True, slots=True)
 class Outlook:
-    """What each node's stage depends on besides the node and its slot: while it is equal, no other's stage changes."""
+    """Input of each node's stage besides the node and its slot: while it is equal, only changed nodes change stage."""
 
     shims: tuple[ShimView, ...]
     auto: bool
     halted: bool
     blocked: str
     held: bool
+    rejected: str = ""
 
 
 def outlook_of(world: World) -> Outlook:
-    """Return what all nodes of a rollout have in common."""
+    """Return the input that all nodes of a rollout share."""
     blocked = _blocking(world)
     return Outlook(
         world.shims,
@@ -174,36 +184,92 @@ def outlook_of(world: World) -> Outlook:
         is_halted(world),
         blocked.reason if blocked else "",
         _other_controller(world) is not None,
+        rejected.reason if (rejected := _degraded(world, _OF_INSTALLERS)) else "",
     )
 
 
 def standing_of(world: World) -> Standing:
-    """Return where the rollout stands."""
+    """Return the state of the rollout."""
     outlook = outlook_of(world)
     return standing_with(world, outlook, (found for node in world.nodes if (found := node_of(world, node, outlook))))
 
 
 def standing_with(world: World, outlook: Outlook, found: Iterable[ShimNode]) -> Standing:
-    """Return where the rollout stands, of whose nodes it is known how far each is."""
+    """Return the state of the rollout with these stages of its nodes."""
     nodes = tuple(sorted(found, key=lambda node: node.name))
     phase, message, advice = _phase(world, nodes, outlook.halted)
     revision = world.current.number if world.current else None
-    return Standing(world.shim.name, phase, message, advice, world.shim.generation, revision, nodes)
+    verdict = shim_health(world, nodes, phase, message)
+    return Standing(world.shim.name, phase, message, advice, world.shim.generation, revision, nodes, verdict)
+
+
+def shim_health(world: World, nodes: tuple[ShimNode, ...], phase: Phase, message: str) -> Verdict:
+    """Return the health of a Shim whose rollout has this phase.
+
+    The order of checks is that of its condition Ready: ``provisioner.domain.shim_status.health_of``.
+    """
+    if (blocked := _blocking(world)) is not None:
+        return Verdict(Health.DEGRADED, blocked.reason, blocked.message)
+    if (other := _other_controller(world)) is not None:
+        return Verdict(Health.DEGRADED, other.reason, other.message)
+    if world.shim.invalid:
+        return Verdict(Health.DEGRADED, Refusal.INVALID.value, world.shim.invalid)
+    if phase is Phase.PAUSED:
+        return Verdict(Health.SUSPENDED, Reason.PAUSED.value, message)
+    if phase is Phase.HALTED:
+        return Verdict(Health.DEGRADED, Reason.HALTED.value, message)
+    failing = any(node.stage is NodeStage.FAILED for node in nodes)
+    degraded = _degraded(world)
+    if degraded is not None and (degraded.reason != Reason.FAILING or failing or not nodes):
+        return Verdict(Health.DEGRADED, degraded.reason, degraded.message)
+    return _by_phase(world, nodes, phase, message)
+
+
+def _by_phase(world: World, nodes: tuple[ShimNode, ...], phase: Phase, message: str) -> Verdict:
+    failing = [node for node in nodes if node.stage is NodeStage.FAILED]
+    refused = [node for node in nodes if node.stage is NodeStage.HELD and node.message in _OF_SPEC]
+    match phase:
+        case Phase.REMOVING:
+            return Verdict(Health.PROGRESSING, Reason.REMOVING.value, message)
+        case _ if failing:
+            return Verdict(Health.DEGRADED, Reason.FAILING.value, message or f"{failing[0].name}: {failing[0].message}")
+        case _ if refused:
+            return Verdict(Health.DEGRADED, refused[0].message, message)
+        case _ if (stopped := _stopped(world, nodes)) is not None:
+            return stopped
+        case Phase.COMPLETE:
+            return Verdict(
+                Health.HEALTHY, (Reason.ALL_READY if _desired(world, nodes) else Reason.NO_NODES).value, message
+            )
+        case _:
+            return Verdict(Health.PROGRESSING, Reason.UPDATING.value, message)
+
+
+def _stopped(world: World, nodes: tuple[ShimNode, ...]) -> Verdict | None:
+    """Return the health if an installer Job is stopped on a node that is not updated."""
+    for node in nodes:
+        if node.stage in {NodeStage.IN_WORK, NodeStage.WAITING} and (line := world.held.get(node.name)) is not None:
+            return Verdict(Health.DEGRADED, line.reason, f"node {node.name}: {line.shown}")
+    return None
+
+
+def _desired(world: World, nodes: tuple[ShimNode, ...]) -> int:
+    return len(nodes) or world.status.counts.nodes
 
 
 def is_halted(world: World) -> bool:
-    """Say whether the rollout is halted by failures that still count.
+    """Return whether the rollout is halted by failures that still count.
 
-    The ledger is a moment behind: a halt whose failures are all forgiven, or of an older version, is as good as over.
+    The ledger can lag: a halt whose failures are all acknowledged, or of an older version, does not count.
     """
     if world.shim.name not in world.ledger.halted:
-        return False  # which spares looking at every node, as of most Shims
+        return False  # the common case, without reading every node
     last = last_failure(world)
     return last is not None and last > world.shim.forgiven
 
 
 def last_failure(world: World) -> int | None:
-    """Return when the last of the failures was that nodes have with what they are to have now, in Unix seconds."""
+    """Return the time of the last failure of a version that nodes require now, in Unix seconds."""
     auto = _auto_provisioned(world)
     failures = (
         _failure(world, node, auto)
@@ -214,7 +280,7 @@ def last_failure(world: World) -> int | None:
 
 
 def _auto_provisioned(world: World) -> bool:
-    """Say whether the services provision every node: only they know, but their count of nodes tells."""
+    """Return whether the services provision every node, which only their count of nodes shows."""
     shim, status = world.shim, world.status
     if not shim.default or status.observed_generation != shim.generation:
         return False
@@ -223,7 +289,7 @@ def _auto_provisioned(world: World) -> bool:
 
 
 def node_of(world: World, node: NodeView, outlook: Outlook) -> ShimNode | None:
-    """Return how far a node is, None if the rollout is none of its."""
+    """Return the stage of a node, None if the rollout does not concern it."""
     shim, auto, halted = world.shim, outlook.auto, outlook.halted
     wanted = is_for(shim, node, auto_provision=auto) or stays_on(shim, node)
     has = node.installed.get(shim.name)
@@ -238,22 +304,56 @@ def node_of(world: World, node: NodeView, outlook: Outlook) -> ShimNode | None:
         return None
     failure = _failure(world, node, auto)
     if entry is not None and not _ended(entry, failure):
-        return ShimNode(node.name, NodeStage.IN_WORK, entry.attempt, node.failure or "" if failure else "")
+        message = node.failure or "" if failure else ""
+        return ShimNode(node.name, NodeStage.IN_WORK, entry.attempt, message, outlook.rejected)
     if failure is not None:
         return ShimNode(node.name, NodeStage.FAILED, failure.attempt, node.failure or "no reason given")
     if not wanted:
         return ShimNode(node.name, NodeStage.LEAVING)
-    why = _hold(world, wish, halted)
-    return ShimNode(node.name, NodeStage.HELD if why else NodeStage.WAITING, message=why)
+    reason = _hold(world, wish, halted)
+    if reason:
+        return ShimNode(node.name, NodeStage.HELD, message=reason)
+    return ShimNode(node.name, NodeStage.WAITING, rejected=outlook.rejected)
+
+
+def stages_of(
+    nodes: tuple[NodeView, ...], shims: tuple[ShimView, ...], statuses: Mapping[str, Status], ledger: Ledger
+) -> dict[str, dict[str, ShimNode]]:
+    """Return by node, and by name of a Shim, the stage of its rollout."""
+    found: dict[str, dict[str, ShimNode]] = {}
+    for shim in shims:
+        world = World(shim, statuses.get(shim.name, Status()), shims, nodes, ledger)
+        outlook = outlook_of(world)
+        for node in nodes:
+            if (stage := node_of(world, node, outlook)) is not None:
+                found.setdefault(node.name, {})[shim.name] = stage
+    return found
+
+
+def stages_of_node(
+    node: NodeView, shims: tuple[ShimView, ...], statuses: Mapping[str, Status], ledger: Ledger
+) -> dict[str, ShimNode]:
+    """Return the stages of one node, by name of a Shim, without the other nodes.
+
+    The ledger alone shows a halt then, and labels of the node show auto-provisioning.
+    """
+    found = {}
+    for shim in shims:
+        world = World(shim, statuses.get(shim.name, Status()), shims, (node,), ledger)
+        auto = shim.default and node.opt_in is None and node.bears_marks
+        outlook = replace(outlook_of(world), auto=auto, halted=shim.name in ledger.halted)
+        if (stage := node_of(world, node, outlook)) is not None:
+            found[shim.name] = stage
+    return found
 
 
 def _ended(entry: Entry, failure: FailedAttempt | None) -> bool:
-    """Say whether the failure of exactly this try is recorded: then the slot is about to be freed."""
+    """Return whether the failure of exactly this attempt is recorded: then the slot is freed soon."""
     return failure is not None and (failure.digest, failure.attempt) == (entry.digest, entry.attempt)
 
 
 def _failure(world: World, node: NodeView, auto: bool) -> FailedAttempt | None:
-    """Return the failure recorded for what the node is to have now, if it is one of this Shim."""
+    """Return the failure recorded for the version that the node requires now, if it is one of this Shim."""
     failure = node.failed
     if failure is None or failure.digest == node.marked_digest:
         return None
@@ -268,32 +368,33 @@ def _failure(world: World, node: NodeView, auto: bool) -> FailedAttempt | None:
 
 
 def _hold(world: World, wish: WantedShim | Refusal, halted: bool) -> str:
-    """Return why a node is not begun, "" if it only waits its turn."""
+    """Return the reason that a node is held, "" if it waits for a slot."""
     if isinstance(wish, Refusal):
         return wish.value
     blocked = _blocking(world)
     if blocked is not None and blocked.reason in {Refusal.CHECKSUM_MISSING.value, Refusal.UNSIGNED.value}:
         return blocked.reason
     if _other_controller(world) is not None:
-        return "another controller is active"
-    return "paused" if world.shim.paused else "halted" if halted else ""
+        return OTHER_CONTROLLER
+    return Reason.PAUSED.value if world.shim.paused else Reason.HALTED.value if halted else ""
 
 
 def _blocking(world: World) -> Condition | None:
-    """Return the condition about this generation that keeps the rollout from going on whatever is tried."""
-    return _degraded(world, _BLOCKING)
+    """Return the condition of this generation that stops the rollout until the spec or the cluster changes."""
+    return _degraded(world, BLOCKING)
 
 
-def _degraded(world: World, reasons: frozenset[str]) -> Condition | None:
+def _degraded(world: World, reasons: frozenset[str] | None = None) -> Condition | None:
+    """Return the condition Degraded of this generation if it is True, for these reasons or any."""
     for condition in world.status.conditions:
         fresh = condition.observed_generation == world.shim.generation
-        if fresh and condition.type == "Degraded" and condition.status == "True" and condition.reason in reasons:
-            return condition
+        if fresh and condition.type == "Degraded" and condition.status == "True":
+            return condition if reasons is None or condition.reason in reasons else None
     return None
 
 
 def _other_controller(world: World) -> Condition | None:
-    """Return the condition that another controller works on the Shim, or on nodes of it."""
+    """Return the condition that another controller manages the Shim, or nodes of it."""
     found = (one for one in world.status.conditions if one.type == OTHER_CONTROLLER and one.status == "True")
     return next(found, None)
 
@@ -302,35 +403,84 @@ def _phase(world: World, nodes: tuple[ShimNode, ...], halted: bool) -> tuple[Pha
     shim, stages = world.shim, Counter(node.stage for node in nodes)
     failing = [node.name for node in nodes if node.stage is NodeStage.FAILED]
     if shim.deleting:
-        return Phase.REMOVING, f"it is being deleted, {len(nodes)} nodes still have it", ""
+        return _removing(world, nodes)
+    edit = f"fix the cause: kubectl edit shim {shim.name}"
     if blocked := _blocking(world):
-        return Phase.DEGRADED, f"{blocked.reason}: {blocked.message}", f"mend it: kubectl edit shim {shim.name}"
+        return Phase.DEGRADED, f"{blocked.reason}: {blocked.message}", edit
     if shim.invalid:
-        return Phase.DEGRADED, f"InvalidShim: {shim.invalid}", f"mend it: kubectl edit shim {shim.name}"
-    observed = world.status.observed_generation == shim.generation
+        return Phase.DEGRADED, f"InvalidShim: {shim.invalid}", edit
+    if not nodes and world.status.counts.nodes:
+        return _of_status(world)
     if not nodes or stages[NodeStage.UPDATED] == len(nodes):
-        if not observed:
-            return Phase.PROGRESSING, "provisioner has not looked at it yet", "if this lasts: trellis status"
-        return Phase.COMPLETE, "" if nodes else "no node is to have it", ""
-    if other := _other_controller(world):
-        return Phase.PAUSED, other.message, "then it goes on by itself"
-    if shim.paused:
-        return Phase.PAUSED, "paused by spec.paused", f"go on with: trellis rollout resume {shim.name}"
-    back = f"go back with: trellis rollout undo {shim.name}"
+        return _complete(world, nodes)
+    if stopped := _paused(world):
+        return Phase.PAUSED, *stopped
+    back = f"roll back with: trellis rollout undo {shim.name}"
     if halted:
-        message = f"too many nodes fail, no further one is begun: {_listed(failing)}".removesuffix(": ")
-        return Phase.HALTED, message, f"mend the cause and go on with: trellis rollout resume {shim.name}; or {back}"
-    if failing and not (stages[NodeStage.IN_WORK] or stages[NodeStage.WAITING] or stages[NodeStage.LEAVING]):
-        message = f"the last attempt failed on {_listed(failing)}"
-        return Phase.DEGRADED, message, f"mend the cause: they are tried again by themselves; or {back}"
+        message = f"too many nodes failed, no further node is started: {_listed(failing)}".removesuffix(": ")
+        advice = f"fix the cause and continue with: trellis rollout resume {shim.name}; or {back}"
+        return Phase.HALTED, message, advice
+    if not (stages[NodeStage.IN_WORK] or stages[NodeStage.WAITING] or stages[NodeStage.LEAVING]):
+        if failing:
+            message = f"the last attempt failed on {_listed(failing)}"
+            return Phase.DEGRADED, message, f"fix the cause: the nodes are retried automatically; or {back}"
+        return Phase.DEGRADED, *_held(world, nodes)
+    observed = world.status.observed_generation == shim.generation
     return Phase.PROGRESSING, *_waiting(world, observed=observed)
 
 
+def _removing(world: World, nodes: tuple[ShimNode, ...]) -> tuple[Phase, str, str]:
+    """Return the phase of a deletion: it progresses unless the circuit breaker pauses it."""
+    if (paused := _degraded(world, frozenset({Reason.MASS_DELETION.value}))) is not None:
+        return Phase.DEGRADED, f"{paused.reason}: {paused.message}", ""
+    return Phase.REMOVING, f"it is being deleted, {len(nodes)} nodes still have it", ""
+
+
+def _paused(world: World) -> tuple[str, str] | None:
+    """Return why nothing is started although nothing failed, and the resolution."""
+    if other := _other_controller(world):
+        return other.message, "the rollout then continues by itself"
+    if world.shim.paused:
+        return "paused by spec.paused", f"continue with: trellis rollout resume {world.shim.name}"
+    return None
+
+
+def _complete(world: World, nodes: tuple[ShimNode, ...]) -> tuple[Phase, str, str]:
+    """Return the phase while every node is updated, and nodes report nothing else."""
+    if world.status.observed_generation != world.shim.generation:
+        return Phase.PROGRESSING, "provisioner has not reconciled it yet", "if this persists: trellis status"
+    if (found := _degraded(world)) and found.reason != Reason.FAILING:
+        return Phase.DEGRADED, f"{found.reason}: {found.message}", f"see: trellis explain shim/{world.shim.name}"
+    if other := _other_controller(world):
+        return Phase.DEGRADED, other.message, f"see: trellis explain shim/{world.shim.name}"
+    return Phase.COMPLETE, "" if nodes else "spec.nodeSelector matches no node", ""
+
+
+def _of_status(world: World) -> tuple[Phase, str, str]:
+    """Return the phase of a rollout none of whose nodes can be read, by the counts of its status."""
+    counts = world.status.counts
+    if counts.updated == counts.nodes:
+        return _complete(world, (ShimNode("", NodeStage.UPDATED),))
+    message = f"{counts.updated} of {counts.nodes} nodes have this version; the nodes cannot be read"
+    return Phase.PAUSED if world.shim.paused else Phase.PROGRESSING, message, ""
+
+
+def _held(world: World, nodes: tuple[ShimNode, ...]) -> tuple[str, str]:
+    """Return why no node is left that the rollout can continue on."""
+    held = [node for node in nodes if node.stage is NodeStage.HELD]
+    reason = held[0].message
+    found = _degraded(world, frozenset({reason}))
+    message = f"{reason}: {found.message if found else _listed([node.name for node in held])}"
+    return message, f"see: trellis explain shim/{world.shim.name}"
+
+
 def _waiting(world: World, *, observed: bool) -> tuple[str, str]:
-    """Return what a rollout that goes on waits for, and what to do; "" twice if it waits for nothing."""
+    """Return why a rollout in progress waits, and the resolution; "" twice if it does not."""
     if refused := _degraded(world, _REFUSED):
-        return f"{refused.reason}: {refused.message}", "it goes on by itself once that is permitted"
-    return ("", "") if observed else ("provisioner has not looked at this change yet", "if this lasts: trellis status")
+        return f"{refused.reason}: {refused.message}", "the rollout continues by itself once this is permitted"
+    if observed:
+        return "", ""
+    return "provisioner has not reconciled this change yet", "if this persists: trellis status"
 
 
 def _listed(known: list[str]) -> str:

@@ -1,7 +1,7 @@
-"""One trace as a tree: which span caused which, when it began, how long it took.
+"""One trace as a tree of spans with start and duration.
 
-Pure. In: the spans of one trace. Out: a tree, and its document. Called by whatever shows a trace.
-Invariant: every span given is there exactly once, also when its parent is missing or parents form a circle.
+Pure. In: the spans of one trace. Out: a tree, and its document. Called by code that shows a trace.
+Invariant: the tree contains every span exactly once, even if its parent is missing or parents form a cycle.
 """
 
 from __future__ import annotations
@@ -14,31 +14,31 @@ from trellis.read_model.traces.spans import ReadSpan, missing_parents
 
 
 class SpanRecord(Protocol):
-    """What is needed of a span; times in nanoseconds since 1970."""
+    """The required fields of a span; times in nanoseconds since 1970."""
 
     @property
     def span_id(self) -> str:
-        """Id, unique in the trace."""
+        """Id of the span, unique in the trace."""
 
     @property
     def parent_id(self) -> str | None:
-        """Id of the span that caused it; None or "" for the first one."""
+        """Id of the parent span; None or "" for a root."""
 
     @property
     def name(self) -> str:
-        """What was done."""
+        """Name of the operation."""
 
     @property
     def service(self) -> str:
-        """Who did it."""
+        """Name of the service."""
 
     @property
     def start_ns(self) -> int:
-        """When it began."""
+        """Start time."""
 
     @property
     def end_ns(self) -> int:
-        """When it ended."""
+        """End time."""
 
 
 S = TypeVar("S", bound=SpanRecord)
@@ -46,13 +46,13 @@ S = TypeVar("S", bound=SpanRecord)
 
 @dataclass(frozen=True, slots=True)
 class Branch(Generic[S]):
-    """A span and those it caused, in the order they began."""
+    """A span and its children, in the order of their start."""
 
     span: S
     children: tuple[Branch[S], ...] = ()
 
     def walk(self, depth: int = 0) -> Iterator[tuple[int, S]]:
-        """Yield depth and span of the whole branch, as it is printed."""
+        """Yield depth and span of the whole branch in preorder."""
         todo: list[tuple[int, Branch[S]]] = [(depth, self)]
         while todo:
             at, branch = todo.pop()
@@ -61,7 +61,7 @@ class Branch(Generic[S]):
 
 
 def forest(spans: Iterable[S]) -> tuple[Branch[S], ...]:
-    """Return the trees of a trace by start; a span whose parent is not among them begins a tree of its own."""
+    """Return the trees of a trace by start; a span with a missing parent is the root of a tree."""
     by_id = {span.span_id: span for span in sorted(spans, key=lambda span: (span.start_ns, -span.end_ns))}
     children: dict[str, list[S]] = {}
     roots: list[S] = []
@@ -70,7 +70,7 @@ def forest(spans: Iterable[S]) -> tuple[Branch[S], ...]:
             children.setdefault(span.parent_id, []).append(span)
         else:
             roots.append(span)
-    # Parents in a circle are broken where it began. Not by recursion: a trace may be deeper than Python's stack.
+    # A cycle of parents is broken at its start. Without recursion: a trace can be deeper than Python's stack.
     reached = _reached(roots, children)
     while len(reached) < len(by_id):
         known = {span.span_id for span in reached}
@@ -85,7 +85,7 @@ def forest(spans: Iterable[S]) -> tuple[Branch[S], ...]:
 
 
 def _reached(roots: Iterable[S], children: Mapping[str, list[S]], known: Iterable[str] = ()) -> list[S]:
-    """Return what hangs below these, each before those that it caused and once."""
+    """Return the descendants of these spans in preorder, each once."""
     seen, found, todo = set(known), list[S](), list(roots)
     while todo:
         span = todo.pop()

@@ -1,7 +1,7 @@
-"""A trace as Jaeger's query API gives it.
+"""A trace as Jaeger's query API returns it.
 
-Pure. In: the JSON of ``/api/traces/ID``. Out: spans, and what there is to say of all of them. Called by ``trace``.
-Invariant: what a collector was sent comes from anywhere: text of any kind, times and parents that do not fit.
+Pure. In: the JSON of ``/api/traces/ID``. Out: spans, and a summary. Called by ``trace``.
+Invariant: spans are untrusted: any text, inconsistent times and parents.
 Source: Jaeger 1.62, ``model/json``: times in microseconds, parents and links as references, a status as tags.
 """
 
@@ -13,19 +13,19 @@ from typing import Any, Final
 
 _NS_PER_US: Final = 1000
 _NS_MOST: Final = 2**63 - 1
-"""In the year 2262; JSON is written with no larger integers."""
+"""Maximum time, in the year 2262: the JSON library supports no larger integers."""
 _PARENT: Final = "CHILD_OF"
 _TRACE_DIGITS: Final = 32
 _SPAN_DIGITS: Final = 16
 
 
 class TraceDataError(ValueError):
-    """What answered is no trace of Jaeger's."""
+    """The response is not a trace of Jaeger."""
 
 
 @dataclass(frozen=True, slots=True)
 class SpanLink:
-    """Where a span leads besides to its parent."""
+    """A link from a span to a span other than its parent."""
 
     trace_id: str
     span_id: str
@@ -33,7 +33,7 @@ class SpanLink:
 
 @dataclass(frozen=True, slots=True)
 class ReadSpan:
-    """One span; ids are lower-case hex, ``parent_id`` is empty at a root; ``error`` is empty if it went well."""
+    """One span; ids are lower-case hex; ``parent_id`` is empty for a root, ``error`` for a successful span."""
 
     trace_id: str
     span_id: str
@@ -62,20 +62,20 @@ class ReadSpan:
 
 
 def read_spans(document: object) -> list[ReadSpan]:
-    """Return the spans of all traces in an answer, as they come.
+    """Return the spans of all traces in a response, in its order.
 
     Raises:
-        TraceDataError: it is none of Jaeger's answers.
+        TraceDataError: the response is not from Jaeger.
     """
     try:
         traces: Sequence[Mapping[str, Any]] = dict(document)["data"] or []  # type: ignore[call-overload]
         return [_span(span, trace["processes"]) for trace in traces for span in trace["spans"]]
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise TraceDataError(f"what answered is no query API of Jaeger's: {type(error).__name__}") from None
+        raise TraceDataError(f"the response is not from Jaeger's query API: {type(error).__name__}") from None
 
 
 def missing_parents(spans: Iterable[ReadSpan]) -> list[str]:
-    """Return the ids of parents that are not there: their spans were not sent (yet), or are kept no longer."""
+    """Return the ids of missing parents: their spans are not exported (yet), or have expired."""
     known = {span.span_id for span in spans}
     return sorted({span.parent_id for span in spans if span.parent_id and span.parent_id not in known})
 
@@ -111,5 +111,5 @@ def _within(ns: int) -> int:
 
 
 def _id(text: object, digits: int) -> str:
-    """Return an id with the zeros that Jaeger may leave out."""
+    """Return an id with the zeros that Jaeger can omit."""
     return str(text).lower().zfill(digits)

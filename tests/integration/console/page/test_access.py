@@ -30,7 +30,7 @@ async def test_a_token_opens_the_page_and_is_kept_nowhere_in_it(visit: Visit, ch
             "JSON.stringify([{...localStorage}, {...sessionStorage}, document.cookie, document.body.outerHTML])"
         )
         assert visit.token not in kept
-        await window.page.get_by_label("You and this page").click()
+        await window.page.get_by_label("Account and settings").click()
         await window.sees(".menu", "jane")
         await window.page.get_by_role("button", name="Log out").click()
         await window.sees("form", "Token")
@@ -55,7 +55,7 @@ async def test_behind_a_proxy_nobody_is_asked_for_a_token(visit: Visit, chrome: 
         async with chrome.window(console.url, extra_http_headers=named) as window:
             await window.open(f"/?q={visit.own}")
             await window.sees(f'[data-id="node/{visit.world.node(1)}"]', "Ready")
-            await window.page.get_by_label("You and this page").click()
+            await window.page.get_by_label("Account and settings").click()
             await window.sees(".menu", jane)
             await expect(window.page.get_by_role("button", name="Log out")).to_have_count(0)
             # His log-in at the proxy ends: it answers instead of the console.
@@ -65,7 +65,7 @@ async def test_behind_a_proxy_nobody_is_asked_for_a_token(visit: Visit, chrome: 
             await window.sees(".problem")
             await expect(window.page.locator("form")).to_have_count(0)
             await window.page.unroute("**/api/**")
-            await window.page.get_by_role("button", name="Try again").click()
+            await window.page.get_by_role("button", name="Retry").click()
             await window.sees(f'[data-id="node/{visit.world.node(1)}"]', "Ready")
 
 
@@ -124,7 +124,7 @@ async def test_everything_can_be_reached_by_keys(visit: Visit, chrome: Chrome) -
 async def test_single_keys_can_be_turned_off(visit: Visit, chrome: Chrome) -> None:
     async with visit.console() as console, chrome.window(console.url, visit.token) as window:
         await window.page.keyboard.press("?")
-        await window.page.get_by_label("single keys are shortcuts").uncheck()
+        await window.page.get_by_label("enable single-key shortcuts").uncheck()
         await window.page.keyboard.press("Escape")
         await window.page.keyboard.press("2")
         await window.page.get_by_role("link", name="Controllers").click()
@@ -135,11 +135,11 @@ async def test_single_keys_can_be_turned_off(visit: Visit, chrome: Chrome) -> No
 async def test_an_address_leads_back_to_what_was_seen(visit: Visit, chrome: Chrome) -> None:
     async with visit.console() as console, chrome.window(console.url, visit.token) as window:
         page, failed = window.page, visit.world.node(9)
-        await window.open(f"/?q={visit.own}&state=troubled&select=node/{failed}")
+        await window.open(f"/?q={visit.own}&health=Degraded&select=node/{failed}")
         await expect(page.locator(".cell.kind-node")).to_have_count(1)
         await window.sees("aside.panel h2", failed)
-        await page.get_by_role("link", name="What is said about it").click()
-        await expect(page.get_by_label("About")).to_have_value(f"node/{failed}")
+        await page.locator("aside.panel").get_by_role("link", name="Events").click()
+        await expect(page.get_by_label("Object")).to_have_value(f"node/{failed}")
         await page.go_back()
         await window.sees("aside.panel h2", failed)
         await page.reload()
@@ -152,8 +152,8 @@ async def test_light_and_dark_can_be_chosen_and_stay(visit: Visit, chrome: Chrom
     async with visit.console() as console, chrome.window(console.url, visit.token) as window:
         ground = "getComputedStyle(document.body).backgroundColor"
         light = await window.page.evaluate(ground)
-        await window.page.get_by_label("You and this page").click()
-        await window.page.get_by_label("Light or dark").select_option("dark")
+        await window.page.get_by_label("Account and settings").click()
+        await window.page.get_by_label("Theme").select_option("dark")
         assert await window.page.evaluate(ground) != light
         await window.page.reload()
         await window.sees("main")

@@ -71,7 +71,7 @@ async def test_who_could_not_be_logged_out_is_told_so(world: World, chrome: Chro
 
     async with chrome.window(world.url, TOKEN) as window:
         await window.page.route("**/api/session/end", away)
-        await window.page.get_by_label("You and this page").click()
+        await window.page.get_by_label("Account and settings").click()
         leave = window.page.get_by_role("button", name="Log out")
         await leave.click()
         await window.sees(".menu .problem")

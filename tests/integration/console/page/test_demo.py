@@ -175,7 +175,7 @@ async def test_a_controller_is_woken(demo: Demo, window: Window) -> None:
 
 async def test_a_message_that_is_none_is_a_dead_letter(demo: Demo, window: Window) -> None:
     await window.open("/letters")
-    await window.sees(".nothing", "There are none")
+    await window.sees(".nothing", "No dead letters")
     answer = await window.page.request.get("/api/session")
     told: dict[str, Any] = await answer.json()
     raw_publish(demo.nats, fact_subject(told["cluster"], opted_out("lost")).encode(), b"garbage")

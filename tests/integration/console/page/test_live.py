@@ -121,5 +121,5 @@ async def test_a_silence_is_not_taken_for_quiet(visit: Visit, chrome: Chrome) ->
         await window.page.clock.fast_forward(31_000)
         await window.sees(".banner", "30 s")
         proxy.resume()
-        await window.page.get_by_role("button", name="Connect now").click()
+        await window.page.get_by_role("button", name="Reconnect").click()
         await window.sees(".live", "live")

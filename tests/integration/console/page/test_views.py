@@ -20,7 +20,7 @@ async def test_the_map_leads_from_a_node_to_what_runs_on_it_and_says_why(visit: 
         await expect(window.page).to_have_url(re.compile(f"q={visit.own}"))
         first = visit.world.node(1)
         await window.sees(f'[data-id="node/{first}"]', "Ready")
-        await window.sees(f'[data-id="node/{visit.world.node(9)}"] .glyph.is-troubled')
+        await window.sees(f'[data-id="node/{visit.world.node(9)}"] .glyph.is-degraded')
         await window.page.locator(f'[data-id="node/{first}"]').click()
         await window.sees("aside.panel .headline", first)
         await expect(window.page.locator(f'[data-id="host/{visit.world.namespace}/hosts-1"]')).to_have_class(
@@ -61,7 +61,7 @@ async def test_events_are_seen_as_they_are_said_and_as_they_were(visit: Visit, c
         await window.page.get_by_role("textbox", name="About").press("Enter")
         await expect(window.page.locator(".event")).to_have_count(1)
         await expect(window.page).to_have_url(re.compile("object=node/early"))
-        await window.page.get_by_role("button", name="The past").click()
+        await window.page.get_by_role("button", name="Stored").click()
         await window.sees(".status", re.compile("^1 event"))
         await window.in_both("events-past")
 
@@ -116,7 +116,7 @@ async def test_a_dead_letter_is_shown_with_its_cause_and_its_body(visit: Visit, 
     async with visit.console() as console, chrome.window(console.url, visit.token) as window:
         await visit.bus()  # services make the stream of dead letters before there is any
         await window.open("/letters")
-        await window.sees(".nothing", "There are none")
+        await window.sees(".nothing", "No dead letters")
         await visit.letter("lost")
         await window.page.locator(".letter", has_text="node/lost").click()
         await window.sees("aside.panel .data", "garbage")

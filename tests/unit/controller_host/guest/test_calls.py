@@ -104,7 +104,7 @@ FAULTS = {
     "a result that is not JSON": (wat.guest("i64.const 0x20"), FaultKind.BAD_RESULT, "not JSON"),
     "a result that is no object": (
         wat.guest(wat.json_at(64, "[1]")[1], more=wat.json_at(64, "[1]")[0]), FaultKind.BAD_RESULT, "a JSON list"),
-    "an alloc without room": (wat.guest(alloc="i32.const 0"), FaultKind.MEMORY_EXCEEDED, "no room for a request"),
+    "an alloc without room": (wat.guest(alloc="i32.const 0"), FaultKind.MEMORY_EXCEEDED, "for a request of 2 bytes"),
     "an alloc outside of its memory": (wat.guest(alloc="i32.const -2"), FaultKind.BAD_POINTER, "0xfffffffe"),
     "a memory bomb": (
         wat.guest("(loop (br_if 0 (i32.ne (memory.grow (i32.const 1)) (i32.const -1)))) unreachable"),

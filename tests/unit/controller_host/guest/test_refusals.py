@@ -41,13 +41,13 @@ REFUSED = {
         wat.text('(module (memory (export "memory") 1) (global (export "alloc") i32 i32.const 0))'),
         RefusalReason.WRONG_TYPE, "exports alloc as a global"),
     "an unknown import": (
-        module('(import "env" "abort" (func))'), RefusalReason.UNKNOWN_IMPORT, "imports env.abort, which is not there"),
+        module('(import "env" "abort" (func))'), RefusalReason.UNKNOWN_IMPORT, "imports env.abort"),
     "a function of another WASI": (
         module('(import "wasi:cli/stdout@0.2.0" "get-stdout" (func (result i32)))'),
         RefusalReason.UNKNOWN_IMPORT, "get-stdout"),
     "an import of another type": (
         module('(import "trellis" "call" (func (param i32) (result i32)))'),
-        RefusalReason.WRONG_TYPE, "imports trellis.call as (i32) -> (i32); the function there is (i32, i32) -> (i32)"),
+        RefusalReason.WRONG_TYPE, "imports trellis.call as (i32) -> (i32); it has to be (i32, i32) -> (i32)"),
     "an imported global": (
         module('(import "env" "g" (global i32))'), RefusalReason.UNSAVABLE_STATE, "imports the global env.g"),
     "an imported table": (
@@ -78,7 +78,7 @@ REFUSED = {
         RefusalReason.RESERVED_NAME, "trellis:global:0"),
     "another version of the ABI": (
         module('(func (export "abi_version") (result i32) i32.const 7)'),
-        RefusalReason.UNSUPPORTED_ABI, "version 7 of the ABI, and this host runs 1"),
+        RefusalReason.UNSUPPORTED_ABI, "version 7 of the ABI, this host supports 1"),
     "a huge table": (module("(table 1000000 funcref)"), RefusalReason.TOO_LARGE, "1000000 elements in tables"),
     "a throw": (module("(tag) (func throw 0)"), RefusalReason.NOT_WASM, "section 13"),
     "an atomic": (

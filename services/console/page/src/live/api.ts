@@ -1,9 +1,9 @@
-/* Asks the server. In: addresses. Out: documents, or what is wrong in the server's own words. Called by the store and views. */
+/* Requests to the server. In: addresses. Out: documents, or the errors of the server. Called by the store and views. */
 
 export class Refused extends Error {
   readonly status: number;
   readonly todo: string;
-  /** In seconds, when to try again. */
+  /** Delay of the next attempt in seconds. */
   readonly after: number;
 
   constructor(status: number, what: string, todo: string, after: number) {
@@ -14,16 +14,16 @@ export class Refused extends Error {
   }
 }
 
-/** Seconds that an answer may ask to wait: proxies answer an hour in an outage of seconds. */
+/** Maximum delay of a response in seconds: proxies request an hour in an outage of seconds. */
 const LONGEST_WAIT = 60;
 
-/** Return the seconds that a Retry-After asks for, 0 where it is no number: a wait without one would be none at all. */
+/** Return the seconds of a Retry-After header, 0 if it is not a number: a NaN delay would be none. */
 export function waitOf(header: string | null): number {
   const seconds = Number(header ?? 0);
   return seconds > 0 ? Math.min(seconds, LONGEST_WAIT) : 0;
 }
 
-/** Return the error of an answer that is none of what was asked for. */
+/** Return the error of an unexpected response. */
 export async function refusalOf(answer: Response): Promise<Refused> {
   let what = `the console answered ${answer.status}`;
   let todo = "";
@@ -32,14 +32,14 @@ export async function refusalOf(answer: Response): Promise<Refused> {
     what = body.error?.what ?? what;
     todo = body.error?.do ?? "";
   } catch {
-    // Something between here and the console said it.
+    // The response is from an intermediary such as a proxy.
   }
   return new Refused(answer.status, what, todo, waitOf(answer.headers.get("Retry-After")));
 }
 
-/** Return an error as the page shows it; without an answer nobody was there. */
+/** Return an error in the form that the page shows; without a response the console is unreachable. */
 export function asRefused(error: unknown): Refused {
-  return error instanceof Refused ? error : new Refused(0, "the console cannot be reached", "look whether it runs", 0);
+  return error instanceof Refused ? error : new Refused(0, "the console cannot be reached", "check that it runs", 0);
 }
 
 export async function get<T>(path: string, signal?: AbortSignal): Promise<T> {

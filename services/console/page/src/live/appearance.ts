@@ -1,4 +1,4 @@
-/* Light, dark, or as the system has it; and whether single keys are shortcuts. Both are this browser's, and all it keeps. */
+/* Theme (light, dark, system) and keyboard shortcuts: settings of this browser, and the only data stored in it. */
 
 import { signal } from "@preact/signals";
 
@@ -24,7 +24,7 @@ function read<T extends string>(name: string, known: readonly T[], otherwise: T)
     const found = localStorage.getItem(`trellis.${name}`);
     return known.find((one) => one === found) ?? otherwise;
   } catch {
-    return otherwise; // a browser that keeps nothing
+    return otherwise; // storage is disabled
   }
 }
 
@@ -32,6 +32,6 @@ function keep(name: string, value: string): void {
   try {
     localStorage.setItem(`trellis.${name}`, value);
   } catch {
-    // It is as it was with the next page.
+    // The setting is lost with the next page load.
   }
 }

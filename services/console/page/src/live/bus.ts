@@ -1,7 +1,7 @@
-/* What is said on the bus, for the views that show it: open while one of them is, and for its filters alone.
+/* Events on the bus for the views that show them: one stream with their filters, open while such a view is.
 
    In: a query. Out: signals. Invariants: browsers have six connections to a host, so there is one stream of events at a
-   time, and none where nothing shows it; what is kept is bounded. */
+   time; the list is bounded. */
 
 import { signal } from "@preact/signals";
 
@@ -12,16 +12,18 @@ import type { LineState } from "./line.ts";
 
 export const events = signal<readonly Happening[]>([]);
 export const eventsLine = signal<LineState>({ is: "connecting" });
-/** Why nothing comes from the bus, as the server says. */
+/** The reason that the bus is unavailable, from the server. */
 export const away = signal<string | null>(null);
-/** Whether more was said than the server keeps, so that some of it is missing. */
+/** Permissions that the account lacks for this stream. */
+export const lacking = signal<readonly string[]>([]);
+/** Whether the buffer of the server overflowed, so that events are missing. */
 export const gap = signal(false);
 
 let stream: Line | null = null;
 let open = "";
 let users = 0;
 
-/** Hear events of a query until what is returned is called. */
+/** Receive events of a query until the returned function is called. */
 export function hear(query: string): () => void {
   users += 1;
   if (stream === null || open !== query) {
@@ -31,7 +33,7 @@ export function hear(query: string): () => void {
   }
   return () => {
     users -= 1;
-    // Whoever comes next may want the same; after this frame nobody did.
+    // The next view can use the same stream: close it after this frame.
     setTimeout(() => {
       if (users === 0) {
         stream?.close();
@@ -62,7 +64,7 @@ function listen(query: string): void {
       if (own !== stream) {
         return;
       }
-      const data = JSON.parse(message.data) as Happening & { away?: string | null };
+      const data = JSON.parse(message.data) as Happening & { away?: string | null; lacking?: readonly string[] };
       if (message.event === "event") {
         mark = message.id;
         waiting.push(data);
@@ -70,6 +72,7 @@ function listen(query: string): void {
         gap.value = true;
       } else if (message.event === "hello") {
         away.value = data.away ?? null;
+        lacking.value = data.lacking ?? [];
       }
       draw();
     },
@@ -77,7 +80,7 @@ function listen(query: string): void {
       eventsLine.value = state;
     },
     loggedOut() {
-      // The stream of the model is told the same, and shows it.
+      // The stream of the model handles this.
     },
   });
   stream = own;

@@ -1,10 +1,10 @@
-/* A line to the server that is kept: one stream of events, opened anew whenever it ends.
+/* Connection to the server: one stream of events, reopened whenever it ends.
 
-   In: an address, who hears the messages. Out: messages, and how the line is. Called by the store and the views of events.
-   Invariants: a silence of 30 s is a line that is lost (heartbeats come every 15 s); who is nobody any more is asked to
-   log in and not asked again; tries are spread, so that a console that comes back is not met by everybody at once; a tab
-   that nobody sees rests, as browsers have six connections to a host for all tabs together, and as what it holds costs.
-   Why not EventSource: it hides heartbeats, so a dead line would look quiet, and it says no status. */
+   In: an address, a handler of messages. Out: messages, and the state of the connection. Called by the store and the
+   views of events. Invariants: no data for 30 s means a lost connection (heartbeats arrive every 15 s); without a valid
+   session the page shows the login and does not retry; retries have jitter, so that a console that restarts does not
+   receive all at once; a hidden tab closes the stream, as browsers have six connections to a host for all tabs, and as
+   a stream uses memory. Why not EventSource: it hides heartbeats and the status of the response. */
 
 import { asRefused, Refused, refusalOf } from "./api.ts";
 import { Reader } from "../model/sse.ts";
@@ -22,11 +22,11 @@ export type LineState =
   | { readonly is: "lost"; readonly since: number; readonly why: string; readonly todo: string };
 
 export interface Heard {
-  /** The address, with what the page has by now. */
+  /** The address, with the last id of the page. */
   address(): string;
   message(message: Message): void;
   state(state: LineState): void;
-  /** There is nobody any more. */
+  /** The session is not valid any more. */
   loggedOut(): void;
 }
 
@@ -40,14 +40,14 @@ export class Line {
   #rests = false;
   #unseen: ReturnType<typeof setTimeout> | undefined;
   #anew = false;
-  /** When something came last, by a clock that goes on while the machine sleeps. */
+  /** Time of the last data, by a clock that continues while the machine sleeps. */
   #came = Date.now();
   #over = new AbortController();
 
   constructor(heard: Heard) {
     this.#heard = heard;
     const { signal } = this.#over;
-    // Another network, or a machine that slept: what was open is dead, and no timer of ours says so soon.
+    // After a change of the network or a sleep the connection is lost, and timers detect that late.
     addEventListener("online", () => this.again(), { signal });
     document.addEventListener("visibilitychange", () => this.#look(), { signal });
     this.#look();
@@ -62,7 +62,7 @@ export class Line {
     this.#wake();
   }
 
-  /** Connect anew, now. */
+  /** Reconnect now. */
   again(): void {
     this.#tries = 0;
     this.#anew = true;
@@ -70,7 +70,7 @@ export class Line {
     this.#wake();
   }
 
-  /** Rest once nobody has seen this tab for a while; go on, with what changed meanwhile, when somebody does. */
+  /** Close the stream after the tab was hidden for a while; reopen it, with missed changes, when it is visible. */
   #look(): void {
     clearTimeout(this.#unseen);
     if (document.hidden) {
@@ -111,7 +111,7 @@ export class Line {
     }
   }
 
-  /** Listen until the stream ends; return in how many milliseconds to open it again, less than 0 for not at all. */
+  /** Receive until the stream ends; return the milliseconds until the next attempt, less than 0 for none. */
   async #listen(): Promise<number> {
     const abort = new AbortController();
     this.#abort = abort;
@@ -130,7 +130,7 @@ export class Line {
       for (;;) {
         const { done, value } = await pieces.read();
         if (done) {
-          throw new Refused(0, "the connection was cut", "", 0);
+          throw new Refused(0, "the connection was closed", "", 0);
         }
         this.#came = Date.now();
         clearTimeout(alarm);
@@ -148,7 +148,7 @@ export class Line {
         return 0;
       }
       if (abort.signal.aborted && !this.#closed) {
-        throw new Refused(0, "nothing came for 30 s", "", 0);
+        throw new Refused(0, "no data for 30 s", "", 0);
       }
       throw error;
     } finally {
@@ -170,7 +170,7 @@ export class Line {
       return -1;
     }
     if (reason === "stopping") {
-      return this.#failed(new Refused(0, "the console ends", "", 1));
+      return this.#failed(new Refused(0, "the console is shutting down", "", 1));
     }
     return AGAIN_MS / 5;
   }

@@ -1,7 +1,7 @@
-/* The page's one state: who looks, what is known, where he is. Written here alone, read by everything that draws.
+/* The state of the page: viewer, model, place. Only this module writes it; all views read it.
 
-   In: the server's streams, the address. Out: signals. Invariants: what comes is drawn once a frame, however much it is;
-   the token of a log-in is sent and kept nowhere; every place has an address. */
+   In: the server's streams, the address. Out: signals. Invariants: changes are rendered once per frame, at any rate;
+   the token of a login is sent and not stored; every place has an address. */
 
 import { signal } from "@preact/signals";
 
@@ -15,23 +15,23 @@ import { Line } from "./line.ts";
 import type { LineState } from "./line.ts";
 
 export const model = new Model();
-/** Counts up when there is something to draw: whoever reads the model reads this. */
+/** Revision of the model: a component that reads the model reads this, and is rendered after each change. */
 export const drawn = signal(0);
 export const place = signal<Place>(placeOf(location.pathname, location.search));
 export const session = signal<Session | null>(null);
-/** What there is: `asking` who looks, `login`, `in`, or `failed`. */
+/** State of the session: `asking` (unknown), `login`, `in`, or `failed`. */
 export const stage = signal<"asking" | "login" | "in" | "failed">("asking");
 export const failure = signal<Refused | null>(null);
 export const line = signal<LineState>({ is: "connecting" });
-/** Whether a whole revision has come since the page was opened. */
+/** True after the first complete revision. */
 export const begun = signal(false);
 
 let stream: Line | null = null;
-/** Whether a proxy says who looks: there is no log-in here then. */
+/** True if a proxy authenticates viewers: the page has no login then. */
 let proxied = false;
 let frame = 0;
 
-/** Return the model, and have whoever asked drawn anew when it changes. */
+/** Return the model, and render the caller after each change. */
 export function known(): Model {
   void drawn.value;
   return model;
@@ -61,7 +61,7 @@ export function hrefOf(view: View, values: Readonly<Record<string, string>> = {}
   return addressOf(viewed(place.value, view, values));
 }
 
-/** Ask who looks, and begin. */
+/** Read the session, and start. */
 export async function begin(): Promise<void> {
   try {
     session.value = await get<Session>("/api/session");
@@ -79,7 +79,7 @@ export async function begin(): Promise<void> {
   }
 }
 
-/** Try again to see who looks; a proxy shows its log-in to a page that is loaded, and not to what that asks. */
+/** Read the session again; a proxy shows its login when a page is loaded, and not for its requests. */
 export function retry(): void {
   if (proxied) {
     location.reload();
@@ -93,7 +93,7 @@ export async function logIn(token: string): Promise<void> {
   await begin();
 }
 
-/** End the session; whoever could not reach the console is logged in still, and is told so by what is thrown. */
+/** End the session; if the console is unreachable, the viewer is still logged in, and the thrown error states that. */
 export async function logOut(): Promise<void> {
   await post("/api/session/end", {});
   loggedOut();
@@ -106,7 +106,7 @@ function loggedOut(): void {
   model.clear();
   begun.value = false;
   stage.value = proxied ? "failed" : "login";
-  failure.value = proxied ? new Refused(401, "the proxy does not know you any more", "log in there", 0) : null;
+  failure.value = proxied ? new Refused(401, "the session of the proxy has ended", "log in there", 0) : null;
 }
 
 /** Open the stream of the model, for the namespaces of the address. */
@@ -146,7 +146,7 @@ function modelAddress(): string {
   return `/api/stream${query.size > 0 ? `?${query}` : ""}`;
 }
 
-/** Have the model drawn with the next frame; a page that is not seen has none, and draws when it is. */
+/** Render the model with the next frame; a hidden page has no frames, and renders when it is visible. */
 function draw(): void {
   frame ||= requestAnimationFrame(() => {
     frame = 0;

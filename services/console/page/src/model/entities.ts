@@ -1,8 +1,8 @@
-/* What the server sends of each thing, as docs/console.md has it. Types alone. */
+/* Types of the entities that the server sends, as docs/console.md describes them. */
 
-export const STATES = ["troubled", "working", "waiting", "unknown", "well", "off"] as const;
+export const HEALTHS = ["Degraded", "Missing", "Unknown", "Progressing", "Suspended", "Healthy", "Not opted in"] as const;
 /** The most urgent first. */
-export type State = (typeof STATES)[number];
+export type Health = (typeof HEALTHS)[number];
 
 export const KINDS = ["node", "shim", "hostgroup", "host", "application", "service", "controller"] as const;
 export type Kind = (typeof KINDS)[number];
@@ -13,8 +13,9 @@ export type Stage = (typeof STAGES)[number];
 interface Common {
   readonly namespace: string | null;
   readonly name: string;
-  readonly state: State;
-  readonly why: string | null;
+  readonly health: Health;
+  readonly reason: string | null;
+  readonly message: string | null;
 }
 
 export interface ShimOnNode {
@@ -26,7 +27,7 @@ export interface ShimOnNode {
 export interface Node extends Common {
   readonly kind: "node";
   readonly phase: string;
-  readonly wish: string;
+  readonly opt_in: "true" | "false" | "invalid";
   readonly kubelet_ready: boolean;
   readonly concern: boolean;
   readonly architecture: string | null;
@@ -116,7 +117,7 @@ export interface Part extends Common {
   readonly kind: "part";
   readonly synced: boolean;
   readonly defined: boolean;
-  readonly lacking: readonly { readonly namespace: string | null; readonly say: string; readonly do: string | null }[];
+  readonly lacking: readonly { readonly namespace: string | null; readonly message: string; readonly do: string | null }[];
 }
 
 export interface ByKind {
@@ -133,7 +134,7 @@ export interface ByKind {
 export type Entity = ByKind[keyof ByKind];
 
 export interface Happening {
-  readonly stream: "facts" | "lattice" | "letters";
+  readonly stream: "events" | "lattice" | "dead-letters";
   readonly sequence: number;
   readonly time: string;
   readonly type: string;
@@ -172,6 +173,8 @@ export interface ExplainLine {
 
 export interface Explanation {
   readonly ok: boolean;
+  readonly health: Health;
+  readonly reason: string | null;
   readonly subject: string;
   readonly cause: string | null;
   readonly do: string | null;

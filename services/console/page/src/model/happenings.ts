@@ -1,14 +1,15 @@
-/* What is said on the bus: what is asked for, and what is kept of it.
+/* Events on the bus: queries, and the list that is kept.
 
-   Pure. In: a place's query, events. Out: a query of the server, lists, what one change was about. */
+   Pure. In: the query of an address, events. Out: a query of the server, lists, changes by trace. */
 
 import type { Happening } from "./entities.ts";
+import { outcome } from "./words.ts";
 
-export const STREAMS = ["facts", "lattice", "letters"] as const;
+export const STREAMS = ["events", "lattice", "dead-letters"] as const;
 const ASKED = ["streams", "types", "namespace", "object", "lattice", "trace"] as const;
 export const KEPT = 2000;
 
-/** Return what the server is asked, of what stands in an address. */
+/** Return the query of the server for the query of an address. */
 export function asked(query: Readonly<Record<string, string>>, more: Readonly<Record<string, string>> = {}): string {
   const found = new URLSearchParams();
   for (const key of ASKED) {
@@ -25,9 +26,9 @@ export function asked(query: Readonly<Record<string, string>>, more: Readonly<Re
   return found.toString();
 }
 
-/** Return the past's query: one stream, from and to a time that was given in this browser's own. */
+/** Return the query for stored events: one stream, with times of the browser's time zone converted. */
 export function askedPast(query: Readonly<Record<string, string>>, after: string): string {
-  const streams = query["streams"] === "lattice" ? "lattice" : "facts";
+  const streams = query["streams"] === "lattice" ? "lattice" : "events";
   return asked(query, { streams, since: zoned(query["since"] ?? ""), until: zoned(query["until"] ?? ""), after });
 }
 
@@ -40,7 +41,7 @@ export function keyOf(event: Happening): string {
   return `${event.stream} ${event.sequence}`;
 }
 
-/** Return the newest first, each once, no more than are kept. */
+/** Return the events newest first, without duplicates, bounded. */
 export function joined(kept: readonly Happening[], news: readonly Happening[]): Happening[] {
   const known = new Set(kept.map(keyOf));
   const fresh = news.filter((one) => !known.has(keyOf(one)) && known.add(keyOf(one)));
@@ -48,8 +49,8 @@ export function joined(kept: readonly Happening[], news: readonly Happening[]): 
 }
 
 export function has(event: Happening, text: string): boolean {
-  const said = [event.type, event.about, event.source, event.trace, event.lattice].join("\n").toLowerCase();
-  return text.toLowerCase().split(/\s+/).every((word) => said.includes(word));
+  const found = [event.type, event.about, event.source, event.trace, event.lattice, outcome(event)].join("\n").toLowerCase();
+  return text.toLowerCase().split(/\s+/).every((word) => found.includes(word));
 }
 
 export interface Change {
@@ -60,7 +61,7 @@ export interface Change {
   readonly types: readonly string[];
 }
 
-/** Return changes that left a trace, the newest first: events of one trace are one change. */
+/** Return changes with a trace, newest first: events of one trace are one change. */
 export function changes(events: readonly Happening[]): Change[] {
   const found = new Map<string, Happening[]>();
   for (const event of events) {

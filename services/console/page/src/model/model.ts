@@ -1,8 +1,8 @@
-/* What the page knows: the server's revisions, put together.
+/* The model of the page: the merged revisions of the server.
 
-   In: hello and delta messages. Out: entities by id and by kind. Pure but for its own memory.
-   Invariants: a revision is there whole or not at all, also when it came in several messages and the last was cut off;
-   what is forgotten by a `hello` that is full is shown until what replaces it is there. */
+   In: hello and delta messages. Out: entities by id and by kind. Pure, with state.
+   Invariants: a revision is applied as a whole or not at all, also if it consists of several messages and the last is
+   missing; entities that a full `hello` drops remain until their replacement is complete. */
 
 import { idOf } from "./entities.ts";
 import type { ByKind, Entity } from "./entities.ts";
@@ -22,7 +22,7 @@ export interface Delta {
 const collator = new Intl.Collator("en", { numeric: true });
 
 export class Model {
-  /** The last mark that came, by which the server knows what this page has. */
+  /** The last id received, which tells the server the state of this page. */
   mark = "";
   revision = 0;
   #kinds = new Map<string, Map<string, Entity>>();
@@ -30,7 +30,7 @@ export class Model {
   #staged: Delta[] = [];
   #anew = false;
 
-  /** A stream has begun; what was left unfinished by the one before is dropped. */
+  /** Start a stream; drop an incomplete revision of the former stream. */
   hello(hello: Hello): void {
     this.#staged = [];
     this.#anew = hello.full;
@@ -39,7 +39,7 @@ export class Model {
     }
   }
 
-  /** Take a message of a revision; return whether that made it whole, so that there is something to draw. */
+  /** Add a message of a revision; return whether it completes the revision, so that the page is to be drawn. */
   delta(delta: Delta, mark: string): boolean {
     this.#staged.push(delta);
     if (delta.more) {
@@ -59,7 +59,7 @@ export class Model {
     return true;
   }
 
-  /** Forget everything: somebody else looks, or at other namespaces. */
+  /** Drop everything: the viewer or the namespaces have changed. */
   clear(): void {
     this.hello({ epoch: "", full: true });
     this.delta({ revision: 0, set: {}, gone: [], more: false }, "");
@@ -69,7 +69,7 @@ export class Model {
     return this.#kinds.get(kindOf(id))?.get(id);
   }
 
-  /** All of a kind by name, with numbers in names as numbers; the same array until one of them changes. */
+  /** All entities of a kind by name, with natural order of numbers; the same array until one of them changes. */
   all<K extends keyof ByKind>(kind: K): readonly ByKind[K][] {
     let found = this.#sorted.get(kind);
     if (found === undefined) {
@@ -102,7 +102,7 @@ export class Model {
     }
   }
 
-  /** Have `all` answer anew. Sorting thousands of names costs a frame, so it is done only when there are other names. */
+  /** Invalidate `all`. To sort thousands of names lasts a frame, so it is done only after a change of names. */
   #resort(kind: string, others: boolean): void {
     const before = this.#sorted.get(kind);
     if (others || before === undefined) {

@@ -1,18 +1,18 @@
-/* Where somebody is: view, filters and what is selected, all of it in the address.
+/* The place in the page: view, filters and selection, all in the address.
 
    Pure. In: an address. Out: a place, and the address of one. Invariant: names are in the query and not in the path,
-   which the server serves as the page only if it has no dot. */
+   as the server returns the page only for paths without a dot. */
 
 export const VIEWS = ["map", "rollouts", "events", "traces", "controllers", "letters"] as const;
 export type View = (typeof VIEWS)[number];
 
 export interface Place {
   readonly view: View;
-  /** What stands in the query, without empty values. */
+  /** Parameters of the query, without empty values. */
   readonly query: Readonly<Record<string, string>>;
 }
 
-/** Kept when another view is opened: whose namespaces are looked at is no matter of a view. */
+/** Parameters that remain when another view is opened: the namespaces are common to all views. */
 const LASTING = ["namespaces"];
 
 export function placeOf(path: string, search: string): Place {
@@ -38,7 +38,7 @@ export function addressOf(place: Place): string {
   return `${place.view === "map" ? "/" : `/${place.view}`}${text === "" ? "" : `?${text}`}`;
 }
 
-/** Return a place with some of its query changed; an empty value takes a key away. */
+/** Return a place with changed parameters; an empty value removes a parameter. */
 export function changed(place: Place, values: Readonly<Record<string, string>>): Place {
   const query: Record<string, string> = { ...place.query, ...values };
   for (const key of Object.keys(query)) {
@@ -49,13 +49,13 @@ export function changed(place: Place, values: Readonly<Record<string, string>>):
   return { view: place.view, query };
 }
 
-/** Return another view, with what is kept between views. */
+/** Return another view, with the common parameters. */
 export function viewed(place: Place, view: View, values: Readonly<Record<string, string>> = {}): Place {
   const kept = Object.fromEntries(LASTING.flatMap((key) => (place.query[key] === undefined ? [] : [[key, place.query[key]]])));
   return changed({ view, query: kept }, values);
 }
 
-/** Return where an entity is best seen, with its own page open: where somebody is, if that view has it. */
+/** Return the place with the panel of an entity open: in the current view if that shows it, else in its own. */
 export function leadingTo(place: Place, id: string): Place {
   const kind = id.slice(0, id.indexOf("/"));
   if (kind === "shim") {

@@ -1,30 +1,30 @@
-/* How entities hang together, and which of them are shown.
+/* Relations of entities, and the filters of views.
 
    Pure. In: the model, filters. Out: rows and related ids. Called by views. Source of the relations: docs/console.md,
-   "How they hang together". */
+   "Entities". */
 
-import { idOf, STAGES, STATES } from "./entities.ts";
+import { HEALTHS, idOf, STAGES } from "./entities.ts";
 import type {
-  Application, ByKind, Controller, Entity, Host, HostGroup, Node, Part, Service, Shim, ShimOnNode, Stage, State,
+  Application, ByKind, Controller, Entity, Host, HostGroup, Node, Part, Service, Shim, ShimOnNode, Stage, Health,
 } from "./entities.ts";
 import type { Model } from "./model.ts";
 
 export interface Shown {
   readonly text: string;
-  readonly state: string;
+  readonly health: string;
 }
 
-/** Return whether an entity has the text in what it is called, is about or says of itself. */
+/** Return whether an entity has each word of the text in its id, its health or its fields. */
 export function fits(entity: Entity, text: string): boolean {
   if (text === "") {
     return true;
   }
   const words = text.toLowerCase().split(/\s+/).filter((word) => word !== "");
-  const said = told(entity);
-  return words.every((word) => said.includes(word));
+  const found = searched(entity);
+  return words.every((word) => found.includes(word));
 }
 
-function told(entity: Entity): string {
+function searched(entity: Entity): string {
   const more: (string | null)[] = [];
   switch (entity.kind) {
     case "node":
@@ -41,37 +41,41 @@ function told(entity: Entity): string {
     default:
       break;
   }
-  return [idOf(entity), entity.state, entity.why, ...more].join("\n").toLowerCase();
+  return [idOf(entity), entity.health, entity.reason, entity.message, ...more].join("\n").toLowerCase();
 }
 
-/** Return those that fit, what is troubled first and otherwise in the order they are given in. */
+/** Return the entities that match, degraded and missing ones first, otherwise in the given order. */
 export function chosen<E extends Entity>(entities: readonly E[], shown: Shown): readonly E[] {
-  const found = entities.filter((one) => (shown.state === "" || one.state === shown.state) && fits(one, shown.text));
-  const troubled = found.filter((one) => one.state === "troubled");
+  const found = entities.filter((one) => (shown.health === "" || one.health === shown.health) && fits(one, shown.text));
+  const troubled = found.filter((one) => isBad(one));
   return troubled.length === 0 || troubled.length === found.length
     ? found
-    : [...troubled, ...found.filter((one) => one.state !== "troubled")];
+    : [...troubled, ...found.filter((one) => !isBad(one))];
 }
 
-/** Return how many there are in each state, the most urgent first, none that has none. */
-export function tally(entities: readonly Entity[]): readonly (readonly [State, number])[] {
-  const counts = new Map<State, number>();
+function isBad(one: Entity): boolean {
+  return one.health === "Degraded" || one.health === "Missing";
+}
+
+/** Return the number of entities of each state of health, the most urgent first, without empty ones. */
+export function tally(entities: readonly Entity[]): readonly (readonly [Health, number])[] {
+  const counts = new Map<Health, number>();
   for (const one of entities) {
-    counts.set(one.state, (counts.get(one.state) ?? 0) + 1);
+    counts.set(one.health, (counts.get(one.health) ?? 0) + 1);
   }
-  return STATES.flatMap((state) => (counts.has(state) ? [[state, counts.get(state) ?? 0] as const] : []));
+  return HEALTHS.flatMap((health) => (counts.has(health) ? [[health, counts.get(health) ?? 0] as const] : []));
 }
 
 export type HostRow = { readonly key: string; readonly depth: 0 | 1; readonly entity: HostGroup | Host } | Heading;
 export type AppRow = { readonly key: string; readonly depth: 1 | 2; readonly entity: Application | Service } | Heading;
 
-/** A row that is no entity: what those below it have in common. */
+/** A row that is a heading of the rows below it. */
 export interface Heading {
   readonly key: string;
   readonly heading: string;
 }
 
-/** Return groups, each with its hosts behind it; a group is there too if one of its hosts fits. */
+/** Return host groups, each followed by its hosts; also groups with a host that matches. */
 export function hostRows(model: Model, shown: Shown): HostRow[] {
   const below = new Map<string, Host[]>();
   for (const host of chosen(model.all("host"), shown)) {
@@ -90,24 +94,24 @@ export function hostRows(model: Model, shown: Shown): HostRow[] {
   }
   const alone = below.get("") ?? [];
   if (alone.length > 0) {
-    rows.push({ key: "#alone", heading: "Hosts of no group that is seen" });
+    rows.push({ key: "#alone", heading: "Hosts without a visible host group" });
     rows.push(...alone.map((host) => ({ key: idOf(host), depth: 1 as const, entity: host })));
   }
   return rows;
 }
 
-/** Return applications by lattice, each with the Services that mirror it behind it. */
+/** Return applications by lattice, each followed by its reflected Services. */
 export function appRows(model: Model, shown: Shown): AppRow[] {
   const services = new Map<string, Service[]>();
-  const known = new Set(model.all("application").map(mirrored));
+  const known = new Set(model.all("application").map(reflected));
   for (const service of chosen(model.all("service"), shown)) {
-    const key = known.has(mirrored(service)) ? mirrored(service) : "";
+    const key = known.has(reflected(service)) ? reflected(service) : "";
     services.set(key, [...(services.get(key) ?? []), service]);
   }
   const lattices = new Map<string, AppRow[]>();
   const fitting = new Set<Application>(chosen(model.all("application"), shown));
   for (const application of model.all("application")) {
-    const own = services.get(mirrored(application)) ?? [];
+    const own = services.get(reflected(application)) ?? [];
     if (fitting.has(application) || own.length > 0) {
       const lattice = application.lattice ?? "";
       const rows = lattices.get(lattice) ?? [];
@@ -118,27 +122,27 @@ export function appRows(model: Model, shown: Shown): AppRow[] {
   }
   const found: AppRow[] = [];
   for (const lattice of [...lattices.keys()].sort()) {
-    found.push({ key: `#lattice ${lattice}`, heading: lattice === "" ? "In no lattice yet" : `Lattice ${lattice}` });
+    found.push({ key: `#lattice ${lattice}`, heading: lattice === "" ? "No lattice yet" : `Lattice ${lattice}` });
     found.push(...(lattices.get(lattice) ?? []));
   }
   const alone = services.get("") ?? [];
   if (alone.length > 0) {
-    found.push({ key: "#services", heading: "Services of no application that is seen" });
+    found.push({ key: "#services", heading: "Services without a visible application" });
     found.push(...alone.map((one) => ({ key: idOf(one), depth: 2 as const, entity: one })));
   }
   return found;
 }
 
-/** Return what stands in a record under a name that came from outside: `constructor` stands in every object. */
+/** Return the value of an untrusted name in a record: every object inherits `constructor`. */
 export function own<V>(record: Readonly<Record<string, V>>, name: string): V | undefined {
   return Object.hasOwn(record, name) ? record[name] : undefined;
 }
 
-function mirrored(one: Application | Service): string {
+function reflected(one: Application | Service): string {
   return `${one.namespace ?? ""}\n${one.lattice ?? ""}\n${one.application}`;
 }
 
-/** Return what hangs together with an entity, by how it does, without the entity itself. */
+/** Return the related entities of an entity, by relation. */
 export function related(model: Model, id: string): ReadonlyMap<string, readonly Entity[]> {
   const entity = model.get(id);
   const found = new Map<string, readonly Entity[]>();
@@ -157,7 +161,7 @@ export function related(model: Model, id: string): ReadonlyMap<string, readonly 
       break;
     }
     case "shim":
-      put("Nodes that are not done", model.all("node").filter((node) => (own(node.shims, entity.name)?.stage ?? "Updated") !== "Updated"));
+      put("Nodes without this version", model.all("node").filter((node) => (own(node.shims, entity.name)?.stage ?? "Updated") !== "Updated"));
       break;
     case "hostgroup": {
       const hosts = model.all("host").filter((host) => host.group === id);
@@ -174,14 +178,14 @@ export function related(model: Model, id: string): ReadonlyMap<string, readonly 
       break;
     case "application": {
       const hosts = model.all("host").filter((host) => host.lattice === entity.lattice && host.applications.includes(entity.application));
-      put("Services", model.all("service").filter((service) => mirrored(service) === mirrored(entity)));
+      put("Services", model.all("service").filter((service) => reflected(service) === reflected(entity)));
       putHosts(model, hosts, put);
       put("Nodes", unique(hosts.map((host) => host.node)).map((node) => model.get(node)));
       break;
     }
     case "service": {
       const hosts = entity.hosts.map((host) => model.get(host)).filter((host): host is Host => host?.kind === "host");
-      put("Application", model.all("application").filter((one) => mirrored(one) === mirrored(entity)));
+      put("Application", model.all("application").filter((one) => reflected(one) === reflected(entity)));
       putHosts(model, hosts, put);
       put("Nodes", unique(hosts.map((host) => host.node)).map((node) => model.get(node)));
       break;
@@ -197,7 +201,7 @@ function putHosts(model: Model, hosts: readonly Host[], put: (how: string, those
   put("Host groups", unique(hosts.map((host) => host.group)).map((group) => model.get(group)));
 }
 
-/** What runs in hosts, and what leads there. */
+/** Add the applications of hosts, and the Services with endpoints there. */
 function putLed(model: Model, hosts: readonly Host[], put: (how: string, those: readonly (Entity | undefined)[]) => void): void {
   const ids = new Set(hosts.map(idOf));
   put("Applications", [...new Set(hosts.flatMap((host) => running(model, host.lattice, host.applications)))]);
@@ -219,7 +223,7 @@ export interface StageRow {
 
 const STAGE_ORDER: readonly Stage[] = ["Failed", "InWork", "Held", "Leaving", "Waiting", "Updated"];
 
-/** Return the nodes of a rollout, those that need somebody's eye first. */
+/** Return the nodes of a rollout, the most urgent first. */
 export function rolloutRows(model: Model, shim: string, shown: { readonly text: string; readonly stage: string }): StageRow[] {
   const rows: StageRow[] = [];
   for (const node of model.all("node")) {
@@ -231,7 +235,7 @@ export function rolloutRows(model: Model, shim: string, shown: { readonly text: 
   return rows.sort((one, other) => STAGE_ORDER.indexOf(one.on.stage) - STAGE_ORDER.indexOf(other.on.stage));
 }
 
-/** Return how far a rollout is: nodes at each stage, how many there are, and the share that is done, from 0 to 1. */
+/** Return the progress of a rollout: nodes at each stage, their number, and the updated share, from 0 to 1. */
 export function progress(shim: Shim): { readonly counts: readonly (readonly [Stage, number])[]; readonly all: number; readonly done: number } {
   const counts = STAGES.flatMap((stage) => {
     const count = shim.counts[stage] ?? 0;
@@ -241,9 +245,9 @@ export function progress(shim: Shim): { readonly counts: readonly (readonly [Sta
   return { counts, all, done: all === 0 ? 1 : (shim.counts.Updated ?? 0) / all };
 }
 
-export type Column = "name" | "state" | "resident" | "disk" | "wakes" | "p99" | "calls" | "traps";
+export type Column = "name" | "health" | "resident" | "disk" | "wakes" | "p99" | "calls" | "traps";
 
-/** Return controllers by a column; figures the largest first, what has none last. */
+/** Return controllers by a column; largest figures first, those without one last. */
 export function controllerRows(model: Model, shown: Shown, by: string): readonly Controller[] {
   const found = chosen(model.all("controller"), shown);
   const figure = own(FIGURES, by);
@@ -269,25 +273,25 @@ export function milliseconds(text: string | number | null): number | null {
   return found === null || unit === undefined ? null : Number(found[1]) * unit;
 }
 
-/** Return what keeps some of a kind from being shown, for each of the parts it is read from. */
-export function obstacles(model: Model, parts: readonly string[]): readonly { readonly part: Part; readonly say: string; readonly do: string | null }[] {
-  const found: { part: Part; say: string; do: string | null }[] = [];
+/** Return the reasons that objects of these parts are not shown. */
+export function obstacles(model: Model, parts: readonly string[]): readonly { readonly part: Part; readonly message: string; readonly do: string | null }[] {
+  const found: { part: Part; message: string; do: string | null }[] = [];
   for (const name of parts) {
     const part = model.get(`part/${name}`) as ByKind["part"] | undefined;
     if (part === undefined) {
       continue;
     }
     for (const one of part.lacking) {
-      found.push({ part, say: one.say, do: one.do });
+      found.push({ part, message: one.message, do: one.do });
     }
     if (part.lacking.length === 0 && !part.defined) {
-      found.push({ part, say: `this cluster does not know ${name}`, do: "`trellis crds apply` defines the kinds of Trellis" });
+      found.push({ part, message: `the CRD of ${name} is not installed`, do: "install it with `trellis crds apply`" });
     }
   }
   return found;
 }
 
-/** Return whether all that may be read of these parts was. */
+/** Return whether all permitted objects of these parts were read. */
 export function isRead(model: Model, parts: readonly string[]): boolean {
   return parts.every((name) => {
     const part = model.get(`part/${name}`) as ByKind["part"] | undefined;

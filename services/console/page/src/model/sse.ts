@@ -1,7 +1,7 @@
-/* Server-sent events as text: what `EventSource` does not tell is told here, that anything came at all.
+/* Parser of server-sent events; unlike `EventSource` it reports all received data.
 
-   Pure but for its own memory. In: pieces of text as they come. Out: messages. Source: HTML standard, "Interpreting an
-   event stream". A browser's own reader hides comments, and so the heartbeats by which a silence is known. */
+   Pure, with state. In: pieces of text. Out: messages. Source: HTML standard, "Interpreting an event stream". The
+   reader of a browser hides comments, and so the heartbeats that show a live connection. */
 
 export interface Message {
   readonly event: string;
@@ -15,7 +15,7 @@ export class Reader {
   #data: string[] = [];
   #id = "";
 
-  /** Take a piece, and return the messages that it made whole. */
+  /** Add a piece of text, and return the messages that are complete now. */
   take(piece: string): Message[] {
     const found: Message[] = [];
     const lines = (this.#rest + piece).split("\n");

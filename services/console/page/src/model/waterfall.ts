@@ -1,6 +1,6 @@
 /* A trace as bars on one axis of time.
 
-   Pure. In: a trace. Out: where each bar begins and how long it is, as shares of the whole. */
+   Pure. In: a trace. Out: start and length of each bar, as shares of the whole. */
 
 import type { Span, Trace } from "./entities.ts";
 

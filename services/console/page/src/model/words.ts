@@ -1,14 +1,16 @@
-/* How figures, times and kinds are called. Pure. */
+/* Texts for figures, times, kinds and events. Pure. */
 
-import type { Kind, Stage, State } from "./entities.ts";
+import type { Happening, Health, Kind, Letter, Stage } from "./entities.ts";
 
-export const STATE_WORDS: Readonly<Record<State, string>> = {
-  well: "well",
-  working: "working",
-  waiting: "waiting",
-  troubled: "troubled",
-  off: "off",
-  unknown: "unknown",
+/** The part of a class name that a state of health has in style sheets. */
+export const HEALTH_CLASSES: Readonly<Record<Health, string>> = {
+  Healthy: "healthy",
+  Progressing: "progressing",
+  Suspended: "suspended",
+  Degraded: "degraded",
+  Missing: "missing",
+  "Not opted in": "not-opted-in",
+  Unknown: "unknown",
 };
 
 export const KIND_WORDS: Readonly<Record<Kind, string>> = {
@@ -23,20 +25,20 @@ export const KIND_WORDS: Readonly<Record<Kind, string>> = {
 
 export const STAGE_WORDS: Readonly<Record<Stage, string>> = {
   Updated: "updated",
-  InWork: "in work",
+  InWork: "in progress",
   Waiting: "waiting",
   Held: "held",
   Failed: "failed",
-  Leaving: "leaving",
+  Leaving: "to be removed",
 };
 
-export const STAGE_STATES: Readonly<Record<Stage, State>> = {
-  Updated: "well",
-  InWork: "working",
-  Waiting: "waiting",
-  Held: "waiting",
-  Failed: "troubled",
-  Leaving: "working",
+export const STAGE_HEALTHS: Readonly<Record<Stage, Health>> = {
+  Updated: "Healthy",
+  InWork: "Progressing",
+  Waiting: "Progressing",
+  Held: "Suspended",
+  Failed: "Degraded",
+  Leaving: "Progressing",
 };
 
 export function bytes(count: number | null): string {
@@ -71,7 +73,7 @@ export function duration(ms: number | null): string {
   return ms < 60_000 ? `${(ms / 1000).toFixed(ms < 10_000 ? 2 : 1)} s` : `${Math.floor(ms / 60_000)} min ${Math.round((ms % 60_000) / 1000)} s`;
 }
 
-/** Return the time of day, with the date if that is another than `now`'s. */
+/** Return the time of day, with the date if it is not today. */
 export function clock(text: string | number, now: Date = new Date()): string {
   const time = new Date(text);
   if (Number.isNaN(time.getTime())) {
@@ -79,6 +81,38 @@ export function clock(text: string | number, now: Date = new Date()): string {
   }
   const day = time.toDateString() === now.toDateString() ? "" : `${time.getFullYear()}-${two(time.getMonth() + 1)}-${two(time.getDate())} `;
   return `${day}${two(time.getHours())}:${two(time.getMinutes())}:${two(time.getSeconds())}`;
+}
+
+/** Return the date and the time of day. */
+export function dated(text: string | number): string {
+  return clock(text, new Date(0));
+}
+
+/** Return the time since an event, as kubectl writes ages: `45s`, `12m`, `5h`, `3d`. */
+export function age(text: string | number, now: number = Date.now()): string {
+  const seconds = Math.max(0, Math.floor((now - new Date(text).getTime()) / 1000));
+  if (Number.isNaN(seconds)) {
+    return "";
+  }
+  const units = [["d", 86_400], ["h", 3600], ["m", 60]] as const;
+  const [unit, size] = units.find(([, one]) => seconds >= 2 * one) ?? (["s", 1] as const);
+  return `${Math.floor(seconds / size)}${unit}`;
+}
+
+/** Return reason and message of an event, from its data; a dead letter has both itself. */
+export function outcome(event: Happening): string {
+  const data: Readonly<Record<string, unknown>> = typeof event.data === "object" && event.data !== null ? (event.data as Record<string, unknown>) : {};
+  const letter: Partial<Letter> = event.stream === "dead-letters" ? (event as Letter) : {};
+  const text = (...names: readonly string[]): string => names.map((name) => data[name]).find((one) => typeof one === "string" && one !== "") as string | undefined ?? "";
+  const reason = letter.reason ?? text("reason", "kind", "phase", "state");
+  const message = letter.error ?? letter.obstacle ?? text("message", "error");
+  return [reason, message].filter((one) => one !== "").join(": ");
+}
+
+/** Return reason and message of an entity, the reason once. */
+export function cause(entity: { readonly reason: string | null; readonly message: string | null }): string {
+  const { reason, message } = entity;
+  return message !== null && reason !== null && message.startsWith(`${reason}:`) ? message : [reason, message].filter((one) => one !== null).join(": ");
 }
 
 function two(value: number): string {
@@ -89,7 +123,7 @@ export function counted(count: number, one: string, many = `${one}s`): string {
   return `${figure(count)} ${count === 1 ? one : many}`;
 }
 
-/** Return namespace and name, as people write them. */
+/** Return `namespace/name`. */
 export function called(entity: { readonly namespace: string | null; readonly name: string }): string {
   return entity.namespace === null ? entity.name : `${entity.namespace}/${entity.name}`;
 }

@@ -1,6 +1,6 @@
-/* Keeps what cannot be drawn to itself: a view that fails leaves the page beside it, the other views and the way there.
+/* Contains rendering errors: a view that fails does not affect the rest of the page.
 
-   In: what is drawn, where somebody is. Out: it, or that it failed; tried again in another place, and when asked. */
+   In: the content, the address. Out: the content, or the error; retried with another address, and on request. */
 
 import { Component } from "preact";
 import type { ComponentChildren, JSX } from "preact";
@@ -35,7 +35,7 @@ export class Contained extends Component<Properties, { readonly error: string | 
     return error === null ? (
       <>{this.props.children}</>
     ) : (
-      <Problem error={new Refused(0, `this cannot be shown: ${error}`, "the rest of the page is as it was", 0)} again={() => this.setState({ error: null })} />
+      <Problem error={new Refused(0, `cannot render this view: ${error}`, "the rest of the page is not affected", 0)} again={() => this.setState({ error: null })} />
     );
   }
 }

@@ -1,4 +1,4 @@
-/* What keys do, and whether single ones do anything. */
+/* Keyboard shortcuts, and the setting for single keys. */
 
 import type { JSX } from "preact";
 import { useEffect, useRef } from "preact/hooks";
@@ -7,12 +7,12 @@ import { putShortcuts, shortcuts } from "../live/appearance.ts";
 
 const KEYS = [
   ["/", "search in this view"],
-  ["1 … 6", "go to a view, from the left"],
-  ["Tab", "go on to the next list, field or link"],
-  ["↑ ↓ ← →", "go through a list or the map; Home, End, Page up and down, too"],
-  ["Enter", "open what is chosen"],
-  ["Escape", "close what is open beside the view"],
-  ["?", "show this"],
+  ["1 … 6", "open a view"],
+  ["Tab", "move to the next list, field or link"],
+  ["↑ ↓ ← →", "move in a list or on the map; also Home, End, Page Up and Page Down"],
+  ["Enter", "open the selected item"],
+  ["Escape", "close the panel"],
+  ["?", "show keyboard shortcuts"],
 ] as const;
 
 export function Keys({ close }: { readonly close: () => void }): JSX.Element {
@@ -28,7 +28,7 @@ export function Keys({ close }: { readonly close: () => void }): JSX.Element {
   }, []);
   return (
     <dialog ref={dialog} class="keys" aria-labelledby="keys-title" onClose={close} onClick={(event) => event.target === dialog.current && dialog.current?.close()}>
-      <h2 id="keys-title">Keys</h2>
+      <h2 id="keys-title">Keyboard shortcuts</h2>
       <dl>
         {KEYS.map(([key, does]) => (
           <div key={key}>
@@ -40,7 +40,7 @@ export function Keys({ close }: { readonly close: () => void }): JSX.Element {
         ))}
       </dl>
       <label class="check">
-        <input type="checkbox" checked={shortcuts.value} onChange={(event) => putShortcuts(event.currentTarget.checked)} /> single keys are shortcuts
+        <input type="checkbox" checked={shortcuts.value} onChange={(event) => putShortcuts(event.currentTarget.checked)} /> enable single-key shortcuts
       </label>
       <p>
         <button type="button" onClick={() => dialog.current?.close()}>

@@ -1,4 +1,4 @@
-/* Whether the page is as narrow as a phone: rows are then of two lines, and so higher. */
+/* Signal for narrow windows such as phones, in which rows have two lines. */
 
 import { signal } from "@preact/signals";
 

@@ -1,4 +1,4 @@
-/* The page beside a view. It takes the focus when somebody opens it, and gives it back when it is closed. */
+/* The panel next to a view. It takes the focus when it opens, and returns it when it closes. */
 
 import type { ComponentChildren, JSX } from "preact";
 import { useEffect, useRef } from "preact/hooks";
@@ -9,7 +9,7 @@ export function Panel({ title, kind, close, children }: { readonly title: string
     const before = document.activeElement;
     const covers = matchMedia("(max-width: 1100px)").matches;
     if (covers) {
-      // It lies over the view: who goes on by keyboard goes on in it.
+      // It covers the view: the keyboard continues in it.
       heading.current?.focus();
     }
     return () => {
@@ -32,7 +32,7 @@ export function Panel({ title, kind, close, children }: { readonly title: string
           ✕
         </button>
       </header>
-      <div class="panel-body" tabIndex={0} role="region" aria-label={`About ${title}`}>
+      <div class="panel-body" tabIndex={0} role="region" aria-label={`Details of ${title}`}>
         {children}
       </div>
     </aside>

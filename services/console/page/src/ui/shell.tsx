@@ -1,4 +1,4 @@
-/* What is around every view: where one can go, who looks, whether it is live, the page beside. Keys that count everywhere. */
+/* Frame of every view: navigation, viewer, connection, panel, global keys. */
 
 import type { JSX } from "preact";
 import { useEffect, useState } from "preact/hooks";
@@ -39,7 +39,7 @@ const DRAWN: Readonly<Record<View, () => JSX.Element>> = {
   controllers: ControllersView,
   letters: LettersView,
 };
-/** What closes with Escape, the first that is open. */
+/** Parameters that Escape closes, in this order. */
 const CLOSES = ["select", "event", "letter", "span"] as const;
 
 export function Shell(): JSX.Element {
@@ -54,7 +54,7 @@ export function Shell(): JSX.Element {
     document.title = `${TITLES[view]} · ${session.value?.cluster ?? "Trellis"}`;
   }, [view, session.value]);
   useEffect(() => {
-    // On a phone they do not all fit beside each other.
+    // A phone does not show all of them.
     document.querySelector("nav [aria-current=page]")?.scrollIntoView({ block: "nearest", inline: "nearest" });
   }, [view]);
   const View = DRAWN[view];
@@ -65,7 +65,7 @@ export function Shell(): JSX.Element {
         event.preventDefault();
         document.getElementById("main")?.focus();
       }}>
-        Skip to the view
+        Skip to content
       </a>
       <Top keys={() => showKeys(true)} />
       <Banner />
@@ -130,16 +130,16 @@ function Top({ keys }: { readonly keys: () => void }): JSX.Element {
   );
 }
 
-/** The namespaces that are watched: who may not look at all of them names his own. */
+/** The watched namespaces, for viewers without permissions in the whole cluster. */
 function Namespaces(): JSX.Element {
   const most = session.value?.namespaces_most ?? 12;
   return (
     <label class="namespaces">
-      <span class="unseen">Namespaces, by commas, at most {most}; none is all</span>
+      <span class="unseen">Namespaces, separated by commas, at most {most}; empty for all</span>
       <input
         name="namespaces"
         placeholder="all namespaces"
-        title={`Namespaces, separated by commas, at most ${most}; none is all`}
+        title={`Namespaces, separated by commas, at most ${most}; empty for all`}
         value={place.value.query["namespaces"] ?? ""}
         spellcheck={false}
         autocomplete="off"
@@ -153,8 +153,8 @@ function Live(): JSX.Element {
   const state = line.value.is;
   return (
     <span class={`live live-${state}`}>
-      <Glyph state={state === "live" ? "well" : state === "lost" ? "troubled" : "working"} silent />
-      {state === "live" ? "live" : state === "lost" ? "lost" : "connecting"}
+      <Glyph health={state === "live" ? "Healthy" : state === "lost" ? "Degraded" : "Progressing"} silent />
+      {state === "live" ? "live" : state === "lost" ? "disconnected" : "connecting"}
     </span>
   );
 }
@@ -168,26 +168,26 @@ function Who({ keys }: { readonly keys: () => void }): JSX.Element {
   };
   return (
     <details class="who">
-      <summary aria-label="You and this page">
+      <summary aria-label="Account and settings">
         <svg viewBox="0 0 16 16" width="16" height="16" aria-hidden="true" focusable="false">
           <path class="fill" d="M2 3h12v1.6H2zM2 7.2h12v1.6H2zM2 11.4h12V13H2z" />
         </svg>
       </summary>
       <div class="menu">
         <p class="user">{who?.user}</p>
-        <p class="soft">{who?.auth === "proxy" ? "as a proxy says" : "logged in by a token"}</p>
+        <p class="soft">{who?.auth === "proxy" ? "authenticated by a proxy" : "logged in with a token"}</p>
         <label>
-          Light or dark{" "}
+          Theme{" "}
           <select value={theme.value} onChange={(event) => putTheme(event.currentTarget.value as Theme)}>
             {THEMES.map((one) => (
               <option key={one} value={one}>
-                {one === "auto" ? "as the system" : one}
+                {one === "auto" ? "system" : one}
               </option>
             ))}
           </select>
         </label>
         <button type="button" onClick={keys}>
-          Keys (?)
+          Keyboard shortcuts (?)
         </button>
         {who?.auth === "token" ? (
           <button type="button" onClick={leave}>
@@ -201,17 +201,17 @@ function Who({ keys }: { readonly keys: () => void }): JSX.Element {
   );
 }
 
-/** That what is shown may be old, since when, and why. */
+/** Reason and time of a lost connection. */
 function Banner(): JSX.Element {
   const state = line.value;
   return (
     <div class="banner" aria-live="assertive" role="status">
       {state.is === "lost" ? (
         <p>
-          <Glyph state="troubled" silent /> Disconnected since {clock(state.since)}: {state.why}
-          {state.todo === "" ? "" : `, ${state.todo}`}. What is shown is as it was then.{" "}
+          <Glyph health="Degraded" silent /> Disconnected since {clock(state.since)}: {state.why}
+          {state.todo === "" ? "" : `, ${state.todo}`}. The page shows the last known state.{" "}
           <button type="button" onClick={again}>
-            Connect now
+            Reconnect
           </button>
         </p>
       ) : null}

@@ -1,6 +1,6 @@
-/* Where a key leads in a list of cells. Pure. */
+/* Keyboard navigation in a list of cells. Pure. */
 
-/** Return which item a key leads to. */
+/** Return the item that a key moves to. */
 export function step(key: string, at: number, columns: number, count: number): number | undefined {
   const to = {
     ArrowRight: at + 1,

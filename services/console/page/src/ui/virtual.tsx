@@ -1,20 +1,20 @@
-/* Rows of one height, of which only those in sight are in the document.
+/* Rows of one height; only visible ones are in the document.
 
-   In: items, a row's height, how wide a cell is at least. Out: a list whose cells are gone through by arrow keys.
-   Invariants: of any number of items no more than fill a window are drawn; one cell is in the order of the tab key, and
-   it keeps the focus while what is around it changes. */
+   In: items, the height of a row, the minimum width of a cell. Out: a list with keyboard navigation by arrow keys.
+   Invariants: the number of rendered rows depends on the window and not on the number of items; one cell is in the tab
+   order, and keeps the focus while its neighbours change. */
 
 import type { JSX } from "preact";
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 
 import { step } from "./step.ts";
 
-/** Rows that are drawn out of sight, and how many come and go together: so not every step of a scroll draws. */
+/** Rows that are rendered out of sight, and the step of their number, so that not every scroll event renders. */
 const BEYOND = 4;
 const TOGETHER = 4;
 
 export interface CellProps {
-  /** What makes it the one of its list that a tab leads to, and known by its place. */
+  /** Place in the tab order, and index of the item. */
   readonly tabIndex: number;
   readonly "data-at": number;
 }
@@ -24,7 +24,7 @@ interface Properties<T> {
   readonly keyOf: (item: T) => string;
   readonly label: string;
   readonly height: number;
-  /** Least width of a cell in pixels; without it a row has one. */
+  /** Minimum width of a cell in pixels; without it a row has one cell. */
   readonly width?: number;
   readonly selected?: string;
   readonly cell: (item: T, properties: CellProps) => JSX.Element;
@@ -53,10 +53,10 @@ export function Virtual<T>({ items, keyOf, label, height, width, selected, cell 
     put((was) => (was.columns === columns && was.first === first && was.last === last ? was : { columns, first, last }));
   };
 
-  // Where it lies may change with what is above it; asked after each drawing this would lay out everything twice.
+  // The position depends on the content above; a read after each render would cause a second layout of everything.
   useLayoutEffect(look, [items.length, height, width]);
   useEffect(() => {
-    // Whatever scrolls, and however wide the list is: in a frame, of which there are enough.
+    // For any scrolling container and any width: once per frame.
     let frame = 0;
     const soon = (): void => {
       frame ||= requestAnimationFrame(() => {
@@ -107,7 +107,7 @@ export function Virtual<T>({ items, keyOf, label, height, width, selected, cell 
     event.preventDefault();
     setCurrent(keyOf(item));
     wanted.current = to;
-    // It may be out of sight, and so not there yet: scrolled to, it is drawn, and then has the focus.
+    // A cell out of sight is not rendered yet: scroll to it first, then it gets the focus.
     scrollTo(list.current, Math.floor(to / seen.columns) * height, height);
     look();
     focus(to);
@@ -153,7 +153,7 @@ export function Virtual<T>({ items, keyOf, label, height, width, selected, cell 
   );
 }
 
-/** Scroll whatever the list lies in so far that a row can be seen. */
+/** Scroll the container of the list until a row is visible. */
 function scrollTo(list: HTMLElement | null, top: number, height: number): void {
   const parent = list?.closest<HTMLElement>("[data-scrolls]");
   if (list === null || list === undefined) {

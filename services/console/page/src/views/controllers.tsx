@@ -1,4 +1,4 @@
-/* Controllers in Wasm: what they hold, how often they woke, what went wrong. In: the model, `sort` of the address. */
+/* WasmControllers: memory, wakes, faults. In: the model, `sort` of the address. */
 
 import type { JSX } from "preact";
 
@@ -6,7 +6,7 @@ import { known, place, set } from "../live/store.ts";
 import { idOf } from "../model/entities.ts";
 import type { Controller } from "../model/entities.ts";
 import { controllerRows, milliseconds } from "../model/selectors.ts";
-import { bytes, called, duration, figure } from "../model/words.ts";
+import { bytes, called, cause, duration, figure } from "../model/words.ts";
 import { Glyph } from "../ui/glyph.tsx";
 import { Heading, Lacking, Nothing, shownNow, Tally } from "../ui/parts.tsx";
 import { Virtual } from "../ui/virtual.tsx";
@@ -14,11 +14,11 @@ import { Virtual } from "../ui/virtual.tsx";
 const PARTS = ["controllers"];
 const FIGURES = [
   ["resident", "memory", "resident memory", (one: Controller) => bytes(one.resident_bytes)],
-  ["disk", "on disk", "snapshot on disk", (one: Controller) => bytes(one.disk_bytes)],
-  ["wakes", "wakes", "times it woke", (one: Controller) => figure(one.wakes)],
-  ["p99", "wake p99", "time to wake, 99 of 100 are faster", (one: Controller) => duration(milliseconds(one.wake_p99))],
+  ["disk", "disk", "snapshot on disk", (one: Controller) => bytes(one.disk_bytes)],
+  ["wakes", "wakes", "number of wakes", (one: Controller) => figure(one.wakes)],
+  ["p99", "wake p99", "wake duration, 99th percentile", (one: Controller) => duration(milliseconds(one.wake_p99))],
   ["calls", "calls", "calls", (one: Controller) => figure(one.calls)],
-  ["traps", "traps", "times it trapped", (one: Controller) => figure(one.traps)],
+  ["traps", "traps", "number of traps", (one: Controller) => figure(one.traps)],
 ] as const;
 
 export function ControllersView(): JSX.Element {
@@ -36,7 +36,7 @@ export function ControllersView(): JSX.Element {
           {figure(all.reduce((sum, one) => sum + (one.wakes ?? 0), 0))} wakes · figures are up to a minute old
         </p>
         <Tally of={all} label="Controllers" />
-        <div class="chips" role="group" aria-label="In which order">
+        <div class="chips" role="group" aria-label="Sort">
           <button type="button" class="chip" aria-pressed={sort === ""} onClick={() => set({ sort: "" }, "replace")}>
             by name
           </button>
@@ -57,9 +57,9 @@ export function ControllersView(): JSX.Element {
           height={76}
           selected={selected}
           cell={(one, properties) => (
-            <button type="button" class="controller" data-id={idOf(one)} aria-pressed={selected === idOf(one)} title={one.why ?? called(one)} onClick={() => set({ select: selected === idOf(one) ? "" : idOf(one) })} {...properties}>
+            <button type="button" class="controller" data-id={idOf(one)} aria-pressed={selected === idOf(one)} title={cause(one) || called(one)} onClick={() => set({ select: selected === idOf(one) ? "" : idOf(one) })} {...properties}>
               <span class="title">
-                <Glyph state={one.state} /> <span class="name">{called(one)}</span> <span class="phase">{one.phase ?? "not seen yet"}</span>
+                <Glyph health={one.health} /> <span class="name">{called(one)}</span> <span class="phase">{one.phase ?? "not reconciled yet"}</span>
                 <span class="message">{one.problem ?? faultOf(one)}</span>
               </span>
               <span class="numbers">

@@ -1,7 +1,6 @@
-/* One thing: why it is as it is, what hangs together with it, what is known of it.
+/* Details of one object: health, cause, related resources, fields.
 
-   In: an id. Out: a page beside the view. Invariant: the reasons are read anew when its state changes, and say when they
-   were read. */
+   In: an id. Out: a panel. Invariant: the cause is read again when the health changes, with the time of the last read. */
 
 import type { JSX } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
@@ -13,7 +12,7 @@ import { idOf } from "../model/entities.ts";
 import type { Entity, Explanation } from "../model/entities.ts";
 import { viewed } from "../model/place.ts";
 import { own, related } from "../model/selectors.ts";
-import { called, clock, figure, KIND_WORDS, STATE_WORDS } from "../model/words.ts";
+import { bytes, cause, dated, figure, HEALTH_CLASSES, KIND_WORDS, STAGE_WORDS } from "../model/words.ts";
 import { Glyph } from "../ui/glyph.tsx";
 import { EntityLink, PlaceLink, Problem } from "../ui/parts.tsx";
 import { Panel } from "../ui/panel.tsx";
@@ -28,15 +27,15 @@ export function Detail({ id }: { readonly id: string }): JSX.Element {
   return (
     <Panel title={name} kind={kind} close={() => set({ select: "" })} key={id}>
       {entity === undefined ? (
-        <p class="nothing">It is not there, or not to be seen by you. {explainedBy(id, undefined) === null ? "" : "What can be found out about it:"}</p>
+        <p class="nothing">Not found, or no permission to read it.</p>
       ) : (
-        <p class={`verdict is-${entity.state}`}>
-          <Glyph state={entity.state} silent /> <strong>{STATE_WORDS[entity.state]}</strong>
+        <p class={`verdict is-${HEALTH_CLASSES[entity.health]}`}>
+          <Glyph health={entity.health} silent /> <strong>{entity.health}</strong>
           {"phase" in entity && entity.phase !== null ? ` · ${entity.phase}` : ""}
-          {entity.why === null ? null : (
+          {cause(entity) === "" ? null : (
             <>
               {" – "}
-              <Said text={entity.why} />
+              <Said text={cause(entity)} />
             </>
           )}
         </p>
@@ -44,9 +43,9 @@ export function Detail({ id }: { readonly id: string }): JSX.Element {
       <Why id={id} entity={entity} />
       <Related id={id} />
       <p class="ways">
-        <PlaceLink to={viewed(place.value, "events", { object: id })}>What is said about it</PlaceLink>
-        <PlaceLink to={viewed(place.value, "letters", { object: id })}>Its dead letters</PlaceLink>
-        {entity?.kind === "shim" ? <PlaceLink to={viewed(place.value, "rollouts", { shim: entity.name })}>Its rollout</PlaceLink> : null}
+        <PlaceLink to={viewed(place.value, "events", { object: id })}>Events</PlaceLink>
+        <PlaceLink to={viewed(place.value, "letters", { object: id })}>Dead letters</PlaceLink>
+        {entity?.kind === "shim" ? <PlaceLink to={viewed(place.value, "rollouts", { shim: entity.name })}>Rollout</PlaceLink> : null}
       </p>
       {entity === undefined ? null : <Fields entity={entity} />}
     </Panel>
@@ -58,10 +57,10 @@ function titleOf(id: string): [string, string] {
   return [own<string>(KIND_WORDS, kind) ?? kind, rest.join("/")];
 }
 
-/** Return whose page of `trellis explain` says why; a host is explained by its group. */
+/** Return the id whose explanation is shown; a host is explained by its host group. */
 function explainedBy(id: string, entity: Entity | undefined): string | null {
   const found = entity?.kind === "host" ? entity.group : id;
-  // It may have been typed: of `..` a browser makes another address.
+  // A typed `..` would change the address.
   const [, kind = ""] = /^([a-z]+)(\/[a-z0-9]([a-z0-9.-]*[a-z0-9])?){1,2}$/.exec(found ?? "") ?? [];
   return (session.value?.explained ?? []).includes(kind) ? found : null;
 }
@@ -71,13 +70,13 @@ function Why({ id, entity }: { readonly id: string; readonly entity: Entity | un
   const [read, put] = useState<{ readonly page?: Explanation; readonly error?: Refused; readonly at: number }>({ at: 0 });
   const [asked, ask] = useState(0);
   const first = useRef(true);
-  const state = entity === undefined ? "" : `${entity.state} ${entity.why ?? ""}`;
+  const health = entity === undefined ? "" : `${entity.health} ${cause(entity)}`;
   useEffect(() => {
     if (subject === null) {
       return undefined;
     }
     const abort = new AbortController();
-    // What changes often is asked about once it rests.
+    // Wait until an object that changes often is stable.
     const timer = setTimeout(
       () => {
         first.current = false;
@@ -92,20 +91,20 @@ function Why({ id, entity }: { readonly id: string; readonly entity: Entity | un
       clearTimeout(timer);
       abort.abort();
     };
-  }, [subject, state, asked]);
+  }, [subject, health, asked]);
   if (subject === null) {
     return null;
   }
   return (
     <section class="why" aria-busy={read.at === 0}>
       <h3>
-        Why{" "}
+        Cause{" "}
         <button type="button" class="quiet" onClick={() => ask(asked + 1)}>
-          read again
+          Refresh
         </button>
       </h3>
       {read.error === undefined ? null : <Problem error={read.error} />}
-      {read.page === undefined ? (read.error === undefined ? <p class="nothing">Reading …</p> : null) : <Reasons page={read.page} at={read.at} />}
+      {read.page === undefined ? (read.error === undefined ? <p class="nothing">Loading …</p> : null) : <Reasons page={read.page} at={read.at} />}
     </section>
   );
 }
@@ -119,7 +118,7 @@ export function Reasons({ page, at }: { readonly page: Explanation; readonly at?
       <ol class="reasons">
         {page.lines.map((line, index) => (
           <li key={index}>
-            {line.ok === null ? <span class="glyph dot" aria-hidden="true" /> : <Glyph state={line.ok ? "well" : "troubled"} />}
+            {line.ok === null ? <span class="glyph dot" aria-hidden="true" /> : <Glyph health={line.ok ? "Healthy" : "Degraded"} />}
             <span>
               <strong>{line.about}</strong> <Said text={line.text} />
               {line.do === null ? null : <span class="todo"><Said text={line.do} /></span>}
@@ -127,7 +126,7 @@ export function Reasons({ page, at }: { readonly page: Explanation; readonly at?
           </li>
         ))}
       </ol>
-      {at === undefined ? null : <p class="soft">read at {clock(at)}</p>}
+      {at === undefined ? null : <p class="soft">Last read: {dated(at)}</p>}
     </>
   );
 }
@@ -136,7 +135,7 @@ function Related({ id }: { readonly id: string }): JSX.Element | null {
   const found = [...related(known(), id)];
   return found.length === 0 ? null : (
     <section>
-      <h3>Hangs together with</h3>
+      <h3>Related resources</h3>
       {found.map(([how, entities]) => (
         <div key={how} class="related">
           <h4>
@@ -156,37 +155,84 @@ function Related({ id }: { readonly id: string }): JSX.Element | null {
   );
 }
 
-const TOLD = new Set(["kind", "namespace", "name", "state", "why"]);
+type Row = readonly [label: string, value: string | number | null];
+
+/** Return the fields of an object that are meant for people, without internal ones. */
+function rowsOf(entity: Entity): readonly Row[] {
+  switch (entity.kind) {
+    case "node":
+      return [
+        ["Opt-in", entity.opt_in],
+        ["Kubelet", entity.kubelet_ready ? "ready" : "not ready"],
+        ["Architecture", entity.architecture],
+        ["Verified by", entity.verified],
+        ["Attempt", entity.attempt],
+        ["Shims", Object.entries(entity.shims).map(([name, on]) => `${name}: ${STAGE_WORDS[on.stage]}`).join(", ")],
+      ];
+    case "shim":
+      return [["Runtime handler", entity.handler], ["Nodes", entity.desired], ["Updated nodes", entity.counts.Updated ?? 0], ["Failed nodes", entity.counts.Failed ?? 0], ["Generation", entity.generation]];
+    case "hostgroup":
+      return [
+        ["Lattice", entity.lattice],
+        ["Workload", entity.workload],
+        ["Ready hosts", `${entity.replicas.ready ?? 0} of ${entity.replicas.desired ?? 0}`],
+        ["Updated hosts", entity.replicas.updated],
+        ["Applications", entity.applications.join(", ")],
+      ];
+    case "host":
+      return [
+        ["Lattice", entity.lattice],
+        ["Addresses", entity.addresses.join(", ")],
+        ["Pod", entity.ready ? "ready" : "not ready"],
+        ["Reported by the lattice", entity.reported.toLowerCase()],
+        ["Host ID", entity.host_id],
+        ["Version", entity.version],
+        ["Components", entity.components],
+        ["Providers", entity.providers],
+        ["Applications", entity.applications.join(", ")],
+      ];
+    case "application":
+      return [["Name in wadm", entity.application], ["Lattice", entity.lattice], ["Deployed version", entity.deployed]];
+    case "service":
+      return [
+        ["Application", entity.application],
+        ["Lattice", entity.lattice],
+        ["Type", entity.type],
+        ["Addresses", entity.addresses.join(", ")],
+        ["Ports", entity.ports.map((port) => [port.name, `${port.port}/${port.protocol}`, port.node_port === null ? "" : `node port ${port.node_port}`].filter(Boolean).join(" ")).join(", ")],
+        ["Ready endpoints", `${entity.endpoints.ready} of ${entity.endpoints.all}`],
+      ];
+    case "controller":
+      return [
+        ["Resident memory", bytes(entity.resident_bytes)],
+        ["Snapshot on disk", bytes(entity.disk_bytes)],
+        ["Calls", entity.calls],
+        ["Wakes", entity.wakes],
+        ["Wake duration (p99)", entity.wake_p99],
+        ["Traps", entity.traps],
+        ["Last fault", entity.last_fault === null ? null : [entity.last_fault.kind, entity.last_fault.message].filter(Boolean).join(": ")],
+        ["Last fault at", entity.last_fault?.time === undefined ? null : dated(entity.last_fault.time)],
+        ["Module SHA-256", entity.module_sha256],
+      ];
+    case "part":
+      return [];
+  }
+}
 
 function Fields({ entity }: { readonly entity: Entity }): JSX.Element {
-  const fields = Object.entries(entity).filter(([name, value]) => !TOLD.has(name) && value !== null && !(Array.isArray(value) && value.length === 0));
   return (
     <section>
-      <h3>What is known of {called(entity)}</h3>
+      <h3>Details</h3>
       <dl class="fields">
-        {fields.map(([name, value]) => (
-          <div key={name}>
-            <dt>{name.replaceAll("_", " ")}</dt>
-            <dd>{written(value)}</dd>
-          </div>
-        ))}
+        {rowsOf(entity)
+          .filter(([, value]) => value !== null && value !== "")
+          .map(([label, value]) => (
+            <div key={label}>
+              <dt>{label}</dt>
+              <dd>{value}</dd>
+            </div>
+          ))}
       </dl>
     </section>
   );
-}
-
-function written(value: unknown): string {
-  if (typeof value === "boolean") {
-    return value ? "yes" : "no";
-  }
-  if (Array.isArray(value)) {
-    return value.map(written).join(", ");
-  }
-  if (typeof value === "object" && value !== null) {
-    return Object.entries(value)
-      .filter(([, one]) => one !== null)
-      .map(([name, one]) => `${name} ${written(one)}`)
-      .join(", ");
-  }
-  return String(value);
 }

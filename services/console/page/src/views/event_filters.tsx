@@ -1,4 +1,4 @@
-/* The filters of events: a form whose fields stand in the address. In: the address. Out: the address. */
+/* The filters of events: a form whose fields are parameters of the address. */
 
 import type { JSX } from "preact";
 
@@ -6,20 +6,20 @@ import { place, set } from "../live/store.ts";
 import { STREAMS } from "../model/happenings.ts";
 import { FilterField } from "../ui/field.tsx";
 
-const STREAM_WORDS = { facts: "facts", lattice: "lattice events", letters: "dead letters" } as const;
+const STREAM_WORDS = { events: "events", lattice: "lattice events", "dead-letters": "dead letters" } as const;
 const FIELDS = [
   ["types", "Types", "node.ready, rollout.*"],
-  ["object", "About", "node/n1"],
+  ["object", "Object", "node/n1"],
   ["namespace", "Namespace", "team"],
   ["lattice", "Lattice", "default"],
-  ["trace", "Trace", "8 hex digits or more"],
+  ["trace", "Trace", "at least 8 hex digits"],
 ] as const;
 
 export function EventFilters({ past }: { readonly past: boolean }): JSX.Element {
   const query = place.value.query;
   const streams = (query["streams"] ?? "").split(",").filter(Boolean);
-  const kinds = past ? STREAMS.filter((one) => one !== "letters") : STREAMS;
-  const on = (stream: string): boolean => (past ? (streams[0] === "lattice" ? "lattice" : "facts") === stream : streams.length === 0 || streams.includes(stream));
+  const kinds = past ? STREAMS.filter((one) => one !== "dead-letters") : STREAMS;
+  const on = (stream: string): boolean => (past ? (streams[0] === "lattice" ? "lattice" : "events") === stream : streams.length === 0 || streams.includes(stream));
   const toggle = (stream: string): void => {
     if (past) {
       set({ streams: stream }, "replace");

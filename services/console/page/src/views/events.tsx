@@ -1,7 +1,7 @@
-/* What is said on the bus: live, or what was said, with filters that stand in the address.
+/* Events on the bus, live or stored, with filters in the address.
 
-   In: the stream or pages of the past. Invariants: what somebody reads does not move away under him: while he looks at
-   what is older, or has paused, new events wait and are counted. */
+   In: the stream, or pages of stored events. Invariant: the list does not move while it is scrolled down or paused: new
+   events wait and are counted. */
 
 import type { JSX } from "preact";
 import { useEffect, useState } from "preact/hooks";
@@ -12,9 +12,10 @@ import { away, events, eventsLine, gap, hear } from "../live/bus.ts";
 import { place, set } from "../live/store.ts";
 import type { Happening } from "../model/entities.ts";
 import { asked, askedPast, has, keyOf } from "../model/happenings.ts";
-import { clock, counted } from "../model/words.ts";
+import { age, clock, counted, dated, outcome } from "../model/words.ts";
 import { Glyph } from "../ui/glyph.tsx";
 import { Heading, Problem } from "../ui/parts.tsx";
+import { Missing, noneOf, Unreadable } from "../ui/unreadable.tsx";
 import { narrow } from "../ui/narrow.ts";
 import { Virtual } from "../ui/virtual.tsx";
 import { EventFilters } from "./event_filters.tsx";
@@ -27,12 +28,12 @@ export function EventsView(): JSX.Element {
     <section class="events" aria-label="Events">
       <header>
         <Heading>Events</Heading>
-        <div class="chips" role="group" aria-label="Which time">
+        <div class="chips" role="group" aria-label="Mode">
           <button type="button" class="chip" aria-pressed={!past} onClick={() => set({ mode: "", since: "", until: "" })}>
             Live
           </button>
           <button type="button" class="chip" aria-pressed={past} onClick={() => set({ mode: "past" })}>
-            The past
+            Stored
           </button>
         </div>
         <EventFilters past={past} />
@@ -55,17 +56,18 @@ function Live(): JSX.Element {
   return (
     <>
       <p class="status" role="status">
-        {away.value === null ? null : <Missing say={`nothing comes from the bus: ${away.value}`} />}
-        {gap.value ? <Missing say="more was said than is kept: some of it is missing here; look at the past" /> : null}
-        {eventsLine.value.is === "lost" ? <Missing say={[eventsLine.value.why, eventsLine.value.todo].filter(Boolean).join(", ")} /> : null}
+        {away.value === null ? null : <Notice text={`the bus is unavailable: ${away.value}`} />}
+        {gap.value ? <Notice text="the buffer overflowed: some events are missing here, see the stored ones" /> : null}
+        {eventsLine.value.is === "lost" ? <Notice text={[eventsLine.value.why, eventsLine.value.todo].filter(Boolean).join(", ")} /> : null}
         <button type="button" class="chip" aria-pressed={held !== null} onClick={() => hold(held === null ? now : null)}>
-          {held === null ? "Pause" : `Paused, ${counted(waiting, "new event")}: go on`}
+          {held === null ? "Pause" : `Paused, ${counted(waiting, "new event")}: resume`}
         </button>
-        <span class="soft">{counted(shown.length, "event")}, the newest first</span>
+        <span class="soft">{counted(shown.length, "event")}, newest first</span>
       </p>
+      <Unreadable of="events" />
       <List
         of={shown}
-        none={eventsLine.value.is === "live" ? "Nothing was said yet that fits." : "Listening …"}
+        none={eventsLine.value.is === "live" ? noneOf("matching events") : "Connecting …"}
         scrolled={(down) => {
           if (down && held === null) {
             hold(events.value);
@@ -76,10 +78,10 @@ function Live(): JSX.Element {
   );
 }
 
-function Missing({ say }: { readonly say: string }): JSX.Element {
+function Notice({ text }: { readonly text: string }): JSX.Element {
   return (
     <span class="missing">
-      <Glyph state="troubled" silent /> {say}
+      <Glyph health="Degraded" silent /> {text}
     </span>
   );
 }
@@ -87,20 +89,21 @@ function Missing({ say }: { readonly say: string }): JSX.Element {
 interface Read {
   readonly events: readonly Happening[];
   readonly next: number | null;
+  readonly lacking: readonly string[];
   readonly reading: boolean;
   readonly error: Refused | null;
 }
 
 function Past(): JSX.Element {
   const query = askedPast(place.value.query, "");
-  const [read, put] = useState<Read>({ events: [], next: null, reading: true, error: null });
+  const [read, put] = useState<Read>({ events: [], next: null, lacking: [], reading: true, error: null });
   const [page, turn] = useState({ query, after: "" });
   const asking = page.query === query ? page.after : "";
   useEffect(() => {
     const abort = new AbortController();
     put((was) => ({ ...was, ...(asking === "" ? { events: [], next: null } : {}), reading: true, error: null }));
-    get<{ events: Happening[]; next: number | null }>(`/api/events?${askedPast(place.value.query, asking)}`, abort.signal).then(
-      (found) => put((was) => ({ events: asking === "" ? found.events : [...was.events, ...found.events], next: found.next, reading: false, error: null })),
+    get<{ events: Happening[]; next: number | null; lacking: string[] }>(`/api/events?${askedPast(place.value.query, asking)}`, abort.signal).then(
+      (found) => put((was) => ({ events: asking === "" ? found.events : [...was.events, ...found.events], next: found.next, lacking: found.lacking, reading: false, error: null })),
       (error: unknown) => abort.signal.aborted || put((was) => ({ ...was, reading: false, error: asRefused(error) })),
     );
     return () => abort.abort();
@@ -111,16 +114,17 @@ function Past(): JSX.Element {
     <>
       <p class="status" role="status">
         <span>
-          {counted(shown.length, "event")}, the oldest first{read.reading ? ", reading …" : read.next === null ? ", that is all" : ""}
+          {counted(shown.length, "event")}, oldest first{read.reading ? ", loading …" : read.next === null ? ", complete" : ""}
         </span>
         {read.next === null || read.reading ? null : (
           <button type="button" class="chip" onClick={() => turn({ query, after: String(read.next) })}>
-            Read on
+            Load more
           </button>
         )}
       </p>
       {read.error === null ? null : <Problem error={read.error} />}
-      <List of={shown} none={read.reading ? "Reading …" : "Nothing was said that fits."} />
+      <Missing rights={read.lacking} of="events" />
+      <List of={shown} none={read.reading ? "Loading …" : read.lacking.length > 0 ? "No matching events that this account can read." : "No matching events."} />
     </>
   );
 }
@@ -144,14 +148,17 @@ function List({ of, none, scrolled }: { readonly of: readonly Happening[]; reado
         selected={chosen}
         cell={(one, properties) => (
           <button type="button" class={`event stream-${one.stream}`} data-key={keyOf(one)} aria-pressed={chosen === keyOf(one)} onClick={() => set({ event: chosen === keyOf(one) ? "" : keyOf(one), select: "" })} {...properties}>
-            <time dateTime={one.time}>{clock(one.time)}</time>
+            <time dateTime={one.time} title={dated(one.time)}>
+              {clock(one.time)} ({age(one.time)})
+            </time>
             <span class="type">
-              {one.stream === "letters" ? <Glyph state="troubled" silent /> : null}
+              {one.stream === "dead-letters" ? <Glyph health="Degraded" silent /> : null}
               {one.type}
             </span>
             <span class="about">{one.about ?? one.lattice ?? ""}</span>
+            <span class="outcome">{outcome(one)}</span>
             <span class="soft from">
-              {one.stream === "letters" ? "dead letter" : one.stream === "lattice" ? `lattice ${one.lattice ?? ""}` : (one.source ?? "")}
+              {one.stream === "dead-letters" ? "dead letter" : one.stream === "lattice" ? `lattice ${one.lattice ?? ""}` : (one.source ?? "")}
             </span>
             <span class="soft trace">{one.trace === null ? "" : one.trace.slice(0, 8)}</span>
           </button>
@@ -161,5 +168,5 @@ function List({ of, none, scrolled }: { readonly of: readonly Happening[]; reado
   );
 }
 
-/** What is in the list, for the page beside it. */
+/** Events of the list, for the panel. */
 export const seen = new Map<string, Happening>();

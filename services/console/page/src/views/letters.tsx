@@ -1,4 +1,4 @@
-/* Dead letters: messages that a service gave up on, with the cause and the original. In: `letter` and filters of the address. */
+/* Dead letters with the cause and the original message. In: `letter` and filters of the address. */
 
 import type { JSX } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
@@ -10,17 +10,18 @@ import { known, place, set } from "../live/store.ts";
 import type { Explanation, Letter } from "../model/entities.ts";
 import { asked, has } from "../model/happenings.ts";
 import { viewed } from "../model/place.ts";
-import { bytes, clock, counted, figure } from "../model/words.ts";
+import { age, bytes, counted, dated, figure } from "../model/words.ts";
 import { Glyph } from "../ui/glyph.tsx";
 import { FilterField } from "../ui/field.tsx";
 import { EntityLink, Heading, PlaceLink, Problem } from "../ui/parts.tsx";
+import { Missing } from "../ui/unreadable.tsx";
 import { Panel } from "../ui/panel.tsx";
 import { Virtual } from "../ui/virtual.tsx";
 import { Reasons } from "./detail.tsx";
 
 const READ_MS = 1000;
 const FIELDS = [
-  ["object", "About", "node/n1"],
+  ["object", "Object", "node/n1"],
   ["namespace", "Namespace", "team"],
   ["reason", "Reason", "Unparseable"],
 ] as const;
@@ -28,14 +29,14 @@ const FIELDS = [
 export function LettersView(): JSX.Element {
   const query = place.value.query;
   const asks = asked(query, { streams: "", reason: query["reason"] ?? "" });
-  const live = asked({ ...query, streams: "letters" }, { recent: "1" });
+  const live = asked({ ...query, streams: "dead-letters" }, { recent: "1" });
   useEffect(() => hear(live), [live]);
   const newest = useNow(events.value[0]?.sequence ?? 0);
-  const [read, put] = useState<{ readonly letters?: readonly Letter[]; readonly most: number; readonly error?: Refused }>({ most: 0 });
+  const [read, put] = useState<{ readonly letters?: readonly Letter[]; readonly lacking?: readonly string[]; readonly most: number; readonly error?: Refused }>({ most: 0 });
   const [again, ask] = useState(0);
   useEffect(() => {
     const abort = new AbortController();
-    get<{ letters: Letter[]; most: number }>(`/api/letters?${asks}`, abort.signal).then(put, (error: unknown) => abort.signal.aborted || put({ most: 0, error: asRefused(error) }));
+    get<{ letters: Letter[]; lacking: string[]; most: number }>(`/api/letters?${asks}`, abort.signal).then(put, (error: unknown) => abort.signal.aborted || put({ most: 0, error: asRefused(error) }));
     return () => abort.abort();
   }, [asks, newest, again]);
   const text = query["q"] ?? "";
@@ -52,23 +53,24 @@ export function LettersView(): JSX.Element {
         </form>
       </header>
       {read.error === undefined ? null : <Problem error={read.error} again={() => ask(again + 1)} />}
-      {read.letters !== undefined && read.letters.length === read.most ? <p class="soft">Of the newest {figure(read.most)}.</p> : null}
+      {read.letters !== undefined && read.letters.length === read.most ? <p class="soft">Of the newest {figure(read.most)} dead letters.</p> : null}
+      <Missing rights={read.lacking ?? []} of="dead letters" />
       <div class="scrolled" data-scrolls>
-        {letters.length > 0 || read.error !== undefined ? null : <p class="nothing">{read.letters === undefined ? "Reading …" : "There are none: no service has given up on a message."}</p>}
+        {letters.length > 0 || read.error !== undefined ? null : <p class="nothing">{read.letters === undefined ? "Loading …" : (read.lacking ?? []).length > 0 ? "No dead letters that this account can read." : "No dead letters."}</p>}
         <Virtual
           items={letters}
           keyOf={(one) => String(one.sequence)}
-          label="Dead letters, the newest first"
+          label="Dead letters, newest first"
           height={64}
           selected={chosen}
           cell={(one, properties) => (
             <button type="button" class="letter" data-key={one.sequence} aria-pressed={chosen === String(one.sequence)} onClick={() => set({ letter: chosen === String(one.sequence) ? "" : String(one.sequence), select: "" })} {...properties}>
               <span class="title">
-                <Glyph state="troubled" silent />
+                <Glyph health="Degraded" silent />
                 <span class="name">{one.reason}</span>
                 <span class="phase">{one.service}</span>
                 <time class="soft" dateTime={one.time}>
-                  {clock(one.time)}
+                  {dated(one.time)} ({age(one.time)})
                 </time>
               </span>
               <span class="message">
@@ -82,7 +84,7 @@ export function LettersView(): JSX.Element {
   );
 }
 
-/** Return a value as it is now and then: letters come by the hundred when they come, and each reading is all of them. */
+/** Return a value, updated at intervals: dead letters arrive in bursts, and each read returns all of them. */
 function useNow(value: number): number {
   const [shown, show] = useState(value);
   const newest = useRef(value);
@@ -120,10 +122,10 @@ export function LetterPanel({ sequence }: { readonly sequence: string }): JSX.El
   return (
     <Panel title={sequence} kind="dead letter" close={() => set({ letter: "" })} key={sequence}>
       {read.error === undefined ? null : <Problem error={read.error} />}
-      {letter === undefined && read.error === undefined ? <p class="nothing">Reading …</p> : null}
+      {letter === undefined && read.error === undefined ? <p class="nothing">Loading …</p> : null}
       {read.page === undefined ? null : (
         <section class="why">
-          <h3>Why</h3>
+          <h3>Cause</h3>
           <Reasons page={read.page} />
         </section>
       )}
@@ -131,17 +133,17 @@ export function LetterPanel({ sequence }: { readonly sequence: string }): JSX.El
         <>
           <p class="ways">
             {about === undefined ? null : <EntityLink entity={about} />}
-            {letter.trace_id ? <PlaceLink to={viewed(place.value, "traces", { trace: letter.trace_id })}>Its trace</PlaceLink> : null}
+            {letter.trace_id ? <PlaceLink to={viewed(place.value, "traces", { trace: letter.trace_id })}>Trace</PlaceLink> : null}
           </p>
-          <h3>The message</h3>
+          <h3>Original message</h3>
           <p class="soft">
             {letter.subject}, {bytes(letter.size)}
-            {letter.truncated ? ", cut" : ""}, {letter.deliveries === null ? "delivered who knows how often" : counted(letter.deliveries, "delivery", "deliveries")}
+            {letter.truncated ? ", truncated" : ""}, {letter.deliveries === null ? "number of deliveries unknown" : counted(letter.deliveries, "delivery", "deliveries")}
           </p>
           {letter.headers === null || Object.keys(letter.headers).length === 0 ? null : <pre class="data">{Object.entries(letter.headers).map(([name, value]) => `${name}: ${value}`).join("\n")}</pre>}
           <pre class="data">{letter.body !== undefined ? JSON.stringify(letter.body, null, 2) : (letter.body_text ?? letter.body_base64 ?? "")}</pre>
           <p class="soft">
-            <code>trellis dead-letters replay {sequence}</code> gives it to its service again.
+            <code>trellis dead-letters replay {sequence}</code> publishes it to its service again.
           </p>
         </>
       )}

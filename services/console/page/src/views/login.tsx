@@ -1,4 +1,4 @@
-/* The log-in. The token goes to the server once, and stays nowhere here. */
+/* The login. The token is sent to the server once, and not stored here. */
 
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
@@ -30,7 +30,7 @@ export function LogIn(): JSX.Element {
   return (
     <main class="login" id="main">
       <h1>Trellis</h1>
-      <p>Log in with a token of the cluster. You see what that may see, and nothing else.</p>
+      <p>Log in with a bearer token of the cluster. The console shows the objects that its account can read.</p>
       <form
         onSubmit={(event) => {
           event.preventDefault();
@@ -42,12 +42,12 @@ export function LogIn(): JSX.Element {
           <input name="token" type="password" autocomplete="off" autofocus required spellcheck={false} disabled={busy} />
         </label>
         <button type="submit" disabled={busy}>
-          {busy ? "Asking the cluster …" : "Log in"}
+          {busy ? "Logging in …" : "Log in"}
         </button>
       </form>
       {error === null ? null : <Problem error={error} />}
       <p class="soft">
-        A token of an account: <code>kubectl create token ACCOUNT</code>
+        Create a token: <code>kubectl create token ACCOUNT</code>
       </p>
     </main>
   );

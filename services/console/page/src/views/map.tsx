@@ -1,7 +1,7 @@
-/* The map: nodes, the hosts on them, the applications in these, and the Services that lead there; a click says why.
+/* The map: nodes, host groups and hosts, applications and Services; a click shows the cause.
 
-   In: the model, the filters of the address. Invariant: what hangs together with the selected thing is marked, in a word
-   for who cannot see it. */
+   In: the model, the filters of the address. Invariant: related resources of the selection are marked, also for screen
+   readers. */
 
 import type { JSX } from "preact";
 
@@ -10,7 +10,7 @@ import { idOf } from "../model/entities.ts";
 import type { Application, Entity, Host, HostGroup, Node, Service } from "../model/entities.ts";
 import { appRows, chosen, hostRows, related } from "../model/selectors.ts";
 import type { AppRow, HostRow } from "../model/selectors.ts";
-import { called, counted, figure, STAGE_STATES, STAGE_WORDS } from "../model/words.ts";
+import { called, cause, counted, figure, STAGE_HEALTHS, STAGE_WORDS } from "../model/words.ts";
 import { Glyph } from "../ui/glyph.tsx";
 import { Heading, Lacking, Nothing, shownNow, Tally } from "../ui/parts.tsx";
 import { Virtual } from "../ui/virtual.tsx";
@@ -29,7 +29,7 @@ export function MapView(): JSX.Element {
   const counts = { nodes: known().all("node").length, hosts: known().all("host").length, apps: known().all("application").length };
   return (
     <div class="map">
-      <div class="lane-choice" role="group" aria-label="What is shown">
+      <div class="lane-choice" role="group" aria-label="Lane">
         {LANES.map(([name, title]) => (
           <button key={name} type="button" aria-pressed={lane === name} onClick={() => set({ lane: name === "nodes" ? "" : name }, "replace")}>
             {title} <span class="count">{figure(counts[name])}</span>
@@ -61,7 +61,7 @@ function NodesLane({ selected, linked }: LaneProps): JSX.Element {
         <Shims />
       </header>
       <div class="lane-body" data-scrolls>
-        <Lacking parts={["nodes", "jobs", "ledgers"]} />
+        <Lacking parts={["nodes", "jobs", "installers", "ledgers"]} />
         {nodes.length === 0 ? <Nothing parts={["nodes"]} all={all.length} what="nodes" /> : null}
         <Virtual
           items={nodes}
@@ -81,7 +81,7 @@ function NodesLane({ selected, linked }: LaneProps): JSX.Element {
   );
 }
 
-/** All Shims with how far they are: the letters of the badges that nodes have. */
+/** All Shims with the progress of their rollouts. */
 function Shims(): JSX.Element | null {
   const shims = known().all("shim");
   return (
@@ -91,8 +91,8 @@ function Shims(): JSX.Element | null {
         <ul class="shims" aria-label="Shims">
           {shims.map((shim) => (
             <li key={shim.name}>
-              <button type="button" class="chip" title={shim.why ?? ""} aria-pressed={place.value.query["select"] === idOf(shim)} onClick={() => set({ select: idOf(shim) })}>
-                <Glyph state={shim.state} />
+              <button type="button" class="chip" title={cause(shim)} aria-pressed={place.value.query["select"] === idOf(shim)} onClick={() => set({ select: idOf(shim) })}>
+                <Glyph health={shim.health} />
                 {shim.name}
                 <span class="soft">
                   {shim.phase} {figure(shim.counts.Updated ?? 0)}/{figure(shim.desired)}
@@ -113,10 +113,10 @@ function NodeLines({ node }: { readonly node: Node }): JSX.Element {
       <span class="name">{node.name}</span>
       <span class="more badges">
         {spaced(node.phase)}
-        {node.kubelet_ready ? "" : ", kubelet away"}
+        {node.kubelet_ready ? "" : ", kubelet not ready"}
         {shims.slice(0, 4).map(([name, on]) => (
           <span key={name} class="badge" title={`${name}: ${STAGE_WORDS[on.stage]}`}>
-            <Glyph state={STAGE_STATES[on.stage]} silent />
+            <Glyph health={STAGE_HEALTHS[on.stage]} silent />
             {name}
             <span class="unseen"> {STAGE_WORDS[on.stage]}</span>
           </span>
@@ -133,8 +133,8 @@ function HostsLane({ selected, linked }: LaneProps): JSX.Element {
   return (
     <section class="lane lane-hosts" aria-label="Host groups and hosts">
       <header>
-        <Heading count={hosts.length} parts={["pods"]}>Hosts</Heading>
-        <Tally of={hosts} label="Hosts" />
+        <Heading count={groups.length + hosts.length} parts={["groups", "pods"]}>Host groups and hosts</Heading>
+        <Tally of={[...groups, ...hosts]} label="Host groups and hosts" />
       </header>
       <div class="lane-body" data-scrolls>
         <Lacking parts={["groups", "pods"]} />
@@ -199,13 +199,13 @@ function lineOf(entity: HostGroup | Host | Application | Service): string {
     }
     case "host":
       return [
-        entity.node === null ? "on no node" : `on ${entity.node.slice("node/".length)}`,
+        entity.node === null ? "not scheduled" : `on ${entity.node.slice("node/".length)}`,
         entity.ready ? "" : "not ready",
-        entity.reported === "No" ? "not heard" : "",
+        entity.reported === "No" ? "heartbeat missing" : "",
         entity.applications.length === 0 ? "" : counted(entity.applications.length, "application"),
       ].filter(Boolean).join(" · ");
     case "application":
-      return [entity.phase ?? "not seen yet", entity.deployed === null ? "" : `version ${entity.deployed}`].filter(Boolean).join(" · ");
+      return [entity.phase ?? "not reconciled yet", entity.deployed === null ? "" : `version ${entity.deployed}`].filter(Boolean).join(" · ");
     case "service":
       return [
         "Service",
@@ -225,14 +225,14 @@ function Cell({
       type="button"
       class={classes.filter(Boolean).join(" ")}
       data-id={id}
-      title={entity.why ?? called(entity)}
+      title={cause(entity) || called(entity)}
       aria-pressed={selected === id}
       onClick={() => set({ select: selected === id ? "" : id })}
       {...properties}
     >
-      <Glyph state={entity.state} />
+      <Glyph health={entity.health} />
       <span class="lines">{children}</span>
-      {linked.has(id) ? <span class="unseen">, hangs together with what is selected</span> : null}
+      {linked.has(id) ? <span class="unseen">, related to the selection</span> : null}
     </button>
   );
 }

@@ -1,4 +1,4 @@
-/* Rollouts: how far each Shim is, live, and which node is where. In: the model, `shim` and `stage` of the address. */
+/* Rollouts: the progress of each Shim, and the stage of each node. In: the model, `shim` and `stage` of the address. */
 
 import type { JSX } from "preact";
 
@@ -6,14 +6,14 @@ import { known, place, set } from "../live/store.ts";
 import { idOf } from "../model/entities.ts";
 import type { Shim } from "../model/entities.ts";
 import { progress, rolloutRows } from "../model/selectors.ts";
-import { figure, STAGE_STATES, STAGE_WORDS } from "../model/words.ts";
+import { cause, figure, HEALTH_CLASSES, STAGE_HEALTHS, STAGE_WORDS } from "../model/words.ts";
 import { Glyph } from "../ui/glyph.tsx";
 import { Heading, Lacking, Nothing, shownNow } from "../ui/parts.tsx";
 import { narrow } from "../ui/narrow.ts";
 import { Said } from "../ui/said.tsx";
 import { Virtual } from "../ui/virtual.tsx";
 
-const PARTS = ["shims", "nodes", "jobs", "ledgers"];
+const PARTS = ["shims", "nodes", "jobs", "installers", "ledgers"];
 
 export function RolloutsView(): JSX.Element {
   const shims = known().all("shim");
@@ -34,7 +34,7 @@ export function RolloutsView(): JSX.Element {
         </ul>
       </section>
       {shim === undefined ? (
-        wanted === "" ? null : <p class="nothing">There is no Shim {wanted}, or none that you may see.</p>
+        wanted === "" ? null : <p class="nothing">Shim {wanted} not found, or no permission to read it.</p>
       ) : (
         <Nodes shim={shim} />
       )}
@@ -48,28 +48,28 @@ function Card({ shim, chosen }: { readonly shim: Shim; readonly chosen: boolean 
   return (
     <article class="card" data-chosen={chosen}>
       <button type="button" class="card-title" aria-pressed={chosen} onClick={() => set({ shim: shim.name, stage: "", select: "" })}>
-        <Glyph state={shim.state} />
+        <Glyph health={shim.health} />
         <span class="name">{shim.name}</span>
         <span class="phase">{shim.phase}</span>
       </button>
       <div class="progress" role="progressbar" aria-label={`Rollout of ${shim.name}`} aria-valuemin={0} aria-valuemax={100} aria-valuenow={percent} aria-valuetext={`${shim.counts.Updated ?? 0} of ${all} nodes updated`}>
         {counts.map(([stage, count]) => (
-          <span key={stage} class={`is-${STAGE_STATES[stage]}`} style={{ flexGrow: count }} />
+          <span key={stage} class={`is-${HEALTH_CLASSES[STAGE_HEALTHS[stage]]}`} style={{ flexGrow: count }} />
         ))}
       </div>
       <p class="figures">
         <strong>{percent} %</strong>
         {counts.map(([stage, count]) => (
           <span key={stage} class="figure">
-            <Glyph state={STAGE_STATES[stage]} silent /> {figure(count)} {STAGE_WORDS[stage]}
+            <Glyph health={STAGE_HEALTHS[stage]} silent /> {figure(count)} {STAGE_WORDS[stage]}
           </span>
         ))}
-        {all === 0 ? <span>no node is to have it</span> : null}
+        {all === 0 ? <span>its nodeSelector matches no node</span> : null}
       </p>
-      {shim.why === null ? null : <p class="soft"><Said text={shim.why} /></p>}
+      {shim.message === null ? null : <p class="soft"><Said text={cause(shim)} /></p>}
       <p>
         <button type="button" class="quiet" onClick={() => set({ shim: shim.name, select: idOf(shim) })}>
-          Why {shim.phase.toLowerCase()}?
+          Details
         </button>
       </p>
     </article>
@@ -88,13 +88,13 @@ function Nodes({ shim }: { readonly shim: Shim }): JSX.Element {
         <div class="chips" role="group" aria-label="Nodes by stage">
           {counts.map(([one, count]) => (
             <button key={one} type="button" class="chip" aria-pressed={stage === one} onClick={() => set({ stage: stage === one ? "" : one }, "replace")}>
-              <Glyph state={STAGE_STATES[one]} silent /> {figure(count)} {STAGE_WORDS[one]}
+              <Glyph health={STAGE_HEALTHS[one]} silent /> {figure(count)} {STAGE_WORDS[one]}
             </button>
           ))}
         </div>
       </header>
       <div class="scrolled" data-scrolls>
-        {rows.length === 0 ? <Nothing parts={["nodes"]} all={all} what="nodes of it" /> : null}
+        {rows.length === 0 ? <Nothing parts={["nodes"]} all={all} what="nodes of this Shim" /> : null}
         <Virtual
           items={rows}
           keyOf={(row) => idOf(row.node)}
@@ -103,7 +103,7 @@ function Nodes({ shim }: { readonly shim: Shim }): JSX.Element {
           selected={selected}
           cell={({ node, on }, properties) => (
             <button type="button" class="line" data-id={idOf(node)} aria-pressed={selected === idOf(node)} onClick={() => set({ select: selected === idOf(node) ? "" : idOf(node) })} {...properties}>
-              <Glyph state={STAGE_STATES[on.stage]} silent />
+              <Glyph health={STAGE_HEALTHS[on.stage]} silent />
               <span class="name">{node.name}</span>
               <span class="stage">{STAGE_WORDS[on.stage]}</span>
               <span class="soft">{on.attempt === null ? "" : `attempt ${on.attempt}`}</span>

@@ -1,4 +1,4 @@
-/* One change from its first cause to its last effect, as a waterfall; without one, the changes that were lately.
+/* One change as a waterfall of spans; without an id, the recent changes.
 
    In: `trace` of the address. Out: bars on one axis. Called by the shell. */
 
@@ -14,9 +14,10 @@ import { asked, changes, has } from "../model/happenings.ts";
 import { viewed } from "../model/place.ts";
 import { waterfall } from "../model/waterfall.ts";
 import type { Bar } from "../model/waterfall.ts";
-import { clock, counted, duration } from "../model/words.ts";
+import { counted, dated, duration } from "../model/words.ts";
 import { Glyph } from "../ui/glyph.tsx";
 import { Heading, PlaceLink, Problem } from "../ui/parts.tsx";
+import { noneOf, Unreadable } from "../ui/unreadable.tsx";
 import { narrow } from "../ui/narrow.ts";
 import { Panel } from "../ui/panel.tsx";
 import { Virtual } from "../ui/virtual.tsx";
@@ -41,7 +42,7 @@ export function TracesView(): JSX.Element {
             <input name="trace" key={trace} defaultValue={trace} placeholder="32 hex digits" spellcheck={false} autocomplete="off" size={34} />
           </label>
           <button type="submit">Show</button>
-          {trace === "" ? null : <PlaceLink to={viewed(place.value, "traces")}>All changes</PlaceLink>}
+          {trace === "" ? null : <PlaceLink to={viewed(place.value, "traces")}>Recent changes</PlaceLink>}
         </form>
       </header>
       {trace === "" ? <Changes /> : <One trace={trace} key={trace} />}
@@ -50,26 +51,27 @@ export function TracesView(): JSX.Element {
 }
 
 function Changes(): JSX.Element {
-  const query = asked({}, { streams: "facts", recent: "500" });
+  const query = asked({}, { streams: "events", recent: "500" });
   useEffect(() => hear(query), []);
   const text = place.value.query["q"] ?? "";
   const found = changes(events.value).filter((one) => text === "" || has(one.first, text) || has(one.last, text));
   return (
     <>
-      {session.value?.traces === false ? <p class="soft">The console knows of no Jaeger: set TRELLIS_JAEGER_URL, and traces can be opened here.</p> : null}
+      {session.value?.traces === false ? <p class="soft">No Jaeger is configured: set TRELLIS_JAEGER_URL to open traces here.</p> : null}
+      <Unreadable of="events" />
       <div class="scrolled" data-scrolls>
-        {found.length === 0 ? <p class="nothing">{eventsLine.value.is === "live" ? "No change has left a trace lately." : "Listening …"}</p> : null}
+        {found.length === 0 ? <p class="nothing">{eventsLine.value.is === "live" ? noneOf("changes with a trace") : "Connecting …"}</p> : null}
         <Virtual
           items={found}
           keyOf={(one) => one.trace}
-          label="Changes, the newest first"
+          label="Changes, newest first"
           height={narrow.value ? 50 : 34}
           cell={(one, properties) => (
             <button type="button" class="event change" data-key={one.trace} onClick={() => set({ trace: one.trace })} {...properties}>
-              <time dateTime={one.first.time}>{clock(one.first.time)}</time>
+              <time dateTime={one.first.time}>{dated(one.first.time)}</time>
               <span class="type">{one.types.slice(0, 3).join(" → ")}{one.types.length > 3 ? " …" : ""}</span>
               <span class="about">{one.first.about ?? ""}</span>
-              <span class="soft from">{counted(one.count, "fact")}</span>
+              <span class="soft from">{counted(one.count, "event")}</span>
               <span class="soft trace">{one.trace.slice(0, 8)}</span>
             </button>
           )}
@@ -79,7 +81,7 @@ function Changes(): JSX.Element {
   );
 }
 
-/** The trace that is shown, for the page beside it. */
+/** The shown trace, for the panel. */
 const shown: { trace: Trace | null } = { trace: null };
 
 function One({ trace }: { readonly trace: string }): JSX.Element {
@@ -102,14 +104,14 @@ function One({ trace }: { readonly trace: string }): JSX.Element {
   if (read.trace?.spans.length === 0) {
     return (
       <p class="nothing">
-        Jaeger has no such trace: it comes in within seconds; else it was not sampled, or is kept no longer.{" "}
+        Jaeger does not have this trace. It arrives within seconds, unless it was not sampled or has expired.{" "}
         <button type="button" class="quiet" onClick={() => ask(asked + 1)}>
-          read again
+          Refresh
         </button>
       </p>
     );
   }
-  return read.trace === undefined ? <p class="nothing">Reading …</p> : <Bars trace={read.trace} again={() => ask(asked + 1)} />;
+  return read.trace === undefined ? <p class="nothing">Loading …</p> : <Bars trace={read.trace} again={() => ask(asked + 1)} />;
 }
 
 function Bars({ trace, again }: { readonly trace: Trace; readonly again: () => void }): JSX.Element {
@@ -120,19 +122,19 @@ function Bars({ trace, again }: { readonly trace: Trace; readonly again: () => v
       <p class="status">
         <strong>{duration(took)}</strong>
         <span class="soft">
-          from {clock(began)}, {counted(bars.length, "span")} of {services.length === 1 ? services[0] : `${services.length} services`}
+          from {dated(began)}, {counted(bars.length, "span")} of {services.length === 1 ? services[0] : `${services.length} services`}
         </span>
         {errors === 0 ? null : (
           <span class="missing">
-            <Glyph state="troubled" silent /> {counted(errors, "error")}
+            <Glyph health="Degraded" silent /> {counted(errors, "error")}
           </span>
         )}
-        {trace.whole ? null : <span class="soft">not whole: some of its spans are missing</span>}
-        {trace.cut ? <span class="soft">it has more spans than are shown</span> : null}
+        {trace.whole ? null : <span class="soft">incomplete: spans are missing</span>}
+        {trace.cut ? <span class="soft">more spans exist than are shown</span> : null}
         <button type="button" class="quiet" onClick={again}>
-          read again
+          Refresh
         </button>
-        <PlaceLink to={viewed(place.value, "events", { trace: trace.trace })}>Its events</PlaceLink>
+        <PlaceLink to={viewed(place.value, "events", { trace: trace.trace })}>Events</PlaceLink>
         {trace.link === null ? null : (
           <a href={trace.link} target="_blank" rel="noreferrer noopener">
             Open in Jaeger
@@ -161,7 +163,7 @@ function Bars({ trace, again }: { readonly trace: Trace; readonly again: () => v
           cell={(bar, properties) => (
             <button type="button" class={`span hue-${services.indexOf(bar.span.service) % HUES}`} data-key={bar.span.span} aria-pressed={chosen === bar.span.span} onClick={() => set({ span: chosen === bar.span.span ? "" : bar.span.span })} {...properties}>
               <span class="what" style={{ paddingInlineStart: `${Math.min(bar.span.depth, 12) * 0.9}em` }}>
-                {bar.span.error === null ? null : <Glyph state="troubled" />}
+                {bar.span.error === null ? null : <Glyph health="Degraded" />}
                 {bar.span.name} <span class="soft">{bar.span.service}</span>
               </span>
               <span class="track">
@@ -188,16 +190,16 @@ export function SpanPanel({ id }: { readonly id: string }): JSX.Element | null {
   return (
     <Panel title={span.name} kind={`span of ${span.service}`} close={() => set({ span: "" })} key={id}>
       {span.error === null ? null : (
-        <p class="verdict is-troubled">
-          <Glyph state="troubled" silent /> {span.error}
+        <p class="verdict is-degraded">
+          <Glyph health="Degraded" silent /> {span.error}
         </p>
       )}
       <dl class="fields">
         {(
           [
-            ["began after", duration(bar.offset)],
-            ["took", duration(bar.took)],
-            ["span", span.span],
+            ["Start offset", duration(bar.offset)],
+            ["Duration", duration(bar.took)],
+            ["Span ID", span.span],
             ...Object.entries(span.attributes).map(([name, value]) => [name, typeof value === "string" ? value : JSON.stringify(value)]),
           ] as [string, string][]
         ).map(([name, value]) => (
@@ -209,7 +211,7 @@ export function SpanPanel({ id }: { readonly id: string }): JSX.Element | null {
       </dl>
       {span.links.map((link) => (
         <p key={`${link.trace}${link.span}`} class="ways">
-          <PlaceLink to={viewed(place.value, "traces", { trace: link.trace })}>leads to trace {link.trace.slice(0, 8)}</PlaceLink>
+          <PlaceLink to={viewed(place.value, "traces", { trace: link.trace })}>linked trace {link.trace.slice(0, 8)}</PlaceLink>
         </p>
       ))}
     </Panel>

@@ -1,0 +1,30 @@
+/* Permissions that an account lacks for messages of the bus: forbidden is not empty. */
+
+import type { JSX } from "preact";
+
+import { lacking } from "../live/bus.ts";
+import { Glyph } from "./glyph.tsx";
+
+/** `rights`: missing permissions, as the server names them; `of`: the messages that they are for. */
+export function Missing({ rights, of }: { readonly rights: readonly string[]; readonly of: string }): JSX.Element | null {
+  return rights.length === 0 ? null : (
+    <ul class="lacking">
+      <li>
+        <Glyph health="Degraded" silent />
+        <span>
+          <strong>No permission to {rights.join(", ")}</strong> – {of} that require it are not shown, unless a Role of their namespace grants it.
+        </span>
+      </li>
+    </ul>
+  );
+}
+
+/** The same for the stream of events. */
+export function Unreadable({ of }: { readonly of: string }): JSX.Element | null {
+  return <Missing rights={lacking.value} of={of} />;
+}
+
+/** Return the text of an empty list. */
+export function noneOf(what: string): string {
+  return lacking.value.length > 0 ? `No ${what} that this account can read.` : `No ${what}.`;
+}

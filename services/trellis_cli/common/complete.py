@@ -1,0 +1,73 @@
+"""Completes kinds and names of objects in a shell.
+
+In: the words before the cursor. Out: candidates. Called by the completion of arguments. Invariant: it ends within two
+seconds and never fails; without a cluster there are no candidates.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, Final
+
+import typer
+
+from trellis_cli.common.objects import KINDS, read_kind
+
+_SECONDS: Final = 2.0
+_MOST: Final = 500
+"""Names of one page of a list."""
+
+
+def complete_shim(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Return the names of Shims."""
+    return [name for name in names_of("shim", ctx) if name.startswith(incomplete)]
+
+
+def complete_application(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Return the names of applications."""
+    return [name for name in names_of("application", ctx) if name.startswith(incomplete)]
+
+
+def complete_kind_and_name(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Return kinds, and after a kind the names of its objects: ``KIND NAME`` and ``KIND/NAME``."""
+    words = list(ctx.params.get("what") or ())
+    kind, slash, _ = incomplete.partition("/")
+    if words:
+        found = names_of(words[0], ctx) if len(words) == 1 else []
+    elif slash:
+        found = [f"{kind}/{name}" for name in names_of(kind, ctx)]
+    else:
+        found = list(KINDS)
+    return [one for one in found if one.startswith(incomplete)]
+
+
+def names_of(word: str, ctx: typer.Context) -> list[str]:
+    """Return the names of the objects of a kind; none if they cannot be listed in time."""
+    try:
+        return sorted(asyncio.run(asyncio.wait_for(_listed(word, ctx.params), _SECONDS)))
+    except Exception:  # noqa: BLE001 - a shell shows no errors during completion
+        return []
+
+
+async def _listed(word: str, given: dict[str, Any]) -> list[str]:
+    # Slow imports, only for completion.
+    from trellis.kube import resources  # noqa: PLC0415
+    from trellis.kube.reader import Selection  # noqa: PLC0415
+    from trellis_cli.common.gather import connected  # noqa: PLC0415
+    from trellis_cli.common.settings import client_settings  # noqa: PLC0415
+
+    listed = {
+        "node": resources.NODES,
+        "shim": resources.SHIMS,
+        "hostgroup": resources.HOST_CONFIGS,
+        "application": resources.APPLICATIONS,
+        "service": resources.SERVICES,
+        "controller": resources.WASM_CONTROLLERS,
+        "secretgrant": resources.SECRET_GRANTS,
+    }
+    resource = listed[read_kind(word, listed)]
+    settings = client_settings(kubeconfig=given.get("kubeconfig"), context=given.get("context"))
+    async with connected(settings) as kube:
+        async for page in kube.pages(Selection(resource, given.get("namespace")), limit=_MOST):
+            return [str(one["metadata"]["name"]) for one in page.items]
+    return []

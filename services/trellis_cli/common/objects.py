@@ -1,0 +1,126 @@
+"""Names of objects on the command line: ``KIND NAME`` or ``KIND/NAME``, with the names that kubectl accepts.
+
+Pure. In: words of the command line. Out: kind, name, namespace. Called by every command with an object argument.
+Invariant: a kind has the same name in all commands, which is also the printed one.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from trellis.config.errors import SettingsError
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """One kind. ``aliases``: its other names, including plural and short names; ``group``: its API group.
+
+    ``resource``: the singular name that kubectl prints, if different.
+    """
+
+    name: str
+    aliases: tuple[str, ...]
+    group: str = ""
+    namespaced: bool = True
+    resource: str = ""
+
+
+KINDS: Final[Mapping[str, Kind]] = {
+    kind.name: kind
+    for kind in (
+        Kind("node", ("nodes", "no"), namespaced=False),
+        Kind("shim", ("shims",), "runtime.spinkube.dev", namespaced=False),
+        Kind(
+            "hostgroup",
+            ("hostgroups", "wasmcloudhostconfig", "wasmcloudhostconfigs", "whc"),
+            "k8s.wasmcloud.dev",
+            resource="wasmcloudhostconfig",
+        ),
+        Kind("host", ("hosts", "pod", "pods", "po"), resource="pod"),
+        Kind("application", ("applications", "app", "apps"), "core.oam.dev"),
+        Kind("service", ("services", "svc")),
+        Kind(
+            "controller",
+            ("controllers", "wasmcontroller", "wasmcontrollers", "wasmctl"),
+            "trellis.dev",
+            resource="wasmcontroller",
+        ),
+        Kind("secretgrant", ("secretgrants",), "trellis.dev"),
+        Kind("secret", ("secrets",)),
+        Kind("deadletter", ("deadletters",), namespaced=False),
+    )
+}
+RENAMED: Final[Mapping[str, str]] = {
+    "group": "hostgroup",
+    "groups": "hostgroup",
+    "letter": "deadletter",
+    "letters": "deadletter",
+}
+"""Current names of kinds by their former names, which are rejected."""
+_NAMES: Final = {name: kind for kind in KINDS.values() for name in (kind.name, *kind.aliases)}
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectName:
+    """An object on the command line; ``namespace`` is None if not given."""
+
+    kind: str
+    name: str
+    namespace: str | None = None
+
+
+def printed_name(kind: str, name: str) -> str:
+    """Return the output of ``-o name`` for an object, as in kubectl: ``shim.runtime.spinkube.dev/spin``."""
+    found = KINDS[kind]
+    return f"{found.resource or found.name}{'.' if found.group else ''}{found.group}/{name}"
+
+
+def read_kind(word: str, accepted: Iterable[str]) -> str:
+    """Return the name of a kind from any of its names, case-insensitive: ``no``, ``Shims.runtime.spinkube.dev``.
+
+    Raises:
+        SettingsError: no accepted kind has the name.
+    """
+    accepted = tuple(accepted)
+    name, _, group = word.lower().partition(".")
+    if name in RENAMED:
+        raise SettingsError(f'kind "{word}": renamed to "{RENAMED[name]}"')
+    found = _NAMES.get(name)
+    if found is None or found.name not in accepted or (group and group != found.group):
+        near = difflib.get_close_matches(name, [one for one in _NAMES if _NAMES[one].name in accepted], n=1)
+        meant = f'; did you mean "{near[0]}"?' if near and near[0] != name else ""
+        raise SettingsError(f'unknown kind "{word}": KIND is one of: {", ".join(accepted)}{meant}')
+    return found.name
+
+
+def read_object(
+    words: Sequence[str], accepted: Sequence[str], namespace: str | None = None, *, default: str = ""
+) -> ObjectName:
+    """Return the object of ``KIND NAME``, ``KIND/NAME`` or ``KIND/NAMESPACE/NAME``.
+
+    ``accepted``: names of kinds; ``default``: the kind of a single ``NAME``, "" if there is none.
+
+    Raises:
+        SettingsError: the words do not name an object of an accepted kind.
+    """
+    kind, place, name = _parts(words, default)
+    found = KINDS[read_kind(kind, accepted)]
+    if not name or "/" in name or (place and (namespace or not found.namespaced)):
+        usage = " or ".join(("KIND NAME", "KIND/NAME", *(["NAME"] if default else [])))
+        raise SettingsError(f'"{" ".join(words)}" is not an object: use {usage}; KIND is one of: {", ".join(accepted)}')
+    return ObjectName(found.name, name, place or namespace)
+
+
+def _parts(words: Sequence[str], default: str) -> tuple[str, str, str]:
+    """Return kind, namespace and name; the name is "" if it is missing or there are too many words."""
+    first = words[0] if words else default
+    if len(words) == 1 and "/" not in first:
+        return (default, "", first) if default else (first, "", "")
+    if len(words) == 1:
+        kind, _, rest = first.partition("/")
+        place, _, name = rest.rpartition("/")
+        return (kind, place, name) if "/" not in place else (kind, "", rest)
+    return first, "", words[1] if len(words) == 2 else ""

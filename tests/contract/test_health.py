@@ -1,0 +1,181 @@
+"""Every broken situation of docs/troubleshooting.md has one health and one reason on all surfaces.
+
+Surfaces: the page of ``trellis explain``, the entities of the console and ``trellis top``, rows of ``trellis nodes``,
+the rollout of a Shim, and the condition Ready that the service of each kind writes.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from controller_host.report.status import Seen as SeenController
+from controller_host.report.status import status_of as controller_status_of
+from host_manager.domain.status import health_of as group_health_of
+from provisioner.domain.shim_status import health_of as shim_health_of
+from support.console import seen_objects as objects
+from support.situations.objects import (
+    APPLICATIONS,
+    CONTROLLERS,
+    GROUPS,
+    NODES,
+    READY,
+    SEEN,
+    SHIMS,
+    SHOWN,
+    UNREACHABLE,
+    Manifest,
+    Nodes,
+    app,
+    explained,
+    filled,
+    group,
+    of_lattice,
+    shown,
+)
+from trellis.lattice.domain.service_views import view_pod, view_service
+from trellis.provisioning.nodes_and_jobs import view_node
+from trellis.read_model.entities.cards import (
+    view_app_card,
+    view_controller_card,
+    view_ends,
+    view_group_card,
+    view_service_card,
+)
+from trellis.read_model.entities.composing import Composer
+from trellis.read_model.entities.entities import PartStatus
+from trellis.read_model.explain.application import AppSnapshot, explain_application
+from trellis.read_model.explain.controller import explain_controller
+from trellis.read_model.explain.hosts import explain_group
+from trellis.read_model.explain.page import READY as READY_WORD
+from trellis.read_model.explain.service import Warned, World, explain_no_service, explain_service
+from trellis.read_model.explain.subject import Absence, Beside
+from trellis.read_model.health import Health
+from trellis.read_model.tables.rollout import World as RolloutWorld
+from trellis.read_model.tables.rollout import standing_of
+from trellis_cli.explain.grant import GrantSnapshot, explain_grant
+from trellis_cli.top.model import Kind
+
+
+@pytest.mark.parametrize(("world", "health", "reason"), NODES.values(), ids=NODES)
+def test_a_node_has_one_health_and_reason_everywhere(world: Nodes, health: Health, reason: str) -> None:
+    assert {*world.node_on_all()} == {(health.value, reason)}
+
+
+@pytest.mark.parametrize(("world", "health", "reason"), SHIMS.values(), ids=SHIMS)
+def test_a_shim_has_one_health_and_reason_everywhere(world: Nodes, health: Health, reason: str) -> None:
+    assert {*world.shim_on_all()} == {(health.value, reason)}
+
+
+@pytest.mark.parametrize(("world", "health", "reason"), SHIMS.values(), ids=SHIMS)
+def test_the_conditions_of_a_shim_agree_with_its_health(world: Nodes, health: Health, reason: str) -> None:
+    written = shim_health_of(world.statuses["spin"].conditions)
+    assert health in SHOWN[written.state]
+    if not world.held:  # only readers see the pods of installers
+        assert written.reason == reason
+
+
+def test_a_rollout_of_which_only_refused_nodes_remain_does_not_continue() -> None:
+    world = SHIMS["HandlerConflict"][0]
+    standing = standing_of(
+        RolloutWorld(world.views[0], world.statuses["spin"], tuple(world.views), (view_node(world.node),), world.ledger)
+    )
+    assert (standing.settled, standing.broken) == (True, True)
+
+
+@pytest.mark.parametrize(("found", "health", "reason"), GROUPS.values(), ids=GROUPS)
+def test_a_host_group_has_one_health_and_reason_everywhere(found: Manifest, health: Health, reason: str) -> None:
+    entities = of_lattice(groups={"team/hosts": view_group_card(found)})
+    surfaces = [explained(explain_group(found, Beside())), *shown(entities, "hostgroup/team/hosts", Kind.HOST_GROUPS)]
+    assert {*surfaces} == {(health.value, reason)}
+
+
+@pytest.mark.parametrize(("found", "health", "reason"), GROUPS.values(), ids=GROUPS)
+def test_the_conditions_of_a_host_group_agree_with_its_health(found: Manifest, health: Health, reason: str) -> None:
+    conditions = [(one["type"], one["status"], one["reason"], one["message"]) for one in found["status"]["conditions"]]
+    written = group_health_of(conditions)
+    assert health in SHOWN[written.state]
+    assert written.reason == reason
+
+
+def test_hosts_are_not_healthy_while_their_lattice_is_unreachable() -> None:
+    for found, health in ((group(READY), "Healthy"), (group(READY, UNREACHABLE), "Unknown")):
+        pods = {"team/hosts-1": view_pod(filled(objects.host_pod()))}
+        entities = of_lattice(groups={"team/hosts": view_group_card(found)}, pods=pods)
+        assert entities["host/team/hosts-1"]["health"] == health
+
+
+@pytest.mark.parametrize(("found", "groups", "health", "reason"), APPLICATIONS.values(), ids=APPLICATIONS)
+def test_an_application_has_one_health_and_reason_everywhere(
+    found: Manifest, groups: list[Manifest], health: Health, reason: str
+) -> None:
+    cards = {f"team/{one['metadata']['name']}": view_group_card(one) for one in groups}
+    entities = of_lattice(groups=cards, applications={"team/shop": view_app_card(found)})
+    page = explain_application(AppSnapshot(found, groups))
+    surfaces = [explained(page), *shown(entities, "application/team/shop", Kind.APPLICATIONS)]
+    assert {*surfaces} == {(health.value, reason)}
+
+
+def test_an_application_whose_host_groups_cannot_be_read_is_not_without_any() -> None:
+    composer = Composer()
+    composer.take("applications", "team/shop", view_app_card(app()))
+    composer.report(PartStatus("groups", synced=True, lacking={"": ("not allowed to list", "ask")}))
+    entity = composer.flush()["application/team/shop"]
+    assert entity is not None
+    assert (entity["health"], entity["reason"]) == ("Healthy", "Deployed")
+
+
+def test_a_service_without_ready_endpoints_is_degraded_everywhere() -> None:
+    raw, ends = filled(objects.service()), filled(objects.slice_of())
+    world = World(view_service(raw), [], [], [])
+    without = of_lattice(services={"team/shop": view_service_card(raw)})
+    surfaces = [explained(explain_service(world)), *shown(without, "service/team/shop", Kind.SERVICES)]
+    assert {*surfaces} == {("Degraded", "NoReadyEndpoints")}
+    found = of_lattice(services={"team/shop": view_service_card(raw)}, slices={"team/shop-0": view_ends(ends)})
+    assert (found["service/team/shop"]["health"], found["service/team/shop"]["reason"]) == (
+        "Healthy",
+        "EndpointsReady",
+    )
+
+
+def test_a_service_that_cannot_exist_is_missing_for_the_reason_of_its_event() -> None:
+    warning = Warned("team/hosts", "LoopbackAddress", "application shop of lattice prod: it listens on 127.0.0.1:80")
+    page = explain_no_service(("shop", None), Absence(), [warning], Beside())
+    assert explained(page) == ("Missing", "LoopbackAddress")
+
+
+@pytest.mark.parametrize(("found", "health", "reason"), CONTROLLERS.values(), ids=CONTROLLERS)
+def test_a_controller_has_one_health_and_reason_everywhere(found: Manifest, health: Health, reason: str) -> None:
+    found = found | {"status": found["status"] | ({} if health is not Health.UNKNOWN else {"observedGeneration": None})}
+    entities = of_lattice(controllers={"team/ring": view_controller_card(found)})
+    page = explain_controller(found, Beside())
+    surfaces = [explained(page), *shown(entities, "controller/team/ring", Kind.CONTROLLERS)]
+    assert {*surfaces} == {(health.value, reason)}
+
+
+@pytest.mark.parametrize(("seen", "health"), SEEN.values(), ids=SEEN)
+def test_the_conditions_of_a_controller_agree_with_its_health(seen: SeenController, health: Health) -> None:
+    found = filled(objects.controller())
+    found = found | {"status": controller_status_of(seen, {}, "2026-01-01T00:00:00Z")}
+    page = explain_controller(found, Beside())
+    [ready] = [one for one in found["status"]["conditions"] if one["type"] == "Ready"]
+    assert explained(page) == (health.value, ready["reason"])
+
+
+def test_every_situation_of_the_page_has_a_case() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "troubleshooting.md").read_text()
+    headings = re.findall(r"^### (.*)$", page.partition("## Bus")[0], re.MULTILINE)
+    cases = " ".join([*NODES, *GROUPS, *APPLICATIONS, *CONTROLLERS, "LoopbackAddress"]).lower()
+    same = {"FailedToRetrieveImagePullSecret": "ErrImagePull", "Waiting: no host group of the lattice": "no host group"}
+    named = [re.split(r"[:,]| of the ", same.get(heading, heading))[0].lower() for heading in headings]
+    assert [name for name in named if name not in cases] == []
+
+
+def test_a_grant_that_works_for_one_of_two_lattices_is_not_said_to_have_no_effect() -> None:
+    sources = [{"namespace": "team", "lattice": "prod"}, {"namespace": "team", "lattice": "test"}]
+    grant = filled({"metadata": {"name": "g", "namespace": "vault"}, "spec": {"from": sources, "secrets": ["*"]}})
+    page = explain_grant(GrantSnapshot(grant, [group(READY)]))
+    assert page.wanted == READY_WORD
+    assert [line.well for line in page.lines if line.about == "from"] == [True, False]

@@ -1,0 +1,154 @@
+"""The library of Flux and Helm judges the objects of every kind by their conditions as the services mean them."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from typing import Any
+
+from application_manager.domain.actions import Refused
+from application_manager.domain.conditions import status_of as application_status_of
+from application_manager.domain.sides import Absence, Base, Model
+from application_manager.domain.snapshot import Snapshot
+from application_manager.domain.views import view_application
+from controller_host.report.status import status_of as controller_status_of
+from host_manager.domain.status import health_of as group_health_of
+from provisioner.domain.shim_status import health_of as shim_health_of
+from secrets_backend.domain.decide import view_grant
+from secrets_backend.domain.grant_status import Access, Reason
+from secrets_backend.domain.grant_status import status_of as grant_status_of
+from support.situations.objects import GROUPS, SEEN, SHIMS, SHOWN, Manifest
+from support.wadm.application_objects import seen_of, stored
+from trellis.crds.conditions import Health, State, make_condition, summary
+from trellis.lattice.domain.replies import Refusal, Status
+from trellis.lattice.domain.store import StoredManifest, StoredModel
+from trellis.provisioning.shim_status import read_status
+from trellis.read_model.health import Health as Shown
+from trellis_dev.localcluster import tools
+
+AT = "2026-01-01T00:00:00Z"
+DEADLINE = 60
+CURRENT, IN_PROGRESS, FAILED = "Current", "InProgress", "Failed"
+STATUSES = {
+    State.READY: CURRENT,
+    State.RECONCILING: IN_PROGRESS,
+    State.STALLED: FAILED,
+    State.SUSPENDED: IN_PROGRESS,
+    State.UNKNOWN: IN_PROGRESS,
+}
+"""kstatus has no word for an object that a user suspended: a rollout that is paused is not complete."""
+
+
+def judged(objects: Iterable[Manifest]) -> list[str]:
+    """Return the status of each object."""
+    done = subprocess.run(
+        [str(tools.ensure("kstatus"))], input=json.dumps([*objects]), capture_output=True, text=True, timeout=DEADLINE,
+        check=True,
+    )  # fmt: skip
+    return [one["status"] for one in json.loads(done.stdout)]
+
+
+def with_summary(found: Manifest, health: Health, *, seen: int = 1) -> Manifest:
+    """Return an object whose service wrote what this health comes to, for the generation ``seen``."""
+    status = found.get("status") or {}
+    conditions = [make_condition(one, (), seen, AT) for one in summary(health)]
+    kind = {"apiVersion": "trellis.dev/v1alpha1", "kind": "Any"} | found
+    return kind | {
+        "metadata": found["metadata"] | {"generation": 1},
+        "status": status | {"observedGeneration": seen, "conditions": [*conditions, *status.get("conditions", ())]},
+    }
+
+
+def situations() -> Iterator[tuple[str, Manifest, State]]:
+    """Yield the situations of the kinds with the state that their service writes."""
+    for name, (world, _, _) in SHIMS.items():
+        [raw] = [one for one in world.shims if one["metadata"]["name"] == "spin"]
+        health = shim_health_of(read_status(raw).conditions)
+        yield f"Shim: {name}", with_summary(raw, health), health.state
+    for name, (found, _, _) in GROUPS.items():
+        said = [(one["type"], one["status"], one["reason"], one["message"]) for one in found["status"]["conditions"]]
+        health = group_health_of(said)
+        yield f"host group: {name}", with_summary(found, health), health.state
+
+
+def test_every_situation_of_shims_and_host_groups() -> None:
+    names, objects, states = zip(*situations(), strict=True)
+    found = dict(zip(names, judged(objects), strict=True))
+    assert found == {name: STATUSES[state] for name, state in zip(names, states, strict=True)}
+    assert {*found.values()} == {CURRENT, IN_PROGRESS, FAILED}
+
+
+def test_every_situation_of_controllers() -> None:
+    objects: list[dict[str, Any]] = [
+        {
+            "apiVersion": "trellis.dev/v1alpha1",
+            "kind": "WasmController",
+            "metadata": {"name": "c", "namespace": "team", "generation": 1},
+            "status": controller_status_of(seen, {}, AT),
+        }
+        for seen, _ in SEEN.values()
+    ]
+    found = dict(zip(SEEN, judged(objects), strict=True))
+    healthy = {name for name, (_, health) in SEEN.items() if health is Shown.HEALTHY}
+    assert {name for name, status in found.items() if status == CURRENT} == healthy
+    assert found["its module is invalid"] == FAILED
+    assert found["it traps"] == IN_PROGRESS
+
+
+def test_every_phase_of_an_application() -> None:
+    plain = view_application(stored())
+    digest = plain.object.digest
+    base = Base(digest, "v1", deployed=True, newest="v1", serial=1, bucket="b")
+    view = replace(plain, object=replace(plain.object, base=base))
+    model = StoredModel("web", (("v1", StoredManifest.of({})),), "v1", 9)
+    synced = Snapshot(view.object, Model((("v1", digest),), "v1", "b"), now=0.0)
+    away = replace(synced, wadm=Absence.AWAY)
+    no = Refused(digest, undeploy=False, refusal=Refusal.REJECTED, message="no")
+    idle = replace(view, object=replace(view.object, base=replace(base, deployed=False)))
+    cases = {
+        "deployed": (CURRENT, seen_of(view, synced, model=model, said=Status("deployed"))),
+        "undeployed": (
+            CURRENT, seen_of(idle, synced, model=replace(model, deployed=""), said=Status("undeployed")),
+        ),
+        "reconciling": (IN_PROGRESS, seen_of(view, synced, model=model, said=Status("reconciling"))),
+        "unhealthy": (IN_PROGRESS, seen_of(view, synced, model=model, said=Status("unhealthy"))),
+        "wadm is unavailable": (IN_PROGRESS, seen_of(view, away, model=model, said=Status("deployed"))),
+        "failed": (FAILED, seen_of(view, synced, model=model, said=Status("failed"))),
+        "rejected": (FAILED, seen_of(view, synced, model=model, said=None, refused=no)),
+        "invalid": (FAILED, seen_of(replace(view, problem="no manifest"), synced, model=model, said=None)),
+    }  # fmt: skip
+    found = judged(stored() | {"status": application_status_of(seen)} for _, seen in cases.values())
+    assert dict(zip(cases, found, strict=True)) == {name: status for name, (status, _) in cases.items()}
+
+
+def test_every_state_of_a_secret_grant() -> None:
+    grant: Manifest = {
+        "apiVersion": "trellis.dev/v1alpha1",
+        "kind": "SecretGrant",
+        "metadata": {"namespace": "vault", "name": "g", "uid": "u1", "generation": 1},
+        "spec": {"from": [{"namespace": "shop", "lattice": "default"}], "serviceAccounts": ["reader"]},
+    }
+    groups = frozenset({("shop", "default")})
+    cases = {
+        "in effect": (CURRENT, grant, groups, Access("a")),
+        "no host group": (IN_PROGRESS, grant, frozenset[tuple[str, str]](), Access("a")),
+        "account missing": (IN_PROGRESS, grant, groups, Access("a", Reason.NO_ACCOUNT)),
+        "not checked": (IN_PROGRESS, grant, groups, Access("a", Reason.NOT_CHECKED)),
+        "user not listed": (FAILED, grant, groups, Access("a", Reason.NOT_ALLOWED)),
+        "invalid": (FAILED, grant | {"spec": {}}, groups, Access("a")),
+    }
+    found = judged(
+        one | {"status": grant_status_of(view_grant(one), here, [access], {}, (1, AT))}
+        for _, one, here, access in cases.values()
+    )
+    assert dict(zip(cases, found, strict=True)) == {name: status for name, (status, *_) in cases.items()}
+
+
+def test_each_state_of_an_object_and_one_that_its_service_has_not_seen() -> None:
+    plain: Manifest = {"metadata": {"name": "x", "namespace": "team"}}
+    assert {*STATUSES} == {*SHOWN} == {*State}
+    states = [Health(state, "Reason", "message") for state in State]
+    assert judged(with_summary(plain, one) for one in states) == [STATUSES[one.state] for one in states]
+    assert {*judged(with_summary(plain, one, seen=0) for one in states)} == {IN_PROGRESS}

@@ -1,0 +1,459 @@
+"""Situations of every kind, as its objects are in the cluster, with the health and the reason that all surfaces show.
+
+The situations of docs/troubleshooting.md are among them. In: nothing. Out: tables by name. Called by tests of the
+read model, of conditions and of kstatus.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from controller_host.report.status import Seen as SeenController
+from controller_host.scheduler.hosted import Fault, Trouble
+from controller_host.state.progress import KnownModule
+from support.console import seen_objects as objects
+from trellis import names
+from trellis.crds.conditions import State
+from trellis.provisioning.ledger import Entry, Ledger
+from trellis.provisioning.nodes_and_jobs import view_job, view_node
+from trellis.provisioning.reasons import NO_POD
+from trellis.provisioning.shim_status import read_status
+from trellis.provisioning.shims import view_shim, wish_for
+from trellis.provisioning.views import FailedAttempt, JobView, Target, encode_digests
+from trellis.read_model.entities.cards import (
+    view_installer,
+    view_shim_card,
+)
+from trellis.read_model.entities.composing import PARTS, Composer
+from trellis.read_model.entities.entities import PartStatus
+from trellis.read_model.explain.job import held_up_by_node
+from trellis.read_model.explain.node import NodeSnapshot, explain_node
+from trellis.read_model.explain.page import Explanation
+from trellis.read_model.explain.shim import ShimSnapshot, explain_shim
+from trellis.read_model.explain.subject import Beside
+from trellis.read_model.health import Health
+from trellis.read_model.tables.nodes import rows_of, with_causes
+from trellis.read_model.tables.rollout import Phase, standing_of
+from trellis.read_model.tables.rollout import World as RolloutWorld
+from trellis_cli.top.model import Kind, Wanted, rows
+
+Manifest = dict[str, Any]
+
+INSTALLERS = "trellis-installers"
+
+QUOTA = 'pods "x" is forbidden: exceeded quota: small, requested: pods=1'
+
+
+def filled(manifest: Manifest) -> Manifest:
+    metadata = {"uid": f"uid-{manifest['metadata']['name']}", "resourceVersion": "1"} | manifest["metadata"]
+    return manifest | {"metadata": metadata}
+
+
+def said(kind: str, status: str, reason: str, message: str = "so it is") -> Manifest:
+    at = "2026-01-01T00:00:00Z"
+    found = {"type": kind, "status": status, "reason": reason, "message": message}
+    return found | {"lastTransitionTime": at, "observedGeneration": 1}
+
+
+def one_each(*conditions: Manifest) -> list[Manifest]:
+    """Return the conditions; of those of one type the last."""
+    return [*{one["type"]: one for one in conditions}.values()]
+
+
+STARTED = (
+    said("Available", "False", "NodesNotReady"),
+    said("Progressing", "True", "Updating"),
+    said("Degraded", "False", "Healthy"),
+)
+
+COMPLETE = (said("Available", "True", "AllNodesReady"), said("Progressing", "False", "Updated"))
+
+
+def shim(*conditions: Manifest, name: str = "spin", nodes: int = 1, **spec: Any) -> Manifest:
+    """Return a Shim with these conditions; the others are those of a rollout in progress."""
+    counts = {"nodes": nodes, "nodesReady": 0, "nodesUpdated": 0}
+    status = {"observedGeneration": 1, "conditions": one_each(*STARTED, *conditions), **counts}
+    found = filled(objects.shim(name))
+    return found | {"spec": found["spec"] | spec, "status": status}
+
+
+def digest(name: str = "spin") -> str:
+    return str(getattr(wish_for(view_shim(shim(name=name)), "amd64", require_checksum=True), "digest", ""))
+
+
+WANTED = Target((("spin", digest()),)).digest
+
+
+def node(*, ready: bool = True, **marks: str) -> Manifest:
+    return filled(objects.node("n1", ready=ready, **marks))
+
+
+def failed(message: str) -> Manifest:
+    marks = {
+        names.ANNOTATION_NODE_UID: "uid-n1",
+        names.ANNOTATION_FAILED_ATTEMPT: FailedAttempt(WANTED, 1, 1000).encode(),
+        names.ANNOTATION_FAILURE: message,
+    }
+    return node(**marks)
+
+
+def updated() -> Manifest:
+    marks = {
+        names.ANNOTATION_NODE_UID: "uid-n1",
+        names.ANNOTATION_DIGEST: WANTED,
+        names.ANNOTATION_VERIFIED: "handler",
+        names.ANNOTATION_SHIMS: encode_digests({"spin": digest()}),
+    }
+    return node(**marks)
+
+
+def job() -> Manifest:
+    metadata = {
+        "name": "n1-job",
+        "namespace": INSTALLERS,
+        "labels": {names.LABEL_NODE_UID: "uid-n1", names.LABEL_DIGEST: WANTED, names.LABEL_ATTEMPT: "1"},
+        "annotations": {names.ANNOTATION_NODE: "n1", names.ANNOTATION_SHIMS: f"spin={digest()}"},
+        "creationTimestamp": "2026-01-01T00:00:00Z",
+    }
+    return filled({"metadata": metadata, "spec": {}, "status": {}})
+
+
+def pod(reason: str) -> Manifest:
+    waiting = {"waiting": {"reason": reason, "message": "not found"}}
+    labels = {"batch.kubernetes.io/job-name": "n1-job"}
+    status = {"phase": "Pending", "containerStatuses": [{"name": "installer", "state": waiting}]}
+    return filled({"metadata": {"name": "n1-pod", "namespace": INSTALLERS, "labels": labels}, "status": status})
+
+
+def event(uid: str, reason: str, message: str) -> Manifest:
+    about = {"uid": uid, "name": "n1", "kind": "Node"}
+    at = "2026-01-01T00:01:00Z"
+    return {"type": "Warning", "reason": reason, "message": message, "involvedObject": about, "lastTimestamp": at}
+
+
+@dataclass
+class Nodes:
+    """One node, its Shims and its Job, on all surfaces."""
+
+    node: Manifest = field(default_factory=node)
+    shims: tuple[Manifest, ...] = field(default_factory=lambda: (shim(),))
+    jobs: tuple[Manifest, ...] = ()
+    pods: tuple[Manifest, ...] = ()
+    events: tuple[Manifest, ...] = ()
+    ledger: Ledger = field(default_factory=lambda: Ledger({}))
+
+    def __post_init__(self) -> None:
+        self.views = [view_shim(one) for one in self.shims]
+        self.statuses = {one.name: read_status(raw) for one, raw in zip(self.views, self.shims, strict=True)}
+        self.held = held_up_by_node(self.jobs, self.pods, self.events)
+        self.job_views: tuple[JobView, ...] = tuple(map(view_job, self.jobs))
+
+    def entities(self) -> dict[str, Any]:
+        composer = Composer()
+        composer.take("nodes", "n1", view_node(self.node))
+        for one in self.shims:
+            composer.take("shims", one["metadata"]["name"], view_shim_card(one))
+        for view in self.job_views:
+            composer.take("jobs", f"{INSTALLERS}/{view.name}", view)
+        for one in self.pods:
+            composer.take("installers", f"{INSTALLERS}/{one['metadata']['name']}", view_installer(one))
+        composer.take("ledgers", "trellis-system/ledger", self.ledger)
+        return dict(composer.flush())
+
+    def node_on_all(self) -> list[tuple[str, str]]:
+        snapshot = NodeSnapshot(
+            self.node, INSTALLERS, self.jobs, self.pods, self.views, {}, self.statuses, self.ledger,
+            Beside(events=self.events),
+        )  # fmt: skip
+        jobs = {"uid-n1": self.job_views}
+        [row] = with_causes(rows_of([view_node(self.node)], jobs, self.ledger, self.views, self.statuses), self.held)
+        table = (row.verdict.health.value, row.verdict.reason)
+        return [explained(explain_node(snapshot)), table, *shown(self.entities(), "node/n1", Kind.NODES)]
+
+    def shim_on_all(self, name: str = "spin") -> list[tuple[str, str]]:
+        [raw] = [one for one in self.shims if one["metadata"]["name"] == name]
+        snapshot = ShimSnapshot(raw, [view_node(self.node)], self.views, self.held, self.ledger)
+        world = RolloutWorld(
+            view_shim(raw), read_status(raw), tuple(self.views), (view_node(self.node),), self.ledger, held=self.held
+        )
+        standing = standing_of(world)
+        verdict = (standing.verdict.health.value, standing.verdict.reason)
+        assert (standing.phase is Phase.COMPLETE) == (verdict[0] == "Healthy")
+        return [explained(explain_shim(snapshot)), verdict, *shown(self.entities(), f"shim/{name}", Kind.SHIMS)]
+
+
+def explained(page: Explanation) -> tuple[str, str]:
+    document = page.document()
+    if document["health"] in {"Degraded", "Missing"}:
+        assert not document["ok"]
+    return str(document["health"]), str(document["reason"])
+
+
+def shown(entities: dict[str, Any], id_: str, kind: Kind) -> list[tuple[str, str]]:
+    """Return health and reason of an entity, and of its row of ``trellis top``."""
+    entity = entities[id_]
+    [row] = [one for one in rows(kind, {id_: entity}, Wanted()) if one.id == id_]
+    return [(entity["health"], entity["reason"]), (row.state, entity["reason"])]
+
+
+SLOT = Ledger({"uid-n1": Entry(WANTED, 1, 9, ("spin",))})
+
+REJECTED = "InstallerRefused"
+
+NODES: dict[str, tuple[Nodes, Health, str]] = {
+    "ErrImagePull": (Nodes(jobs=(job(),), pods=(pod("ErrImagePull"),), ledger=SLOT), Health.DEGRADED, "ErrImagePull"),
+    "ImagePullBackOff": (
+        Nodes(jobs=(job(),), pods=(pod("ImagePullBackOff"),), ledger=SLOT),
+        Health.DEGRADED,
+        "ImagePullBackOff",
+    ),
+    "ChecksumMismatch": (
+        Nodes(node=failed("attempt 1: InstallerFailed: ChecksumMismatch: a has the SHA-256 cd")),
+        Health.DEGRADED,
+        "ChecksumMismatch",
+    ),
+    "HandlerMissing": (
+        Nodes(node=failed("attempt 1: HandlerMissing: no handler 'spin'")), Health.DEGRADED, "HandlerMissing",
+    ),
+    "node not ready": (Nodes(node=node(ready=False)), Health.DEGRADED, "NodeNotReady"),
+    "InstallerRefused": (
+        Nodes(
+            shims=(shim(said("Degraded", "True", REJECTED)),),
+            events=(event("uid-n1", REJECTED, f"{NO_POD} n1-job is created: {QUOTA}"),),
+        ),
+        Health.DEGRADED,
+        REJECTED,
+    ),
+    "InstallerJobRefused": (
+        Nodes(
+            shims=(shim(said("Degraded", "True", "InstallerJobRefused")),),
+            events=(event("uid-n1", "InstallerJobRefused", QUOTA),),
+        ),
+        Health.DEGRADED,
+        "InstallerJobRefused",
+    ),
+    "HandlerConflict": (
+        Nodes(shims=(shim(), shim(name="aaa", runtimeClass={"name": "aaa", "handler": "spin"}))),
+        Health.DEGRADED,
+        "HandlerConflict",
+    ),
+    "paused": (Nodes(shims=(shim(paused=True),)), Health.SUSPENDED, "Paused"),
+    "not opted in": (Nodes(shims=()), Health.NOT_OPTED_IN, "NotOptedIn"),
+    "ready": (Nodes(node=updated()), Health.HEALTHY, "Ready"),
+}  # fmt: skip
+
+SHIMS: dict[str, tuple[Nodes, Health, str]] = {
+    "every node has it": (Nodes(node=updated(), shims=(shim(*COMPLETE),)), Health.HEALTHY, "AllNodesReady"),
+    "no node requires it": (
+        Nodes(
+            shims=(
+                shim(
+                    said("Available", "False", "NoNodes"),
+                    said("Progressing", "False", "Updated"),
+                    nodes=0,
+                    nodeSelector={"no": "node"},
+                ),
+            )
+        ),
+        Health.HEALTHY,
+        "NoNodes",
+    ),
+    "HandlerConflict": (
+        Nodes(
+            shims=(
+                shim(said("Degraded", "True", "HandlerConflict")),
+                shim(name="aaa", runtimeClass={"name": "aaa", "handler": "spin"}),
+            )
+        ),
+        Health.DEGRADED,
+        "HandlerConflict",
+    ),
+    "complete, and its RuntimeClass is rejected": (
+        Nodes(node=updated(), shims=(shim(*COMPLETE, said("Degraded", "True", "RuntimeClassRefused")),)),
+        Health.DEGRADED,
+        "RuntimeClassRefused",
+    ),
+    "complete, and another controller is active": (
+        Nodes(node=updated(), shims=(shim(*COMPLETE, said("OtherControllerActive", "True", "KWasmOperatorRuns")),)),
+        Health.DEGRADED,
+        "KWasmOperatorRuns",
+    ),
+    "MassDeletion": (
+        Nodes(node=updated(), shims=(shim(said("Degraded", "True", "MassDeletion")),)),
+        Health.DEGRADED,
+        "MassDeletion",
+    ),
+    "ErrImagePull": (
+        Nodes(jobs=(job(),), pods=(pod("ErrImagePull"),), ledger=SLOT), Health.DEGRADED, "ErrImagePull",
+    ),
+    "halted": (
+        Nodes(
+            node=failed("attempt 1: HandlerMissing: x"),
+            shims=(shim(said("Progressing", "False", "RolloutHalted"), said("Degraded", "True", "NodesFailing")),),
+            ledger=Ledger({}, ("spin",)),
+        ),
+        Health.DEGRADED,
+        "RolloutHalted",
+    ),
+    "paused": (Nodes(shims=(shim(said("Progressing", "False", "Paused"), paused=True),)), Health.SUSPENDED, "Paused"),
+    "paused, and a node fails": (
+        Nodes(
+            node=failed("attempt 1: HandlerMissing: x"),
+            shims=(
+                shim(said("Progressing", "False", "Paused"), said("Degraded", "True", "NodesFailing"), paused=True),
+            ),
+        ),
+        Health.SUSPENDED,
+        "Paused",
+    ),
+    "in progress": (Nodes(), Health.PROGRESSING, "Updating"),
+}  # fmt: skip
+
+SHOWN: dict[State, set[Health]] = {
+    State.READY: {Health.HEALTHY, Health.SUSPENDED},
+    State.RECONCILING: {Health.PROGRESSING, Health.DEGRADED, Health.MISSING},
+    State.STALLED: {Health.DEGRADED},
+    State.SUSPENDED: {Health.SUSPENDED},
+    State.UNKNOWN: {Health.UNKNOWN},
+}
+"""Healths that agree with what Ready, Reconciling and Stalled are written from. An undeployed Application is ready."""
+
+
+def of_lattice(**parts: dict[str, Any]) -> dict[str, Any]:
+    composer = Composer()
+    for part, objects_ in parts.items():
+        for key, view in objects_.items():
+            composer.take(part, key, view)
+    for name in PARTS:
+        composer.report(PartStatus(name, synced=True, lacking={}))
+    return dict(composer.flush())
+
+
+def group(*conditions: Manifest, **status: Any) -> Manifest:
+    """Return a host group with these conditions; the others are those of a new one whose hosts report."""
+    found = filled(objects.group(pods=("hosts-1",)))
+    return found | {"status": found["status"] | {"conditions": one_each(*NEW, *conditions)} | status}
+
+
+NEW = (
+    said("Available", "True", "HostsReady"),
+    said("Progressing", "False", "Updated"),
+    said("Degraded", "False", "Healthy"),
+    said("HostsReporting", "True", "AllReporting"),
+)
+
+READY = said("Available", "True", "HostsReady")
+
+NOT_CONNECTED = said("HostsReporting", "Unknown", "LatticeNotConnected")
+
+UNREACHABLE = said("HostsReporting", "Unknown", "LatticeUnreachable", "refused the user")
+
+NO_WADM = said("ApplicationsKnown", "Unknown", "WadmUnavailable")
+
+GROUPS: dict[str, tuple[Manifest, Health, str]] = {
+    "healthy": (group(READY), Health.HEALTHY, "HostsReady"),
+    "Secret missing": (
+        group(said("Degraded", "True", "SecretMissing", "Secret team/x is missing: create it")),
+        Health.DEGRADED,
+        "SecretMissing",
+    ),
+    "LatticeUnreachable": (group(READY, UNREACHABLE), Health.UNKNOWN, "LatticeUnreachable"),
+    "its lattice is not connected yet": (group(READY, NOT_CONNECTED), Health.UNKNOWN, "LatticeNotConnected"),
+    "it starts, and its lattice is not connected yet": (
+        group(
+            said("Available", "False", "HostsNotReady"), said("Progressing", "True", "Starting"), NOT_CONNECTED
+        ),
+        Health.PROGRESSING,
+        "Starting",
+    ),
+    "HeartbeatMissing": (
+        group(READY, said("HostsReporting", "False", "HeartbeatMissing")), Health.DEGRADED, "HeartbeatMissing",
+    ),
+    "WaitingForHosts": (
+        group(READY, said("HostsReporting", "Unknown", "WaitingForHosts")), Health.PROGRESSING, "WaitingForHosts",
+    ),
+    "WadmUnavailable": (group(READY, NO_WADM), Health.HEALTHY, "HostsReady"),
+    "OtherControllerActive": (
+        group(said("OtherControllerActive", "True", "WasmCloudOperatorRuns")),
+        Health.DEGRADED,
+        "WasmCloudOperatorRuns",
+    ),
+    "ImagePullBackOff": (group(said("Degraded", "True", "ImagePullBackOff")), Health.DEGRADED, "ImagePullBackOff"),
+    "a rollout while all hosts are ready": (
+        group(READY, said("Progressing", "True", "Updating")), Health.PROGRESSING, "Updating",
+    ),
+    "no pods yet": (group(said("Available", "False", "NotCreated")), Health.MISSING, "NotCreated"),
+}  # fmt: skip
+
+
+def app(phase: str = "Deployed", *conditions: Manifest) -> Manifest:
+    found = filled(objects.application(phase=phase))
+    return found | {"status": found["status"] | ({"conditions": [*conditions]} if conditions else {})}
+
+
+APPLICATIONS: dict[str, tuple[Manifest, list[Manifest], Health, str]] = {
+    "deployed": (app(), [group(READY)], Health.HEALTHY, "Deployed"),
+    "undeployed": (app("Undeployed"), [group(READY)], Health.SUSPENDED, "Undeployed"),
+    "unhealthy": (app("Unhealthy"), [group(READY)], Health.DEGRADED, "Unhealthy"),
+    "WadmUnavailable": (
+        app("Deployed", said("Synced", "Unknown", "WadmUnavailable")),
+        [group(READY)],
+        Health.UNKNOWN,
+        "WadmUnavailable",
+    ),
+    "no host group of the lattice": (app("Waiting"), [], Health.DEGRADED, "HostGroupMissing"),
+    "its lattice is unreachable": (app(), [group(READY, UNREACHABLE)], Health.UNKNOWN, "LatticeUnreachable"),
+    "MassDeletion": (
+        app("Deployed", said("Synced", "False", "MassDeletion")), [group(READY)], Health.DEGRADED, "MassDeletion",
+    ),
+}  # fmt: skip
+
+FAULT = {"kind": "Trapped", "message": "unreachable", "time": "2026-01-01T00:00:00Z"}
+
+
+def controller(state: str, *conditions: Manifest, **status: Any) -> Manifest:
+    found = filled(objects.controller())
+    return found | {"status": {"state": state, "observedGeneration": 1, "conditions": [*conditions], **status}}
+
+
+CONTROLLERS: dict[str, tuple[Manifest, Health, str]] = {
+    "suspended to disk": (controller("Suspended", said("Ready", "True", "Running")), Health.HEALTHY, "Running"),
+    "calls for some objects fail": (
+        controller("Suspended", said("Ready", "True", "Running"), lastFault=FAULT, failing=1),
+        Health.HEALTHY,
+        "Running",
+    ),
+    "Trapped": (
+        controller("Failed", said("Ready", "False", "Trapped"), lastFault=FAULT, failing=1), Health.DEGRADED, "Trapped",
+    ),
+    "paused": (controller("Paused", said("Ready", "False", "Paused")), Health.SUSPENDED, "Paused"),
+    "never reconciled": (controller(""), Health.UNKNOWN, "NotEvaluated"),
+}  # fmt: skip
+
+MODULE = KnownModule(sha256="ab", abi=1, bytes=1)
+
+BROKEN = Fault("Trapped", "unreachable", "2026-01-01T00:00:00Z")
+
+SEEN: dict[str, tuple[SeenController, Health]] = {
+    "it runs": (SeenController(1, "Suspended", ready=True, module=MODULE), Health.HEALTHY),
+    "calls for some objects fail": (
+        SeenController(1, "Suspended", ready=True, module=MODULE, failing=2, fault=BROKEN), Health.HEALTHY,
+    ),
+    "it traps": (
+        SeenController(
+            1, "Failed", ready=False, module=MODULE, failing=1, fault=BROKEN, stopped=Trouble("Trapped", "unreachable")
+        ),
+        Health.DEGRADED,
+    ),
+    "its watches are not permitted": (
+        SeenController(1, "Loaded", ready=True, module=MODULE, not_watched=Trouble("WatchNotGranted", "no")),
+        Health.DEGRADED,
+    ),
+    "its module is invalid": (
+        SeenController(1, "Failed", ready=False, refused=Trouble("InvalidModule", "no")), Health.DEGRADED,
+    ),
+    "its module is fetched": (SeenController(1, "Pending", ready=False, fetching=True), Health.PROGRESSING),
+    "it is prepared": (SeenController(1, "Pending", ready=False), Health.PROGRESSING),
+    "paused": (SeenController(1, "Paused", ready=False, module=MODULE, paused=True), Health.SUSPENDED),
+}  # fmt: skip

@@ -1,0 +1,214 @@
+"""The status of a SecretGrant: what keeps it from having an effect, and when it is written."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from secrets_backend.domain.decide import Grant, view_grant
+from secrets_backend.domain.grant_status import Access, Reason, health_of, status_of
+from secrets_backend.gather import Cache
+from secrets_backend.grant_statuses import GrantStatuses
+from trellis.crds.conditions import MESSAGE_MAX, State, Verdict
+from trellis.crds.secret_grants import SecretGrant
+from trellis.kube.changes import Change, ChangeKind
+from trellis.kube.resources import NAMESPACES, SECRET_GRANTS, SERVICE_ACCOUNTS
+from trellis.kube.transport import HttpRequest, Reply
+from trellis.lattice.domain.group_views import GroupView, view_group
+from trellis_dev.fakes.fake import FakeKube, status_reply
+
+NOW = "2026-01-01T00:00:00Z"
+SPEC: dict[str, Any] = {"from": [{"namespace": "shop", "lattice": "default"}], "serviceAccounts": ["reader"]}
+GROUPS = frozenset({("shop", "default"), ("shop", "test")})
+RECHECK = 30.0
+
+
+def a_grant(spec: Any = SPEC) -> dict[str, Any]:
+    metadata = {"namespace": "vault", "name": "grant", "uid": "u1", "generation": 3}
+    return {"apiVersion": "trellis.dev/v1alpha1", "kind": "SecretGrant", "metadata": metadata, "spec": spec}
+
+
+def judged(status: dict[str, Any]) -> tuple[State, str]:
+    """Return the health of a status, which has to be one that the schema takes."""
+    SecretGrant.model_validate({"spec": SPEC, "status": status})
+    summed = {"Ready", "Reconciling", "Stalled"}
+    own = [one for one in status["conditions"] if one["type"] not in summed]
+    health = health_of(Verdict(one["type"], one["status"], one["reason"], one["message"]) for one in own)
+    ready = status["conditions"][0]
+    assert (ready["type"], ready["reason"], ready["observedGeneration"]) == ("Ready", health.reason, 3)
+    assert all(len(one["message"]) <= MESSAGE_MAX for one in status["conditions"] if one["type"] in summed)
+    return health.state, health.reason
+
+
+@pytest.mark.parametrize(
+    ("spec", "groups", "accounts", "expected"),
+    [
+        pytest.param(SPEC, GROUPS, [Access("a")], (State.READY, "AccountsUsable"), id="in effect"),
+        pytest.param({}, GROUPS, [], (State.STALLED, "InvalidSpec"), id="invalid"),
+        pytest.param(SPEC, frozenset(), [Access("a")], (State.RECONCILING, "HostGroupMissing"), id="no host group"),
+        pytest.param(
+            SPEC, frozenset({("shop", "test")}), [Access("a")], (State.RECONCILING, "HostGroupMissing"), id="no lattice"
+        ),
+        pytest.param(
+            SPEC | {"from": [{"namespace": "shop"}]},
+            frozenset({("shop", "test")}),
+            [Access("a")],
+            (State.READY, "AccountsUsable"),
+            id="any lattice",
+        ),
+        pytest.param(SPEC | {"serviceAccounts": []}, GROUPS, [], (State.READY, "NoAccounts"), id="denies all"),
+        pytest.param(
+            SPEC, GROUPS, [Access("a", Reason.NO_ACCOUNT)], (State.RECONCILING, "ServiceAccountMissing"), id="missing"
+        ),
+        pytest.param(
+            SPEC,
+            GROUPS,
+            [Access("a"), Access("b", Reason.NOT_PERMITTED)],
+            (State.RECONCILING, "ImpersonationNotPermitted"),
+            id="not permitted",
+        ),
+        pytest.param(
+            SPEC, GROUPS, [Access("a", Reason.NOT_ALLOWED)], (State.STALLED, "UserNotAllowed"), id="user not listed"
+        ),
+        pytest.param(
+            SPEC, GROUPS, [Access("a", Reason.NOT_CHECKED)], (State.UNKNOWN, "AccessNotChecked"), id="not checked"
+        ),
+    ],
+)
+def test_what_keeps_a_grant_from_having_an_effect(
+    spec: dict[str, Any], groups: frozenset[tuple[str, str]], accounts: list[Access], expected: tuple[State, str]
+) -> None:
+    assert judged(status_of(view_grant(a_grant(spec)), groups, accounts, {}, (3, NOW))) == expected
+
+
+class World:
+    """One SecretGrant and one host group.
+
+    ``permitted``: users and accounts that the service may impersonate; ``refused``: part of a request that is refused.
+    """
+
+    def __init__(self, spec: dict[str, Any] = SPEC) -> None:
+        self.kube = FakeKube()
+        self.kube.put(NAMESPACES, {"metadata": {"name": "vault"}})
+        self.kube.put(SECRET_GRANTS, a_grant(spec))
+        self.group = view_group(
+            {
+                "metadata": {"namespace": "shop", "name": "group", "uid": "1"},
+                "spec": {"lattice": "default", "version": "1.9.2"},
+            }
+        )
+        self.cache = Cache({"shop/group": self.group}, {"vault/grant": view_grant(a_grant(spec))})
+        self.permitted: set[str] = set()
+        self.refused = ""
+        self.queued: list[str] = []
+        self.statuses = GrantStatuses(
+            self.kube,
+            self.cache,
+            self.kube.health,
+            frozenset({"jane"}),
+            self.queued.append,
+            RECHECK,
+            clock=lambda: datetime(2026, 1, 1, tzinfo=UTC),
+        )
+
+    def _answer(self, request: HttpRequest) -> Reply | None:
+        if self.refused and self.refused in f"{request.method} {request.path}":
+            return status_reply(403, "Forbidden", "no")
+        if not request.path.endswith("selfsubjectaccessreviews"):
+            return None
+        asked = json.loads(request.body or b"")["spec"]["resourceAttributes"]
+        assert asked["verb"] == "impersonate"
+        return Reply(200, json.dumps({"status": {"allowed": asked["name"] in self.permitted}}).encode(), {})
+
+    async def run(self) -> tuple[float | None, str]:
+        """Run the key once; return when it is due again and the reason of Ready."""
+        self.kube.api.fault = self._answer
+        again = await self.statuses.run("vault/grant", None)
+        status = (await self.kube.get(SECRET_GRANTS, "grant", "vault")).get("status") or {}
+        return again, next((one["reason"] for one in status.get("conditions") or ()), "")
+
+    def writes(self) -> int:
+        return sum(request.method == "PATCH" for request in self.kube.writes)
+
+
+async def test_a_grant_comes_into_effect_step_by_step() -> None:
+    world = World()
+    assert await world.run() == (RECHECK, "ServiceAccountMissing")
+    world.kube.put(SERVICE_ACCOUNTS, {"metadata": {"namespace": "vault", "name": "reader"}})
+    assert await world.run() == (RECHECK, "ImpersonationNotPermitted")
+    world.permitted.add("reader")
+    assert await world.run() == (None, "AccountsUsable")
+    written = world.writes()
+    assert await world.run() == (None, "AccountsUsable")
+    assert world.writes() == written, "no news, no write: the other replicas have nothing to write either"
+
+
+async def test_a_user_has_to_be_in_the_setting_and_may_be_a_service_account() -> None:
+    world = World({"from": [{"namespace": "shop"}], "users": ["jane"]})
+    assert (await world.run())[1] == "ImpersonationNotPermitted"
+    world.permitted.add("jane")
+    assert (await world.run())[1] == "AccountsUsable"
+    assert (await World({"from": [{"namespace": "shop"}], "users": ["joe"]}).run())[1] == "UserNotAllowed"
+
+
+async def test_what_may_not_be_read_is_unknown_and_what_may_not_be_written_changes_no_readiness() -> None:
+    world = World()
+    world.refused = "/serviceaccounts/reader"
+    assert (await world.run())[1] == "AccessNotChecked"
+    world.refused = "PATCH"
+    assert (await world.run())[0] == RECHECK
+    assert world.kube.health.notes()
+    world.refused = ""
+    assert (await world.run())[1] == "ServiceAccountMissing"
+    assert not world.kube.health.notes()
+
+
+async def test_nothing_is_written_while_grants_are_unknown_or_gone() -> None:
+    world = World()
+    world.cache.grants_known = lambda: False
+    assert await world.run() == (RECHECK, "")
+    world.cache.grants_known = lambda: True
+    world.cache.grants.clear()
+    assert await world.run() == (None, "")
+    assert world.writes() == 0
+
+
+@contextmanager
+def queued(world: World, count: int) -> Iterator[None]:
+    before = len(world.queued)
+    yield
+    assert len(world.queued) == before + count
+
+
+def test_a_grant_is_checked_when_it_or_a_host_group_of_its_namespaces_changes() -> None:
+    world = World()
+    grant = world.cache.grants["vault/grant"]
+    moved = view_group(
+        {
+            "metadata": {"namespace": "shop", "name": "group", "uid": "1"},
+            "spec": {"lattice": "test", "version": "1.9.2"},
+        }
+    )
+
+    def group(key: str, old: GroupView | None, new: GroupView | None) -> None:
+        world.statuses.on_group(Change(ChangeKind.MODIFIED, key, old, new))
+
+    def changed(old: Grant | None, new: Grant | None) -> None:
+        world.statuses.on_grant(Change(ChangeKind.MODIFIED, "vault/grant", old, new))
+
+    with queued(world, 1):
+        changed(None, grant)
+    with queued(world, 0):
+        changed(grant, None)
+    for old, new in ((None, world.group), (world.group, None), (world.group, moved)):
+        with queued(world, 1):
+            group("shop/group", old, new)
+    with queued(world, 0):
+        group("shop/group", world.group, world.group)
+    with queued(world, 0):
+        group("zoo/group", None, world.group)
