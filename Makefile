@@ -50,10 +50,10 @@ lint: install ## Check lint, types, import contracts and language
 	@$(BIN)/mypy
 	@$(BIN)/mypy deploy/images/*.py
 	@PYTHONPATH=tools $(BIN)/lint-imports --no-cache
-	@$(TOOL).language . # only the paths in .vale/clean.txt, until all texts are clean
+	@$(TOOL).language .
 	@if $(HAS_NODE); then $(BIN)/trellis dev page --check; else echo "node or npm not found: the console's page is neither built nor checked" >&2; fi
 
-language: install ## Check texts with Vale: the paths in .vale/clean.txt, or ARGS="PATH … --area AREA"; counts: ARGS=--counts
+language: install ## Check texts with Vale: all, or ARGS="PATH … --area AREA"; counts: ARGS=--counts
 	@$(TOOL).language . $(ARGS)
 
 check: lint ## Run before each commit: lint, and the fast unit and contract tests

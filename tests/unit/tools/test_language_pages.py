@@ -10,7 +10,7 @@ import pytest
 from trellis_dev.localcluster import tools
 from trellis_tools.language import __main__ as command
 from trellis_tools.language import findings
-from trellis_tools.language.__main__ import CLEAN, Scope, clean, main, parse_scopes
+from trellis_tools.language.__main__ import Scope, main
 from trellis_tools.language.findings import Finding, counts, parse
 from trellis_tools.language.pages import Page, pages
 
@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[3]
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    """A repository with a page, a module, and an empty list."""
+    """A repository with a page and a module."""
     files = {
         "README.md": "# Trellis\n",
         "docs/bus.md": "# Bus\n",
@@ -28,7 +28,6 @@ def root(tmp_path: Path) -> Path:
         "docs/reference/crds/shim.md": "# Shim\n",
         "services/a/domain/decide.py": '"""Decide."""\nX = "no node has it"\n_log.info("node ready")\n',
         "services/trellis_cli/b.py": "X = 'no node has it'\n",
-        CLEAN: "# none yet\n",
     }
     for name, text in files.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
@@ -79,28 +78,6 @@ def test_a_scope_is_a_file_or_a_folder_and_its_areas(scope: Scope, page: Page, i
     assert scope.has(page) is inside
 
 
-def test_a_list_has_a_path_a_line_and_comments() -> None:
-    assert parse_scopes("# none\n\ndocs/bus.md # since v1\nservices logs metrics\n") == [
-        Scope("docs/bus.md"),
-        Scope("services", frozenset({"logs", "metrics"})),
-    ]
-
-
-def test_without_a_list_all_is_checked(root: Path) -> None:
-    (root / CLEAN).unlink()
-    assert clean(root) == [Scope(".")]
-
-
-def test_every_listed_path_exists_and_every_area_is_known() -> None:
-    areas = {page.area for page in pages(ROOT)}
-    assert [scope for scope in clean(ROOT) if not (ROOT / scope.path).exists() or scope.areas - areas] == []
-
-
-def test_with_an_empty_list_vale_is_not_needed(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delattr(tools, "ensure")
-    assert main([str(root)]) == 0
-
-
 @pytest.fixture
 def vale(monkeypatch: pytest.MonkeyPatch) -> list[Page]:
     """A Vale that finds something on line 3 of each page; returns the pages that it was given."""
@@ -119,12 +96,13 @@ def vale(monkeypatch: pytest.MonkeyPatch) -> list[Page]:
 @pytest.mark.parametrize(
     ("arguments", "wanted"),
     [
+        ([], {"readme", "adr", "docs", "cli", "conditions", "docstrings", "logs"}),
         (["docs"], {"adr", "docs", "cli"}),
         (["docs", "--area", "adr"], {"adr"}),
         (["services/a"], {"conditions", "docstrings", "logs"}),
     ],
 )
-def test_a_path_that_is_given_is_checked_though_it_is_not_listed(
+def test_all_texts_or_those_of_a_path_are_checked(
     root: Path, vale: list[Page], capsys: pytest.CaptureFixture[str], arguments: list[str], wanted: set[str]
 ) -> None:
     assert main([str(root), *arguments]) == 1
@@ -140,10 +118,9 @@ def test_counts_are_of_all_texts_and_no_failure(
     assert capsys.readouterr().err.splitlines()[-1].split()[-1] == "8"
 
 
-def test_only_listed_paths_are_checked(root: Path, vale: list[Page]) -> None:
-    (root / CLEAN).write_text("README.md\n")
-    assert main([str(root)]) == 1
-    assert [page.source for page in vale] == ["README.md"]
+def test_a_path_without_texts_is_an_error(root: Path, vale: list[Page]) -> None:
+    assert main([str(root), "nowhere"]) == 2
+    assert vale == []
 
 
 def test_a_finding_names_the_source_and_not_the_file_that_was_read() -> None:

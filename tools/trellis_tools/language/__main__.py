@@ -1,26 +1,21 @@
 """Checks the language of texts for users and developers: ``make language``, ``make lint``.
 
-In: the root of the repository; paths, or the list ``.vale/clean.txt``. Out: findings with file and line on standard
-error, or their counts. Exit status: 0 no findings, 1 findings, 2 Vale or its rules failed.
-Invariant: without paths to check, Vale is neither built nor run.
+In: the root of the repository; paths, or all of it. Out: findings with file and line on standard error, or their
+counts. Exit status: 0 no findings, 1 findings, 2 no text to check, or Vale or its rules failed.
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
 
 from trellis_dev.localcluster import tools
 from trellis_dev.localcluster.errors import ToolError
 from trellis_dev.localcluster.progress import Lines
 from trellis_tools.language.findings import ValeError, check_rules, counts, findings
 from trellis_tools.language.pages import Page, pages
-
-CLEAN: Final = ".vale/clean.txt"
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,17 +36,16 @@ def main(argv: list[str] | None = None) -> int:
     """Run the command and return its exit status."""
     parser = argparse.ArgumentParser(prog="python -m trellis_tools.language", description=__doc__)
     parser.add_argument("root", type=Path, help="the repository")
-    parser.add_argument("paths", nargs="*", metavar="PATH", help=f"files and folders; without, those of {CLEAN}")
+    parser.add_argument("paths", nargs="*", metavar="PATH", help="files and folders; default: all")
     parser.add_argument("--area", action="append", default=[], help="only texts of this area (repeatable)")
     parser.add_argument("--counts", action="store_true", help="print the number of findings by rule and area")
     arguments = parser.parse_args(argv)
     root: Path = arguments.root
-    given = [Scope(path, frozenset(arguments.area)) for path in arguments.paths]
-    scopes = given or ([Scope(".", frozenset(arguments.area))] if arguments.counts else clean(root))
-    wanted = [page for page in pages(root) if any(scope.has(page) for scope in scopes)] if scopes else []
+    scopes = [Scope(path, frozenset(arguments.area)) for path in arguments.paths or ["."]]
+    wanted = [page for page in pages(root) if any(scope.has(page) for scope in scopes)]
     if not wanted:
-        sys.stderr.write(f"no text to check: {CLEAN} lists no path\n" if not scopes else "no text to check\n")
-        return 0
+        sys.stderr.write("no text to check\n")
+        return 2
     try:
         vale = tools.ensure("vale", Lines())
         check_rules(vale, root)
@@ -61,18 +55,6 @@ def main(argv: list[str] | None = None) -> int:
         return 2
     sys.stderr.write(counts(found) if arguments.counts else "".join(f"{one}\n" for one in found))
     return 1 if found and not arguments.counts else 0
-
-
-def clean(root: Path) -> list[Scope]:
-    """Return the scopes without findings: all if there is no list."""
-    path = root / CLEAN
-    return parse_scopes(path.read_text()) if path.exists() else [Scope(".")]
-
-
-def parse_scopes(text: str) -> list[Scope]:
-    """Return the scopes of a list: one path per line, then optional areas; ``#`` starts a comment."""
-    lines: Sequence[list[str]] = [line.partition("#")[0].split() for line in text.splitlines()]
-    return [Scope(path, frozenset(areas)) for path, *areas in filter(None, lines)]
 
 
 if __name__ == "__main__":
