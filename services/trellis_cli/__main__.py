@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import sys
-
 from trellis.installer_api.pid1 import end_at_sigterm
 
 
 def main() -> None:
     """Entry point of the console script."""
     end_at_sigterm()  # before the slow imports
+    import sys
+
     try:
         from trellis.runtime import gc as heap
 

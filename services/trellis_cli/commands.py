@@ -64,6 +64,11 @@ class Commands(TyperGroup):
         for name, one in COMMANDS.items():
             self.commands.setdefault(name, TyperCommand(name, help=one.help))
 
+    def make_context(self, *args: Any, **extra: Any) -> Any:  # noqa: ANN401 (click's types in typer are private)
+        """Read the options of the program: typer imports pydantic for it."""
+        with heap.importing():
+            return super().make_context(*args, **extra)
+
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:  # noqa: ANN401 (click's types in typer are private)
         """Return the name, the command and its arguments."""
         name, command, rest = super().resolve_command(ctx, args)
