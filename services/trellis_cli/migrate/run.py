@@ -146,9 +146,7 @@ async def _carry_out(kube: Kube, find: Find, agreed: set[tuple[str, Doing]]) -> 
             return done
         idle = idle + 1 if done == before else 0
         if idle >= _ROUNDS:
-            raise CommandError(
-                f"{done} done, but {', '.join(sorted(changed))} changed continuously: rerun the command"
-            )
+            raise CommandError(f"{done} done, but {', '.join(sorted(changed))} changed continuously: rerun the command")
 
 
 async def _write(kube: Kube, step: Step) -> None:

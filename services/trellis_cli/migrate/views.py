@@ -31,7 +31,7 @@ _PAST: Final = {
 
 def table_of(steps: Sequence[Step]) -> Table:
     """Return the table of a plan; long texts are folded, never truncated."""
-    table = make_table("OBJECT", "DESCRIPTION", "ACTION", "REASON", fold={"OBJECT", "WHAT IT IS", "WHY"})
+    table = make_table("OBJECT", "DESCRIPTION", "ACTION", "REASON", fold={"OBJECT", "DESCRIPTION", "REASON"})
     for step in steps:
         table.add_row(
             Text(step.object), Text(step.what), Text(_PAST[step.doing], style=_STYLES[step.doing]), Text(step.why)

@@ -284,7 +284,7 @@ def _show(checked: Checked, output: Format, *, no_headers: bool) -> None:
         }
         print_document(output, document)
         return
-    table = make_table("SECRET", "RULE", "OK", "MESSAGE", fold={"SECRET", ""})
+    table = make_table("SECRET", "RULE", "OK", "MESSAGE", fold={"SECRET", "MESSAGE"})
     for step in (checked.token, checked.definition):
         table.add_row(Text(""), Text(step.what), _MARKS[step.well], Text(one_line(step.text)))
     for row in checked.rows:

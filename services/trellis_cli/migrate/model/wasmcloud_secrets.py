@@ -105,10 +105,7 @@ def _line(user: str, namespace: str, sources: list[str], given: _Given) -> str:
     """Return the additions as commands and a setting."""
     account = account_of(user)
     if account is not None and account[0] == namespace:
-        return (
-            f"it stays a ServiceAccount: `trellis secrets roles -n {namespace} -a {account[1]} | "
-            "kubectl apply -f -`"
-        )
+        return f"it stays a ServiceAccount: `trellis secrets roles -n {namespace} -a {account[1]} | kubectl apply -f -`"
     roles = f"`trellis secrets roles -n {namespace} --user {shlex.quote(user)} | kubectl apply -f -`"
     setting = f"{user} in {USERS_SETTING} of secrets_backend"
     if (namespace, user) in given.users:
