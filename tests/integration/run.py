@@ -33,7 +33,8 @@ from trellis_dev.localcluster.progress import Lines
 
 HERE = Path(__file__).parent
 TOOLS = ("nats", "kubeconform", "promtool", "kstatus")
-"""Of others, for examples, alert rules and conditions: no cluster needs them, so ``trellis dev tools`` does not build them."""
+"""For tests of examples, alert rules and conditions: no cluster needs them, so ``trellis dev tools`` does not build
+them."""
 SLOWEST = 20
 
 

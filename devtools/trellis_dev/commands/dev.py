@@ -137,9 +137,7 @@ def build_images(
 @app.command("page")
 def build_page(
     source: Annotated[Path, typer.Option(metavar="DIR", help="Checkout of Trellis.")] = Path(),
-    check: Annotated[
-        bool, typer.Option("--check", help="Also run the type checks and the unit tests.")
-    ] = False,
+    check: Annotated[bool, typer.Option("--check", help="Also run the type checks and the unit tests.")] = False,
     browser: Annotated[bool, typer.Option("--browser", help="Also install the browser for the tests.")] = False,
 ) -> None:
     """Build the console page for `trellis run console` from this checkout. Needs node and npm."""

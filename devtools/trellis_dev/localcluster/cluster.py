@@ -240,9 +240,7 @@ def _ensure_network(layout: Layout, state: ClusterState, wanted: Wanted, *, new:
         layout.logs.mkdir(mode=0o700)
         state.containerd = wanted.containerd
     elif wanted.real_nodes and (state.range is None or state.containerd != wanted.containerd):
-        has = (
-            f"containerd {state.containerd} on its real nodes" if state.range is not None else "no real nodes"
-        )
+        has = f"containerd {state.containerd} on its real nodes" if state.range is not None else "no real nodes"
         raise LocalClusterError(
             f"cluster '{layout.name}' was created with {has}: choose another name, or stop it first"
         )

@@ -30,7 +30,7 @@ def products() -> dict[str, Product]:
 
 
 def parse_version(text: str) -> tuple[int, ...]:
-    """Return the numbers of a version for comparison: ``v1.36.3`` → ``(1, 36, 3)``; a suffix such as ``-rc1`` is cut off.
+    """Return the numbers of a version for comparison: ``v1.36.3`` → ``(1, 36, 3)``; a suffix like ``-rc1`` is cut off.
 
     Raises:
         ValueError: there is no number at the start.

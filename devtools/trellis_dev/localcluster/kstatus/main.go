@@ -24,13 +24,16 @@ func main() {
 }
 
 func run() error {
-	var objects []map[string]any
+	var objects []json.RawMessage
 	if err := json.NewDecoder(os.Stdin).Decode(&objects); err != nil {
 		return fmt.Errorf("read objects: %w", err)
 	}
 	results := make([]result, 0, len(objects))
 	for _, object := range objects {
-		found := &unstructured.Unstructured{Object: object}
+		found := &unstructured.Unstructured{}
+		if err := found.UnmarshalJSON(object); err != nil {
+			return fmt.Errorf("read object: %w", err)
+		}
 		computed, err := status.Compute(found)
 		if err != nil {
 			return fmt.Errorf("%s %s: %w", found.GetKind(), found.GetName(), err)
