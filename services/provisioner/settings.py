@@ -143,7 +143,8 @@ class Settings(ServiceSettings):
     )
     installer_ca_config_map: ConfigMapKey | None = Field(
         default=None,
-        description=") or <name>/<key>.",
+        description="ConfigMap in the namespace of the Jobs with CA certificates that the installer of Trellis trusts "
+        f"besides those of the system, as <name> (key {_CA_KEY}) or <name>/<key>.",
     )
     handler: DnsLabel | None = Field(
         default=None,

@@ -17,8 +17,8 @@ _ROLES: Final = frozenset({"Role", "ClusterRole"})
 _INTRODUCTION: Final = """# Permissions
 
 Permissions of the ServiceAccount of each service, from `deploy/rbac`; the chart grants the same. Tests run the services
-with these permissions only, compare the requests to the API server with the rules, and fail on a rule that no request uses.
-The [security model](../security.md) describes the consequences.
+with these permissions only, compare the requests to the API server with the rules, and fail on a rule that no request
+uses. The [security model](../security.md) describes the consequences.
 """
 
 
