@@ -20,6 +20,8 @@ SOURCES = sorted(path for folder in ("services", "shared", "deploy", "bench") fo
 SHELL = re.compile(r"(?:^|/)(?:ba|da|a|z|k)?sh$")
 SCRIPT = re.compile(r"^-[a-z]*c$")
 CALLS = {"system", "popen", "getoutput", "getstatusoutput", "create_subprocess_shell", "subprocess_shell"}
+NO_PROGRAM = {"get_completion_script"}
+"""Functions that start no program; their ``shell`` is its name."""
 EXCUSE = re.compile(r"# noqa: (?P<rules>[A-Z0-9, ]*\bS[0-9]{3}\b[A-Z0-9, ]*)(?P<reason>.*)$")
 
 
@@ -35,6 +37,10 @@ def constants(tree: ast.Module) -> set[str]:
     return found
 
 
+def _is_false(value: ast.expr) -> bool:
+    return isinstance(value, ast.Constant) and not value.value
+
+
 def wrongs(text: str, allowed: frozenset[str] = frozenset()) -> Iterator[str]:
     """Yield what gives a shell a line that could hold a value. ``allowed``: names that are said to be constants."""
     tree = ast.parse(text)
@@ -45,7 +51,7 @@ def wrongs(text: str, allowed: frozenset[str] = frozenset()) -> Iterator[str]:
             if name in CALLS:
                 yield f"line {node.lineno}: {name}"
             for keyword in node.keywords:
-                if keyword.arg == "shell" and not (isinstance(keyword.value, ast.Constant) and not keyword.value.value):
+                if keyword.arg == "shell" and name not in NO_PROGRAM and not _is_false(keyword.value):
                     yield f"line {node.lineno}: shell="
         if isinstance(node, ast.List | ast.Tuple):
             yield from _of_arguments(node.elts, fixed)

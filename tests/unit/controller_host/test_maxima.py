@@ -53,4 +53,4 @@ def test_a_namespace_pins_no_more_than_its_share_and_another_has_its_own() -> No
     assert lacking(acceptance.claim("a", "a/2", pinned(60 << 20)), "60Mi") == []
     assert acceptance.drop("a", "a/2") == []
     assert acceptance.drop("a", "a/1") == [], "who is gone waits no more"
-    assert "of 0Mi" in Acceptance(Maxima(pinned_bytes=0)).claim("a", "a/1", pinned(1 << 20))
+    assert "of the 0Mi" in Acceptance(Maxima(pinned_bytes=0)).claim("a", "a/1", pinned(1 << 20))

@@ -272,4 +272,4 @@ def test_an_annotation_that_means_nothing_is_told_of(value: str, told: bool) -> 
     assert view_group({"metadata": metadata}).restarts_on_secrets is (value == "secretChange")
     problems = misread(view_head({"metadata": metadata}))
     assert bool(problems) is told
-    assert all(not one.blocks and "write secretChange" in one.message for one in problems)
+    assert all(not one.blocks and "secretChange" in one.message for one in problems)

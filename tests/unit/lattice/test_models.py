@@ -31,7 +31,7 @@ def test_the_other_form_of_the_list_is_read_the_same() -> None:
 @pytest.mark.parametrize(
     ("payload", "says"),
     [
-        (b"", "no JSON"),
+        (b"", "not JSON"),
         (b"{}", "list"),
         (b"[1]", "list"),
         (b'[{"version": "v1"}]', "name"),
