@@ -152,9 +152,7 @@ class Effects:
         metadata = action.found["metadata"]
         patch = {name: metadata[name] for name in ("uid", "resourceVersion")}
         patch["annotations"] = {names.ANNOTATION_PODS_RETRIED: action.at}
-        with contextlib.suppress(
-            NotFound, Conflict
-        ):  # the workload changed in the meantime: the retry remains due
+        with contextlib.suppress(NotFound, Conflict):  # the workload changed in the meantime: the retry remains due
             await self.kube.merge_patch(
                 RESOURCES[action.found["kind"]],
                 metadata["name"],

@@ -4,6 +4,7 @@ In: host groups and their Secrets. Out: a view for the snapshot; keys whose latt
 ``apply`` and ``app``. Invariants: no caller blocks on a lattice; the lattice of a deleted or unmanaged group is not
 followed.
 """
+
 from __future__ import annotations
 
 import time

@@ -114,7 +114,9 @@ class Compiler:
             if self._closed:
                 raise CompilerFailed("this host is shutting down")
             try:
-                process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL)  # noqa: S603 - own
+                process = subprocess.Popen(  # noqa: S603 - its own interpreter
+                    command, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL
+                )
             except OSError as error:
                 raise CompilerFailed(f"the compiler process cannot be started: {error.strerror}") from error
             self._running.add(process)

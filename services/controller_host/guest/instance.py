@@ -235,9 +235,7 @@ class Instance:
         if not result:
             return abi.EMPTY
         if length > abi.MOST_BYTES:
-            raise GuestFault(
-                FaultKind.RESULT_TOO_LARGE, f"it returned {length} bytes, the maximum is {abi.MOST_BYTES}"
-            )
+            raise GuestFault(FaultKind.RESULT_TOO_LARGE, f"it returned {length} bytes, the maximum is {abi.MOST_BYTES}")
         answer = self.guest.memory.read(pointer, length)
         if answer != abi.EMPTY:
             _check_answer(answer)

@@ -124,9 +124,7 @@ def _check_imports(binary: Binary) -> None:
                 "docs/controller-abi.md",
             )
         if entry.type != known:
-            raise ModuleRefused(
-                RefusalReason.WRONG_TYPE, f"it imports {full} as {entry.type}; it has to be {known}"
-            )
+            raise ModuleRefused(RefusalReason.WRONG_TYPE, f"it imports {full} as {entry.type}; it has to be {known}")
 
 
 def _check_exports(binary: Binary) -> None:

@@ -274,9 +274,7 @@ class Hosting:
                 one.stopped = no_room(self.parts.room, "the controller is not called for new objects")
             self.news.look_again(one, deliveries)
             if served.cold and served.fault is None and one.ready:
-                self.news.list_if_whole(
-                    one
-                )  # in this turn: otherwise the guest stays in memory until its next turn
+                self.news.list_if_whole(one)  # in this turn: otherwise the guest stays in memory until its next turn
         wait = self._until_next(one)
         idle = (wait is None or wait > 0) and time.monotonic() - one.used_at >= (wanted.suspend_after or 0.0)
         if not one.pinned and idle:

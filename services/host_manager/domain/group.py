@@ -63,6 +63,7 @@ class Inputs:
     of the Secret for the leaf's TLS. ``checksum``: of all contents; ``former_checksum``: with the former salt, which
     remains in use for pods that have it.
     """
+
     credentials: bool = False
     seed: bool = False
     authorities: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = ()

@@ -114,7 +114,7 @@ def may_wait(snapshot: Snapshot) -> bool:
 def counts_of(snapshot: Snapshot) -> Counts | None:
     """Return the counts of the workload, None if there is none yet."""
     found = [child for kind in WORKLOADS if (child := snapshot.children.get((kind, snapshot.head.name))) is not None]
-        # While one kind replaces the other, both exist: that of Trellis has marks.
+    # While one kind replaces the other, both exist: that of Trellis has marks.
     workload = next((child for child in reversed(found) if read_marks(child)), found[0] if found else None)
     if workload is None:
         return None

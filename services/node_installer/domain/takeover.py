@@ -49,9 +49,7 @@ def _other_state(found: Inspection, taken: list[Adoption], gone: set[str]) -> li
             actions += _without_lock(leftover.lock_file, content, names)
         others = [path for path in found.binaries if path.rpartition("/")[0] in leftover.bin_dirs and path not in gone]
         if leftover.marker in found.files and not others:
-            actions.append(
-                RemoveFile(leftover.marker, Reason.ADOPTED, f"the last shim of {leftover.name} is adopted")
-            )
+            actions.append(RemoveFile(leftover.marker, Reason.ADOPTED, f"the last shim of {leftover.name} is adopted"))
     return actions
 
 

@@ -153,9 +153,7 @@ class Registry:
             self._authorize(answer.headers.get("www-authenticate", ""))
             answer = self.web.get(url, {**headers, **self._authorization.headers()})
         if answer.status in (401, 403):
-            given = (
-                "the credentials are refused" if self.credentials else "it requires credentials, but none are set"
-            )
+            given = "the credentials are refused" if self.credentials else "it requires credentials, but none are set"
             raise InstallError(FailureReason.DOWNLOAD_FAILED, f"{self._shown}: {given} ({answer.status})")
         return answer
 

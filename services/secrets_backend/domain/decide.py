@@ -106,8 +106,7 @@ def identify(policy: Policy, token: Token, link: LinkGrant, users: frozenset[str
     if policy.namespace in link.unsure:
         raise Refusal(
             ErrorName.UPSTREAM,
-            f"a SecretGrant of namespace {policy.namespace} may have been deleted with its CRD: retry, "
-            "or re-create it",
+            f"a SecretGrant of namespace {policy.namespace} may have been deleted with its CRD: retry, or re-create it",
         )
     user = policy.impersonate
     account = (user or names.SECRETS_ACCOUNT).removeprefix(_user("", policy.namespace))

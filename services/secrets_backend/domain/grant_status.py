@@ -4,6 +4,7 @@ Pure. In: the grant, the existing host groups, its ServiceAccounts and users. Ou
 ``grant_statuses``. Invariants: every replica computes the same status from the same objects; requests do not depend on
 the status: ``decide`` reads only the spec.
 """
+
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence

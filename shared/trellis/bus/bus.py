@@ -120,10 +120,11 @@ class Bus:
         except nats.errors.Error as error:
             raise BusUnavailable(f"streams cannot be inspected: {describe(error)}") from error
 
-    async def publish(self, fact: FactData, *, dedup: str) -> None:
-        """Publish the event ``fact`` and wait until it is stored; safe for concurrent calls.
+    async def publish(self, event: FactData, *, dedup: str) -> None:
+        """Publish an event and wait until it is stored; safe for concurrent calls.
 
         Args:
+            event: its data.
             dedup: id of the message: the same id within 120 s is stored once.
 
         Raises:
@@ -131,7 +132,7 @@ class Bus:
             NotAllowed: the NATS user lacks the permission to publish it; the bus logs a warning.
             FactRefused: too large, or refused by the stream; do not retry.
         """
-        spec, subject = spec_of(type(fact)), fact_subject(self._origin.cluster, fact)
+        spec, subject = spec_of(type(event)), fact_subject(self._origin.cluster, event)
         attributes = {
             "messaging.system": "nats",
             "messaging.destination.name": subject,
@@ -141,7 +142,7 @@ class Bus:
             f"publish {spec.tokens}", kind=SpanKind.PRODUCER, attributes=attributes
         ):
             body, headers = compose(
-                fact, origin=self._origin, dedup=dedup, time=datetime.now(UTC), trace=current_trace()
+                event, origin=self._origin, dedup=dedup, time=datetime.now(UTC), trace=current_trace()
             )
             sequence = await self._publisher.send(spec.stream, subject, body, headers)
             if spec.stream == STREAM_EVENTS:

@@ -68,9 +68,7 @@ class SecretGrantSpec(ApiModel):
         default=None,
         max_length=_MOST,
         json_schema_extra=_SET
-        | rules(
-            (f"!('{ANY}' in self) || self.size() == 1", f"'{ANY}' is any ServiceAccount: remove the other names")
-        ),
+        | rules((f"!('{ANY}' in self) || self.size() == 1", f"'{ANY}' is any ServiceAccount: remove the other names")),
     )
     """ServiceAccounts of this namespace that secrets_backend may impersonate to read Secrets; "*" is any. Their own
     permissions apply."""

@@ -199,9 +199,7 @@ class Watch(ApiModel):
         min_length=1,
         max_length=_MOST,
         json_schema_extra=_SET
-        | rules(
-            (f"!('{EVERYWHERE}' in self) || self.size() == 1", f"'{EVERYWHERE}' is all: remove the other names")
-        ),
+        | rules((f"!('{EVERYWHERE}' in self) || self.size() == 1", f"'{EVERYWHERE}' is all: remove the other names")),
     )
     """Namespaces of the objects; "*" is all. Ignored for kinds without namespaces. Default: the namespace of the
     controller."""

@@ -42,8 +42,7 @@ def stays_on(shim: ShimView, node: NodeView) -> bool:
 def wish_on(
     shim: ShimView, node: NodeView, shims: Iterable[ShimView], *, auto_provision: bool, require_checksum: bool
 ) -> WantedShim | Refusal:
-    """Return the specification of a Shim for one of its nodes, considering all Shims, or the reason why there is none.
-    """
+    """Return the specification of a Shim for one of its nodes, considering all Shims, or the reason for none."""
     if not shim.invalid and rival_of(shim, node, shims, auto_provision=auto_provision):
         return Refusal.HANDLER_CONFLICT
     return wish_for(shim, node.architecture, require_checksum=require_checksum)

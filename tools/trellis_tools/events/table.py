@@ -22,9 +22,7 @@ def main(argv: list[str] | None = None) -> int:
     """Run the command and return its exit status."""
     parser = argparse.ArgumentParser(prog="python -m trellis_tools.events.table", description=__doc__)
     parser.add_argument("page", type=Path, help="page of the table: docs/bus.md")
-    parser.add_argument(
-        "--schemas", default="../deploy/events", help="directory of the schemas, relative to the page"
-    )
+    parser.add_argument("--schemas", default="../deploy/events", help="directory of the schemas, relative to the page")
     parser.add_argument("--check", action="store_true", help="write nothing; fail if the table differs")
     arguments = parser.parse_args(argv)
     text = arguments.page.read_text()
