@@ -41,7 +41,11 @@ async def held() -> tuple[Any, Any, Holding]:
     effects = Effects(unused, AsyncMock(), cache, unused, unused, unused, breaker)
     await reflected(cache, effects)
     assert breaker.held == {SERVICE.uid}
-    return cache, SimpleNamespace(breaker=breaker, apply=AsyncMock(return_value=None)), breaker
+    return (
+        cache,
+        SimpleNamespace(breaker=breaker, apply=AsyncMock(return_value=None), report_created=AsyncMock()),
+        breaker,
+    )
 
 
 async def reflected(cache: Any, effects: Any) -> None:
