@@ -15,6 +15,7 @@ from typing import Final
 
 import aiohttp
 
+NOT_TRUSTED: Final = "certificate not trusted"
 _ERRNO: Final = re.compile(r"\[Errno (-?\d+)\]")
 _REASONS: Final = {
     errno.ECONNREFUSED: "connection refused",
@@ -30,7 +31,7 @@ def network_reason(error: BaseException) -> str:
     """Return the cause of a failed connection."""
     match getattr(error, "os_error", None) or getattr(error, "certificate_error", None) or error:
         case ssl.SSLCertVerificationError() as cause:
-            return f"certificate not trusted: {cause.verify_message or cause.reason or 'verification failed'}"
+            return f"{NOT_TRUSTED}: {cause.verify_message or cause.reason or 'verification failed'}"
         case ssl.SSLError() as cause:
             return f"TLS error: {cause.reason or 'handshake failed'}"
         case socket.gaierror():

@@ -13,6 +13,7 @@ from support.cluster.kube_world import MANAGER, Watched, configmap, eventually, 
 from trellis.kube.client import Kube
 from trellis.kube.errors import KubeError, Unauthorized, Unavailable
 from trellis.kube.informer import ChangeKind
+from trellis.kube.network_errors import NOT_TRUSTED
 from trellis.kube.resources import CONFIGMAPS
 from trellis.kube.watch_timings import WatchTimings
 from trellis_dev.localcluster import ClusterInfo
@@ -104,7 +105,7 @@ async def test_an_authority_that_rotated_in_its_file_is_followed_by_calls_and_wa
     watched = Watched(mine, namespace, timings=SHORT)
     watching = asyncio.create_task(watched.informer.run())
     try:
-        await until(lambda: "CERTIFICATE_VERIFY_FAILED" in str(mine.health.readiness().reasons), "it is named")
+        await until(lambda: NOT_TRUSTED in str(mine.health.readiness().reasons), "it is named")
         assert await is_refused(mine, namespace, Unavailable)
         await kube.create(CONFIGMAPS, configmap(namespace, "a"))
         account.authority.write_bytes(account.trusted)

@@ -12,6 +12,7 @@ from support.cluster.api_proxy import ApiProxy
 from support.cluster.kube_world import Watched, configmap, until
 from trellis.kube.client import Kube
 from trellis.kube.errors import Unavailable
+from trellis.kube.network_errors import NOT_TRUSTED
 from trellis.kube.resources import CONFIGMAPS
 from trellis.kube.watch_timings import WatchTimings
 from trellis_dev.localcluster import ClusterInfo
@@ -48,8 +49,8 @@ async def test_a_new_authority_is_named_until_its_file_has_it_and_then_followed(
         mine = await connect(path)
         async with Watched(mine, namespace, timings=TIMINGS) as watched:
             await proxy.exchange_authority()
-            await until(lambda: "CERTIFICATE_VERIFY_FAILED" in str(mine.health.readiness().reasons), "it is named")
-            with pytest.raises(Unavailable, match="CERTIFICATE_VERIFY_FAILED"):
+            await until(lambda: NOT_TRUSTED in str(mine.health.readiness().reasons), "it is named")
+            with pytest.raises(Unavailable, match=NOT_TRUSTED):
                 await mine.create(CONFIGMAPS, configmap(namespace, "never"))
             assert mine.health.liveness().ok
             await kube.create(CONFIGMAPS, configmap(namespace, "meanwhile"))

@@ -15,6 +15,7 @@ from support.cluster.kube_world import configmap
 from trellis.kube.access import Access
 from trellis.kube.client import Kube
 from trellis.kube.errors import Unavailable
+from trellis.kube.network_errors import NOT_TRUSTED
 from trellis.kube.resources import CONFIGMAPS, NODES
 from trellis.kube.transport import HttpTransport
 from trellis.telemetry import setup
@@ -115,7 +116,7 @@ async def test_a_certificate_nobody_vouches_for_is_named_and_mended_later(
     transport = kube._caller.transport
     assert isinstance(transport, HttpTransport)
     session = transport._session
-    with pytest.raises(Unavailable, match=r"https://127\.0\.0\.1:\d+ .*certificate not trusted"):
+    with pytest.raises(Unavailable, match=rf"https://127\.0\.0\.1:\d+ .*{NOT_TRUSTED}"):
         await kube.create(CONFIGMAPS, configmap("default", "a"))
     assert server.requests == []
     assert transport._session is session, "nothing new to read, no new session"
