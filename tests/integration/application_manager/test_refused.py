@@ -35,7 +35,7 @@ def expected(reason: str) -> dict[str, tuple[str, str]]:
     return {
         "Ready": ("False", reason),
         "Reconciling": ("False" if lasting else "True", reason),
-        "Stalled": ("True", reason) if lasting else ("False", "Progressing"),
+        "Stalled": ("True" if lasting else "False", reason),
         "Synced": ("False", reason),
         "Rejected": ("True", reason),
     }
@@ -61,7 +61,8 @@ async def test_what_wadm_refuses_to_put_and_to_deploy_is_told_and_goes_on_once_i
             words = {each["type"]: each["message"] for each in found["status"]["conditions"]}
             own = one["reply"]["message"].partition("\n\nStack backtrace:")[0].strip()
             assert words["Rejected"] == own[:1024]
-            assert words["Ready"] == f"wadm: {own[:1024]}"
+            assert words["Synced"] == f"wadm: {own[:1024]}"
+            assert words["Ready"][:-1] in words["Synced"]
             assert found["status"]["observedGeneration"] == found["metadata"]["generation"]
         stand_in.refusals.clear()
         for name, one in refused.items():

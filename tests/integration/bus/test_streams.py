@@ -106,7 +106,7 @@ async def test_a_stream_that_takes_our_subjects_under_another_name_is_named(empt
 
 async def test_too_little_room_names_the_stream_the_limit_and_the_setting(empty: JetStreamContext) -> None:
     limits = {**DEFAULT_LIMITS, STREAM_DEAD: StreamLimits(DAY, 10**9 * MIB)}
-    with pytest.raises(StreamError, match=r"TRELLIS_DEAD .* 1000000000 MiB; .*max_file_store"):
+    with pytest.raises(StreamError, match=r"TRELLIS_DEAD .* 1000000000 MiB: .*max_file_store"):
         await ensure_streams(empty, limits)
 
 

@@ -170,9 +170,9 @@ async def test_all_that_the_operator_left_is_handed_over_and_nothing_else(hosts:
         "CustomResourceDefinition applications.core.oam.dev": "define",
         f"APIService {REGISTRATION}": "delete",
         f"WasmCloudHostConfig {n}/minimal": "keep",
-        f"WasmCloudHostConfig {n}/daemonset": "let go",
+        f"WasmCloudHostConfig {n}/daemonset": "remove finalizer",
         f"Service {n}/kept": "keep",
-        f"Service {n}/leaving": "let go",
+        f"Service {n}/leaving": "remove finalizer",
         f"Deployment {n}/wadm-operator": "leave",
         f"ServiceAccount {n}/wadm-operator": "leave",
         "ClusterRole wadm-operator": "leave",
@@ -209,7 +209,7 @@ async def test_all_that_the_operator_left_is_handed_over_and_nothing_else(hosts:
     again = await former.told("--yes")
     assert again["done"] == 0
     assert former.writes(mark) == []
-    assert not {"delete", "let go"} & set(steps_of(again).values())
+    assert not {"delete", "remove finalizer"} & set(steps_of(again).values())
 
 
 @pytest.mark.thorough

@@ -233,7 +233,7 @@ async def test_nothing_is_done_while_the_operator_runs_unless_it_is_asked_for(fl
     try:
         refused = await former.migrate("kwasm", "--yes")
         assert refused.returncode == 1
-        assert f"Deployment {former.namespace}/kwasm-operator runs it" in refused.stderr
+        assert f"Deployment {former.namespace}/kwasm-operator" in refused.stderr
         assert "--take-over" in refused.stderr
         assert names.ANNOTATION_DIGEST not in fleet.annotations(node)
         done = await former.migrate("kwasm", "--yes", "--take-over")

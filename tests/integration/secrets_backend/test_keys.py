@@ -141,7 +141,7 @@ async def test_former_keys_are_dropped_at_once_when_a_person_says_so(installed: 
 async def test_without_a_key_it_is_said_who_makes_it(installed: Installation, command: str) -> None:
     done = await installed.run(command)
     assert done.returncode == 1
-    for named in (f"Secret {installed.namespace}/{names.SECRETS_KEY}", "secrets_backend", "TRELLIS_NAMESPACE"):
+    for named in (f'Secret "{names.SECRETS_KEY}"', installed.namespace, "secrets_backend", "TRELLIS_NAMESPACE"):
         assert named in done.stderr
 
 

@@ -129,4 +129,4 @@ async def test_a_kind_that_is_none_of_ours_is_one_line(kinds: Cluster) -> None:
     assert done.stderr.startswith("Error: ")
     assert done.stderr.count("\n") == 1
     kinds_of_ours = ("shims", "wasmcloudhostconfigs", "secretgrants", "wasmcontrollers", "applications")
-    assert lacking(done.stderr, "'pods'", *kinds_of_ours) == []
+    assert lacking(done.stderr, '"pods"', *kinds_of_ours) == []

@@ -61,7 +61,7 @@ def machine(tmp_path: Path) -> Iterator[Machine]:
 def test_the_demo_provisions_nodes_shows_them_and_a_trace_and_leaves_nothing(machine: Machine) -> None:
     status, out, err = machine.run("demo", "--nodes", "3")
     assert status == 0, err
-    assert re.search(r"^node-0000 +In +Ready +job ", out, re.MULTILINE), out
+    assert re.search(r"^node-0000 +true +Ready +job ", out, re.MULTILINE), out
     assert re.search(r"^1 \D+, 2 \D+$", out, re.MULTILINE), out
     assert re.search(r"^trace [0-9a-f]{32} of node-0000", out, re.MULTILINE)
     # node.opted_in is not asked for: provisioner watches nodes, too, and on a busy machine its run begins first.

@@ -93,11 +93,11 @@ def test_once_it_prints_what_there_is_and_what_keeps_it_from_more(
     assert done.returncode == 0, done.stderr
     [heading, line] = done.stdout.splitlines()
     assert heading.split()[:2] == ["NAME", "STATE▼"]
-    assert re.match(rf"{node} +troubled +InvalidAnnotation .*maybe", line), line
+    assert re.match(rf"{node} +Degraded +InvalidAnnotation .*maybe", line), line
 
     document = json.loads(once(admin, "--once", "--filter", node, "-o", "json").stdout)
     assert list(document["entities"]) == [f"node/{node}"]
-    assert document["entities"][f"node/{node}"]["wish"] == "Invalid"
+    assert document["entities"][f"node/{node}"]["opt_in"] == "invalid"
     assert document["lacking"] == []
 
     token = crowd.person("tenant")
@@ -125,12 +125,13 @@ async def test_for_programs_it_says_each_change(cluster: ClusterInfo, cluster_ap
         async with asyncio.timeout(SECONDS):
             first = json.loads(await process.stdout.readline())
             assert (
-                first["set"][f"node/{node}"]["wish"] == "Out" or first["set"][f"node/{node}"]["phase"] == "NotOptedIn"
+                first["set"][f"node/{node}"]["opt_in"] == "false"
+                or first["set"][f"node/{node}"]["phase"] == "NotOptedIn"
             )
             wish(cluster_api, node, "maybe")
             while True:
                 change = json.loads(await process.stdout.readline())
-                if change["set"].get(f"node/{node}", {}).get("wish") == "Invalid":
+                if change["set"].get(f"node/{node}", {}).get("opt_in") == "invalid":
                     break
             cluster_api.call("DELETE", f"/api/v1/nodes/{node}")
             while f"node/{node}" not in change["gone"]:

@@ -104,8 +104,8 @@ async def test_an_objects_trace_is_that_of_its_last_fact(nats_server: NatsServer
         (("a" * 32,), 2, ("--jaeger: ", "TRELLIS_JAEGER_URL")),
         (("a" * 32, "--jaeger", "jaeger:16686"), 2, ("'jaeger:16686'", "http://host")),
         (("a" * 32, "--jaeger", NOBODY), 1, (NOBODY, "--jaeger")),
-        (("abc", "--jaeger", NOBODY), 1, ("'abc'", "node/NAME")),
-        (("shim/spin", "--jaeger", NOBODY), 1, ("'shim/spin'", "node/NAME")),
+        (("abc", "--jaeger", NOBODY), 2, ('"abc"', "node")),
+        (("shim/spin", "--jaeger", NOBODY), 2, ('"shim"', "node")),
     ],
     ids=["no-jaeger", "no-address", "nobody-there", "no-id", "another-kind"],
 )

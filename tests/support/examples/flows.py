@@ -33,6 +33,7 @@ NODE: Final = (
     Edge(WATCHER, "receive provision.succeeded", "publish provision.succeeded"),
     Edge(WATCHER, _NODE, _CREATE),
     Edge(WATCHER, "kubernetes PATCH nodes", _NODE),
+    Edge(WATCHER, "kubernetes CREATE events", _NODE),
     Edge(WATCHER, "publish node.ready", _NODE),
     Edge(PROVISIONER, "kubernetes DELETE jobs", _JOBS, may=True),
 )
