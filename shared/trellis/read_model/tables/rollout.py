@@ -49,11 +49,11 @@ class NodeStage(StrEnum):
     """Stage of one node on its way to the version of the spec."""
 
     UPDATED = "Updated"
-    IN_WORK = "InWork"
+    IN_WORK = "InProgress"
     FAILED = "Failed"
     HELD = "Held"
     WAITING = "Waiting"
-    LEAVING = "Leaving"
+    LEAVING = "Removing"
 
 
 class Phase(StrEnum):
