@@ -172,6 +172,13 @@ def _degraded(snapshot: Snapshot) -> Condition:
     shim, kind = snapshot.shim, "Degraded"
     if shim.invalid:
         return Condition(kind, "True", Refusal.INVALID.value, f"the spec is invalid: {shim.invalid}")
+    # Before a conflict over the RuntimeClass: a copy of a Shim has both, and needs another handler.
+    if nodes := snapshot.nodes.refused.get(Refusal.HANDLER_CONFLICT):
+        message = (
+            f"Shim {', '.join(snapshot.nodes.rivals)} has handler {shim.handler!r}, too, so {shim.name} is not "
+            f"installed on {listed(nodes)}: select other nodes, or create a Shim with another handler"
+        )
+        return Condition(kind, "True", Refusal.HANDLER_CONFLICT.value, message)
     if conflict := conflict_of(snapshot):
         return Condition(kind, "True", Reason.RUNTIME_CLASS_CONFLICT.value, conflict)
     if snapshot.class_refused:
@@ -210,13 +217,7 @@ def _held(snapshot: Snapshot) -> str:
 def _refused(snapshot: Snapshot) -> Condition | None:
     """Return the cause in the Shim's own spec that keeps it from nodes that it is for; None if there is none."""
     shim, kind = snapshot.shim, "Degraded"
-    refused, rivals = snapshot.nodes.refused, ", ".join(snapshot.nodes.rivals)
-    if nodes := refused.get(Refusal.HANDLER_CONFLICT):
-        message = (
-            f"Shim {rivals} has handler {shim.handler!r}, too, so {shim.name} is not installed on {listed(nodes)}: "
-            "select other nodes, or create a Shim with another handler"
-        )
-        return Condition(kind, "True", Refusal.HANDLER_CONFLICT.value, message)
+    refused = snapshot.nodes.refused
     if nodes := refused.get(Refusal.CHECKSUM_MISSING):
         message = (
             f"the source has no sha256, or the image no digest, so the shim is not installed on {listed(nodes)}: "

@@ -266,6 +266,13 @@ def test_a_handler_of_another_shim_is_said_with_both_names() -> None:
     assert lacking(said.message, "Shim spin-old", "'spin'", "node-1") == []
 
 
+def test_a_copy_of_a_shim_conflicts_over_the_handler_before_the_runtime_class() -> None:
+    another = ours(owner="uid-first", owner_name="first")
+    said = degraded(deciding(a_node(), refusal=Refusal.HANDLER_CONFLICT, rival="first", runtime_class=another))
+    assert said.reason == "HandlerConflict"
+    assert degraded(deciding(a_node(), runtime_class=another)).reason == "RuntimeClassConflict"
+
+
 def test_what_keeps_a_shim_on_a_node_that_it_is_to_leave_is_said() -> None:
     held = having("node-1", "old")
     why = "spin cannot be removed: apps/web still run with it"

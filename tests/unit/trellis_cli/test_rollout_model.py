@@ -273,9 +273,11 @@ def test_the_document_has_every_stage_and_the_revisions() -> None:
 
 
 def test_a_node_whose_handler_is_another_shims_is_held_and_says_so() -> None:
-    rival = a_shim("aaa", handler=SPIN.handler)
-    [node] = standing(a_node("shared"), shims=(SPIN, rival)).nodes
+    rival, younger = a_shim("zzz", handler=SPIN.handler, created_at=1000), replace(SPIN, created_at=1001)
+    [node] = standing(a_node("shared"), shim=younger, shims=(younger, rival)).nodes
     assert (node.stage, node.message) == (NodeStage.HELD, "HandlerConflict")
+    [node] = standing(a_node("shared"), shim=rival, shims=(younger, rival)).nodes
+    assert node.stage is NodeStage.WAITING
 
 
 def test_a_failure_beside_a_paused_shim_is_shown() -> None:
