@@ -196,8 +196,8 @@ def _degraded(snapshot: Snapshot) -> Condition:
     if refused := _refused(snapshot):
         return refused
     if failing := snapshot.failing:
-        first = failing[0]
-        message = f"the last attempt failed on {listed(failing)}; {first.name}: {first.failure or 'no reason given'}"
+        first, why = failing[0]
+        message = f"the last attempt failed on {listed(node for node, _ in failing)}; {first.name}: {why}"
         return Condition(kind, "True", Reason.FAILING.value, message)
     if snapshot.in_use:
         node, why = min(snapshot.in_use, key=lambda pair: pair[0].name)

@@ -195,6 +195,7 @@ def test_a_rollout_that_is_complete_is_an_event_once() -> None:
 
 
 FAILED = failed(a_node("a"))
+FAILING = ((FAILED, "attempt 1: it broke"),)
 DONE = having("a", wish().digest)
 
 
@@ -205,14 +206,14 @@ DONE = having("a", wish().digest)
         pytest.param((), {}, ("True", "False", "False", "NoNodes"), id="no node requires it"),
         pytest.param((a_node(),), {}, ("False", "True", "False", "Updating"), id="the rollout is in progress"),
         pytest.param(
-            (FAILED,), {"failing": (FAILED,)}, ("False", "True", "False", "NodesFailing"), id="a node is retried"
+            (FAILED,), {"failing": FAILING}, ("False", "True", "False", "NodesFailing"), id="a node is retried"
         ),
         pytest.param(
             (a_node(),), {"class_refused": "no"}, ("False", "True", "False", "RuntimeClassRefused"), id="it is refused"
         ),
         pytest.param(
             (FAILED,),
-            {"failing": (FAILED,), "halted": True},
+            {"failing": FAILING, "halted": True},
             ("False", "False", "True", "RolloutHalted"),
             id="the rollout halted",
         ),
@@ -243,7 +244,7 @@ def test_health_follows_from_its_own_conditions(
 
 def test_a_failing_node_is_named_with_its_own_words() -> None:
     broken = failed(a_node("a"))
-    actions = deciding(broken, a_node("b"), failing=(broken,))
+    actions = deciding(broken, a_node("b"), failing=((broken, "attempt 1: it broke"),))
     assert written(actions).counts.failed == 1
     [degraded] = [one for one in written(actions).conditions if one.type == "Degraded"]
     assert degraded.reason == "NodesFailing"

@@ -280,6 +280,24 @@ def test_a_node_whose_handler_is_another_shims_is_held_and_says_so() -> None:
     assert node.stage is NodeStage.WAITING
 
 
+def test_a_failure_of_another_shim_is_none_of_a_refused_one() -> None:
+    unpinned = replace(SPIN, sources=())
+    [node] = standing(failed(a_node("n"), "digest-of-another"), shim=unpinned).nodes
+    assert (node.stage, node.message) == (NodeStage.HELD, "NoSourceForPlatform")
+
+
+def test_the_text_of_a_failure_of_another_shim_is_not_shown() -> None:
+    other = a_shim("other")
+    wish = wish_for(other, "amd64", require_checksum=True)
+    assert isinstance(wish, WantedShim)
+    blamed = encode_digests({"spin": digest(), "other": wish.digest})
+    tried = replace(failed(a_node("n"), Target((("other", wish.digest),)).digest, attempt=2), failed_shims=blamed)
+    stages = {shim.name: standing(tried, shim=shim, shims=(SPIN, other)).nodes[0] for shim in (SPIN, other)}
+    assert {node.stage for node in stages.values()} == {NodeStage.FAILED}
+    assert stages["other"].message == tried.failure
+    assert stages["spin"].message != tried.failure
+
+
 def test_a_failure_beside_a_paused_shim_is_shown() -> None:
     other = replace(a_shim("zzz"), paused=True)
     [node] = standing(BROKEN, shims=(SPIN, other)).nodes
