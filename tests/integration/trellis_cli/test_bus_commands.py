@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -144,6 +147,16 @@ async def test_facts_of_the_past_are_shown_by_time_subject_and_trace(commands: C
     assert (none.returncode, none.stdout, none.stderr) == (0, "", "Note: 0 events shown, 0 read\n")
     ended = commands.run("events", "tail", "--since", "1h", "--until", "1s", "--subject", "node.>")
     assert (ended.returncode, ended.stderr) == (0, "")
+
+
+async def test_a_replay_whose_reader_has_ended_ends_quietly(commands: Commands) -> None:
+    await two_poisons_and_a_fact(commands)
+    command = f"{sys.executable} -m trellis_cli events replay | true; exit ${{PIPESTATUS[0]}}"
+    environment = bare_environment(TRELLIS_NATS_URL=commands.server.url)
+    done = await asyncio.to_thread(
+        subprocess.run, ["bash", "-c", command], env=environment, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (done.returncode, done.stderr) == (141, "")
 
 
 async def test_the_events_of_a_lattice_are_shown_as_they_were_said(commands: Commands) -> None:
