@@ -3,8 +3,8 @@
 In: the name of a tool; the environment, the installed wheels, the PATH, the cache. Out: the path of an executable
 program of a suitable version. Called by `up`, `trellis dev tools` and test fixtures.
 Order: ``KUBEBUILDER_ASSETS``; for nats-server and etcd the wheels of the ``local`` extra; the PATH, except for the
-links of clusters; the cache; a build from Go modules into the cache. Invariant: Kubernetes components always have the exact minor version, because a
-controller manager newer than its API server does not work.
+links of clusters; the cache; a build from Go modules into the cache. Invariant: Kubernetes components always have the
+exact minor version, because a controller manager newer than its API server does not work.
 """
 
 from __future__ import annotations

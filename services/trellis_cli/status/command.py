@@ -133,15 +133,15 @@ def status(
     """Show the state of the installation, with causes.
 
     Ends with 1 if there is a problem. What this account may not read is unknown, which is no problem: `ok` is then
-    null, and `unread`, which each part has, names the missing permission. JSON: `ok`; `kubernetes {ok, problem, server, version}`; `services [{ok, problem,
-    name, holder, renewed_seconds_ago}]`, with `installation`, the holder of the nodes; `rollout {ok, problem,
-    in_progress, halted, counts, causes, shims}`; `circuit_breakers {ok, problem, open [rows of circuit-breaker
-    status]}`; `hosts {ok, problem, groups, hosts, hosts_ready, unhealthy, causes, holder}`; `applications {ok, problem,
-    count, phases, unhealthy [namespace/name], causes, holder}`; `reflected_services {ok, problem, services,
-    without_endpoints [namespace/name], unreached, causes, holder}`, the Services of applications; `secrets {ok,
-    problem, grants, without_effect, causes, pods, pods_ready}`; `controllers {ok, problem, count, states, not_ready
-    [namespace/name], causes, holder}`; `bus {ok, problem, streams [{name, messages, bytes}], dead_letters}`. `causes`
-    maps names to the cause that `trellis explain` prints. Unknown values are null.
+    null, and `unread`, which each part has, names the missing permission. JSON: `ok`; `kubernetes {ok, problem, server,
+    version}`; `services [{ok, problem, name, holder, renewed_seconds_ago}]`, with `installation`, the holder of the
+    nodes; `rollout {ok, problem, in_progress, halted, counts, causes, shims}`; `circuit_breakers {ok, problem, open
+    [rows of circuit-breaker status]}`; `hosts {ok, problem, groups, hosts, hosts_ready, unhealthy, causes, holder}`;
+    `applications {ok, problem, count, phases, unhealthy [namespace/name], causes, holder}`; `reflected_services {ok,
+    problem, services, without_endpoints [namespace/name], unreached, causes, holder}`, the Services of applications;
+    `secrets {ok, problem, grants, without_effect, causes, pods, pods_ready}`; `controllers {ok, problem, count, states,
+    not_ready [namespace/name], causes, holder}`; `bus {ok, problem, streams [{name, messages, bytes}], dead_letters}`.
+    `causes` maps names to the cause that `trellis explain` prints. Unknown values are null.
     """
     with exit_on_error():
         settings = client_settings(kubeconfig=kubeconfig, context=context, nats_url=nats_url)

@@ -39,6 +39,14 @@ class Commands:
     def run(self, *arguments: str, **environment: str) -> Done:
         return typed(bare_environment(TRELLIS_NATS_URL=self.server.url) | environment, *arguments)
 
+    def run_before(self, reader: str, *arguments: str) -> Done:
+        """Run a command whose output another program reads; the exit status is that of the command."""
+        line = f"{sys.executable} -m trellis_cli {' '.join(arguments)} | {reader}; exit ${{PIPESTATUS[0]}}"
+        environment = bare_environment(TRELLIS_NATS_URL=self.server.url)
+        return subprocess.run(
+            ["bash", "-c", line], env=environment, capture_output=True, text=True, timeout=60, check=False
+        )
+
     def json(self, *arguments: str, status: int = 0) -> dict[str, Any]:
         done = self.run(*arguments, "-o", "json")
         assert (done.returncode, done.stderr) == (status, ""), done.stdout
@@ -151,11 +159,7 @@ async def test_facts_of_the_past_are_shown_by_time_subject_and_trace(commands: C
 
 async def test_a_replay_whose_reader_has_ended_ends_quietly(commands: Commands) -> None:
     await two_poisons_and_a_fact(commands)
-    command = f"{sys.executable} -m trellis_cli events replay | true; exit ${{PIPESTATUS[0]}}"
-    environment = bare_environment(TRELLIS_NATS_URL=commands.server.url)
-    done = await asyncio.to_thread(
-        subprocess.run, ["bash", "-c", command], env=environment, capture_output=True, text=True, timeout=60, check=False
-    )
+    done = await asyncio.to_thread(commands.run_before, "true", "events", "replay")
     assert (done.returncode, done.stderr) == (141, "")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -109,7 +110,8 @@ def test_the_legacy_image_does_not_run_where_shims_are_and_no_mark_says_so() -> 
 
 HANDLER = {"handler": "spin"}
 ZEBRA = a_shim("zebra", **HANDLER)
-OLDER, YOUNGER = {"created_at": 1000}, {"created_at": 1001}
+OLDER: dict[str, Any] = {"created_at": 1000}
+YOUNGER: dict[str, Any] = {"created_at": 1001}
 
 
 @pytest.mark.parametrize(
@@ -122,7 +124,7 @@ OLDER, YOUNGER = {"created_at": 1000}, {"created_at": 1001}
     ],
 )
 def test_a_handler_is_one_shims(
-    spin: dict[str, int], zebra: dict[str, int], installed: str | None, winner: str
+    spin: dict[str, Any], zebra: dict[str, Any], installed: str | None, winner: str
 ) -> None:
     one, another = replace(SPIN, **spin), replace(ZEBRA, **zebra)
     node = having(a_node(), {installed: "old"}) if installed else a_node()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable
+from contextlib import nullcontext
 from dataclasses import replace
 from datetime import UTC, datetime
 from unittest.mock import AsyncMock
@@ -140,15 +141,16 @@ FINE, UNREAD, BAD = Part("part", "text"), Part("part", "unknown", unread="list p
     ],
 )
 def test_only_a_problem_changes_the_exit_status(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], parts: tuple[Part, Part], ok: object, ended: int
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    parts: tuple[Part, Part],
+    ok: bool | None,
+    ended: int,
 ) -> None:
     found = replace(Status(FINE, (FINE,), *[FINE] * 8), hosts=parts[0], secrets=parts[1])
     monkeypatch.setattr(status, "_look", AsyncMock(return_value=found))
-    try:
+    with pytest.raises(SystemExit) if ended else nullcontext() as exited:
         status.status(output=Format.JSON)
-        code = 0
-    except SystemExit as exited:
-        code = exited.code
     document = json.loads(capsys.readouterr().out)
-    assert (code, document["ok"]) == (ended, ok)
+    assert (exited.value.code if exited else 0, document["ok"]) == (ended, ok)
     assert document["secrets"]["unread"] == (parts[1].unread or None)

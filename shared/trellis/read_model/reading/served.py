@@ -63,8 +63,8 @@ async def require_undefined(kube: Kube, res: Resource, error: NotFound | Unavail
     except KubeError as lacks:
         if not isinstance(error, NotFound):
             raise error from None
-        denied = missing_right(lacks) is not None
-        raise NotServedError(f"{error}; the state of CRD {kind.name} is unknown: {lacks}", None, denied=denied) from None
+        text, denied = f"{error}; the state of CRD {kind.name} is unknown: {lacks}", missing_right(lacks) is not None
+        raise NotServedError(text, None, denied=denied) from None
     if standing.place is Place.MISSING and isinstance(error, NotFound):
         return
     if not standing.message or standing.place is Place.MISSING:
