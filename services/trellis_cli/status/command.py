@@ -72,11 +72,12 @@ _UNREAD: Final[Mapping[str, Mapping[str, Any]]] = {
     CONTROLLERS: CONTROLLERS_UNKNOWN,
 }
 """Fields of each row if its data cannot be read."""
-_MARKS: Final = {
-    True: Text("yes", style="green"),
-    False: Text("no", style="bold red"),
-    None: Text("unknown", style="yellow"),
+_MARKS: Final[Mapping[bool | None, tuple[str, str]]] = {
+    True: ("yes", "green"),
+    False: ("no", "bold red"),
+    None: ("unknown", "yellow"),
 }
+"""Text and style of the column OK."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -310,5 +311,5 @@ def _show(found: Status, output: Format, *, no_headers: bool) -> None:
     table = make_table("PART", "OK", "STATUS", fold={"STATUS"})
     for part in found.parts:
         text = "; ".join(filter(None, (part.text, part.problem, part.unread)))
-        table.add_row(part.name, _MARKS[part.ok], Text(text))
+        table.add_row(part.name, Text(*_MARKS[part.ok]), Text(text))
     print_result(table, no_headers=no_headers)
