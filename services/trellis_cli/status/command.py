@@ -133,8 +133,8 @@ def status(
 ) -> None:
     """Show the state of the installation, with causes.
 
-    Ends with 1 if there is a problem. What this account may not read is unknown, which is no problem: `ok` is then
-    null, and `unread`, which each part has, names the missing permission. JSON: `ok`; `kubernetes {ok, problem, server,
+    Ends with 1 if there is a problem. A part that this account is not permitted to read is unknown: `ok` is then
+    null, and `unread` of the part names the missing permission. JSON: `ok`; `kubernetes {ok, problem, server,
     version}`; `services [{ok, problem, name, holder, renewed_seconds_ago}]`, with `installation`, the holder of the
     nodes; `rollout {ok, problem, in_progress, halted, counts, causes, shims}`; `circuit_breakers {ok, problem, open
     [rows of circuit-breaker status]}`; `hosts {ok, problem, groups, hosts, hosts_ready, unhealthy, causes, holder}`;
@@ -207,7 +207,7 @@ def _because(part: Part, error: KubeError) -> Part:
 
 
 def _with_notes(part: Part, reading: Reading) -> Part:
-    """Return a row with the missing permissions, and the kinds that could not be read for another reason."""
+    """Return a row with the missing permissions, and the resources that are unreadable for another reason."""
     unread = [part.unread, *(line.text for line in reading.notes if line.about == PERMISSIONS)]
     problems = [part.problem, *(line.text for line in reading.notes if line.about != PERMISSIONS)]
     return replace(part, problem="; ".join(filter(None, problems)), unread="; ".join(filter(None, unread)))

@@ -15,8 +15,8 @@ _NAMED: Final = 5
 class Part:
     """One row. ``problem``: the problem and its resolution, "" if there is none; ``facts``: JSON fields of the part.
 
-    ``unread``: the permissions without which the row is incomplete, "" if it is complete. They are missing to the
-    account of the viewer, so they are no problem of the installation.
+    ``unread``: the permissions without which the row is incomplete, "" if it is complete. The
+    account of the viewer lacks them, which is not a problem of the installation.
     """
 
     name: str

@@ -354,7 +354,7 @@ def _ended(entry: Entry, failure: FailedAttempt | None) -> bool:
 
 
 def _failed_target(world: World, node: NodeView, auto: bool) -> Target | None:
-    """Return the present target of a node on which the last attempts failed because of this Shim, None on others.
+    """Return the present target of a node on which the last attempts failed because of this Shim, else None.
 
     The setting that requires checksums is unknown here: the failure is of the target with it, or of the one without it.
     """
