@@ -63,7 +63,7 @@ def _of_type(name: str, annotation: Any, metadata: list[Any]) -> Schema:  # noqa
 
 def _with_range(schema: Schema, metadata: list[Any]) -> Schema:
     """Add the bounds of numbers; several are combined."""
-    bounds: Mapping[str, list[float]] = {
+    bounds: Mapping[str, list[Any]] = {
         "minimum": [one.ge for one in metadata if isinstance(one, annotated_types.Ge)],
         "exclusiveMinimum": [one.gt for one in metadata if isinstance(one, annotated_types.Gt)],
         "maximum": [one.le for one in metadata if isinstance(one, annotated_types.Le)],

@@ -65,9 +65,9 @@ def users_command(
     """Create a key for each user of the bus, and the configuration of the NATS server.
 
     Writes `accounts.conf` and `keys.conf` (public keys) for the server, with --route also `routes.conf` for its block
-    `cluster`, and `seeds/<user>.nk` for the services, which read it by TRELLIS_NATS_NKEY_FILE. Existing keys are kept. To rotate a key, delete its seed file and its line in
-    `keys.conf`, run the command again and reload the server (`nats-server --signal reload`). JSON: `[{name, about,
-    public_key, seed_file, made}]`.
+    `cluster`, and `seeds/<user>.nk` for the services, which read it by TRELLIS_NATS_NKEY_FILE. Existing keys are kept.
+    To rotate a key, delete its seed file and its line in `keys.conf`, run the command again and reload the server
+    (`nats-server --signal reload`). JSON: `[{name, about, public_key, seed_file, made}]`.
     """
     with exit_on_error():
         clusters = list(dict.fromkeys(_name(name) for name in cluster))

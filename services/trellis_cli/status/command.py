@@ -281,9 +281,7 @@ async def _secrets(kube: Kube, namespace: str) -> Part:
     if isinstance(grants, Part):
         return grants
     backend = f"{names.LABEL_PART_OF}={names.PART_OF},app.kubernetes.io/component={BACKEND}"
-    groups, pods = await asyncio.gather(
-        reading.list(HOST_CONFIGS), reading.list(PODS, namespace, labels=backend)
-    )
+    groups, pods = await asyncio.gather(reading.list(HOST_CONFIGS), reading.list(PODS, namespace, labels=backend))
     known = groups if reading.knows(HOST_CONFIGS) else None
     return _with_notes(secrets_part(grants or [], known, pods), reading)
 

@@ -49,9 +49,7 @@ async def test_services_and_servers_know_each_other_by_the_authority(servers: Ch
     made = {}
     for service in (NODE_WATCHER, PROVISIONER):
         buses.url = servers.url()
-        made[service] = buses.new(
-            service, credentials=servers.credentials(service, authority), limits=limits_with(3)
-        )
+        made[service] = buses.new(service, credentials=servers.credentials(service, authority), limits=limits_with(3))
     made[PROVISIONER].subscribe("nodes", [NodeOptedOut], heard)
     for bus in made.values():
         await asyncio.wait_for(bus.connect(), 60)

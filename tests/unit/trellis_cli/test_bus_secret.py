@@ -1,4 +1,4 @@
-"""The keys of the bus in a Secret: made once, extended and never replaced; and `deploy/base`, which has none of them."""
+"""The keys of the bus in a Secret: made once, extended and never replaced; `deploy/base` has none of them."""
 
 from __future__ import annotations
 
