@@ -120,8 +120,7 @@ docs: install ## Build docs/ as a site in build/site; a broken link fails the bu
 generate: install ## Write the generated files (event schemas, tables, NATS users, the chart's README, reference pages)
 	@$(TOOL).events.generate deploy/events
 	@$(TOOL).events.table docs/bus.md
-	@$(TOOL).bus_users deploy/nats # NKeys of one named cluster; the chart's file has passwords, and values instead of names
-	@$(TOOL).bus_users --chart deploy/helm/trellis/nats
+	@$(TOOL).bus_users deploy/nats
 	@$(TOOL).crds.generate deploy/helm/trellis/definitions
 	@$(TOOL).crds.generate --schemas deploy/schemas # reject unknown fields, which the API server prunes by the CRDs
 	@$(TOOL).monitoring.generate .
@@ -140,7 +139,6 @@ verify: install ## Check that generated files are what `make generate` writes
 	@$(TOOL).events.generate --check deploy/events
 	@$(TOOL).events.table --check docs/bus.md
 	@$(TOOL).bus_users --check deploy/nats
-	@$(TOOL).bus_users --chart --check deploy/helm/trellis/nats
 	@$(TOOL).crds.generate --check deploy/helm/trellis/definitions
 	@$(TOOL).crds.generate --schemas --check deploy/schemas
 	@$(TOOL).monitoring.generate --check .

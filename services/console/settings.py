@@ -11,6 +11,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from console.domain.limits import VIEWERS
 from trellis.config.settings import DnsLabel, HttpUrl, Seconds, ServiceSettings
+from trellis.config.value_schema import text_schema
 from trellis.events.subjects import CONSOLE
 
 _HEADER: Final = re.compile(r"[A-Za-z0-9-]{1,64}")
@@ -34,7 +35,7 @@ def _listed(value: object) -> object:
     return [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
 
 
-Header = Annotated[str, AfterValidator(_header)]
+Header = Annotated[str, AfterValidator(_header), text_schema(_HEADER.pattern)]
 OwnFile = Annotated[Path, AfterValidator(Path.expanduser)]
 
 

@@ -12,6 +12,7 @@ from pydantic import AfterValidator, BeforeValidator, Field
 from controller_host.domain.addresses import Network
 from controller_host.domain.views import parse_bytes
 from trellis.config.settings import Seconds, ServiceSettings
+from trellis.config.value_schema import number_schema
 from trellis.events.subjects import CONTROLLER_HOST
 
 _RESOURCE = re.compile(r"(?:(?:[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?)/)?v[a-z0-9]{1,62}/[A-Za-z][A-Za-z0-9]{0,62}")
@@ -54,7 +55,9 @@ def _home(value: Path) -> Path:
 
 Resources = Annotated[tuple[str, ...], BeforeValidator(_listed), AfterValidator(_resources)]
 Networks = Annotated[tuple[Network, ...], BeforeValidator(_listed)]
-Bytes = Annotated[int, BeforeValidator(_bytes), Field(ge=0)]
+Bytes = Annotated[
+    int, BeforeValidator(_bytes), Field(ge=0), number_schema("[0-9]+(?:\\.[0-9]+)?(?:Ki|Mi|Gi|k|M|G)?", minimum=0)
+]
 Directory = Annotated[Path, AfterValidator(_home)]
 
 

@@ -14,6 +14,7 @@ from provisioner.domain.installer_env import PROXY_VARIABLES, Surroundings
 from provisioner.domain.resources import Installer
 from provisioner.domain.signatures import Keys
 from trellis.config.settings import DnsLabel, HttpUrl, Seconds, ServiceSettings, Subdomain
+from trellis.config.value_schema import number_schema, text_schema
 from trellis.events.subjects import PROVISIONER
 from trellis.names import CLAIM_NAMESPACE
 from trellis.provisioning.attempts import Retries, ShimLimits
@@ -68,8 +69,9 @@ def _keys(value: str) -> str:
 
 
 PublicUrl = Annotated[HttpUrl, AfterValidator(_public)]
-ProxyUrl = Annotated[str, AfterValidator(_proxy)]
-ConfigMapKey = Annotated[str, AfterValidator(_config_map)]
+ProxyUrl = Annotated[str, AfterValidator(_proxy), text_schema("http://[^@]+")]
+ConfigMapKey = Annotated[str, AfterValidator(_config_map), text_schema(_CONFIG_MAP.pattern)]
+MaxUnavailable = Annotated[CountOrPercent, number_schema("[0-9]+%?", minimum=1)]
 
 
 class Settings(ServiceSettings):
@@ -151,7 +153,7 @@ class Settings(ServiceSettings):
         description="Runtime handler that the KWasm-compatible image installs. If set, nodes are verified by their "
         "status.",
     )
-    max_unavailable: CountOrPercent = Field(
+    max_unavailable: MaxUnavailable = Field(
         default=CountOrPercent(10, is_percent=True),
         description="Maximum number or percentage of nodes that are provisioned at the same time.",
     )

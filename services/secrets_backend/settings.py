@@ -8,6 +8,7 @@ from typing import Annotated, ClassVar
 from pydantic import AfterValidator, BeforeValidator, Field
 
 from trellis.config.settings import Seconds, ServiceSettings
+from trellis.config.value_schema import text_schema
 from trellis.events.subjects import SECRETS_BACKEND
 
 _BACKEND = re.compile(r"[A-Za-z0-9_-]{1,63}")
@@ -33,7 +34,7 @@ def _users(values: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(values))
 
 
-Backend = Annotated[str, AfterValidator(_backend)]
+Backend = Annotated[str, AfterValidator(_backend), text_schema(_BACKEND.pattern)]
 Users = Annotated[tuple[str, ...], BeforeValidator(_listed), AfterValidator(_users)]
 
 

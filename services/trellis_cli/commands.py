@@ -42,7 +42,7 @@ COMMANDS: Final = {
     "events": Command("events:app", "Follow and replay the events on the bus."),
     "dead-letters": Command("dead_letters.command:app", "List, show and replay dead-lettered messages."),
     "circuit-breaker": Command("circuit_breaker.command:app", "Show paused deletions, and permit them."),
-    "bus": Command("bus.users:app", "Create the users and passwords of the bus."),
+    "bus": Command("bus.users:app", "Create the users of the bus."),
     "crds": Command("crds:app", "Check and apply the CRDs of Trellis."),
     "secrets": Command("secrets.command:app", "Check access to Secrets, print its Roles, rotate the key."),
     "controllers": Command("controllers.command:app", "List Wasm controllers, print their Roles."),

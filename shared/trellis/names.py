@@ -61,6 +61,11 @@ ANNOTATION_FAILED_ATTEMPT: Final = "trellis.dev/provision-failed-attempt"
 ANNOTATION_BLAMED: Final = "trellis.dev/failed-shims"
 """Digests of failed Shims, as in :data:`ANNOTATION_SHIMS`. On a Node of the last failures, on a Job of its own."""
 
+# --- on the objects of an installation ---
+LABEL_PART_OF: Final = "app.kubernetes.io/part-of"
+PART_OF: Final = "trellis"
+"""Value of :data:`LABEL_PART_OF`, also if the chart's values change the names of the objects."""
+
 # --- on installer Jobs ---
 LABEL_NODE_UID: Final = "trellis.dev/node-uid"
 LABEL_DIGEST: Final = "trellis.dev/digest"

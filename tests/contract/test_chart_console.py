@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,8 +11,10 @@ import yaml
 
 from console.access.permissions import GROUP
 from console.settings import Settings
-from support.chart.rendered import CHART, SYSTEM, ChartRefusedError, Manifest, hooks, notes, of, rendered
+from support.chart.bus_secret import users_of
+from support.chart.rendered import CHART, SYSTEM, ChartRefusedError, Manifest, hooks, notes, of, plain, rendered
 from support.cluster.grants import manifests
+from trellis.config.nats_credentials import new_seed
 
 NAME = "trellis-console"
 ACCOUNT_FILES = "/var/run/secrets/kubernetes.io/serviceaccount"
@@ -49,7 +52,9 @@ def test_nothing_of_it_is_there_unless_it_is_asked_for() -> None:
 
 @pytest.mark.parametrize("mode", ["services", "bundle"])
 @pytest.mark.parametrize("values", [{}, CONFIRMED, CERTIFIED], ids=["token", "proxy by secret", "proxy by certificate"])
-def test_its_pod_has_a_process_an_account_and_settings_of_its_own(mode: str, values: dict[str, Any]) -> None:
+def test_its_pod_has_a_process_an_account_and_settings_of_its_own(
+    mode: str, values: dict[str, Any], tmp_path: Path
+) -> None:
     objects = found(mode=mode, **values)
     its, runs = pod(objects), container(objects)
     assert runs["command"] == [NAME]
@@ -64,12 +69,15 @@ def test_its_pod_has_a_process_an_account_and_settings_of_its_own(mode: str, val
     assert {mount["name"] for mount in runs["volumeMounts"]} == {volume["name"] for volume in its["volumes"]}
     told = {name.removeprefix("TRELLIS_").lower(): value for name, value in environment(objects).items()}
     assert set(told) <= set(Settings.model_fields)
-    settings = Settings(**told)  # type: ignore[arg-type]  # as the environment gives them
+    seed = tmp_path / "seed.nk"  # the settings read the key of the bus, which the pod has as a file
+    seed.write_text(new_seed())
+    read = told | {"nats_nkey_file": str(seed)}
+    settings = Settings(**read)  # type: ignore[arg-type]  # as the environment gives them
     assert settings.console_auth == values.get("auth", "token")
     assert settings.tls is ("tlsSecret" in values)
     mounted = {mount["mountPath"] for mount in runs["volumeMounts"]}
     for name, path in told.items():
-        if name.startswith("console_") and name.endswith("_file"):
+        if name.endswith("_file"):
             assert path.rpartition("/")[0] in mounted, f"{name} is in the pod"
     [other] = [key for key in objects if key[0] == "Deployment" and key[2] == "trellis-bundle"] or [None]
     assert (other is None) == (mode == "services")
@@ -98,7 +106,7 @@ def test_behind_a_proxy_its_account_may_be_somebody_else_and_nothing_more(mode: 
     bound = [(key, one["roleRef"]) for key, one in objects.items() if NAME in str(one.get("subjects"))]
     assert [(key[0], role["name"]) for key, role in bound] == [("ClusterRoleBinding", NAME)]
     wanted = of(manifests("console.yaml")) | of(manifests("console-proxy.yaml"))
-    assert {key: objects[key] for key in wanted} == wanted
+    assert {key: plain(objects[key]) for key in wanted} == wanted
 
 
 def test_whom_it_may_be_can_be_named() -> None:
@@ -140,11 +148,10 @@ def test_nobody_reaches_its_port_but_who_is_named() -> None:
 
 def test_it_connects_to_the_bus_as_a_user_that_may_only_read() -> None:
     objects = found()
-    server = objects["Secret", SYSTEM, "trellis-nats-server"]["stringData"]
-    [password] = re.findall(r'PASSWORD_CONSOLE: "(\w+)"', server["passwords.conf"])
-    [url] = [one["valueFrom"]["secretKeyRef"] for one in container(objects)["env"] if "valueFrom" in one]
-    assert objects["Secret", SYSTEM, url["name"]]["stringData"][url["key"]].startswith(f"nats://console:{password}@")
-    [block] = re.findall(r'user: "console"\n(.*?)\n      }\n', server["accounts.conf"], re.DOTALL)
+    [seeds] = [one["secret"] for one in pod(objects)["volumes"] if one["name"] == "seeds"]
+    assert [item["key"] for item in seeds["items"]] == ["console.trellis.nk"]
+    server = users_of(hooks("pre-install", services={"console": {"enabled": True}}))
+    [block] = re.findall(r"nkey: \$NKEY_CONSOLE_TRELLIS\n(.*?)\n      }\n", server["accounts.conf"], re.DOTALL)
     allowed = re.findall(r'"([^"]+)"', block.partition("publish")[2].partition("]")[0])
     assert allowed
     assert not [subject for subject in allowed if not subject.startswith("$JS.API.")], "it can say nothing"
@@ -172,9 +179,60 @@ def test_helm_test_asks_it_and_notes_say_how_to_get_in(tmp_path: Any) -> None:
     assert "trellis-console" not in notes(tmp_path)
 
 
+INGRESS = {"enabled": True, "hosts": ["console.example.com"]}
+CONTROLLER = [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "ingress-nginx"}}}]
+
+
+@pytest.mark.parametrize("values", [{}, {"tlsSecret": "certificate"}], ids=["plain", "TLS"])
+def test_an_ingress_leads_to_its_service(values: dict[str, Any]) -> None:
+    ingress = INGRESS | {"className": "nginx", "annotations": {"example.com/a": "b"}}
+    objects = found(ingress=ingress, **{"from": CONTROLLER}, **values)
+    made = objects["Ingress", SYSTEM, NAME]
+    assert made["metadata"]["annotations"] == {"example.com/a": "b"}
+    assert made["spec"]["ingressClassName"] == "nginx"
+    [rule] = made["spec"]["rules"]
+    [path] = rule["http"]["paths"]
+    assert (rule["host"], path["path"], path["pathType"]) == ("console.example.com", "/", "Prefix")
+    [port] = objects["Service", SYSTEM, NAME]["spec"]["ports"]
+    assert path["backend"]["service"] == {"name": NAME, "port": {"name": port["name"]}}
+    assert "tls" not in made["spec"]
+    assert "TRELLIS_CONSOLE_URL" not in environment(objects), "the Host header is right"
+
+
+def test_behind_an_ingress_with_tls_cookies_need_tls() -> None:
+    tls = [{"hosts": INGRESS["hosts"], "secretName": "certificate"}]
+    objects = found(ingress=INGRESS | {"tls": tls}, **{"from": CONTROLLER})
+    assert objects["Ingress", SYSTEM, NAME]["spec"]["tls"] == tls
+    assert environment(objects)["TRELLIS_CONSOLE_URL"] == "https://console.example.com"
+    said = {"TRELLIS_CONSOLE_URL": "https://elsewhere.example.com"}
+    objects = found(ingress=INGRESS | {"tls": tls}, settings=said, **{"from": CONTROLLER})
+    assert environment(objects)["TRELLIS_CONSOLE_URL"] == said["TRELLIS_CONSOLE_URL"]
+
+
+def test_a_route_of_a_gateway_leads_to_its_service() -> None:
+    route = {
+        "enabled": True,
+        "parentRefs": [{"name": "public", "namespace": "gateways"}],
+        "hostnames": ["console.example.com"],
+        "timeouts": {"request": "0s"},
+    }
+    objects = found(httpRoute=route, **{"from": CONTROLLER})
+    spec = objects["HTTPRoute", SYSTEM, NAME]["spec"]
+    assert (spec["parentRefs"], spec["hostnames"]) == (route["parentRefs"], route["hostnames"])
+    [port] = objects["Service", SYSTEM, NAME]["spec"]["ports"]
+    assert spec["rules"] == [
+        {"backendRefs": [{"name": NAME, "port": port["port"]}], "timeouts": route["timeouts"]},
+    ]
+
+
 @pytest.mark.parametrize(
     ("values", "words"),
     [
+        ({"ingress": INGRESS}, "services.console.from: needs"),
+        ({"httpRoute": {"enabled": True, "parentRefs": [{"name": "g"}]}}, "services.console.from: needs"),
+        ({"ingress": {"enabled": True}, "from": CONTROLLER}, "services.console.ingress.hosts: needs"),
+        ({"httpRoute": {"enabled": True}, "from": CONTROLLER}, "services.console.httpRoute.parentRefs: needs"),
+        ({"ingress": {"hosts": ["Console"]}}, "services.console.ingress.hosts.0"),
         ({"auth": "nobody"}, "services.console.auth"),
         ({"auth": "proxy"}, "services.console.proxy: needs secret or caSecret"),
         ({"proxy": {"secret": "s"}}, "services.console.proxy: is for auth proxy"),

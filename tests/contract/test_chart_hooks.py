@@ -17,7 +17,7 @@ from trellis_cli.command_line import app
 from trellis_cli.uninstall.model import GUARDS
 
 OWN_SERVER = {"enabled": False, "url": "nats://nats.example.com:4222"}
-EVENTS = ("pre-delete", "test")
+EVENTS = ("pre-install", "pre-delete", "test")
 CONFINED = {
     "services": only("hostManager") | {"hostManager": {"enabled": True, "watchNamespaces": ["shop", "lab"]}},
     "crds": {"install": False},
@@ -86,6 +86,8 @@ def test_an_installer_image_said_twice_alike_is_no_conflict() -> None:
         ({"kwasmOperator": {"autoProvision": "yes"}}, "kwasmOperator.autoProvision"),
         ({"kwasmOperator": {"image": "x"}}, "image is not allowed"),
         ({"replicaCount": 1}, "set services.nodeWatcher.replicas and"),
+        ({"affinity": {"nodeAffinity": {}}}, "set pods.affinity"),
+        ({"podAnnotations": {"a": "b"}}, "set pods.podAnnotations"),
         ({"imagePullSecrets": [{"name": "x"}]}, "set image.pullSecrets"),
         (
             {"image": {"repository": "ghcr.io/kwasm/kwasm-operator"}},
@@ -107,8 +109,16 @@ def test_kwasms_values_that_say_nothing_are_no_mistake() -> None:
 # --- hooks ---
 
 
-@pytest.mark.parametrize("values", [{}, {"mode": "bundle"}, {"nats": OWN_SERVER}, CONFINED])
-@pytest.mark.parametrize("event", EVENTS)
+CASES: list[tuple[str, dict[str, Any]]] = [
+    (event, values)
+    for event in EVENTS
+    for values in ({}, {"mode": "bundle"}, {"nats": OWN_SERVER}, CONFINED)
+    if (event, values) != ("pre-install", {"nats": OWN_SERVER})
+]
+"""There are no keys to make for a server of one's own."""
+
+
+@pytest.mark.parametrize(("event", "values"), CASES)
 def test_a_hook_has_a_pod_without_privileges_and_leaves_nothing(event: str, values: dict[str, Any]) -> None:
     found = hooks(event, **values)
     for one in found:
@@ -128,8 +138,7 @@ def test_a_hook_has_a_pod_without_privileges_and_leaves_nothing(event: str, valu
             assert [subject["name"] for subject in one["subjects"]] == accounts
 
 
-@pytest.mark.parametrize("values", [{}, {"mode": "bundle"}, {"nats": OWN_SERVER}, CONFINED])
-@pytest.mark.parametrize("event", EVENTS)
+@pytest.mark.parametrize(("event", "values"), CASES)
 def test_a_hook_gives_a_command_that_there_is_with_options_that_it_has(event: str, values: dict[str, Any]) -> None:
     program, *arguments = command_of(hooks(event, **values))
     assert program == "trellis"
@@ -170,6 +179,25 @@ def test_a_confined_installation_lets_go_of_its_groups_without_a_cluster_role() 
     assert {place for _, _, place in groups} == {"shop", "lab"}
 
 
+def test_what_makes_the_keys_may_read_its_own_secrets_and_those_of_the_chart_before_it_and_change_one() -> None:
+    found = hooks("pre-install", nats={"tls": {"enabled": True}})
+    assert given(found) == {(verb, "secrets", "trellis-system") for verb in ("create", "get", "patch")}
+    [role] = [one for one in found if one["kind"] == "Role"]
+    named = {rule["verbs"][0]: rule.get("resourceNames", []) for rule in role["rules"]}
+    assert named == {
+        "create": [],
+        "get": ["trellis-bus", "trellis-bus-tls", "trellis-nats-server", "trellis-nats-tls"],
+        "patch": ["trellis-bus"],
+    }
+
+
+def test_keys_are_made_before_an_installation_an_upgrade_and_a_rollback_and_not_for_a_secret_that_is_there() -> None:
+    events = {one["metadata"]["annotations"]["helm.sh/hook"] for one in hooks("pre-install")}
+    assert events == {"pre-install,pre-upgrade,pre-rollback"}
+    assert hooks("pre-install", nats={"existingSecret": "bus"}) == []
+    assert hooks("pre-install", nats=OWN_SERVER) == []
+
+
 def test_whoever_wants_no_hook_gets_none() -> None:
     assert hooks("pre-delete", uninstall={"removeFinalizers": False}) == []
 
@@ -181,9 +209,8 @@ def test_helm_test_asks_for_every_service_that_is_to_run() -> None:
         one["metadata"]["labels"]["app.kubernetes.io/component"] for one in rendered() if one["kind"] == "Deployment"
     }
     assert {one for one in command_of(found) if not one.startswith("--")} == {"trellis", "check", *components}
-    [container] = pod_of(found)["containers"]
-    secrets = [one["valueFrom"]["secretKeyRef"]["name"] for one in container["env"] if "valueFrom" in one]
-    assert secrets == ["trellis-nats-cli"], "it can say nothing of its own on the bus"
+    [seeds] = [one["secret"] for one in pod_of(found)["volumes"] if one["name"] == "seeds"]
+    assert [item["key"] for item in seeds["items"]] == ["cli.nk"], "it can say nothing of its own on the bus"
     assert command_of(hooks("test", mode="bundle"))[-1] == "bundle"
     assert "--no-bus" in command_of(hooks("test", nats=OWN_SERVER))
     assert hooks("test", services=only()) == []
@@ -195,11 +222,11 @@ def test_helm_test_asks_for_every_service_that_is_to_run() -> None:
 def test_notes_name_what_runs_and_what_to_do_in_every_mode(tmp_path: Path) -> None:
     apart = notes(tmp_path)
     assert "kubectl -n trellis-system logs deployment/trellis-provisioner" in apart
-    assert "get secret trellis-nats-cli" in apart
+    assert "get secret trellis-bus" in apart
     assert "helm test trellis --namespace trellis-system" in apart
     together = notes(tmp_path, mode="bundle", nats=OWN_SERVER)
     assert "logs deployment/trellis-bundle" in together
-    assert "trellis-nats-cli" not in together
+    assert "trellis-bus" not in together
     assert OWN_SERVER["url"] in together
     assert "trellis crds check" not in together
     confined = notes(tmp_path, **CONFINED)
@@ -220,6 +247,7 @@ def test_notes_name_no_object_that_the_chart_does_not_make(tmp_path: Path) -> No
     for values in ({}, {"mode": "bundle"}):
         told = notes(tmp_path, **values)
         there = {f"{one['kind'].lower()}/{one['metadata']['name']}" for one in rendered(**values)}
+        there.add("secret/trellis-bus")
         named = set(re.findall(r"\b(?:deployment|service)/[a-z-]+", told)) | {
             f"secret/{name}" for name in re.findall(r"get secret ([a-z-]+)", told)
         }

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 import yaml
 
+from support.chart.bus_secret import options_of, users_of
 from support.chart.rendered import CHART, SYSTEM, ChartRefusedError, Manifest, helm, hooks, of, rendered
-from trellis.bus.accounts.accounts import chart_accounts
+from trellis.bus.accounts.accounts import accounts
 
 ISSUED: dict[str, Any] = {"enabled": True, "certManager": {"issuerRef": {"name": "lab"}}}
 OWN = {"enabled": True, "secretName": "bus-certificates"}
@@ -29,7 +30,7 @@ def servers(found: dict[tuple[str, str, str], Manifest]) -> Manifest:
 
 
 def config(found: dict[tuple[str, str, str], Manifest]) -> str:
-    text: str = found["Secret", SYSTEM, "trellis-nats-server"]["stringData"]["nats.conf"]
+    text: str = found["ConfigMap", SYSTEM, "trellis-nats"]["data"]["nats.conf"]
     return text
 
 
@@ -49,8 +50,9 @@ def test_three_servers_are_begun_together_spread_evicted_one_at_a_time_and_told_
     headless = found["Service", SYSTEM, "trellis-nats-headless"]["spec"]
     assert headless["clusterIP"] == "None"
     assert headless["publishNotReadyAddresses"], "they find each other before they are ready"
-    routes = re.findall(r'"nats-route://routes:\w{64}@([^"]+)"', config(found))
+    routes = re.findall(r'"nats-route://routes:\w{64}@([^"]+)"', users_of(hooks("pre-install"))["routes.conf"])
     assert routes == [f"trellis-nats-{ordinal}.trellis-nats-headless.{SYSTEM}:6222" for ordinal in range(3)]
+    assert 'include "routes.conf"' in config(found)
     ports = [one["ports"] for one in found["NetworkPolicy", SYSTEM, "trellis-nats"]["spec"]["ingress"]]
     assert [port[0]["port"] for port in ports] == ["client", "cluster"]
 
@@ -93,11 +95,11 @@ def environment(deployment: Manifest) -> dict[str, str]:
 
 
 def test_the_account_has_room_for_every_copy_and_each_server_for_one_of_each_stream() -> None:
-    total = int(re.findall(r"mul (\d+) ", chart_accounts())[0])
+    total = int(re.findall(r"max_file: (\d+)\n", accounts(["c"]))[0])
     for replicas in (1, 3):
-        found = nats(replicas=replicas, storage={"size": "2600Mi"})
-        accounts = found["Secret", SYSTEM, "trellis-nats-server"]["stringData"]["accounts.conf"]
-        assert f"max_file: {total * replicas}\n" in accounts
+        values = {"replicas": replicas, "storage": {"size": "2600Mi"}}
+        found = nats(**values)
+        assert f"max_file: {total * replicas}\n" in users_of(hooks("pre-install", nats=values))["accounts.conf"]
         [room] = re.findall(r"max_file_store: (\d+)\n", config(found))
         assert total <= int(room) == int(2600 * 1024 * 1024 * 0.9)
 
@@ -116,8 +118,17 @@ def test_a_server_stores_less_than_its_claim_has(size: str, room: int) -> None:
         ({"tls": {**ISSUED, "secretName": "own"}}, "nats.tls: secretName is for"),
         ({"tls": {"secretName": "own"}}, "nats.tls.enabled: is false"),
         ({"caSecret": "ca"}, "nats.caSecret: is for"),
+        ({"tls": MADE, "existingSecret": "bus"}, "nats.tls: needs secretName or certManager"),
+        ({"seedsSecret": "bus"}, "renamed to nats.existingSecret"),
     ],
-    ids=["too small a claim", "two kinds of certificates", "certificates without TLS", "an authority of ours"],
+    ids=[
+        "too small a claim",
+        "two kinds of certificates",
+        "certificates without TLS",
+        "an authority of ours",
+        "nobody makes certificates",
+        "a former name",
+    ],
 )
 def test_what_does_not_go_together_is_refused_by_its_name(values: dict[str, Any], reason: str) -> None:
     with pytest.raises(ChartRefusedError, match=re.escape(reason)):
@@ -132,7 +143,7 @@ def test_another_number_of_servers_is_refused(replicas: object) -> None:
 
 @pytest.mark.parametrize(
     ("tls", "secret"),
-    [(MADE, "trellis-nats-tls"), (ISSUED, "trellis-nats-certificate"), (OWN, "bus-certificates")],
+    [(MADE, "trellis-bus-tls"), (ISSUED, "trellis-nats-certificate"), (OWN, "bus-certificates")],
     ids=["made", "issued", "own"],
 )
 def test_with_tls_servers_have_the_key_and_services_the_authority_alone(tls: dict[str, Any], secret: str) -> None:
@@ -147,9 +158,7 @@ def test_with_tls_servers_have_the_key_and_services_the_authority_alone(tls: dic
         assert (volume["secretName"], volume["items"]) == (secret, [{"key": "ca.crt", "path": "ca.crt"}])
         [mount] = [one for one in pod["containers"][0]["volumeMounts"] if one["name"] == "nats-ca"]
         assert environment(deployment)["TRELLIS_NATS_CA_FILE"] == f"{mount['mountPath']}/ca.crt" == CA_FILE
-    for key, one in found.items():
-        if key[0] == "Secret" and "url" in one.get("stringData", {}):
-            assert one["stringData"]["url"].startswith("tls://")
+        assert environment(deployment)["TRELLIS_NATS_URL"] == f"tls://trellis-nats.{SYSTEM}:4222"
 
 
 def test_the_test_of_an_installation_believes_the_bus_as_services_do() -> None:
@@ -191,15 +200,13 @@ def test_an_issued_certificate_is_for_every_name_that_a_server_is_called_by() ->
     assert certificate["issuerRef"] == {"name": "lab", "kind": "Issuer"}
     assert certificate["secretName"] == "trellis-nats-certificate"
     assert {"server auth", "client auth"} <= set(certificate["usages"])
-    called = re.findall(r"@([^:\"]+):6222", config(found))
-    called += [one["stringData"]["url"].split("@")[1].split(":")[0] for one in with_urls(found)]
+    made = hooks("pre-install", nats={"tls": MADE})
+    assert options_of(made, "tls-name") == certificate["dnsNames"], "and so is one that the Job makes"
+    called = [route.partition(":")[0] for route in options_of(made, "route")]
+    called += [environment(one)["TRELLIS_NATS_URL"].split("/")[2].partition(":")[0] for one in deployments(found)]
     for name in called:
         wildcard = "*." + name.split(".", 1)[1]
         assert {name, wildcard} & set(certificate["dnsNames"]), name
-
-
-def with_urls(found: dict[tuple[str, str, str], Manifest]) -> list[Manifest]:
-    return [one for key, one in found.items() if key[0] == "Secret" and "url" in one.get("stringData", {})]
 
 
 def test_a_server_of_ones_own_may_have_an_authority_of_ones_own() -> None:

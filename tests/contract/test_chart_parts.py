@@ -159,9 +159,12 @@ def test_the_collector_hands_on_what_it_takes_and_names_nothing_that_is_not_ther
     listens = {int(one["endpoint"].rpartition(":")[2]) for one in config["receivers"]["otlp"]["protocols"].values()}
     metrics = config["service"]["telemetry"]["metrics"]["readers"][0]["pull"]["exporter"]["prometheus"]["port"]
     assert {port["containerPort"] for port in collector["ports"]} == listens | {metrics}
-    wanted = set(re.findall(r"\$\{env:(\w+)\}", json.dumps(config)))
-    assert {one["name"] for one in collector["env"]} == wanted == {"AUTHORIZATION"}
-    assert collector["env"][0]["valueFrom"]["secretKeyRef"] == {"name": "key", "key": "authorization"}
+    [wanted] = re.findall(r"\$\{file:([^}]+)\}", json.dumps(config))
+    mounted = {mount["mountPath"]: mount["name"] for mount in collector["volumeMounts"]}
+    directory, _, file = wanted.rpartition("/")
+    volumes = {one["name"]: one for one in part(found, "collector")["spec"]["template"]["spec"]["volumes"]}
+    secret = volumes[mounted[directory]]["secret"]
+    assert (secret["secretName"], secret["items"]) == ("key", [{"key": "authorization", "path": file}])
 
 
 def test_another_configuration_is_another_collector() -> None:
@@ -200,9 +203,44 @@ def test_rules_and_dashboard_are_the_files_as_they_stand() -> None:
     assert json.loads(text) == json.loads((CHART / "monitoring/dashboard.json").read_text())
 
 
+def test_a_service_monitor_finds_what_a_pod_monitor_finds_under_the_same_names() -> None:
+    values = {"serviceMonitor": {"enabled": True, "labels": {"release": "prometheus"}}}
+    found = rendered(**{**ALL, "monitoring": values})
+    [monitor] = [one for one in found if one["kind"] == "ServiceMonitor"]
+    assert monitor["metadata"]["labels"]["release"] == "prometheus"
+    [service] = [
+        one
+        for one in found
+        if one["kind"] == "Service"
+        and one["metadata"]["labels"].items() >= monitor["spec"]["selector"]["matchLabels"].items()
+    ]
+    assert service["spec"]["publishNotReadyAddresses"], "what is not ready has metrics too"
+    ports = {port["name"] for port in service["spec"]["ports"]}
+    assert {endpoint["port"] for endpoint in monitor["spec"]["endpoints"]} == ports == {"health", "metrics"}
+    [pod_monitor] = [one for one in rendered(**ALL) if one["kind"] == "PodMonitor"]
+    selected = pod_monitor["spec"]["selector"]["matchLabels"]
+    assert service["spec"]["selector"] == selected
+    component = "__meta_kubernetes_pod_label_" + re.sub(r"[^a-z]", "_", pod_monitor["spec"]["jobLabel"])
+    for endpoint in monitor["spec"]["endpoints"]:
+        assert endpoint["honorLabels"]
+        assert endpoint["relabelings"] == [{"sourceLabels": [component], "targetLabel": "job"}]
+
+
+@pytest.mark.parametrize("name", ["jaeger", "collector"])
+@pytest.mark.parametrize("kind", ["podMonitor", "serviceMonitor"])
+def test_prometheus_is_let_in_to_metrics_of_parts(kind: str, name: str) -> None:
+    found = of(rendered(**{**ALL, "monitoring": {kind: {"enabled": True}}}))
+    rules = found["NetworkPolicy", HOME, f"trellis-{name}"]["spec"]["ingress"]
+    assert [rule["from"] for rule in rules if rule["ports"][0]["port"] == "metrics"] == [[{"namespaceSelector": {}}]]
+
+
 @pytest.mark.parametrize(
     ("values", "words"),
     [
+        (
+            {"monitoring": {"podMonitor": {"enabled": True}, "serviceMonitor": {"enabled": True}}},
+            "monitoring.serviceMonitor.enabled: needs podMonitor.enabled=false",
+        ),
         ({"wadm": {"enabled": True}}, "wadm.nats.url: needs the address"),
         ({**ALL, "wadm": {"enabled": True, "nats": {"url": "nats://x:4222"}}}, "wadm.nats.url: is for"),
         ({"wadm": {"enabled": True, "nats": {"url": "nats://me:password@x:4222"}}}, "wadm.nats.url"),

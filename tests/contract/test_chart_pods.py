@@ -12,15 +12,15 @@ import yaml
 
 from controller_host.domain.views import parse_bytes
 from controller_host.module.preparing import COMPILING
-from support.chart.rendered import CHART, ChartRefusedError, Manifest, of, only, rendered
-from trellis.bus.accounts.permissions import PUBLISHERS
+from support.chart.bus_secret import users_of
+from support.chart.rendered import CHART, ChartRefusedError, Manifest, helm, hooks, of, only, rendered
 from trellis.crds.kinds import BY_DIRECTORY, KINDS
 from trellis_cli.run.services import NAMED
 
 ROOT = CHART.parents[2]
 VALUES = yaml.safe_load((CHART / "values.yaml").read_text())
 SCRIPTS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]
-OWN_SERVER = {"enabled": False, "url": "nats://nats.example.com:4222", "seedsSecret": "seeds"}
+OWN_SERVER = {"enabled": False, "url": "nats://nats.example.com:4222", "existingSecret": "seeds"}
 FULL = {
     "otlpEndpoint": "http://collector:4318",
     "secrets": {"accounts": [{"namespace": "shop", "user": "jane@example.com"}]},
@@ -131,37 +131,78 @@ def test_a_program_that_starts_slowly_is_given_time() -> None:
         assert probe["periodSeconds"] * probe["failureThreshold"] >= 180
 
 
-def test_a_password_is_no_value_of_a_variable() -> None:
-    found = of(rendered())
-    secrets = [one["stringData"] for key, one in found.items() if key[0] == "Secret"]
-    passwords = {one["password"] for one in secrets if "password" in one}
-    assert len(passwords) == len(BY_DEFAULT) + 1, "one each, and one for people"
-    others = yaml.safe_dump_all(one for key, one in found.items() if key[0] != "Secret")
-    assert not any(password in others for password in passwords)
+EVERY_PART: dict[str, Any] = {
+    "jaeger": {"enabled": True},
+    "collector": {"enabled": True, "endpoint": "http://otlp", "authorization": {"secret": "key"}},
+    "latticeNats": {"enabled": True},
+    "wadm": {"enabled": True},
+    "services": {"console": {"enabled": True, "auth": "proxy", "proxy": {"secret": "shared"}}},
+}
 
 
-def test_each_service_connects_as_a_user_that_the_server_knows() -> None:
-    found = of(rendered())
-    server = found["Secret", "trellis-system", "trellis-nats-server"]["stringData"]
-    known = dict(re.findall(r'PASSWORD_(\w+): "(\w+)"', server["passwords.conf"]))
-    wanted = re.findall(r'user: "(\w+)"\n +password: \$PASSWORD_(\w+)', server["accounts.conf"])
-    assert {user.upper() for user, _ in wanted} == {variable for _, variable in wanted} == set(known)
-    for one in of_kind(list(found.values()), "Deployment"):
+@pytest.mark.parametrize(
+    "values", [{}, FULL, {"mode": "bundle"}, EVERY_PART], ids=["default", "all that can be said", "bundle", "parts"]
+)
+def test_no_secret_is_in_a_manifest_or_in_an_environment(values: dict[str, Any]) -> None:
+    found = rendered(**values)
+    for event in ("pre-install", "pre-delete", "test"):
+        found = found + hooks(event, **values)
+    assert not of_kind(found, "Secret")
+    for one in found:
+        for runs in containers(one):
+            sources = [entry["valueFrom"] for entry in runs.get("env", ()) if "valueFrom" in entry]
+            assert not [source for source in sources if "fieldRef" not in source], one["metadata"]["name"]
+            assert "envFrom" not in runs
+
+
+def containers(manifest: Manifest) -> list[Manifest]:
+    """Return the containers of a pod, or of the pods of a workload."""
+    spec = manifest.get("spec", {})
+    pod = spec if manifest["kind"] == "Pod" else spec.get("template", {}).get("spec", {})
+    return list(pod.get("containers", ()))
+
+
+@pytest.mark.parametrize(
+    "values",
+    [{}, {"mode": "bundle"}, {"nats": {"tls": {"enabled": True}}}, EVERY_PART],
+    ids=["default", "bundle", "TLS", "parts"],
+)
+def test_two_renders_are_equal_to_the_byte(values: dict[str, Any]) -> None:
+    """Not from the cache of ``rendered``: Argo CD and `helm diff` compare what Helm renders each time."""
+    arguments = ("template", "trellis", str(CHART), "--namespace", "trellis-system")
+    first, second = (helm(*arguments, values=values) for _ in range(2))
+    assert first == second
+
+
+@pytest.mark.parametrize("mode", ["services", "bundle"])
+def test_each_service_connects_as_a_user_that_the_server_knows_and_sees_no_other_seed(mode: str) -> None:
+    made = users_of(hooks("pre-install", mode=mode))
+    for one in of_kind(rendered(mode=mode), "Deployment"):
         component = one["metadata"]["labels"]["app.kubernetes.io/component"]
-        [url] = [entry["valueFrom"]["secretKeyRef"] for entry in container(one)["env"] if "valueFrom" in entry]
-        secret = found["Secret", "trellis-system", url["name"]]["stringData"]
-        user = component.replace("-", "_")
-        assert user in PUBLISHERS
-        assert secret[url["key"]] == f"nats://{user}:{known[user.upper()]}@trellis-nats.trellis-system:4222"
-
-
-def test_a_pod_with_a_seed_of_its_own_sees_no_other() -> None:
-    for one in of_kind(rendered(**FULL), "Deployment"):
-        component = one["metadata"]["labels"]["app.kubernetes.io/component"]
+        services = [component] if mode == "services" else container(one)["command"][2:]
         [seeds] = [volume["secret"] for volume in one["spec"]["template"]["spec"]["volumes"] if "secret" in volume]
-        assert [item["key"] for item in seeds["items"]] == [f"{component.replace('-', '_')}.trellis.nk"]
-        file = environment(one)["TRELLIS_NATS_NKEY_FILE"].replace("{service}", component.replace("-", "_"))
-        assert file == f"/etc/trellis/nats/{seeds['items'][0]['path']}"
+        assert seeds["secretName"] == "trellis-bus"
+        files = [f"{NAMED[service].package}.trellis.nk" for service in services]
+        assert [(item["key"], item["path"]) for item in seeds["items"]] == list(zip(files, files, strict=True))
+        assert set(files) <= set(made)
+        named = environment(one)["TRELLIS_NATS_NKEY_FILE"]
+        assert [named.replace("{service}", NAMED[service].package) for service in services] == [
+            f"/etc/trellis/nats/{file}" for file in files
+        ]
+        assert environment(one)["TRELLIS_NATS_URL"] == "nats://trellis-nats.trellis-system:4222"
+
+
+def test_an_existing_secret_takes_the_place_of_the_one_that_is_made() -> None:
+    values = {"nats": {"existingSecret": "bus"}}
+    found = rendered(**values)
+    for one in of_kind(found, "Deployment"):
+        [seeds] = [volume["secret"] for volume in one["spec"]["template"]["spec"]["volumes"] if "secret" in volume]
+        assert seeds["secretName"] == "bus"
+    [servers] = of_kind(found, "StatefulSet")
+    [config] = [volume for volume in servers["spec"]["template"]["spec"]["volumes"] if volume["name"] == "config"]
+    [secret] = [source["secret"] for source in config["projected"]["sources"] if "secret" in source]
+    assert secret["name"] == "bus"
+    assert [item["key"] for item in secret["items"]] == ["accounts.conf", "keys.conf", "routes.conf"], "and no seed"
 
 
 def test_the_bundle_is_one_process_with_one_account_that_has_the_rights_of_all() -> None:
@@ -218,6 +259,7 @@ def test_all_that_runs_has_a_network_policy() -> None:
         ({"services": {"provisioner": {"replicas": "2"}}}, "services.provisioner.replicas"),
         ({"nats": {"enabled": False}}, "nats.url: needs the address"),
         ({"nats": {"url": "nats://x:4222"}}, "set nats.enabled to false"),
+        ({"pods": {"annotations": {"a": "b"}}}, "renamed to podAnnotations"),
         ({"nats": {"enabled": False, "url": "nats://user:password@x:4222"}}, "nats.url"),
         ({"installers": {"namespace": "trellis-system"}}, "installers.namespace: is the release namespace"),
         (

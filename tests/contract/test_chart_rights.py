@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from controller_host.settings import Settings
-from support.chart.rendered import CHART, ChartRefusedError, Manifest, helm, of, only, rendered
+from support.chart.rendered import CHART, ChartRefusedError, Manifest, helm, of, only, plain, rendered
 from support.cluster.grants import manifests
 from trellis.services import SERVICES, Service
 from trellis_cli.common.output import Format
@@ -31,7 +31,7 @@ RIGHTS = {"ServiceAccount", "Role", "RoleBinding", "ClusterRole", "ClusterRoleBi
 
 
 def rights(found: list[Manifest]) -> dict[tuple[str, str, str], Manifest]:
-    return of([one for one in found if one["kind"] in RIGHTS])
+    return of([plain(one) for one in found if one["kind"] in RIGHTS])
 
 
 def printed(capsys: pytest.CaptureFixture[str]) -> dict[tuple[str, str, str], Manifest]:

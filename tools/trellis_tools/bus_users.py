@@ -1,8 +1,7 @@
 """Writes the user configuration of a NATS server, or checks it: ``make generate``, ``make verify``.
 
 In: a directory. Out: ``accounts.conf`` for one cluster named ``trellis`` and the template of its keys, or an exit
-status with the reasons. For other clusters ``trellis bus users`` writes the same. With ``--chart``: the files of the
-Helm chart.
+status with the reasons. For other clusters ``trellis bus users`` writes the same.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ import sys
 from pathlib import Path
 from typing import Final
 
-from trellis.bus.accounts.accounts import ACCOUNTS_FILE, TEMPLATE_FILE, accounts, chart_accounts, keys
+from trellis.bus.accounts.accounts import ACCOUNTS_FILE, TEMPLATE_FILE, accounts, keys
 
 CLUSTER: Final = "trellis"
 
@@ -22,9 +21,8 @@ def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m trellis_tools.bus_users", description=__doc__)
     parser.add_argument("directory", type=Path, help="directory of the files: deploy/nats")
     parser.add_argument("--check", action="store_true", help="write nothing; fail if a file differs")
-    parser.add_argument("--chart", action="store_true", help="files of the Helm chart: deploy/helm/trellis/nats")
     arguments = parser.parse_args(argv)
-    wanted = {ACCOUNTS_FILE: chart_accounts()} if arguments.chart else documents()
+    wanted = documents()
     problems = differences(arguments.directory, wanted) if arguments.check else []
     if not arguments.check:
         arguments.directory.mkdir(parents=True, exist_ok=True)

@@ -1,9 +1,9 @@
-"""Writes the generated parts of the Helm chart for each service, or checks them: ``make generate``, ``make verify``.
+"""Writes the generated parts of the Helm chart, or checks them: ``make generate``, ``make verify``.
 
 In: the registry of services, their settings, ``deploy/rbac``, the chart. Out: ``values.schema.json`` with the settings
-of each service and the descriptions of all values, and the rules of each service in ``rights/``, or an exit status with
-the reasons. Invariants: rules are edited only in ``deploy/rbac``, descriptions of values only in ``values.yaml``; the
-rest of the schema is kept.
+and pod options of each service and the descriptions of all values, the rules of each service in ``rights/``, and the
+annotations of ``Chart.yaml``, or an exit status with the reasons. Invariants: rules are edited only in ``deploy/rbac``,
+descriptions of values only in ``values.yaml``; the rest of the schema is kept.
 """
 
 from __future__ import annotations
@@ -19,12 +19,17 @@ import yaml
 
 from trellis.config.errors import RENAMED_SETTINGS
 from trellis.services import SERVICES, Service
+from trellis_tools.chart_metadata import MARKS, metadata_part
 from trellis_tools.chart_values import Keys, descriptions_of
+from trellis_tools.marked_part import with_part
+from trellis_tools.settings_schema import setting_schema
 
 CHART: Final = Path("deploy/helm/trellis")
 RBAC: Final = Path("deploy/rbac")
 SCHEMA: Final = CHART / "values.schema.json"
 VALUES: Final = CHART / "values.yaml"
+METADATA: Final = CHART / "Chart.yaml"
+DEFINITIONS: Final = CHART / "definitions"
 SET_BY_THE_CHART: Final = frozenset({
     "kubeconfig", "context", "nats_url", "nats_nkey_file", "nats_credentials_file", "nats_ca_file", "stream_replicas",
     "cluster", "namespace", "health_port", "otlp_endpoint", "trace_sample_ratio", "identity", "installer_namespace",
@@ -32,8 +37,15 @@ SET_BY_THE_CHART: Final = frozenset({
     "watch_namespaces", "secrets_users", "controller_resources", "controller_data_dir", "controller_modules_dir",
     "console_port", "console_address", "console_auth", "console_proxy_secret_file", "console_proxy_ca_file",
     "console_tls_cert_file", "console_tls_key_file",
+    "node_installer_image", "installer_pull_policy", "installer_pull_secrets",
 })  # fmt: skip
 """Settings that other values of the chart set, or that pods do not need."""
+_MOVED: Final = {
+    "TRELLIS_NODE_INSTALLER_IMAGE": "installers.image",
+    "TRELLIS_INSTALLER_PULL_POLICY": "installers.image.pullPolicy",
+    "TRELLIS_INSTALLER_PULL_SECRETS": "installers.image.pullSecrets",
+}
+"""Values by the setting that the chart accepted until 0.2."""
 _HEADER: Final = "# Generated from deploy/rbac by `make generate`; do not edit.\n"
 _PLACES: Final = {
     "trellis-system": "home",
@@ -71,7 +83,13 @@ def main(argv: list[str] | None = None) -> int:
 
 def documents(root: Path) -> dict[Path, str]:
     """Return the text of each file by its path in the repository."""
-    found = {SCHEMA: schema_of((root / SCHEMA).read_text(), (root / VALUES).read_text())}
+    values, chart = (root / VALUES).read_text(), (root / METADATA).read_text()
+    definitions = [yaml.safe_load(path.read_text()) for path in sorted((root / DEFINITIONS).rglob("*.*.yaml"))]
+    annotations = metadata_part(yaml.safe_load(chart), yaml.safe_load(values), definitions)
+    found = {
+        SCHEMA: schema_of((root / SCHEMA).read_text(), values),
+        METADATA: with_part(chart, str(METADATA), MARKS, annotations),
+    }
     for service in SERVICES.values():
         # Not for the console: its rules behind a proxy depend on values, which rights/console.yaml reads.
         if rules := dict(rules_of(root / RBAC, service.name)):
@@ -86,6 +104,9 @@ def schema_of(schema: str, values: str) -> str:
     services = document["properties"]["services"]
     former = services["properties"]
     services["properties"] = {one.chart_key: _entry(one, former.get(one.chart_key)) for one in SERVICES.values()}
+    options = document["properties"]["pods"]["properties"]
+    for one in (*services["properties"].values(), document["properties"]["bundle"]):
+        one["properties"] = _with_options(one["properties"], options)
     _describe(document, descriptions_of(values), ())
     return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
 
@@ -96,9 +117,14 @@ def _entry(service: Service, former: dict[str, Any] | None) -> dict[str, Any]:
     settings = {
         f"TRELLIS_{name.upper()}": {
             "description": " ".join((fields[name].description or "").replace("``", "`").split()),
-            "$ref": "#/definitions/text",
+            **setting_schema(name, fields[name]),
         }
         for name in sorted(set(fields) - SET_BY_THE_CHART)
+    }
+    settings |= {
+        was: {"description": f"Set by {now}.", "const": f"set by {now}"}
+        for was, now in _MOVED.items()
+        if was.removeprefix("TRELLIS_").lower() in fields
     }
     # Rejected with this text in the error of Helm: a value under a former name is never ignored.
     settings |= {
@@ -115,6 +141,17 @@ def _entry(service: Service, former: dict[str, Any] | None) -> dict[str, Any]:
     )
     entry["properties"]["settings"] = _object(settings)
     return {"description": f"Values of {service.package}."} | entry
+
+
+def _with_options(properties: dict[str, Any], options: dict[str, Any]) -> dict[str, Any]:
+    """Return the properties of a service with those of ``pods``, in a fixed order; its own ones take precedence."""
+    own = {key: value for key, value in properties.items() if key == "resources" or key not in options}
+    replaced = {
+        key: {"description": f"Replaces `pods.{key}`.", "$ref": f"#/properties/pods/properties/{key}"}
+        for key, option in options.items()
+        if key not in own and "const" not in option
+    }
+    return own | replaced
 
 
 def _describe(schema: dict[str, Any], descriptions: dict[Keys, str], keys: Keys) -> None:

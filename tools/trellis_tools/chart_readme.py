@@ -31,7 +31,8 @@ helm install trellis deploy/helm/trellis --namespace trellis-system --create-nam
 
 ## Values
 
-`values.schema.json` rejects unknown and invalid values.
+`values.schema.json` rejects unknown and invalid values. Each entry of `services`, and `bundle`, also accepts the keys
+of `pods`, such as `affinity` and `extraEnv`: its value replaces that of `pods`.
 [Settings](../../../docs/reference/settings.md) has the `TRELLIS_` variables of each service.
 """
 

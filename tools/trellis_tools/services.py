@@ -16,6 +16,7 @@ from typing import Final
 
 from trellis.events.subjects import FACTS
 from trellis.services import SERVICES, Service
+from trellis_tools.marked_part import with_part
 from trellis_tools.reference.markdown import table
 
 _BEGIN: Final = "services: written by make generate from shared/trellis/services.py"
@@ -54,7 +55,10 @@ def documents(root: Path) -> dict[str, str]:
         "mkdocs.yml": ("      # {}", "".join(f"      - services/{one.name}.md\n" for one, _ in _pages(root))),
         index: ("<!-- {} -->", _table(root)),
     }
-    return {name: _with_part((root / name).read_text(), name, *parts[name]) for name in parts}
+    return {
+        name: with_part((root / name).read_text(), name, (comment.format(_BEGIN), comment.format(_END)), part)
+        for name, (comment, part) in parts.items()
+    }
 
 
 def project_part() -> str:
@@ -97,15 +101,6 @@ def _table(root: Path) -> str:
         nouns = dict.fromkeys(f"`{spec.model.noun}.*`" for spec in FACTS if spec.owner == service.package)
         rows.append((f"[{service.package}]({service.name}.md)", " ".join(paragraph.split()), ", ".join(nouns)))
     return table(("service", "purpose", "publishes"), rows)
-
-
-def _with_part(text: str, name: str, comment: str, part: str) -> str:
-    begin, end = f"{comment.format(_BEGIN)}\n", comment.format(_END)
-    before, found, rest = text.partition(begin)
-    _, closed, after = rest.partition(end)
-    if not found or not closed:
-        raise ValueError(f"{name}: has no place for the services: {begin.strip()} and {end.strip()}")
-    return f"{before}{begin}{part}{end}{after}"
 
 
 if __name__ == "__main__":

@@ -71,17 +71,23 @@ def _export(archives: dict[str, Path], target: Path) -> None:
 def _summary(archives: dict[str, Path], name: str, nodes: list[str]) -> str:
     lines = [f"{image:<32} {path}" for image, path in archives.items()]
     lines.append(f"On the nodes {', '.join(nodes)} of cluster '{name}'." if nodes else _nowhere(name))
-    repository, _, tag = SERVICES.name.partition(":")
     lines += [
         "Install the chart with these images, with a NATS without authentication and volume:",
         "  kubectl create namespace trellis-system",
         f"  kubectl run bus --namespace trellis-system --image {NATS} --port 4222 --expose -- --jetstream",
         "  helm install trellis deploy/helm/trellis --namespace trellis-system \\",
-        f"    --set image.repository={repository} --set-string image.tag={tag} \\",
-        "    --set nats.enabled=false --set nats.url=nats://bus.trellis-system:4222 \\",
-        f"    --set services.provisioner.settings.TRELLIS_NODE_INSTALLER_IMAGE={INSTALLER.name}",
+        f"    {_options('image', SERVICES.name)} \\",
+        f"    {_options('installers.image', INSTALLER.name)} \\",
+        "    --set nats.enabled=false --set nats.url=nats://bus.trellis-system:4222",
     ]
     return "\n".join(lines)
+
+
+def _options(value: str, image: str) -> str:
+    """Return the options of Helm that set a value of the chart to an image ``<registry>/<repository>:<tag>``."""
+    name, _, tag = image.rpartition(":")
+    registry, _, repository = name.partition("/")
+    return f"--set {value}.registry={registry},{value}.repository={repository} --set-string {value}.tag={tag}"
 
 
 def _nowhere(name: str) -> str:

@@ -10,10 +10,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from trellis import names
 from trellis.kube.resources import Manifest
 from trellis_cli.status.row import Part
 
-SELECTOR: Final = "app.kubernetes.io/name=trellis"
+SELECTOR: Final = f"{names.LABEL_PART_OF}={names.PART_OF}"
 _COMPONENT: Final = "app.kubernetes.io/component"
 _HEALTH: Final = "health"
 _OVER: Final = frozenset({"Succeeded", "Failed"})

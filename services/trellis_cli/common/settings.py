@@ -38,6 +38,7 @@ def client_settings(
     kubeconfig: Path | None = None,
     context: str | None = None,
     nats_url: str | None = None,
+    cluster: str | None = None,
     jaeger_url: str | None = None,
 ) -> ClientSettings:
     """Return the settings from the environment and these flags.
@@ -45,4 +46,11 @@ def client_settings(
     Raises:
         SettingsError: a variable or a flag is invalid.
     """
-    return load(ClientSettings, kubeconfig=kubeconfig, context=context, nats_url=nats_url, jaeger_url=jaeger_url)
+    return load(
+        ClientSettings,
+        kubeconfig=kubeconfig,
+        context=context,
+        nats_url=nats_url,
+        cluster=cluster,
+        jaeger_url=jaeger_url,
+    )

@@ -289,10 +289,8 @@ async def _secrets(kube: Kube, namespace: str) -> Part:
         grants = []
     if isinstance(grants, Part):
         return grants
-    groups, pods = await asyncio.gather(
-        reading.list(HOST_CONFIGS),
-        reading.list(PODS, namespace, labels=f"{names.LABEL_NAME}=trellis,app.kubernetes.io/component={BACKEND}"),
-    )
+    backend = f"{names.LABEL_PART_OF}={names.PART_OF},app.kubernetes.io/component={BACKEND}"
+    groups, pods = await asyncio.gather(reading.list(HOST_CONFIGS), reading.list(PODS, namespace, labels=backend))
     known = groups if reading.knows(HOST_CONFIGS) else None
     return _with_notes(secrets_part(grants or [], known, pods), reading)
 

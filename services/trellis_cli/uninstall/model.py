@@ -28,7 +28,7 @@ from trellis.lattice.domain.kept import Kept, read_kept
 from trellis.lattice.domain.service_views import SLICE_SELECTOR, view_service
 
 SELECTOR: Final = (
-    "app.kubernetes.io/name=trellis,app.kubernetes.io/component in "
+    f"{names.LABEL_PART_OF}={names.PART_OF},app.kubernetes.io/component in "
     "(application-manager,bundle,host-manager,provisioner,service-reflector)"
 )
 """Selects the workloads of services that set finalizers, by the labels of the chart."""

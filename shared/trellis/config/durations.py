@@ -13,6 +13,8 @@ from typing import Annotated, Final
 
 from pydantic import BeforeValidator
 
+from trellis.config.value_schema import number_schema
+
 _UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _NEEDS: Final = "needs a duration, e.g. 30s, 5m or 1h30m"
 _NUMBER = r"[0-9]+(?:\.[0-9]+)?"
@@ -62,5 +64,9 @@ def _seconds_of(text: str) -> float:
     return math.fsum(float(part["amount"]) * _UNITS[part["unit"]] for part in _PART.finditer(text))
 
 
-Seconds = Annotated[float, BeforeValidator(parse_seconds)]
+Seconds = Annotated[
+    float,
+    BeforeValidator(parse_seconds),
+    number_schema(rf"\s*(?:{_NUMBER}|(?:{_NUMBER}(?:ms|s|m|h|d))+)\s*", minimum=0),
+]
 """Field type: a duration in seconds. Add ``Field(gt=0)`` where zero makes no sense."""

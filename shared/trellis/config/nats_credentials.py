@@ -149,3 +149,8 @@ def _identity(seed: str, jwt: str | None) -> Identity:
 def new_seed() -> str:
     """Return the seed of a new user."""
     return encode_seed(Prefix.USER, secrets.token_bytes(KEY_BYTES))
+
+
+def new_routes_password() -> str:
+    """Return a new password between NATS servers, which have no nkeys; it needs no escaping in a URL."""
+    return secrets.token_hex(KEY_BYTES)

@@ -34,6 +34,7 @@ from trellis.config.authorities import trust
 from trellis.config.durations import Seconds
 from trellis.config.errors import SettingsError, problem_lines, renamed_variables, unknown_variables
 from trellis.config.nats_credentials import Credentials, CredentialsError, Kind
+from trellis.config.value_schema import listed_schema, text_schema
 from trellis.installer_api.redaction import redact_url
 
 __all__ = [
@@ -126,10 +127,12 @@ def _identity() -> str:
     return f"{socket.gethostname()}_{os.getpid()}_{secrets.token_hex(4)}"
 
 
-DnsLabel = Annotated[str, AfterValidator(_dns_label)]
-Subdomain = Annotated[str, AfterValidator(_subdomain)]
-Namespaces = Annotated[tuple[str, ...], BeforeValidator(_listed), AfterValidator(_namespaces)]
-HttpUrl = Annotated[str, AfterValidator(_http_url)]
+DnsLabel = Annotated[str, AfterValidator(_dns_label), text_schema(_DNS_LABEL.pattern)]
+Subdomain = Annotated[str, AfterValidator(_subdomain), text_schema(_SUBDOMAIN.pattern)]
+Namespaces = Annotated[
+    tuple[str, ...], BeforeValidator(_listed), AfterValidator(_namespaces), listed_schema(_DNS_LABEL.pattern)
+]
+HttpUrl = Annotated[str, AfterValidator(_http_url), text_schema("https?://.+")]
 LogLevel = Annotated[Literal["debug", "info", "warning", "error"], BeforeValidator(_lower)]
 
 

@@ -19,7 +19,7 @@ import pytest
 import yaml
 from nats.aio.msg import Msg
 
-from support.chart.chart_nats import ChartServers, Files, PodServer, by_the_word_of, mount
+from support.chart.chart_nats import ChartServers, Files, PodServer, mount
 from support.chart.installed import Installation, Running, Where, processes
 from support.chart.issued_bus import IssuedBus
 from support.chart.rendered import CHART, SYSTEM, ChartRefusedError, Manifest, only
@@ -125,7 +125,8 @@ async def pods(bus: IssuedBus, issued: Files, directory: Path) -> AsyncIterator[
     """Run the servers of an installation with a Secret's certificates."""
     authority_of_services = directory / "nats-ca"
     authority_of_services.mkdir()
-    with ChartServers(directory / "servers", bus.manifests(), issued).running() as servers:
+    with ChartServers(directory / "servers", bus.manifests(), bus.job(), issued).running() as servers:
+        bus.hold(servers.users)
         await servers.ready()
         yield Pods(servers, authority_of_services)
 
@@ -159,13 +160,13 @@ async def test_services_know_the_servers_by_what_is_issued_and_go_on_while_it_is
 
         mount(made.authority, {"ca.crt": installed.secret(OTHER)["ca.crt"]})
         with pytest.raises(BusUnavailable, match="CERTIFICATE_VERIFY_FAILED"):
-            await dial(made.servers.url("cli"), "test", by_the_word_of(made.ca_file))
+            await dial(made.servers.url(), "test", made.servers.credentials("cli", made.ca_file))
         async with service(installed, made, tmp_path) as watcher:
             await eventually_async(partial(complains, watcher, "CERTIFICATE_VERIFY_FAILED"), FOLLOWED_SECONDS)
             mount(made.authority, {"ca.crt": issued["ca.crt"]})
             await watcher.ready()
 
-            client = await dial(made.servers.url("cli"), "test", by_the_word_of(made.ca_file))
+            client = await dial(made.servers.url(), "test", made.servers.credentials("cli", made.ca_file))
             await client.subscribe(FACTS, cb=made.hear)
             await settle(client)
             await goes_on(made, fleet, watcher)
@@ -199,7 +200,7 @@ async def test_who_knows_the_authority_of_before_its_renewal_believes_what_it_si
         directory.mkdir()
         async with pods(installed, shown, directory) as made:
             mount(made.authority, {"ca.crt": known["ca.crt"]})
-            client = await dial(made.servers.url("cli"), "test", by_the_word_of(made.ca_file))
+            client = await dial(made.servers.url(), "test", made.servers.credentials("cli", made.ca_file))
             await client.close()
 
 

@@ -30,6 +30,7 @@ STAYS = KINDS | {
     "namespaces//trellis-installers",
     *(f"persistentvolumeclaims/{SYSTEM}/data-trellis-nats-{number}" for number in range(3)),
     f"secrets/{SYSTEM}/{names.SECRETS_KEY}",
+    f"secrets/{SYSTEM}/trellis-bus",
     "serviceaccounts/trellis-installers/default",
 }
 """What the page says that stays, and is to be deleted with both namespaces and the kinds."""

@@ -20,12 +20,12 @@ import yaml
 from playwright.async_api import expect
 
 from support.chart import lived_in
-from support.chart.chart_cluster import chart_cluster
+from support.chart.chart_cluster import NATS_IMAGE, chart_cluster
 from support.chart.forwarded import forwarded
 from support.chart.lived_in import HELLO, HOSTS, PAYMENTS, Life
 from support.chart.rendered import CHART, ChartRefusedError
+from support.chart.services_image import image_of
 from support.console.page_browser import Chrome
-from support.lattices.host_images import NATS
 from support.lattices.wasmcloud_image import wasmcloud_image
 from support.nodes.https_files import http_files
 from support.nodes.real_nodes import eventually, pod, wasm_pod
@@ -43,7 +43,7 @@ BEFORE = Path(__file__).parents[2] / "data" / "chart" / "trellis-0.1.0.tgz"
 APPLICATIONS = "applications.core.oam.dev"
 TEAM = "team-a"
 TOKEN = "that of the card processor"
-ONE_SERVER: dict[str, Any] = {"nats": {"image": NATS, "replicas": 1}}
+ONE_SERVER: dict[str, Any] = {"nats": {"image": NATS_IMAGE, "replicas": 1}}
 """What the version before had; what one server has stored does not move to three."""
 
 
@@ -67,7 +67,7 @@ def life(machine: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> I
 
 
 def test_the_version_before_is_installed(life: Life) -> None:
-    life.cluster.install(BEFORE, console=False)
+    life.cluster.install_before(BEFORE)
     assert {one["metadata"]["labels"]["app.kubernetes.io/name"] for one in life.cluster.workloads()} == {"trellis"}
 
 
@@ -149,8 +149,8 @@ def test_what_happened_is_told_by_the_bus(life: Life) -> None:
         eventually(lambda: not missing(), "all is said", 60)
     except AssertionError:
         pytest.fail(f"nobody said {missing()}")
-    with life.outside.bus() as address:
-        told = life.outside.trellis("events", "tail", "--last", "10", "--until", "1s", NATS_URL=address)
+    with life.outside.bus() as settings:
+        told = life.outside.trellis("events", "tail", "--last", "10", "--until", "1s", **settings)
     assert len(told.splitlines()) >= 10
     assert TOKEN not in told
 
@@ -158,21 +158,22 @@ def test_what_happened_is_told_by_the_bus(life: Life) -> None:
 def streams(life: Life) -> dict[str, datetime | None]:
     """Return when each stream of the bus was made."""
 
-    async def read(address: str) -> dict[str, datetime | None]:
-        client = await nats.connect(address, inbox_prefix=CLI_INBOX)
+    async def read(settings: dict[str, str]) -> dict[str, datetime | None]:
+        seed = settings.get("NATS_NKEY_FILE")
+        client = await nats.connect(settings["NATS_URL"], inbox_prefix=CLI_INBOX.encode(), nkeys_seed=seed)
         try:
             js = client.jetstream()
             return {name: (await js.stream_info(name)).created for name in (*STREAM_SUBJECTS, CLAIM_STREAM)}
         finally:
             await client.close()
 
-    with life.outside.bus() as address:
-        return asyncio.run(read(address))
+    with life.outside.bus() as settings:
+        return asyncio.run(read(settings))
 
 
 def test_an_upgrade_to_more_servers_is_refused(life: Life) -> None:
     with pytest.raises(ChartRefusedError, match=r"Keep nats\.replicas=1"):
-        life.cluster.helm("upgrade", "trellis", str(CHART), "--reset-then-reuse-values")
+        life.cluster.helm("upgrade", "trellis", str(CHART), values=life.cluster.values())
 
 
 def test_an_upgrade_disturbs_nothing_that_runs(life: Life, tmp_path: Path) -> None:
@@ -232,7 +233,7 @@ def test_it_is_tested_as_its_notes_say(life: Life) -> None:
 def test_a_changed_value_disturbs_nothing_either(life: Life) -> None:
     """All services are replaced, as they are told of a Jaeger, and prepare the next node."""
     running = life.running()
-    life.cluster.install(CHART, **ONE_SERVER, jaeger={"enabled": True, "image": JAEGER})
+    life.cluster.install(CHART, **ONE_SERVER, jaeger={"enabled": True, "image": image_of(JAEGER)})
     assert life.running() == running
     life.cluster.kubectl("label", "node", "real-2", "wasm=true")
     eventually(lambda: provisioned(life, "real-2"), "the second node is ready")

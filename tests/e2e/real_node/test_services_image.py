@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from support.chart.rendered import CHART, SYSTEM, Manifest, helm, of, only, rendered
-from support.chart.services_image import SERVICES, services_image
+from support.chart.services_image import SERVICES, image_of, services_image
 from support.nodes.real_nodes import Kubectl, eventually, pod
 from trellis.services import SERVICES as REGISTRY
 from trellis_dev.localcluster import ClusterInfo
@@ -26,8 +26,7 @@ CLUSTER = "one_node"
 NODE = "real-0"
 TEAM = "team-a"
 EXAMPLES = CHART.parents[1] / "examples" / "controllers"
-REPOSITORY, _, TAG = SERVICES.rpartition(":")
-IMAGE = {"repository": REPOSITORY, "tag": TAG, "pullPolicy": "Never"}
+IMAGE = {**image_of(SERVICES), "pullPolicy": "Never"}
 LOOK = """
 import importlib, json, os, shutil, subprocess, sys
 from pathlib import Path

@@ -11,19 +11,17 @@ import os
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
 
-from support.chart.installed import OURS, Installation, Where, process, processes
-from support.chart.rendered import CHART, bus_server, of
+from support.chart.installed import BUS_SECRET, OURS, Installation, Where, process, processes, variables
+from support.chart.rendered import CHART, bus_server, of, rendered
 from support.cluster.grants import SYSTEM, Granted, granted
 from support.nodes.shims import Shim
 from support.wadm.applications_kind import ApplicationsKind, until
 from trellis.crds.kinds import KINDS
-from trellis.kube.resources import BUDGETS, CONFIGMAPS, DEFINITIONS, DEPLOYMENTS, JOBS, NAMESPACES, SECRETS, Resource
-from trellis_cli.bus.passwords import SERVER
+from trellis.kube.resources import BUDGETS, DEFINITIONS, DEPLOYMENTS, JOBS, NAMESPACES, SECRETS, Resource
 from trellis_dev.localcluster import ClusterInfo, tools
 from trellis_dev.localcluster.api import Api
 from trellis_tools.base.generate import differences, documents, render
@@ -31,7 +29,7 @@ from trellis_tools.base.generate import differences, documents, render
 pytestmark = [pytest.mark.cluster, pytest.mark.nats, pytest.mark.timeout(420)]
 
 DEPLOY = CHART.parents[1]
-JOB = "trellis-bus-passwords"
+JOB = "trellis-bus-keys"
 KEPT = {"Namespace", "CustomResourceDefinition"}
 SECONDS = 120
 STATEFUL_SETS = Resource("apps", "v1", "statefulsets", "StatefulSet", namespaced=True)
@@ -80,9 +78,7 @@ def base(cluster: ClusterInfo, cluster_api: Api, applications: ApplicationsKind)
     yield text
     found = [one for one in yaml.safe_load_all(text) if one["kind"] not in KEPT]
     kubectl("delete", "--ignore-not-found", "-f", "-", standard_input=yaml.safe_dump_all(found))
-    for one in cluster_api.call("GET", SECRETS.path(SYSTEM))[1]["items"]:
-        if one["metadata"]["name"].startswith("trellis-nats-"):
-            cluster_api.call("DELETE", SECRETS.path(SYSTEM, one["metadata"]["name"]))
+    cluster_api.call("DELETE", SECRETS.path(SYSTEM, BUS_SECRET))
     installers = NAMESPACES.path(None, "trellis-installers")
     cluster_api.call("DELETE", installers)
     until(lambda: cluster_api.call("GET", installers)[0] == http.HTTPStatus.NOT_FOUND, "the namespace is gone")
@@ -96,24 +92,19 @@ def generations(api: Api) -> dict[str, int]:
     return found
 
 
-def passwords(api: Api) -> dict[str, Any]:
-    found = api.call("GET", SECRETS.path(SYSTEM))[1]["items"]
-    return {one["metadata"]["name"]: one["data"] for one in found if one["metadata"]["name"].startswith("trellis-nats")}
-
-
 async def run_job(api: Api, account: Granted, directory: Path) -> None:
     """Do what its pod would, as its account."""
     status, job = api.call("GET", JOBS.path(SYSTEM, JOB))
     assert status == http.HTTPStatus.OK
     [container] = job["spec"]["template"]["spec"]["containers"]
-    told = {one["name"]: one["value"] for one in container["env"]}
     log = directory / "job.log"
-    done = await process(container["command"], told | {"TRELLIS_KUBECONFIG": str(account.kubeconfig)}, log)
+    told = variables(container) | {"TRELLIS_KUBECONFIG": str(account.kubeconfig)}
+    done = await process(container["command"], told, log)
     assert await asyncio.wait_for(done.wait(), SECONDS) == 0, log.read_text()
 
 
 @pytest.mark.thorough
-async def test_what_is_applied_twice_is_there_once_and_becomes_ready_with_passwords_of_its_own(
+async def test_what_is_applied_twice_is_there_once_and_becomes_ready_with_keys_of_its_own(
     cluster: ClusterInfo, cluster_api: Api, base: str, shim: Shim, tmp_path: Path
 ) -> None:
     del shim  # the fleet's kinds are defined
@@ -130,12 +121,10 @@ async def test_what_is_applied_twice_is_there_once_and_becomes_ready_with_passwo
     with granted(cluster, cluster_api, JOB, tmp_path) as account:
         account.log_in()
         await run_job(cluster_api, account, tmp_path)
-        made = passwords(cluster_api)
+        made = installation.secret(BUS_SECRET)
         await run_job(cluster_api, account, tmp_path)
-        assert passwords(cluster_api) == made, "what is there stays"
-    config = cluster_api.call("GET", CONFIGMAPS.path(SYSTEM, "trellis-nats-config"))[1]["data"]
-    server = installation.secret("trellis-nats-server")
-    with bus_server(config | {"passwords.conf": server["passwords.conf"]}, tmp_path) as running:
+        assert installation.secret(BUS_SECRET) == made, "what is there stays"
+    with bus_server(installation.bus_files(), tmp_path) as running:
         where = Where(cluster, cluster_api, tmp_path, running.url.split("//")[1])
         async with processes(where, installation.deployments()) as started:
             assert len(started) == 7
@@ -167,24 +156,21 @@ def test_the_committed_base_is_what_the_chart_gives_now() -> None:
     assert differences(DEPLOY / "base", documents(render(CHART))) == []
 
 
-def test_the_base_gives_the_rights_of_the_chart_and_what_the_passwords_need() -> None:
-    wanted = [one for one in render(CHART) if one["kind"] in {"Role", "ClusterRole"}]
+def test_the_base_gives_the_rights_of_the_chart_and_what_the_keys_need() -> None:
+    wanted = [one for one in rendered() if one["kind"] in {"Role", "ClusterRole"}]
     files = [
         one
-        for name in ("rights.yaml", "passwords.yaml")
+        for name in ("rights.yaml", "bus-keys.yaml")
         for one in yaml.safe_load_all((DEPLOY / "base" / name).read_text())
     ]
     has = {key: one["rules"] for key, one in of(files).items() if "rules" in one}
-    extra = has.pop(("Role", SYSTEM, "trellis-bus-passwords"))
+    extra = has.pop(("Role", SYSTEM, JOB))
     assert has == {key: one["rules"] for key, one in of(wanted).items()}
     assert {verb for rule in extra for verb in rule["verbs"] if "resourceNames" not in rule} == {"create"}
     assert {resource for rule in extra for resource in rule["resources"]} == {"secrets"}
 
 
-def test_the_base_holds_no_secret_and_the_server_reads_its_passwords_from_the_one_that_is_made() -> None:
+def test_the_base_holds_no_secret_and_no_mark_of_helm() -> None:
     everything = [one for path in (DEPLOY / "base").glob("*.yaml") for one in yaml.safe_load_all(path.read_text())]
     assert not [one for one in everything if one["kind"] == "Secret"]
-    [server] = [one for one in everything if one["kind"] == "StatefulSet"]
-    [config] = [one for one in server["spec"]["template"]["spec"]["volumes"] if one["name"] == "config"]
-    secrets = [source["secret"] for source in config["projected"]["sources"] if "secret" in source]
-    assert secrets == [{"name": SERVER, "items": [{"key": "passwords.conf", "path": "passwords.conf"}]}], "no seed"
+    assert "helm" not in yaml.safe_dump_all(everything).lower().replace("../helm/trellis/definitions", "")

@@ -6,12 +6,14 @@ import asyncio
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import nats
 import pytest
 from nats.aio.client import Client
 
-from support.chart.rendered import Manifest, bus_server, of, rendered
+from support.chart.bus_secret import credentials_of, users_of
+from support.chart.rendered import bus_server, hooks, of, rendered
 from support.nodes.fleet import eventually
 from support.suite.settling import settle
 from trellis_dev.localcluster.nats import NatsServer
@@ -22,58 +24,53 @@ HOME = "trellis-system"
 
 
 class ChartBus:
-    """A server that runs with the rendered configuration, on another port and store."""
+    """A server that runs with the rendered configuration and the keys of the Job, on another port and store."""
 
-    def __init__(self, server: NatsServer, objects: dict[tuple[str, str, str], Manifest]) -> None:
+    def __init__(self, server: NatsServer, users: dict[str, str], directory: Path) -> None:
         self._server = server
-        self._objects = objects
+        self._users = users
+        self._directory = directory
 
     @property
     def url(self) -> str:
         """Where it is, without a user."""
         return self._server.url
 
-    async def connected(self, component: str, heard: list[str]) -> Client:
-        """Connect as a pod would, with the URL of its Secret; what the server refuses is heard."""
-        url = self._objects["Secret", HOME, f"trellis-nats-{component}"]["stringData"]["url"]
-        url = url.replace("trellis-nats.trellis-system:4222", self._server.url.removeprefix("nats://"))
+    async def connected(self, user: str, heard: list[str]) -> Client:
+        """Connect as a pod would, with the seed of its user; what the server refuses is heard."""
+        seed = credentials_of(self._users, user, self._directory).path
 
         async def hear(error: Exception) -> None:
             heard.append(str(error))
 
-        return await nats.connect(url, allow_reconnect=False, error_cb=hear)
+        return await nats.connect(self.url, allow_reconnect=False, error_cb=hear, nkeys_seed=str(seed))
 
 
-@pytest.fixture(params=["services", "bundle"])
-def bus(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[str, ChartBus]]:
-    objects = of(rendered(mode=request.param, cluster="lab-1", nats={"replicas": 1}))
-    with bus_server(objects["Secret", HOME, "trellis-nats-server"]["stringData"], tmp_path) as server:
-        yield request.param, ChartBus(server, objects)
+@pytest.fixture
+def bus(tmp_path: Path) -> Iterator[ChartBus]:
+    values: dict[str, Any] = {"cluster": "lab-1", "nats": {"replicas": 1}}
+    users = users_of(hooks("pre-install", **values))
+    config = of(rendered(**values))["ConfigMap", HOME, "trellis-nats"]["data"]
+    with bus_server(config | users, tmp_path) as server:
+        yield ChartBus(server, users, tmp_path / "seeds")
 
 
-async def test_a_service_says_its_own_facts_of_its_cluster_and_no_others(bus: tuple[str, ChartBus]) -> None:
-    mode, server = bus
+async def test_a_service_says_its_own_facts_of_its_cluster_and_no_others(bus: ChartBus) -> None:
     heard: list[str] = []
-    client = await server.connected("node-watcher" if mode == "services" else "bundle", heard)
+    client = await bus.connected("node_watcher.lab-1", heard)
     await client.publish("trellis.evt.lab-1.node.ready.n", b"{}")
     await client.publish("trellis.evt.lab-1.provision.started.n", b"{}")
     await client.publish("trellis.evt.other.node.ready.n", b"{}")
     await settle(client)
-    wanted = {"trellis.evt.other.node.ready.n"}
-    if mode == "services":
-        wanted.add("trellis.evt.lab-1.provision.started.n")
+    wanted = {"trellis.evt.other.node.ready.n", "trellis.evt.lab-1.provision.started.n"}
     await eventually(lambda: {one for line in heard for one in wanted if one in line.lower()} == wanted, heard)
     assert not any("lab-1.node.ready" in line for line in heard)
     await client.close()
 
 
-async def test_people_hear_what_is_said(bus: tuple[str, ChartBus]) -> None:
-    mode, server = bus
+async def test_people_hear_what_is_said(bus: ChartBus) -> None:
     heard: list[str] = []
-    people, service = (
-        await server.connected("cli", heard),
-        await server.connected("node-watcher" if mode == "services" else "bundle", heard),
-    )
+    people, service = await bus.connected("cli", heard), await bus.connected("node_watcher.lab-1", heard)
     listening = await people.subscribe("trellis.evt.>")
     await settle(people)
     await service.publish("trellis.evt.lab-1.node.ready.n", b"{}")
@@ -88,9 +85,8 @@ async def test_people_hear_what_is_said(bus: tuple[str, ChartBus]) -> None:
     await service.close()
 
 
-async def test_without_a_password_nobody_is_let_in(bus: tuple[str, ChartBus]) -> None:
-    _, server = bus
-    host, _, port = server.url.removeprefix("nats://").rpartition(":")
+async def test_without_a_key_nobody_is_let_in(bus: ChartBus) -> None:
+    host, _, port = bus.url.removeprefix("nats://").rpartition(":")
     reader, writer = await asyncio.open_connection(host, int(port))
     greeting = await reader.readline()
     assert json.loads(greeting.removeprefix(b"INFO "))["auth_required"] is True

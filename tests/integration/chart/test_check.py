@@ -5,6 +5,7 @@ Pods stand for the processes: their addresses and ports are the processes' own, 
 
 from __future__ import annotations
 
+import contextlib
 import http
 import json
 from collections.abc import Iterator
@@ -13,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from support.chart.installed import Installation, Running, Where, processes
+from support.chart.installed import Installation, Running, Where, bus_keys, processes
 from support.chart.rendered import CHART, bus_server, helm, hooks, only
 from support.cluster.grants import RBAC_KINDS, SYSTEM, Granted, granted, refused
 from support.nodes.shims import Shim
@@ -36,7 +37,7 @@ VALUES: dict[str, Any] = {
 
 def stand_in(api: Api, running: Running) -> str:
     """Make the pod of a process."""
-    labels = {"app.kubernetes.io/name": "trellis", "app.kubernetes.io/component": running.component}
+    labels = {"app.kubernetes.io/part-of": "trellis", "app.kubernetes.io/component": running.component}
     ports = [{"name": "health", "containerPort": running.port}]
     body = {
         "metadata": {"name": f"{running.deployment}-1", "labels": labels},
@@ -55,9 +56,9 @@ def stand_in(api: Api, running: Running) -> str:
     return f"{running.deployment}-1"
 
 
-async def checked(account: Granted, url: str, *command: str) -> tuple[int, dict[str, Any], str]:
+async def checked(account: Granted, bus: dict[str, str], *command: str) -> tuple[int, dict[str, Any], str]:
     """Run it as the account of the hook; return its status, its JSON and what it said."""
-    told = {"TRELLIS_KUBECONFIG": str(account.kubeconfig), "TRELLIS_NAMESPACE": SYSTEM, "TRELLIS_NATS_URL": url}
+    told = {"TRELLIS_KUBECONFIG": str(account.kubeconfig), "TRELLIS_NAMESPACE": SYSTEM, **bus}
     done = await typed_meanwhile(bare_environment(**told), *command, "-o", "json")
     return done.returncode, json.loads(done.stdout), done.stderr
 
@@ -73,7 +74,8 @@ def installation(cluster: ClusterInfo, cluster_api: Api, shim: Shim) -> Iterator
     cluster_api.call("POST", NAMESPACES.path(), {"metadata": {"name": SYSTEM}})
     values = VALUES | {"installers": {"namespace": shim.fleet.installers}}
     try:
-        helm("install", RELEASE, str(CHART), "--namespace", SYSTEM, values=values, kubeconfig=kubeconfig)
+        place = ("--namespace", SYSTEM, "--no-hooks")  # no kubelet runs the Job of one
+        helm("install", RELEASE, str(CHART), *place, values=values, kubeconfig=kubeconfig)
         yield Installation(cluster_api)
     finally:
         helm("uninstall", RELEASE, "--namespace", SYSTEM, "--ignore-not-found", "--no-hooks", kubeconfig=kubeconfig)
@@ -88,26 +90,26 @@ async def test_all_that_is_well_is_and_the_sick_one_is_named(
     [container] = pod["spec"]["containers"]
     command = [part for part in container["command"][1:] if not part.startswith("--timeout")]
     pods: list[str] = []
-    with (
-        granted(cluster, cluster_api, pod["spec"]["serviceAccountName"], tmp_path) as account,
-        bus_server(installation.secret("trellis-nats-server"), tmp_path) as server,
-    ):
+    where = Where(cluster, cluster_api, tmp_path, "")
+    async with bus_keys(where, hooks("pre-install", **VALUES)) as files, contextlib.AsyncExitStack() as stack:
+        account = stack.enter_context(granted(cluster, cluster_api, pod["spec"]["serviceAccountName"], tmp_path))
+        server = stack.enter_context(bus_server(files, tmp_path))
         account.apply([one for one in found if one["kind"] in RBAC_KINDS])
-        bus = server.url.split("//")[1]
-        url = installation.secret("trellis-nats-cli")["url"].replace("trellis-nats.trellis-system:4222", bus)
+        where.bus = server.url.split("//")[1]
+        seed = installation.seeds(pod["spec"], tmp_path / "seeds-of-cli")
+        bus = {"TRELLIS_NATS_URL": f"nats://{where.bus}", **seed}
         try:
-            where = Where(cluster, cluster_api, tmp_path, bus)
             async with processes(where, installation.deployments()) as started:
                 for one in started:
                     await one.ready()
-                code, document, err = await checked(account, url, *command)
+                code, document, err = await checked(account, bus, *command)
                 assert code == 1
                 counts = {part["part"]: part.get("pods") for part in document["parts"]}
                 assert (counts["node-watcher"], counts["provisioner"]) == (0, 0)
                 assert "node-watcher: " in err
 
                 pods += [stand_in(cluster_api, one) for one in started]
-                code, document, err = await checked(account, url, *command, "--timeout=30s")
+                code, document, err = await checked(account, bus, *command, "--timeout=30s")
                 assert code == 0, err
                 parts = {part["part"]: part for part in document["parts"]}
                 assert set(parts) == {"kubernetes", "node-watcher", "provisioner", "bus"}
@@ -115,16 +117,16 @@ async def test_all_that_is_well_is_and_the_sick_one_is_named(
 
                 sick = next(one for one in started if one.component == "provisioner")
                 await sick.end()
-                code, document, err = await checked(account, url, *command)
+                code, document, err = await checked(account, bus, *command)
                 assert code == 1
                 assert [part["part"] for part in document["parts"] if not part["ok"]] == ["provisioner"]
                 assert "provisioner: pod trellis-provisioner-1: " in err
 
                 server.stop()
-                code, document, err = await checked(account, url, *command)
+                code, document, err = await checked(account, bus, *command)
                 assert code == 1
                 assert not {part["part"]: part["ok"] for part in document["parts"]}["bus"]
-                assert url.split("@")[0].rpartition(":")[2] not in err + json.dumps(document), "no password is shown"
+                assert files["cli.nk"] not in err + json.dumps(document), "no seed is shown"
         finally:
             for name in pods:
                 cluster_api.call("DELETE", PODS.path(SYSTEM, name))

@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 
 from secrets_backend.domain.resources import ACCOUNT
-from support.chart.rendered import CHART, ChartRefusedError, helm, only, rendered
+from support.chart.installed import BUS_SECRET, Installation, Where, bus_keys, make_keys
+from support.chart.rendered import CHART, ChartRefusedError, helm, hooks, only, rendered
 from support.cluster.grants import SYSTEM, Granted, granted
 from support.cluster.kube_world import eventually
 from support.secrets.secrets_host import value
@@ -139,7 +140,7 @@ def test_an_uninstalled_chart_leaves_no_right(release: Release, cluster_api: Api
 @pytest.mark.parametrize("mode", ["services", "bundle"])
 def test_the_api_server_takes_every_object_as_it_is_rendered(cluster_api: Api, namespace: str, mode: str) -> None:
     """Strictly: a field that no kind has is an error."""
-    for one in rendered(namespace, mode=mode):
+    for one in (*rendered(namespace, mode=mode), *hooks("pre-install", namespace, mode=mode)):
         path = KINDS[one["kind"]].path(one["metadata"].get("namespace") or None)
         if one["metadata"].get("namespace") == "trellis-installers":
             continue  # not there, in a dry run; its rules are those of a role in another namespace
@@ -149,23 +150,37 @@ def test_the_api_server_takes_every_object_as_it_is_rendered(cluster_api: Api, n
 
 
 @pytest.mark.thorough
-def test_passwords_of_the_bus_stay_as_they_are_on_an_upgrade(release: Release, cluster_api: Api) -> None:
-    def secrets() -> dict[str, dict[str, str]]:
-        status, found = cluster_api.call(
-            "GET", SECRETS.path(SYSTEM) + "?labelSelector=app.kubernetes.io%2Fcomponent%3Dnats"
-        )
-        assert status == http.HTTPStatus.OK
-        return {one["metadata"]["name"]: one["data"] for one in found["items"]}
+async def test_keys_of_the_bus_stay_as_they_are_on_an_upgrade(
+    cluster: ClusterInfo, cluster_api: Api, tmp_path: Path
+) -> None:
+    where, installation = Where(cluster, cluster_api, tmp_path, ""), Installation(cluster_api)
+    one, three = (hooks("pre-upgrade", nats={"replicas": replicas}) for replicas in (1, 3))
+    async with bus_keys(where, one):
+        before = installation.secret(BUS_SECRET)
+        await make_keys(where, three)
+        after = installation.secret(BUS_SECRET)
+        assert {key: after[key] for key in before if key != "accounts.conf"} == {
+            key: text for key, text in before.items() if key != "accounts.conf"
+        }
+        assert after.keys() - before.keys() == {"routes.conf"}
+        cluster_api.call("DELETE", SECRETS.path(SYSTEM, BUS_SECRET))
+        await make_keys(where, three)
+        assert installation.secret(BUS_SECRET)["cli.nk"] != before["cli.nk"]
 
-    release.apply(nats={"enabled": True})
-    before = secrets()
-    assert set(before) == {"trellis-nats-server", "trellis-nats-cli", "trellis-nats-secrets-backend"}
-    release.apply(nats={"enabled": True}, otlpEndpoint="http://collector:4318")
-    assert secrets() == before
-    cluster_api.call("DELETE", SECRETS.path(SYSTEM, "trellis-nats-server"))
-    release.apply(nats={"enabled": True})
-    assert secrets().keys() == before.keys()
-    assert secrets()["trellis-nats-cli"] != before["trellis-nats-cli"]
+
+def test_an_upgrade_with_the_same_values_restarts_no_server(release: Release, cluster_api: Api) -> None:
+    options = {"nats": {"enabled": True, "replicas": 1}}
+    release.apply("--no-hooks", **options)
+    before = ours(cluster_api, STATEFUL_SETS), generation(cluster_api)
+    release.apply("--no-hooks", **options)
+    assert (ours(cluster_api, STATEFUL_SETS), generation(cluster_api)) == before
+
+
+def generation(api: Api) -> int:
+    """Return how often the spec of the bus' servers was changed."""
+    status, found = api.call("GET", STATEFUL_SETS.path(SYSTEM, "trellis-nats"))
+    assert status == http.HTTPStatus.OK
+    return int(found["metadata"]["generation"])
 
 
 def test_a_definition_of_somebody_else_is_not_taken_over(release: Release, cluster_api: Api) -> None:

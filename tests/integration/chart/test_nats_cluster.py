@@ -10,7 +10,7 @@ import pytest
 from nats.js.errors import NotFoundError
 
 from support.chart.chart_nats import ChartServers, PodServer
-from support.chart.rendered import rendered
+from support.chart.rendered import hooks, rendered
 from support.nats.buses import Buses, Listener, eventually, eventually_async, opted_out
 from trellis.bus.accounts.naming import CLAIM_STREAM
 from trellis.bus.bus import Bus, BusUnavailable
@@ -41,11 +41,11 @@ class World:
         for bus in (self.watcher, self.provisioner):
             await bus.connect()
             await bus.start()
-        self.people = await dial(self.servers.url("cli"), "test")
+        self.people = await dial(self.servers.url(), "test", self.servers.credentials("cli"))
 
     def bus(self, service: str) -> Bus:
-        self.buses.url = self.servers.url(service.replace("_", "-"))
-        return self.buses.new(service, limits=limits_with(3))
+        self.buses.url = self.servers.url()
+        return self.buses.new(service, limits=limits_with(3), credentials=self.servers.credentials(service))
 
     async def say(self, count: int) -> None:
         """Say so many facts, as services do: what could not be said is said again."""
@@ -88,7 +88,7 @@ class World:
 
 @pytest.fixture
 async def world(tmp_path: Path) -> AsyncIterator[World]:
-    with ChartServers(tmp_path, rendered()).running() as servers:
+    with ChartServers(tmp_path, rendered(), hooks("pre-install")).running() as servers:
         await servers.ready()
         made = World(servers)
         await made.begin()

@@ -37,7 +37,7 @@ def test_without_cert_manager_helm_names_what_is_missing_and_makes_nothing(
     cluster: ClusterInfo, cluster_api: Api, namespace: str
 ) -> None:
     values = {"services": only(), "crds": {"install": False}, "nats": {"tls": TLS}}
-    options = ("--namespace", namespace, "--install", "--wait=false")
+    options = ("--namespace", namespace, "--install", "--wait=false", "--no-hooks")
     with pytest.raises(ChartRefusedError, match=r'"Certificate" .*"cert-manager\.io/v1"'):
         helm("upgrade", "bus", str(CHART), *options, values=values, kubeconfig=Path(cluster.kubeconfig))
     assert not cluster_api.ok(STATEFUL_SETS.path(namespace, "trellis-nats"))

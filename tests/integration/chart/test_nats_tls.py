@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from support.chart.chart_nats import ChartServers, by_the_word_of
-from support.chart.rendered import rendered
+from support.chart.bus_secret import certificates_of
+from support.chart.chart_nats import ChartServers
+from support.chart.rendered import hooks, rendered
 from support.nats.buses import Buses, Listener, eventually, eventually_async, opted_out
 from support.suite.settling import settle
 from trellis.bus.accounts.reloader import Reloader
@@ -30,7 +31,7 @@ TLS = {"tls": {"enabled": True}}
 
 @pytest.fixture
 async def servers(tmp_path: Path) -> AsyncIterator[ChartServers]:
-    with ChartServers(tmp_path / "servers", rendered(nats=TLS)).running() as made:
+    with ChartServers(tmp_path / "servers", rendered(nats=TLS), hooks("pre-install", nats=TLS)).running() as made:
         await made.ready()
         yield made
 
@@ -47,9 +48,8 @@ async def test_services_and_servers_know_each_other_by_the_authority(servers: Ch
     buses, heard = Buses("", CLUSTER), Listener()
     made = {}
     for service in (NODE_WATCHER, PROVISIONER):
-        buses.url = servers.url(service.replace("_", "-"))
-        assert buses.url.startswith("tls://")
-        made[service] = buses.new(service, credentials=by_the_word_of(authority), limits=limits_with(3))
+        buses.url = servers.url()
+        made[service] = buses.new(service, credentials=servers.credentials(service, authority), limits=limits_with(3))
     made[PROVISIONER].subscribe("nodes", [NodeOptedOut], heard)
     for bus in made.values():
         await asyncio.wait_for(bus.connect(), 60)
@@ -62,17 +62,19 @@ async def test_services_and_servers_know_each_other_by_the_authority(servers: Ch
 @pytest.mark.thorough
 async def test_a_server_of_another_authority_is_not_believed(servers: ChartServers, tmp_path: Path) -> None:
     other = tmp_path / "other.crt"
-    replace(other, ChartServers(tmp_path / "other", rendered(nats=TLS, cluster="other")).certificates["ca.crt"])
-    for credentials in (by_the_word_of(other), None):
+    replace(other, certificates_of(hooks("pre-install", nats=TLS))["ca.crt"])
+    for authority in (other, None):
         with pytest.raises(BusUnavailable, match="CERTIFICATE_VERIFY_FAILED"):
-            await dial(servers.url("cli", servers.pods[0]), "test", credentials)
+            await dial(servers.url(servers.pods[0]), "test", servers.credentials("cli", authority))
 
 
 @pytest.mark.thorough
-async def test_a_server_without_tls_learns_no_password(nats_server: NatsServer, authority: Path) -> None:
+async def test_a_server_without_tls_is_told_nothing(
+    nats_server: NatsServer, servers: ChartServers, authority: Path
+) -> None:
     """As somebody between the service and the server would be, who says that there is no TLS."""
     with pytest.raises(BusUnavailable, match="TRELLIS_NATS_CA_FILE"):
-        await dial(nats_server.url, "test", by_the_word_of(authority))
+        await dial(nats_server.url, "test", servers.credentials("cli", authority))
 
 
 async def test_nobody_speaks_to_the_servers_in_plain_words_nor_as_a_server(servers: ChartServers) -> None:
@@ -106,11 +108,11 @@ def replace(path: Path, text: str) -> None:
 
 @pytest.mark.thorough
 async def test_renewed_certificates_are_shown_without_a_restart_and_believed(
-    servers: ChartServers, authority: Path, tmp_path: Path
+    servers: ChartServers, authority: Path
 ) -> None:
     """Of another authority even: the servers stay with each other, a client comes back with the file of then."""
-    renewed = ChartServers(tmp_path / "renewed", rendered(nats=TLS, cluster="renewed")).certificates
-    client = await dial(servers.url("cli"), "test", by_the_word_of(authority))
+    renewed = certificates_of(hooks("pre-install", nats=TLS))
+    client = await dial(servers.url(), "test", servers.credentials("cli", authority))
     before, pids = await servers.pods[0].shown(), [pod.server.pid for pod in servers.pods]
     reloaders = [Reloader(pod.certificates, pod.directory / "nats.pid") for pod in servers.pods]
     assert all(one.look() for one in reloaders), "each tells its server"
@@ -127,6 +129,6 @@ async def test_renewed_certificates_are_shown_without_a_restart_and_believed(
     await servers.pods[0].started()
     await eventually(lambda: client.is_connected)
     await settle(client)
-    fresh = await dial(servers.url("cli", servers.pods[0]), "test", by_the_word_of(authority))
+    fresh = await dial(servers.url(servers.pods[0]), "test", servers.credentials("cli", authority))
     await fresh.close()
     await client.close()

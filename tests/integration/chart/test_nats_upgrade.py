@@ -1,4 +1,4 @@
-"""What an upgrade does to the chart's NATS: certificates stay, and what is stored is not dropped without a word."""
+"""What an upgrade does to the chart's NATS: what is stored is not dropped without a word."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from support.chart.rendered import CHART, ChartRefusedError, helm, only
-from trellis.kube.resources import SECRETS, Resource
+from trellis.kube.resources import Resource
 from trellis_dev.localcluster import ClusterInfo
 from trellis_dev.localcluster.api import Api
 
@@ -30,13 +30,8 @@ class Bus:
 
     def apply(self, **nats: Any) -> None:
         values = {"services": only(), "crds": {"install": False}, "nats": nats}
-        options = ("--namespace", self._namespace, "--install", "--wait=false")
+        options = ("--namespace", self._namespace, "--install", "--wait=false", "--no-hooks")
         helm("upgrade", RELEASE, str(CHART), *options, values=values, kubeconfig=self._kubeconfig)
-
-    def certificates(self) -> dict[str, str]:
-        status, found = self._api.call("GET", SECRETS.path(self._namespace, "trellis-nats-tls"))
-        assert status == http.HTTPStatus.OK
-        return dict(found["data"])
 
     def servers(self) -> int:
         status, found = self._api.call("GET", STATEFUL_SETS.path(self._namespace, "trellis-nats"))
@@ -56,17 +51,6 @@ def bus(cluster: ClusterInfo, cluster_api: Api, namespace: str) -> Iterator[Bus]
     made = Bus(cluster_api, Path(cluster.kubeconfig), namespace)
     yield made
     made.uninstall()
-
-
-def test_made_certificates_stay_until_they_are_deleted(bus: Bus) -> None:
-    bus.apply(tls={"enabled": True})
-    before = bus.certificates()
-    assert set(before) == {"tls.crt", "tls.key", "ca.crt"}, "the authority's key is kept nowhere"
-    bus.apply(tls={"enabled": True}, resources={"limits": {"memory": "1Gi"}, "requests": {"memory": "64Mi"}})
-    assert bus.certificates() == before
-    bus.delete(SECRETS, "trellis-nats-tls")
-    bus.apply(tls={"enabled": True})
-    assert bus.certificates()["tls.crt"] != before["tls.crt"]
 
 
 @pytest.mark.parametrize(("has", "wanted"), [(1, 3), (3, 1)])

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable
 from pathlib import Path
+from typing import Any
 
 import nats
 import pytest
 from nats.aio.client import Client
 
 from support.chart.chart_nats import ChartServers
-from support.chart.rendered import rendered
+from support.chart.rendered import hooks, rendered
 from support.nats.buses import Buses, eventually
 from support.suite.settling import settle
 from trellis.bus.accounts.naming import CLAIM_STREAM, LAST_FACTS, consumer_name, inbox_prefix
-from trellis.bus.accounts.permissions import BUNDLE, CLI, CLI_INBOX, PUBLISHERS, durables
+from trellis.bus.accounts.permissions import CLI, CLI_INBOX, PUBLISHERS, durables
 from trellis.bus.bus import Bus
 from trellis.events.subjects import FACTS, STREAM_EVENTS, STREAM_SUBJECTS
 from trellis.services import SERVICES
@@ -33,30 +34,33 @@ class World:
         self.servers = servers
         self.refused: list[str] = []
 
-    def url(self, user: str) -> str:
-        return self.servers.url(user.replace("_", "-"))
-
     async def client(self, user: str) -> Client:
         """Connect as a user; what it is refused is noted."""
 
         async def note(error: Exception) -> None:
             self.refused.append(str(error).lower())
 
-        inbox = CLI_INBOX if user == CLI else inbox_prefix(PUBLISHERS[0] if user == BUNDLE else user, CLUSTER)
-        return await nats.connect(self.url(user), error_cb=note, inbox_prefix=inbox.encode(), allow_reconnect=False)
+        inbox = CLI_INBOX if user == CLI else inbox_prefix(user, CLUSTER)
+        return await nats.connect(
+            self.servers.url(),
+            error_cb=note,
+            inbox_prefix=inbox.encode(),
+            allow_reconnect=False,
+            nkeys_seed=str(self.servers.credentials(user).path),
+        )
 
 
 @pytest.fixture
-async def world(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[World]:
-    mode = "bundle" if request.node.callspec.params["user"] == BUNDLE else "services"
-    with ChartServers(tmp_path, rendered(mode=mode, cluster=CLUSTER, nats={"replicas": 1})).running() as servers:
+async def world(tmp_path: Path) -> AsyncIterator[World]:
+    values: dict[str, Any] = {"cluster": CLUSTER, "nats": {"replicas": 1}}
+    with ChartServers(tmp_path, rendered(**values), hooks("pre-install", **values)).running() as servers:
         await servers.ready()
         yield World(servers)
 
 
 def of_others(user: str) -> list[str]:
     """Return the services that a user is not."""
-    return [service for service in PUBLISHERS if user not in {service, BUNDLE}]
+    return [service for service in PUBLISHERS if service != user]
 
 
 def consumers(services: Iterable[str]) -> list[str]:
@@ -101,12 +105,10 @@ def unheard(user: str) -> list[str]:
 async def made(world: World, user: str) -> None:
     """Have the streams made by who may, and the user's own consumers by itself."""
     service = PUBLISHERS[0] if user == CLI else user
-    buses = Buses(world.url(service if user != BUNDLE else BUNDLE), CLUSTER)
-    chosen = PUBLISHERS if user == BUNDLE else (service,)
-    for one in chosen:
-        bus = buses.new(one)
-        await bus.connect()
-        await works(bus, one)
+    buses = Buses(world.servers.url(), CLUSTER)
+    bus = buses.new(service, credentials=world.servers.credentials(service))
+    await bus.connect()
+    await works(bus, service)
     await buses.close()
 
 
@@ -120,11 +122,11 @@ async def works(bus: Bus, service: str) -> None:
     assert [fact async for fact in bus.last_facts(models)] == []
 
 
-@pytest.mark.parametrize("user", [*PUBLISHERS, BUNDLE, CLI])
+@pytest.mark.parametrize("user", [*PUBLISHERS, CLI])
 async def test_a_user_does_its_work_and_is_refused_what_is_anothers(world: World, user: str) -> None:
     await made(world, user)
     client = await world.client(user)
-    own = facts_of(PUBLISHERS if user in {BUNDLE, CLI} else (user,))
+    own = facts_of(PUBLISHERS if user == CLI else (user,))
     for subject in own:
         await client.jetstream().publish(subject, b"{}")
     assert world.refused == [], "what is its own it may"

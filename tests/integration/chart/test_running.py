@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from support.chart.installed import Installation, Where, processes
-from support.chart.rendered import CHART, bus_server, helm
+from support.chart.installed import Installation, Where, bus_keys, processes
+from support.chart.rendered import CHART, bus_server, helm, hooks
 from support.cluster.grants import SYSTEM
 from support.nodes.shims import Shim
 from support.wadm.applications_kind import ApplicationsKind
@@ -26,7 +27,7 @@ async def test_what_is_deployed_becomes_ready(
     cluster: ClusterInfo, cluster_api: Api, shim: Shim, tmp_path: Path, mode: str
 ) -> None:
     installers, kubeconfig = shim.fleet.installers, Path(cluster.kubeconfig)
-    values = {
+    values: dict[str, Any] = {
         "mode": mode,
         "cluster": "lab-1",
         "nats": {"replicas": 1},
@@ -39,17 +40,23 @@ async def test_what_is_deployed_becomes_ready(
     made = applications.ensure()
     cluster_api.call("POST", NAMESPACES.path(), {"metadata": {"name": SYSTEM}})
     try:
-        helm("install", RELEASE, str(CHART), "--namespace", SYSTEM, values=values, kubeconfig=kubeconfig)
-        installation = Installation(cluster_api)
-        with bus_server(installation.secret("trellis-nats-server"), tmp_path) as server:
-            where = Where(cluster, cluster_api, tmp_path, server.url.split("//")[1])
-            async with processes(where, installation.deployments()) as started:
-                assert len(started) == (8 if mode == "services" else 2), "the console is apart"
-                for one in started:
-                    await one.ready()
-                for one in started:
-                    assert "ermission" not in one.said(), one.said()
+        place = ("--namespace", SYSTEM, "--no-hooks")
+        helm("install", RELEASE, str(CHART), *place, values=values, kubeconfig=kubeconfig)
+        where = Where(cluster, cluster_api, tmp_path, "")
+        async with bus_keys(where, hooks("pre-install", **values)) as files:
+            with bus_server(files, tmp_path) as server:
+                where.bus = server.url.split("//")[1]
+                await becomes_ready(where, mode)
     finally:
         helm("uninstall", RELEASE, "--namespace", SYSTEM, "--ignore-not-found", "--no-hooks", kubeconfig=kubeconfig)
         if made:
             applications.clear()
+
+
+async def becomes_ready(where: Where, mode: str) -> None:
+    async with processes(where, Installation(where.api).deployments()) as started:
+        assert len(started) == (8 if mode == "services" else 2), "the console is apart"
+        for one in started:
+            await one.ready()
+        for one in started:
+            assert "ermission" not in one.said(), one.said()

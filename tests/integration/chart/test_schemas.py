@@ -57,7 +57,7 @@ def stream(found: list[Manifest]) -> str:
 @pytest.fixture(scope="module")
 def catalogue(cluster_api: Api, tmp_path_factory: pytest.TempPathFactory) -> Path:
     everything = [one for path in FILES for one in objects(path)] + rendered()
-    everything += hooks("pre-delete") + hooks("test")
+    everything += hooks("pre-install") + hooks("pre-delete") + hooks("test")
     versions = {one["apiVersion"] for one in native(everything)}
     return published(cluster_api, versions, tmp_path_factory.mktemp("schemas"))
 
@@ -74,7 +74,7 @@ def test_an_example_is_what_its_kinds_say(path: Path, catalogue: Path) -> None:
 
 @pytest.mark.parametrize("values", [{}, {"mode": "bundle"}], ids=["services", "bundle"])
 def test_all_that_the_chart_has_is_what_kubernetes_says(values: Manifest, catalogue: Path) -> None:
-    for found in (rendered(**values), hooks("pre-delete", **values), hooks("test", **values)):
+    for found in (rendered(**values), *(hooks(event, **values) for event in ("pre-install", "pre-delete", "test"))):
         assert native(found) == found
         assert conform((), catalogue, standard_input=stream(found)) == []
 

@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from support.chart.installed import Installation, Running, Where, processes
+from support.chart.installed import Installation, Running, Where, bus_keys, processes
 from support.chart.rendered import CHART, Manifest, bus_server, helm, hooks, only
 from support.cluster.grants import RBAC_KINDS, SYSTEM, Granted, given, granted, refused, used
 from support.lattices.host_world import PATIENCE
@@ -146,7 +146,8 @@ def installed(api: Api, kubeconfig: Path, **values: Any) -> Iterator[Installatio
     """Have the chart for the time of a block."""
     api.call("POST", NAMESPACES.path(), {"metadata": {"name": SYSTEM}})
     try:
-        helm("install", RELEASE, str(CHART), "--namespace", SYSTEM, values=VALUES | values, kubeconfig=kubeconfig)
+        place = ("--namespace", SYSTEM, "--no-hooks")  # no kubelet runs the Job of one
+        helm("install", RELEASE, str(CHART), *place, values=VALUES | values, kubeconfig=kubeconfig)
         yield Installation(api)
     finally:
         helm("uninstall", RELEASE, "--namespace", SYSTEM, "--ignore-not-found", "--no-hooks", kubeconfig=kubeconfig)
@@ -193,10 +194,12 @@ async def kubelet(installation: Installation, started: list[Running]) -> AsyncIt
 async def test_after_it_was_killed_at_every_write_all_is_let_go_and_can_be_deleted(
     cluster: ClusterInfo, leaving: Leaving, tmp_path: Path
 ) -> None:
-    values = {"installers": {"namespace": leaving.shim.fleet.installers}, "nats": {"replicas": 1}}
+    values: dict[str, Any] = {"installers": {"namespace": leaving.shim.fleet.installers}, "nats": {"replicas": 1}}
     with installed(leaving.api, Path(cluster.kubeconfig), **values) as installation:
         leaving.apply()
-        with bus_server(installation.secret("trellis-nats-server"), tmp_path) as server:
+        keys = bus_keys(Where(cluster, leaving.api, tmp_path, ""), hooks("pre-install", **VALUES | values))
+        async with keys as files, contextlib.AsyncExitStack() as stack:
+            server = stack.enter_context(bus_server(files, tmp_path))
             where = Where(cluster, leaving.api, tmp_path, server.url.split("//")[1])
             async with (
                 leaving.world.wadm("leaving-lattice") as wadm,

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from support.chart.rendered import CHART, SYSTEM, Manifest, helm
-from support.chart.services_image import SERVICES, services_image
+from support.chart.services_image import SERVICES, image_of, services_image
 from support.lattices.host_images import NATS, nats_image
 from support.nodes.installer_image import INSTALLER, installer_image
 from support.nodes.real_nodes import Kubectl, eventually
@@ -30,6 +30,8 @@ RELEASE: Final = "trellis"
 SECONDS: Final = 420.0
 """In which all pods of an installation are to run: fourteen Python programs start, on what may be two cores."""
 NODES: Final = 3
+NATS_IMAGE: Final = image_of(NATS)
+_QUICK: Final = {"TRELLIS_ALLOW_HTTP": "true", "TRELLIS_RETRY_MIN": "2s", "TRELLIS_RETRY_MAX": "5s"}
 _VOLUMES: Final = "/srv/trellis"
 _PASSING: Final = frozenset({"events", "events.events.k8s.io", "leases.coordination.k8s.io", "pods.metrics.k8s.io"})
 """Kinds whose objects come and go by themselves."""
@@ -54,23 +56,29 @@ class ChartCluster:
     info: ClusterInfo
     kubectl: Kubectl
 
-    def values(self, *, console: bool = True, **more: Any) -> dict[str, Any]:
-        """Return values for local images and what a test changes; versions before had no console to turn on."""
-        repository, _, tag = SERVICES.rpartition(":")
-        installer = {
-            "TRELLIS_NODE_INSTALLER_IMAGE": INSTALLER,
-            "TRELLIS_INSTALLER_PULL_POLICY": "Never",
-            "TRELLIS_ALLOW_HTTP": "true",
-            "TRELLIS_RETRY_MIN": "2s",
-            "TRELLIS_RETRY_MAX": "5s",
-        }
+    def values(self, **more: Any) -> dict[str, Any]:
+        """Return values for local images and what a test changes."""
         return {
+            "cluster": "lab",
+            "image": {**image_of(SERVICES), "pullPolicy": "Never"},
+            "installers": {"image": {**image_of(INSTALLER), "pullPolicy": "Never"}},
+            "nats": {"image": NATS_IMAGE},
+            "services": {"provisioner": {"settings": dict(_QUICK)}, "console": {"enabled": True}},
+            **more,
+        }
+
+    def install_before(self, chart: Path) -> None:
+        """Install the version before 0.3, whose images were values of another form, and which had no console."""
+        repository, _, tag = SERVICES.rpartition(":")
+        installer = {"TRELLIS_NODE_INSTALLER_IMAGE": INSTALLER, "TRELLIS_INSTALLER_PULL_POLICY": "Never"}
+        values = {
             "cluster": "lab",
             "image": {"repository": repository, "tag": tag, "pullPolicy": "Never"},
             "nats": {"image": NATS},
-            "services": {"provisioner": {"settings": installer}} | ({"console": {"enabled": True}} if console else {}),
-            **more,
+            "services": {"provisioner": {"settings": _QUICK | installer}},
         }
+        self.helm("install", RELEASE, str(chart), values=values)
+        self.until_available()
 
     def prepare(self) -> None:
         """Make the namespace of the installation, and a volume for NATS on each node."""

@@ -1,14 +1,13 @@
 """The chart's NATS servers as processes: what is rendered, on ports and in directories of the test's own.
 
-In: manifests of the chart. Out: running servers, to be killed, ended as a pod is, and started again, and the URLs of
-their users. Called by tests. Nothing of the configuration is left out: addresses, paths and the pod's name are
-replaced.
+In: manifests of the chart and its hooks. Out: running servers, to be killed, ended as a pod is, and started again, and
+the credentials of their users. Called by tests. Nothing of the configuration is left out: addresses, paths and the
+pod's name are replaced.
 """
 
 from __future__ import annotations
 
 import asyncio
-import base64
 import json
 import os
 import re
@@ -22,9 +21,12 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+from support.chart.bus_secret import SERVERS_FILES, certificates_of, credentials_of, options_of, users_of
 from support.chart.rendered import SYSTEM, Manifest, of
 from support.nats.buses import eventually
-from trellis.config.nats_credentials import Credentials, Kind
+from trellis.bus.accounts.accounts import ROUTES_FILE
+from trellis.config.nats_credentials import Credentials
+from trellis.services import SERVICES
 from trellis_dev.localcluster import tools
 from trellis_dev.localcluster.nats import NatsServer
 from trellis_dev.localcluster.ports import LOOPBACK, free_ports
@@ -55,13 +57,14 @@ class PodServer:
         text = text.replace("/etc/nats-tls", str(self.certificates))
         text = replaced('store_dir: "/data"', "", text)  # by the command line here
         text = replaced("http_port: 8222", f"http: {LOOPBACK}:{self.monitor}", text)
+        others = files.get(ROUTES_FILE, "")
         if routes:
             self.route = routes[ordinal]
             text = replaced("port: 6222", f"listen: {LOOPBACK}:{self.route}", text)
             for other, port in enumerate(routes):
                 host = f"trellis-nats-{other}.trellis-nats-headless.{SYSTEM}:6222"
-                text = replaced(host, f"{LOOPBACK}:{port}", text)
-        for name, content in {**files, "nats.conf": text}.items():
+                others = replaced(host, f"{LOOPBACK}:{port}", others)
+        for name, content in {**files, "nats.conf": text, ROUTES_FILE: others}.items():
             (self.directory / name).write_text(content, encoding="utf-8")
 
     def renew(self, certificates: Files) -> None:
@@ -110,23 +113,24 @@ class PodServer:
 
 
 class ChartServers:
-    """All servers of a rendered chart."""
+    """All servers of a rendered chart. ``job``: its hooks before an installation, whose Job makes the keys."""
 
-    def __init__(self, directory: Path, manifests: list[Manifest], certificates: Files | None = None) -> None:
+    def __init__(
+        self, directory: Path, manifests: list[Manifest], job: list[Manifest], certificates: Files | None = None
+    ) -> None:
         self._objects = of(manifests)
+        self._directory = directory
+        self.users = users_of(job)
+        [self._cluster] = options_of(job, "cluster")
         nats = self._objects["StatefulSet", SYSTEM, "trellis-nats"]["spec"]
         count = int(nats["replicas"])
-        pod, files = nats["template"]["spec"], self._objects["Secret", SYSTEM, "trellis-nats-server"]["stringData"]
+        pod, files = nats["template"]["spec"], dict(self._objects["ConfigMap", SYSTEM, "trellis-nats"]["data"])
+        files |= {name: text for name, text in self.users.items() if name in SERVERS_FILES}
         routes = free_ports(count) if count > 1 else []
-        self.certificates = certificates if certificates is not None else self._made()
+        self.certificates = certificates if certificates is not None else certificates_of(job)
         self.pods = [PodServer(directory / str(ordinal), pod, ordinal) for ordinal in range(count)]
         for ordinal, one in enumerate(self.pods):
             one.write(files, self.certificates, routes, ordinal)
-
-    def _made(self) -> dict[str, str]:
-        """Return the certificates that the chart made."""
-        secret = self._objects.get(("Secret", SYSTEM, "trellis-nats-tls"), {"data": {}})
-        return {name: base64.b64decode(content).decode() for name, content in secret["data"].items()}
 
     @property
     def reloaders(self) -> list[list[str]]:
@@ -154,13 +158,15 @@ class ChartServers:
         for one in self.pods:
             await one.started()
 
-    def url(self, component: str, *pods: PodServer) -> str:
-        """Return the URL in the Secret of a component, with the addresses of these servers, or of all, in place."""
-        said = self._objects["Secret", SYSTEM, f"trellis-nats-{component}"]["stringData"]["url"]
-        chosen = pods or tuple(self.pods)
-        return ",".join(
-            replaced(f"trellis-nats.{SYSTEM}:4222", f"{LOOPBACK}:{one.server.port}", said) for one in chosen
-        )
+    def url(self, *pods: PodServer) -> str:
+        """Return the addresses of these servers, or of all."""
+        scheme = "tls" if self.certificates else "nats"
+        return ",".join(f"{scheme}://{LOOPBACK}:{one.server.port}" for one in pods or self.pods)
+
+    def credentials(self, user: str, authority: Path | None = None) -> Credentials:
+        """Return how a service or ``cli`` connects, by its seed; ``authority``: the CA certificates it knows."""
+        name = f"{user}.{self._cluster}" if user in SERVICES else user
+        return credentials_of(self.users, name, self._directory / "seeds", authority)
 
 
 def mount(directory: Path, files: Files) -> None:
@@ -178,11 +184,6 @@ def mount(directory: Path, files: Files) -> None:
             (directory / name).symlink_to(Path(current.name, name))
     if before is not None:
         shutil.rmtree(before)
-
-
-def by_the_word_of(authority: Path) -> Credentials:
-    """Return how a service knows the servers that is told of a file with an authority, and who it is by its address."""
-    return Credentials(None, Kind.ADDRESS, authority)
 
 
 def replaced(old: str, new: str, text: str) -> str:

@@ -11,9 +11,11 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final
 
 from support.chart.rendered import SYSTEM
@@ -61,17 +63,29 @@ class Outside:
         return done.stdout
 
     @contextmanager
-    def bus(self) -> Iterator[str]:
-        """Return the address of the bus, as the notes have it made, while the block runs."""
-        words = ["get", "secret", "-n", SYSTEM, "trellis-nats-cli", "-o", "json"]
+    def bus(self) -> Iterator[dict[str, str]]:
+        """Return the settings for the bus, as the notes have them made, while the block runs.
+
+        The chart before 0.3 had a password instead of a seed.
+        """
+        with tempfile.TemporaryDirectory() as folder, forwarded(self.cluster, "trellis-nats", 4222) as port:
+            seed, password = self._secret("trellis-bus", "cli.nk"), self._secret("trellis-nats-cli", "password")
+            user = f"cli:{password}@" if password and not seed else ""
+            settings = {"NATS_URL": f"nats://{user}127.0.0.1:{port}"}
+            if seed:
+                file = Path(folder, "cli.nk")
+                file.write_text(seed, encoding="utf-8")
+                settings["NATS_NKEY_FILE"] = str(file)
+            yield settings
+
+    def _secret(self, name: str, key: str) -> str:
+        words = ["get", "secret", "-n", SYSTEM, name, "--ignore-not-found", "-o", "json"]
         command = [str(self.cluster.bin_dir / "kubectl"), "--kubeconfig", str(self.cluster.kubeconfig), *words]
-        secret = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
-        password = base64.b64decode(secret["data"]["password"]).decode()
-        with forwarded(self.cluster, "trellis-nats", 4222) as port:
-            yield f"nats://cli:{password}@127.0.0.1:{port}"
+        found = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+        return base64.b64decode(json.loads(found)["data"][key]).decode() if found else ""
 
     def facts(self) -> dict[str, dict[str, Any]]:
         """Return all facts that the bus has, by their ids, as `trellis events replay` prints them."""
-        with self.bus() as address:
-            said = self.trellis("events", "replay", "-o", "json", NATS_URL=address)
+        with self.bus() as settings:
+            said = self.trellis("events", "replay", "-o", "json", **settings)
         return {fact["id"]: fact for fact in map(json.loads, said.splitlines())}

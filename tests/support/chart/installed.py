@@ -1,7 +1,7 @@
 """The chart as the API server has it after `helm install`, and its Deployments as processes: no kubelet runs them here.
 
 The kubeconfig stands for a pod's token, a port for its address, and the address of the bus is that of a test's server.
-All else is what the chart said.
+Files of Secrets are where the test puts them. All else is what the chart said.
 """
 
 from __future__ import annotations
@@ -17,15 +17,19 @@ from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from support.chart.bus_secret import job_of
 from support.chart.rendered import Manifest
-from support.cluster.grants import SYSTEM, granted
+from support.cluster.grants import RBAC_KINDS, SYSTEM, granted
 from support.suite.service_process import ask, free_port
-from trellis.kube.resources import DEPLOYMENTS, SECRETS
+from trellis.kube.resources import CONFIGMAPS, DEPLOYMENTS, SECRETS
 from trellis_dev.localcluster import ClusterInfo
 from trellis_dev.localcluster.api import Api
 
 READY_SECONDS = 120.0
 OURS = "?labelSelector=app.kubernetes.io%2Fname%3Dtrellis"
+BUS_SECRET = "trellis-bus"
+SEEDS = "/etc/trellis/nats"
+"""Where a pod has them."""
 
 
 class Installation:
@@ -42,13 +46,28 @@ class Installation:
     def deployments(self) -> list[Manifest]:
         return list(self._api.call("GET", DEPLOYMENTS.path(SYSTEM) + OURS)[1]["items"])
 
-    def environment(self, container: Manifest) -> dict[str, str]:
-        """Return a container's variables as its process would have them."""
-        found = {}
-        for one in container.get("env", ()):
-            ref = one.get("valueFrom", {}).get("secretKeyRef")
-            found[one["name"]] = self.secret(ref["name"])[ref["key"]] if ref else one["value"]
-        return found
+    def bus_files(self) -> dict[str, str]:
+        """Return what the NATS servers of the bus read, and the seeds of the users."""
+        status, found = self._api.call("GET", CONFIGMAPS.path(SYSTEM, "trellis-nats"))
+        assert status == http.HTTPStatus.OK, found
+        return found["data"] | self.secret(BUS_SECRET)
+
+    def seeds(self, pod: Manifest, directory: Path) -> dict[str, str]:
+        """Write the seeds that a pod has into a directory, and return the variable that names them there, if any."""
+        for volume in pod["volumes"]:
+            if volume["name"] == "seeds":
+                directory.mkdir(parents=True, exist_ok=True)
+                texts = self.secret(volume["secret"]["secretName"])
+                for item in volume["secret"]["items"]:
+                    (directory / item["path"]).write_text(texts[item["key"]], encoding="utf-8")
+        environment = variables(pod["containers"][0])
+        name = "TRELLIS_NATS_NKEY_FILE"
+        return {name: environment[name].replace(SEEDS, str(directory))} if name in environment else {}
+
+
+def variables(container: Manifest) -> dict[str, str]:
+    """Return a container's variables as its process would have them; none is from a Secret."""
+    return {one["name"]: one["value"] for one in container.get("env", ())}
 
 
 @dataclass
@@ -103,9 +122,10 @@ async def processes(where: Where, deployments: Iterable[Manifest]) -> AsyncItera
             account = stack.enter_context(granted(where.cluster, where.api, pod["serviceAccountName"], where.directory))
             account.log_in()
             [container] = pod["containers"]
-            told = installation.environment(container)
+            told = variables(container)
             changed = {
                 "TRELLIS_NATS_URL": told["TRELLIS_NATS_URL"].replace("trellis-nats.trellis-system:4222", where.bus),
+                **installation.seeds(pod, where.directory / "seeds"),
                 "TRELLIS_KUBECONFIG": str(account.kubeconfig),
                 "TRELLIS_HEALTH_PORT": str(free_port()),
                 **where.more,
@@ -121,6 +141,29 @@ async def processes(where: Where, deployments: Iterable[Manifest]) -> AsyncItera
             stack.push_async_callback(running.end)
             started.append(running)
         yield started
+
+
+async def make_keys(where: Where, found: list[Manifest]) -> None:
+    """Do what the Job in the hooks before an installation does, as its account. ``found``: these hooks."""
+    job = job_of(found)
+    pod = job["spec"]["template"]["spec"]
+    [container] = pod["containers"]
+    with granted(where.cluster, where.api, pod["serviceAccountName"], where.directory) as account:
+        account.apply(one for one in found if one["kind"] in RBAC_KINDS)
+        log = where.directory / f"{job['metadata']['name']}.log"
+        told = variables(container) | {"TRELLIS_KUBECONFIG": str(account.kubeconfig)}
+        done = await process(container["command"], told, log)
+        assert await asyncio.wait_for(done.wait(), READY_SECONDS) == 0, log.read_text(encoding="utf-8")
+
+
+@contextlib.asynccontextmanager
+async def bus_keys(where: Where, found: list[Manifest]) -> AsyncIterator[dict[str, str]]:
+    """Have the Secret of the bus for the time of a block; return what its servers read, and the seeds."""
+    await make_keys(where, found)
+    try:
+        yield Installation(where.api).bus_files()
+    finally:
+        where.api.call("DELETE", SECRETS.path(SYSTEM, BUS_SECRET))
 
 
 async def process(command: list[str], environment: dict[str, str], log: Path) -> asyncio.subprocess.Process:

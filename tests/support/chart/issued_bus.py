@@ -16,7 +16,8 @@ from typing import Any, Final
 import yaml
 
 from support.chart.chart_nats import Files
-from support.chart.rendered import CHART, Manifest, helm
+from support.chart.installed import BUS_SECRET
+from support.chart.rendered import CHART, HOOK, Manifest, helm
 from support.nats.buses import eventually
 from support.operators.cert_manager import CERTIFICATES, ISSUERS
 from support.operators.operator_processes import Operators
@@ -47,11 +48,25 @@ class IssuedBus:
         """Install it, or upgrade it, with certificates of an issuer; ``certificate``: duration and renewBefore."""
         tls = {"enabled": True, "certManager": {"issuerRef": {"name": issuer}, **certificate}}
         values = {"crds": {"install": False}, **self.values, "nats": {"tls": tls}}
-        self._helm("upgrade", self.release, str(CHART), "--install", "--wait=false", values=values)
+        # No kubelet runs the Job of a hook; the test puts the keys where it would.
+        self._helm("upgrade", self.release, str(CHART), "--install", "--wait=false", "--no-hooks", values=values)
 
     def manifests(self) -> list[Manifest]:
         """Return what Helm has applied."""
         return [one for one in yaml.safe_load_all(self._helm("get", "manifest", self.release)) if one]
+
+    def job(self) -> list[Manifest]:
+        """Return the hooks before an installation."""
+        found = [one for one in yaml.safe_load_all(self._helm("get", "hooks", self.release)) if one]
+        return [one for one in found if "pre-install" in one["metadata"]["annotations"][HOOK]]
+
+    def hold(self, users: Mapping[str, str]) -> None:
+        """Have the Secret of the bus, as the Job makes it."""
+        path = SECRETS.path(self.namespace, BUS_SECRET)
+        self.operators.api.call("DELETE", path)
+        body = {"metadata": {"name": BUS_SECRET}, "stringData": dict(users)}
+        status, answer = self.operators.api.call("POST", SECRETS.path(self.namespace), body)
+        assert status == http.HTTPStatus.CREATED, answer
 
     def notes(self) -> str:
         """Return what Helm told after the installation."""
@@ -117,7 +132,8 @@ class IssuedBus:
                 self.operators.api.call("DELETE", res.path(self.namespace, one["metadata"]["name"]))
                 if secret := one["spec"].get("secretName"):
                     self.operators.api.call("DELETE", SECRETS.path(self.namespace, secret))
-        self.operators.api.call("DELETE", SECRETS.path(self.namespace, SECRET))
+        for secret in (SECRET, BUS_SECRET):
+            self.operators.api.call("DELETE", SECRETS.path(self.namespace, secret))
 
     def _helm(self, *arguments: str, values: Mapping[str, Any] | None = None) -> str:
         kubeconfig = Path(self.operators.cluster.kubeconfig)

@@ -27,6 +27,8 @@ Manifest = dict[str, Any]
 CHART = Path(__file__).parents[3] / "deploy" / "helm" / "trellis"
 SYSTEM = "trellis-system"
 HOOK = "helm.sh/hook"
+COMPONENT_LABELS = ("app.kubernetes.io/name", "app.kubernetes.io/component")
+"""The labels by which pods are selected."""
 SECONDS = 400
 """More than Helm waits for its hooks, 5 min: then it is Helm that says what did not end."""
 
@@ -63,8 +65,19 @@ def rendered(namespace: str = SYSTEM, **values: Any) -> list[Manifest]:
 
 
 def hooks(event: str, namespace: str = SYSTEM, **values: Any) -> list[Manifest]:
-    """Return what the chart makes only for the time of an event: ``pre-delete``, ``test``."""
-    return [one for one in _all(namespace, values) if one["metadata"].get("annotations", {}).get(HOOK) == event]
+    """Return what the chart makes only for the time of an event: ``pre-install``, ``pre-delete``, ``test``."""
+    return [
+        one
+        for one in _all(namespace, values)
+        if event in one["metadata"].get("annotations", {}).get(HOOK, "").split(",")
+    ]
+
+
+def plain(manifest: Manifest) -> Manifest:
+    """Return a manifest without the labels that Helm's conventions add to those of ``deploy/rbac``."""
+    metadata = manifest["metadata"]
+    labels = {key: value for key, value in metadata.get("labels", {}).items() if key in COMPONENT_LABELS}
+    return manifest | {"metadata": metadata | {"labels": labels}}
 
 
 def _all(namespace: str, values: Mapping[str, Any]) -> list[Manifest]:
@@ -107,7 +120,8 @@ def of(found: list[Manifest]) -> dict[tuple[str, str, str], Manifest]:
 def bus_server(files: Mapping[str, str], directory: Path) -> NatsServer:
     """Return a server that runs with the chart's configuration, on another port and store.
 
-    ``files``: what is in the Secret of the server. Port, store and JetStream are by the command line here.
+    ``files``: ``nats.conf`` of its ConfigMap, and the Secret of the bus. Port, store and JetStream are by the command
+    line here.
     """
     config = directory / "config"
     config.mkdir()

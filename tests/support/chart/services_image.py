@@ -9,8 +9,15 @@ from trellis_dev.localcluster import own_images
 from trellis_dev.localcluster.building import How
 
 SERVICES: Final = own_images.SERVICES.name
-"""Its full name; for the chart: ``image.repository`` and ``image.tag`` are what the colon parts."""
+"""Its full name."""
 _ROOT: Final = Path(__file__).parents[3]
+
+
+def image_of(name: str) -> dict[str, str]:
+    """Return the full name of an image as the values of the chart have it."""
+    repository, _, tag = name.rpartition(":")
+    registry, _, repository = repository.partition("/")
+    return {"registry": registry, "repository": repository, "tag": tag}
 
 
 def services_image(how: How) -> Path:

@@ -10,7 +10,7 @@ import pytest
 
 from support.suite.naming import lacking
 from trellis.bus.accounts.accounts import ACCOUNTS_FILE, TEMPLATE_FILE, accounts, keys
-from trellis.bus.accounts.permissions import CLI, PUBLISHERS, bundle_user, console_user, service_user, users
+from trellis.bus.accounts.permissions import CLI, PUBLISHERS, console_user, service_user, users
 from trellis.bus.bus import Bus
 from trellis.events.subjects import FACTS, NODE_WATCHER
 from trellis.kube.breaker import Breaker
@@ -111,7 +111,6 @@ def test_an_inbox_is_one_users_alone() -> None:
 
 def test_the_committed_files_are_the_generated_ones() -> None:
     assert main(["--check", str(ROOT / "deploy" / "nats")]) == 0
-    assert main(["--check", "--chart", str(ROOT / "deploy" / "helm" / "trellis" / "nats")]) == 0
 
 
 def test_a_missing_and_a_changed_file_fail_the_check(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -122,13 +121,6 @@ def test_a_missing_and_a_changed_file_fail_the_check(tmp_path: Path, capsys: pyt
     assert main(["--check", str(tmp_path)]) == 1
     out = capsys.readouterr().err
     assert lacking(out, f"{tmp_path / ACCOUNTS_FILE}", f"{tmp_path / TEMPLATE_FILE}", "make generate") == []
-
-
-def test_the_user_of_the_bundle_may_do_what_each_service_may_and_no_more() -> None:
-    bundle, services = bundle_user("c"), [service_user(service, "c") for service in PUBLISHERS]
-    assert set(bundle.publish) == {subject for user in services for subject in user.publish}
-    assert set(bundle.subscribe) == {subject for user in services for subject in user.subscribe}
-    assert len(bundle.publish) == len(set(bundle.publish))
 
 
 def test_every_user_has_a_key_of_its_own_in_the_template() -> None:

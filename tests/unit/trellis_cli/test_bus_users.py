@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from trellis.bus.accounts.accounts import ACCOUNTS_FILE, KEYS_FILE, accounts
+from trellis.bus.accounts.accounts import ACCOUNTS_FILE, KEYS_FILE, ROUTES_FILE, accounts, routes_password
 from trellis.config.nats_credentials import Credentials, Kind
 from trellis_cli.bus.users import SEEDS, users_command, write
 from trellis_cli.common.errors import CommandError
@@ -45,11 +45,21 @@ def test_seeds_are_their_owners_alone(tmp_path: Path) -> None:
 def test_no_seed_is_printed_or_in_what_the_server_gets(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], output: Format
 ) -> None:
-    users_command(tmp_path, ["prod"], 1, output)
+    users_command(tmp_path, ["prod"], 1, output=output)
     shown = capsys.readouterr().out + (tmp_path / KEYS_FILE).read_text() + (tmp_path / ACCOUNTS_FILE).read_text()
     seeds = [path.read_text().strip() for path in (tmp_path / SEEDS).iterdir()]
     assert len(seeds) == 10
     assert not [seed for seed in seeds if seed in shown]
+
+
+def test_servers_of_a_cluster_keep_their_password_which_is_their_owners_alone(tmp_path: Path) -> None:
+    write(tmp_path, ["prod"], 3, ["a:6222"])
+    routes = tmp_path / ROUTES_FILE
+    password = routes_password(routes.read_text())
+    assert password
+    assert routes.stat().st_mode & 0o177 == 0
+    write(tmp_path, ["prod"], 3, ["a:6222", "b:6222"])
+    assert f"routes:{password}@b:6222" in routes.read_text()
 
 
 def test_another_cluster_leaves_the_keys_of_the_first(tmp_path: Path) -> None:

@@ -1,8 +1,8 @@
 """Writes ``deploy/base``, the kustomization for ``kubectl kustomize``, from the Helm chart, or checks it.
 
 Run by ``make generate``. In: the chart, a directory. Out: a kustomization and its files, or an exit status with the
-reasons. Needs Helm. Invariants: the same chart gives the same files; they contain no secrets: the passwords of the
-chart are omitted, and a Job creates others in the cluster (``trellis bus passwords``).
+reasons. Needs Helm. Invariants: the same chart gives the same files; they contain no secrets: as in the chart, a Job
+creates the keys of the bus in the cluster (``trellis bus secret``).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any, Final
 
 import yaml
 
-from trellis_tools.base.model import DEFINITIONS, HOME, KUSTOMIZATION, files_of, leaked
+from trellis_tools.base.model import DEFINITIONS, HOME, KUSTOMIZATION, files_of
 
 _HEADER: Final = "# Generated from deploy/helm/trellis by `make generate`; do not edit.\n"
 _SECONDS: Final = 120
@@ -35,7 +35,7 @@ def main(argv: list[str] | None = None) -> int:
     arguments = parser.parse_args(argv)
     try:
         wanted = documents(render(arguments.chart))
-    except (RuntimeError, OSError, subprocess.SubprocessError) as error:
+    except (RuntimeError, ValueError, OSError, subprocess.SubprocessError) as error:
         sys.stderr.write(f"{error}\n")
         return 1
     problems = differences(arguments.directory, wanted) if arguments.check else []
@@ -51,19 +51,17 @@ def documents(rendered: list[Manifest]) -> dict[str, str]:
     """Return the text of each file by its name.
 
     Raises:
-        RuntimeError: a file contains a password of the chart.
+        ValueError: the chart renders a Secret.
     """
     files = {name: _yaml(found) for name, found in files_of(rendered).items()}
     found = {name: _HEADER + text for name, text in files.items()}
-    if secret := leaked(rendered, found.values()):
-        raise RuntimeError(f"{secret} of the chart would be public: base.model has to omit it")
     resources = [DEFINITIONS, *files]
     kustomization = {"apiVersion": "kustomize.config.k8s.io/v1beta1", "kind": "Kustomization", "resources": resources}
     return {KUSTOMIZATION: _HEADER + _yaml([kustomization])} | found
 
 
 def render(chart: Path) -> list[Manifest]:
-    """Return the default manifests of the chart, without hooks, with one server for the bus.
+    """Return the default manifests of the chart, with one server for the bus.
 
     Raises:
         RuntimeError: Helm is missing, or fails.
@@ -75,7 +73,7 @@ def render(chart: Path) -> list[Manifest]:
     defaults = yaml.safe_load((chart / "values.yaml").read_text(encoding="utf-8"))
     one_server = ["--set", "nats.replicas=1"] if "replicas" in defaults["nats"] else []
     done = subprocess.run(  # noqa: S603 - local program, no shell
-        [program, "template", "trellis", str(chart), "--namespace", HOME, "--no-hooks", *_NO_DEFINITIONS, *one_server],
+        [program, "template", "trellis", str(chart), "--namespace", HOME, *_NO_DEFINITIONS, *one_server],
         env=os.environ | {"KUBECONFIG": os.devnull},
         capture_output=True,
         text=True,

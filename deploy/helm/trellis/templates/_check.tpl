@@ -1,6 +1,6 @@
 {{/* Fail if values lack the chart's defaults: with --reuse-values Helm keeps the defaults of the previous chart. */}}
 {{- define "trellis.defaultsCheck" -}}
-{{- range list "image" "services" "bundle" "pods" "installers" "secrets" "controllers" "crds" "nats" "networkPolicies" "uninstall" "kwasmOperator" -}}
+{{- range list "global" "image" "services" "bundle" "pods" "installers" "secrets" "controllers" "crds" "nats" "networkPolicies" "uninstall" "kwasmOperator" -}}
 {{- if not (kindIs "map" (get $.Values .)) -}}
 {{- fail (printf "%s: has no defaults, because --reuse-values keeps those of the previous chart: give helm --reset-then-reuse-values" .) -}}
 {{- end -}}
@@ -10,6 +10,7 @@
 {{/* Fail on combinations of values that the schema cannot reject. */}}
 {{- define "trellis.check" -}}
 {{- include "trellis.kwasmCheck" . -}}
+{{- include "trellis.imageCheck" . -}}
 {{- $v := .Values -}}
 {{- if eq $v.installers.namespace .Release.Namespace -}}
 {{- fail "installers.namespace: is the release namespace; privileged Jobs need a separate namespace" -}}
@@ -41,7 +42,10 @@
 {{- if and (not $v.nats.enabled) (empty $v.nats.url) -}}
 {{- fail "nats.url: needs the address of a NATS server with JetStream, because nats.enabled is false" -}}
 {{- end -}}
-{{- if and $v.nats.enabled (or $v.nats.url $v.nats.seedsSecret) -}}
-{{- fail "nats.url, nats.seedsSecret: are for an external NATS server: set nats.enabled to false" -}}
+{{- if and $v.nats.enabled $v.nats.url -}}
+{{- fail "nats.url: is for an external NATS server: set nats.enabled to false" -}}
+{{- end -}}
+{{- if and $v.monitoring.podMonitor.enabled $v.monitoring.serviceMonitor.enabled -}}
+{{- fail "monitoring.serviceMonitor.enabled: needs podMonitor.enabled=false: otherwise each pod is scraped twice" -}}
 {{- end -}}
 {{- end -}}

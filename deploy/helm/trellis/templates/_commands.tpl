@@ -3,20 +3,11 @@
 {{- define "trellis.commandPod" -}}
 enableServiceLinks: false
 securityContext: {{- include "trellis.podSecurity" 65532 | nindent 2 }}
-{{- with .Values.image.pullSecrets }}
-imagePullSecrets:
-  {{- range . }}
-  - name: {{ . }}
-  {{- end }}
+{{- with include "trellis.pullSecrets" . }}
+{{ . }}
 {{- end }}
-{{- with .Values.pods.priorityClassName }}
-priorityClassName: {{ . }}
-{{- end }}
-{{- with .Values.pods.nodeSelector }}
-nodeSelector: {{- toYaml . | nindent 2 }}
-{{- end }}
-{{- with .Values.pods.tolerations }}
-tolerations: {{- toYaml . | nindent 2 }}
+{{- with include "trellis.scheduling" .Values.pods }}
+{{ . }}
 {{- end }}
 volumes:
   - {name: tmp, emptyDir: {sizeLimit: 64Mi}}

@@ -13,6 +13,16 @@
 {{- if and $proxy.caSecret (not (and $its.tlsSecret (get $its.settings "TRELLIS_CONSOLE_PROXY_NAMES"))) -}}
 {{- fail "services.console.proxy.caSecret: needs tlsSecret, and settings with TRELLIS_CONSOLE_PROXY_NAMES" -}}
 {{- end -}}
+{{- $public := or $its.ingress.enabled $its.httpRoute.enabled -}}
+{{- if and $public .Values.networkPolicies.enabled (not $its.from) -}}
+{{- fail "services.console.from: needs the pods of the Ingress controller or Gateway, because the NetworkPolicy of the console admits no other client" -}}
+{{- end -}}
+{{- if and $its.ingress.enabled (not $its.ingress.hosts) -}}
+{{- fail "services.console.ingress.hosts: needs a host" -}}
+{{- end -}}
+{{- if and $its.httpRoute.enabled (not $its.httpRoute.parentRefs) -}}
+{{- fail "services.console.httpRoute.parentRefs: needs a Gateway" -}}
+{{- end -}}
 {{- $believed := eq (toString (get $its.settings "TRELLIS_CONSOLE_SYSTEM_IDENTITIES")) "true" -}}
 {{- range $kind := list "users" "groups" -}}
 {{- range $name := get $proxy $kind -}}
@@ -24,17 +34,25 @@
 {{- end -}}
 {{- end -}}
 
+{{/* Public URL of the console behind an Ingress with TLS and one host, so that cookies require TLS; else empty, and the
+     console uses the Host header. */}}
+{{- define "trellis.consoleUrl" -}}
+{{- $ingress := .Values.services.console.ingress -}}
+{{- if and $ingress.enabled $ingress.tls (eq (len $ingress.hosts) 1) }}https://{{ first $ingress.hosts }}{{ end -}}
+{{- end -}}
+
 {{/* TRELLIS_ variables that only the console reads, as a map */}}
 {{- define "trellis.consoleSettings" -}}
 {{- $its := .Values.services.console -}}
 {{- $found := dict "TRELLIS_CONSOLE_AUTH" $its.auth -}}
+{{- with include "trellis.consoleUrl" . }}{{ $_ := set $found "TRELLIS_CONSOLE_URL" . }}{{ end -}}
 {{- if $its.proxy.secret }}{{ $_ := set $found "TRELLIS_CONSOLE_PROXY_SECRET_FILE" "/etc/trellis/console-proxy/secret" }}{{ end -}}
 {{- if $its.proxy.caSecret }}{{ $_ := set $found "TRELLIS_CONSOLE_PROXY_CA_FILE" "/etc/trellis/console-proxy-ca/ca.crt" }}{{ end -}}
 {{- if $its.tlsSecret -}}
 {{- $_ := set $found "TRELLIS_CONSOLE_TLS_CERT_FILE" "/etc/trellis/console-tls/tls.crt" -}}
 {{- $_ := set $found "TRELLIS_CONSOLE_TLS_KEY_FILE" "/etc/trellis/console-tls/tls.key" -}}
 {{- end -}}
-{{- if .Values.jaeger.enabled }}{{ $_ := set $found "TRELLIS_JAEGER_URL" (printf "http://trellis-jaeger.%s:16686" .Release.Namespace) }}{{ end -}}
+{{- if .Values.jaeger.enabled }}{{ $_ := set $found "TRELLIS_JAEGER_URL" (printf "http://%s-jaeger.%s:16686" (include "trellis.fullname" .) .Release.Namespace) }}{{ end -}}
 {{- toYaml $found -}}
 {{- end -}}
 

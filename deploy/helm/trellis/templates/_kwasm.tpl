@@ -22,14 +22,12 @@
 {{- $instead := dict
       "replicaCount" "set services.nodeWatcher.replicas and services.provisioner.replicas"
       "imagePullSecrets" "set image.pullSecrets, a list of names"
-      "podAnnotations" "set pods.annotations"
+      "podAnnotations" "set pods.podAnnotations"
       "resources" "set pods.resources, or services.provisioner.resources"
       "nodeSelector" "set pods.nodeSelector"
       "tolerations" "set pods.tolerations"
-      "affinity" "remove it: replicas are spread over nodes"
-      "nameOverride" "remove it: names are fixed"
-      "fullnameOverride" "remove it: names are fixed"
-      "serviceAccount" "remove it: each service has its own ServiceAccount"
+      "affinity" "set pods.affinity"
+      "serviceAccount" "set pods.serviceAccount; each service has its own ServiceAccount"
       "podSecurityContext" "remove it: pods run without privileges"
       "securityContext" "remove it: pods run without privileges"
       "service" "remove it: there is no such Service" -}}

@@ -5,10 +5,37 @@
 {{- . | kebabcase -}}
 {{- end -}}
 
-{{/* labels of an object of a component */}}
+{{/* prefix of the names of objects, without the release name: commands and messages name the objects */}}
+{{- define "trellis.fullname" -}}
+{{- .Values.fullnameOverride | default "trellis" -}}
+{{- end -}}
+
+{{/* labels that select the pods of all components */}}
+{{- define "trellis.selectorOfAll" -}}
+app.kubernetes.io/name: {{ .Values.nameOverride | default .Chart.Name | quote }}
+{{- end -}}
+
+{{/* Labels that select the pods of a component. A Deployment's selector is immutable, so it has no further label.
+     In: root, component */}}
+{{- define "trellis.selector" -}}
+{{ include "trellis.selectorOfAll" .root }}
+app.kubernetes.io/component: {{ .component }}
+{{- end -}}
+
+{{/* Labels of a component's pods. They contain no version: another version of the chart alone restarts no pod.
+     In: root, component */}}
+{{- define "trellis.podLabels" -}}
+{{ include "trellis.selector" . }}
+app.kubernetes.io/instance: {{ .root.Release.Name | quote }}
+app.kubernetes.io/part-of: trellis
+{{- end -}}
+
+{{/* labels of an object of a component. In: root, component */}}
 {{- define "trellis.labels" -}}
-app.kubernetes.io/name: trellis
-app.kubernetes.io/component: {{ . }}
+{{ include "trellis.podLabels" . }}
+app.kubernetes.io/version: {{ .root.Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .root.Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version | replace "+" "_" }}
 {{- end -}}
 
 {{/* name of a Role for an account, equal to that of trellis.names. In: prefix, account */}}
@@ -22,7 +49,7 @@ app.kubernetes.io/component: {{ . }}
 {{- end -}}
 {{- end -}}
 
-{{/* a role and its binding. In: kind (Role or ClusterRole), name, namespace, component, rules, subject, annotations */}}
+{{/* a role and its binding. In: kind (Role or ClusterRole), name, namespace, labels (a map), rules, subject, annotations */}}
 {{- define "trellis.role" }}
 ---
 apiVersion: rbac.authorization.k8s.io/v1
@@ -32,7 +59,7 @@ metadata:
   {{- with .namespace }}
   namespace: {{ . | quote }}
   {{- end }}
-  labels: {{- include "trellis.labels" .component | nindent 4 }}
+  labels: {{- toYaml .labels | nindent 4 }}
   {{- with .annotations }}
   annotations: {{- toYaml . | nindent 4 }}
   {{- end }}
@@ -45,7 +72,7 @@ metadata:
   {{- with .namespace }}
   namespace: {{ . | quote }}
   {{- end }}
-  labels: {{- include "trellis.labels" .component | nindent 4 }}
+  labels: {{- toYaml .labels | nindent 4 }}
   {{- with .annotations }}
   annotations: {{- toYaml . | nindent 4 }}
   {{- end }}
@@ -57,12 +84,14 @@ subjects:
   - {{ toJson .subject }}
 {{- end }}
 
-{{/* name of a component's Deployment and ServiceAccount; the console has its own in both modes. In: root, component */}}
+{{/* component of the Deployment that runs a component; the console has its own in both modes. In: root, component */}}
 {{- define "trellis.runner" -}}
-trellis-{{ ternary "bundle" .component (and (eq .root.Values.mode "bundle") (ne .component "console")) }}
+{{ ternary "bundle" .component (and (eq .root.Values.mode "bundle") (ne .component "console")) }}
 {{- end -}}
 
-{{/* ServiceAccount of a component, as the subject of a binding. In: root, component */}}
+{{/* ServiceAccount of a component, as the subject of a binding. Its name is fixed: `trellis secrets roles` and
+     `trellis controllers roles` print bindings to it. In: root, component */}}
 {{- define "trellis.subject" -}}
-{{- dict "kind" "ServiceAccount" "name" (include "trellis.runner" .) "namespace" .root.Release.Namespace | toYaml -}}
+{{- $name := printf "trellis-%s" (include "trellis.runner" .) -}}
+{{- dict "kind" "ServiceAccount" "name" $name "namespace" .root.Release.Namespace | toYaml -}}
 {{- end -}}

@@ -1,4 +1,4 @@
-{{/* NATS of the bus: checks of values, sizes, names, certificates, and settings of the services. */}}
+{{/* NATS of the bus: checks of values, sizes, names, configuration of the servers, and settings of the services. */}}
 
 {{- define "trellis.natsCheck" -}}
 {{- $nats := .Values.nats -}}
@@ -12,15 +12,19 @@
 {{- if and $nats.enabled $nats.caSecret -}}
 {{- fail "nats.caSecret: is for an external NATS server: set nats.enabled to false" -}}
 {{- end -}}
+{{- if and $nats.enabled $nats.existingSecret (include "trellis.natsMadeTls" .) -}}
+{{- fail "nats.tls: needs secretName or certManager, because the Job that creates certificates does not run with nats.existingSecret" -}}
+{{- end -}}
 {{- if $nats.enabled -}}
 {{- $room := include "trellis.natsRoom" . | int64 -}}
 {{- if lt $room (include "trellis.natsStreams" . | int64) -}}
 {{- fail (printf "nats.storage.size: %s is too small: the streams need up to %s bytes, and a tenth is reserved for the server: set 2600Mi or more" $nats.storage.size (include "trellis.natsStreams" .)) -}}
 {{- end -}}
-{{- $there := lookup "apps/v1" "StatefulSet" .Release.Namespace "trellis-nats" -}}
+{{- $name := include "trellis.natsName" . -}}
+{{- $there := lookup "apps/v1" "StatefulSet" .Release.Namespace $name -}}
 {{- $has := dig "spec" "replicas" 0 $there | int -}}
 {{- if and $there (ne $has (int $nats.replicas)) -}}
-{{- fail (printf "nats.replicas: there are %d servers, and stored messages are not moved to %d: services would re-create the streams and publish the current state, but past events and dead letters would be lost (`trellis dead-letters list` shows them). Keep nats.replicas=%d; or delete the servers and upgrade again: kubectl -n %s delete statefulset trellis-nats" $has (int $nats.replicas) $has .Release.Namespace) -}}
+{{- fail (printf "nats.replicas: there are %d servers, and stored messages are not moved to %d: services would re-create the streams and publish the current state, but past events and dead letters would be lost (`trellis dead-letters list` shows them). Keep nats.replicas=%d; or delete the servers and upgrade again: kubectl -n %s delete statefulset %s" $has (int $nats.replicas) $has .Release.Namespace $name) -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}
@@ -38,14 +42,109 @@
 {{- mulf (trimSuffix $unit $size | float64) (get $units $unit) 0.9 | int64 -}}
 {{- end -}}
 
+{{/* name of the StatefulSet and of its Service */}}
+{{- define "trellis.natsName" -}}
+{{- include "trellis.fullname" . }}-nats
+{{- end -}}
+
+{{/* `host:port` of the servers' cluster ports, as a list; of one server there is none */}}
+{{- define "trellis.natsRoutes" -}}
+{{- $name := include "trellis.natsName" . -}}
+{{- $routes := list -}}
+{{- if gt (int .Values.nats.replicas) 1 -}}
+{{- range $ordinal := until (int .Values.nats.replicas) -}}
+{{- $routes = append $routes (printf "%s-%d.%s-headless.%s:6222" $name $ordinal $name $.Release.Namespace) -}}
+{{- end -}}
+{{- end -}}
+{{- toYaml $routes -}}
+{{- end -}}
+
+{{/* nats.conf. accounts.conf and routes.conf are in the Secret of the bus: they have the keys of the users, and a password */}}
+{{- define "trellis.natsConf" -}}
+port: 4222
+http_port: 8222
+server_name: $POD_NAME
+pid_file: "/run/nats/nats.pid"
+# The server announces its shutdown at once, and closes client connections after the grace period, within the duration.
+lame_duck_grace_period: "5s"
+lame_duck_duration: "30s"
+jetstream {
+  store_dir: "/data"
+  max_file_store: {{ include "trellis.natsRoom" . }}
+}
+{{- if .Values.nats.tls.enabled }}
+tls {
+  cert_file: "/etc/nats-tls/tls.crt"
+  key_file: "/etc/nats-tls/tls.key"
+}
+{{- end }}
+{{- if gt (int .Values.nats.replicas) 1 }}
+cluster {
+  name: trellis
+  port: 6222
+  # Clients connect by the name of the Service, which selects ready servers.
+  no_advertise: true
+  include "routes.conf"
+  {{- if .Values.nats.tls.enabled }}
+  tls {
+    cert_file: "/etc/nats-tls/tls.crt"
+    key_file: "/etc/nats-tls/tls.key"
+    ca_file: "/etc/nats-tls/ca.crt"
+    verify: true
+    timeout: 5
+  }
+  {{- end }}
+}
+{{- end }}
+include "accounts.conf"
+{{- end -}}
+
+{{/* name of the Secret with the users of the bus; empty for an external server without users */}}
+{{- define "trellis.busSecret" -}}
+{{- if or .Values.nats.enabled .Values.nats.existingSecret -}}
+{{- .Values.nats.existingSecret | default (printf "%s-bus" (include "trellis.fullname" .)) -}}
+{{- end -}}
+{{- end -}}
+
+{{/* not empty if the Job creates that Secret */}}
+{{- define "trellis.busJob" -}}
+{{- if and .Values.nats.enabled (not .Values.nats.existingSecret) }}true{{ end -}}
+{{- end -}}
+
+{{/* volume with the seeds of users of the bus, and its mount; empty without that Secret. In: root, users (names of files) */}}
+{{- define "trellis.seedsVolume" -}}
+{{- with include "trellis.busSecret" .root -}}
+- name: seeds
+  secret:
+    secretName: {{ . }}
+    defaultMode: 0440
+    items:
+      {{- range $.users }}
+      - {key: {{ . }}, path: {{ . }}}
+      {{- end }}
+{{- end -}}
+{{- end -}}
+
+{{- define "trellis.seedsMount" -}}
+{{- if include "trellis.busSecret" . -}}
+- {name: seeds, mountPath: /etc/trellis/nats, readOnly: true}
+{{- end -}}
+{{- end -}}
+
+{{/* not empty if the Job creates the certificates */}}
+{{- define "trellis.natsMadeTls" -}}
+{{- $tls := .Values.nats.tls -}}
+{{- if and .Values.nats.enabled $tls.enabled (not $tls.secretName) (not $tls.certManager.issuerRef.name) }}true{{ end -}}
+{{- end -}}
+
 {{/* name of the Secret with tls.crt, tls.key and ca.crt */}}
 {{- define "trellis.natsTlsSecret" -}}
 {{- if .Values.nats.tls.secretName -}}
 {{- .Values.nats.tls.secretName -}}
 {{- else if .Values.nats.tls.certManager.issuerRef.name -}}
-trellis-nats-certificate
+{{- include "trellis.natsName" . }}-certificate
 {{- else -}}
-trellis-nats-tls
+{{- include "trellis.fullname" . }}-bus-tls
 {{- end -}}
 {{- end -}}
 
@@ -76,10 +175,11 @@ trellis-nats-tls
 {{- end -}}
 {{- end -}}
 
-{{/* DNS names of the servers; the cluster's DNS completes short ones */}}
+{{/* DNS names of the servers, as a list; the cluster's DNS completes short ones */}}
 {{- define "trellis.natsNames" -}}
+{{- $name := include "trellis.natsName" . -}}
 {{- $names := list "localhost" -}}
-{{- range $host := list "trellis-nats" "*.trellis-nats-headless" -}}
+{{- range $host := list $name (printf "*.%s-headless" $name) -}}
 {{- range $rest := list "" ".svc" ".svc.cluster.local" -}}
 {{- $names = append $names (printf "%s.%s%s" $host $.Release.Namespace $rest) -}}
 {{- end -}}
@@ -87,26 +187,21 @@ trellis-nats-tls
 {{- toYaml $names -}}
 {{- end -}}
 
-{{/* generated certificates in base64, as a map: those of the last upgrade, else new ones; the same in all templates */}}
-{{- define "trellis.natsMadeTls" -}}
-{{- if not (hasKey .Values.nats "madeTls") -}}
-{{- $kept := dig "data" dict (lookup "v1" "Secret" .Release.Namespace "trellis-nats-tls") -}}
-{{- if not (and (get $kept "tls.crt") (get $kept "tls.key") (get $kept "ca.crt")) -}}
-{{- $authority := genCA "trellis-nats-authority" 3650 -}}
-{{- $names := include "trellis.natsNames" . | fromYamlArray -}}
-{{- $made := genSignedCert "trellis-nats" (list "127.0.0.1") $names 3650 $authority -}}
-{{- $kept = dict "tls.crt" ($made.Cert | b64enc) "tls.key" ($made.Key | b64enc) "ca.crt" ($authority.Cert | b64enc) -}}
+{{/* address of the bus */}}
+{{- define "trellis.natsUrl" -}}
+{{- if .Values.nats.enabled -}}
+{{- ternary "tls" "nats" .Values.nats.tls.enabled }}://{{ include "trellis.natsName" . }}.{{ .Release.Namespace }}:4222
+{{- else -}}
+{{- .Values.nats.url -}}
 {{- end -}}
-{{- $_ := set .Values.nats "madeTls" (pick $kept "tls.crt" "tls.key" "ca.crt") -}}
-{{- end -}}
-{{- toYaml .Values.nats.madeTls -}}
 {{- end -}}
 
 {{/* TRELLIS_ variables about NATS, as a map */}}
 {{- define "trellis.natsSettings" -}}
 {{- $nats := .Values.nats -}}
 {{- $copies := ternary $nats.replicas $nats.streamReplicas $nats.enabled | int -}}
-{{- $found := dict -}}
+{{- $found := dict "TRELLIS_NATS_URL" (include "trellis.natsUrl" .) -}}
+{{- if include "trellis.busSecret" . }}{{ $_ := set $found "TRELLIS_NATS_NKEY_FILE" (printf "/etc/trellis/nats/{service}.%s.nk" .Values.cluster) }}{{ end -}}
 {{- if gt $copies 1 }}{{ $_ := set $found "TRELLIS_STREAM_REPLICAS" (toString $copies) }}{{ end -}}
 {{- if include "trellis.natsCaSecret" . }}{{ $_ := set $found "TRELLIS_NATS_CA_FILE" "/etc/trellis/nats-ca/ca.crt" }}{{ end -}}
 {{- toYaml $found -}}

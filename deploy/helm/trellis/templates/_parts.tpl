@@ -3,38 +3,30 @@
 {{/* OTLP endpoint of services, installers and wadm; empty if no traces are exported */}}
 {{- define "trellis.otlpEndpoint" -}}
 {{- if .Values.otlpEndpoint }}{{ .Values.otlpEndpoint }}
-{{- else if .Values.collector.enabled }}http://trellis-collector.{{ .Release.Namespace }}:4318
-{{- else if .Values.jaeger.enabled }}http://trellis-jaeger.{{ .Release.Namespace }}:4318
+{{- else if .Values.collector.enabled }}http://{{ include "trellis.fullname" . }}-collector.{{ .Release.Namespace }}:4318
+{{- else if .Values.jaeger.enabled }}http://{{ include "trellis.fullname" . }}-jaeger.{{ .Release.Namespace }}:4318
 {{- end -}}
 {{- end -}}
 
 {{/* sources of spans, as peers of a NetworkPolicy: the chart's pods, installers, hosts of any namespace */}}
 {{- define "trellis.senders" -}}
-- podSelector: {matchLabels: {app.kubernetes.io/name: trellis}}
+- podSelector:
+    matchLabels: {{- include "trellis.selectorOfAll" . | nindent 6 }}
 - namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: {{ .Values.installers.namespace }}}}
 - namespaceSelector: {}
   podSelector: {matchLabels: {app.kubernetes.io/name: wasmcloud}}
 {{- end -}}
 
-{{/* common fields of their pods. In: root, id (of user and group) */}}
+{{/* common fields of their pods */}}
 {{- define "trellis.partPod" -}}
 automountServiceAccountToken: false
 enableServiceLinks: false
-securityContext: {{- include "trellis.podSecurity" .id | nindent 2 }}
-{{- with .root.Values.image.pullSecrets }}
-imagePullSecrets:
-  {{- range . }}
-  - name: {{ . }}
-  {{- end }}
+securityContext: {{- include "trellis.podSecurity" 10001 | nindent 2 }}
+{{- with include "trellis.pullSecrets" . }}
+{{ . }}
 {{- end }}
-{{- with .root.Values.pods.priorityClassName }}
-priorityClassName: {{ . }}
-{{- end }}
-{{- with .root.Values.pods.nodeSelector }}
-nodeSelector: {{- toYaml . | nindent 2 }}
-{{- end }}
-{{- with .root.Values.pods.tolerations }}
-tolerations: {{- toYaml . | nindent 2 }}
+{{- with include "trellis.scheduling" .Values.pods }}
+{{ . }}
 {{- end }}
 {{- end -}}
 

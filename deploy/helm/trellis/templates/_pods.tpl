@@ -1,5 +1,14 @@
 {{/* Parts of the pods of services. */}}
 
+{{/* Text of a scalar. Helm reads whole numbers in files of values as floats, and toString writes 1000000 as 1e+06. */}}
+{{- define "trellis.text" -}}
+{{- if and (kindIs "float64" .) (eq (floor .) .) -}}
+{{- printf "%.0f" . -}}
+{{- else -}}
+{{- toString . -}}
+{{- end -}}
+{{- end -}}
+
 {{/* TRELLIS_ variables of a service, as a map of strings. In: root, service (its key), its (its values) */}}
 {{- define "trellis.settings" -}}
 {{- $v := .root.Values -}}
@@ -13,8 +22,11 @@
 {{- end -}}
 {{- if has .service (list "nodeWatcher" "provisioner") -}}
 {{- $_ := set $found "TRELLIS_AUTO_PROVISION" (include "trellis.autoProvision" .root) -}}
-{{- if and (eq .service "provisioner") $v.kwasmOperator.installerImage -}}
-{{- $_ := set $found "TRELLIS_INSTALLER_IMAGE" $v.kwasmOperator.installerImage -}}
+{{- if eq .service "provisioner" -}}
+{{- $_ := set $found "TRELLIS_NODE_INSTALLER_IMAGE" (include "trellis.installerImage" .root) -}}
+{{- $_ := set $found "TRELLIS_INSTALLER_PULL_POLICY" $v.installers.image.pullPolicy -}}
+{{- with $v.installers.image.pullSecrets }}{{ $_ := set $found "TRELLIS_INSTALLER_PULL_SECRETS" (join "," .) }}{{ end -}}
+{{- with $v.kwasmOperator.installerImage }}{{ $_ := set $found "TRELLIS_INSTALLER_IMAGE" . }}{{ end -}}
 {{- end -}}
 {{- else if eq .service "hostManager" -}}
 {{- with .its.watchNamespaces }}{{ $_ := set $found "TRELLIS_WATCH_NAMESPACES" (join "," .) }}{{ end -}}
@@ -32,15 +44,11 @@
 {{- $found = merge $found (include "trellis.consoleSettings" .root | fromYaml) -}}
 {{- end -}}
 {{- $found = merge $found (include "trellis.natsSettings" .root | fromYaml) -}}
-{{- if not $v.nats.enabled -}}
-{{- $_ := set $found "TRELLIS_NATS_URL" $v.nats.url -}}
-{{- if $v.nats.seedsSecret }}{{ $_ := set $found "TRELLIS_NATS_NKEY_FILE" (printf "/etc/trellis/nats/{service}.%s.nk" $v.cluster) }}{{ end -}}
-{{- end -}}
-{{- range $name, $value := .its.settings }}{{ $_ := set $found $name (toString $value) }}{{ end -}}
+{{- range $name, $value := .its.settings }}{{ $_ := set $found $name (include "trellis.text" $value) }}{{ end -}}
 {{- toYaml $found -}}
 {{- end -}}
 
-{{/* Deployments: a list of {component, command, services, replicas, resources}, under `runners` */}}
+{{/* Deployments: a list of {component, command, services, replicas, options}, under `runners`; `options` as in `pods` */}}
 {{- define "trellis.runners" -}}
 {{- $runners := list -}}
 {{- $apart := list -}}
@@ -48,8 +56,8 @@
 {{- range $service, $its := .Values.services -}}
 {{- if $its.enabled -}}
 {{- $component := include "trellis.component" $service -}}
-{{- $resources := $its.resources | default $.Values.pods.resources -}}
-{{- $runner := dict "component" $component "command" (list (printf "trellis-%s" $component)) "services" (list $service) "replicas" (int $its.replicas) "resources" $resources -}}
+{{- $options := include "trellis.podOptions" (dict "root" $ "its" $its) | fromYaml -}}
+{{- $runner := dict "component" $component "command" (list (printf "trellis-%s" $component)) "services" (list $service) "replicas" (int $its.replicas) "options" $options -}}
 {{- if eq $service "console" -}}
 {{- /* The console has its own permissions, so it is not part of the bundle. */ -}}
 {{- $apart = append $apart $runner -}}
@@ -62,9 +70,50 @@
 {{- if and $all (eq .Values.mode "bundle") -}}
 {{- $command := list "trellis" "run" -}}
 {{- range $all }}{{ $command = append $command (include "trellis.component" .) }}{{ end -}}
-{{- $runners = list (dict "component" "bundle" "command" $command "services" $all "replicas" (int .Values.bundle.replicas) "resources" .Values.bundle.resources) -}}
+{{- $options := include "trellis.podOptions" (dict "root" . "its" .Values.bundle) | fromYaml -}}
+{{- $runners = list (dict "component" "bundle" "command" $command "services" $all "replicas" (int .Values.bundle.replicas) "options" $options) -}}
 {{- end -}}
 {{- toYaml (dict "runners" (concat $runners $apart)) -}}
+{{- end -}}
+
+{{/* options of a Deployment's pods: its own values where they are not empty, else those of `pods`. In: root, its */}}
+{{- define "trellis.podOptions" -}}
+{{- $found := dict -}}
+{{- $its := .its -}}
+{{- range $key, $default := .root.Values.pods }}{{ $_ := set $found $key (get $its $key | default $default) }}{{ end -}}
+{{- toYaml $found -}}
+{{- end -}}
+
+{{/* scheduling fields of a pod, from a map as `pods`; empty without any */}}
+{{- define "trellis.scheduling" -}}
+{{- $options := . -}}
+{{- $found := dict -}}
+{{- range $key := list "priorityClassName" "nodeSelector" "tolerations" "affinity" -}}
+{{- with get $options $key }}{{ $_ := set $found $key . }}{{ end -}}
+{{- end -}}
+{{- with $found }}{{ toYaml . }}{{ end -}}
+{{- end -}}
+
+{{/* topologySpreadConstraints of a pod, each with a selector of its component; empty without any.
+     In: constraints, default (topology keys to spread over otherwise), selector (a map) */}}
+{{- define "trellis.spread" -}}
+{{- $selector := dict "matchLabels" .selector -}}
+{{- $found := list -}}
+{{- range .constraints -}}
+{{- if hasKey . "labelSelector" -}}
+{{- $found = append $found . -}}
+{{- else -}}
+{{- $found = append $found (merge (dict "labelSelector" $selector) .) -}}
+{{- end -}}
+{{- end -}}
+{{- if not .constraints -}}
+{{- range .default -}}
+{{- $found = append $found (dict "maxSkew" 1 "topologyKey" . "whenUnsatisfiable" "ScheduleAnyway" "labelSelector" $selector) -}}
+{{- end -}}
+{{- end -}}
+{{- with $found -}}
+topologySpreadConstraints: {{- toYaml . | nindent 2 }}
+{{- end -}}
 {{- end -}}
 
 {{/* security context of a pod for the Pod Security level `restricted`. In: the id of user and group */}}
@@ -80,23 +129,4 @@ seccompProfile: {type: RuntimeDefault}
 allowPrivilegeEscalation: false
 readOnlyRootFilesystem: true
 capabilities: {drop: [ALL]}
-{{- end -}}
-
-{{- define "trellis.image" -}}
-{{- $image := .Values.image -}}
-{{- if $image.digest }}{{ $image.repository }}@{{ $image.digest }}{{ else }}{{ $image.repository }}:{{ $image.tag | default .Chart.AppVersion }}{{ end -}}
-{{- end -}}
-
-{{/* seed of the bus passwords: that of the last upgrade, else a new one; the same in all templates */}}
-{{- define "trellis.natsSeed" -}}
-{{- if not (hasKey .Values.nats "madeSeed") -}}
-{{- $there := lookup "v1" "Secret" .Release.Namespace "trellis-nats-server" -}}
-{{- $_ := set .Values.nats "madeSeed" (dig "data" "seed" "" $there | b64dec | default (randAlphaNum 48)) -}}
-{{- end -}}
-{{- .Values.nats.madeSeed -}}
-{{- end -}}
-
-{{/* password of a user of the bus. In: seed, user */}}
-{{- define "trellis.natsPassword" -}}
-{{- printf "%s/%s" .seed .user | sha256sum -}}
 {{- end -}}

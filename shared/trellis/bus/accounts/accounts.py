@@ -1,8 +1,8 @@
 """Generates the NATS server configuration for the bus: its account, limits and users.
 
-Pure. In: names of clusters, number of replicas. Out: two files: ``accounts.conf``, and a template of ``keys.conf`` with
-the public keys of the users. Called by ``generate`` and by the command that creates the keys. Invariant:
-``accounts.conf`` contains neither keys nor passwords; the server does not start with a user without a key.
+Pure. In: names of clusters, number of replicas. Out: ``accounts.conf``, ``keys.conf`` with the public keys of the
+users, and ``routes.conf`` for a cluster of servers. Called by ``generate`` and by the commands that create the keys.
+Invariant: ``accounts.conf`` contains neither keys nor passwords; the server does not start with a user without a key.
 """
 
 from __future__ import annotations
@@ -11,12 +11,13 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from trellis.bus.accounts.permissions import User, bundle_user, users
+from trellis.bus.accounts.permissions import User, users
 from trellis.bus.streams.streams import DEFAULT_LIMITS
 
 ACCOUNTS_FILE: Final = "accounts.conf"
 KEYS_FILE: Final = "keys.conf"
 TEMPLATE_FILE: Final = "keys.conf.example"
+ROUTES_FILE: Final = "routes.conf"
 ACCOUNT: Final = "TRELLIS"
 
 _MIB: Final = 1024 * 1024
@@ -24,8 +25,9 @@ _OTHER_BYTES: Final = 16 * _MIB
 """For the bucket of cluster names."""
 _STREAMS: Final = len(DEFAULT_LIMITS) + 1
 _CONSUMERS: Final = 1000
+_ROUTES: Final = "routes"
 _NO_KEY: Final = "U" + "X" * 55
-_NKEY: Final = re.compile(r"^( +)nkey: \$NKEY_(\w+)$", re.MULTILINE)
+_ROUTES_PASSWORD: Final = re.compile(r'^  password: "([^"]+)"$', re.MULTILINE)
 _LINE: Final = re.compile(r'^(NKEY_[A-Z0-9_]+): "(U[A-Z2-7]{55})"', re.MULTILINE)
 
 
@@ -45,27 +47,32 @@ include "{KEYS_FILE}"
     return head + _account(users(clusters), store)
 
 
-def chart_accounts() -> str:
-    """Return ``accounts.conf`` of the Helm chart: one cluster, named by a value, and users with passwords.
+def routes(password: str, hosts: Sequence[str]) -> str:
+    """Return ``routes.conf``: the ``cluster`` block's user and routes, which contain its password.
 
-    Helm cannot generate NKeys, but it can generate and keep passwords. The chart multiplies the storage limit by the
-    number of servers.
+    ``hosts``: ``host:port`` of each server. NATS does not use the user of ``authorization`` for the listed routes, so
+    each URL has it.
     """
-    cluster = "cluster-of-the-values"
-    store = sum(limits.max_bytes for limits in DEFAULT_LIMITS.values()) + _OTHER_BYTES
-    copies = f"{{{{ mul {store} (int .Values.nats.replicas) }}}}"
-    account = _account([*users([cluster])[:-1], bundle_user(cluster)], copies)
-    passwords = _NKEY.sub(_password, account).replace(cluster, "{{ .Values.cluster }}")
-    head = "# Users of the bus and their permissions. Written by `make generate`; do not edit."
-    return f'{head}\ninclude "passwords.conf"\n\n{passwords}'
+    urls = "".join(f'  "nats-route://{_ROUTES}:{password}@{host}"\n' for host in hosts)
+    return f"""\
+# User and routes of the servers of one NATS cluster: include this file in the block `cluster`.
+authorization {{
+  user: "{_ROUTES}"
+  password: "{password}"
+  timeout: 5
+}}
+routes: [
+{urls}]
+"""
 
 
-def _password(nkey: re.Match[str]) -> str:
-    variable = nkey[2].removesuffix("_CLUSTER_OF_THE_VALUES")
-    return f'{nkey[1]}user: "{variable.lower()}"\n{nkey[1]}password: $PASSWORD_{variable}'
+def routes_password(text: str) -> str:
+    """Return the password in a ``routes.conf``, "" if there is none."""
+    found = _ROUTES_PASSWORD.search(text)
+    return found[1] if found else ""
 
 
-def _account(its_users: Sequence[User], store: int | str) -> str:
+def _account(its_users: Sequence[User], store: int) -> str:
     head = f"""\
 accounts {{
   {ACCOUNT} {{

@@ -42,7 +42,6 @@ from trellis.services import SERVICES
 PUBLISHERS: Final = tuple(service for service in SERVICES if service != CONSOLE)
 """Services with a user that may publish; the console only reads."""
 
-BUNDLE: Final = "bundle"
 CLI: Final = "cli"
 OUTSIDE: Final = "outside"
 CLI_INBOX: Final = f"_INBOX_{CLI}"
@@ -104,17 +103,6 @@ def service_user(service: str, cluster: str) -> User:
         f"{service} of cluster {cluster}",
         tuple(publish),
         (f"{inbox_prefix(service, cluster)}.>", *ADVISORIES),
-    )
-
-
-def bundle_user(cluster: str) -> User:
-    """Return the user of all services of one cluster in one process, with the permissions of all of them."""
-    found = [service_user(service, cluster) for service in PUBLISHERS]
-    return User(
-        BUNDLE,
-        f"all services of cluster {cluster} in one process",
-        tuple(dict.fromkeys(subject for user in found for subject in user.publish)),
-        tuple(dict.fromkeys(subject for user in found for subject in user.subscribe)),
     )
 
 
