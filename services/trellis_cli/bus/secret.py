@@ -153,7 +153,7 @@ async def write_users(kube: Kube, namespace: str, name: str, servers: Servers) -
         return Written(name, Outcome.CREATED)
     if not changed:
         return Written(name, Outcome.UNCHANGED)
-    patch = {"metadata": {"resourceVersion": found["metadata"]["resourceVersion"]}, "stringData": changed}
+    patch = {"metadata": {"resourceVersion": found["metadata"]["resourceVersion"]}, "data": _data(changed)}
     await kube.merge_patch(SECRETS, name, patch, namespace, field_manager=names.FIELD_MANAGER_COMMAND_LINE)
     return Written(name, Outcome.UPDATED)
 
@@ -200,6 +200,10 @@ def _texts(found: Manifest | None) -> dict[str, str]:
     return {key: base64.b64decode(text).decode(errors="replace") for key, text in data.items()}
 
 
+def _data(texts: Mapping[str, str]) -> dict[str, str]:
+    return {key: base64.b64encode(text.encode()).decode() for key, text in texts.items()}
+
+
 def _manifest(namespace: str, name: str, texts: Mapping[str, str]) -> Manifest:
     metadata = {"name": name, "namespace": namespace, "labels": dict(_LABELS)}
-    return {"apiVersion": SECRETS.api_version, "kind": SECRETS.kind, "metadata": metadata, "stringData": dict(texts)}
+    return {"apiVersion": SECRETS.api_version, "kind": SECRETS.kind, "metadata": metadata, "data": _data(texts)}

@@ -39,8 +39,7 @@ def kube() -> FakeKube:
 
 def texts(kube: FakeKube, name: str = BUS) -> dict[str, str]:
     [found] = [one for one in kube.objects(SECRETS) if one["metadata"]["name"] == name]
-    data = {key: base64.b64decode(value).decode() for key, value in found.get("data", {}).items()}
-    return data | found.get("stringData", {})
+    return {key: base64.b64decode(value).decode() for key, value in found["data"].items()}
 
 
 def put(kube: FakeKube, name: str, **data: str) -> None:

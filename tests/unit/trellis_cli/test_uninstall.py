@@ -9,12 +9,10 @@ import time
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
-
+from support.chart.rendered import hooks
 from support.cluster.not_served import define, refuse
 from support.suite.naming import lacking
 from trellis import names
@@ -43,7 +41,6 @@ from trellis_cli.uninstall.model import GUARDS, SLICES, Leases, LeftReason, Row,
 from trellis_dev.fakes.fake import FakeKube, status_reply
 
 Manifest = dict[str, Any]
-ROOT = Path(__file__).parents[3]
 SLICE = "shop-1a2b3c4d5e-0"
 MARKED = {names.ANNOTATION_APPLICATION: "shop"}
 
@@ -127,8 +124,8 @@ def test_pods_that_end_or_ended_are_in_nobodys_way() -> None:
 
 
 def test_the_chart_lets_the_job_read_the_crd_of_each_kind_that_it_lists() -> None:
-    rules = yaml.safe_load((ROOT / "deploy/helm/trellis/rights/uninstall.yaml").read_text(encoding="utf-8"))
-    named = {rule["resources"][0]: set(rule["resourceNames"]) for rule in rules["cluster"] if "resourceNames" in rule}
+    [role] = [one for one in hooks("pre-delete") if one["kind"] == "ClusterRole"]
+    named = {rule["resources"][0]: set(rule["resourceNames"]) for rule in role["rules"] if "resourceNames" in rule}
     ours = [guard.res for guard in GUARDS if "." in guard.res.group]
     assert named == {
         DEFINITIONS.plural: {f"{res.plural}.{res.group}" for res in ours},
