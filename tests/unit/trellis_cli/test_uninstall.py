@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+
 from support.chart.rendered import hooks
 from support.cluster.not_served import define, refuse
 from support.suite.naming import lacking
