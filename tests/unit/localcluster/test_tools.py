@@ -113,6 +113,16 @@ def test_only_fitting_versions_are_taken_from_the_path(
     assert find(tool) == (path if taken else None)
 
 
+def test_a_released_jaeger_has_pages_and_comes_before_another_one(elsewhere: Path, program: Program) -> None:
+    built = program(elsewhere / "path" / "jaeger", '{"gitCommit":"","gitVersion":"v1.62.0"}')
+    assert ensure("jaeger") == built
+    released = program(elsewhere / "path" / "jaeger-all-in-one", '{"gitCommit":"a1b2","gitVersion":"v1.62.0"}')
+    assert ensure("jaeger") == released
+    tools._fits.cache_clear()
+    program(elsewhere / "path" / "jaeger-all-in-one", '{"gitCommit":"a1b2","gitVersion":"v1.51.0"}')
+    assert ensure("jaeger") == built
+
+
 def test_the_cache_comes_last_and_needs_no_run(program: Program, elsewhere: Path) -> None:
     in_cache = program(cached("kwok"), "")
     assert in_cache == elsewhere / "cache" / "trellis" / "bin" / f"kwok-{products()['kwok'].version}"
