@@ -6,7 +6,7 @@ Called by ``reconciler``. Invariant: a write is decided on objects that were rea
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -22,13 +22,13 @@ from trellis.kube.client import Kube
 from trellis.kube.errors import KubeError, NotFound
 from trellis.kube.refusals import is_refused
 from trellis.kube.resources import CONTROLLER_REVISIONS, RUNTIME_CLASSES, SHIMS
-from trellis.provisioning.attempts import asked_of, failing_on
+from trellis.provisioning.attempts import asked_of, failing_on, failure_text
 from trellis.provisioning.ledger import Ledger, read_ledger
 from trellis.provisioning.leftovers import concerned_by, left_by
 from trellis.provisioning.other_controllers import Controller
 from trellis.provisioning.revisions import Manifest, Revision, label_selector, revisions_of, version_of
 from trellis.provisioning.shim_status import read_status
-from trellis.provisioning.shims import ShimView, view_shim
+from trellis.provisioning.shims import Refusal, ShimView, view_shim
 from trellis.provisioning.views import KWASM, JobState, NodeView, newest
 
 
@@ -60,7 +60,7 @@ class ShimGather:
             nodes=nodes,
             holders=holders,
             in_work=self._in_work(name, ledger),
-            failing=tuple(node for node in cache.fleet.restless() if name in self._failing(node, ledger)),
+            failing=tuple(self._failing(name, ledger)),
             halted=name in ledger.halted,
             in_use=self._in_use(tally),
             held=self._held(name, holders),
@@ -110,9 +110,17 @@ class ShimGather:
             return Ledger({})
 
     def _refused(self, tally: Tally) -> tuple[tuple[NodeView, str, str], ...]:
+        """Return the nodes on which the API server refuses a request, with its reason and the error.
+
+        On a node where nothing of the Shim may be installed, the request is of other Shims.
+        """
         by_uid = self.cache.refused.by_uid
-        nodes = (node for node in self.cache.fleet.named(by_uid) if node.name in tally.members)
-        return tuple((node, by_uid[node.uid].reason.value, by_uid[node.uid].message) for node in nodes)
+        found = []
+        for node in self.cache.fleet.named(by_uid):
+            member = tally.members.get(node.name)
+            if member is not None and not isinstance(member.wish, Refusal):
+                found.append((node, by_uid[node.uid].reason.value, by_uid[node.uid].message))
+        return tuple(found)
 
     def _held(self, name: str, holders: Iterable[NodeView]) -> tuple[NodeView, ...]:
         """Return the nodes from which a mass deletion may still remove a Shim; none if it was deleted individually."""
@@ -121,12 +129,15 @@ class ShimGather:
             return ()
         return tuple(node for node in holders if label in dict(node.labels))
 
-    def _failing(self, node: NodeView, ledger: Ledger) -> tuple[str, ...]:
-        target = self.cache.fleet.target(node) if node.failed else None
-        if target is None:
-            return ()
+    def _failing(self, name: str, ledger: Ledger) -> Iterator[tuple[NodeView, str]]:
+        """Yield the nodes on which attempts failed because of a Shim, with the error."""
         limits = self.cache.settings.limits(self.cache.shims.values())
-        return failing_on(node, target, asked_of(node, target, limits, ledger.halted))
+        for node in self.cache.fleet.restless():
+            target = self.cache.fleet.target(node) if node.failed else None
+            if target is None:
+                continue
+            if name in failing_on(node, target, asked_of(node, target, limits, ledger.halted)):
+                yield node, failure_text(node, target, name)
 
     def _other(self, shim: ShimView, tally: Tally) -> Controller | None:
         """Return the controller of another owner that works on this Shim, or on nodes that have it or require it."""

@@ -76,19 +76,6 @@ class Effects:
                 break  # the watch reports the deletion, and the key is reconciled then
         return min(again, default=None)
 
-    async def report_created(self, actions: Sequence[Action]) -> None:
-        """Record an Event on each Service that these actions created."""
-        for mirror in (action.mirror for action in actions if isinstance(action, CreateService)):
-            service = self.cache.services.get(mirror.key)
-            if service is None or service.application != mirror.application:
-                continue
-            await self.recorder.record(
-                regarding=ObjectRef("v1", "Service", service.name, service.uid, service.namespace),
-                type="Normal",
-                reason="ServiceReflected",
-                message=f"the Service reflects application {mirror.application} of lattice {mirror.lattice}",
-            )
-
     async def report(self, service: ServiceView | None, group: GroupView | None, reason: str, message: str) -> None:
         """Record a warning on a Service and on a host group."""
         if service is not None:
@@ -151,6 +138,12 @@ class Effects:
             raise
         _log.info("Service created", service=mirror.key, lattice=mirror.lattice, application=mirror.application)
         self.services.wrote(made, held)
+        await self.recorder.record(
+            regarding=ObjectRef("v1", "Service", made["metadata"]["name"], made["metadata"]["uid"], mirror.namespace),
+            type="Normal",
+            reason="ServiceReflected",
+            message=f"the Service reflects application {mirror.application} of lattice {mirror.lattice}",
+        )
         return True
 
     async def _patch(self, found: ServiceView, patch: Manifest, message: str) -> None:

@@ -69,7 +69,6 @@ class Reconciler:
                 self.queue.add(key)
         with self.stories.follow(key):
             waits.append(again := await self._say(snapshot))
-            await self.effects.report_created(actions)  # last: a Service is not to wait for an Event
         if again is None and not removed and _settled(snapshot):
             self.stories.end(key)
         return min((wait for wait in waits if wait is not None), default=None)

@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import re
 import signal
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Annotated, Any, Final
@@ -88,7 +88,7 @@ def tail_events(  # noqa: PLR0913, PLR0917 - options of a command line
         if selection.over(datetime.now(UTC)) and since is None and last is None:
             raise SettingsError("--until: is in the past: add --since or --last")
         asyncio.run(
-            _follow(
+            follow(
                 tail(settings.nats_url, selection, credentials=settings.nats_credentials), _shower(output, json=json)
             )
         )
@@ -120,7 +120,7 @@ def replay_events(  # noqa: PLR0913, PLR0917 - options of a command line
         selection = _selection(settings, _Given(cluster, noun, subject, trace, since, until, lattice))
         credentials = settings.nats_credentials
         events = replay(settings.nats_url, selection, tally, original_pace=original_pace, credentials=credentials)
-        ended = asyncio.run(_follow(events, _shower(output, json=json)))
+        ended = asyncio.run(follow(events, _shower(output, json=json)))
         print_note(f"{tally.shown} events shown, {tally.looked_at} read{'' if ended else ', then interrupted'}")
         if not ended:
             raise SystemExit(EXIT_INTERRUPTED)
@@ -190,19 +190,21 @@ def _trace(trace: str | None) -> str:
     return wanted
 
 
-async def _follow(events: AsyncIterator[TailedEvent], show: Callable[[TailedEvent], None]) -> bool:
-    """Show events until the end of the stream, or until SIGINT or SIGTERM; return whether the stream has ended."""
+async def follow(events: AsyncGenerator[TailedEvent, None], show: Callable[[TailedEvent], None]) -> bool:
+    """Show events until the end of the stream, or until SIGINT or SIGTERM; return whether the stream has ended.
 
-    async def show_all() -> None:
-        async for event in events:
-            show(event)
-
-    showing = asyncio.ensure_future(show_all())
+    If the reader of standard output ends, ``show`` raises SystemExit. It passes through the task of the command, after
+    the stream was closed: in another task it would stop the event loop with an open connection to the bus.
+    """
+    task = asyncio.current_task()
+    assert task is not None
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, showing.cancel)
+        loop.add_signal_handler(number, task.cancel)
     with contextlib.suppress(asyncio.CancelledError):
-        await showing
+        async with contextlib.aclosing(events):
+            async for event in events:
+                show(event)
         return True
     return False
 

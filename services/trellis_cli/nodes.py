@@ -68,10 +68,9 @@ async def _read(settings: ClientSettings) -> Rollout:
     async with connected(settings) as kube:
         reading = Reading(kube, settings.namespace)
         held = held_up(reading, settings.installer_namespace)
-        rollout, lines = await asyncio.gather(read_rollout(kube, settings), held)
-    unread = (line.text for line in reading.notes if "jobs.batch" not in line.text)  # rollout notes have Jobs
+        rollout, lines = await asyncio.gather(read_rollout(reading, settings.installer_namespace), held)
     rows = with_causes(rollout.rows, lines)
-    return replace(rollout, rows=rows, notes=(*rollout.notes, *unread))
+    return replace(rollout, rows=rows, notes=tuple(line.text for line in reading.notes))
 
 
 def show(rollout: Rollout, output: Format, *, every: bool, no_headers: bool = False) -> None:

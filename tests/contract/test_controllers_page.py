@@ -71,7 +71,8 @@ def test_its_settings_are_those_of_the_service_with_their_defaults() -> None:
     assert int(said["TRELLIS_CONTROLLER_THREADS"]) == settings.controller_threads
     budget = Settings.model_validate({"controller_memory_budget": said["TRELLIS_CONTROLLER_MEMORY_BUDGET"]})
     assert budget.controller_memory_budget == settings.controller_memory_budget
-    assert float(said["TRELLIS_SOURCES_INTERVAL"]) == settings.sources_interval
+    interval = Settings.model_validate({"sources_interval": said["TRELLIS_SOURCES_INTERVAL"]})
+    assert interval.sources_interval == settings.sources_interval
 
 
 def test_every_fault_and_every_condition_has_its_row() -> None:

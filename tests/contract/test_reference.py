@@ -93,3 +93,8 @@ def test_every_rule_of_a_role_has_a_row() -> None:
 
 def test_a_text_breaks_no_table() -> None:
     assert cell("one | two\n<name> and ``<code>``") == "one \\| two &lt;name> and `<code>`"
+
+
+def test_the_asterisks_of_a_text_are_shown() -> None:
+    assert cell("'a.*', '*.b' and ``c.*``") == "'a.\\*', '\\*.b' and `c.*`"
+    assert "'\\*.failed.>'" in PAGES["commands.md"]

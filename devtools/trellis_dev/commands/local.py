@@ -6,17 +6,23 @@ Called by :mod:`trellis_dev.commands.dev`. Invariant: a failed `up` leaves nothi
 
 from __future__ import annotations
 
+import http
 import json
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from types import FrameType
 from typing import NoReturn
 
 import typer
 
+from trellis import names
+from trellis.kube.lease import read_lease
+from trellis.kube.resources import LEASES, Manifest
+from trellis.services import SERVICES
 from trellis_dev.definitions import define_kinds
 from trellis_dev.localcluster import (
     ClusterInfo,
@@ -31,6 +37,7 @@ from trellis_dev.localcluster import (
     tools,
     wasmshim,
 )
+from trellis_dev.localcluster.api import Api
 from trellis_dev.localcluster.building import How
 from trellis_dev.localcluster.commands import PORTS
 from trellis_dev.localcluster.progress import on_stderr
@@ -95,7 +102,40 @@ def up(name: str, *, nodes: int, real: RealNodes, jaeger: bool, lattices: Lattic
             progress=progress,
         )
         define_kinds(info, progress)
-    typer.echo(info.model_dump_json(exclude=_hidden(info)) if as_json else _summary(info))
+        running = running_services(info)
+    typer.echo(info.model_dump_json(exclude=_hidden(info)) if as_json else summary(info, running))
+
+
+def running_services(info: ClusterInfo) -> list[str]:
+    """Return the names of the services that lead in a cluster; secrets_backend and the console have no leader.
+
+    Raises:
+        LocalClusterError: the API server does not return the Leases.
+    """
+    api = Api.of_kubeconfig(info.kubeconfig)
+    try:
+        status, answer = api.call("GET", LEASES.path())
+    except OSError as error:
+        raise LocalClusterError(f"the Leases of cluster '{info.name}' cannot be read: {error}") from error
+    finally:
+        api.close()
+    if status != http.HTTPStatus.OK:
+        message = f"the API server does not return the Leases ({status}): {answer.get('message', answer)}"
+        raise LocalClusterError(message)
+    return leading(answer["items"], datetime.now(UTC))
+
+
+def leading(leases: Iterable[Manifest], now: datetime) -> list[str]:
+    """Return the names of the services whose Lease has a holder that renews it, in the order of the registry."""
+    led = {str(lease["metadata"]["name"]) for lease in leases if _is_renewed(lease, now)}
+    return [one.name for one in SERVICES.values() if names.LEASE_PREFIX + one.name in led]
+
+
+def _is_renewed(lease: Manifest, now: datetime) -> bool:
+    record = read_lease(lease)
+    if not record.holder or not record.renewed:
+        return False
+    return (now - datetime.fromisoformat(record.renewed)).total_seconds() <= record.duration
 
 
 def _hidden(info: ClusterInfo) -> set[str]:
@@ -148,7 +188,8 @@ def ensure_tools(*, jaeger: bool, real_node: bool, wadm: bool) -> None:
         typer.echo(f"{tool:<24} {program}")
 
 
-def _summary(info: ClusterInfo) -> str:
+def summary(info: ClusterInfo, running: Sequence[str]) -> str:
+    """Return the addresses of a cluster, and the next steps; ``running``: the services that run already."""
     named = "" if info.name == "default" else f" --name {info.name}"
     lines = [
         f"Cluster '{info.name}' is running. Environment for kubectl and the services:",
@@ -163,7 +204,7 @@ def _summary(info: ClusterInfo) -> str:
     lines += [_of_host(host) for host in info.lattice_hosts]
     lines += [
         f"Programs, including kubectl: {info.bin_dir}",
-        "Start the services: trellis run",
+        f"Running services: {', '.join(running)}" if running else "Start the services: trellis run",
         f"Stop the cluster: trellis dev down{named}",
     ]
     return "\n".join(lines)

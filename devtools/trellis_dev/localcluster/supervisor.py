@@ -21,8 +21,9 @@ from typing import Final
 import psutil
 from filelock import FileLock
 
-MARK: Final = "TRELLIS_CLUSTER_TOKEN"
-"""Environment variable that identifies processes of a cluster."""
+MARK: Final = "_TRELLIS_CLUSTER_TOKEN"
+"""Environment variable that identifies processes of a cluster. Its name does not begin with ``TRELLIS_``, because it is
+no setting: the services of the demo, which have it too, report unknown settings."""
 
 _QUIET_SWEEPS: Final = 3
 _PAUSE: Final = 0.05

@@ -2,9 +2,9 @@
 
 In: the name of a tool; the environment, the installed wheels, the PATH, the cache. Out: the path of an executable
 program of a suitable version. Called by `up`, `trellis dev tools` and test fixtures.
-Order: ``KUBEBUILDER_ASSETS``; for nats-server and etcd the wheels of the ``local`` extra; the PATH; the cache; a build
-from Go modules into the cache. Invariant: Kubernetes components always have the exact minor version, because a
-controller manager newer than its API server does not work.
+Order: ``KUBEBUILDER_ASSETS``; for nats-server and etcd the wheels of the ``local`` extra; the PATH, except for the
+links of clusters; the cache; a build from Go modules into the cache. Invariant: Kubernetes components always have the
+exact minor version, because a controller manager newer than its API server does not work.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from typing import Final
 
 from trellis_dev.localcluster import gobuild
 from trellis_dev.localcluster.errors import ToolError
-from trellis_dev.localcluster.paths import cache_root
+from trellis_dev.localcluster.paths import cache_root, clusters_root
 from trellis_dev.localcluster.progress import Progress, Quiet
 from trellis_dev.localcluster.versions import parse_version, products
 
@@ -159,13 +159,24 @@ def find(tool: str) -> Path | None:
     if assets and description.in_kubebuilder_assets:
         candidates.append(Path(assets) / tool)
     candidates += _from_wheel(tool)
-    on_path = shutil.which(tool)
+    on_path = shutil.which(tool, path=_search_path())
     if on_path is not None and not description.inside_node:
         candidates.append(Path(on_path))
     for candidate in candidates:
         if _fits(candidate, description):
             return candidate
     return cached(tool) if os.access(cached(tool), os.X_OK) else None
+
+
+def _search_path() -> str:
+    """Return the PATH without the ``bin`` directories of clusters.
+
+    They contain links to the programs that this module found: a cluster would link a program to its own link, or to
+    that of another cluster, which is removed with it.
+    """
+    clusters = clusters_root().resolve()
+    entries = os.environ.get("PATH", os.defpath).split(os.pathsep)
+    return os.pathsep.join(entry for entry in entries if not Path(entry).resolve().is_relative_to(clusters))
 
 
 def _from_wheel(tool: str) -> list[Path]:

@@ -38,9 +38,9 @@ class Snapshot:
     """Input of a decision about one Shim.
 
     ``nodes``: those that it is for or on. ``holders``: while it is deleted, the nodes that still have it. ``in_work``:
-    nodes whose Jobs change it. ``failing``: nodes on which the last attempt at their present target failed because of
-    it; its removal counts. ``now``: RFC 3339, whole seconds. ``revisions``: the stored versions, None if the newest is
-    known to be ``version``, that of the spec.
+    nodes whose Jobs change it. ``failing``: nodes on which attempts at their present target failed because of it, with
+    the error; its removal counts. ``now``: RFC 3339, whole seconds. ``revisions``: the stored versions, None if the
+    newest is known to be ``version``, that of the spec.
     """
 
     shim: ShimView
@@ -49,7 +49,7 @@ class Snapshot:
     nodes: ShimNodes
     holders: tuple[NodeView, ...]
     in_work: tuple[NodeView, ...]
-    failing: tuple[NodeView, ...]
+    failing: tuple[tuple[NodeView, str], ...]
     halted: bool
     patience_over: bool
     now: str

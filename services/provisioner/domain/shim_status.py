@@ -172,8 +172,8 @@ def _degraded(snapshot: Snapshot) -> Condition:
     shim, kind = snapshot.shim, "Degraded"
     if shim.invalid:
         return Condition(kind, "True", Refusal.INVALID.value, f"the spec is invalid: {shim.invalid}")
-    if conflict := conflict_of(snapshot):
-        return Condition(kind, "True", Reason.RUNTIME_CLASS_CONFLICT.value, conflict)
+    if conflict := _conflict(snapshot):
+        return conflict
     if snapshot.class_refused:
         message = f"the API server refuses RuntimeClass {shim.runtime_class!r}: {snapshot.class_refused}"
         return Condition(kind, "True", Reason.RUNTIME_CLASS_REFUSED.value, message)
@@ -189,14 +189,28 @@ def _degraded(snapshot: Snapshot) -> Condition:
     if refused := _refused(snapshot):
         return refused
     if failing := snapshot.failing:
-        first = failing[0]
-        message = f"the last attempt failed on {listed(failing)}; {first.name}: {first.failure or 'no reason given'}"
+        first, why = failing[0]
+        message = f"the last attempt failed on {listed(node for node, _ in failing)}; {first.name}: {why}"
         return Condition(kind, "True", Reason.FAILING.value, message)
     if snapshot.in_use:
         node, why = min(snapshot.in_use, key=lambda pair: pair[0].name)
         message = f"the shim cannot be removed from {listed(node for node, _ in snapshot.in_use)}; {node.name}: {why}"
         return Condition(kind, "True", Reason.IN_USE.value, message)
     return Condition(kind, "False", Reason.HEALTHY.value, "")
+
+
+def _conflict(snapshot: Snapshot) -> Condition | None:
+    """Return a conflict over the handler, else over the RuntimeClass: a copy of a Shim has both, and no own handler."""
+    shim, kind = snapshot.shim, "Degraded"
+    if nodes := snapshot.nodes.refused.get(Refusal.HANDLER_CONFLICT):
+        message = (
+            f"Shim {', '.join(snapshot.nodes.rivals)} has handler {shim.handler!r}, too, so {shim.name} is not "
+            f"installed on {listed(nodes)}: select other nodes, or create a Shim with another handler"
+        )
+        return Condition(kind, "True", Refusal.HANDLER_CONFLICT.value, message)
+    if conflict := conflict_of(snapshot):
+        return Condition(kind, "True", Reason.RUNTIME_CLASS_CONFLICT.value, conflict)
+    return None
 
 
 def _held(snapshot: Snapshot) -> str:
@@ -209,14 +223,7 @@ def _held(snapshot: Snapshot) -> str:
 
 def _refused(snapshot: Snapshot) -> Condition | None:
     """Return the cause in the Shim's own spec that keeps it from nodes that it is for; None if there is none."""
-    shim, kind = snapshot.shim, "Degraded"
-    refused, rivals = snapshot.nodes.refused, ", ".join(snapshot.nodes.rivals)
-    if nodes := refused.get(Refusal.HANDLER_CONFLICT):
-        message = (
-            f"Shim {rivals} has handler {shim.handler!r}, too, so {shim.name} is not installed on {listed(nodes)}: "
-            "select other nodes, or create a Shim with another handler"
-        )
-        return Condition(kind, "True", Refusal.HANDLER_CONFLICT.value, message)
+    refused, kind = snapshot.nodes.refused, "Degraded"
     if nodes := refused.get(Refusal.CHECKSUM_MISSING):
         message = (
             f"the source has no sha256, or the image no digest, so the shim is not installed on {listed(nodes)}: "

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 
 from trellis import names
 from trellis.kube.client import Kube
-from trellis.kube.errors import Forbidden, NotFound
 from trellis.kube.resources import CONFIGMAPS, JOBS, NODES, SHIMS, Manifest, Resource
 from trellis.provisioning.job_index import JobIndex
 from trellis.provisioning.ledger import Ledger, read_ledger
@@ -25,7 +24,6 @@ from trellis.read_model.reading.cluster import Reading
 from trellis.read_model.tables.nodes import NodeRow, rows_of
 from trellis.telemetry import setup, setup_logging
 from trellis.telemetry.health import Health
-from trellis_cli.common.errors import describe_error
 from trellis_cli.common.settings import ClientSettings
 
 COMMAND_LINE = "command_line"
@@ -77,37 +75,26 @@ async def connected(settings: ClientSettings) -> AsyncIterator[Kube]:
         await telemetry.shutdown()
 
 
-async def read_rollout(kube: Kube, settings: ClientSettings) -> Rollout:
-    """Return the state of every node.
+async def read_rollout(reading: Reading, installers: str) -> Rollout:
+    """Return the state of every node; ``installers``: namespace of the installer Jobs.
 
-    Jobs, Shims or a ledger that this account may not read give a note; a missing ledger counts as empty.
+    Jobs, Shims or a ledger that this account may not read give a note; a missing ledger counts as empty: no rollout has
+    started.
 
     Raises:
         KubeError: the nodes cannot be read, or the server is unreachable.
     """
-    nodes = await kube.list(NODES)
-    notes = []
+    nodes = await reading.kube.list(NODES)
     jobs = JobIndex()
-    try:
-        found = await kube.list(JOBS, settings.installer_namespace, label_selector=INSTALLER_JOBS)
-        for manifest in found.items:
-            jobs.change(None, view_job(manifest))
-    except Forbidden as error:
-        notes.append(f"nodes in progress may be shown as waiting: {describe_error(error)}")
-    ledger = Ledger({})
-    try:
-        ledger = read_ledger(await kube.get(CONFIGMAPS, names.LEDGER, settings.namespace))
-    except NotFound:
-        pass  # no rollout has started
-    except Forbidden as error:
-        notes.append(f"halts of the rollout unknown: {describe_error(error)}")
-    reading = Reading(kube, settings.namespace)
+    for manifest in await reading.list(JOBS, installers, labels=INSTALLER_JOBS):
+        jobs.change(None, view_job(manifest))
+    found = await reading.get(CONFIGMAPS, names.LEDGER, reading.namespace)
+    ledger = Ledger({}) if found is None else read_ledger(found)
     shims = await reading.list(SHIMS)
-    notes += [line.text for line in reading.notes]
     views = [*map(view_shim, shims)]
     statuses = {view.name: read_status(one) for view, one in zip(views, shims, strict=True)}
     rows = rows_of(map(view_node, nodes.items), jobs.by_uid(), ledger, views, statuses)
-    return Rollout(rows, ledger, tuple(notes), tuple(shims))
+    return Rollout(rows, ledger, shims=tuple(shims))
 
 
 async def read_version(kube: Kube) -> str:

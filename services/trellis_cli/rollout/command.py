@@ -71,12 +71,12 @@ def status(
 ) -> None:
     """Show the rollout of a Shim: its phase, and the stage of each node.
 
-    Ends with 1 if the rollout is halted or degraded. With --watch it ends with 0 once the rollout is complete (or a
-    Shim that is being deleted is gone), and with 1 if it is halted, degraded or paused, or at the timeout. JSON:
+    Ends with 1 if the rollout is halted or degraded. With --watch it ends with 0 once the rollout is complete (or the
+    Shim is deleted), and with 1 if it is halted, degraded or paused, or at the timeout. JSON:
     `{"shim", "generation", "revision", "phase", "message", "advice", "desired", "counts": {"Updated": 3, …}, "nodes":
     [{"name", "stage", "attempt", "message"}], "revisions": [{"revision", "created"}], "notes"}`, with --watch one a
-    line. `phase` is Complete, Progressing, Paused, Halted, Degraded or Removing; `stage` is Updated, InWork, Failed,
-    Held, Waiting or Leaving.
+    line. `phase` is Complete, Progressing, Paused, Halted, Degraded or Removing; `stage` is Updated, InProgress,
+    Failed, Held, Waiting or Removing.
     """
     with exit_on_error():
         settings = client_settings(kubeconfig=kubeconfig, context=context)

@@ -26,7 +26,7 @@ from trellis.kube.resources import ENDPOINT_SLICES, HOST_CONFIGS, PODS, SECRET_G
 from trellis.lattice.domain.service_views import SLICE_SELECTOR, view_service, view_slice
 from trellis.read_model.explain.hosts import MANAGER as HOST_MANAGER
 from trellis.read_model.explain.service import REFLECTOR
-from trellis.read_model.reading.cluster import Reading
+from trellis.read_model.reading.cluster import PERMISSIONS, Reading
 from trellis.read_model.reading.explained import held_up, warned
 from trellis.read_model.reading.leaders import read_claim, read_leadership
 from trellis_cli.apps.row import NAME, UNKNOWN, read_applications
@@ -72,6 +72,12 @@ _UNREAD: Final[Mapping[str, Mapping[str, Any]]] = {
     CONTROLLERS: CONTROLLERS_UNKNOWN,
 }
 """Fields of each row if its data cannot be read."""
+_MARKS: Final[Mapping[bool | None, tuple[str, str]]] = {
+    True: ("yes", "green"),
+    False: ("no", "bold red"),
+    None: ("unknown", "yellow"),
+}
+"""Text and style of the column OK."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,9 +102,10 @@ class Status:
         return (self.kubernetes, *self.services, self.rollout, self.breakers, *kinds, self.bus)
 
     @property
-    def ok(self) -> bool:
-        """True if no part has a problem."""
-        return not any(part.problem for part in self.parts)
+    def ok(self) -> bool | None:
+        """False if a part has a problem; None if none has one, but not everything was read."""
+        found = {part.ok for part in self.parts}
+        return False if False in found else None if None in found else True
 
     def document(self) -> dict[str, Any]:
         """Return the status for JSON."""
@@ -126,21 +133,22 @@ def status(
 ) -> None:
     """Show the state of the installation, with causes.
 
-    Ends with 1 if there is a problem. JSON: `ok`; `kubernetes {ok, problem, server, version}`; `services [{ok, problem,
-    name, holder, renewed_seconds_ago}]`, with `installation`, the holder of the nodes; `rollout {ok, problem,
-    in_progress, halted, counts, causes, shims}`; `circuit_breakers {ok, problem, open [rows of circuit-breaker
-    status]}`; `hosts {ok, problem, groups, hosts, hosts_ready, unhealthy, causes, holder}`; `applications {ok, problem,
-    count, phases, unhealthy [namespace/name], causes, holder}`; `reflected_services {ok, problem, services,
-    without_endpoints [namespace/name], unreached, causes, holder}`, the Services of applications; `secrets {ok,
-    problem, grants, without_effect, causes, pods, pods_ready}`; `controllers {ok, problem, count, states, not_ready
-    [namespace/name], causes, holder}`; `bus {ok, problem, streams [{name, messages, bytes}], dead_letters}`. `causes`
-    maps names to the cause that `trellis explain` prints. Unknown values are null.
+    Ends with 1 if there is a problem. A part that this account is not permitted to read is unknown: `ok` is then
+    null, and `unread` of the part names the missing permission. JSON: `ok`; `kubernetes {ok, problem, server,
+    version}`; `services [{ok, problem, name, holder, renewed_seconds_ago}]`, with `installation`, the holder of the
+    nodes; `rollout {ok, problem, in_progress, halted, counts, causes, shims}`; `circuit_breakers {ok, problem, open
+    [rows of circuit-breaker status]}`; `hosts {ok, problem, groups, hosts, hosts_ready, unhealthy, causes, holder}`;
+    `applications {ok, problem, count, phases, unhealthy [namespace/name], causes, holder}`; `reflected_services {ok,
+    problem, services, without_endpoints [namespace/name], unreached, causes, holder}`, the Services of applications;
+    `secrets {ok, problem, grants, without_effect, causes, pods, pods_ready}`; `controllers {ok, problem, count, states,
+    not_ready [namespace/name], causes, holder}`; `bus {ok, problem, streams [{name, messages, bytes}], dead_letters}`.
+    `causes` maps names to the cause that `trellis explain` prints. Unknown values are null.
     """
     with exit_on_error():
         settings = client_settings(kubeconfig=kubeconfig, context=context, nats_url=nats_url)
         found = asyncio.run(_look(settings))
         _show(found, output, no_headers=no_headers)
-        if not found.ok:
+        if found.ok is False:
             raise SystemExit(EXIT_FAILED)
 
 
@@ -180,27 +188,29 @@ async def _look(settings: ClientSettings) -> Status:
 
 
 async def _guarded(name: str, part: Awaitable[Part]) -> Part:
-    """Return a row; on failure one with the error and the missing permission."""
+    """Return a row; on failure one with the error, or with the missing permission."""
     try:
         return await part
     except KubeError as error:
-        return Part(name, "unknown", _told(error), dict(_UNREAD[name]))
+        return _because(Part(name, "unknown", facts=dict(_UNREAD[name])), error)
 
 
-def _told(error: KubeError) -> str:
-    """Return why a read failed; errors that affect every row are only in the row of the API server."""
+def _because(part: Part, error: KubeError) -> Part:
+    """Return a row that was not read; errors that affect every row are only in the row of the API server."""
     if isinstance(error, Unavailable):
-        return AWAY
+        return replace(part, problem=AWAY)
     if isinstance(error, Unauthorized):
-        return UNACCEPTED
-    right = missing_right(error)
-    return describe_error(error) if right is None else f"this account may not {right}: {advice(error)}"
+        return replace(part, problem=UNACCEPTED)
+    if (right := missing_right(error)) is not None:
+        return replace(part, unread=f"this account may not {right}: {advice(error)}")
+    return replace(part, problem=describe_error(error))
 
 
 def _with_notes(part: Part, reading: Reading) -> Part:
-    """Return a row with the missing permissions."""
-    problem = "; ".join(filter(None, (part.problem, *(line.text for line in reading.notes))))
-    return replace(part, problem=problem)
+    """Return a row with the missing permissions, and the resources that are unreadable for another reason."""
+    unread = [part.unread, *(line.text for line in reading.notes if line.about == PERMISSIONS)]
+    problems = [part.problem, *(line.text for line in reading.notes if line.about != PERMISSIONS)]
+    return replace(part, problem="; ".join(filter(None, problems)), unread="; ".join(filter(None, unread)))
 
 
 async def _kubernetes(kube: Kube) -> Part:
@@ -218,21 +228,20 @@ async def _service(kube: Kube, name: str, namespace: str, now: datetime) -> Part
     except NotFound:
         return service_part(name, None, namespace)
     except KubeError as error:
-        return unknown_service(name, _told(error))
+        return _because(unknown_service(name, ""), error)
 
 
 async def _installation(kube: Kube, settings: ClientSettings, now: datetime) -> Part:
     try:
         return claim_part(await read_claim(kube, settings.claim_namespace, now), settings.namespace)
     except KubeError as error:
-        return replace(unknown_service(INSTALLATION, _told(error)), facts={"name": INSTALLATION, "holder": None})
+        return _because(Part(INSTALLATION, "unknown", facts={"name": INSTALLATION, "holder": None}), error)
 
 
 async def _rollout(kube: Kube, settings: ClientSettings) -> Part:
     reading = Reading(kube, settings.namespace)
-    rollout, held = await asyncio.gather(read_rollout(kube, settings), held_up(reading, settings.installer_namespace))
-    if rollout.notes:  # these and the first note of the reading list unreadable Jobs
-        reading.notes[:] = [line for line in reading.notes if "jobs.batch" not in line.text]
+    installers = settings.installer_namespace
+    rollout, held = await asyncio.gather(read_rollout(reading, installers), held_up(reading, installers))
     return _with_notes(rollout_part(rollout, {name: line.text for name, line in held.items()}), reading)
 
 
@@ -301,6 +310,6 @@ def _show(found: Status, output: Format, *, no_headers: bool) -> None:
         return
     table = make_table("PART", "OK", "STATUS", fold={"STATUS"})
     for part in found.parts:
-        mark = Text("no", style="bold red") if part.problem else Text("yes", style="green")
-        table.add_row(part.name, mark, Text("; ".join(filter(None, (part.text, part.problem)))))
+        text = "; ".join(filter(None, (part.text, part.problem, part.unread)))
+        table.add_row(part.name, Text(*_MARKS[part.ok]), Text(text))
     print_result(table, no_headers=no_headers)

@@ -13,16 +13,26 @@ _NAMED: Final = 5
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One row. ``problem``: the problem and its resolution, "" if there is none; ``facts``: JSON fields of the part."""
+    """One row. ``problem``: the problem and its resolution, "" if there is none; ``facts``: JSON fields of the part.
+
+    ``unread``: the permissions without which the row is incomplete, "" if it is complete. The
+    account of the viewer lacks them, which is not a problem of the installation.
+    """
 
     name: str
     text: str
     problem: str = ""
     facts: dict[str, Any] = field(default_factory=dict)
+    unread: str = ""
+
+    @property
+    def ok(self) -> bool | None:
+        """False with a problem; None if there is none, but not everything was read."""
+        return False if self.problem else None if self.unread else True
 
     def document(self) -> dict[str, Any]:
-        """Return the part for JSON: ``ok``, ``problem`` and its own fields."""
-        return {"ok": not self.problem, "problem": self.problem or None} | self.facts
+        """Return the part for JSON: ``ok``, ``problem``, ``unread`` and its own fields."""
+        return {"ok": self.ok, "problem": self.problem or None, "unread": self.unread or None} | self.facts
 
 
 @dataclass(frozen=True, slots=True)

@@ -87,7 +87,7 @@ def rollout_part(rollout: Rollout, held: Mapping[str, str] | None = None) -> Par
     counts, halted = tally(rollout.rows), rollout.ledger.halted
     failed = _failed(rollout.rows)
     stuck = _stuck(rollout.rows, held or {})
-    problems = list(rollout.notes)
+    problems = []
     if halted:
         problems.append(f"rollout of {', '.join(halted)} halted, too many nodes fail{_first('node', failed)}")
     elif failed:

@@ -139,7 +139,7 @@ SHEETS: Final[Mapping[Kind, Sheet]] = {
             _field("PHASE"),
             _number("DESIRED", lambda one: one["desired"]),
             _number("UPDATED", _count("Updated")),
-            _number("IN PROGRESS", _count("InWork")),
+            _number("IN PROGRESS", _count("InProgress")),
             _number("FAILED", _count("Failed")),
         ),
         ("shims", "nodes", "ledgers"),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Annotated, Final, TypeAlias
 
 import typer
@@ -42,9 +42,14 @@ KINDS: Final = {
     "controller": ("controller",),
 }
 """Kinds that events are about, and the nouns of their events."""
-_TRACE_ID = re.compile(r"[0-9a-f]{32}")
+_TRACE_ID = re.compile(r"[0-9a-f]{8,32}")
+"""The id of a trace, or its beginning as `trellis events` shows it."""
+_ID_DIGITS: Final = 32
+_NAMED: Final = 5
 _ANY: Final = "*"
 Found: TypeAlias = tuple[str, list[ReadSpan]]
+Read: TypeAlias = Callable[[Selection], AsyncIterator[TailedEvent]]
+"""Returns the stored events of a selection."""
 
 
 def trace(  # noqa: PLR0913, PLR0917 - options of a command line
@@ -68,8 +73,9 @@ def trace(  # noqa: PLR0913, PLR0917 - options of a command line
     """Show the spans of one change as a tree, from Jaeger.
 
     The id is in log lines, in events (`trellis events replay`), and in the annotation `traceparent` of installer Jobs.
-    For an object it is that of the last event about it, which the bus stores for 7 days. A link (→) refers to another
-    trace: of a batch, or of another cause of the same work.
+    Its first 8 digits or more select the trace of an event on the bus, which stores events for 7 days. For an object it
+    is the trace of the last event about it. A link (→) refers to another trace: of a batch, or of another cause of the
+    same work.
     JSON: `{"trace", "whole", "spans": [{"depth", "span", "parent", "name", "service", "start", "end", "error",
     "links", "attributes"}]}`, times in nanoseconds since 1970.
     """
@@ -86,7 +92,15 @@ def trace(  # noqa: PLR0913, PLR0917 - options of a command line
 
 
 async def _find(settings: ClientSettings, jaeger: str, wanted: str | ObjectName, cluster: str | None) -> Found:
-    trace_id = wanted if isinstance(wanted, str) else await _last_of(settings, wanted, cluster)
+    cluster = cluster or settings.cluster
+
+    def read(selection: Selection) -> AsyncIterator[TailedEvent]:
+        return replay(settings.nats_url, selection, Tally(), credentials=settings.nats_credentials)
+
+    if isinstance(wanted, str):
+        trace_id = wanted if len(wanted) == _ID_DIGITS else await whole_id(wanted, read, cluster)
+    else:
+        trace_id = await _last_of(read, wanted, cluster)
     try:
         spans = await ask_jaeger(jaeger, trace_id)
     except JaegerError as error:
@@ -101,7 +115,7 @@ async def _find(settings: ClientSettings, jaeger: str, wanted: str | ObjectName,
 
 
 def read_argument(words: Sequence[str], namespace: str | None) -> str | ObjectName:
-    """Return the id of a trace, or the object whose last trace is requested.
+    """Return the id of a trace or its beginning, or the object whose last trace is requested.
 
     Raises:
         SettingsError: the words are neither.
@@ -110,14 +124,33 @@ def read_argument(words: Sequence[str], namespace: str | None) -> str | ObjectNa
     return trace_id if _TRACE_ID.fullmatch(trace_id) else read_object(words, tuple(KINDS), namespace)
 
 
-async def _last_of(settings: ClientSettings, wanted: ObjectName, cluster: str | None) -> str:
+async def whole_id(digits: str, read: Read, cluster: str | None) -> str:
+    """Return the id of the trace that begins with these digits: Jaeger finds whole ids only.
+
+    Raises:
+        CommandError: no stored event has such a trace, or events of several do.
+    """
+    for lattice in (None, ""):  # events of Trellis, then the forwarded events of all lattices
+        found = {event.trace_id async for event in read(Selection(cluster=cluster, trace=digits, lattice=lattice))}
+        if len(found) > 1:
+            more = f" and {len(found) - _NAMED} more" if len(found) > _NAMED else ""
+            named = ", ".join(sorted(found)[:_NAMED]) + more
+            raise CommandError(f"{digits} is the beginning of several traces: {named}: give more digits")
+        if found:
+            return found.pop()
+    raise CommandError(
+        f"no event of a trace that begins with {digits} on the bus, which keeps events for 7 days: give all "
+        f"{_ID_DIGITS} digits"
+    )
+
+
+async def _last_of(read: Read, wanted: ObjectName, cluster: str | None) -> str:
     """Return the id of the trace of the last event about an object."""
     found: list[TailedEvent] = []
     for noun in KINDS[wanted.kind]:
         pattern = pattern_of(noun, wanted.name, wanted.namespace)
-        selection = Selection(pattern=pattern_filter(pattern, cluster or settings.cluster), last=1)
-        events = replay(settings.nats_url, selection, Tally(), credentials=settings.nats_credentials)
-        found += [event async for event in events]
+        selection = Selection(pattern=pattern_filter(pattern, cluster), last=1)
+        found += [event async for event in read(selection)]
     newest = max((event for event in found if event.trace_id), key=lambda event: event.sequence, default=None)
     if newest is None:
         where = f" in namespace {wanted.namespace}" if wanted.namespace else ""

@@ -186,11 +186,12 @@ class ApplicationSpec(ApiModel):
     components: Annotated[
         list[Component],
         Field(
+            min_length=1,
             max_length=COMPONENTS_MAX,
             json_schema_extra={f"{KUBERNETES}list-type": "map", f"{KUBERNETES}list-map-keys": ["name"]},
         ),
     ]
-    """Components and providers, at most 100, each with a unique name."""
+    """Components and providers, 1 to 100, each with a unique name."""
     policies: list[Policy] | None = None
     """Policies that secrets refer to. Unset: none."""
 

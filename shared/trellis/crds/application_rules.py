@@ -1,9 +1,10 @@
 """CEL rules that reject at admission manifests that wadm would reject.
 
-Pure. Read by ``application``. Invariant: manifests that wadm 0.21 accepts are accepted, unless they have more
-components or traits than the API server can check. Source: wadm's own checks (wadm-types 0.8: names, images and shared
-components, and that a trait of a known type has the properties of either a link or a scaler). Other errors, such as a
-link to a missing component, are reported by the condition Rejected with the message of wadm.
+Pure. Read by ``application``. Invariant: manifests that wadm 0.21 accepts are accepted, unless they have no component,
+with which wadm runs nothing and reports ``undeployed``, or more components or traits than the API server can check.
+Source: wadm's own checks (wadm-types 0.8: names, images and shared components, and that a trait of a known type has the
+properties of either a link or a scaler). Other errors, such as a link to a missing component, are reported by the
+condition Rejected with the message of wadm.
 """
 
 from __future__ import annotations

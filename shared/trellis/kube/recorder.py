@@ -8,6 +8,7 @@ by name and UID in ``involvedObject``.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import hashlib
 import time
@@ -102,6 +103,7 @@ class EventRecorder:
         self._timings = timings or kube.timings.events
         self._written: dict[str, float] = {}
         self._similar = SimilarEvents(self._timings)
+        self._pending: set[asyncio.Task[None]] = set()
 
     async def record(
         self,
@@ -114,6 +116,9 @@ class EventRecorder:
         annotations: Mapping[str, str] | None = None,
     ) -> None:
         """Record an Event; a failure is only logged.
+
+        A Normal Event is written in the background: it does not delay the change that it reports, and is lost if the
+        process ends before.
 
         Args:
             regarding: the object.
@@ -136,6 +141,15 @@ class EventRecorder:
                 "Kubernetes Event dropped by the rate limit", kind=regarding.kind, name=regarding.name, reason=reason
             )
             return
+        if type == "Warning":
+            await self._try(occurrence)
+            return
+        task = asyncio.create_task(self._try(occurrence))
+        self._pending.add(task)
+        task.add_done_callback(self._pending.discard)
+
+    async def _try(self, occurrence: _Occurrence) -> None:
+        regarding = occurrence.regarding
         try:
             await self._write(occurrence)
         except (KubeError, NotLeading) as error:
@@ -144,7 +158,7 @@ class EventRecorder:
                 "Kubernetes Event not recorded",
                 kind=regarding.kind,
                 name=regarding.name,
-                reason=reason,
+                reason=occurrence.reason,
                 error=str(error),
             )
 

@@ -78,6 +78,20 @@ def failing_on(node: NodeView, target: Target, asked: Target) -> tuple[str, ...]
     return blamed if {*blamed} & {*changes} else tuple(sorted({*blamed, *changes}))
 
 
+def failure_text(node: NodeView, target: Target, shim: str) -> str:
+    """Return why a Shim of :func:`failing_on` failed on a node.
+
+    The Node records the text of its last attempt. That is the text of another Shim if the attempt left out this one,
+    because an earlier attempt had failed on it.
+    """
+    blamed = frozenset(_blamed(node, target))
+    if node.failed is not None and shim in blamed:
+        left_out = (blamed, *(blamed - {other} for other in blamed - {shim}))
+        if any(held_back(target, node, names).digest == node.failed.digest for names in left_out):
+            return "an earlier attempt failed; the last attempt was of another Shim"
+    return node.failure or "no reason given"
+
+
 def spared_of(node: NodeView, target: Target) -> frozenset[str]:
     """Return the Shims that the next attempt excludes, because earlier failures were blamed on them."""
     blamed = _blamed(node, target)

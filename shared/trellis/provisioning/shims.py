@@ -77,7 +77,8 @@ class ShimView:
     none of the trusted keys signed them: empty in services without these keys.
 
     ``max_update`` None: the setting of the service; with ``recreate`` all nodes at once, regardless of it.
-    ``deleted_at``: Unix seconds of its ``deletionTimestamp``, 0 if it has none.
+    ``created_at``: Unix seconds of its ``creationTimestamp``. ``deleted_at``: of its ``deletionTimestamp``, 0 if it has
+    none.
     ``forgiven``: Unix seconds; a user acknowledged the failures until then, 0 if none.
     """
 
@@ -85,6 +86,7 @@ class ShimView:
     uid: str
     resource_version: str = field(compare=False)
     generation: int = 0
+    created_at: int = 0
     selector: tuple[tuple[str, str], ...] | None = None
     default: bool = False
     handler: str = ""
@@ -120,6 +122,7 @@ def view_shim(manifest: Manifest) -> ShimView:
         "uid": metadata["uid"],
         "resource_version": metadata["resourceVersion"],
         "generation": int(metadata.get("generation") or 0),
+        "created_at": unix_seconds(metadata.get("creationTimestamp")) or 0,
         "default": (metadata.get("labels") or {}).get(names.LABEL_KWASM_DEFAULT) == "true",
         "deleting": "deletionTimestamp" in metadata,
         "deleted_at": unix_seconds(metadata.get("deletionTimestamp")) or 0,

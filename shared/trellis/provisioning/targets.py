@@ -18,19 +18,19 @@ from trellis.provisioning.views import KWASM, SUPPORTED_OS, NodeView, OptIn, Tar
 def rival_of(shim: ShimView, node: NodeView, shims: Iterable[ShimView], *, auto_provision: bool) -> str:
     """Return the name of another Shim that has the handler of this one on a node; "" if there is none.
 
-    A handler belongs to one Shim. Of several candidates on a node the installed one keeps it, else the first by name
-    gets it.
+    A handler belongs to one Shim. Of several candidates on a node the installed one keeps it, else the oldest gets it,
+    and of equally old ones the first by name (ADR 108): a new Shim must not stop the rollout of an older one.
     """
     installed = node.installed
     others = [
-        other.name
+        other
         for other in shims
         if other.handler == shim.handler
         and other.name != shim.name
         and (is_for(other, node, auto_provision=auto_provision) or stays_on(other, node))
     ]
-    first = min([*others, shim.name], key=lambda name: (name not in installed, name))
-    return "" if first == shim.name else first
+    first = min([*others, shim], key=lambda one: (one.name not in installed, one.created_at, one.name))
+    return "" if first.name == shim.name else first.name
 
 
 def stays_on(shim: ShimView, node: NodeView) -> bool:

@@ -325,7 +325,8 @@ async def test_users_that_secrets_were_read_as_are_listed_with_what_they_need(ho
     ApplicationsKind(hosts.api).define()
     properties = {"backend": "kube", "namespace": hosts.namespace, "impersonate": "jane"}
     policy = {"name": "vault", "type": "policy.secret.wasmcloud.dev/v1alpha1", "properties": properties}
-    app = {"metadata": {"name": "cart"}, "spec": {"policies": [policy], "components": []}}
+    component = {"name": "api", "type": "component", "properties": {"image": "example.com/api:1"}}
+    app = {"metadata": {"name": "cart"}, "spec": {"policies": [policy], "components": [component]}}
     rule = {"apiGroups": [""], "resources": ["secrets"], "resourceNames": ["db"], "verbs": ["get"]}
     bound = {
         "roleRef": {"apiGroup": ROLES.group, "kind": "Role", "name": "readers"},

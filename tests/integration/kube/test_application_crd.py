@@ -183,6 +183,7 @@ BAD = [
     (store(lambda one: one.update(traits=one["traits"][:1] * (TRAITS_MAX + 1))), f"{FIRST}.traits: Too many"),
     ({"components": [{"name": "x", "type": "component"}]}, "spec.components[0].properties: Required"),
     ({}, "spec.components: Required"),
+    ({"components": []}, "spec.components: Invalid"),
 ]
 
 

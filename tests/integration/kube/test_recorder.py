@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from support.cluster.grants import Granted, granted, manifests, until_given
+from support.cluster.kube_world import until
 from support.suite.suite_rights import FILES
 from trellis.kube.client import Kube
 from trellis.kube.recorder import EventRecorder, ObjectRef
@@ -54,4 +55,5 @@ async def test_a_successor_counts_up_what_was_said_before(
     for count in (1, 2):
         successor = EventRecorder(kube, component=f"trellis.dev/{service}")
         await successor.record(regarding=regarding, type="Normal", reason="Happened", message="again")
-        assert counts() == [count]
+        expected = [count]
+        await until(lambda: counts() == expected, f"the Event counts {count}")  # noqa: B023 - awaited in the loop

@@ -79,6 +79,10 @@ async def test_a_handler_is_one_shims_and_free_once_that_is_gone(fleet: Fleet, s
         await eventually(lambda: shim.condition("Degraded")[0] == "False", "the first is well")
         assert not fleet.jobs()
 
+        [later] = shim.add_nodes(1)
+        await eventually(lambda: shim.has(later), "the rollout of the first continues", seconds=60)
+        assert not rival.has(later)
+
         await gone(shim)
         await eventually(lambda: rival.has(node), "the other has it now", seconds=60)
         assert disks[node].shims[shim.handler].name == rival.name

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,6 +38,14 @@ class Commands:
 
     def run(self, *arguments: str, **environment: str) -> Done:
         return typed(bare_environment(TRELLIS_NATS_URL=self.server.url) | environment, *arguments)
+
+    def run_before(self, reader: str, *arguments: str) -> Done:
+        """Run a command whose output another program reads; the exit status is that of the command."""
+        line = f"{sys.executable} -m trellis_cli {' '.join(arguments)} | {reader}; exit ${{PIPESTATUS[0]}}"
+        environment = bare_environment(TRELLIS_NATS_URL=self.server.url)
+        return subprocess.run(
+            ["bash", "-c", line], env=environment, capture_output=True, text=True, timeout=60, check=False
+        )
 
     def json(self, *arguments: str, status: int = 0) -> dict[str, Any]:
         done = self.run(*arguments, "-o", "json")
@@ -144,6 +155,12 @@ async def test_facts_of_the_past_are_shown_by_time_subject_and_trace(commands: C
     assert (none.returncode, none.stdout, none.stderr) == (0, "", "Note: 0 events shown, 0 read\n")
     ended = commands.run("events", "tail", "--since", "1h", "--until", "1s", "--subject", "node.>")
     assert (ended.returncode, ended.stderr) == (0, "")
+
+
+async def test_a_replay_whose_reader_has_ended_ends_quietly(commands: Commands) -> None:
+    await two_poisons_and_a_fact(commands)
+    done = await asyncio.to_thread(commands.run_before, "true", "events", "replay")
+    assert (done.returncode, done.stderr) == (141, "")
 
 
 async def test_the_events_of_a_lattice_are_shown_as_they_were_said(commands: Commands) -> None:

@@ -92,6 +92,9 @@ async def test_an_objects_trace_is_that_of_its_last_fact(nats_server: NatsServer
     assert shown.returncode == 0, shown.stderr
     assert "change 1" in shown.stdout
     assert "└ publish node.opted_out" in shown.stdout
+    trace_id = shown.stdout.split()[1]
+    by_digits = await trellis(trace_id[:8], **environment)
+    assert (by_digits.returncode, by_digits.stdout.split()[1]) == (0, trace_id), by_digits.stderr
     nobody = await trellis("node/nobody", **environment)
     assert nobody.returncode == 1
     assert "node nobody" in nobody.stderr

@@ -33,7 +33,7 @@ NODE: Final = (
     Edge(WATCHER, "receive provision.succeeded", "publish provision.succeeded"),
     Edge(WATCHER, _NODE, _CREATE),
     Edge(WATCHER, "kubernetes PATCH nodes", _NODE),
-    Edge(WATCHER, "kubernetes CREATE events", _NODE),
+    Edge(WATCHER, "kubernetes CREATE events", _NODE, may=True),
     Edge(WATCHER, "publish node.ready", _NODE),
     Edge(PROVISIONER, "kubernetes DELETE jobs", _JOBS, may=True),
 )
@@ -43,6 +43,7 @@ SERVICE: Final = (
     Edge(REFLECTOR, _REFLECT, ""),
     Edge(REFLECTOR, "kubernetes CREATE services", _REFLECT),
     Edge(REFLECTOR, "publish service.reflected", _REFLECT),
+    Edge(REFLECTOR, "kubernetes CREATE events", _REFLECT, may=True),
     Edge(REFLECTOR, _REFLECT, _REFLECT),
     Edge(REFLECTOR, "kubernetes CREATE endpointslices", _REFLECT),
     Edge(REFLECTOR, "kubernetes PATCH endpointslices", _REFLECT),
@@ -68,6 +69,7 @@ GROUP: Final = (
     Edge(HOSTS, _HOSTS, _HOSTS),
     Edge(HOSTS, "publish hosts.ready", _HOSTS),
     Edge(HOSTS, "publish host_pod.ready", _HOSTS, may=True),
+    Edge(HOSTS, "kubernetes CREATE events", _HOSTS, may=True),
 )
 
 _KEEP = "keep <application>"

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any, Literal
 
 import pytest
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, ValidationError
 
 from trellis.crds.api import ApiModel, Conditions, IntOrPercent, Quantities, rules
+from trellis.crds.application import Application
 from trellis.crds.schema import NotStructural, structural
 
 
@@ -119,3 +120,12 @@ class Untyped(BaseModel):
 def test_what_cannot_be_said_names_the_place(model: type[BaseModel]) -> None:
     with pytest.raises(NotStructural, match=f"{model.__name__}.({'|'.join(model.model_fields)})"):
         structural(model)
+
+
+def test_an_application_has_a_component() -> None:
+    component = {"name": "api", "type": "component", "properties": {"image": "example.com/api:1"}}
+    assert structural(Application)["properties"]["spec"]["properties"]["components"]["minItems"] == 1
+    assert Application.model_validate({"spec": {"components": [component]}}).spec.components
+    with pytest.raises(ValidationError) as refused:
+        Application.model_validate({"spec": {"components": []}})
+    assert [error["loc"] for error in refused.value.errors()] == [("spec", "components")]

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
 from support.suite.naming import lacking
+from trellis.kube.lease import new_lease, released, taken
+from trellis.kube.resources import Manifest
 from trellis_dev.commands.dev import app
+from trellis_dev.commands.local import leading, summary
+from trellis_dev.localcluster import ClusterInfo
+
+NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 
 
 @pytest.fixture(autouse=True)
@@ -65,3 +72,37 @@ def test_images_are_built_from_a_checkout_and_from_nothing_else(tmp_path: Path) 
     result = CliRunner().invoke(app, ["image", "--source", str(tmp_path)])
     assert result.exit_code == 1
     assert lacking(result.stderr, str(tmp_path), "deploy/images/services.Dockerfile") == []
+
+
+def held(name: str, seconds_ago: float = 1.0) -> Manifest:
+    renewed = NOW - timedelta(seconds=seconds_ago)
+    return taken(new_lease(name, "trellis-system"), identity="pod-1", duration=10, now=renewed)
+
+
+def test_services_run_whose_leases_are_renewed() -> None:
+    leases = [
+        held("trellis-provisioner"),
+        held("trellis-node-watcher"),
+        held("trellis-host-manager", seconds_ago=11.0),
+        released(held("trellis-service-reflector"), now=NOW),
+        new_lease("trellis-application-manager", "trellis-system"),
+        held("trellis-nodes"),
+        held("kube-scheduler"),
+    ]
+    assert leading(leases, NOW) == ["node-watcher", "provisioner"]
+
+
+@pytest.mark.parametrize(("running", "start"), [([], True), (["node-watcher", "provisioner"], False)])
+def test_services_that_run_are_named_and_not_to_be_started(tmp_path: Path, running: list[str], start: bool) -> None:
+    info = ClusterInfo(
+        name="default",
+        kubeconfig=tmp_path / "kubeconfig",
+        nats_url="nats://127.0.0.1:4222",
+        jaeger_url=None,
+        otlp_endpoint=None,
+        bin_dir=tmp_path / "bin",
+        pids={},
+    )
+    shown = summary(info, running)
+    assert ("trellis run" in shown) is start
+    assert lacking(shown, *running) == []

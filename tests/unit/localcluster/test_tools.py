@@ -11,6 +11,7 @@ import pytest
 
 from trellis_dev.localcluster import gobuild, tools
 from trellis_dev.localcluster.errors import ToolError
+from trellis_dev.localcluster.paths import Layout
 from trellis_dev.localcluster.tools import TOOLS, cached, ensure, find
 from trellis_dev.localcluster.versions import parse_version, products
 
@@ -21,6 +22,7 @@ Program = Callable[[Path, str], Path]
 def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A machine without any of the tools."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.setenv("PATH", str(tmp_path / "path"))
     monkeypatch.delenv("KUBEBUILDER_ASSETS", raising=False)
     monkeypatch.setattr(tools, "_from_wheel", lambda _: [])
@@ -121,6 +123,22 @@ def test_a_released_jaeger_has_pages_and_comes_before_another_one(elsewhere: Pat
     tools._fits.cache_clear()
     program(elsewhere / "path" / "jaeger-all-in-one", '{"gitCommit":"a1b2","gitVersion":"v1.51.0"}')
     assert ensure("jaeger") == built
+
+
+@pytest.mark.parametrize("cluster", ["default", "another"])
+def test_the_links_of_clusters_on_the_path_are_not_taken(
+    elsewhere: Path, program: Program, monkeypatch: pytest.MonkeyPatch, cluster: str
+) -> None:
+    links = Layout.of(cluster).bin
+    links.mkdir(parents=True)
+    alias = elsewhere / "alias"
+    alias.symlink_to(links)
+    monkeypatch.setenv("PATH", f"{links}:{alias}:{elsewhere / 'path'}")
+    in_cache = program(cached("kubectl"), "Client Version: v1.36.3")
+    (links / "kubectl").symlink_to(in_cache)
+    assert find("kubectl") == in_cache
+    on_path = program(elsewhere / "path" / "kubectl", "Client Version: v1.36.3")
+    assert find("kubectl") == on_path
 
 
 def test_the_cache_comes_last_and_needs_no_run(program: Program, elsewhere: Path) -> None:

@@ -195,6 +195,7 @@ def test_a_rollout_that_is_complete_is_an_event_once() -> None:
 
 
 FAILED = failed(a_node("a"))
+FAILING = ((FAILED, "attempt 1: it broke"),)
 DONE = having("a", wish().digest)
 
 
@@ -205,14 +206,14 @@ DONE = having("a", wish().digest)
         pytest.param((), {}, ("True", "False", "False", "NoNodes"), id="no node requires it"),
         pytest.param((a_node(),), {}, ("False", "True", "False", "Updating"), id="the rollout is in progress"),
         pytest.param(
-            (FAILED,), {"failing": (FAILED,)}, ("False", "True", "False", "NodesFailing"), id="a node is retried"
+            (FAILED,), {"failing": FAILING}, ("False", "True", "False", "NodesFailing"), id="a node is retried"
         ),
         pytest.param(
             (a_node(),), {"class_refused": "no"}, ("False", "True", "False", "RuntimeClassRefused"), id="it is refused"
         ),
         pytest.param(
             (FAILED,),
-            {"failing": (FAILED,), "halted": True},
+            {"failing": FAILING, "halted": True},
             ("False", "False", "True", "RolloutHalted"),
             id="the rollout halted",
         ),
@@ -243,7 +244,7 @@ def test_health_follows_from_its_own_conditions(
 
 def test_a_failing_node_is_named_with_its_own_words() -> None:
     broken = failed(a_node("a"))
-    actions = deciding(broken, a_node("b"), failing=(broken,))
+    actions = deciding(broken, a_node("b"), failing=((broken, "attempt 1: it broke"),))
     assert written(actions).counts.failed == 1
     [degraded] = [one for one in written(actions).conditions if one.type == "Degraded"]
     assert degraded.reason == "NodesFailing"
@@ -264,6 +265,13 @@ def test_a_handler_of_another_shim_is_said_with_both_names() -> None:
     said = degraded(deciding(a_node("node-1"), refusal=Refusal.HANDLER_CONFLICT, rival="spin-old"))
     assert (said.status, said.reason) == ("True", "HandlerConflict")
     assert lacking(said.message, "Shim spin-old", "'spin'", "node-1") == []
+
+
+def test_a_copy_of_a_shim_conflicts_over_the_handler_before_the_runtime_class() -> None:
+    another = ours(owner="uid-first", owner_name="first")
+    said = degraded(deciding(a_node(), refusal=Refusal.HANDLER_CONFLICT, rival="first", runtime_class=another))
+    assert said.reason == "HandlerConflict"
+    assert degraded(deciding(a_node(), runtime_class=another)).reason == "RuntimeClassConflict"
 
 
 def test_what_keeps_a_shim_on_a_node_that_it_is_to_leave_is_said() -> None:

@@ -15,12 +15,13 @@ from provisioner.shim_gather import ShimGather
 from trellis.installer_api.spec import WantedShim
 from trellis.kube.recorder import EventRecorder
 from trellis.kube.resources import CONTROLLER_REVISIONS, NAMESPACES, SHIMS
+from trellis.provisioning.reasons import Reason
 from trellis.provisioning.revisions import KEPT
 from trellis.provisioning.shims import ShimView, view_shim, wish_for
 from trellis.provisioning.views import NodeView, Target, encode_digests
 from trellis.telemetry import Metrics, setup
 from trellis_dev.fakes.fake import FakeKube
-from trellis_dev.testing.builders import a_node, proved
+from trellis_dev.testing.builders import a_node, a_shim, failed, proved
 
 SETTINGS = Settings()
 
@@ -116,3 +117,34 @@ async def test_a_wall_clock_that_is_set_ahead_does_not_end_the_patience_with_nod
     snapshot = await provisioner.gather.snapshot("spin")
     assert snapshot is not None
     assert snapshot.patience_over
+
+
+@pytest.mark.parametrize(("handler", "reported"), [("spin", 0), ("other", 1)])
+async def test_a_request_that_is_refused_on_a_node_is_not_of_a_shim_in_conflict_there(
+    handler: str, reported: int
+) -> None:
+    provisioner, node = Provisioner(), a_node()
+    provisioner.change(1)
+    provisioner.nodes[node.name] = node
+    provisioner.watched["older"] = a_shim("older", handler=handler)
+    provisioner.cache.refused.take(node, Reason.JOB_REFUSED, "no room")
+    snapshot = await provisioner.gather.snapshot("spin")
+    assert snapshot is not None
+    assert len(snapshot.refused) == reported
+
+
+async def test_a_node_that_fails_has_the_error_of_the_shim_itself() -> None:
+    provisioner, node = Provisioner(), a_node()
+    digests = {"spin": provisioner.change(1)}
+    other = a_shim("other")
+    wish = wish_for(other, "amd64", require_checksum=True)
+    assert isinstance(wish, WantedShim)
+    tried = failed(node, Target((("other", wish.digest),)).digest, attempt=2)
+    digests["other"] = wish.digest
+    provisioner.nodes[node.name] = replace(tried, failed_shims=encode_digests(digests))
+    provisioner.watched |= {"other": other, "spin": view_shim(next(iter(provisioner.kube.objects(SHIMS))))}
+    snapshot = await provisioner.gather.snapshot("spin")
+    assert snapshot is not None
+    [(found, why)] = snapshot.failing
+    assert found.name == node.name
+    assert "it broke" not in why

@@ -4,8 +4,18 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from provisioner.domain.plan import FleetSnapshot, Plan, plan
-from trellis.provisioning.attempts import Retries, ShimLimits, asked_of, failing_on, next_attempt, spared_of
+from trellis.provisioning.attempts import (
+    Retries,
+    ShimLimits,
+    asked_of,
+    failing_on,
+    failure_text,
+    next_attempt,
+    spared_of,
+)
 from trellis.provisioning.ledger import Ledger
 from trellis.provisioning.views import NodeView, Target, encode_digests
 from trellis_dev.testing.builders import a_node, failed, proved
@@ -108,3 +118,23 @@ def test_a_halted_shim_is_tried_again_where_it_failed_when_its_time_has_come() -
     assert planned(node).claimed == ()
     later = replace(node, failed_attempt=f"{BOTH.digest}/1/1000")
     assert planned(later).claimed == (later,)
+
+
+TRIED = {
+    "both at once": (blamed(NODE, target(a="1", b="1"), a="1", b="1"), ("a", "b")),
+    "both, of which one failed": (blamed(NODE, target(a="1", b="1"), a="1"), ("a",)),
+    "the other one alone": (blamed(NODE, target(b="1"), 2, a="1", b="1"), ("b",)),
+    "the first one, in its turn": (blamed(NODE, target(a="1"), 3, a="1", b="1"), ("a",)),
+    "the other one, and none is blamed": (blamed(NODE, target(b="1"), 2, a="1"), ("b",)),
+    "the other one, beside a former version": (
+        blamed(having(a="0"), target(a="0", b="1"), 2, a="1", b="1"),
+        ("b",),
+    ),
+}
+
+
+@pytest.mark.parametrize(("node", "of"), TRIED.values(), ids=TRIED)
+def test_the_text_of_the_last_attempt_is_of_the_shims_that_it_tried(node: NodeView, of: tuple[str, ...]) -> None:
+    wanted = target(a="1", b="1")
+    shims = failing_on(node, wanted, asked(node, wanted))
+    assert tuple(name for name in shims if failure_text(node, wanted, name) == node.failure) == of

@@ -163,11 +163,13 @@ FULL: dict[str, Any] = {
 
 
 def test_a_shim_is_read_with_all_its_fields() -> None:
-    assert view_shim(manifest(FULL, generation=4, labels={"trellis.dev/kwasm-default": "true"})) == ShimView(
+    created = {"creationTimestamp": "2026-01-01T00:00:00Z"}
+    assert view_shim(manifest(FULL, generation=4, labels={"trellis.dev/kwasm-default": "true"}, **created)) == ShimView(
         name="spin",
         uid="u",
         resource_version="1",
         generation=4,
+        created_at=1_767_225_600,
         selector=POOL,
         default=True,
         handler="spin",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -109,25 +110,38 @@ def test_the_legacy_image_does_not_run_where_shims_are_and_no_mark_says_so() -> 
 
 HANDLER = {"handler": "spin"}
 ZEBRA = a_shim("zebra", **HANDLER)
+OLDER: dict[str, Any] = {"created_at": 1000}
+YOUNGER: dict[str, Any] = {"created_at": 1001}
 
 
 @pytest.mark.parametrize(
-    ("installed", "wanted"),
+    ("spin", "zebra", "installed", "winner"),
     [
-        pytest.param({}, {"spin": digest_of(SPIN)}, id="the first by name gets it"),
-        pytest.param({"zebra": "old"}, {"zebra": digest_of(ZEBRA)}, id="the one that is there keeps it"),
+        pytest.param(YOUNGER, OLDER, None, "zebra", id="the older one gets it"),
+        pytest.param(OLDER, OLDER, None, "spin", id="of equally old ones the first by name gets it"),
+        pytest.param(OLDER, YOUNGER, "zebra", "zebra", id="the one that is there keeps it"),
+        pytest.param(YOUNGER, OLDER, "spin", "spin", id="the one that is there keeps it from an older one"),
     ],
 )
-def test_a_handler_is_one_shims(installed: dict[str, str], wanted: dict[str, str]) -> None:
-    node = having(a_node(), installed) if installed else a_node()
-    for shims in ([SPIN, ZEBRA], [ZEBRA, SPIN]):
-        assert targeting(node, *shims) == wanted
-    [winner] = wanted
-    loser, other = (ZEBRA, SPIN) if winner == "spin" else (SPIN, ZEBRA)
-    assert rival_of(loser, node, [SPIN, ZEBRA], auto_provision=False) == winner
-    assert rival_of(other, node, [SPIN, ZEBRA], auto_provision=False) == ""
-    refused = wish_on(loser, node, [SPIN, ZEBRA], auto_provision=False, require_checksum=True)
-    assert refused is Refusal.HANDLER_CONFLICT
+def test_a_handler_is_one_shims(
+    spin: dict[str, Any], zebra: dict[str, Any], installed: str | None, winner: str
+) -> None:
+    one, another = replace(SPIN, **spin), replace(ZEBRA, **zebra)
+    node = having(a_node(), {installed: "old"}) if installed else a_node()
+    owner, loser = (one, another) if winner == "spin" else (another, one)
+    for shims in ([one, another], [another, one]):
+        assert targeting(node, *shims) == {winner: digest_of(owner)}
+        assert rival_of(loser, node, shims, auto_provision=False) == winner
+        assert rival_of(owner, node, shims, auto_provision=False) == ""
+        refused = wish_on(loser, node, shims, auto_provision=False, require_checksum=True)
+        assert refused is Refusal.HANDLER_CONFLICT
+
+
+def test_a_second_shim_with_the_handler_stops_no_rollout_of_the_first() -> None:
+    first, second = a_shim("zebra", **OLDER, **HANDLER), a_shim("aardvark", **YOUNGER, **HANDLER)
+    done, waits = having(a_node("done"), {"zebra": digest_of(first)}), a_node("waits")
+    for node in (done, waits):
+        assert targeting(node, first, second) == targeting(node, first) == {"zebra": digest_of(first)}
 
 
 def test_the_handler_is_free_once_its_shim_is_off_the_node() -> None:

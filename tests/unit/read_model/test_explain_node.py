@@ -419,6 +419,14 @@ def test_a_shim_names_the_first_node_that_fails_or_its_own_fault(world: ShimSnap
     assert lacking(page.headline, *named) == []
 
 
+@pytest.mark.parametrize(("rivals", "shown"), [(True, False), (False, True)])
+def test_a_job_that_is_held_up_is_no_cause_of_a_shim_that_is_held_itself(rivals: bool, shown: bool) -> None:
+    first = replace(VIEW, name="first", handler="spin" if rivals else "first", created_at=-1)
+    held = {"n": Line("pod", "it waits", False, "do this", Rank.CAUSE)}
+    page = explain_shim(ShimSnapshot(with_conditions(SOME), [view_node(node())], [VIEW, first], held))
+    assert any("it waits" in line.text for line in page.lines) is shown
+
+
 def test_a_shim_that_is_everywhere_or_for_no_node_is_healthy() -> None:
     world = ShimSnapshot(with_conditions(ALL), [view_node(node(**marked(digest=DIGEST)))], beside=Beside(LEADERS))
     page = explain_shim(world)

@@ -43,7 +43,7 @@ async def held() -> tuple[Any, Any, Holding]:
     assert breaker.held == {SERVICE.uid}
     return (
         cache,
-        SimpleNamespace(breaker=breaker, apply=AsyncMock(return_value=None), report_created=AsyncMock()),
+        SimpleNamespace(breaker=breaker, apply=AsyncMock(return_value=None)),
         breaker,
     )
 

@@ -80,6 +80,10 @@ def test_help_names_every_command_and_imports_none(arguments: list[str]) -> None
     assert all(f" {name} " in said for name in [*COMMANDS, "version"])
 
 
+def test_help_prints_patterns_as_they_are() -> None:
+    assert lacking(run("events", "tail", "--help").stdout, "'node.ready.*'", "'*.failed.>'") == []
+
+
 def test_a_command_that_does_not_exist_is_answered_with_one_that_does() -> None:
     done = run("node", program=AND_THEN)
     assert done.returncode == 2

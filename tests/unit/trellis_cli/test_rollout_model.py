@@ -273,9 +273,29 @@ def test_the_document_has_every_stage_and_the_revisions() -> None:
 
 
 def test_a_node_whose_handler_is_another_shims_is_held_and_says_so() -> None:
-    rival = a_shim("aaa", handler=SPIN.handler)
-    [node] = standing(a_node("shared"), shims=(SPIN, rival)).nodes
+    rival, younger = a_shim("zzz", handler=SPIN.handler, created_at=1000), replace(SPIN, created_at=1001)
+    [node] = standing(a_node("shared"), shim=younger, shims=(younger, rival)).nodes
     assert (node.stage, node.message) == (NodeStage.HELD, "HandlerConflict")
+    [node] = standing(a_node("shared"), shim=rival, shims=(younger, rival)).nodes
+    assert node.stage is NodeStage.WAITING
+
+
+def test_a_failure_of_another_shim_is_none_of_a_refused_one() -> None:
+    unpinned = replace(SPIN, sources=())
+    [node] = standing(failed(a_node("n"), "digest-of-another"), shim=unpinned).nodes
+    assert (node.stage, node.message) == (NodeStage.HELD, "NoSourceForPlatform")
+
+
+def test_the_text_of_a_failure_of_another_shim_is_not_shown() -> None:
+    other = a_shim("other")
+    wish = wish_for(other, "amd64", require_checksum=True)
+    assert isinstance(wish, WantedShim)
+    blamed = encode_digests({"spin": digest(), "other": wish.digest})
+    tried = replace(failed(a_node("n"), Target((("other", wish.digest),)).digest, attempt=2), failed_shims=blamed)
+    stages = {shim.name: standing(tried, shim=shim, shims=(SPIN, other)).nodes[0] for shim in (SPIN, other)}
+    assert {node.stage for node in stages.values()} == {NodeStage.FAILED}
+    assert stages["other"].message == tried.failure
+    assert stages["spin"].message != tried.failure
 
 
 def test_a_failure_beside_a_paused_shim_is_shown() -> None:

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 from rich.console import Console
 
 from support.suite.naming import lacking
-from trellis.bus.streams.tail import Selection
+from trellis.bus.streams.tail import Selection, TailedEvent
 from trellis.events.subjects import FACTS, pattern_filter
 from trellis.read_model.traces.span_tree import document_of
 from trellis.read_model.traces.spans import ReadSpan, SpanLink, TraceDataError, missing_parents, read_spans
-from trellis_cli.trace.command import KINDS, pattern_of
+from trellis_cli.common.errors import CommandError
+from trellis_cli.trace.command import KINDS, pattern_of, read_argument, whole_id
 from trellis_cli.trace.views import notes, summary, table_of
 
 TRACE = "0af7651916cd43dd8448eb211c80319c"
@@ -162,3 +164,39 @@ def test_an_objects_facts_have_a_pattern(noun: str, name: str, namespace: str | 
 
 def test_every_noun_of_a_fact_about_an_object_has_a_kind() -> None:
     assert {noun for nouns in KINDS.values() for noun in nouns} == {spec.model.noun for spec in FACTS} - {"rollout"}
+
+
+ON_THE_BUS = ("0af76519" + "1" * 24, "0af76519" + "2" * 24, "c1d2e3f4" + "3" * 24)
+OF_A_LATTICE = ("0af76519" + "1" * 24, "abad1dea" + "4" * 24)
+
+
+async def read(selection: Selection) -> AsyncIterator[TailedEvent]:
+    """Yield two events of each trace; forwarded ones of any lattice if the selection has one."""
+    assert selection.cluster == "c1"
+    for trace_id in ON_THE_BUS if selection.lattice is None else OF_A_LATTICE:
+        if trace_id.startswith(selection.trace):
+            for sequence in (1, 2):
+                yield TailedEvent(sequence, datetime.now(UTC), "c1", "node", "ready", ("n",), {}, trace_id=trace_id)
+
+
+@pytest.mark.parametrize(
+    ("digits", "expected"),
+    [
+        ("c1d2e3f4", "c1d2e3f4" + "3" * 24),
+        ("0af765192", "0af76519" + "2" * 24),
+        ("abad1dea", "abad1dea" + "4" * 24),
+    ],
+    ids=["the eight digits of a list", "more digits", "a forwarded event"],
+)
+async def test_the_beginning_of_an_id_is_that_of_a_trace_on_the_bus(digits: str, expected: str) -> None:
+    assert read_argument([digits.upper()], None) == digits
+    assert await whole_id(digits, read, "c1") == expected
+
+
+@pytest.mark.parametrize(
+    ("digits", "named"), [("0af76519", ["0af76519" + "1" * 24, "0af76519" + "2" * 24]), ("ffffffff", ["ffffffff"])]
+)
+async def test_digits_of_several_traces_or_of_none_are_refused(digits: str, named: list[str]) -> None:
+    with pytest.raises(CommandError) as refused:
+        await whole_id(digits, read, "c1")
+    assert lacking(str(refused.value), *named) == []

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from trellis_tools.reference.markdown import GENERATED, cell, code, table
+from trellis_tools.reference.markdown import GENERATED, cell, code, escaped, table
 
 _ROOT: Final = "trellis"
 _VALUES: Final = {"str": "TEXT", "int": "NUMBER"}
@@ -68,4 +68,4 @@ def _names(parameter: Any) -> str:  # noqa: ANN401 (as above)
 def _paragraphs(text: str) -> str:
     """Return a help text as paragraphs, without the line breaks of the source."""
     parts = text.replace("\b", "").replace("\f", "").split("\n\n")
-    return "\n\n".join(" ".join(part.split()).replace("<", "&lt;") for part in parts)
+    return "\n\n".join(map(escaped, parts))

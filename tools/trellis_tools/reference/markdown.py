@@ -12,11 +12,15 @@ GENERATED: Final = "<!-- Written by `make generate`; do not edit. -->\n"
 
 
 def cell(text: str) -> str:
-    """Return a text as a table cell: one line, with escaped bars and HTML tags."""
-    plain = " ".join(text.split()).replace("``", "`").replace("|", "\\|")
-    parts = plain.split("`")
-    # Inside backticks HTML is already text.
-    return "`".join(part if index % 2 else part.replace("<", "&lt;") for index, part in enumerate(parts))
+    """Return a text as a table cell: one line, escaped."""
+    return escaped(text.replace("``", "`")).replace("|", "\\|")
+
+
+def escaped(text: str) -> str:
+    """Return a text on one line, whose HTML tags and asterisks are shown; inside backticks they are text already."""
+    parts = " ".join(text.split()).split("`")
+    shown = (part if index % 2 else part.replace("<", "&lt;").replace("*", "\\*") for index, part in enumerate(parts))
+    return "`".join(shown)
 
 
 def code(text: str) -> str:

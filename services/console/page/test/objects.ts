@@ -17,7 +17,7 @@ export function node(name: string, more: Partial<Node> = {}): Node {
 export function shim(name: string, more: Partial<Shim> = {}): Shim {
   return {
     kind: "shim", namespace: null, name, health: "Progressing", reason: null, message: null, phase: "Progressing", advice: null, handler: name, generation: 1,
-    paused: false, desired: 4, counts: { Updated: 1, InWork: 2, Waiting: 1 }, ...more,
+    paused: false, desired: 4, counts: { Updated: 1, InProgress: 2, Waiting: 1 }, ...more,
   };
 }
 

@@ -71,10 +71,10 @@ test("what leads to what is not seen leads nowhere", () => {
 });
 
 test("a rollout has the nodes first that need somebody's eye", () => {
-  const at = (stage: "Updated" | "Failed" | "InWork") => ({ shims: { spin: { stage, attempt: 1, message: null } } });
-  const model = world(node("a", at("Updated")), node("b", at("InWork")), node("c", at("Failed")), node("d"));
+  const at = (stage: "Updated" | "Failed" | "InProgress") => ({ shims: { spin: { stage, attempt: 1, message: null } } });
+  const model = world(node("a", at("Updated")), node("b", at("InProgress")), node("c", at("Failed")), node("d"));
   assert.deepEqual(rolloutRows(model, "spin", { text: "", stage: "" }).map((row) => row.node.name), ["c", "b", "a"]);
-  assert.deepEqual(rolloutRows(model, "spin", { text: "", stage: "InWork" }).map((row) => row.node.name), ["b"]);
+  assert.deepEqual(rolloutRows(model, "spin", { text: "", stage: "InProgress" }).map((row) => row.node.name), ["b"]);
 });
 
 test("a rollout of no nodes is done", () => {

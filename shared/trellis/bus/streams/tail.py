@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -103,7 +103,9 @@ class Tally:
     shown: int = field(default=0)
 
 
-async def tail(url: str, selection: Selection, *, credentials: Credentials | None = None) -> AsyncIterator[TailedEvent]:
+async def tail(
+    url: str, selection: Selection, *, credentials: Credentials | None = None
+) -> AsyncGenerator[TailedEvent, None]:
     """Yield events as they are published, across outages: forever, or until the end of the selection.
 
     Without ``since`` and ``last`` the next new event is the first.
@@ -136,7 +138,7 @@ async def replay(
     *,
     original_pace: bool = False,
     credentials: Credentials | None = None,
-) -> AsyncIterator[TailedEvent]:
+) -> AsyncGenerator[TailedEvent, None]:
     """Yield the events that were published until now, oldest first.
 
     Args:

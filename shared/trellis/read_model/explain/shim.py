@@ -116,7 +116,8 @@ def _nodes(world: ShimSnapshot, view: ShimView, standing: Standing) -> Iterator[
 def _node(world: ShimSnapshot, node: NodeView, one: ShimNode) -> Line | None:
     if one.stage in {NodeStage.UPDATED, NodeStage.LEAVING}:
         return None
-    found = world.held.get(node.name)
+    # A node that is held for a reason of this Shim does not wait for the Job there, which is of other Shims.
+    found = None if one.stage is NodeStage.HELD else world.held.get(node.name)
     if found is None and one.stage is NodeStage.FAILED:
         found = failure_line(one.message, None)
     if found is None and not node.ready:

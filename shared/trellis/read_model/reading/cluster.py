@@ -17,6 +17,8 @@ from trellis.read_model.explain.page import Leader, Line
 from trellis.read_model.reading.leaders import read_leader
 from trellis.read_model.reading.served import NotServedError, list_served
 
+PERMISSIONS: Final = "permissions"
+"""Subject of the notes on permissions that this account does not have."""
 REVIEWS: Final = Resource("authorization.k8s.io", "v1", "subjectaccessreviews", "SubjectAccessReview", namespaced=False)
 
 
@@ -64,7 +66,8 @@ class Reading:
             found = await list_served(self.kube, res, namespace, labels=labels, fields=fields)
         except (NotServedError, NotFound) as error:
             found = None
-            self._note(Line("kinds", f"{error}, so the state of {res.kind} objects is unknown"), res)
+            about = PERMISSIONS if isinstance(error, NotServedError) and error.denied else "kinds"
+            self._note(Line(about, f"{error}, so the state of {res.kind} objects is unknown"), res)
         except Forbidden as error:
             found = []
             self.lacks(error, res)
@@ -102,8 +105,8 @@ class Reading:
     def lacks(self, error: Forbidden, res: Resource) -> None:
         """Note a missing permission, once."""
         right = missing_right(error)
-        what = f"cannot {right}" if right else f"was refused: {error}"
-        self._note(Line("permissions", f"this account {what}, so the state of {res.kind} objects is unknown"), res)
+        about, what = (PERMISSIONS, f"cannot {right}") if right else ("refused", f"was refused: {error}")
+        self._note(Line(about, f"this account {what}, so the state of {res.kind} objects is unknown"), res)
 
     def knows(self, res: Resource) -> bool:
         """Return whether all objects of a kind were read."""

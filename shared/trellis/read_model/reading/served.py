@@ -14,6 +14,7 @@ from trellis.crds.kinds import BY_DIRECTORY, Kind
 from trellis.kube.client import Kube
 from trellis.kube.crd_ownership import Place, Standing, standing_of
 from trellis.kube.errors import KubeError, NotFound, Unavailable
+from trellis.kube.permissions import missing_right
 from trellis.kube.resources import API_SERVICES, DEFINITIONS, Manifest, Resource
 from trellis.read_model.errors import AnswerError
 
@@ -21,11 +22,14 @@ _OURS: Final = {kind.name: kind for kinds in BY_DIRECTORY.values() for kind in k
 
 
 class NotServedError(AnswerError):
-    """A kind can have objects and could not be listed. ``place``: state of its CRD, None if unreadable."""
+    """A kind can have objects and could not be listed. ``place``: state of its CRD, None if unreadable.
 
-    def __init__(self, text: str, place: Place | None) -> None:
+    ``denied``: this account may not read the CRD, so it is unknown whether the kind is defined.
+    """
+
+    def __init__(self, text: str, place: Place | None, *, denied: bool = False) -> None:
         super().__init__(text)
-        self.place = place
+        self.place, self.denied = place, denied
 
 
 async def list_served(
@@ -59,7 +63,8 @@ async def require_undefined(kube: Kube, res: Resource, error: NotFound | Unavail
     except KubeError as lacks:
         if not isinstance(error, NotFound):
             raise error from None
-        raise NotServedError(f"{error}; the state of CRD {kind.name} is unknown: {lacks}", None) from None
+        text, denied = f"{error}; the state of CRD {kind.name} is unknown: {lacks}", missing_right(lacks) is not None
+        raise NotServedError(text, None, denied=denied) from None
     if standing.place is Place.MISSING and isinstance(error, NotFound):
         return
     if not standing.message or standing.place is Place.MISSING:

@@ -14,7 +14,7 @@ from enum import StrEnum
 from typing import Final
 
 from trellis.installer_api.spec import WantedShim
-from trellis.provisioning.attempts import ShimLimits, asked_of, failing_on
+from trellis.provisioning.attempts import ShimLimits, asked_of, failing_on, failure_text
 from trellis.provisioning.ledger import Entry, Ledger
 from trellis.provisioning.reasons import NODE_UPDATE_REFUSED
 from trellis.provisioning.reasons import Reason as NodeReason
@@ -22,7 +22,7 @@ from trellis.provisioning.revisions import Revision
 from trellis.provisioning.shim_status import BLOCKING, OTHER_CONTROLLER, Condition, Reason, Status
 from trellis.provisioning.shims import Refusal, ShimView, is_for
 from trellis.provisioning.targets import stays_on, target_of, wish_on
-from trellis.provisioning.views import FailedAttempt, NodeView
+from trellis.provisioning.views import FailedAttempt, NodeView, Target
 from trellis.read_model.explain.page import Line
 from trellis.read_model.health import UNDECIDED, Health, Verdict
 
@@ -49,11 +49,11 @@ class NodeStage(StrEnum):
     """Stage of one node on its way to the version of the spec."""
 
     UPDATED = "Updated"
-    IN_WORK = "InWork"
+    IN_WORK = "InProgress"
     FAILED = "Failed"
     HELD = "Held"
     WAITING = "Waiting"
-    LEAVING = "Leaving"
+    LEAVING = "Removing"
 
 
 class Phase(StrEnum):
@@ -272,9 +272,10 @@ def last_failure(world: World) -> int | None:
     """Return the time of the last failure of a version that nodes require now, in Unix seconds."""
     auto = _auto_provisioned(world)
     failures = (
-        _failure(world, node, auto)
+        node.failed
         for node in world.nodes
         if is_for(world.shim, node, auto_provision=auto) or world.shim.name in node.installed
+        if _failed_target(world, node, auto) is not None
     )
     return max((failure.at for failure in failures if failure), default=None)
 
@@ -302,12 +303,12 @@ def node_of(world: World, node: NodeView, outlook: Outlook) -> ShimNode | None:
         return ShimNode(node.name, NodeStage.UPDATED)
     if wanted and node.skip is not None and entry is None:
         return None
-    failure = _failure(world, node, auto)
+    target = _failed_target(world, node, auto)
+    failure, message = (None, "") if target is None else (node.failed, failure_text(node, target, shim.name))
     if entry is not None and not _ended(entry, failure):
-        message = node.failure or "" if failure else ""
         return ShimNode(node.name, NodeStage.IN_WORK, entry.attempt, message, outlook.rejected)
     if failure is not None:
-        return ShimNode(node.name, NodeStage.FAILED, failure.attempt, node.failure or "no reason given")
+        return ShimNode(node.name, NodeStage.FAILED, failure.attempt, message)
     if not wanted:
         return ShimNode(node.name, NodeStage.LEAVING)
     reason = _hold(world, wish, halted)
@@ -352,18 +353,21 @@ def _ended(entry: Entry, failure: FailedAttempt | None) -> bool:
     return failure is not None and (failure.digest, failure.attempt) == (entry.digest, entry.attempt)
 
 
-def _failure(world: World, node: NodeView, auto: bool) -> FailedAttempt | None:
-    """Return the failure recorded for the version that the node requires now, if it is one of this Shim."""
+def _failed_target(world: World, node: NodeView, auto: bool) -> Target | None:
+    """Return the present target of a node on which the last attempts failed because of this Shim, else None.
+
+    The setting that requires checksums is unknown here: the failure is of the target with it, or of the one without it.
+    """
     failure = node.failed
     if failure is None or failure.digest == node.marked_digest:
         return None
+    limits = {shim.name: ShimLimits(None, paused=shim.paused) for shim in world.shims}
     for require in (True, False):
         target = target_of(node, world.shims, "", auto_provision=auto, require_checksum=require)
         if target is None:
-            return failure
-        limits = {shim.name: ShimLimits(None, paused=shim.paused) for shim in world.shims}
+            continue
         if world.shim.name in failing_on(node, target, asked_of(node, target, limits, world.ledger.halted)):
-            return failure
+            return target
     return None
 
 

@@ -7,7 +7,7 @@ export type Health = (typeof HEALTHS)[number];
 export const KINDS = ["node", "shim", "hostgroup", "host", "application", "service", "controller"] as const;
 export type Kind = (typeof KINDS)[number];
 
-export const STAGES = ["Updated", "InWork", "Waiting", "Held", "Failed", "Leaving"] as const;
+export const STAGES = ["Updated", "InProgress", "Waiting", "Held", "Failed", "Removing"] as const;
 export type Stage = (typeof STAGES)[number];
 
 interface Common {

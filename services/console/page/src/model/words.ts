@@ -25,20 +25,20 @@ export const KIND_WORDS: Readonly<Record<Kind, string>> = {
 
 export const STAGE_WORDS: Readonly<Record<Stage, string>> = {
   Updated: "updated",
-  InWork: "in progress",
+  InProgress: "in progress",
   Waiting: "waiting",
   Held: "held",
   Failed: "failed",
-  Leaving: "to be removed",
+  Removing: "to be removed",
 };
 
 export const STAGE_HEALTHS: Readonly<Record<Stage, Health>> = {
   Updated: "Healthy",
-  InWork: "Progressing",
+  InProgress: "Progressing",
   Waiting: "Progressing",
   Held: "Suspended",
   Failed: "Degraded",
-  Leaving: "Progressing",
+  Removing: "Progressing",
 };
 
 export function bytes(count: number | null): string {

@@ -1,0 +1,32 @@
+"""The process that the demo starts: it gets settings of the services, and no variable that they report as unknown."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from trellis_cli.common.errors import CommandError
+from trellis_cli.run.services import misspelt
+from trellis_dev.demo import target
+from trellis_dev.demo.services import Services
+from trellis_dev.localcluster.processes import ProcessRecord
+
+TOKEN = "0123456789abcdef"
+
+
+async def test_the_services_of_the_demo_know_all_its_variables(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    given: dict[str, str] = {}
+
+    def spawn(_: Services, environment: Mapping[str, str]) -> ProcessRecord:
+        given.update(environment)
+        raise CommandError("not started")
+
+    monkeypatch.setattr(Services, "_spawn", spawn)
+    services = Services(target._RUN, tmp_path / "log", TOKEN)
+    with pytest.raises(CommandError):
+        await services.start(TRELLIS_OTLP_ENDPOINT="http://127.0.0.1:4318")
+    assert TOKEN in given.values()
+    assert target._RUN.items() <= given.items()
+    assert misspelt(given) == []
