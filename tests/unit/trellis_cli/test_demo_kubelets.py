@@ -14,7 +14,7 @@ from provisioner.settings import Settings
 from support.cluster.kube_world import until
 from trellis import names
 from trellis.installer_api.spec import InstallSpec, WantedShim, removal_of, shim_owner
-from trellis.kube.resources import JOBS, NODES
+from trellis.kube.resources import JOBS, NAMESPACES, NODES
 from trellis.provisioning.nodes_and_jobs import view_node
 from trellis.provisioning.shims import view_shim, wish_for
 from trellis.provisioning.views import Target
@@ -43,6 +43,7 @@ def install(kube: FakeKube, *, removes: bool = False, job: str = "job") -> None:
     task = Task(Target(((NAME, wish.digest),)), handlers=(NAME,), spec=InstallSpec(shims), removes=removes)
     manifest: dict[str, Any] = make_installer_job(Settings().installer(), node, task, 1, None)
     manifest["metadata"] |= {"name": job, "namespace": INSTALLERS}
+    kube.put(NAMESPACES, {"metadata": {"name": INSTALLERS}})
     kube.put(JOBS, manifest | {"status": {"succeeded": 1}})
 
 
