@@ -1,5 +1,6 @@
 # Image of the installer Job: Python, two packages and the installer. The base image is an argument, so that it can come
-# from any registry; it needs Python 3.11 or later and nsenter (util-linux).
+# from any registry; it needs Python 3.11 or later and nsenter (util-linux). Docker builds it with BuildKit, its default
+# from 23.0 on; before that, set DOCKER_BUILDKIT=1.
 #   docker build -f deploy/images/installer.Dockerfile -t trellis-installer .
 # Private package index: --secret id=pip.conf,src=pip.conf, which is not stored in the image. Without access to an index,
 # put the packages into the build context; the build then downloads nothing and needs no pip, as with `trellis dev image`.
@@ -27,7 +28,7 @@ RUN python3 assemble.py installer \
 
 FROM ${BASE}
 # Remove the package installers of Python base images; other base images are unchanged.
-RUN rm -rf /usr/local/bin/pip* /usr/local/lib/python3*/ensurepip \
+RUN rm -rf /usr/local/bin/pip* /usr/local/bin/wheel /usr/local/lib/python3*/ensurepip \
     /usr/local/lib/python3*/site-packages/pip* /usr/local/lib/python3*/site-packages/setuptools* \
     /usr/local/lib/python3*/site-packages/wheel* /usr/local/lib/python3*/site-packages/pkg_resources \
     /usr/local/lib/python3*/site-packages/_distutils_hack /usr/local/lib/python3*/site-packages/distutils-precedence.pth

@@ -17,9 +17,9 @@ from typing import Any, Final
 
 from chaos.asking import Asking
 from support.nodes.installers import LAST_LOG_LINE
-from support.nodes.kubelets import Disk
 from trellis import names
 from trellis.installer_api.spec import SpecError
+from trellis_dev.fakes.disks import Disk
 
 Manifest = dict[str, Any]
 _LOOK_SECONDS: Final = 0.25
@@ -93,7 +93,7 @@ class Kubelets:
     async def _show(self, node: Manifest) -> None:
         """Write the handlers that are on the disk into the node's status, as containerd and kubelet would."""
         disk = self.disks.setdefault(node["metadata"]["uid"], Disk())
-        wanted = [{"name": name} for name in sorted({"runc", *disk.shims})]
+        wanted = [{"name": name} for name in disk.handlers]
         body = {"metadata": {"uid": node["metadata"]["uid"]}, "status": {"runtimeHandlers": wanted}}
         status, answer = await self.asking.call("PATCH", f"/api/v1/nodes/{node['metadata']['name']}/status", body)
         assert status in {http.HTTPStatus.OK, http.HTTPStatus.NOT_FOUND, http.HTTPStatus.CONFLICT}, answer

@@ -18,10 +18,10 @@ from chaos.kubelets import Kubelets
 from chaos.model import Expected
 from chaos.node_work import NODES, SHIMS, Act, NodeEnd, NodeModel
 from chaos.steps import Step
-from support.nodes.kubelets import Disk
 from support.nodes.shims import CLASSES
 from support.nodes.shims import SHIMS as SHIMS_PATH
 from trellis import names
+from trellis_dev.fakes.disks import Disk
 from trellis_dev.localcluster.nodes import node_manifest
 
 Manifest = dict[str, Any]

@@ -1,10 +1,13 @@
 """docker-compose.yml is one by the Compose specification, and what it names is there: settings, commands, files.
 
-It is not started: no container engine is at hand. The schema is the specification's own, as check-jsonschema brings it.
+It is not started: this test has no container engine. The schema is the specification's own, as check-jsonschema brings
+it.
 """
 
 from __future__ import annotations
 
+import hashlib
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -15,13 +18,17 @@ import yaml
 
 from support.examples.folders import manifests
 from support.suite.commands import expect_command
+from trellis.installer_api.spec import WantedShim
+from trellis.provisioning.shims import is_for, view_shim, wish_for
+from trellis_dev.testing.builders import a_node, opted_in
 from trellis_tools.reference.__main__ import SETTINGS
 
 ROOT = Path(__file__).parents[2]
 FILE = ROOT / "docker-compose.yml"
 COMPOSE: dict[str, Any] = yaml.safe_load(FILE.read_text())
 SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]
-OURS = [name for name, service in SERVICES.items() if "build" in service]
+OURS = [name for name, service in SERVICES.items() if "services" in service.get("build", {}).get("dockerfile", "")]
+RUNTIME = "/opt/trellis-runtime/containerd-shim-wasi-v1"
 VARIABLES = {f"TRELLIS_{name.upper()}" for model in SETTINGS.values() for name in model.model_fields}
 
 
@@ -45,7 +52,49 @@ def test_one_that_is_none_is_refused(tmp_path: Path) -> None:
 
 
 def test_it_has_nats_jaeger_a_cluster_and_the_services() -> None:
-    assert set(SERVICES) == {"nats", "jaeger", "k3s", "kubeconfig", "kinds", "trellis"}
+    assert set(SERVICES) == {"nats", "jaeger", "k3s", "kubeconfig", "runtime", "kinds", "shim", "trellis"}
+
+
+@pytest.mark.parametrize("name", ["nats", "jaeger", "k3s", "trellis"])
+def test_what_runs_on_is_started_again_after_its_end(name: str) -> None:
+    assert SERVICES[name]["restart"] == "unless-stopped"
+
+
+def test_annotated_nodes_get_the_runtime_of_the_image_that_is_built_by_its_checksum(tmp_path: Path) -> None:
+    """The command runs as in its container, with the places of a folder."""
+    (tmp_path / "runtime").write_bytes(b"a program")
+    places = {RUNTIME: "runtime", "/tmp/": "", "/output/": "", " /shim.yaml": f" {ROOT / 'deploy/compose/shim.yaml'}"}
+    [command] = SERVICES["runtime"]["command"]
+    for place, here in places.items():
+        assert place in command
+        command = command.replace(place, here)
+    subprocess.run([*SERVICES["runtime"]["entrypoint"], command], cwd=tmp_path, check=True, timeout=30)
+    manifest = yaml.safe_load((tmp_path / "shim.yaml").read_text())
+    shim = view_shim(manifest | {"metadata": {**manifest["metadata"], "uid": "u", "resourceVersion": "1"}})
+    assert not shim.invalid
+    assert is_for(shim, opted_in(a_node()), auto_provision=False)
+    wish = wish_for(shim, "amd64", require_checksum=True)
+    assert isinstance(wish, WantedShim)
+    [source] = wish.sources
+    assert (source.location, source.binary_sha256) == (RUNTIME, hashlib.sha256(b"a program").hexdigest())
+
+
+def test_its_installer_is_the_image_that_the_head_of_the_file_loads_into_k3s() -> None:
+    image = SERVICES["runtime"]["image"]
+    assert SERVICES["trellis"]["environment"]["TRELLIS_NODE_INSTALLER_IMAGE"] == image
+    assert SERVICES["trellis"]["environment"]["TRELLIS_INSTALLER_IMAGE"] == "", "that of KWasm cannot restart k3s"
+    assert f"docker save {image} | docker compose exec -T k3s ctr images import -" in FILE.read_text()
+
+
+def test_the_commands_of_the_head_of_the_file_are_those_of_the_page() -> None:
+    head = FILE.read_text().partition("services:\n")[0]
+    commands = [line.removeprefix("#").strip() for line in head.splitlines() if line.startswith("#   ")]
+    page = (ROOT / "docs/local-cluster.md").read_text()
+    assert [command for command in commands if command not in page] == []
+    for command in commands:
+        words = shlex.split(command)
+        if "trellis" in words:
+            expect_command(" ".join(words[words.index("trellis", words.index("trellis") + 1) + 1 :]))
 
 
 @pytest.mark.parametrize("name", OURS)
@@ -72,7 +121,8 @@ def test_what_is_waited_for_is_there_and_can_be_told(name: str) -> None:
         expected = "service_completed_successfully" if ends else "service_healthy"
         assert how["condition"] == expected, f"{name} waits for {other}"
     for volume in SERVICES[name].get("volumes", []):
-        assert volume.split(":")[0] in COMPOSE["volumes"]
+        source = volume.split(":")[0]
+        assert source in COMPOSE["volumes"] or (ROOT / source).is_file()
 
 
 @pytest.mark.parametrize("name", SERVICES)

@@ -30,10 +30,16 @@ def stages(image: OwnImage) -> tuple[str, str]:
     return first, second
 
 
+def page_stage() -> str:
+    """Return the stage that builds the console's page."""
+    text = (ROOT / SERVICES.dockerfile).read_text().replace("\\\n", " ")
+    return re.split(r"^FROM ", text, flags=re.MULTILINE)[1]
+
+
 def copied(stage: str) -> list[str]:
     """Return what a stage copies out of the context."""
-    lines = [line.split()[1:-1] for line in stage.splitlines() if line.startswith("COPY ")]
-    return [word for words in lines for word in words if not word.startswith("--")]
+    lines = [line.split()[1:-1] for line in stage.splitlines() if re.match(r"COPY (?!--from=)", line)]
+    return [word for words in lines for word in words]
 
 
 @IMAGES
@@ -99,6 +105,20 @@ def test_the_image_says_its_version(image: OwnImage) -> None:
     _, result = stages(image)
     assert re.findall(r"ARG VERSION=(\S+)", result) == [PROJECT["version"]]
     assert f'org.opencontainers.image.licenses="{PROJECT["license"]}"' in result
+
+
+def test_the_page_is_built_from_its_lock_unless_the_context_has_it() -> None:
+    stage = page_stage()
+    assert stage.startswith("${NODE} AS page\n")
+    assert re.findall(r"npm (\S+)", stage) == ["ci"], "nothing that the lock does not name"
+    assert "npm ci --ignore-scripts" in stage
+    assert stage.count("[ -f static/index.html ] ||") == 2
+    assert "COPY --from=page /src/static services/console/static" in stages(SERVICES)[0]
+
+
+def test_an_engine_takes_no_page_and_no_packages_of_npm_from_a_checkout() -> None:
+    ignored = (ROOT / ".dockerignore").read_text().splitlines()
+    assert {"**/node_modules", "services/console/static"} <= set(ignored)
 
 
 def test_only_the_installer_is_root() -> None:

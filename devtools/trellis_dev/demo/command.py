@@ -9,8 +9,9 @@ from __future__ import annotations
 import asyncio
 import signal
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from typing import Annotated, Final
 
 import typer
@@ -18,19 +19,23 @@ import typer
 from trellis.bus.errors import BusError
 from trellis.config.settings import SettingsError
 from trellis.kube.errors import KubeError
+from trellis.read_model.tables.nodes import NodeRow, NodeState
 from trellis_cli.common.errors import CommandError, describe_error, exit_on_error
 from trellis_cli.common.gather import connected
 from trellis_cli.common.messages import EXIT_INTERRUPTED, print_note
 from trellis_cli.common.output import Format, OutputOption
+from trellis_dev.demo import real_node
+from trellis_dev.demo.commands import Commands, Shown
 from trellis_dev.demo.consent import Chosen, choose
 from trellis_dev.demo.display import Display, on_stderr
 from trellis_dev.demo.report import Outcome, show
-from trellis_dev.demo.services import Services
+from trellis_dev.demo.services import KUBELETS, RUN, Program, Services
+from trellis_dev.demo.story import Stage, Story, run_story
 from trellis_dev.demo.target import Target, Wanted, adopt, current_context, local, refuse_if_there, rescue_log
-from trellis_dev.demo.viewing import Page, open_console, ready_page
+from trellis_dev.demo.viewing import CHECKOUT, Page, open_console, ready_page
 from trellis_dev.demo.watching import Watching
 from trellis_dev.localcluster import ClusterInfo, LocalClusterError
-from trellis_dev.localcluster.otlp import OtlpReceiver, Span
+from trellis_dev.localcluster.otlp import OtlpReceiver
 
 _EXIT_TERMINATED: Final = 128 + signal.SIGTERM
 
@@ -43,6 +48,9 @@ def demo(  # noqa: PLR0913, PLR0917 - options of a command line
         bool, typer.Option("--jaeger", help="with --keep: start Jaeger, so that the console shows traces")
     ] = False,
     nodes: Annotated[int, typer.Option(min=1, max=1000, help="number of simulated nodes")] = 20,
+    real: Annotated[
+        bool, typer.Option("--real-node", help="also run a Wasm pod on a real node (root, Linux, a checkout)")
+    ] = False,
     use_current_context: Annotated[
         bool, typer.Option("--use-current-context", help="use the cluster of the kubeconfig's current context")
     ] = False,
@@ -54,17 +62,21 @@ def demo(  # noqa: PLR0913, PLR0917 - options of a command line
 ) -> None:
     """Run a demo on simulated nodes.
 
-    It starts a control plane and the services, provisions simulated nodes and prints the trace of one. With
-    --use-current-context it starts no cluster: it annotates the named nodes, and installer Jobs run on them.
+    It starts a control plane and the services, and rolls a Shim out. One node fails and is rolled back; the demo shows
+    the reason, repairs the node, resumes the rollout and prints the trace. --real-node ends with a pod that prints
+    "hello from wasm". With --use-current-context it starts no cluster: it annotates the named nodes, and installer Jobs
+    run on them.
     """
     with exit_on_error(LocalClusterError):
+        if real and use_current_context:
+            raise SettingsError("--real-node: applies to local clusters only")
         chosen = choose(node or [], use_current_context=use_current_context, keep=keep, yes=yes)
         if jaeger and not keep:
             raise SettingsError("--jaeger: needs --keep; a demo that ends prints its trace")
         if chosen is None:
             refuse_if_there()
         try:
-            outcome = asyncio.run(_until_terminated(Wanted(nodes, keep, jaeger), chosen))
+            outcome = asyncio.run(_until_terminated(Wanted(nodes, keep, jaeger, real, CHECKOUT), chosen))
         except (KeyboardInterrupt, asyncio.CancelledError) as ended:
             print_note("demo interrupted; its processes have ended")
             interrupted = isinstance(ended, KeyboardInterrupt)
@@ -90,23 +102,31 @@ async def _until_terminated(wanted: Wanted, chosen: Chosen | None) -> Outcome:
             raise CommandError(describe_error(error) + where) from error
 
 
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """The measurements of a run; ``trace``: the id of the trace of ``node``."""
+
+    rows: Sequence[NodeRow]
+    seconds: float
+    most_in_work: int
+    node: str
+    trace: str | None
+    story: Story | None = None
+    on_real_node: tuple[Shown, ...] = ()
+
+
 async def _run(target: Target, *, context: str | None, keep: bool) -> Outcome:
     receiver = OtlpReceiver(onward=target.cluster.otlp_endpoint if target.cluster else None)
-    services = Services(target.environment, target.log, target.token)
+    services = Services(RUN, target.environment, target.log, target.token, "the services")
     page: Page | None = None
     try:
+        kubelets = _start_kubelets(target, keep=keep)
         endpoint = await receiver.start()
         with on_stderr() as display:
             display.say("starting the services")
             await services.start(TRELLIS_OTLP_ENDPOINT=endpoint)
             display.say("the services are ready")
-            async with (
-                connected(target.settings) as kube,
-                _running(Watching(kube, target.settings, target.nodes, display)) as watching,
-            ):
-                seconds = await _provision(watching, services, target, display)
-                await watching.last_facts()
-                rows = watching.rows()
+            seen = await _observe(target, (services, *kubelets), display)
             # This also flushes the telemetry, so that the trace is complete.
             await services.stop()
         if keep and target.cluster is not None:
@@ -116,28 +136,64 @@ async def _run(target: Target, *, context: str | None, keep: bool) -> Outcome:
         raise
     finally:
         await receiver.stop()
-    node = target.nodes[0]
     return Outcome(
-        rows=rows,
+        rows=seen.rows,
         provisioned=len(target.nodes),
-        seconds=seconds,
-        most_in_work=watching.most_in_work,
-        node=node,
-        trace=_trace(receiver.spans, watching.trace_ids.get(node)),
+        seconds=seen.seconds,
+        most_in_work=seen.most_in_work,
+        node=seen.node,
+        trace=[span for span in receiver.spans if span.trace_id == seen.trace],
         kept=target.cluster if keep else None,
         page=page,
         context=context,
+        story=seen.story,
+        on_real_node=seen.on_real_node,
     )
+
+
+async def _observe(target: Target, programs: Sequence[Program], display: Display) -> _Seen:
+    """Provision the nodes while the services run, and return what was measured."""
+
+    def check() -> None:
+        for program in programs:
+            program.check()
+
+    async with (
+        connected(target.settings) as kube,
+        _running(Watching(kube, target.settings, target.nodes, display)) as watching,
+    ):
+        await watching.synced()
+        if target.cluster is None:
+            seconds = await _provision(watching, target, display, check)
+            await watching.last_facts()
+            node = target.nodes[0]
+            return _Seen(watching.rows(), seconds, watching.most_in_work, node, watching.trace_ids.get(node))
+        commands = Commands(target.cluster, target.own)
+        stage = Stage(commands, kube, watching, target.nodes, target.folder, target.seconds, check)
+        story = await run_story(stage, display)
+        on_real_node = await real_node.show(commands, target.images, target.folder, display) if target.images else ()
+        trace = watching.trace_ids.get(story.faulty)
+        rows, most = watching.rows(), watching.most_in_work
+        return _Seen(rows, story.seconds, most, story.faulty, trace, story, on_real_node)
+
+
+def _start_kubelets(target: Target, *, keep: bool) -> tuple[Program, ...]:
+    """Start the kubelets of the simulated nodes, if there are any; the end of the cluster ends them."""
+    if target.cluster is None:
+        return ()
+    log = target.log.with_name("kubelets.log")
+    program = Program(KUBELETS, target.environment, log, target.token, "the simulated kubelets")
+    process = program.spawn()
+    if keep:
+        adopt(target.cluster, "kubelets", process)
+    return (program,)
 
 
 async def _keep_running(services: Services, target: Target, cluster: ClusterInfo) -> Page:
     """Restart the services without a time limit, and start the console next to them under its own account."""
-    await services.start()
-    assert services.process is not None
-    adopt(cluster, "trellis", services.process)
-    console = Services(
-        target.environment, target.log.with_name("console.log"), target.token, ("console",), "the console"
-    )
+    adopt(cluster, "trellis", await services.start())
+    log = target.log.with_name("console.log")
+    console = Services((*RUN, "console"), target.environment, log, target.token, "the console")
     try:
         page = await open_console(cluster, console, target.settings.namespace)
     except BaseException:
@@ -148,16 +204,16 @@ async def _keep_running(services: Services, target: Target, cluster: ClusterInfo
     return page
 
 
-async def _provision(watching: Watching, services: Services, target: Target, display: Display) -> float:
+async def _provision(watching: Watching, target: Target, display: Display, check: Callable[[], None]) -> float:
     """Opt the nodes in; return the seconds until all of them were ready."""
-    await watching.synced()
     if missing := watching.missing():
         raise CommandError(f"node not found: {', '.join(missing)}; the cluster has {', '.join(watching.known())}")
     began = time.monotonic()
     await watching.opt_in()
     left = len(watching.known()) - len(target.nodes)
     display.say(f"annotated {len(target.nodes)} nodes, {left} not opted in")
-    return await watching.provisioned(target.seconds, services.check) - began
+    ready = dict.fromkeys(target.nodes, NodeState.READY)
+    return await watching.reached(ready, target.seconds, check) - began
 
 
 @asynccontextmanager
@@ -169,7 +225,3 @@ async def _running(watching: Watching) -> AsyncIterator[Watching]:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-
-
-def _trace(spans: list[Span], trace_id: str | None) -> list[Span]:
-    return [span for span in spans if span.trace_id == trace_id]

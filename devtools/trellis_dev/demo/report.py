@@ -1,12 +1,13 @@
-"""The final report of the demo: the nodes, the trace of one of them, the figures, and the next steps.
+"""The final report of the demo: the commands that were run, a trace, the figures, and the next steps.
 
-In: the measurements. Out: standard output. Called by the demo.
+In: the measurements. Out: standard output. Called by the demo. Invariant: each line with two leading spaces among the
+next steps is a command, which works in a shell of the user as it is printed, in this order.
 """
 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from rich.text import Text
@@ -16,7 +17,10 @@ from trellis.read_model.traces.span_tree import forest
 from trellis_cli.common.output import Format, print_document, print_result, print_text
 from trellis_cli.nodes import table_of
 from trellis_cli.trace.span_tree import NS_PER_MS, render
-from trellis_dev.demo.target import NAME
+from trellis_dev.demo.commands import Shown, export_lines, own_command
+from trellis_dev.demo.shims import HELLO, NAME
+from trellis_dev.demo.story import Story
+from trellis_dev.demo.target import NAME as CLUSTER
 from trellis_dev.demo.viewing import Page
 from trellis_dev.localcluster import ClusterInfo
 from trellis_dev.localcluster.otlp import Span
@@ -24,7 +28,10 @@ from trellis_dev.localcluster.otlp import Span
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """A successful run. ``seconds``: from the first annotation to the last node ready; ``trace``: that of ``node``."""
+    """A successful run. ``seconds``: from the first write to the last node ready; ``trace``: that of ``node``.
+
+    ``story``: the steps on simulated nodes; ``on_real_node``: the commands of the part on a real node.
+    """
 
     rows: Sequence[NodeRow]
     provisioned: int
@@ -35,6 +42,8 @@ class Outcome:
     kept: ClusterInfo | None
     context: str | None
     page: Page | None = None
+    story: Story | None = None
+    on_real_node: tuple[Shown, ...] = ()
 
     def totals(self) -> str:
         """Return the figures in one line."""
@@ -47,27 +56,61 @@ def show(outcome: Outcome, output: Format) -> None:
     if output.structured:
         print_document(output, document_of(outcome))
         return
-    print_result(table_of([row for row in outcome.rows if row.concern]), summary(outcome.rows))
-    print_text("")
+    if outcome.story is None:
+        print_result(table_of([row for row in outcome.rows if row.concern]), summary(outcome.rows))
+    else:
+        _show_story(outcome.story)
+    _heading(f"Trace of the last installation on {outcome.node}")
     if outcome.trace:
         print_result(render(f"trace {outcome.trace[0].trace_id} of {outcome.node}", forest(outcome.trace)))
     else:
         print_result(f"no trace of {outcome.node} was received")
+    if outcome.on_real_node:
+        _heading("A Wasm pod on a real node")
+        _show_commands(outcome.on_real_node)
     print_text("")
     print_result(Text(outcome.totals(), style="bold"))
     for line in what_next(outcome):
         print_text(line)
 
 
+def _show_story(story: Story) -> None:
+    _heading(f"A Shim is rolled out; {story.faulty} fails and is rolled back", first=True)
+    _show_commands(story.rollout)
+    _heading(f"The reason: {story.failed.reason}")
+    _show_commands(story.failure)
+    _heading("The node is repaired, and the rollout resumed")
+    _show_commands(story.repair)
+
+
+def _heading(text: str, *, first: bool = False) -> None:
+    if not first:
+        print_text("")
+    print_result(Text(text, style="bold"))
+
+
+def _show_commands(commands: Iterable[Shown]) -> None:
+    for one in commands:
+        print_result(Text(f"$ {one.line}", style="cyan"))
+        if one.output:
+            print_text(one.output)
+
+
 def document_of(outcome: Outcome) -> dict[str, object]:
-    """Return a run for JSON: ``nodes`` as in `trellis nodes`, the figures, the spans in tree order."""
+    """Return a run for JSON: ``nodes`` as in `trellis nodes`, the figures, the spans in tree order.
+
+    ``failed``: the faulty node as it was before its repair, null without a story; ``commands``: what was run.
+    """
     branches = forest(outcome.trace)
     began = min((span.start_ns for span in outcome.trace), default=0)
+    commands = (*(outcome.story.shown if outcome.story else ()), *outcome.on_real_node)
     return {
         "nodes": [row.document() for row in outcome.rows],
         "provisioned": outcome.provisioned,
         "seconds": round(outcome.seconds, 3),
         "most_in_work": outcome.most_in_work,
+        "failed": outcome.story.failed.document() if outcome.story else None,
+        "commands": [one.document() for one in commands],
         "trace": [
             {
                 "depth": depth,
@@ -84,31 +127,43 @@ def document_of(outcome: Outcome) -> dict[str, object]:
     }
 
 
-def _look(page: Page | None) -> list[str]:
-    if page is None:
-        return []
-    return [f"Console: {page.url}. Command for a login token:", f"  {shlex.join(page.log_in)}"]
-
-
 def what_next(outcome: Outcome) -> list[str]:
     """Return the next steps after this run."""
     if outcome.kept is not None:
-        return [
-            "The cluster and the services keep running. Inspect them:",
-            f"  export KUBECONFIG={outcome.kept.kubeconfig} TRELLIS_NATS_URL={outcome.kept.nats_url}",
-            "  trellis nodes --all; trellis status; trellis events tail --last 20",
-            f"  {outcome.kept.bin_dir / 'kubectl'} annotate node --all kwasm.sh/kwasm-node=true",
-            *_look(outcome.page),
-            *([f"Traces in Jaeger: {outcome.kept.jaeger_url}"] if outcome.kept.jaeger_url else []),
-            f"Remove the cluster: trellis dev down --name {NAME}",
-        ]
+        return _kept(outcome, outcome.kept)
     if outcome.context is not None:
         return [
             f"The nodes of {outcome.context} stay provisioned; the services and their NATS have ended.",
-            "Keep the services running: trellis run (with a NATS: --nats-url)",
+            f"Keep the services running: {own_command()} run (with a NATS: --nats-url)",
             "Uninstall, while they run: kubectl annotate node NAME kwasm.sh/kwasm-node-",
         ]
     return [
-        "The demo cluster was removed. Keep it: trellis demo --keep",
-        "Use your own cluster: trellis demo --use-current-context --node NAME",
+        f"The demo cluster was removed. Keep it: {own_command()} demo --keep",
+        f"Use your own cluster: {own_command()} demo --use-current-context --node NAME",
     ]
+
+
+def _kept(outcome: Outcome, cluster: ClusterInfo) -> list[str]:
+    lines = ["The cluster and the services keep running. Use them in this shell:"]
+    lines += [f"  {line}" for line in export_lines(cluster)]
+    lines += ["Inspect them:", "  trellis nodes", "  trellis status", "  trellis events replay --since 10m"]
+    if cluster.jaeger_url:
+        lines.append(f"  trellis trace node/{outcome.node}")
+    if outcome.story is not None:
+        lines += [
+            f"Roll out another version of the Shim {NAME}:",
+            f"  kubectl apply -f {shlex.quote(str(outcome.story.next_version))}",
+            f"  trellis rollout status {NAME} --watch",
+        ]
+    if outcome.on_real_node:
+        lines += ["Read the output of the Wasm pod again:", f"  kubectl logs {HELLO}"]
+    lines += _look(outcome)
+    return [*lines, "Remove the cluster:", f"  trellis dev down --name {CLUSTER}"]
+
+
+def _look(outcome: Outcome) -> list[str]:
+    if outcome.page is None:
+        return []
+    lines = [f"Console: {outcome.page.url}. Command for a login token:", f"  {shlex.join(outcome.page.log_in)}"]
+    link = outcome.page.trace(outcome.trace[0].trace_id) if outcome.trace else None
+    return [*lines, f"Trace of {outcome.node}: {link}"] if link else lines

@@ -12,9 +12,10 @@ import os
 import secrets
 import shutil
 import tempfile
+import threading
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -23,32 +24,37 @@ from trellis.crds.kinds import APPLICATIONS
 from trellis_cli.common.errors import CommandError
 from trellis_cli.common.settings import ClientSettings
 from trellis_dev.definitions import define_kinds
+from trellis_dev.demo import real_node
+from trellis_dev.demo.commands import own_command
+from trellis_dev.demo.kubelets import INSTALLER_STAGE
 from trellis_dev.localcluster import ClusterInfo, LocalClusterError, down, local_cluster, status, up
+from trellis_dev.localcluster.building import How
 from trellis_dev.localcluster.guard import guard
 from trellis_dev.localcluster.nats import NatsServer
 from trellis_dev.localcluster.nodes import node_name
+from trellis_dev.localcluster.own_images import INSTALLER
 from trellis_dev.localcluster.paths import Layout
 from trellis_dev.localcluster.processes import ProcessRecord
 from trellis_dev.localcluster.progress import Progress, on_stderr
 from trellis_dev.localcluster.state import ClusterState, load, save
 
 NAME: Final = "demo"
-LEFT_ALONE: Final = 2
-"""Number of nodes that are not opted in, to show that Trellis does not change them."""
 _FOREIGN: Final = ("TRELLIS_", "OTEL_", "KUBECONFIG")
 _RUN: Final = {
     "TRELLIS_NAMESPACE": "trellis-system",
     "TRELLIS_INSTALLER_NAMESPACE": "trellis-installers",
-    "TRELLIS_MAX_UNAVAILABLE": "25%",
-    "TRELLIS_RETRY_MIN": "1s",
-    "TRELLIS_RETRY_MAX": "5s",
+    "TRELLIS_INSTALLER_IMAGE": "",  # nodes run Shims, and no image of KWasm
     "TRELLIS_LOG_FORMAT": "json",
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Cluster of a run. ``environment``: of the services; ``nodes``: to opt in; ``seconds``: timeout."""
+    """Cluster of a run. ``environment``: of the services; ``nodes``: to provision; ``seconds``: timeout.
+
+    ``own``: environment of this process without variables of Trellis; ``folder``: for files of the demo; ``images``:
+    those of the real node, if there is one.
+    """
 
     settings: ClientSettings
     environment: Mapping[str, str]
@@ -57,6 +63,9 @@ class Target:
     nodes: tuple[str, ...]
     seconds: float
     cluster: ClusterInfo | None = None
+    own: Mapping[str, str] = field(default_factory=dict)
+    folder: Path = Path()
+    images: real_node.Images | None = None
 
 
 def refuse_if_there() -> None:
@@ -67,18 +76,23 @@ def refuse_if_there() -> None:
     if state is not None and state.starter is not None:
         raise CommandError(f"another demo is running (process {state.starter.pid}): wait, or terminate it")
     raise CommandError(
-        f"cluster '{NAME}' exists from an earlier --keep: inspect it with `trellis dev status`, "
-        f"or remove it with `trellis dev down --name {NAME}` and rerun the demo"
+        f"cluster '{NAME}' exists from an earlier --keep: inspect it with `{own_command()} dev status`, "
+        f"or remove it with `{own_command()} dev down --name {NAME}` and rerun the demo"
     )
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """Options of a local cluster: number of nodes, whether it is kept, and whether Jaeger runs in it."""
+    """Options of a local cluster: number of simulated nodes, and whether it is kept, has Jaeger or a real node.
+
+    ``checkout``: directory of the sources, from which the images of a real node are built.
+    """
 
     nodes: int
     keep: bool
     jaeger: bool
+    real_node: bool
+    checkout: Path
 
 
 @asynccontextmanager
@@ -88,7 +102,8 @@ async def local(wanted: Wanted) -> AsyncIterator[Target]:
     Raises:
         LocalClusterError: it cannot be started.
     """
-    async with _kept(wanted) if wanted.keep else _owned(wanted.nodes) as info:
+    images = await _images(wanted) if wanted.real_node else None
+    async with _kept(wanted) if wanted.keep else _owned(wanted) as info:
         layout = Layout.of(info.name)
         state = _state(layout)
         where = {
@@ -99,6 +114,9 @@ async def local(wanted: Wanted) -> AsyncIterator[Target]:
         }
         if info.otlp_endpoint is not None:
             where["TRELLIS_OTLP_ENDPOINT"] = info.otlp_endpoint
+        if images is not None:
+            where |= {"TRELLIS_NODE_INSTALLER_IMAGE": INSTALLER.name, "TRELLIS_INSTALLER_PULL_POLICY": "Never"}
+            await asyncio.to_thread(real_node.load, info.name, images)
         own = {name: value for name, value in os.environ.items() if not name.startswith(_FOREIGN)}
         yield Target(
             settings=load_settings(
@@ -112,9 +130,12 @@ async def local(wanted: Wanted) -> AsyncIterator[Target]:
             environment=own | _RUN | where,
             log=layout.log("trellis"),
             token=state.token,
-            nodes=tuple(node_name(index) for index in range(max(1, wanted.nodes - LEFT_ALONE))),
+            nodes=tuple(map(node_name, range(wanted.nodes))),
             seconds=60.0 + wanted.nodes,
             cluster=info,
+            own=own,
+            folder=layout.root,
+            images=images,
         )
 
 
@@ -159,12 +180,29 @@ def rescue_log(target: Target) -> Path | None:
     return Path(shutil.copyfile(target.log, name))
 
 
+async def _images(wanted: Wanted) -> real_node.Images:
+    """Build the images of the real node; a cancellation aborts the build."""
+    abort = threading.Event()
+    try:
+        with on_stderr() as progress:
+            return await asyncio.to_thread(real_node.prepare, wanted.checkout, How(progress, abort))
+    finally:
+        abort.set()
+
+
 @asynccontextmanager
-async def _owned(nodes: int) -> AsyncIterator[ClusterInfo]:
+async def _owned(wanted: Wanted) -> AsyncIterator[ClusterInfo]:
     async with contextlib.AsyncExitStack() as stack:
         # The display ends when the cluster is ready, the cluster when the block ends.
         with on_stderr() as progress:
-            info = await stack.enter_async_context(local_cluster(NAME, nodes=nodes, progress=progress))
+            cluster = local_cluster(
+                NAME,
+                nodes=wanted.nodes,
+                kwok_stages=[INSTALLER_STAGE],
+                real_nodes=int(wanted.real_node),
+                progress=progress,
+            )
+            info = await stack.enter_async_context(cluster)
             await asyncio.to_thread(define_kinds, info, progress, APPLICATIONS)
         yield info
 
@@ -189,7 +227,14 @@ async def _kept(wanted: Wanted) -> AsyncIterator[ClusterInfo]:
 
 
 def _up(wanted: Wanted, progress: Progress) -> ClusterInfo:
-    info = up(NAME, nodes=wanted.nodes, jaeger=wanted.jaeger, progress=progress)
+    info = up(
+        NAME,
+        nodes=wanted.nodes,
+        jaeger=wanted.jaeger,
+        kwok_stages=[INSTALLER_STAGE],
+        real_nodes=int(wanted.real_node),
+        progress=progress,
+    )
     try:
         define_kinds(info, progress, APPLICATIONS)
     except BaseException:

@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+import aiohttp
+
 from console.http.assets import DIRECTORY
 from trellis.kube.resources import (
     APPLICATIONS,
@@ -47,11 +49,16 @@ from trellis_dev.localcluster.progress import on_stderr
 
 ACCOUNT: Final = "demo-viewer"
 TOKEN_HOURS: Final = 8
+CHECKOUT: Final = DIRECTORY.parents[2]
+"""Directory of the sources, if this is not an installed package."""
 READ: Final[tuple[Resource, ...]] = (
     NODES, NAMESPACES, PODS, CONFIGMAPS, SERVICES, EVENTS, JOBS, LEASES, RUNTIME_CLASSES, ENDPOINT_SLICES, SHIMS,
     HOST_CONFIGS, APPLICATIONS, WASM_CONTROLLERS,
 )  # fmt: skip
 """The resources that the pages and their explanations are built from."""
+_UI: Final = "jaeger-ui-root"
+"""Element of Jaeger's web page. A Jaeger that was built from its Go module serves a placeholder without it."""
+_UI_SECONDS: Final = aiohttp.ClientTimeout(total=5.0)
 _RBAC: Final = "rbac.authorization.k8s.io"
 _LOOK: Final = ["get", "list", "watch"]
 _OF_CONSOLE: Final = {
@@ -63,10 +70,21 @@ _OF_CONSOLE: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """Address of the console, and the command for a login token."""
+    """Address of the console, and the command for a login token; ``jaeger``: address of Jaeger's web pages, if any.
+
+    ``traces``: whether the console shows traces.
+    """
 
     url: str
     log_in: tuple[str, ...]
+    jaeger: str | None = None
+    traces: bool = False
+
+    def trace(self, trace_id: str) -> str | None:
+        """Return the address of the page of a trace, in Jaeger if it has pages; None if nothing stores traces."""
+        if self.jaeger is not None:
+            return f"{self.jaeger}/trace/{trace_id}"
+        return f"{self.url}/traces?trace={trace_id}" if self.traces else None
 
 
 def make_viewer(namespace: str) -> list[tuple[Resource, dict[str, Any]]]:
@@ -94,13 +112,12 @@ def log_in(kubectl: Path, kubeconfig: Path, namespace: str) -> tuple[str, ...]:
 
 async def ready_page() -> None:
     """Build the page of the console if this is a checkout; on failure the demo continues without it."""
-    checkout = DIRECTORY.parents[2]
-    if not (checkout / page.SOURCES).is_dir():
+    if not (CHECKOUT / page.SOURCES).is_dir():
         return  # installed: the package contains the page
     abort = threading.Event()
     try:
         with on_stderr() as progress:
-            await asyncio.to_thread(page.build_page, checkout, How(progress, abort))
+            await asyncio.to_thread(page.build_page, CHECKOUT, How(progress, abort))
     except LocalClusterError as error:
         print_note(f"the page of the console is missing or outdated: {error}")
     finally:
@@ -115,9 +132,22 @@ async def open_console(info: ClusterInfo, console: Services, namespace: str) -> 
     """
     await asyncio.to_thread(_write, info, make_viewer(namespace))
     (port,) = free_ports(1)
-    traces = {"TRELLIS_JAEGER_URL": info.jaeger_url, "TRELLIS_JAEGER_LINK": info.jaeger_url} if info.jaeger_url else {}
+    traces = {"TRELLIS_JAEGER_URL": info.jaeger_url} if info.jaeger_url else {}
+    jaeger = info.jaeger_url if info.jaeger_url and await has_pages(info.jaeger_url) else None
+    if jaeger is not None:
+        traces["TRELLIS_JAEGER_LINK"] = jaeger
     await console.start(TRELLIS_CONSOLE_PORT=str(port), TRELLIS_CONSOLE_ADDRESS=LOOPBACK, **traces)
-    return Page(f"http://{LOOPBACK}:{port}", log_in(info.bin_dir / "kubectl", info.kubeconfig, namespace))
+    words = log_in(info.bin_dir / "kubectl", info.kubeconfig, namespace)
+    return Page(f"http://{LOOPBACK}:{port}", words, jaeger, bool(traces))
+
+
+async def has_pages(jaeger: str) -> bool:
+    """Return whether a Jaeger serves its web pages."""
+    try:
+        async with aiohttp.ClientSession(timeout=_UI_SECONDS) as session, session.get(f"{jaeger}/search") as answer:
+            return _UI in await answer.text()
+    except (aiohttp.ClientError, TimeoutError, UnicodeDecodeError):
+        return False
 
 
 def _write(info: ClusterInfo, wanted: Sequence[tuple[Resource, dict[str, Any]]]) -> None:

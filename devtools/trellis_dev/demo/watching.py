@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
@@ -23,7 +23,8 @@ from trellis.kube.resources import CONFIGMAPS, JOBS, NODES
 from trellis.provisioning.job_index import JobIndex
 from trellis.provisioning.ledger import Ledger, read_ledger
 from trellis.provisioning.nodes_and_jobs import view_job, view_node
-from trellis.provisioning.views import INSTALLER_JOBS, JobState, JobView, NodeView
+from trellis.provisioning.shims import ShimView
+from trellis.provisioning.views import INSTALLER_JOBS, PROVISION, JobState, JobView, NodeView
 from trellis.read_model.tables.nodes import NodeRow, NodeState, rows_of, summary
 from trellis.telemetry import trace_from
 from trellis_cli.common.errors import CommandError, describe_error
@@ -38,12 +39,17 @@ _LAST_FACTS_SECONDS: Final = 2.0
 
 
 class Watching:
-    """Watches of one run. ``most_in_work`` is the maximum number of nodes in progress at the same time."""
+    """Watches of one run. ``most_in_work`` is the maximum number of nodes in progress at the same time.
+
+    ``trace_ids``: by name of a node, the trace of its newest installation. ``shims``: those whose nodeSelectors count.
+    """
 
     def __init__(self, kube: Kube, settings: ClientSettings, wanted: Iterable[str], display: Display) -> None:
         self._wanted = frozenset(wanted)
         self.most_in_work = 0
         self.trace_ids: dict[str, str] = {}
+        self.shims: tuple[ShimView, ...] = ()
+        self._accepted: dict[str, int | None] = {}
         self._kube = kube
         self._settings = settings
         self._display = display
@@ -69,25 +75,39 @@ class Watching:
         """Annotate all selected nodes at once."""
         await asyncio.gather(*(self._annotate(self._nodes.objects[name]) for name in self._wanted))
 
-    async def provisioned(self, seconds: float, check: Callable[[], None]) -> float:
-        """Wait until all selected nodes are ready; return the time of the last one, by the monotonic clock.
+    async def reached(self, wanted: Mapping[str, NodeState], seconds: float, check: Callable[[], None]) -> float:
+        """Wait until each node is in its state; return the time of the last one, by the monotonic clock.
+
+        A failed node counts once its Node records the failure, which commands read.
 
         Raises:
-                CommandError: a node failed, not all were ready in time, or ``check`` reports that waiting is useless.
+            CommandError: a node failed unexpectedly, not all nodes are in their state in time, or ``check`` raises.
         """
         deadline = time.monotonic() + seconds
         while True:
-            rows = [row for row in self.rows() if row.name in self._wanted]
-            ready = sum(row.state is NodeState.READY for row in rows)
-            self._display.count(ready, len(rows))
-            if ready == len(rows):
+            rows = [row for row in self._rows() if row.name in wanted]
+            self._display.count(sum(row.state is NodeState.READY for row in rows), len(rows))
+            if all(self._is_in(row, wanted[row.name]) for row in rows):
                 return time.monotonic()
-            if failed := [row for row in rows if row.state is NodeState.FAILED]:
-                raise CommandError(f"node {failed[0].name} failed: {failed[0].message}")
-            if time.monotonic() > deadline:
-                raise CommandError(f"not all nodes are provisioned after {seconds:.0f} s: {summary(rows)}")
-            check()
-            await self._wait()
+            for row in rows:
+                failed = row.state is NodeState.FAILED and wanted[row.name] is not NodeState.FAILED
+                if failed and row.attempt != self._accepted.get(row.name):
+                    raise CommandError(f"node {row.name} failed: {row.message}")
+            await self._wait_until(deadline, seconds, check)
+
+    async def until_handlers_listed(self, nodes: Iterable[str], seconds: float, check: Callable[[], None]) -> None:
+        """Wait until each node lists runtime handlers: before that, a Shim cannot be verified by them.
+
+        Raises:
+            CommandError: a node lists none in time, or ``check`` raises.
+        """
+        deadline = time.monotonic() + seconds
+        while not all(self._nodes.objects[name].handlers for name in nodes):
+            await self._wait_until(deadline, seconds, check)
+
+    def accept(self, row: NodeRow) -> None:
+        """Accept the failure that a row shows: only a later attempt counts as an unexpected failure."""
+        self._accepted[row.name] = row.attempt
 
     async def last_facts(self) -> None:
         """Wait for the ready event of each selected node; events follow the labels within milliseconds."""
@@ -98,8 +118,7 @@ class Watching:
 
     def rows(self) -> list[NodeRow]:
         """Return the current state of each node."""
-        ledger = self._ledgers.objects.get(f"{self._settings.namespace}/{names.LEDGER}", Ledger({}))
-        return rows_of(self._nodes.objects.values(), self._by_node.by_uid(), ledger)
+        return self._rows(self.shims)
 
     def missing(self) -> list[str]:
         """Return the selected nodes that the cluster does not have."""
@@ -108,6 +127,23 @@ class Watching:
     def known(self) -> list[str]:
         """Return the names of all nodes of the cluster."""
         return sorted(self._nodes.objects)
+
+    def _is_in(self, row: NodeRow, state: NodeState) -> bool:
+        return row.state is state and (
+            state is not NodeState.FAILED or self._nodes.objects[row.name].failed is not None
+        )
+
+    def _rows(self, shims: tuple[ShimView, ...] = ()) -> list[NodeRow]:
+        """Return the rows; without ``shims``, which is quicker, a node without an attempt counts as not opted in."""
+        ledger = self._ledgers.objects.get(f"{self._settings.namespace}/{names.LEDGER}", Ledger({}))
+        return rows_of(self._nodes.objects.values(), self._by_node.by_uid(), ledger, shims)
+
+    async def _wait_until(self, deadline: float, seconds: float, check: Callable[[], None]) -> None:
+        """Wait for a change, but not after the deadline. Raises CommandError after it, and what ``check`` raises."""
+        if time.monotonic() > deadline:
+            raise CommandError(f"not all nodes are provisioned after {seconds:.0f} s: {summary(self.rows())}")
+        check()
+        await self._wait()
 
     async def _wait(self) -> None:
         """Wait for a change, with a short timeout: the services can end without one."""
@@ -144,8 +180,9 @@ class Watching:
     def _on_job(self, change: Change[JobView]) -> None:
         self._by_node.change(change.old, change.new)
         job = change.new
-        if job is not None and (trace := trace_from(job.traceparent)):
-            self.trace_ids[job.node] = trace.traceparent.split("-")[1]
+        if job is not None and change.old is None and job.operation == PROVISION:
+            trace = trace_from(job.traceparent)
+            self.trace_ids[job.node] = trace.traceparent.split("-")[1] if trace else ""
         active = sum(job.state is JobState.ACTIVE for job in self._jobs.objects.values())
         self._in_work(active)
 

@@ -1,1 +1,1 @@
-"""An in-memory API server for tests of services."""
+"""An in-memory API server for tests of services, and the disks of simulated nodes."""

@@ -18,6 +18,8 @@ from trellis_dev.localcluster.api import Api
 from trellis_dev.localcluster.errors import AbortedError, LocalClusterError, StartError
 from trellis_dev.localcluster.progress import Progress
 
+SIMULATED: Final = ("type", "kwok")
+"""Label of simulated nodes, by which selectors distinguish them from real ones."""
 _THREADS: Final = 8
 _POLL: Final = 0.25
 _ARCHITECTURES: Final = {"x86_64": "amd64", "aarch64": "arm64", "arm64": "arm64"}
@@ -44,7 +46,7 @@ def node_manifest(name: str) -> dict[str, Any]:
                 "kubernetes.io/hostname": name,
                 "beta.kubernetes.io/arch": architecture,
                 "beta.kubernetes.io/os": "linux",
-                "type": "kwok",
+                SIMULATED[0]: SIMULATED[1],
             },
         },
         "status": {

@@ -99,7 +99,9 @@ def own_image(image: OwnImage, checkout: Path, how: How) -> Path:
         with tempfile.TemporaryDirectory() as folder:
             context = Path(folder)
             _fill(context, image, checkout, LoggedBuild(context, log, how.abort, {**os.environ}, _HINT))
-            recipe = Recipe(image.name, context, image.dockerfile, {"BASE": PYTHON}, base=base, base_name=PYTHON)
+            # The context has the page of the console, so that its stage runs no node.
+            bases = dict.fromkeys(("BASE", "NODE") if image is SERVICES else ("BASE",), PYTHON)
+            recipe = Recipe(image.name, context, image.dockerfile, bases, base=base, base_name=PYTHON)
             build_image(recipe, path, how)
 
     return make_once(target, f"write image {image.name}", how, make)

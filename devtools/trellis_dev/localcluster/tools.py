@@ -42,6 +42,8 @@ class Tool:
     exact_minor: bool = True
     inside_node: bool = False
     """Runs in the root of a real node, so only static builds of the cache are suitable."""
+    released_as: str = ""
+    """Name of the program in releases of the project, if another; a release on the PATH comes first."""
 
 
 TOOLS: Final[dict[str, Tool]] = {
@@ -52,7 +54,7 @@ TOOLS: Final[dict[str, Tool]] = {
     "kube-scheduler": Tool("kubernetes"),
     "kubectl": Tool("kubernetes", ("version", "--client"), in_kubebuilder_assets=True),
     "kwok": Tool("kwok"),
-    "jaeger": Tool("jaeger", ("version",)),
+    "jaeger": Tool("jaeger", ("version",), released_as="jaeger-all-in-one"),  # which has the web pages
     "nats": Tool("nats", exact_minor=False),
     "kubeconform": Tool("kubeconform", ("-v",), exact_minor=False),
     "promtool": Tool("prometheus", exact_minor=False),
@@ -125,7 +127,7 @@ def ensure_all(
     found: dict[str, Path] = {}
     missing: dict[str, list[str]] = {}
     for tool in names:
-        path = find(tool)
+        path = _released(tool) or find(tool)
         if path is not None:
             found[tool] = path
         else:
@@ -140,6 +142,13 @@ def ensure_all(
         gobuild.build(product, targets, progress or Quiet(), abort or threading.Event())
         found |= targets
     return found
+
+
+def _released(tool: str) -> Path | None:
+    """Return the program of a release on the PATH that has another name there, or None."""
+    description = TOOLS[tool]
+    found = shutil.which(description.released_as) if description.released_as else None
+    return Path(found) if found is not None and _fits(Path(found), description) else None
 
 
 def find(tool: str) -> Path | None:

@@ -115,6 +115,16 @@ def test_only_fitting_versions_are_taken_from_the_path(
     assert find(tool) == (path if taken else None)
 
 
+def test_a_released_jaeger_has_pages_and_comes_before_another_one(elsewhere: Path, program: Program) -> None:
+    built = program(elsewhere / "path" / "jaeger", '{"gitCommit":"","gitVersion":"v1.62.0"}')
+    assert ensure("jaeger") == built
+    released = program(elsewhere / "path" / "jaeger-all-in-one", '{"gitCommit":"a1b2","gitVersion":"v1.62.0"}')
+    assert ensure("jaeger") == released
+    tools._fits.cache_clear()
+    program(elsewhere / "path" / "jaeger-all-in-one", '{"gitCommit":"a1b2","gitVersion":"v1.51.0"}')
+    assert ensure("jaeger") == built
+
+
 @pytest.mark.parametrize("cluster", ["default", "another"])
 def test_the_links_of_clusters_on_the_path_are_not_taken(
     elsewhere: Path, program: Program, monkeypatch: pytest.MonkeyPatch, cluster: str

@@ -69,7 +69,7 @@ async def test_a_page_that_cannot_be_built_is_said_and_keeps_no_demo_from_runnin
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / page.SOURCES).mkdir(parents=True)
-    monkeypatch.setattr(viewing, "DIRECTORY", tmp_path / page.BUILT)
+    monkeypatch.setattr(viewing, "CHECKOUT", tmp_path)
 
     def fail(*_: object) -> Path:
         raise ToolError("node: not found")
@@ -80,6 +80,6 @@ async def test_a_page_that_cannot_be_built_is_said_and_keeps_no_demo_from_runnin
 
 
 async def test_an_installed_console_has_its_page_already(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(viewing, "DIRECTORY", tmp_path / "site-packages" / "console" / "static")
+    monkeypatch.setattr(viewing, "CHECKOUT", tmp_path)
     monkeypatch.setattr(page, "build_page", lambda *_: pytest.fail("there is nothing to build it from"))
     await ready_page()
