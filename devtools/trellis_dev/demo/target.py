@@ -39,6 +39,7 @@ _FOREIGN: Final = ("TRELLIS_", "OTEL_", "KUBECONFIG")
 _RUN: Final = {
     "TRELLIS_NAMESPACE": "trellis-system",
     "TRELLIS_INSTALLER_NAMESPACE": "trellis-installers",
+    "TRELLIS_INSTALLER_IMAGE": "ghcr.io/kwasm/kwasm-node-installer:main",
     "TRELLIS_MAX_UNAVAILABLE": "25%",
     "TRELLIS_RETRY_MIN": "1s",
     "TRELLIS_RETRY_MAX": "5s",
