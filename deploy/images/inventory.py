@@ -33,6 +33,8 @@ BASE: Final = "base-packages.txt"
 _PINNED: Final = re.compile(
     r"^([A-Za-z0-9._-]+)==(\S+?)(?: *; *([^\\\n]+?))? \\\n((?:    --hash=sha256:\S+.*\n?)+)", re.MULTILINE
 )
+_LIBRARIES: Final = {"glibc": "LGPL-2.1-or-later", "libseccomp": "LGPL-2.1-only"}
+"""Licences of the C libraries that are linked into the runtime."""
 _HASH: Final = re.compile(r"--hash=sha256:([0-9a-f]{64})")
 
 
@@ -157,19 +159,19 @@ def page_texts(text: str) -> dict[str, list[tuple[str, str]]]:
 
 
 def runtime_components(runtime: Path) -> list[dict[str, Any]]:
-    """Return the runtime and the crates that are linked into it, those of its macros included.
+    """Return the runtime, the C libraries and the crates that are linked into it, those of its macros included.
 
     ``runtime``: the result of ``build.sh`` of the runtime, with the metadata that cargo reports for its platform.
 
     Raises:
-        SystemExit: a crate declares no licence, or has no checksum in the lock.
+        SystemExit: a crate declares no licence, or has no checksum in the lock; a C library is unknown.
     """
     told = json.loads((runtime / "metadata.json").read_text(encoding="utf-8"))
     lock = tomllib.loads((runtime / "crates.lock").read_text(encoding="utf-8"))
     sums = {(one["name"], one["version"]): one.get("checksum") for one in lock["package"]}
     packages = {one["id"]: one for one in told["packages"]}
     root = packages[told["resolve"]["root"]]
-    found = [_runtime(root, runtime)]
+    found = [_runtime(root, runtime), *_libraries((runtime / "libraries.txt").read_text(encoding="utf-8"))]
     for package in sorted(_linked(told["resolve"]), key=lambda one: (packages[one]["name"], packages[one]["version"])):
         name, version = packages[package]["name"], packages[package]["version"]
         checksum = sums.get((name, version))
@@ -177,7 +179,8 @@ def runtime_components(runtime: Path) -> list[dict[str, Any]]:
         if not checksum or not declared:
             raise SystemExit(f"inventory: {name} {version} has no licence or no checksum in the lock of the runtime")
         purl = f"pkg:cargo/{name}@{version}"
-        licensed = {"expression": declared.replace("/", " OR ")} if packages[package].get("license") else None
+        expression = " ".join(declared.replace("/", " OR ").split())
+        licensed = {"expression": expression} if packages[package].get("license") else None
         found.append(
             {
                 "type": "library",
@@ -216,6 +219,23 @@ def _runtime(package: dict[str, Any], runtime: Path) -> dict[str, Any]:
         "hashes": [{"alg": "SHA-256", "content": hashlib.sha256((runtime / package["name"]).read_bytes()).hexdigest()}],
         "purl": purl,
     }
+
+
+def _libraries(text: str) -> Iterator[dict[str, Any]]:
+    """Yield the C libraries, which the distribution that builds the runtime provides, one ``name version`` a line."""
+    for name, version in map(str.split, text.splitlines()):
+        if name not in _LIBRARIES:
+            raise SystemExit(f"inventory: the licence of {name}, which is linked into the runtime, is unknown")
+        purl = f"pkg:generic/{name}@{version}"
+        yield {
+            "type": "library",
+            "bom-ref": purl,
+            "name": name,
+            "version": version,
+            "description": "linked into the runtime",
+            "licenses": [{"expression": _LIBRARIES[name]}],
+            "purl": purl,
+        }
 
 
 def _linked(resolve: dict[str, Any]) -> set[str]:

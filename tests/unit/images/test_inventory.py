@@ -193,13 +193,15 @@ def a_runtime(folder: Path, **changed: Any) -> Path:
     lock.append(f'[[package]]\nname = "memory"\nversion = "1.0.0"\nchecksum = "{TWO}"\n')
     (folder / "crates.lock").write_text("\n".join(lock))
     (folder / PROGRAM).write_bytes(b"the program")
+    (folder / "libraries.txt").write_text("libseccomp 2.5.4\nglibc 2.36\n")
     (folder / "licenses" / "engine-1.0.0").mkdir(parents=True)
     (folder / "licenses" / "engine-1.0.0" / "LICENSE").write_text("Permission is granted")
     return folder
 
 
 def test_the_sbom_has_the_runtime_and_what_is_linked_into_it(tmp_path: Path) -> None:
-    program, *crates = inventory.runtime_components(a_runtime(tmp_path))
+    program, seccomp, glibc, *crates = inventory.runtime_components(a_runtime(tmp_path))
+    assert [(one["name"], one["version"]) for one in (seccomp, glibc)] == [("libseccomp", "2.5.4"), ("glibc", "2.36")]
     assert (program["name"], program["hashes"][0]["content"]) == (PROGRAM, hashlib.sha256(b"the program").hexdigest())
     assert [(one["purl"], one["hashes"][0]["content"]) for one in crates] == [
         ("pkg:cargo/engine@1.0.0", ONE),
@@ -216,7 +218,14 @@ def test_a_crate_without_licence_or_checksum_fails_the_build(tmp_path: Path, cha
 
 def test_a_crate_may_have_its_licence_in_a_file_alone(tmp_path: Path) -> None:
     found = inventory.runtime_components(a_runtime(tmp_path, license=None, license_file="LICENSE.txt"))
-    assert inventory.license_of(found[1]) == "LICENSE.txt"
+    assert inventory.license_of(next(one for one in found if one["name"] == "engine")) == "LICENSE.txt"
+
+
+def test_a_c_library_of_unknown_licence_fails_the_build(tmp_path: Path) -> None:
+    runtime = a_runtime(tmp_path)
+    (runtime / "libraries.txt").write_text("libother 1\n")
+    with pytest.raises(SystemExit, match=r"\blibother\b"):
+        inventory.runtime_components(runtime)
 
 
 def test_the_texts_of_crates_are_by_their_purl(tmp_path: Path) -> None:
