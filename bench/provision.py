@@ -150,6 +150,7 @@ def trellis(info: ClusterInfo, port: int, max_unavailable: str) -> tuple[list[st
         "TRELLIS_KUBECONFIG": info.kubeconfig,
         "TRELLIS_NATS_URL": info.nats_url,
         "TRELLIS_HEALTH_PORT": str(port),
+        "TRELLIS_INSTALLER_IMAGE": "example.com/installer:1",
         "TRELLIS_MAX_UNAVAILABLE": max_unavailable,
         "TRELLIS_LOG_LEVEL": "warning",
     }

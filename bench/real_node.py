@@ -45,7 +45,7 @@ from trellis.telemetry import setup
 from trellis.telemetry.health import Health
 from trellis_dev.localcluster import requirements, wasmshim
 
-SHIM = "wasmi"
+SHIM = "wasi"
 INSTALLER = "trellis-node-installer"
 WAIT_SECONDS = 180.0
 OF_A_JOB = "batch.kubernetes.io/job-name"

@@ -62,6 +62,7 @@ class World:
             "TRELLIS_NATS_URL": self.bus.url,
             "TRELLIS_CONTROLLER_RESOURCES": "v1/ConfigMap",
             "TRELLIS_CONTROLLER_DATA_DIR": str(directory / "controllers"),
+            "TRELLIS_INSTALLER_IMAGE": "example.com/installer:1",
             "TRELLIS_MAX_UNAVAILABLE": "100%",
             "TRELLIS_LOG_LEVEL": "warning",
         }

@@ -1,14 +1,17 @@
 """Writes the inventory of an image: a CycloneDX SBOM, the licences with their texts, the packages of the base image.
 
 In: the directory of an assembled image, its lock, the tools of requirements-images.lock; the console's sources if its
-page is in the image. Out: files in a directory that is copied into the image. Called by the Dockerfiles in this
-directory. Invariant: the SBOM lists the installed packages; the build fails if they differ from the lock, or if a
-package declares no licence. For the console's page, which is one file, the SBOM lists the packages of npm's lock.
+page is in the image; the built runtime if it is in the image. Out: files in a directory that is copied into the image.
+Called by the Dockerfiles in this directory. Invariant: the SBOM lists the installed packages; the build fails if they
+differ from the lock, or if a package declares no licence. For the console's page, which is one file, the SBOM lists the
+packages of npm's lock, and for the runtime its crates.
 """
 
 from __future__ import annotations
 
+import argparse
 import base64
+import hashlib
 import json
 import platform
 import re
@@ -16,6 +19,7 @@ import runpy
 import shutil
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib.metadata import distributions
@@ -29,6 +33,8 @@ BASE: Final = "base-packages.txt"
 _PINNED: Final = re.compile(
     r"^([A-Za-z0-9._-]+)==(\S+?)(?: *; *([^\\\n]+?))? \\\n((?:    --hash=sha256:\S+.*\n?)+)", re.MULTILINE
 )
+_LIBRARIES: Final = {"glibc": "LGPL-2.1-or-later", "libseccomp": "LGPL-2.1-only"}
+"""Licences of the C libraries that are linked into the runtime."""
 _HASH: Final = re.compile(r"--hash=sha256:([0-9a-f]{64})")
 
 
@@ -93,12 +99,18 @@ def with_hashes(bom: dict[str, Any], wanted: dict[str, Pin]) -> dict[str, Any]:
 
 
 def license_list(bom: dict[str, Any], texts: dict[str, list[tuple[str, str]]]) -> str:
-    """Return a line for each component, then the licence texts of packages; ``texts`` is by normalised name."""
+    """Return a line for each component, then each licence text once, below the components that have it.
+
+    ``texts``: files by normalised name of the package, or by its purl.
+    """
     components = sorted([bom["metadata"]["component"], *bom["components"]], key=lambda one: str(one["name"]).lower())
     lines = [f"{one['name']} {one['version']}: {license_of(one)}" for one in components]
+    files_of: dict[str, list[str]] = {}
     for one in components:
-        for file, text in texts.get(normalised(one["name"]), ()):
-            lines += ["", "=" * 80, f"{one['name']} {one['version']}: {file}", "=" * 80, text.rstrip()]
+        for file, text in texts.get(one["purl"], texts.get(normalised(one["name"]), ())):
+            files_of.setdefault(text.rstrip(), []).append(f"{one['name']} {one['version']}: {file}")
+    for text, files in files_of.items():
+        lines += ["", "=" * 80, *files, "=" * 80, text]
     return "\n".join(lines) + "\n"
 
 
@@ -146,8 +158,104 @@ def page_texts(text: str) -> dict[str, list[tuple[str, str]]]:
     return {normalised(head.split(" ")[0]): [("LICENSE", body)] for head, _, body in parts}
 
 
-def main(root: Path, lock: Path, out: Path, console: Path | None = None) -> None:
-    """Write the inventory of the packages installed in ``root``, and of the console's page."""
+def runtime_components(runtime: Path) -> list[dict[str, Any]]:
+    """Return the runtime, the C libraries and the crates that are linked into it, those of its macros included.
+
+    ``runtime``: the result of ``build.sh`` of the runtime, with the metadata that cargo reports for its platform.
+
+    Raises:
+        SystemExit: a crate declares no licence, or has no checksum in the lock; a C library is unknown.
+    """
+    told = json.loads((runtime / "metadata.json").read_text(encoding="utf-8"))
+    lock = tomllib.loads((runtime / "crates.lock").read_text(encoding="utf-8"))
+    sums = {(one["name"], one["version"]): one.get("checksum") for one in lock["package"]}
+    packages = {one["id"]: one for one in told["packages"]}
+    root = packages[told["resolve"]["root"]]
+    found = [_runtime(root, runtime), *_libraries((runtime / "libraries.txt").read_text(encoding="utf-8"))]
+    for package in sorted(_linked(told["resolve"]), key=lambda one: (packages[one]["name"], packages[one]["version"])):
+        name, version = packages[package]["name"], packages[package]["version"]
+        checksum = sums.get((name, version))
+        declared = packages[package].get("license") or packages[package].get("license_file")
+        if not checksum or not declared:
+            raise SystemExit(f"inventory: {name} {version} has no licence or no checksum in the lock of the runtime")
+        purl = f"pkg:cargo/{name}@{version}"
+        expression = " ".join(declared.replace("/", " OR ").split())
+        licensed = {"expression": expression} if packages[package].get("license") else None
+        found.append(
+            {
+                "type": "library",
+                "bom-ref": purl,
+                "name": name,
+                "version": version,
+                "description": "linked into the runtime",
+                "licenses": [licensed or {"license": {"name": declared}}],
+                "hashes": [{"alg": "SHA-256", "content": checksum}],
+                "purl": purl,
+            }
+        )
+    return found
+
+
+def runtime_texts(runtime: Path) -> dict[str, list[tuple[str, str]]]:
+    """Return the licence files of crates, by purl; some crates have none."""
+    found = {}
+    for folder in sorted((runtime / "licenses").iterdir()):
+        # `name-1.2.3`, `name-1.2.3+build`: the version begins at the first dash before a digit and a dot.
+        name, version = re.split(r"-(?=\d+\.)", folder.name, maxsplit=1)
+        files = [(path.name, path.read_text(encoding="utf-8", errors="replace")) for path in sorted(folder.iterdir())]
+        found[f"pkg:cargo/{name}@{version}"] = files
+    return found
+
+
+def _runtime(package: dict[str, Any], runtime: Path) -> dict[str, Any]:
+    purl = f"pkg:generic/{package['name']}@{package['version']}"
+    return {
+        "type": "application",
+        "bom-ref": purl,
+        "name": package["name"],
+        "version": package["version"],
+        "description": "the runtime that the default Shim installs",
+        "licenses": [{"expression": package["license"]}],
+        "hashes": [{"alg": "SHA-256", "content": hashlib.sha256((runtime / package["name"]).read_bytes()).hexdigest()}],
+        "purl": purl,
+    }
+
+
+def _libraries(text: str) -> Iterator[dict[str, Any]]:
+    """Yield the C libraries, which the distribution that builds the runtime provides, one ``name version`` a line."""
+    for name, version in map(str.split, text.splitlines()):
+        if name not in _LIBRARIES:
+            raise SystemExit(f"inventory: the licence of {name}, which is linked into the runtime, is unknown")
+        purl = f"pkg:generic/{name}@{version}"
+        yield {
+            "type": "library",
+            "bom-ref": purl,
+            "name": name,
+            "version": version,
+            "description": "linked into the runtime",
+            "licenses": [{"expression": _LIBRARIES[name]}],
+            "purl": purl,
+        }
+
+
+def _linked(resolve: dict[str, Any]) -> set[str]:
+    """Return the ids of the crates that the root depends on, without those of build scripts and tests."""
+    needs = {
+        node["id"]: [one["pkg"] for one in node["deps"] if any(kind["kind"] is None for kind in one["dep_kinds"])]
+        for node in resolve["nodes"]
+    }
+    found: set[str] = set()
+    pending = [*needs[resolve["root"]]]
+    while pending:
+        package = pending.pop()
+        if package not in found:
+            found.add(package)
+            pending += needs[package]
+    return found
+
+
+def main(root: Path, lock: Path, out: Path, console: Path | None = None, runtime: Path | None = None) -> None:
+    """Write the inventory of the packages installed in ``root``, of the console's page and of the runtime."""
     sys.path.insert(0, str(TOOLS))
     out.mkdir(parents=True)
     [site] = root.glob("lib/python*/site-packages")
@@ -156,6 +264,9 @@ def main(root: Path, lock: Path, out: Path, console: Path | None = None) -> None
     if console is not None:
         bom["components"] += page_components((console / "page/package-lock.json").read_text(encoding="utf-8"))
         texts |= page_texts((console / "static/licences.txt").read_text(encoding="utf-8"))
+    if runtime is not None:
+        bom["components"] += runtime_components(runtime)
+        texts |= runtime_texts(runtime)
     text = json.dumps(bom, indent=1, sort_keys=True) + "\n"
     _validate(text)
     (out / SBOM).write_text(text, encoding="utf-8")
@@ -227,4 +338,9 @@ def _is_license(path: Path) -> bool:
 
 
 if __name__ == "__main__":
-    main(*map(Path, sys.argv[1:5]))
+    parser = argparse.ArgumentParser(description=__doc__)
+    for name in ("root", "lock", "out"):
+        parser.add_argument(name, type=Path)
+    for name in ("console", "runtime"):
+        parser.add_argument(f"--{name}", type=Path)
+    main(**vars(parser.parse_args()))

@@ -33,7 +33,7 @@ COPY services services
 COPY shared/trellis shared/trellis
 COPY --from=page /src/static services/console/static
 RUN python3 assemble.py services \
- && python3 inventory.py /opt/trellis requirements-services.lock /inventory services/console \
+ && python3 inventory.py /opt/trellis requirements-services.lock /inventory --console services/console \
  && /opt/trellis/bin/trellis version
 
 FROM ${BASE}

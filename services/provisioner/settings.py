@@ -92,10 +92,10 @@ class Settings(ServiceSettings):
         description="Namespace of the installer Jobs, whose pods are the only privileged ones.",
     )
     installer_image: str = Field(
-        default="ghcr.io/kwasm/kwasm-node-installer:main",
+        default="",
         pattern=r"^\S*$",
-        description="KWasm-compatible installer image for opted-in nodes while no Shim is labelled as their default. "
-        "Pin it by digest. Empty: none.",
+        description="KWasm-compatible installer image for opted-in nodes while no Shim is labelled as their default, "
+        "such as ghcr.io/kwasm/kwasm-node-installer. Pin it by digest. Empty: none.",
     )
     node_installer_image: str = Field(
         default="ghcr.io/trellis-wasm/node-installer:latest",

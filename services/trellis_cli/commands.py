@@ -38,6 +38,7 @@ COMMANDS: Final = {
     "uninstall": Command("uninstall.command:uninstall", "Remove the finalizers of Trellis from all objects."),
     "trace": Command("trace.command:trace", "Show the spans of one change as a tree, from Jaeger."),
     "apps": Command("apps.command:app", "List, compare with wadm and roll back applications."),
+    "shims": Command("shims.command:app", "List known Wasm runtimes, and create Shims of them."),
     "rollout": Command("rollout.command:app", "Manage the rollout of a Shim."),
     "events": Command("events:app", "Follow and replay the events on the bus."),
     "dead-letters": Command("dead_letters.command:app", "List, show and replay dead-lettered messages."),

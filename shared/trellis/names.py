@@ -21,6 +21,8 @@ FIELD_MANAGER_WADM: Final = "trellis.dev/wadm"
 """Manager of the ``spec`` of an Application created from wadm. Other managers of its fields are users or their tools.
 """
 FIELD_MANAGER_COMMAND_LINE: Final = "trellis.dev/command-line"
+FIELD_MANAGER_CHART: Final = "trellis.dev/chart"
+"""Manager of the default Shim that a Job of the chart applies."""
 
 # --- names of KWasm, kept because nodes and manifests of users have them ---
 ANNOTATION_OPT_IN: Final = "kwasm.sh/kwasm-node"

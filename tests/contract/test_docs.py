@@ -53,7 +53,8 @@ def test_every_setting_of_the_page_on_settings_exists() -> None:
 
 def test_the_defaults_of_the_page_are_the_defaults() -> None:
     settings = provisioner.settings.Settings()
-    assert f"`{settings.installer_image}`" in SETTINGS_PAGE
+    assert settings.installer_image == "", "no image of another project runs unless a user names it"
+    assert "| `TRELLIS_INSTALLER_IMAGE` | |" in SETTINGS_PAGE
     assert settings.max_unavailable.resolve(100) == 10
     assert "| `TRELLIS_MAX_UNAVAILABLE` | `10%` |" in SETTINGS_PAGE
     assert f"| `TRELLIS_HALT_AFTER_FAILURES` | `{settings.halt_after_failures}` |" in SETTINGS_PAGE

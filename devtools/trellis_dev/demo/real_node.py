@@ -24,7 +24,7 @@ from trellis_dev.localcluster.realnode_faults import load_image
 from trellis_dev.localcluster.state import NODE_NAMES
 
 NODE: Final = NODE_NAMES[0]
-RUNTIME: Final = f"/opt/trellis-runtime/{wasmshim.SHIM}"
+RUNTIME: Final = f"{wasmshim.IN_IMAGE}/{wasmshim.SHIM}"
 """Path of the runtime in the installer's image, as its Dockerfile has it."""
 NAME: Final = wasmshim.SHIM.removeprefix("containerd-shim-").removesuffix("-v1")
 """Name of the Shim, of its handler and of its RuntimeClass."""

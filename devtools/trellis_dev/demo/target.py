@@ -43,7 +43,6 @@ _FOREIGN: Final = ("TRELLIS_", "OTEL_", "KUBECONFIG")
 _RUN: Final = {
     "TRELLIS_NAMESPACE": "trellis-system",
     "TRELLIS_INSTALLER_NAMESPACE": "trellis-installers",
-    "TRELLIS_INSTALLER_IMAGE": "",  # nodes run Shims, and no image of KWasm
     "TRELLIS_LOG_FORMAT": "json",
 }
 

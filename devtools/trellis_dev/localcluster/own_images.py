@@ -1,7 +1,8 @@
 """The images of Trellis, built from their Dockerfiles as for a release, on a local base without a registry.
 
 In: a checkout. Out: archives in the cache, and the names of the images on nodes. uv installs the locked packages into
-the context from the package index of this machine. Called by `trellis dev image` and by tests of images. Needs root.
+the context from the package index of this machine; the runtime is built before. Called by `trellis dev image` and by
+tests of images. Needs root.
 Invariant: the file name of an archive contains a digest of its sources; the build itself downloads nothing.
 """
 
@@ -25,6 +26,7 @@ from trellis_dev.localcluster.imagebuild import Recipe, build_image
 from trellis_dev.localcluster.node_images import PYTHON, python_image
 from trellis_dev.localcluster.page import build_page
 from trellis_dev.localcluster.paths import cache_root
+from trellis_dev.localcluster.wasmshim import runtime
 
 DOCUMENTS: Final = "usr/share/doc/trellis"
 """Directory in an image with its SBOM and the licences."""
@@ -64,6 +66,7 @@ INSTALLER: Final = OwnImage(
         "shared/trellis/__init__.py",
         "shared/trellis/installer_api/**/*",
         "shared/trellis/oci/**/*",
+        "devtools/trellis_dev/localcluster/runtime/**/*",
     ),
 )
 
@@ -83,7 +86,7 @@ def own_image(image: OwnImage, checkout: Path, how: How) -> Path:
     """Return the archive of an image, built once per state of its sources.
 
     Raises:
-        ToolError: not a checkout, uv is missing, or the build fails; with its last output.
+        ToolError: not a checkout, uv is missing, the runtime cannot be built, or the build fails; with its last output.
     """
     require_checkout(checkout)
     if image is SERVICES:
@@ -99,8 +102,10 @@ def own_image(image: OwnImage, checkout: Path, how: How) -> Path:
         with tempfile.TemporaryDirectory() as folder:
             context = Path(folder)
             _fill(context, image, checkout, LoggedBuild(context, log, how.abort, {**os.environ}, _HINT))
-            # The context has the page of the console, so that its stage runs no node.
-            bases = dict.fromkeys(("BASE", "NODE") if image is SERVICES else ("BASE",), PYTHON)
+            # The context has the page of the console and the runtime: their stages run neither node nor cargo.
+            bases = dict.fromkeys(("BASE", "NODE") if image is SERVICES else ("BASE", "RUST"), PYTHON)
+            if image is INSTALLER:
+                shutil.copytree(runtime(how), context / "installer-runtime")
             recipe = Recipe(image.name, context, image.dockerfile, bases, base=base, base_name=PYTHON)
             build_image(recipe, path, how)
 

@@ -37,6 +37,7 @@ _ZIP_COMPRESSIONS: Final = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZI
 _ZSTD: Final = b"\x28\xb5\x2f\xfd"
 _TARS: Final = {b"\x1f\x8b": "gz", b"\xfd7zXZ\x00": "xz", b"BZh": "bz2"}
 _PREFIX: Final = "containerd-shim-"
+_SIGNATURES: Final = frozenset({".bundle", ".pem", ".sig"})
 
 
 _UNREADABLE: Final = (
@@ -119,6 +120,8 @@ def choose(files: list[str], member: str | None, names: tuple[str, ...]) -> str:
                 return file
     else:
         shims = [file for file in files if PurePosixPath(file).name.startswith(_PREFIX)]
+        # Archives of runwasi have signatures and certificates beside the shim.
+        shims = [file for file in shims if PurePosixPath(file).suffix not in _SIGNATURES] or shims
         for name in names:
             for file in shims:
                 if PurePosixPath(file).name == name:

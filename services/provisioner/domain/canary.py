@@ -16,7 +16,7 @@ from trellis import names
 from trellis.provisioning.shims import ShimView
 from trellis.provisioning.views import JobView
 
-BUILT_IN_HANDLERS: Final = frozenset({"wamr", "wasmedge", "wasmer", "wasmi", "wasmtime"})
+BUILT_IN_HANDLERS: Final = frozenset({"wamr", "wasi", "wasmedge", "wasmer", "wasmtime"})
 """Handlers of shims that run a WASI command as it is; other shims require their own kind of application."""
 MODULE: Final = "/canary.wasm"
 """Path of the built-in canary in the installer image, which the node already has."""

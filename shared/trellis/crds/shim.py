@@ -53,14 +53,14 @@ class AnonHttp(ApiModel):
 
 
 class Platform(ApiModel):
-    """The archive for nodes of one operating system and architecture."""
+    """The archive or binary for nodes of one operating system and architecture."""
 
     os: Literal["linux"]
     """Operating system of the nodes."""
     arch: Arch
     """Architecture of the nodes."""
     location: str
-    """URL of the archive or binary."""
+    """URL of the archive or binary, or its absolute path in the installer's own image."""
     sha256: str | None = None
     """SHA-256 of the file at the location, 64 hex digits. Required unless the platform accepts shims without
     checksum."""

@@ -61,42 +61,42 @@ def test_a_broken_shim_leaves_the_node_as_it_was_and_is_said_on_shim_and_node(wo
 def test_a_later_version_that_is_broken_gives_way_to_the_one_before(world: World) -> None:
     kubectl, node = world.kubectl, world.node()
     before = node.tree()
-    world.label("wasmi", NODE)
-    world.apply(world.shim("wasmi", "v1"))
-    eventually(lambda: world.condition("wasmi", "Available").startswith("True"), "the node has the first version")
+    world.label("wasi", NODE)
+    world.apply(world.shim("wasi", "v1"))
+    eventually(lambda: world.condition("wasi", "Available").startswith("True"), "the node has the first version")
     assert world.annotations()[names.ANNOTATION_VERIFIED] == "canary"
     restarts = node.restarts()
-    world.apply(world.shim("wasmi", "exits-in-use"))
-    eventually(lambda: "CanaryFailed" in world.condition("wasmi", "Degraded"), "the Shim says that it fails", 240)
-    assert world.installed("wasmi", NODE) == world.files.sha256("v1")
+    world.apply(world.shim("wasi", "exits-in-use"))
+    eventually(lambda: "CanaryFailed" in world.condition("wasi", "Degraded"), "the Shim says that it fails", 240)
+    assert world.installed("wasi", NODE) == world.files.sha256("v1")
     assert node.restarts() == restarts
-    kubectl.create(wasm_pod("hello", NODE, "wasmi"))
+    kubectl.create(wasm_pod("hello", NODE, "wasi"))
     assert kubectl.ended("hello") == "hello from wasm\n"
     kubectl("delete", "pod", "hello", "--now")
-    kubectl("delete", "shim", "wasmi", "--timeout=180s")
+    kubectl("delete", "shim", "wasi", "--timeout=180s")
     assert node.tree() == before
 
 
 def test_on_containerd_16_a_pod_proves_what_no_list_shows(old_world: World, machine: dict[str, str]) -> None:
     kubectl, node = old_world.kubectl, old_world.node()
     before, restarts = node.tree(), node.restarts()
-    old_world.label("wasmi", NODE)
-    old_world.apply(old_world.shim("wasmi", "v1"))
-    eventually(lambda: old_world.has("wasmi", NODE), "the node has the shim")
+    old_world.label("wasi", NODE)
+    old_world.apply(old_world.shim("wasi", "v1"))
+    eventually(lambda: old_world.has("wasi", NODE), "the node has the shim")
     assert kubectl.handlers(NODE) == set()
     assert old_world.annotations()[names.ANNOTATION_VERIFIED] == "canary"
     assert node.restarts() == restarts + 1
-    hello = wasm_pod("hello", NODE, "wasmi")
+    hello = wasm_pod("hello", NODE, "wasi")
     del hello["spec"]["nodeName"]  # the RuntimeClass leads it there
     kubectl.create(hello)
     assert kubectl.ended("hello") == "hello from wasm\n"
     kubectl("delete", "pod", "hello", "--now")
-    old_world.apply(old_world.shim("wasmi", "v2"))
+    old_world.apply(old_world.shim("wasi", "v2"))
     v2 = old_world.files.sha256("v2")
-    eventually(lambda: old_world.installed("wasmi", NODE) == v2, "the second version is there")
-    eventually(lambda: old_world.condition("wasmi", "Progressing").startswith("False Updated"), "and said to be", 60)
-    kubectl("delete", "shim", "wasmi", "--timeout=180s")
-    assert not {"wasmi", names.LABEL_WASM_READY} & set(old_world.labels())
+    eventually(lambda: old_world.installed("wasi", NODE) == v2, "the second version is there")
+    eventually(lambda: old_world.condition("wasi", "Progressing").startswith("False Updated"), "and said to be", 60)
+    kubectl("delete", "shim", "wasi", "--timeout=180s")
+    assert not {"wasi", names.LABEL_WASM_READY} & set(old_world.labels())
     assert node.restarts() == restarts + 2
     assert node.tree() == before
     assert fingerprint("/etc", "/opt") == machine

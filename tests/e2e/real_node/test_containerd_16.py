@@ -18,6 +18,6 @@ def test_a_runtime_an_installer_adds_runs_wasm(kubectl: Kubectl) -> None:
     kubectl.create(shim_job(NODE, "io.containerd.grpc.v1.cri"))
     eventually(lambda: kubectl.succeeded("install"), "the Job survives the restart of containerd, and is done")
     kubectl.create(RUNTIME_CLASS)
-    kubectl.create(wasm_pod("hello", NODE, "wasmi"))
+    kubectl.create(wasm_pod("hello", NODE, "wasi"))
     assert kubectl.ended("hello") == "hello from wasm\n"
     assert kubectl.handlers(NODE) == set()

@@ -37,14 +37,14 @@ mkdir -p /usr/lib/containerd
 cp /usr/bin/containerd /usr/lib/containerd/containerd
 cat > /usr/bin/.new <<END
 #!/bin/sh
-grep -q wasmi /etc/containerd/config.toml && echo 'no Wasm here' && exit 1
+grep -q wasi /etc/containerd/config.toml && echo 'no Wasm here' && exit 1
 exec /usr/lib/containerd/containerd "\\$@"
 END
 chmod 755 /usr/bin/.new
 mv /usr/bin/.new /usr/bin/containerd
 """
 """Makes a containerd that does not start where its configuration names the shim."""
-INSTALLED = "opt/trellis/bin/containerd-shim-wasmi"
+INSTALLED = "opt/trellis/bin/containerd-shim-wasi"
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class World:
         """Return a wish for the shim in one form, whose digest is the form's name."""
         source = {"location": f"{self.url}/{file}", "arch": architecture(), "sha256": self.digest(file)}
         source = {key: value for key, value in {**source, **fields}.items() if value is not None}
-        wish = {"name": "wasmi", "handler": "wasmi", "digest": file, "owner": "shim/wasmi", "sources": [source]}
+        wish = {"name": "wasi", "handler": "wasi", "digest": file, "owner": "shim/wasi", "sources": [source]}
         return {"shims": [wish], "allowHttp": True}
 
     def digest(self, file: str) -> str:
@@ -74,7 +74,7 @@ class World:
 
     def handlers(self) -> bool:
         """Whether the node lists the handler, as far as its containerd tells."""
-        return "wasmi" in self.kubectl.handlers(NODE)
+        return "wasi" in self.kubectl.handlers(NODE)
 
     def install(self, name: str, file: str = "shim") -> None:
         """Install the shim, and see that it is."""
@@ -155,12 +155,12 @@ def test_a_shim_goes_on_runs_wasm_and_goes_without_a_trace(world: World, machine
     ended = world.jobs.run("install", "install", spec=world.spec("shim"))
     assert (ended.code, ended.result.outcome, ended.result.restarted) == (0, Outcome.INSTALLED, True), ended.log
     (proved,) = ended.result.shims
-    assert (proved.handler, proved.verified, proved.version) == ("wasmi", True, "0.1.0")
+    assert (proved.handler, proved.verified, proved.version) == ("wasi", True, "0.1.0")
     assert proved.sha256 == world.digest("shim")
     assert world.jobs.restarts() == restarts + 1
     if tells:
         eventually(world.handlers, "the node lists the handler", 60)
-    world.kubectl.create(wasm_pod("hello", NODE, "wasmi"))
+    world.kubectl.create(wasm_pod("hello", NODE, "wasi"))
     assert world.kubectl.ended("hello") == "hello from wasm\n"
     world.kubectl("delete", "pod", "hello", "--now")
 
@@ -183,7 +183,7 @@ def test_a_later_version_needs_no_restart_and_no_more_memory_than_its_job_has(wo
     assert world.jobs.restarts() == restarts
     installed = (world.jobs.root() / INSTALLED).read_bytes()
     assert hashlib.sha256(installed).hexdigest() == world.digest("later") == ended.result.shims[0].sha256
-    world.kubectl.create(wasm_pod("hello-later", NODE, "wasmi"))
+    world.kubectl.create(wasm_pod("hello-later", NODE, "wasi"))
     assert world.kubectl.ended("hello-later") == "hello from wasm\n"
     world.kubectl("delete", "pod", "hello-later", "--now")
     world.uninstall("uninstall-later")
@@ -216,7 +216,7 @@ def test_what_is_wrong_is_refused_and_the_node_untouched(
 def test_a_shim_that_runs_a_pod_is_not_taken_away(world: World) -> None:
     before = world.jobs.tree()
     world.install("for-busy")
-    world.kubectl.create(busy_pod("busy", NODE, "wasmi"))
+    world.kubectl.create(busy_pod("busy", NODE, "wasi"))
     eventually(lambda: world.kubectl.phase("busy") == "Running", "the pod runs")
     refused = world.jobs.run("too-early", "uninstall", spec=world.spec("shim"))
     assert refused.result.reason is FailureReason.SHIMS_IN_USE, refused.log

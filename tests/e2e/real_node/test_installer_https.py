@@ -38,7 +38,7 @@ class World:
         """Run the installer to its end; ``archive`` is the version that is wished for."""
         file = f"{archive}.tar.gz"
         source = {"location": self.archives.url(file), "arch": architecture(), "sha256": self.archives.sha256(file)}
-        wish = {"name": "wasmi", "handler": "wasmi", "digest": archive, "owner": "shim/wasmi", "sources": [source]}
+        wish = {"name": "wasi", "handler": "wasi", "digest": archive, "owner": "shim/wasi", "sources": [source]}
         job = installer_job(name, [operation, *arguments], {"shims": [wish]})
         if trusting:
             _trust(job["spec"]["template"]["spec"])
@@ -49,7 +49,7 @@ class World:
 
     def version(self) -> str:
         """Return what the installed shim says of itself on the node."""
-        script = "find /opt -name 'containerd-shim-wasmi*' -exec {} -v \\;"
+        script = "find /opt -name 'containerd-shim-wasi*' -exec {} -v \\;"
         return run_in(self.node.cluster.name, self.node.name, ["sh", "-c", script]).stdout
 
 
@@ -82,7 +82,7 @@ def test_two_versions_come_by_https_run_wasm_and_go_without_a_trace(world: World
         ended = world.run(name, "install", name)
         assert ended.result.outcome is Outcome.INSTALLED, ended.log
         assert f"Version: {version}\n" in world.version()
-        assert run_wasm_pod(world.node, "wasmi") == "hello from wasm\n"
+        assert run_wasm_pod(world.node, "wasi") == "hello from wasm\n"
         assert containerd_restarts(world.node) == restarts + 1
     assert tree_hash(world.node) != digest
     ended = world.run("away", "uninstall", "v2")
@@ -113,7 +113,7 @@ def test_only_a_pod_finds_out_a_shim_that_breaks_in_use(world: World) -> None:
     before = tree(world.node)
     ended = world.run("breaks", "install", "exits-in-use")
     assert ended.result.outcome is Outcome.INSTALLED, ended.log
-    assert "this shim is broken" in wasm_pod_trouble(world.node, "wasmi")
+    assert "this shim is broken" in wasm_pod_trouble(world.node, "wasi")
     ended = world.run("forced-away", "uninstall", "exits-in-use", "--force")
     assert ended.result.outcome is Outcome.REMOVED, ended.log
     assert tree(world.node) == before

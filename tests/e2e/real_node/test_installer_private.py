@@ -55,8 +55,8 @@ class World:
         """Return the Job as the provisioner makes it."""
         found = view_node(json.loads(self.node.kubectl("get", "node", self.node.name, "-o", "json")))
         source = Source(f"oci://{self.registry.host}/team/shim@{self.image}", None, pull_secret=pull_secret)
-        spec = InstallSpec((WantedShim("wasmi", "wasmi", "v1", "trellis", (source,)),))
-        target = Target(() if removes else (("wasmi", pull_secret),))
+        spec = InstallSpec((WantedShim("wasi", "wasi", "v1", "trellis", (source,)),))
+        target = Target(() if removes else (("wasi", pull_secret),))
         return make_installer_job(SETTINGS.installer(), found, Task(target, spec=spec, removes=removes), 1, None)
 
     def run(self, pull_secret: str, *, removes: bool = False) -> Ended:
@@ -81,7 +81,7 @@ def an_object(kind: str, name: str, data: dict[str, str], **fields: str) -> dict
 def world(machine: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     assert machine
     image, registry = installer_image(HOW), Registry(login=LOGIN)
-    title = "wasmi.tar.gz"
+    title = "wasi.tar.gz"
     digest = registry.manifest("1.0", registry.blob(archive(program("v1", HOW)), title=title))
     with owned_cluster(real_nodes=1) as info:
         node = RealNode(info)
@@ -115,7 +115,7 @@ def test_a_shim_comes_from_a_private_registry_through_a_proxy_and_goes_without_e
     before = tree(world.node)
     ended = world.run("team-a")
     assert ended.result.outcome is Outcome.INSTALLED, ended.log
-    script = "find /opt -name 'containerd-shim-wasmi*' -exec {} -v \\;"
+    script = "find /opt -name 'containerd-shim-wasi*' -exec {} -v \\;"
     assert (
         f"Version: {WORKING['v1']}\n" in run_in(world.node.cluster.name, world.node.name, ["sh", "-c", script]).stdout
     )

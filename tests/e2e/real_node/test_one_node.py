@@ -52,17 +52,17 @@ def test_an_installer_changes_its_node_and_nothing_else(
 
 def test_a_runtime_an_installer_adds_is_listed_and_runs_wasm(one_node: ClusterInfo, kubectl: Kubectl) -> None:
     assert kubectl.handlers(NODE) >= {"runc"}
-    assert "wasmi" not in kubectl.handlers(NODE)
+    assert "wasi" not in kubectl.handlers(NODE)
     before = inspect(one_node.name, NODE).pids
     kubectl.create(shim_job(NODE, "io.containerd.cri.v1.runtime"))
     eventually(lambda: kubectl.succeeded("install"), "the Job survives the restart of containerd, and is done")
-    eventually(lambda: "wasmi" in kubectl.handlers(NODE), "the node lists the handler", 60)
+    eventually(lambda: "wasi" in kubectl.handlers(NODE), "the node lists the handler", 60)
     after = inspect(one_node.name, NODE).pids
     assert after["containerd"] != before["containerd"]
     assert after["kubelet"] == before["kubelet"]
 
     kubectl.create(RUNTIME_CLASS)
-    kubectl.create(wasm_pod("hello", NODE, "wasmi"))
+    kubectl.create(wasm_pod("hello", NODE, "wasi"))
     assert kubectl.ended("hello") == "hello from wasm\n"
 
 

@@ -23,30 +23,30 @@ def world(machine: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> 
 def test_a_shim_is_applied_runs_wasm_rolls_and_leaves_no_trace(world: World, machine: dict[str, str]) -> None:
     kubectl, node = world.kubectl, world.node()
     before, restarts = node.tree(), node.restarts()
-    world.label("wasmi", NODE)
+    world.label("wasi", NODE)
 
-    world.apply(world.shim("wasmi", "v1"))
-    eventually(lambda: world.has("wasmi", NODE), "the node has the shim")
-    assert "wasmi" in kubectl.handlers(NODE)
+    world.apply(world.shim("wasi", "v1"))
+    eventually(lambda: world.has("wasi", NODE), "the node has the shim")
+    assert "wasi" in kubectl.handlers(NODE)
     assert node.restarts() == restarts + 1
-    eventually(lambda: world.condition("wasmi", "Available").startswith("True"), "the Shim says so", 30)
+    eventually(lambda: world.condition("wasi", "Available").startswith("True"), "the Shim says so", 30)
     assert world.labels()[names.LABEL_WASM_READY] == "ready"
-    hello = wasm_pod("hello", NODE, "wasmi")
+    hello = wasm_pod("hello", NODE, "wasi")
     del hello["spec"]["nodeName"]  # the RuntimeClass leads it there
     kubectl.create(hello)
     assert kubectl.ended("hello") == "hello from wasm\n"
     kubectl("delete", "pod", "hello", "--now")
 
-    world.apply(world.shim("wasmi", "v2"))
+    world.apply(world.shim("wasi", "v2"))
     v2 = world.files.sha256("v2")
-    eventually(lambda: world.installed("wasmi", NODE) == v2, "the second version is there")
-    eventually(lambda: world.condition("wasmi", "Progressing").startswith("False Updated"), "and said to be", 60)
+    eventually(lambda: world.installed("wasi", NODE) == v2, "the second version is there")
+    eventually(lambda: world.condition("wasi", "Progressing").startswith("False Updated"), "and said to be", 60)
     assert node.restarts() == restarts + 1, "another program behind the same entry needs no restart"
 
-    kubectl("delete", "shim", "wasmi", "--timeout=180s")
-    eventually(lambda: world.gone("runtimeclass", "wasmi"), "the RuntimeClass is gone", 30)
-    assert "wasmi" not in kubectl.handlers(NODE)
-    assert not {"wasmi", names.LABEL_WASM_READY} & set(world.labels())
+    kubectl("delete", "shim", "wasi", "--timeout=180s")
+    eventually(lambda: world.gone("runtimeclass", "wasi"), "the RuntimeClass is gone", 30)
+    assert "wasi" not in kubectl.handlers(NODE)
+    assert not {"wasi", names.LABEL_WASM_READY} & set(world.labels())
     assert node.restarts() == restarts + 2
     assert node.tree() == before
     assert fingerprint("/etc", "/opt") == machine

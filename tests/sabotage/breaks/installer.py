@@ -35,6 +35,25 @@ DOWNLOADS: Final = (
         "tests/unit/node_installer/test_sources.py::test_a_wrong_checksum_is_refused",
     ),
     Break(
+        "a file of the installer's image with another checksum is installed",
+        "ADR 28: a path in the installer's image needs its sha256",
+        "node_installer",
+        "Stage._from_image",
+        "(digest := _sha256(path)) != source.sha256",
+        "(digest := _sha256(path)) == ''",
+        "tests/unit/node_installer/test_sources.py::"
+        "test_a_file_of_the_installers_image_with_another_checksum_is_refused",
+    ),
+    Break(
+        "a signature beside a shim counts as a second shim",
+        "ADR 104: releases of the catalogue can be installed",
+        "node_installer",
+        "choose",
+        "not in _SIGNATURES]",
+        "not in ()]",
+        "tests/unit/node_installer/test_sources.py::test_every_kind_of_archive_is_installed",
+    ),
+    Break(
         "a source without a checksum is fetched",
         "security: nothing is installed without its sha256",
         "node_installer",

@@ -65,6 +65,24 @@ ROLLOUT: Final = (
 
 CANARIES: Final = (
     Break(
+        "the default Shim of the chart replaces a Shim of a user",
+        "ADR 104: a Shim that the chart did not create is not changed",
+        "trellis_cli",
+        "write_default",
+        "if former is not None and by not in _managers(former):",
+        "if former is not None and not by:",
+        "tests/unit/trellis_cli/test_shims.py::test_the_default_shim_does_not_take_a_shim_of_a_user",
+    ),
+    Break(
+        "another release changes the nodes of an existing Shim",
+        "ADR 104: of an existing Shim only the fetch strategy changes",
+        "trellis_cli",
+        "write_release",
+        '"path": "/spec/fetchStrategy", "value": strategy}',
+        '"path": "/spec", "value": wanted["spec"]}',
+        "tests/unit/trellis_cli/test_shims.py::test_of_an_existing_shim_only_the_fetch_strategy_changes",
+    ),
+    Break(
         "a Job counts although its canary did not run",
         "ADR 21: if a canary can run, no label without its success",
         "trellis",

@@ -207,6 +207,7 @@ class Fleet:
             "installer_namespace": self.installers,
             "claim_namespace": self.system,
             "health_port": 0,
+            "installer_image": "example.com/kwasm-node-installer:1",
         }
         return {**base, **QUICK, **changes}
 

@@ -30,18 +30,18 @@ SHIM_IMAGE = "trellis.local/shim:1"
 RUNTIME_CLASS = {
     "apiVersion": "node.k8s.io/v1",
     "kind": "RuntimeClass",
-    "metadata": {"name": "wasmi"},
-    "handler": "wasmi",
+    "metadata": {"name": "wasi"},
+    "handler": "wasi",
 }
 _INSTALL_SHIM = """
 bin=/mnt/node-root/opt/kwasm/bin
 mkdir -p $bin
-cp /containerd-shim-wasmi-v1 $bin/.new
-mv $bin/.new $bin/containerd-shim-wasmi-v1
+cp /containerd-shim-wasi-v1 $bin/.new
+mv $bin/.new $bin/containerd-shim-wasi-v1
 cat >> /mnt/node-root/etc/containerd/config.toml <<END
 
-[plugins.'{plugin}'.containerd.runtimes.wasmi]
-runtime_type = '/opt/kwasm/bin/containerd-shim-wasmi-v1'
+[plugins.'{plugin}'.containerd.runtimes.wasi]
+runtime_type = '/opt/kwasm/bin/containerd-shim-wasi-v1'
 END
 nsenter -t 1 -m -u -i -n -p -- systemctl restart containerd
 """

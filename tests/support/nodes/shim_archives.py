@@ -19,8 +19,8 @@ from trellis_dev.localcluster.paths import cache_root
 from trellis_dev.localcluster.wasmshim import SHIM, shim
 
 _SOURCE = Path(__file__).with_name("broken_shim") / "main.go"
-_NAMED_IN_PROGRAM = (b"wasmi0.1.0<none>", b"wasmi0.2.0<none>")
-"""How the shim's program holds its name, version and revision; the same length, so nothing else moves."""
+_NAMED_IN_PROGRAM = (b"0.1.0<none>", b"0.2.0<none>")
+"""How the program of the shim holds its version and revision; the same length, so nothing else moves."""
 
 
 @dataclass(frozen=True)

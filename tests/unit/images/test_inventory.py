@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import subprocess
 import sys
@@ -114,6 +115,17 @@ def test_an_assembled_image_has_our_commands_and_nothing_that_installs(
     assert said.stdout == "one runs\n"
 
 
+def test_a_text_that_several_components_have_stands_once_below_all_of_them() -> None:
+    texts = {
+        "pkg:pypi/a@1": [("LICENSE", "The text.\n")],
+        "b": [("COPYING", "The text.")],
+        "c": [("LICENSE", "Other.")],
+    }
+    text = inventory.license_list(bom(*(component(name, "1") for name in "abc")), texts)
+    assert text.count("The text.") == 1
+    assert "\na 1: LICENSE\nb 1: COPYING\n" in text
+
+
 PAGE = IMAGES.parents[1] / "services" / "console" / "page"
 
 
@@ -150,3 +162,76 @@ def test_the_texts_of_the_pages_licences_are_in_the_list() -> None:
     listed = inventory.license_list(bom(component("@preact/signals", "2")), texts)
     assert "@preact/signals 2: MIT" in listed
     assert listed.endswith("Another.\n")
+
+
+# --- the runtime ---
+
+PROGRAM = "containerd-shim-wasi-v1"
+
+
+def crate(name: str, **more: Any) -> dict[str, Any]:
+    return {"id": f"registry#{name}@1.0.0", "name": name, "version": "1.0.0", "license": "MIT/Apache-2.0"} | more
+
+
+def depends(name: str, **kinds: str | None) -> dict[str, Any]:
+    deps = [{"pkg": f"registry#{other}@1.0.0", "dep_kinds": [{"kind": kind}]} for other, kind in kinds.items()]
+    return {"id": f"registry#{name}@1.0.0", "deps": deps}
+
+
+def a_runtime(folder: Path, **changed: Any) -> Path:
+    """Write what the build of a runtime leaves: it links `engine`, which links `memory`; `tool` only builds it."""
+    packages = [crate(PROGRAM, license="Apache-2.0"), crate("engine", **changed), crate("memory"), crate("tool")]
+    nodes = [
+        depends(PROGRAM, engine=None, tool="build"),
+        depends("engine", memory=None, tool="dev"),
+        depends("memory"),
+        depends("tool"),
+    ]
+    metadata = {"packages": packages, "resolve": {"root": f"registry#{PROGRAM}@1.0.0", "nodes": nodes}}
+    (folder / "metadata.json").write_text(json.dumps(metadata))
+    lock = [f'[[package]]\nname = "{name}"\nversion = "1.0.0"\nchecksum = "{ONE}"\n' for name in ("engine", "tool")]
+    lock.append(f'[[package]]\nname = "memory"\nversion = "1.0.0"\nchecksum = "{TWO}"\n')
+    (folder / "crates.lock").write_text("\n".join(lock))
+    (folder / PROGRAM).write_bytes(b"the program")
+    (folder / "libraries.txt").write_text("libseccomp 2.5.4\nglibc 2.36\n")
+    (folder / "licenses" / "engine-1.0.0").mkdir(parents=True)
+    (folder / "licenses" / "engine-1.0.0" / "LICENSE").write_text("Permission is granted")
+    return folder
+
+
+def test_the_sbom_has_the_runtime_and_what_is_linked_into_it(tmp_path: Path) -> None:
+    program, seccomp, glibc, *crates = inventory.runtime_components(a_runtime(tmp_path))
+    assert [(one["name"], one["version"]) for one in (seccomp, glibc)] == [("libseccomp", "2.5.4"), ("glibc", "2.36")]
+    assert (program["name"], program["hashes"][0]["content"]) == (PROGRAM, hashlib.sha256(b"the program").hexdigest())
+    assert [(one["purl"], one["hashes"][0]["content"]) for one in crates] == [
+        ("pkg:cargo/engine@1.0.0", ONE),
+        ("pkg:cargo/memory@1.0.0", TWO),
+    ]
+    assert inventory.license_of(crates[0]) == "MIT OR Apache-2.0"
+
+
+@pytest.mark.parametrize("changed", [{"license": None}, {"version": "2.0.0"}], ids=["no licence", "not in the lock"])
+def test_a_crate_without_licence_or_checksum_fails_the_build(tmp_path: Path, changed: dict[str, Any]) -> None:
+    with pytest.raises(SystemExit, match=r"\bengine\b"):
+        inventory.runtime_components(a_runtime(tmp_path, **changed))
+
+
+def test_a_crate_may_have_its_licence_in_a_file_alone(tmp_path: Path) -> None:
+    found = inventory.runtime_components(a_runtime(tmp_path, license=None, license_file="LICENSE.txt"))
+    assert inventory.license_of(next(one for one in found if one["name"] == "engine")) == "LICENSE.txt"
+
+
+def test_a_c_library_of_unknown_licence_fails_the_build(tmp_path: Path) -> None:
+    runtime = a_runtime(tmp_path)
+    (runtime / "libraries.txt").write_text("libother 1\n")
+    with pytest.raises(SystemExit, match=r"\blibother\b"):
+        inventory.runtime_components(runtime)
+
+
+def test_the_texts_of_crates_are_by_their_purl(tmp_path: Path) -> None:
+    runtime = a_runtime(tmp_path)
+    (runtime / "licenses" / "wasi-0.11.1+wasi-snapshot-preview1").mkdir()
+    assert inventory.runtime_texts(runtime) == {
+        "pkg:cargo/engine@1.0.0": [("LICENSE", "Permission is granted")],
+        "pkg:cargo/wasi@0.11.1+wasi-snapshot-preview1": [],
+    }

@@ -22,6 +22,7 @@ PINNED = {
     "an image by digest without TLS": Source(BY_DIGEST.replace("oci:", "oci+http:")),
     "an image by tag with the checksum of the shim in it": Source("oci://registry.example/shim:1", None, SUM),
     "a path in the installer's image with its checksum": Source("/assets/shim", binary_sha256=SUM),
+    "a path in the installer's image for one architecture": Source("/assets/shim", "amd64", SUM),
 }
 LOOSE = {
     "an archive": Source("https://example.com/shim.tgz"),

@@ -87,6 +87,9 @@ GOOD = {
     "zip": a_zip(("docs/README", b"x"), ("bin/" + NAME, a_shim())),
     "bare": a_shim(),
     "versioned name": a_tar((NAME + "-v2", a_shim())),
+    "signed, as by runwasi": a_tar(
+        ("./" + NAME + "-v1.sig", b"x"), ("./" + NAME + "-v1.pem", b"x"), ("./" + NAME + "-v1", a_shim())
+    ),
 }
 
 
@@ -218,6 +221,17 @@ def test_a_wrong_checksum_is_refused(key: str, tls: Path, tmp_path: Path) -> Non
         result = refused(tmp_path, {"location": f"{server.url}/shim", key: "0" * 64}, tls)
     assert result.reason is FailureReason.CHECKSUM_MISMATCH
     assert "0" * 64 in result.message
+
+
+@pytest.mark.parametrize("key", ["sha256", "binarySha256"])
+def test_a_file_of_the_installers_image_with_another_checksum_is_refused(key: str, tmp_path: Path) -> None:
+    world = a_world(tmp_path)
+    before = snapshot(world.root)
+    wish = a_wish(world.image)
+    wish["sources"][0][key] = "0" * 64
+    result = world.install(wish)
+    assert result.reason is FailureReason.CHECKSUM_MISMATCH
+    assert snapshot(world.root) == before
 
 
 def test_a_missing_checksum_is_refused_before_anything_is_fetched(tls: Path, tmp_path: Path) -> None:

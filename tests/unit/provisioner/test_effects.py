@@ -81,7 +81,7 @@ def kube() -> FakeKube:
 
 @pytest.fixture
 def cache(kube: FakeKube) -> Cache:
-    return Cache(kube, Settings(), {}, {})
+    return Cache(kube, Settings(installer_image="example.com/kwasm:1"), {}, {})
 
 
 @pytest.fixture

@@ -30,7 +30,9 @@ class Provisioner:
         out = {self.node.name: replace(self.node, opt_in="false")}
         self.listed = True
         self.kube = FakeKube(telemetry=telemetry)
-        self.cache = Cache(self.kube, Settings(), out, {}, shims_known=lambda: self.listed)
+        self.cache = Cache(
+            self.kube, Settings(installer_image="example.com/kwasm:1"), out, {}, shims_known=lambda: self.listed
+        )
         show_ledger(self.cache, Ledger({self.node.uid: Entry(DIGEST, 1, 5)}))
         self.job = a_job(self.node)
         show_job(self.cache, self.job)

@@ -367,6 +367,13 @@ def test_values_stand_in_for_what_nobody_gave_and_are_told() -> None:
     assert "TRELLIS_INSTALLER_IMAGE" not in told
 
 
+def test_without_a_job_and_without_an_image_a_node_is_left() -> None:
+    rules = replace(RULES, installer=replace(INSTALLER, image=""))
+    [step] = plan_kwasm(world(of_kwasm("node"), rules=rules))
+    assert step.doing is Doing.LEAVE
+    assert "--installer-image" in step.why
+
+
 @pytest.mark.parametrize("values", [None, Values("Deployment a/b", None, None), Values("Deployment a/b", IMAGE, False)])
 def test_values_that_say_nothing_new_change_nothing(values: Values | None) -> None:
     assert with_values(RULES, values, frozenset()) == (RULES, [])

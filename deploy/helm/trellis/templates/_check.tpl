@@ -1,6 +1,6 @@
 {{/* Fail if values lack the chart's defaults: with --reuse-values Helm keeps the defaults of the previous chart. */}}
 {{- define "trellis.defaultsCheck" -}}
-{{- range list "global" "image" "services" "bundle" "pods" "installers" "secrets" "controllers" "crds" "nats" "networkPolicies" "uninstall" "kwasmOperator" -}}
+{{- range list "global" "image" "services" "bundle" "pods" "installers" "defaultShim" "secrets" "controllers" "crds" "nats" "networkPolicies" "uninstall" "kwasmOperator" -}}
 {{- if not (kindIs "map" (get $.Values .)) -}}
 {{- fail (printf "%s: has no defaults, because --reuse-values keeps those of the previous chart: give helm --reset-then-reuse-values" .) -}}
 {{- end -}}

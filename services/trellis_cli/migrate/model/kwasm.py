@@ -100,7 +100,7 @@ def _node(world: World, node: NodeView, job: PeerJob | None) -> Step:
         why += f"; the KWasm Job no longer exists, assuming image {image}"
     elif image != configured.image:
         why += (
-            f"; installed from {image}, but the provisioner uses {configured.image}: set its "
+            f"; installed from {image}, but the provisioner uses {configured.image or 'no such image'}: set its "
             "TRELLIS_INSTALLER_IMAGE to the former image to keep the installation"
         )
     proof = Proof.HANDLER if listed(node, configured.handler) is Listed.YES else Proof.JOB
@@ -125,6 +125,8 @@ def _unfit(world: World, node: NodeView, job: PeerJob | None) -> str:
             f"not opted in: annotate it {names.ANNOTATION_OPT_IN}=true, or use --auto-provision if the provisioner "
             "runs with TRELLIS_AUTO_PROVISION"
         )
+    if not world.rules.installer.image and (job is None or not job.image):
+        return "the KWasm Job no longer exists, so its image is unknown: use --installer-image"
     if KWASM not in world.wanted(node):
         return "a Shim is labelled as KWasm's default: Trellis rolls it out and keeps the label until then"
     if job is not None and job.state is not JobState.COMPLETE:

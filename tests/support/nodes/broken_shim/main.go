@@ -14,7 +14,7 @@ var mode, answers string
 func main() {
 	for _, argument := range os.Args[1:] {
 		if slices.Contains(strings.Split(answers, ","), argument) {
-			os.Stdout.WriteString("containerd-shim-wasmi-v1:\n  Version: 0.3.0\n")
+			os.Stdout.WriteString("containerd-shim-wasi-v1:\n  Version: 0.3.0\n")
 			return
 		}
 	}
