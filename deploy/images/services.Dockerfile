@@ -21,7 +21,7 @@ COPY pyproject.toml LICENSE deploy/images/assemble.py deploy/images/inventory.py
 COPY services services
 COPY shared/trellis shared/trellis
 RUN python3 assemble.py services \
- && python3 inventory.py /opt/trellis requirements-services.lock /inventory services/console \
+ && python3 inventory.py /opt/trellis requirements-services.lock /inventory --console services/console \
  && /opt/trellis/bin/trellis version
 
 FROM ${BASE}
