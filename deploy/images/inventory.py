@@ -48,12 +48,14 @@ class Pin:
 class Target:
     """The machine and the Python version of an image, as in environment markers; by default those of this process.
 
-    ``base``: a file with the packages of its base; without one they are queried on this machine.
+    ``base``: a file with the packages of its base; without one they are queried on this machine. ``tools``: directory
+    of the packages of requirements-images.lock. It is not in PYTHONPATH, which would put them into the SBOM.
     """
 
     machine: str = platform.machine()
     python: str = platform.python_version()
     base: Path | None = None
+    tools: Path = TOOLS
 
     @property
     def markers(self) -> dict[str, str]:
@@ -169,7 +171,7 @@ def page_texts(text: str) -> dict[str, list[tuple[str, str]]]:
 
 def main(root: Path, lock: Path, out: Path, console: Path | None, target: Target) -> None:
     """Write the inventory of the packages installed in ``root``, and of the console's page."""
-    sys.path.insert(0, str(TOOLS))
+    sys.path.insert(0, str(target.tools))
     out.mkdir(parents=True)
     [site] = root.glob("lib/python*/site-packages")
     bom = with_hashes(_installed(root, site, out / SBOM), pins(lock.read_text(encoding="utf-8")), target)
@@ -257,5 +259,6 @@ if __name__ == "__main__":
     parser.add_argument("--machine", default=platform.machine(), help="machine of the image, as `uname -m` reports it")
     parser.add_argument("--python", default=platform.python_version(), help="version of its Python interpreter")
     parser.add_argument("--base", type=Path, help="list of the packages of its base; default: those of this machine")
+    parser.add_argument("--tools", type=Path, default=TOOLS, help="directory of the packages of the tools")
     told = parser.parse_args()
-    main(told.root, told.lock, told.out, told.console, Target(told.machine, told.python, told.base))
+    main(told.root, told.lock, told.out, told.console, Target(told.machine, told.python, told.base, told.tools))

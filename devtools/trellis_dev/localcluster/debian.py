@@ -160,7 +160,7 @@ def download(
         apt = _PrivateApt(build, target, own / "lists", options)
         apt.run("update")
         apt.run("--download-only", "--yes", "--no-install-recommends", "install", *complete)
-        apt.run("download", *(f"{package}:{architecture}" for package in alone))
+        apt.run("download", *alone)
         shutil.rmtree(target / "partial", ignore_errors=True)
         (target / "lock").unlink(missing_ok=True)
 

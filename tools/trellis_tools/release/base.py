@@ -134,7 +134,7 @@ def compile_stdlib(base: Base, python: Path, folder: Path) -> None:
         assert entry.source is not None
         shutil.copyfile(entry.source, target)
     where = ["-s", str(folder), "-p", "/", "--invalidation-mode", "unchecked-hash"]
-    run([str(python), "-m", "compileall", "-q", *where, str(folder)])
+    run([str(python), "-m", "compileall", "-q", *where, str(folder)], environment={"PYTHONHASHSEED": "0"})
     base.entries.update((name, entry) for name, entry in entries_of(folder) if name.endswith(".pyc"))
 
 

@@ -128,9 +128,9 @@ def _contents(build: _Build, image: OwnImage, stage: Stage, on: tuple[Platform, 
     listing.write_text(base.listing)
     _install(build, build.source / image.lock, packages, platform)
     build.call("deploy/images/assemble.py", image.key, "--packages", packages, "--root", root)
-    target = ("--machine", platform.machine, "--python", base.python, "--base", listing)
+    target = ("--machine", platform.machine, "--python", base.python, "--base", listing, "--tools", build.tools)
     console = ("--console", "services/console") if image is SERVICES else ()
-    build.call("deploy/images/inventory.py", root, image.lock, inventory, *console, *target, path=(build.tools,))
+    build.call("deploy/images/inventory.py", root, image.lock, inventory, *console, *target)
     made = {
         _ENVIRONMENTS[image.key]: dict(_relocated(root, base)),
         "/inventory": dict(entries_of(inventory)),

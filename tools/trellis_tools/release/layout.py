@@ -70,7 +70,7 @@ def write_archive(target: IO[bytes], entries: Mapping[str, Entry], epoch: int) -
     Raises:
         OSError: a file cannot be read.
     """
-    with tarfile.open(fileobj=target, mode="w", format=tarfile.GNU_FORMAT) as archive:
+    with tarfile.open(fileobj=target, mode="w", format=tarfile.GNU_FORMAT, encoding="utf-8") as archive:
         for name, entry in entries.items():
             head = tarfile.TarInfo(name)
             head.mode, head.mtime = entry.mode, epoch
