@@ -95,10 +95,26 @@ def test_the_chart_names_both_images_by_digest() -> None:
     release = a_release()
     text = (ROOT / CHART / "values.yaml").read_text()
     digests = {"services": ONE, "installer": TWO}
-    values = yaml.safe_load(pinned_values(text, image_values(release, digests)))
-    assert values["image"]["repository"] == f"{release.registry}/{IMAGES['services']}"
-    assert values["image"]["digest"] == ONE
-    assert release.pinned(IMAGES["installer"], TWO) in yaml.safe_dump(values, width=1000)
+    values = yaml.safe_load(pinned_values(text, image_values(release, digests, yaml.safe_load(text))))
+    image = values["image"]
+    names = [image[part] for part in ("registry", "repository") if part in image]
+    assert "/".join(names) == f"{release.registry}/{IMAGES['services']}"
+    assert image["digest"] == ONE
+    assert TWO in yaml.safe_dump(values, width=1000)
+
+
+def test_an_image_with_a_value_for_its_registry_has_it_there() -> None:
+    image = {"registry": "a.example", "repository": "b", "digest": ""}
+    digests = {"services": ONE, "installer": TWO}
+    found = image_values(a_release(), digests, {"image": image, "installers": {"image": image}})
+    assert found == {
+        ("image", "registry"): "registry.example:5000",
+        ("image", "repository"): "team/trellis",
+        ("image", "digest"): ONE,
+        ("installers", "image", "registry"): "registry.example:5000",
+        ("installers", "image", "repository"): "team/node-installer",
+        ("installers", "image", "digest"): TWO,
+    }
 
 
 def test_other_values_and_comments_are_kept() -> None:

@@ -19,7 +19,7 @@ from typing import Final
 
 import yaml
 
-from trellis_tools import chart_readme
+from trellis_tools import chart, chart_readme
 from trellis_tools.release.errors import ReleaseError
 from trellis_tools.release.layout import Entry, Layout, compressed, write_archive
 from trellis_tools.release.oci import CHART_CONFIG, CHART_LAYER, Document, chart_manifest, document, files_manifest
@@ -72,10 +72,10 @@ def build_chart(release: Release, source: Path, out: Path, digests: Mapping[str,
         ReleaseError: the chart has no value for an image, or Helm refused it.
     """
     values = source / CHART / "values.yaml"
-    values.write_text(
-        pinned_values(values.read_text(encoding="utf-8"), image_values(release, digests)), encoding="utf-8"
-    )
-    chart_readme.main([str(source)])
+    text = values.read_text(encoding="utf-8")
+    values.write_text(pinned_values(text, image_values(release, digests, yaml.safe_load(text))), encoding="utf-8")
+    for generator in (chart, chart_readme):
+        generator.main([str(source)])
     target = out / f"trellis-{release.version.text}.tgz"
     with tempfile.TemporaryDirectory() as folder:
         run([helm(), "package", str(source / CHART), "--destination", folder])
@@ -84,9 +84,8 @@ def build_chart(release: Release, source: Path, out: Path, digests: Mapping[str,
     layout = Layout(out / "oci" / CHART_NAME)
     config = document(metadata, CHART_CONFIG)
     annotations = release.annotations(metadata["name"], metadata["description"])
-    return _closed(
-        CHART_NAME, layout, config, chart_manifest(config, layout.add_file(target, CHART_LAYER), annotations)
-    )
+    archive = layout.add_file(target, CHART_LAYER)
+    return _closed(CHART_NAME, layout, config, chart_manifest(config, archive, annotations))
 
 
 def repack(source: Path, target: Path, epoch: int) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -172,14 +172,33 @@ def stamped(file: str, text: str, version: Version) -> str:
     return text
 
 
-def image_values(release: Release, digests: Mapping[str, str]) -> dict[tuple[str, ...], Any]:
-    """Return the values of the chart that name its images by digest. ``digests``: by key of :data:`IMAGES`."""
-    installer = release.pinned(IMAGES["installer"], digests["installer"])
-    return {
-        ("image", "repository"): f"{release.registry}/{IMAGES['services']}",
-        ("image", "digest"): digests["services"],
-        ("services", "provisioner", "settings"): {"TRELLIS_NODE_INSTALLER_IMAGE": installer},
-    }
+def image_values(
+    release: Release, digests: Mapping[str, str], defaults: Mapping[str, Any]
+) -> dict[tuple[str, ...], Any]:
+    """Return the values of the chart that name its images by digest.
+
+    ``digests``: by key of :data:`IMAGES`; ``defaults``: the default values of the chart.
+    """
+    values = dict(_image(("image",), defaults["image"], release, IMAGES["services"], digests["services"]))
+    installer = defaults["installers"].get("image")
+    if installer is not None:
+        values |= _image(("installers", "image"), installer, release, IMAGES["installer"], digests["installer"])
+    else:
+        reference = release.pinned(IMAGES["installer"], digests["installer"])
+        values["services", "provisioner", "settings"] = {"TRELLIS_NODE_INSTALLER_IMAGE": reference}
+    return values
+
+
+def _image(
+    path: tuple[str, ...], default: Mapping[str, Any], release: Release, name: str, digest: str
+) -> Iterator[tuple[tuple[str, ...], str]]:
+    """Yield the values of an image: with its registry apart if the chart has a value for that."""
+    repository = f"{release.registry}/{name}"
+    if "registry" in default:
+        registry, _, repository = repository.partition("/")
+        yield (*path, "registry"), registry
+    yield (*path, "repository"), repository
+    yield (*path, "digest"), digest
 
 
 def pinned_values(text: str, values: Mapping[tuple[str, ...], Any]) -> str:
