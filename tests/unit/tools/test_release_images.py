@@ -125,7 +125,7 @@ def base(tmp_path: Path) -> dict[str, Entry]:
     for name, text in {
         "usr/share/base-passwd/passwd.master": "root:*:0:0\n",
         "usr/share/base-passwd/group.master": "root:*:0\n",
-        "usr/share/base-files/nsswitch.conf": "hosts: files dns\n",
+        "usr/share/libc-bin/nsswitch.conf": "hosts: files dns\n",
         "usr/share/ca-certificates/mozilla/B.crt": "second",
         "usr/share/ca-certificates/mozilla/A.crt": "first\n",
     }.items():

@@ -44,7 +44,7 @@ _STDLIB: Final = "usr/lib/python3*"
 _COPIED: Final = {
     "etc/passwd": "usr/share/base-passwd/passwd.master",
     "etc/group": "usr/share/base-passwd/group.master",
-    "etc/nsswitch.conf": "usr/share/base-files/nsswitch.conf",
+    "etc/nsswitch.conf": "usr/share/libc-bin/nsswitch.conf",
 }
 """Files that package scripts copy."""
 _LINKS: Final = {"usr/lib/ssl/certs": "/etc/ssl/certs", "usr/lib/ssl/cert.pem": f"/{_CERTIFICATES}"}
