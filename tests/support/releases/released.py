@@ -61,14 +61,9 @@ def make_release(registry: str, keys: Keys, output: Path) -> Released:
     """Run ``make release``'s command."""
     where = ["--registry", registry, "--key", str(keys.private), "--password-file", str(keys.password)]
     command = [sys.executable, "-m", "trellis_tools.release", VERSION, *where, "--output", str(output)]
-    done = subprocess.run(
-        command,
-        cwd=ROOT,
-        env=os.environ | {"PYTHONPATH": str(ROOT / "tools")},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    path = os.pathsep.join(filter(None, [str(ROOT / "tools"), os.environ.get("PYTHONPATH")]))
+    environment = os.environ | {"PYTHONPATH": path}
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-6000:]
     assert PASSWORD not in done.stdout + done.stderr
     return Released(registry, output / VERSION, keys, json.loads(done.stdout))
