@@ -19,7 +19,7 @@ UV_VERSION := 0.13.8
 PIP_AUDIT_VERSION := 2.10.1
 HAS_NODE := command -v node >/dev/null && command -v npm >/dev/null
 
-.PHONY: help install demo page images lint language check test audit test-all flaky sabotage fuzz chaos soak bench docs generate verify lock format clean
+.PHONY: help install demo page images release lint language check test audit test-all flaky sabotage fuzz chaos soak bench docs generate verify lock format clean
 
 help: ## List all targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  \033[36m%-10s\033[0m %s\n", $$1, $$2}'
@@ -43,6 +43,9 @@ page: install ## Build the console's web page, for this checkout and for images 
 
 images: install ## Build both images, with SBOM and licences, into build/images (root, Linux)
 	@$(BIN)/trellis dev image --export build/images $(ARGS)
+
+release: install ## Build a release of the commit; with REGISTRY= KEY=cosign.key push, sign and verify it: VERSION= PASSWORD_FILE=
+	@$(TOOL).release $(VERSION) $(if $(REGISTRY),--registry $(REGISTRY)) $(if $(KEY),--key $(KEY)) $(if $(PASSWORD_FILE),--password-file $(PASSWORD_FILE)) $(ARGS)
 
 lint: install ## Check lint, types, import contracts and language
 	@$(BIN)/ruff check .
@@ -156,12 +159,12 @@ format: install ## Format, and apply the fixes of ruff
 	@$(BIN)/ruff format .
 	@$(BIN)/ruff check --fix .
 
-lock: ## Resolve the dependencies into the hashed locks
-	@$(UV) pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-header --no-annotate --python-version 3.11 pyproject.toml -o requirements.lock
-	@$(UV) pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-header --no-annotate --python-version 3.11 pyproject.toml --extra controllers -o requirements-services.lock
-	@$(UV) pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-header --no-annotate --python-version 3.11 pyproject.toml devtools/pyproject.toml --no-emit-package trellis-wasm --all-extras --group dev -o requirements-dev.lock
-	@$(UV) pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-header --no-annotate --python-version 3.11 --group installer -o requirements-installer.lock
-	@$(UV) pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-header --no-annotate --python-version 3.11 --group images -o requirements-images.lock
+lock: ## Resolve the dependencies into the hashed locks; newest versions: ARGS=--upgrade
+	@$(UV) pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-header --no-annotate --python-version 3.11 pyproject.toml -o requirements.lock $(ARGS)
+	@$(UV) pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-header --no-annotate --python-version 3.11 pyproject.toml --extra controllers -o requirements-services.lock $(ARGS)
+	@$(UV) pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-header --no-annotate --python-version 3.11 pyproject.toml devtools/pyproject.toml --no-emit-package trellis-wasm --all-extras --group dev -o requirements-dev.lock $(ARGS)
+	@$(UV) pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-header --no-annotate --python-version 3.11 --group installer -o requirements-installer.lock $(ARGS)
+	@$(UV) pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-header --no-annotate --python-version 3.11 --group images -o requirements-images.lock $(ARGS)
 
 clean: ## Remove .venv and caches of this checkout
 	@rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis dist build

@@ -2,15 +2,16 @@
 
 In: the name of an image, the locked packages in /packages, the sources and pyproject.toml in the working directory.
 Out: a Python environment in the image's directory without pip or other installers, bytecode that is not checked against
-its source, and the commands. Called by the Dockerfiles in this directory; standard library only. Invariant: nothing is
-downloaded.
+its source, and the commands. Called by the Dockerfiles in this directory, and by releases, which give other directories
+for packages and result; standard library only. Invariants: nothing is downloaded, and no file of a package is run, so
+that the packages can be those of another architecture.
 """
 
 from __future__ import annotations
 
+import argparse
 import compileall
 import shutil
-import sys
 import sysconfig
 import tomllib
 import venv
@@ -58,13 +59,17 @@ UNUSED: Final = (
 """Files that Trellis does not import, as patterns relative to the packages."""
 
 
-def assemble(image: Contents, packages: Path, project: dict[str, Any]) -> Path:
-    """Create an image's environment with the packages in ``packages`` and return the directory of its packages."""
-    venv.create(image.root, with_pip=False, symlinks=True)
-    for script in (image.root / "bin").glob("[aA]ctivate*"):
+def assemble(image: Contents, packages: Path, project: dict[str, Any], root: Path | None = None) -> Path:
+    """Create an image's environment with the packages in ``packages`` and return the directory of its packages.
+
+    ``root``: where it is created; by default where it is in the image.
+    """
+    root = root or image.root
+    venv.create(root, with_pip=False, symlinks=True)
+    for script in (root / "bin").glob("[aA]ctivate*"):
         script.unlink()
-    shutil.rmtree(image.root / "include")
-    site = Path(sysconfig.get_path("purelib", "venv", vars={"base": str(image.root)}))
+    shutil.rmtree(root / "include")
+    site = Path(sysconfig.get_path("purelib", "venv", vars={"base": str(root)}))
     shutil.copytree(packages, site, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__", "*.lock"))
     _remove_unused(site)
     for pattern in image.sources:
@@ -73,9 +78,10 @@ def assemble(image: Contents, packages: Path, project: dict[str, Any]) -> Path:
     scripts = {name: entry for name, entry in project["scripts"].items() if name in (image.commands or {name})}
     _describe(site, project, scripts)
     for name, entry in scripts.items():
-        _command(image.root / "bin", name, entry)
+        _command(root / "bin" / name, image.root / "bin", entry)
     # Compiled here, because containers may have a read-only file system and would compile at each start.
-    if not compileall.compile_dir(site, quiet=1, invalidation_mode=PycInvalidationMode.UNCHECKED_HASH):
+    mode = PycInvalidationMode.UNCHECKED_HASH
+    if not compileall.compile_dir(site, quiet=1, stripdir=root, prependdir=image.root, invalidation_mode=mode):
         raise SystemExit("assemble: a module does not compile, see above")
     return site
 
@@ -126,16 +132,21 @@ def _describe(site: Path, project: dict[str, Any], scripts: dict[str, str]) -> N
     (info / "entry_points.txt").write_text(f"[console_scripts]\n{commands}", encoding="utf-8")
 
 
-def _command(directory: Path, name: str, entry: str) -> None:
+def _command(script: Path, directory: Path, entry: str) -> None:
+    """Write a command; ``directory``: that of the interpreter in the image."""
     module, _, function = entry.partition(":")
-    script = directory / name
     lines = [f"#!{directory}/python3", "import sys", f"from {module} import {function}", f"sys.exit({function}())"]
     script.write_text("\n".join(lines) + "\n", encoding="utf-8")
     script.chmod(0o755)
 
 
 if __name__ == "__main__":
-    if sys.argv[1] == "services" and not PAGE.is_file():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("image", choices=IMAGES)
+    parser.add_argument("--packages", type=Path, default=PACKAGES, help="directory of the locked packages")
+    parser.add_argument("--root", type=Path, help="directory of the result; default: as in the image")
+    arguments = parser.parse_args()
+    if arguments.image == "services" and not PAGE.is_file():
         raise SystemExit("assemble: the console's page is not built: run `trellis dev page` in the checkout")
     told = tomllib.loads(Path("pyproject.toml").read_text(encoding="utf-8"))["project"]
-    print("assembled", assemble(IMAGES[sys.argv[1]], PACKAGES, told))
+    print("assembled", assemble(IMAGES[arguments.image], arguments.packages, told, arguments.root))

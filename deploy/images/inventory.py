@@ -2,9 +2,9 @@
 
 In: the directory of an assembled image, its lock, the tools of requirements-images.lock; the console's sources if its
 page is in the image; the built runtime if it is in the image. Out: files in a directory that is copied into the image.
-Called by the Dockerfiles in this directory. Invariant: the SBOM lists the installed packages; the build fails if they
-differ from the lock, or if a package declares no licence. For the console's page, which is one file, the SBOM lists the
-packages of npm's lock, and for the runtime its crates.
+Called by the Dockerfiles in this directory, and by releases, whose images can be for another machine. Invariant: the
+SBOM lists the installed packages; the build fails if they differ from the lock, or if a package declares no licence. For
+the console's page, which is one file, the SBOM lists the packages of npm's lock, and for the runtime its crates.
 """
 
 from __future__ import annotations
@@ -48,6 +48,34 @@ class Pin:
     hashes: tuple[str, ...]
 
 
+@dataclass(frozen=True)
+class Target:
+    """The machine and the Python version of an image, as in environment markers; by default those of this process.
+
+    ``base``: a file with the packages of its base; without one they are queried on this machine. ``tools``: directory
+    of the packages of requirements-images.lock. It is not in PYTHONPATH, which would put them into the SBOM.
+    """
+
+    machine: str = platform.machine()
+    python: str = platform.python_version()
+    base: Path | None = None
+    tools: Path = TOOLS
+
+    @property
+    def markers(self) -> dict[str, str]:
+        """Return the values of environment markers that differ from those of this process."""
+        version = ".".join(self.python.split(".")[:2])
+        return {"platform_machine": self.machine, "python_full_version": self.python, "python_version": version}
+
+
+@dataclass(frozen=True)
+class Parts:
+    """Parts of an image that are no Python packages: sources of the console, result of ``build.sh`` of the runtime."""
+
+    console: Path | None
+    runtime: Path | None
+
+
 def pins(lock: str) -> dict[str, Pin]:
     """Return the packages of a lock by normalised name."""
     return {
@@ -61,7 +89,7 @@ def normalised(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
-def differences(components: dict[str, Any], wanted: dict[str, Pin]) -> Iterator[str]:
+def differences(components: dict[str, Any], wanted: dict[str, Pin], target: Target) -> Iterator[str]:
     """Yield each error: a package or version that is not in the lock, no declared licence, a missing package."""
     from packaging.markers import Marker  # noqa: PLC0415 - of the tools
 
@@ -72,18 +100,19 @@ def differences(components: dict[str, Any], wanted: dict[str, Pin]) -> Iterator[
         if not component.get("licenses"):
             yield f"{name} declares no licence"
     for name, pin in wanted.items():
-        if name not in components and (not pin.marker or Marker(pin.marker).evaluate()):
+        if name not in components and (not pin.marker or Marker(pin.marker).evaluate(target.markers)):
             yield f"{name} {pin.version} is in the lock and not installed"
 
 
-def with_hashes(bom: dict[str, Any], wanted: dict[str, Pin]) -> dict[str, Any]:
+def with_hashes(bom: dict[str, Any], wanted: dict[str, Pin], target: Target | None = None) -> dict[str, Any]:
     """Return the SBOM with the hashes of the lock and with the Python interpreter.
 
     Raises:
         SystemExit: lock and components differ.
     """
+    target = target or Target()
     components = {normalised(one["name"]): one for one in bom["components"]}
-    wrong = sorted(differences(components, wanted))
+    wrong = sorted(differences(components, wanted, target))
     if wrong:
         raise SystemExit("inventory: " + "; ".join(wrong))
     for name, component in components.items():
@@ -95,7 +124,7 @@ def with_hashes(bom: dict[str, Any], wanted: dict[str, Pin]) -> dict[str, Any]:
             "hashes": [{"alg": "SHA-256", "content": content} for content in wanted[name].hashes],
         }
         component["externalReferences"] = [*component.get("externalReferences", ()), files]
-    return bom | {"components": [*bom["components"], _python()]}
+    return bom | {"components": [*bom["components"], _python(target.python)]}
 
 
 def license_list(bom: dict[str, Any], texts: dict[str, list[tuple[str, str]]]) -> str:
@@ -254,31 +283,32 @@ def _linked(resolve: dict[str, Any]) -> set[str]:
     return found
 
 
-def main(root: Path, lock: Path, out: Path, console: Path | None = None, runtime: Path | None = None) -> None:
-    """Write the inventory of the packages installed in ``root``, of the console's page and of the runtime."""
-    sys.path.insert(0, str(TOOLS))
+def main(root: Path, lock: Path, out: Path, target: Target, parts: Parts) -> None:
+    """Write the inventory of the packages installed in ``root``, and of the parts that are no packages."""
+    sys.path.insert(0, str(target.tools))
     out.mkdir(parents=True)
     [site] = root.glob("lib/python*/site-packages")
-    bom = with_hashes(_installed(root, site, out / SBOM), pins(lock.read_text(encoding="utf-8")))
+    bom = with_hashes(_installed(root, site, out / SBOM), pins(lock.read_text(encoding="utf-8")), target)
     texts = dict(_texts(site))
-    if console is not None:
-        bom["components"] += page_components((console / "page/package-lock.json").read_text(encoding="utf-8"))
-        texts |= page_texts((console / "static/licences.txt").read_text(encoding="utf-8"))
-    if runtime is not None:
-        bom["components"] += runtime_components(runtime)
-        texts |= runtime_texts(runtime)
+    if parts.console is not None:
+        bom["components"] += page_components((parts.console / "page/package-lock.json").read_text(encoding="utf-8"))
+        texts |= page_texts((parts.console / "static/licences.txt").read_text(encoding="utf-8"))
+    if parts.runtime is not None:
+        bom["components"] += runtime_components(parts.runtime)
+        texts |= runtime_texts(parts.runtime)
     text = json.dumps(bom, indent=1, sort_keys=True) + "\n"
     _validate(text)
     (out / SBOM).write_text(text, encoding="utf-8")
     (out / LICENSES).write_text(license_list(bom, texts), encoding="utf-8")
     shutil.copyfile("LICENSE", out / "LICENSE")
-    if dpkg := shutil.which("dpkg-query"):
+    if target.base is not None:
+        shutil.copyfile(target.base, out / BASE)
+    elif dpkg := shutil.which("dpkg-query"):
         form = "-f=${Package} ${Version} ${Architecture}\n"
         (out / BASE).write_bytes(subprocess.run([dpkg, "-W", form], check=True, capture_output=True).stdout)
 
 
-def _python() -> dict[str, Any]:
-    version = platform.python_version()
+def _python(version: str) -> dict[str, Any]:
     return {
         "type": "platform",
         "bom-ref": f"python=={version}",
@@ -339,8 +369,15 @@ def _is_license(path: Path) -> bool:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
-    for name in ("root", "lock", "out"):
-        parser.add_argument(name, type=Path)
-    for name in ("console", "runtime"):
-        parser.add_argument(f"--{name}", type=Path)
-    main(**vars(parser.parse_args()))
+    parser.add_argument("root", type=Path, help="directory of an assembled image")
+    parser.add_argument("lock", type=Path, help="lock of its packages")
+    parser.add_argument("out", type=Path, help="directory of the inventory")
+    parser.add_argument("--console", type=Path, help="sources of the console, whose page is in the image")
+    parser.add_argument("--runtime", type=Path, help="result of build.sh of the runtime, which is in the image")
+    parser.add_argument("--machine", default=platform.machine(), help="machine of the image, as `uname -m` reports it")
+    parser.add_argument("--python", default=platform.python_version(), help="version of its Python interpreter")
+    parser.add_argument("--base", type=Path, help="list of the packages of its base; default: those of this machine")
+    parser.add_argument("--tools", type=Path, default=TOOLS, help="directory of the packages of the tools")
+    told = parser.parse_args()
+    made_for = Target(told.machine, told.python, told.base, told.tools)
+    main(told.root, told.lock, told.out, made_for, Parts(told.console, told.runtime))

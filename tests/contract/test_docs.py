@@ -25,7 +25,7 @@ HOSTS_PAGE = (ROOT / "docs/services/host-manager.md").read_text()
 RESULTS = (ROOT / "bench/RESULTS.md").read_text()
 DOCUMENTS = [
     ROOT / "README.md",
-    ROOT / "CONTRIBUTING.md",
+    *(ROOT / f"{name}.md" for name in ("CHANGELOG", "CONTRIBUTING", "MAINTAINERS", "SECURITY")),
     *(path for folder in ("docs", "deploy") for path in sorted((ROOT / folder).rglob("*.md"))),
 ]
 FIGURE = re.compile(r"(?<![\w.-])([0-9][0-9.,]*) (?:s|ms|MiB)(?!\w)")

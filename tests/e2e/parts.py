@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from trellis_dev.localcluster import lattice_servers, requirements, wasmshim
+from trellis_dev.localcluster import lattice_servers, page, requirements, wasmshim
 
 sys.path.append(str(Path(__file__).resolve().parents[1]))
 from support.secrets import secrets_client
@@ -69,11 +69,21 @@ def _no_redis() -> str | None:
     return _no_git() or (f"{missing[0]} is missing: redis is one of Debian's packages" if missing else None)
 
 
+def _no_release() -> str | None:
+    missing = [name for name in ("apt-get", "dpkg-deb") if not shutil.which(name)]
+    return page.missing() or (f"{missing[0]} is missing: images consist of Debian's packages" if missing else None)
+
+
+def _no_release_on_nodes() -> str | None:
+    return _no_release() or _no_wasm_nodes()
+
+
 HERE = Path(__file__).parent
 TESTS = HERE.parent
 REAL = HERE / "real_node"
 LATTICE = HERE / "lattice"
 OPERATORS = HERE / "operators"
+RELEASE = HERE / "release"
 PARTS = (
     Part("the thorough integration tests", (TESTS / "integration/run.py", "--thorough"), _nothing, counted=True),
     Part("the thorough unit tests", (TESTS / "units.py", "--thorough"), _nothing, counted=True),
@@ -103,6 +113,8 @@ PARTS = (
     _pytest("the default Shim on real nodes", REAL / "test_default_shim.py", _no_wasm_nodes),
     _pytest("the life cycle of a chart installation", REAL / "test_chart_life.py", _no_installation),
     _pytest("three real nodes", REAL / "test_three_nodes.py", requirements.missing),
+    _pytest("a release in a registry", RELEASE / "test_release.py", _no_release),
+    _pytest("a release on three real nodes", RELEASE / "test_release_on_nodes.py", _no_release_on_nodes),
     _pytest("the real wasmCloud host", LATTICE / "test_real_host.py", lattice_servers.missing, quick=True),
     _pytest("applications in a real lattice with wadm", LATTICE / "test_applications.py", lattice_servers.missing),
     _pytest("the client of a real wadm", LATTICE / "test_wadm_client.py", lattice_servers.missing),

@@ -32,9 +32,9 @@ from trellis_dev.localcluster import tools
 from trellis_dev.localcluster.progress import Lines
 
 HERE = Path(__file__).parent
-TOOLS = ("nats", "kubeconform", "promtool", "kstatus")
-"""For tests of examples, alert rules and conditions: no cluster needs them, so ``trellis dev tools`` does not build
-them."""
+TOOLS = ("nats", "kubeconform", "promtool", "kstatus", "actionlint")
+"""For tests of examples, alert rules, conditions and workflows: no cluster needs them, so ``trellis dev tools`` does
+not build them."""
 SLOWEST = 20
 
 

@@ -12,13 +12,16 @@ import hashlib
 import os
 import shutil
 import subprocess
+import tempfile
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from trellis_dev.localcluster.building import PRIVATE, How, LoggedBuild, make_once
 from trellis_dev.localcluster.errors import ToolError
 from trellis_dev.localcluster.paths import cache_root
+from trellis_dev.localcluster.progress import stepping
 from trellis_dev.localcluster.versions import products
 
 TREES: Final[dict[str, tuple[str, ...]]] = {
@@ -41,6 +44,8 @@ mount -t proc proc "$0/proc"
 chroot "$0" apt-get --quiet update >&2
 chroot "$0" apt-get --quiet --yes install --no-install-recommends "$@" >&2
 """
+_NO_QUESTIONS: Final = {"DEBIAN_FRONTEND": "noninteractive"}
+_KEYRING: Final = "/usr/share/keyrings/debian-archive-keyring.gpg"
 _HINT: Final = "It needs a Debian mirror and 1 GB of free disk; if apt has no package lists, run `apt-get update`."
 
 
@@ -55,8 +60,7 @@ def tree(name: str, how: How) -> Path:
     step = f"build a Debian {suite} tree '{name}'"
 
     def extend(target: Path, log: Path) -> None:
-        environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-        build = LoggedBuild(target.parent, log, how.abort, environment, _HINT)
+        build = LoggedBuild(target.parent, log, how.abort, {**os.environ, **_NO_QUESTIONS}, _HINT)
         build.run([*PRIVATE, "cp", "--archive", str(tree(_BELOW[name], how)), str(target)])
         build.run([*PRIVATE, "/bin/sh", "-ec", _EXTEND, str(target), *packages], heard)
         _strip(target)
@@ -76,21 +80,26 @@ def tree(name: str, how: How) -> Path:
     return make_once(target, step, how, extend if name in _BELOW else make)
 
 
-def unpacked(name: str, packages: Sequence[str], how: How) -> Path:
+def unpacked(name: str, packages: Sequence[str], how: How, architecture: str | None = None) -> Path:
     """Return a directory with the files of these packages, without dependencies, unpacked once.
+
+    ``architecture``: that of the packages, if it is not that of this machine.
 
     Raises:
         ToolError: apt-get or dpkg is missing, or a download fails.
     """
-    digest = hashlib.sha256(",".join(packages).encode()).hexdigest()[:8]
+    digest = hashlib.sha256(",".join((*packages, *([architecture] if architecture else []))).encode()).hexdigest()[:8]
     step = f"fetch the Debian packages of {name}"
 
     def make(target: Path, log: Path) -> None:
         archives = target / "archives"
         archives.mkdir(parents=True)
         build = LoggedBuild(archives, log, how.abort, dict(os.environ), _HINT)
-        # apt would switch to a user without write access to this directory.
-        build.run(["apt-get", "-o", "APT::Sandbox::User=root", "download", *packages])
+        if architecture is None:
+            # apt would switch to a user without write access to this directory.
+            build.run(["apt-get", "-o", "APT::Sandbox::User=root", "download", *packages])
+        else:
+            download(archives, architecture, ((), packages), how, log)
         for archive in sorted(archives.glob("*.deb")):
             build.run(["dpkg", "-x", str(archive), str(target)])
         shutil.rmtree(archives)
@@ -108,29 +117,103 @@ def installed(name: str, packages: Sequence[str], how: How) -> Path:
         ToolError: apt-get or dpkg is missing, or a download fails.
     """
     digest = hashlib.sha256(",".join(packages).encode()).hexdigest()[:8]
-    step = f"fetch the Debian packages of {name}and their dependencies"
+    step = f"fetch the Debian packages of {name} and their dependencies"
 
     def make(target: Path, log: Path) -> None:
         archives, lists = target / "archives", target / "lists"
-        for directory in (archives, lists):
-            (directory / "partial").mkdir(parents=True)
-        build = LoggedBuild(archives, log, how.abort, {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}, _HINT)
-        # Separate directories: apt needs no lock, and its own user could not write here. Separate lists: those of the
-        # machine can be missing or outdated.
-        places = (f"Dir::Cache::archives={archives}", f"Dir::State::lists={lists}", f"Dir::Cache::pkgcache={lists}/pkg")
-        own = ("APT::Sandbox::User=root", "Debug::NoLocking=1", *places, f"Dir::Cache::srcpkgcache={lists}/src")
-        options = [word for one in own for word in ("-o", one)]
+        apt = _PrivateApt(LoggedBuild(target, log, how.abort, {**os.environ, **_NO_QUESTIONS}, _HINT), archives, lists)
         # `--reinstall`: packages that are already installed are downloaded and used from here too.
-        build.run(["apt-get", *options, "update"])
-        argv = ["--download-only", "--yes", "--reinstall", "--no-install-recommends", "install", *packages]
-        build.run(["apt-get", *options, *argv])
+        apt.run("update")
+        apt.run("--download-only", "--yes", "--reinstall", "--no-install-recommends", "install", *packages)
         for archive in sorted(archives.glob("*.deb")):
-            build.run(["dpkg", "-x", str(archive), str(target)])
+            apt.build.run(["dpkg", "-x", str(archive), str(target)])
         shutil.rmtree(archives)
         shutil.rmtree(lists)
 
     _require_apt(step)
     return make_once(cache_root() / "debian" / f"packages-{name}-{digest}", step, how, make)
+
+
+def download(
+    target: Path, architecture: str, packages: tuple[Sequence[str], Sequence[str]], how: How, log: Path
+) -> None:
+    """Download packages for an architecture: those with all packages that they depend on, and those without these.
+
+    They are the current ones of the suite in ``versions.toml``, from those sources of apt on this machine that are of
+    the suite. ``target`` gets files ``*.deb``; it may be empty or missing.
+
+    Raises:
+        ToolError: apt-get is missing, it has no such sources, or a download fails.
+    """
+    complete, alone = packages
+    suite = products()["debian"].version
+    step = f"download packages of Debian {suite} for {architecture}"
+    _require_apt(step)
+    with stepping(how.progress, step), tempfile.TemporaryDirectory(prefix="trellis-apt-") as folder:
+        own = Path(folder)
+        (own / "sources.list").write_text(_sources_of(suite))
+        (own / "status").touch()
+        target.mkdir(parents=True, exist_ok=True)
+        build = LoggedBuild(target, log, how.abort, {**os.environ, **_NO_QUESTIONS}, _HINT)
+        options = (
+            f"APT::Architecture={architecture}",
+            # Of another architecture nothing is installed here, so apt downloads all dependencies.
+            f"Dir::State::status={own / 'status'}",
+            f"Dir::Etc::sourcelist={own / 'sources.list'}",
+            "Dir::Etc::sourceparts=/dev/null",
+        )
+        apt = _PrivateApt(build, target, own / "lists", options)
+        apt.run("update")
+        if complete:
+            apt.run("--download-only", "--yes", "--no-install-recommends", "install", *complete)
+        apt.run("download", *alone)
+        shutil.rmtree(target / "partial", ignore_errors=True)
+        (target / "lock").unlink(missing_ok=True)
+
+
+@dataclass(frozen=True)
+class _PrivateApt:
+    """apt-get with directories of its own, so that it needs no lock and changes nothing on this machine."""
+
+    build: LoggedBuild
+    archives: Path
+    lists: Path
+    options: tuple[str, ...] = ()
+
+    def run(self, *arguments: str) -> None:
+        """Run apt-get.
+
+        Raises:
+            ToolError: it failed.
+        """
+        for directory in (self.archives, self.lists):
+            (directory / "partial").mkdir(parents=True, exist_ok=True)
+        # apt would switch to a user without access to these directories. The lists of the machine can be outdated.
+        own = (
+            "APT::Sandbox::User=root",
+            "Debug::NoLocking=1",
+            f"Dir::Cache::archives={self.archives}",
+            f"Dir::State::lists={self.lists}",
+            f"Dir::Cache::pkgcache={self.lists}/pkg",
+            f"Dir::Cache::srcpkgcache={self.lists}/src",
+        )
+        options = [word for option in (*own, *self.options) for word in ("-o", option)]
+        self.build.run(["apt-get", *options, *arguments])
+
+
+def _sources_of(suite: str) -> str:
+    """Return the sources of apt on this machine that are of a suite, its updates and its security updates.
+
+    Raises:
+        ToolError: there are none.
+    """
+    argv = ["apt-get", "indextargets", "--format", "$(REPO_URI) $(RELEASE) $(COMPONENT)", "Identifier: Packages"]
+    answer = subprocess.run(argv, capture_output=True, text=True, check=False)  # noqa: S603 - fixed arguments
+    rows = {tuple(line.split(" ")) for line in answer.stdout.splitlines() if line.count(" ") == 2}
+    found = sorted(row for row in rows if row[1] == suite or row[1].startswith(f"{suite}-"))
+    if not found:
+        raise ToolError(f"apt has no sources of Debian {suite}: add them, or run this on Debian {suite}")
+    return "".join(f"deb [signed-by={_KEYRING}] {' '.join(row)}\n" for row in found)
 
 
 def _require_apt(step: str) -> None:

@@ -1,4 +1,4 @@
-"""Builds programs from Go modules into the cache: Kubernetes, kwok, Jaeger, containerd, CoreDNS, operators, Vale.
+"""Builds programs from Go modules into the cache: Kubernetes, kwok, Jaeger, containerd, operators, tools of releases.
 
 In: a product of ``versions.toml`` and the requested tools of it. Out: programs under their final names in the cache.
 Called by the tool search if this machine has no suitable program.
@@ -113,6 +113,21 @@ RECIPES: Final[dict[str, Recipe]] = {
     # Its grammars of programming languages are in C and C++.
     "vale": Recipe(packages={"vale": "cmd/vale"}, variables={"main.version": "v{version}"}, own_path=False, cgo=True),
     "kstatus": Recipe(packages={"kstatus": ""}, own_path=False, source="kstatus"),
+    "actionlint": Recipe(
+        packages={"actionlint": "cmd/actionlint"}, variables={"github.com/rhysd/actionlint.version": "{version}"}
+    ),
+    "crane": Recipe(
+        packages={"crane": "cmd/crane"},
+        variables={"github.com/google/go-containerregistry/cmd/crane/cmd.Version": "v{version}"},
+    ),
+    "cosign": Recipe(
+        packages={"cosign": "cmd/cosign"}, variables={"sigs.k8s.io/release-utils/version.gitVersion": "v{version}"}
+    ),
+    "distribution": Recipe(
+        packages={"registry": "cmd/registry"},
+        variables={"github.com/distribution/distribution/v3/version.version": "v{version}"},
+    ),
+    "helm": Recipe(packages={"helm": "cmd/helm"}, variables={"helm.sh/helm/v3/internal/version.version": "v{version}"}),
 }
 
 

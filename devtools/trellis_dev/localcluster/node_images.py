@@ -29,7 +29,8 @@ PYTHON: Final = "trellis.local/python:3.11"
 NATS: Final = "trellis.local/nats-server:1"
 """A nats-server on the PATH, as the chart runs it."""
 
-_ARCHITECTURES: Final = {"x86_64": "amd64", "aarch64": "arm64"}
+ARCHITECTURES: Final = {"x86_64": "amd64", "aarch64": "arm64"}
+"""Architecture in image platforms by machine, as `uname -m` reports it."""
 _APPLETS: Final = (
     "awk", "cat", "chgrp", "chmod", "chown", "chroot", "cp", "cut", "date", "dd", "df", "diff", "dirname", "echo",
     "env", "false", "find", "grep", "head", "hostname", "httpd", "id", "ip", "kill", "ln", "ls", "mkdir", "mktemp",
@@ -41,7 +42,7 @@ _APPLETS: Final = (
 
 def architecture() -> str:
     """Return the architecture of this machine as in image platforms."""
-    return _ARCHITECTURES.get(platform.machine(), platform.machine())
+    return ARCHITECTURES.get(platform.machine(), platform.machine())
 
 
 def coredns_image() -> str:

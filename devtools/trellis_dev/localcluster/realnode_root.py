@@ -30,6 +30,8 @@ CONTAINERD_2: Final = "2"
 CONTAINERD_16: Final = "1.6"
 _CNI: Final = "/usr/lib/cni"
 _SOCKET: Final = "/run/containerd/containerd.sock"
+_REGISTRIES: Final = "/etc/containerd/certs.d"
+"""Directory of settings of registries by host, which containerd reads for each pull: for a registry without TLS."""
 
 
 def write_lower(target: Path, programs: Mapping[str, Path], images: Mapping[str, Path], authority: Path) -> None:
@@ -75,6 +77,9 @@ version = 3
 [plugins.'io.containerd.cri.v1.images'.pinned_images]
 sandbox = '{PAUSE}'
 
+[plugins.'io.containerd.cri.v1.images'.registry]
+config_path = '{_REGISTRIES}'
+
 [plugins.'io.containerd.cri.v1.runtime']
 restrict_oom_score_adj = true
 
@@ -102,6 +107,9 @@ version = 2
 [plugins."io.containerd.grpc.v1.cri"]
 sandbox_image = "{PAUSE}"
 restrict_oom_score_adj = true
+
+[plugins."io.containerd.grpc.v1.cri".registry]
+config_path = "{_REGISTRIES}"
 
 [plugins."io.containerd.grpc.v1.cri".containerd]
 default_runtime_name = "runc"

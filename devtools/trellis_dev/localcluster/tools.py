@@ -60,6 +60,11 @@ TOOLS: Final[dict[str, Tool]] = {
     "promtool": Tool("prometheus", exact_minor=False),
     "vale": Tool("vale"),
     "kstatus": Tool("kstatus"),
+    "actionlint": Tool("actionlint", ("-version",), exact_minor=False),
+    "crane": Tool("crane", ("version",), exact_minor=False),
+    "cosign": Tool("cosign", ("version",)),
+    "registry": Tool("distribution", exact_minor=False),
+    "helm": Tool("helm", ("version",), exact_minor=False),
     "keda": Tool("keda"),
     "keda-adapter": Tool("keda"),
     "metrics-server": Tool("metrics-server"),
@@ -95,10 +100,14 @@ OPERATORS: Final = (
 )
 """Operators and controllers that the examples and options of the chart integrate with."""
 
-_FOR_CHECKS: Final = ("nats", "kubeconform", "promtool", "vale", "kstatus")
-DEFAULT: Final = tuple(tool for tool in TOOLS if tool not in {"jaeger", *_FOR_CHECKS, *REAL_NODE, *OPERATORS})
+_FOR_CHECKS: Final = ("nats", "kubeconform", "promtool", "vale", "kstatus", "actionlint")
+_FOR_RELEASES: Final = ("crane", "cosign", "registry", "helm")
+DEFAULT: Final = tuple(
+    tool for tool in TOOLS if tool not in {"jaeger", *_FOR_CHECKS, *_FOR_RELEASES, *REAL_NODE, *OPERATORS}
+)
 """Tools of every cluster. The nats CLI, kubeconform, promtool and kstatus are for tests of examples, alert rules and
-conditions, Vale is for `make language`; Jaeger and the tools of real nodes are included only on request."""
+conditions, Vale is for `make language`, actionlint for workflows; crane and cosign are for `make release`, Helm and a
+registry for its tests. Jaeger and the tools of real nodes are included only on request."""
 
 
 def cached(tool: str) -> Path:

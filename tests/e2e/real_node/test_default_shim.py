@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from support.chart.chart_cluster import chart_cluster
-from support.lattices.host_images import NATS
+from support.chart.chart_cluster import NATS_IMAGE, chart_cluster
 from support.nodes.installer_image import INSTALLER
 from support.nodes.real_nodes import Kubectl, eventually, wasm_pod
 from trellis import names
@@ -39,7 +38,7 @@ def test_an_annotated_node_runs_wasm_with_the_runtime_of_the_installers_image(
         kubectl = cluster.kubectl
         cluster.prepare()
         default = chart_values(sums[0])["defaultShim"]
-        cluster.install(mode="bundle", nats={"image": NATS, "replicas": 1}, defaultShim=default)
+        cluster.install(mode="bundle", nats={"image": NATS_IMAGE, "replicas": 1}, defaultShim=default)
         eventually(lambda: "wasi" in kubectl("get", "shims", "-o", "name"), "the Job has applied the Shim")
         [source] = kubectl.get("shim", "wasi")["spec"]["fetchStrategy"]["platforms"]
         assert source["location"] == f"{IN_IMAGE}/{SHIM}"

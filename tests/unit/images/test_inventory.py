@@ -58,6 +58,29 @@ def test_what_differs_from_the_lock_fails_the_build(components: list[dict[str, A
         inventory.with_hashes(bom(*components), inventory.pins(LOCK))
 
 
+OF_A_MACHINE = f"""\
+some-package==2.0 \\
+    --hash=sha256:{ONE}
+only-arm==1.0 ; platform_machine == 'aarch64' and python_full_version < '3.12' \\
+    --hash=sha256:{TWO}
+"""
+
+
+def test_the_lock_is_read_for_the_machine_and_the_python_of_the_image() -> None:
+    pins = inventory.pins(OF_A_MACHINE)
+    inventory.with_hashes(bom(component()), pins, inventory.Target("x86_64", "3.11.2"))
+    inventory.with_hashes(bom(component()), pins, inventory.Target("aarch64", "3.12.1"))
+    with pytest.raises(SystemExit, match=r"\bonly-arm 1\.0\b"):
+        inventory.with_hashes(bom(component()), pins, inventory.Target("aarch64", "3.11.2"))
+
+
+def test_the_interpreter_in_the_sbom_is_that_of_the_image() -> None:
+    *_, python = inventory.with_hashes(bom(component()), inventory.pins(LOCK), inventory.Target("aarch64", "3.11.2"))[
+        "components"
+    ]
+    assert (python["name"], python["version"]) == ("python", "3.11.2")
+
+
 @pytest.mark.parametrize(
     ("licenses", "said"),
     [
@@ -124,6 +147,34 @@ def test_a_text_that_several_components_have_stands_once_below_all_of_them() -> 
     text = inventory.license_list(bom(*(component(name, "1") for name in "abc")), texts)
     assert text.count("The text.") == 1
     assert "\na 1: LICENSE\nb 1: COPYING\n" in text
+
+
+def test_an_image_that_is_assembled_elsewhere_has_the_paths_of_the_image(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    packages, checkout = tmp_path / "packages", tmp_path / "checkout"
+    for path, text in {
+        packages / "some/__init__.py": "",
+        checkout / "services/one/__main__.py": "def main() -> None:\n    print('one runs')\n",
+        checkout / "LICENSE": "text",
+    }.items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    monkeypatch.chdir(checkout)
+    scripts = {"trellis-one": "one.__main__:main"}
+    project = {"name": "trellis-wasm", "version": "1.2", "description": "…", "license": "MIT", "scripts": scripts}
+    contents = assemble.Contents(Path("/opt/there"), ("services/*",), ())
+
+    site = assemble.assemble(contents, packages, project, tmp_path / "root")
+
+    assert site.is_relative_to(tmp_path / "root")
+    script = tmp_path / "root/bin/trellis-one"
+    assert script.read_text().startswith("#!/opt/there/bin/python3\n")
+    assert not Path("/opt/there").exists()
+    [compiled] = (site / "one/__pycache__").glob("__main__.*.pyc")
+    content = compiled.read_bytes()
+    assert b"/opt/there/lib" in content
+    assert str(tmp_path).encode() not in content
 
 
 PAGE = IMAGES.parents[1] / "services" / "console" / "page"

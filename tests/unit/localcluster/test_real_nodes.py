@@ -57,6 +57,8 @@ def test_both_configurations_of_containerd_name_what_is_there() -> None:
     assert (two["version"], one["version"]) == (3, 2)
     assert two["plugins"]["io.containerd.cri.v1.images"]["pinned_images"]["sandbox"] == PAUSE
     assert one["plugins"]["io.containerd.grpc.v1.cri"]["sandbox_image"] == PAUSE
+    places = [two["plugins"]["io.containerd.cri.v1.images"], one["plugins"]["io.containerd.grpc.v1.cri"]]
+    assert {place["registry"]["config_path"] for place in places} == {"/etc/containerd/certs.d"}
     runtime = two["plugins"]["io.containerd.cri.v1.runtime"]
     assert runtime["restrict_oom_score_adj"] is True
     assert runtime["cni"]["bin_dirs"] == ["/usr/lib/cni"]

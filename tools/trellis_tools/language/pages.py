@@ -23,6 +23,10 @@ CHART: Final = "deploy/helm/trellis"
 _MARKDOWN: Final = (
     ("README.md", "readme"),
     ("CONTRIBUTING.md", "readme"),
+    ("CHANGELOG.md", "readme"),
+    ("MAINTAINERS.md", "readme"),
+    ("SECURITY.md", "readme"),
+    (".github/*.md", "readme"),
     ("docs/reference/commands.md", "cli"),
     ("docs/adr/*.md", "adr"),
     ("docs/**/*.md", "docs"),

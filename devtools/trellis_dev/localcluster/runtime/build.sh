@@ -3,8 +3,9 @@
 #
 # In: this Cargo project in the working directory, which is changed; OUT as the argument. Needs cargo, a C compiler,
 # protoc, and libseccomp.a in LIBSECCOMP_LIB_PATH (by default in Debian's directory). TRIPLE: the target, this machine by
-# default. Out: in OUT the program, crates.lock, the metadata of its crates, their licences, and the versions of the C
-# libraries that are linked in. Called by the Dockerfile of the installer and by wasmshim.py.
+# default; TARGET_CC: its C compiler, cc by default. Out: in OUT the program, crates.lock, the metadata of its crates, their
+# licences, and the versions of the C libraries that are linked in. Called by the Dockerfile of the installer and by
+# wasmshim.py.
 # The crates are those of crates.lock, by checksum. The address of their registry is that of the local configuration of
 # cargo, as it writes it for a project with any crate.
 set -eu
@@ -29,7 +30,8 @@ cp "target/$TRIPLE/release/containerd-shim-wasi-v1" crates.lock "$out"
 cargo metadata --locked --format-version 1 --filter-platform "$TRIPLE" >"$out/metadata.json"
 {
     sed -n 's/^Version: /libseccomp /p' "$LIBSECCOMP_LIB_PATH/pkgconfig/libseccomp.pc"
-    getconf GNU_LIBC_VERSION
+    printf '#include <features.h>\nlibc __GLIBC__ __GLIBC_MINOR__\n' | "${TARGET_CC:-cc}" -E -P - \
+        | sed -n 's/^libc \([0-9]*\) \([0-9]*\)$/glibc \1.\2/p'
 } >"$out/libraries.txt"
 cargo vendor --locked --quiet --versioned-dirs crates >/dev/null
 for file in crates/*/LICEN[CS]E* crates/*/COPYING* crates/*/COPYRIGHT* crates/*/NOTICE* crates/*/UNLICENSE*; do

@@ -1,0 +1,53 @@
+"""Programs of a release: their input stays secret, and their failures are named."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from trellis_tools.release.__main__ import main
+from trellis_tools.release.errors import ReleaseError
+from trellis_tools.release.programs import run
+from trellis_tools.release.publish import Key
+
+
+def test_a_program_gets_its_input_and_gives_its_output() -> None:
+    assert run(["cat"], stdin=b"text") == "text"
+
+
+def test_a_failure_has_the_end_of_the_output_and_not_the_input() -> None:
+    with pytest.raises(ReleaseError, match="line 30") as failed:
+        run(["sh", "-c", "seq -f 'line %g' 1 30 >&2; exit 3"], stdin=b"the password")
+    assert "line 1\n" not in str(failed.value)
+    assert "the password" not in str(failed.value)
+
+
+def test_a_missing_program_is_named() -> None:
+    with pytest.raises(ReleaseError, match="no-such-program"):
+        run(["no-such-program"])
+
+
+def test_a_password_is_the_first_line_of_its_file(tmp_path: Path) -> None:
+    file = tmp_path / "password"
+    file.write_bytes(b" with blanks \r\n")
+    assert Key(tmp_path / "key", file).read() == b" with blanks "
+    assert Key(tmp_path / "key").read() == b""
+
+
+def test_a_missing_password_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ReleaseError, match="nowhere"):
+        Key(tmp_path / "key", tmp_path / "nowhere").read()
+
+
+def test_a_release_without_a_key_is_not_pushed(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["1.2.3", "--registry", "registry.example"])
+    assert ended.value.code == 2
+    assert "--key" in capsys.readouterr().err
+
+
+def test_a_wrong_version_ends_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["one", "--output", str(tmp_path)]) == 1
+    assert "VERSION=one" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
