@@ -74,6 +74,10 @@ def _no_release() -> str | None:
     return page.missing() or (f"{missing[0]} is missing: images consist of Debian's packages" if missing else None)
 
 
+def _no_compose() -> str | None:
+    return page.missing() or _no_wasm_nodes()
+
+
 def _no_release_on_nodes() -> str | None:
     return _no_release() or _no_wasm_nodes()
 
@@ -84,6 +88,7 @@ REAL = HERE / "real_node"
 LATTICE = HERE / "lattice"
 OPERATORS = HERE / "operators"
 RELEASE = HERE / "release"
+COMPOSE = HERE / "compose"
 PARTS = (
     Part("the thorough integration tests", (TESTS / "integration/run.py", "--thorough"), _nothing, counted=True),
     Part("the thorough unit tests", (TESTS / "units.py", "--thorough"), _nothing, counted=True),
@@ -113,6 +118,7 @@ PARTS = (
     _pytest("the default Shim on real nodes", REAL / "test_default_shim.py", _no_wasm_nodes),
     _pytest("the life cycle of a chart installation", REAL / "test_chart_life.py", _no_installation),
     _pytest("three real nodes", REAL / "test_three_nodes.py", requirements.missing),
+    _pytest("docker-compose.yml on a real engine, with a stand-in of k3s", COMPOSE / "test_compose.py", _no_compose),
     _pytest("a release in a registry", RELEASE / "test_release.py", _no_release),
     _pytest("a release on three real nodes", RELEASE / "test_release_on_nodes.py", _no_release_on_nodes),
     _pytest("the real wasmCloud host", LATTICE / "test_real_host.py", lattice_servers.missing, quick=True),

@@ -49,17 +49,20 @@ def write_private(path: Path, content: bytes) -> None:
         file.write(content)
 
 
-def write_pki(directory: Path, address: str = LOOPBACK, nodes: Sequence[str] = ()) -> None:
+def write_pki(
+    directory: Path, address: str = LOOPBACK, nodes: Sequence[str] = (), hosts: Sequence[str] = ()
+) -> None:
     """Write both CAs, the server and front-proxy certificates, the service-account keys and the tokens.
 
-    ``address``: listen address of the API server; ``nodes``: real nodes, each of which gets a token.
+    ``address``: listen address of the API server; ``nodes``: real nodes, each of which gets a token; ``hosts``: further
+    names of the API server.
     """
     authority = _authority("trellis-local-ca")
     _write(directory, "ca", *authority)
     names: list[x509.GeneralName] = [
         x509.DNSName(name)
         for name in ("localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc",
-                     "kubernetes.default.svc.cluster.local")
+                     "kubernetes.default.svc.cluster.local", *hosts)
     ]  # fmt: skip
     names += [x509.IPAddress(ipaddress.ip_address(each)) for each in sorted({LOOPBACK, address, _SERVICE_IP})]
     _write(directory, "kube-apiserver", *_leaf("kube-apiserver", authority, names))

@@ -101,7 +101,7 @@ def own_image(image: OwnImage, checkout: Path, how: How) -> Path:
     def make(path: Path, log: Path) -> None:
         with tempfile.TemporaryDirectory() as folder:
             context = Path(folder)
-            _fill(context, image, checkout, LoggedBuild(context, log, how.abort, {**os.environ}, _HINT))
+            fill_context(context, image, checkout, LoggedBuild(context, log, how.abort, {**os.environ}, _HINT))
             # The context has the page of the console and the runtime: their stages run neither node nor cargo.
             bases = dict.fromkeys(("BASE", "NODE") if image is SERVICES else ("BASE", "RUST"), PYTHON)
             if image is INSTALLER:
@@ -110,6 +110,26 @@ def own_image(image: OwnImage, checkout: Path, how: How) -> Path:
             build_image(recipe, path, how)
 
     return make_once(target, f"write image {image.name}", how, make)
+
+
+def fill_context(context: Path, image: OwnImage, checkout: Path, build: LoggedBuild) -> None:
+    """Copy the sources into the context, and install the locked packages there for the Python of the base.
+
+    Raises:
+        ToolError: uv is missing, or a package is not available.
+    """
+    for source in _files(image, checkout):
+        (context / source).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(checkout / source, context / source)
+    beside = Path(sys.executable).parent / "uv"
+    uv = str(beside) if beside.exists() else shutil.which("uv")
+    if uv is None:
+        raise ToolError("uv is missing, which installs the packages of images: `pip install uv`")
+    for target, lock in ((context / "tool-packages", _TOOLS_LOCK), (context / f"{image.key}-packages", image.lock)):
+        locked = ["--require-hashes", "--requirement", str(checkout / lock)]
+        base = ["--python", sys.executable, "--python-version", PYTHON.rpartition(":")[2]]
+        # Wheels only: building a package would need unlocked dependencies.
+        build.run([uv, "pip", "install", "--only-binary", ":all:", "--target", str(target), *base, *locked])
 
 
 def documents(archive: Path) -> dict[str, bytes]:
@@ -144,19 +164,3 @@ def _files(image: OwnImage, checkout: Path) -> Iterator[Path]:
         for path in sorted(checkout.glob(pattern)):
             if path.is_file() and not _NOT_OURS & {*path.parts}:
                 yield path.relative_to(checkout)
-
-
-def _fill(context: Path, image: OwnImage, checkout: Path, build: LoggedBuild) -> None:
-    """Copy the sources into the context, and install the locked packages there for the Python of the base."""
-    for source in _files(image, checkout):
-        (context / source).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(checkout / source, context / source)
-    beside = Path(sys.executable).parent / "uv"
-    uv = str(beside) if beside.exists() else shutil.which("uv")
-    if uv is None:
-        raise ToolError("uv is missing, which installs the packages of images: `pip install uv`")
-    for target, lock in ((context / "tool-packages", _TOOLS_LOCK), (context / f"{image.key}-packages", image.lock)):
-        locked = ["--require-hashes", "--requirement", str(checkout / lock)]
-        base = ["--python", sys.executable, "--python-version", PYTHON.rpartition(":")[2]]
-        # Wheels only: building a package would need unlocked dependencies.
-        build.run([uv, "pip", "install", "--only-binary", ":all:", "--target", str(target), *base, *locked])

@@ -1,0 +1,21 @@
+#!/bin/sh
+# Stands in for k3s in docker-compose.yml: a control plane and one simulated node, with the paths and variables of k3s. No
+# container runs on the node. Ending this process ends everything, as with k3s.
+set -u
+data=/var/lib/rancher/k3s
+pids=
+trap 'kill $pids; wait; exit 0' TERM INT
+mkdir -p "$data"
+start() {
+    while read -r line; do
+        $line &
+        pids="$pids $!"
+    done <"$1"
+}
+start /srv/stores
+until kubectl get --raw /readyz >/dev/null 2>&1; do sleep 0.2; done
+cp /srv/kubeconfig "$K3S_KUBECONFIG_OUTPUT"
+chmod "$K3S_KUBECONFIG_MODE" "$K3S_KUBECONFIG_OUTPUT"
+start /srv/controllers
+sed "s/NODE-NAME/$(hostname)/g" /srv/node.json | kubectl create -f - || true
+wait
