@@ -236,7 +236,7 @@ async def looking(info: ClusterInfo, api: Api) -> AsyncIterator[World]:
     store = LatticeStore(address, link, bucket, lambda _: None)
     kube = await Kube.connect(Access(Path(info.kubeconfig)), telemetry=setup("bench"), health=Health("bench"))
     informer: Informer[Any] = Informer(kube, APPLICATIONS, base_of, seen.take, NAMESPACE)
-    tasks = [asyncio.create_task(one) for one in (link.run(), bucket.run(), store.run(), informer.run())]
+    tasks = [asyncio.create_task(item) for item in (link.run(), bucket.run(), store.run(), informer.run())]
     try:
         await informer.synced.wait()
         await until(lambda: store.synced_at is not None, "wadm's storage is read")

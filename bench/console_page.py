@@ -139,7 +139,7 @@ async def frames(page: Page, what: str, changing: PageWorld | None = None) -> No
     stop.set()
     changed = f", {await writing} changes" if writing is not None else ""
     ordered = sorted(found)
-    late = sum(one > 50 for one in found)
+    late = sum(item > 50 for item in found)
     print(
         f"{what:<31} {statistics.median(found):6.1f} ms a frame, p99 {ordered[int(0.99 * len(found))]:.1f} ms, "
         f"at most {ordered[-1]:.1f} ms, {late} of {len(found)} over 50 ms{changed}; "
@@ -150,7 +150,7 @@ async def frames(page: Page, what: str, changing: PageWorld | None = None) -> No
 
 async def costs(session: CDPSession) -> dict[str, float]:
     """Return what the page's thread spent so far, in seconds: the rest of a frame is the browser's drawing."""
-    metrics = {one["name"]: one["value"] for one in (await session.send("Performance.getMetrics"))["metrics"]}
+    metrics = {item["name"]: item["value"] for item in (await session.send("Performance.getMetrics"))["metrics"]}
     return {name: metrics[metric] for name, metric in _COSTS.items()}
 
 

@@ -74,7 +74,7 @@ class World:
 
     def imported(self, service: str) -> tuple[float, int]:
         """Return MiB and number of modules once a service is imported."""
-        services = [one.package for one in _TOGETHER] if service == TOGETHER else [service]
+        services = [item.package for item in _TOGETHER] if service == TOGETHER else [service]
         command = [self.python, "-c", _IMPORTED, *services]
         resident, modules = subprocess.check_output(command, env=self.environment).split()
         return int(resident) / 1024, int(modules)

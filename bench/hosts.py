@@ -77,10 +77,12 @@ def deployments(api: Api) -> int:
 def settled(api: Api) -> int:
     """Return how many groups say that they are done."""
     conditions = [
-        {one["type"]: one["status"] for one in (group.get("status") or {}).get("conditions") or ()}
+        {condition["type"]: condition["status"] for condition in (group.get("status") or {}).get("conditions") or ()}
         for group in listed(api, HOST_CONFIGS.path(NAMESPACE))
     ]
-    return sum((one.get("Available"), one.get("Progressing")) == ("True", "False") for one in conditions)
+    return sum(
+        (condition.get("Available"), condition.get("Progressing")) == ("True", "False") for condition in conditions
+    )
 
 
 def one_by_one(api: Api) -> list[float]:

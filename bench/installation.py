@@ -53,7 +53,7 @@ def main() -> int:
 
 def show(mode: str, cluster: ChartCluster, allowed: float) -> bool:
     """Print what the pods of an installation hold; return whether that is allowed."""
-    pods = {one["metadata"]["uid"]: one["metadata"]["name"] for one in cluster.listed("pods", "-n", SYSTEM)}
+    pods = {item["metadata"]["uid"]: item["metadata"]["name"] for item in cluster.listed("pods", "-n", SYSTEM)}
     resident: dict[str, float] = defaultdict(float)
     own: dict[str, float] = defaultdict(float)
     for process in psutil.process_iter():

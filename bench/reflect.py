@@ -117,11 +117,13 @@ def writes(port: int | None) -> Counter[str]:
         return found
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
         families = text_string_to_metric_families(answer.read().decode())
-        samples = [one for family in families for one in family.samples if one.name == "trellis_kube_requests_total"]
-    for one in samples:
-        verb, resource = one.labels["verb"].lower(), one.labels["resource"]
+        samples = [
+            sample for family in families for sample in family.samples if sample.name == "trellis_kube_requests_total"
+        ]
+    for sample in samples:
+        verb, resource = sample.labels["verb"].lower(), sample.labels["resource"]
         if verb in {"create", "patch", "delete"} and resource in {"services", "endpointslices", "events"}:
-            found[f"{verb} {resource}"] += int(one.value)
+            found[f"{verb} {resource}"] += int(sample.value)
     return found
 
 
@@ -190,12 +192,12 @@ async def pods(world: World, applications: int) -> bool:
     took = []
     for number in range(CHANGES):
         lattice = lattices[number % LATTICES]
-        services = [f"{lattice}-a{one}" for one in range(each)]
+        services = [f"{lattice}-a{item}" for item in range(each)]
         address = f"10.80.{2 * (number % LATTICES) // 250}.{2 * (number % LATTICES) % 250 + 1}"
         begun = time.monotonic()
         await asyncio.to_thread(set_ready, api, f"{lattice}-0", address, ready=False)
-        await until(lambda: all("," not in seen.slices[one][0] for one in services), "slices")  # noqa: B023 - at once
-        took += [seen.slices[one][1] - begun for one in services]
+        await until(lambda: all("," not in seen.slices[service][0] for service in services), "slices")  # noqa: B023 - at once
+        took += [seen.slices[service][1] - begun for service in services]
     p50, p99 = statistics.median(took), percentile(took, 0.99)
     print(
         f"host pod change -> EndpointSlice, {each * LATTICES} applications on {LATTICES} lattices, {CHANGES} changes "
@@ -211,7 +213,7 @@ async def watching(info: ClusterInfo) -> AsyncIterator[Seen]:
     seen = Seen()
     kube = await Kube.connect(Access(Path(info.kubeconfig)), telemetry=setup("bench"), health=Health("bench"))
     informers: list[Informer[Any]] = [
-        Informer(kube, SERVICES, lambda one: str(one["metadata"]["uid"]), seen.service, NAMESPACE),
+        Informer(kube, SERVICES, lambda item: str(item["metadata"]["uid"]), seen.service, NAMESPACE),
         Informer(kube, ENDPOINT_SLICES, ready_addresses, seen.slice, NAMESPACE),
     ]
     tasks = [asyncio.create_task(informer.run()) for informer in informers]
@@ -318,9 +320,9 @@ def main() -> int:
     if not options.peer:
         peers = [RECORDED]
         print("wasmcloud-operator: as recorded once; give --peer BINARY (built from its public source) to measure it")
-    good &= compared("manifest_published -> Service", lambda one: one.one, found, peers)
-    good &= compared(f"{MANY} at once become Services", lambda one: one.many, found, peers)
-    good &= compared(f"{MANY} at once are removed", lambda one: one.removed, found, peers)
+    good &= compared("manifest_published -> Service", lambda item: item.one, found, peers)
+    good &= compared(f"{MANY} at once become Services", lambda item: item.many, found, peers)
+    good &= compared(f"{MANY} at once are removed", lambda item: item.removed, found, peers)
     return 0 if good else 1
 
 

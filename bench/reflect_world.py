@@ -87,7 +87,7 @@ class Wadm:
     async def _list(self, message: Msg) -> None:
         found = self.deployed.get(message.subject.split(".")[2], {})
         fixed = {"version": "v1", "deployed_version": "v1", "status": "deployed"}
-        await message.respond(orjson.dumps([{"name": one, **fixed} for one in found]))
+        await message.respond(orjson.dumps([{"name": item, **fixed} for item in found]))
 
     async def _get(self, message: Msg) -> None:
         parts = message.subject.split(".")
@@ -118,7 +118,9 @@ class Seen:
 
 def ready_addresses(manifest: Manifest) -> tuple[str, str]:
     """Return the Service of a slice, and what is ready in it."""
-    ready = [one["addresses"][0] for one in manifest.get("endpoints") or () if one["conditions"]["ready"]]
+    ready = [
+        endpoint["addresses"][0] for endpoint in manifest.get("endpoints") or () if endpoint["conditions"]["ready"]
+    ]
     return manifest["metadata"]["labels"][names.LABEL_SERVICE_NAME], ",".join(sorted(ready))
 
 

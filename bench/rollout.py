@@ -184,14 +184,14 @@ def measure(options: argparse.Namespace) -> bool:
         labelled(api, nodes[ALONE:], "rolling")
         with process(*trellis(info, port, "1")):
             asyncio.run(http_ready(port))
-            one = statistics.median(rolled(api, info, ("alone", 1, 1), ALONE).jobs.values())
+            item = statistics.median(rolled(api, info, ("alone", 1, 1), ALONE).jobs.values())
             waves = math.ceil(total / slots)
-            print(f"one Job alone, from its creation to the label, median of {ALONE}: {one:.2f} s")
-            print(f"ideal: {waves} waves x {one:.2f} s = {waves * one:.2f} s", flush=True)
+            print(f"one Job alone, from its creation to the label, median of {ALONE}: {item:.2f} s")
+            print(f"ideal: {waves} waves x {item:.2f} s = {waves * item:.2f} s", flush=True)
             kept = True
             for version, title in ((1, "first installation"), (2, "second version")):
                 rollout = rolled(api, info, ("rolling", version, options.max_update), total)
-                kept &= report(f"{title}, maxUpdate {options.max_update}", rollout, waves * one, slots)
+                kept &= report(f"{title}, maxUpdate {options.max_update}", rollout, waves * item, slots)
     return kept
 
 

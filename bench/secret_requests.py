@@ -173,11 +173,11 @@ def measure(on: Bench, running: list[psutil.Process]) -> Figures:
 
 
 def memory(running: list[psutil.Process]) -> float:
-    return sum(one.memory_info().rss for one in running) / 2**20
+    return sum(item.memory_info().rss for item in running) / 2**20
 
 
 def processor(running: list[psutil.Process]) -> float:
-    return sum(sum(one.cpu_times()[:2]) for one in running)
+    return sum(sum(item.cpu_times()[:2]) for item in running)
 
 
 def of_ours(replicas: int = 1) -> Figures:
@@ -223,14 +223,14 @@ def cases_of_peer(binary: str) -> None:
 
 def compared(found: list[Figures], peers: list[Figures]) -> bool:
     """Print the medians, and whether they are as good as they have to be."""
-    rate, p99 = (statistics.median(getattr(one, name) for one in found) for name in ("rate", "p99"))
-    growth = max(one.after - one.before for one in found)
+    rate, p99 = (statistics.median(getattr(item, name) for item in found) for name in ("rate", "p99"))
+    growth = max(item.after - item.before for item in found)
     print(
         f"secrets_backend: {rate:.0f} gets/s (allowed {TARGET_RATE:.0f}), p99 {p99:.1f} ms (allowed {TARGET_P99:.0f})"
     )
     print(f"  memory over {COUNT} requests: {growth:+.1f} MiB (allowed {TARGET_GROWTH:+.0f})")
     if peers:
-        theirs = [statistics.median(getattr(one, name) for one in peers) for name in ("rate", "p50", "p99")]
+        theirs = [statistics.median(getattr(item, name) for item in peers) for name in ("rate", "p50", "p99")]
         print(f"secrets-kubernetes: {theirs[0]:.0f} gets/s, p50 {theirs[1]:.1f} ms, p99 {theirs[2]:.1f} ms")
     else:
         print(f"secrets-kubernetes, as recorded once: {RECORDED}; give --peer BINARY to measure it")

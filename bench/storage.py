@@ -51,7 +51,7 @@ def messages(port: int) -> int:
     """Return how many messages the server took from the follower and sent to it."""
     with urllib.request.urlopen(f"http://{LOOPBACK}:{port}/connz?limit=1024", timeout=10) as answer:
         found = json.load(answer)["connections"]
-    return sum(int(one["in_msgs"]) + int(one["out_msgs"]) for one in found if one.get("name") != "bench")
+    return sum(int(item["in_msgs"]) + int(item["out_msgs"]) for item in found if item.get("name") != "bench")
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +99,7 @@ async def known(following: Following, lattices: int) -> None:
 
     def all_synced() -> bool:
         stores = following.stores.values()
-        return len(stores) == lattices and all(one.synced_at is not None for one in stores)
+        return len(stores) == lattices and all(store.synced_at is not None for store in stores)
 
     await until(all_synced, "all are known")
 

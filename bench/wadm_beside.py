@@ -103,7 +103,7 @@ class Wadm:
         if orjson.loads(answer.data)["result"] == "error":
             raise SystemExit(f"{subject}: {answer.data!r}")
 
-    async def phase(self, names: Iterable[str], verb: str, one: Callable[[str], Awaitable[None]]) -> Phase:
+    async def phase(self, names: Iterable[str], verb: str, item: Callable[[str], Awaitable[None]]) -> Phase:
         """Do something with each application, some at a time."""
         left, before, begun = iter(names), Counter(self._requests.all), time.monotonic()
 
@@ -111,7 +111,7 @@ class Wadm:
             nonlocal own
             for name in left:
                 own += 1
-                await one(name)
+                await item(name)
 
         own = 0
         async with asyncio.TaskGroup() as tasks:

@@ -120,12 +120,12 @@ def summary(rate: int, name: str, found: list[dict[str, Any]]) -> dict[str, Any]
     return {
         "informer": name,
         "asked_per_second": rate,
-        "written_per_second": round(statistics.mean(one["rate"] for one in found), 1),
-        "changes": sum(len(one["from_sent"]) for one in found),
-        "missed": sum(one["missed"] for one in found),
-        "sent_to_handler_ms": percentiles([value for one in found for value in one["from_sent"]]),
-        "answered_to_handler_ms": percentiles([value for one in found for value in one["from_answer"]]),
-        "processor_us_per_change": round(statistics.mean(one["processor"] for one in found), 1),
+        "written_per_second": round(statistics.mean(item["rate"] for item in found), 1),
+        "changes": sum(len(item["from_sent"]) for item in found),
+        "missed": sum(item["missed"] for item in found),
+        "sent_to_handler_ms": percentiles([value for item in found for value in item["from_sent"]]),
+        "answered_to_handler_ms": percentiles([value for item in found for value in item["from_answer"]]),
+        "processor_us_per_change": round(statistics.mean(item["processor"] for item in found), 1),
     }
 
 

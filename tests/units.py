@@ -38,7 +38,7 @@ def pytest_of(python: str | Path, tier: str) -> list[str | Path]:
 def main(options: list[str]) -> int:
     """Run them."""
     tier = "thorough" if "--thorough" in options else "not thorough"
-    others = [one for one in options if one not in {"--wheel", "--thorough", *VARIABLES}]
+    others = [item for item in options if item not in {"--wheel", "--thorough", *VARIABLES}]
     os.environ.update({VARIABLES[option]: "1" for option in options if option in VARIABLES})
     if "--wheel" not in options:
         return subprocess.run([*pytest_of(sys.executable, tier), *others], cwd=ROOT, check=False).returncode

@@ -111,16 +111,16 @@ def memory() -> None:
         }
         for number in range(OBJECTS)
     ]
-    source = [json.dumps(one) for one in manifests]
+    source = [json.dumps(manifest) for manifest in manifests]
     sent = sum(map(len, source)) / OBJECTS
     del manifests
     tracemalloc.start()
     began = time.perf_counter()
-    objects = [project(KIND, json.loads(one)) for one in source]
+    objects = [project(KIND, json.loads(item)) for item in source]
     took = (time.perf_counter() - began) / OBJECTS * 1e6
     size = tracemalloc.get_traced_memory()[0] / OBJECTS
     tracemalloc.stop()
-    body = sum(len(one.body) for one in objects) / OBJECTS
+    body = sum(len(item.body) for item in objects) / OBJECTS
     print(
         f"{OBJECTS} objects of {sent:.0f} bytes as sent: {body:.0f} bytes as held, {size:.0f} bytes of memory each, "
         f"{took:.0f} µs to read and hold one (traced)"

@@ -180,23 +180,23 @@ def native(ring: Ring, program: Path) -> Iterator[list[psutil.Process]]:
         for number in range(ring.size)
     ]
     try:
-        yield [psutil.Process(one.pid) for one in started]
+        yield [psutil.Process(item.pid) for item in started]
     finally:
-        for one in started:
-            one.kill()
-        for one in started:
-            one.wait()
+        for item in started:
+            item.kill()
+        for item in started:
+            item.wait()
 
 
 def memory(processes: list[psutil.Process]) -> tuple[float, float]:
     """Return MiB in all: what is resident, and the share of it that is theirs (pages that several map are divided)."""
-    infos = [one.memory_full_info() for one in processes]
+    infos = [item.memory_full_info() for item in processes]
     return sum(info.rss for info in infos) / MIB, sum(info.pss for info in infos) / MIB
 
 
 def processor(processes: list[psutil.Process]) -> float:
     """Return seconds of processor time so far."""
-    return sum(sum(one.cpu_times()[:2]) for one in processes)
+    return sum(sum(item.cpu_times()[:2]) for item in processes)
 
 
 async def lap(ring: Ring, nonce: str) -> list[float]:

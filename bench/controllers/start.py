@@ -121,7 +121,7 @@ def ready(ring: Ring) -> int:
         page = ring.api.call("GET", f"{WASM_CONTROLLERS.path(ring.namespace)}?limit=500&continue={after}")[1]
         for item in page["items"]:
             conditions = item.get("status", {}).get("conditions", ())
-            found += any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)
+            found += any(condition["type"] == "Ready" and condition["status"] == "True" for condition in conditions)
         after = page["metadata"].get("continue", "")
         if not after:
             return found

@@ -67,12 +67,12 @@ class Bundle:
 
     def memory(self) -> tuple[float, float]:
         """Return MiB that are resident now, and the most that were."""
-        now = sum(one.memory_info().rss for one in self.processes.values())
-        return now / MIB, sum(_peak(one.pid) for one in self.processes.values())
+        now = sum(process.memory_info().rss for process in self.processes.values())
+        return now / MIB, sum(_peak(process.pid) for process in self.processes.values())
 
     def count(self) -> Count:
         """Return what was done so far."""
-        processor = sum(sum(one.cpu_times()[:2]) for one in self.processes.values())
+        processor = sum(sum(process.cpu_times()[:2]) for process in self.processes.values())
         writes: Counter[str] = Counter()
         for labels, value in self._samples("trellis_kube_requests_total"):
             verb, resource = labels["verb"].lower(), labels["resource"]
@@ -86,8 +86,8 @@ class Bundle:
 
     def ready(self) -> bool:
         """Return whether all are ready. Raises SystemExit if one ended."""
-        for name, one in self.processes.items():
-            if not one.is_running() or one.status() == psutil.STATUS_ZOMBIE:
+        for name, item in self.processes.items():
+            if not item.is_running() or item.status() == psutil.STATUS_ZOMBIE:
                 raise SystemExit(f"{name or 'the bundle'} ended by itself: see its log")
         return all(_ready(port) for port in self.ports.values())
 
@@ -106,7 +106,11 @@ def running(
     environment: dict[str, str], directory: Path, monitors: tuple[int, ...], *, separate: bool
 ) -> Iterator[Bundle]:
     """Have it run for the time of a block; its logs are in the directory."""
-    parts = {one.name: [one.name] for one in SERVICES.values() if not one.only_if_named} if separate else {TOGETHER: []}
+    parts = (
+        {service.name: [service.name] for service in SERVICES.values() if not service.only_if_named}
+        if separate
+        else {TOGETHER: []}
+    )
     ports = {name: free_port() for name in parts}
     started: dict[str, subprocess.Popen[bytes]] = {}
     compiled = as_in_the_images(directory / "bytecode")
@@ -117,12 +121,12 @@ def running(
             with (directory / f"{name or 'bundle'}.log").open("ab") as log:
                 command = [sys.executable, "-m", "trellis_cli", "run", *services]
                 started[name] = subprocess.Popen(command, env=given, stdout=log, stderr=log)
-        yield Bundle({name: psutil.Process(one.pid) for name, one in started.items()}, ports, monitors, began)
+        yield Bundle({name: psutil.Process(item.pid) for name, item in started.items()}, ports, monitors, began)
     finally:
-        for one in started.values():
-            one.terminate()
-        for one in started.values():
-            one.wait(_END_SECONDS)
+        for item in started.values():
+            item.terminate()
+        for item in started.values():
+            item.wait(_END_SECONDS)
 
 
 def as_in_the_images(directory: Path, python: str = sys.executable) -> dict[str, str]:
@@ -168,5 +172,5 @@ def _messages(port: int) -> int:
     """Return the messages that a NATS server took from connections of Trellis and sent to them, so far."""
     with urllib.request.urlopen(f"http://{LOOPBACK}:{port}/connz?limit=4096", timeout=10) as answer:
         connections = json.load(answer)["connections"]
-    ours = [one for one in connections if str(one.get("name", "")).startswith("trellis-")]
-    return sum(int(one["in_msgs"]) + int(one["out_msgs"]) for one in ours)
+    ours = [connection for connection in connections if str(connection.get("name", "")).startswith("trellis-")]
+    return sum(int(item["in_msgs"]) + int(item["out_msgs"]) for item in ours)

@@ -38,20 +38,24 @@ async def node_opted_in(world: World, number: int, _: int) -> float:
 async def host_started(world: World, number: int, _: int) -> float:
     """A pod of a lattice's hosts becomes ready until the slices of all its applications have it; then it ends again."""
     lattice = number % world.size.lattices
-    wanted = [sizes.application(one) for one in range(world.size.applications) if world.full.lattice_of(one) == lattice]
+    wanted = [
+        sizes.application(item) for item in range(world.size.applications) if world.full.lattice_of(item) == lattice
+    ]
     where, seen = objects.address(lattice, objects.STARTED), world.seen
     began = time.monotonic()
     await asyncio.to_thread(world.start_host, lattice, objects.STARTED, ready=True)
-    await _until(lambda: all(where in seen.slices.get(one, ()) for one in wanted), f"slices of {lattice} with {where}")
-    took = max(seen.moved[one] for one in wanted) - began
+    await _until(
+        lambda: all(where in seen.slices.get(item, ()) for item in wanted), f"slices of {lattice} with {where}"
+    )
+    took = max(seen.moved[item] for item in wanted) - began
     await asyncio.to_thread(world.start_host, lattice, objects.STARTED, ready=False)
-    await _until(lambda: all(where not in seen.slices[one] for one in wanted), f"slices of {lattice} without {where}")
+    await _until(lambda: all(where not in seen.slices[item] for item in wanted), f"slices of {lattice} without {where}")
     return took
 
 
 async def application_applied(world: World, number: int, nonce: int) -> float:
     """An application is applied with kubectl until wadm has stored and deployed it."""
-    ours = [one for one in range(world.size.applications) if not by_wash(one)]
+    ours = [item for item in range(world.size.applications) if not by_wash(item)]
     which = ours[number * max(1, len(ours) // 60) % len(ours)]
     name, lattice = sizes.application(which), sizes.lattice(world.full.lattice_of(which))
     key, deployed = f"{lattice}-{name}", world.seen.deployed

@@ -24,7 +24,7 @@ def exponent(sizes: Sequence[float], figures: Sequence[float]) -> float:
     if len(set(sizes)) < 2 or len(sizes) != len(figures) or min(*sizes, *figures) <= 0:
         message = f"no exponent from sizes {list(sizes)} and figures {list(figures)}"
         raise ValueError(message)
-    xs, ys = [math.log(one) for one in sizes], [math.log(one) for one in figures]
+    xs, ys = [math.log(size) for size in sizes], [math.log(figure) for figure in figures]
     x, y = sum(xs) / len(xs), sum(ys) / len(ys)
     return sum((a - x) * (b - y) for a, b in zip(xs, ys, strict=True)) / sum((a - x) ** 2 for a in xs)
 

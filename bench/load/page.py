@@ -40,11 +40,11 @@ def graphs(found: Sequence[Result]) -> dict[str, bytes]:
     """Return the graphs by name of file."""
     shown = tables.shown(found)
     kinds = tables.KINDS
-    latency = {f"{kind}, p50": [one.changes[kind].p50 * 1000 for one in shown] for kind in kinds}
-    latency |= {f"{kind}, p99": [one.changes[kind].p99 * 1000 for one in shown] for kind in kinds}
-    memory = {name: [one.memory[key] for one in shown] for name, key in (("at rest", "steady"), ("peak", "peak"))}
-    writes = {kind: [one.changes[kind].writes for one in shown] for kind in kinds}
-    sizes = [one.size.nodes for one in shown]
+    latency = {f"{kind}, p50": [item.changes[kind].p50 * 1000 for item in shown] for kind in kinds}
+    latency |= {f"{kind}, p99": [item.changes[kind].p99 * 1000 for item in shown] for kind in kinds}
+    memory = {name: [item.memory[key] for item in shown] for name, key in (("at rest", "steady"), ("peak", "peak"))}
+    writes = {kind: [item.changes[kind].writes for item in shown] for kind in kinds}
+    sizes = [item.size.nodes for item in shown]
     drawn = (
         (latency, "ms, one change"),
         (memory, "MiB resident, all services in one process"),
@@ -60,7 +60,7 @@ def _graph(sizes: Sequence[int], series: Series, label: str) -> bytes:
         style = "--" if name.endswith("p99") else "-"
         axes.plot(sizes, values, style, marker=".", color=_COLOURS[number % len(_COLOURS)], label=name, linewidth=1)
     axes.set_xscale("log", base=2)
-    axes.set_xticks(sizes, [f"{one:,}" for one in sizes], minor=False)
+    axes.set_xticks(sizes, [f"{size:,}" for size in sizes], minor=False)
     if any(name.endswith("p99") for name in series):
         axes.set_yscale("log")
     else:

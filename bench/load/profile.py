@@ -65,7 +65,7 @@ class Timeline:
 
     def lines(self) -> Iterator[str]:
         """Yield the latest parts first."""
-        for reason, at in sorted(self.last.items(), key=lambda one: -one[1]):
+        for reason, at in sorted(self.last.items(), key=lambda item: -item[1]):
             yield f"{at:7.2f} s  {reason}"
 
 
@@ -87,11 +87,11 @@ def profiled(bundle: Bundle, directory: Path) -> Iterator[None]:
     """Have py-spy look at the processes for the time of a block; what it saw is in the directory, a file for each."""
     program = Path(sys.executable).with_name("py-spy")
     started = []
-    for name, one in bundle.processes.items():
+    for name, item in bundle.processes.items():
         file = directory / f"{name or 'bundle'}.raw"
         # Whoever has the interpreter's lock: on a busy machine threads that wait look as if they worked.
         options = ["--gil", "--format", "raw", "--function", "--rate", str(_RATE), "--duration", str(_MOST_SECONDS)]
-        argv = [str(program), "record", "--pid", str(one.pid), *options, "--output", str(file)]
+        argv = [str(program), "record", "--pid", str(item.pid), *options, "--output", str(file)]
         started.append(subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
     try:
         yield

@@ -82,7 +82,7 @@ def read(path: Path) -> list[Result]:
 
 
 def _parsed(line: dict[str, Any]) -> Result:
-    changes = {kind: Changed(**one) for kind, one in line["changes"].items()}
+    changes = {kind: Changed(**item) for kind, item in line["changes"].items()}
     sizes = {name: Size(**line[name]) for name in ("size", "added")}
     return Result(**line | sizes | {"changes": changes})
 

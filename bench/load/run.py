@@ -168,9 +168,9 @@ async def run(options: argparse.Namespace, directory: Path) -> None:
 def _figures(result: Result) -> dict[str, object]:
     names = ("ready", "settled", "again", "memory", "work", "idle")
     return {name: getattr(result, name) for name in names} | {
-        kind: f"p50 {one.p50 * 1000:.0f} ms, p99 {one.p99 * 1000:.0f} ms, {one.processor * 1000:.0f} ms of a "
-        f"processor, {one.writes:g} writes {one.written}, {one.messages:g} messages"
-        for kind, one in result.changes.items()
+        kind: f"p50 {item.p50 * 1000:.0f} ms, p99 {item.p99 * 1000:.0f} ms, {item.processor * 1000:.0f} ms of a "
+        f"processor, {item.writes:g} writes {item.written}, {item.messages:g} messages"
+        for kind, item in result.changes.items()
     }
 
 

@@ -134,7 +134,7 @@ async def looking(info: ClusterInfo, lattices: str) -> AsyncIterator[tuple[Seen,
 
 def _condition(manifest: Manifest) -> bool:
     conditions = (manifest.get("status") or {}).get("conditions") or ()
-    return any((one["type"], one["status"]) == ("Ready", "True") for one in conditions)
+    return any((condition["type"], condition["status"]) == ("Ready", "True") for condition in conditions)
 
 
 _ready = _condition
@@ -146,7 +146,7 @@ def _node(manifest: Manifest) -> tuple[bool, bool]:
 
 def _slice(manifest: Manifest) -> tuple[str, frozenset[str]]:
     endpoints = manifest.get("endpoints") or ()
-    found = frozenset(one["addresses"][0] for one in endpoints if one["conditions"]["ready"])
+    found = frozenset(endpoint["addresses"][0] for endpoint in endpoints if endpoint["conditions"]["ready"])
     return str((manifest["metadata"].get("labels") or {}).get(names.LABEL_SERVICE_NAME, "")), found
 
 

@@ -43,21 +43,21 @@ class Figure:
 
 def shown(results: Sequence[Result]) -> list[Result]:
     """Return what is shown, from the smallest size on."""
-    together = [one for one in results if not one.separate]
-    last = {one.size: one for one in sorted(together, key=lambda one: one.alone)}
-    return sorted(last.values(), key=lambda one: one.size.nodes)
+    together = [result for result in results if not result.separate]
+    last = {item.size: item for item in sorted(together, key=lambda item: item.alone)}
+    return sorted(last.values(), key=lambda item: item.size.nodes)
 
 
 def figures() -> list[Figure]:
     """Return the figures that are judged by how they grow."""
     found = [
-        Figure("memory, idle", lambda one: one.memory["steady"], "MiB"),
-        Figure("memory, at its peak", lambda one: one.memory["peak"], "MiB"),
-        Figure("restarted: idle after", lambda one: one.again["quiet"], "s", clock=True),
-        Figure("restarted: processor", lambda one: one.again["processor"], "s"),
-        Figure("restarted: messages of NATS", lambda one: one.again["messages"], ""),
-        Figure("idle: processor", lambda one: one.idle["processor"] * 100, "%"),
-        Figure("idle: messages of NATS a second", lambda one: one.idle["messages"], ""),
+        Figure("memory, idle", lambda item: item.memory["steady"], "MiB"),
+        Figure("memory, at its peak", lambda item: item.memory["peak"], "MiB"),
+        Figure("restarted: idle after", lambda item: item.again["quiet"], "s", clock=True),
+        Figure("restarted: processor", lambda item: item.again["processor"], "s"),
+        Figure("restarted: messages of NATS", lambda item: item.again["messages"], ""),
+        Figure("idle: processor", lambda item: item.idle["processor"] * 100, "%"),
+        Figure("idle: messages of NATS a second", lambda item: item.idle["messages"], ""),
     ]
     for kind in KINDS:
         found += _of_change(kind)
@@ -66,44 +66,44 @@ def figures() -> list[Figure]:
 
 def _of_change(kind: str) -> list[Figure]:
     return [
-        Figure(f"{kind}: p50", lambda one: one.changes[kind].p50 * 1000, "ms", clock=True),
-        Figure(f"{kind}: p99", lambda one: one.changes[kind].p99 * 1000, "ms", clock=True),
-        Figure(f"{kind}: writes to the API server", lambda one: one.changes[kind].writes, ""),
-        Figure(f"{kind}: messages of NATS", lambda one: one.changes[kind].messages, ""),
-        Figure(f"{kind}: processor", lambda one: one.changes[kind].processor * 1000, "ms"),
+        Figure(f"{kind}: p50", lambda item: item.changes[kind].p50 * 1000, "ms", clock=True),
+        Figure(f"{kind}: p99", lambda item: item.changes[kind].p99 * 1000, "ms", clock=True),
+        Figure(f"{kind}: writes to the API server", lambda item: item.changes[kind].writes, ""),
+        Figure(f"{kind}: messages of NATS", lambda item: item.changes[kind].messages, ""),
+        Figure(f"{kind}: processor", lambda item: item.changes[kind].processor * 1000, "ms"),
     ]
 
 
 def _start() -> list[Figure]:
     """Return the figures of what is new in the world of a size."""
     found = [
-        Figure("processor, for what is new", lambda one: one.work["processor"], "s"),
-        Figure("writes to the API server, for what is new", lambda one: float(one.work["writes"]), ""),
-        Figure("start → ready, with new work", lambda one: one.ready, "s", clock=True),
+        Figure("processor, for what is new", lambda item: item.work["processor"], "s"),
+        Figure("writes to the API server, for what is new", lambda item: float(item.work["writes"]), ""),
+        Figure("start → ready, with new work", lambda item: item.ready, "s", clock=True),
     ]
     for what in ("nodes", "slices", "applications", "controllers", "all"):
         title = "all of that" if what == "all" else f"new {what} settled"
         found.append(_settled(f"{title} after", what))
-    return [*found, Figure("restarted: ready after", lambda one: one.again["ready"], "s", clock=True)]
+    return [*found, Figure("restarted: ready after", lambda item: item.again["ready"], "s", clock=True)]
 
 
 def _settled(title: str, what: str) -> Figure:
-    return Figure(title, lambda one: one.settled[what], "s", clock=True)
+    return Figure(title, lambda item: item.settled[what], "s", clock=True)
 
 
 def table(results: Sequence[Result]) -> str:
     """Return everything by size, with the exponent of what may grow."""
-    heads = [f"{one.size.nodes:,}" for one in results]
+    heads = [f"{result.size.nodes:,}" for result in results]
     rows = [
         f"| nodes | {' | '.join(heads)} | exponent |",
         f"|---|{'---|' * len(results)}---|",
-        _counted("applications", [one.size.applications for one in results]),
-        _counted("lattices", [one.size.lattices for one in results]),
-        _counted("controllers", [one.size.controllers for one in results]),
-        _counted("… new of the nodes", [one.added.nodes for one in results]),
+        _counted("applications", [result.size.applications for result in results]),
+        _counted("lattices", [result.size.lattices for result in results]),
+        _counted("controllers", [result.size.controllers for result in results]),
+        _counted("… new of the nodes", [result.added.nodes for result in results]),
     ]
-    rows += [_row(one, results, "") for one in _start()]
-    rows += [_row(one, results, _exponent(one, results)) for one in figures()]
+    rows += [_row(item, results, "") for item in _start()]
+    rows += [_row(figure, results, _exponent(figure, results)) for figure in figures()]
     return "\n".join(rows) + "\n"
 
 
@@ -124,11 +124,11 @@ def planned(results: Sequence[Result]) -> str:
         return ""
     factor = FULL.nodes / largest.size.nodes
     rows = [f"| extrapolated to {FULL.nodes:,} nodes by the exponent | |", "|---|---|"]
-    for one in figures()[:2]:
-        power = float(_exponent(one, results))
-        rows.append(f"| {one.title} | {_number(one.of(largest) * factor**power)} {one.unit} |")
-        line = _line([each.size.nodes for each in results], list(map(one.of, results)), FULL.nodes)
-        rows.append(f"| {one.title}, by a straight line | {_number(line)} {one.unit} |")
+    for figure in figures()[:2]:
+        power = float(_exponent(figure, results))
+        rows.append(f"| {figure.title} | {_number(figure.of(largest) * factor**power)} {figure.unit} |")
+        line = _line([each.size.nodes for each in results], list(map(figure.of, results)), FULL.nodes)
+        rows.append(f"| {figure.title}, by a straight line | {_number(line)} {figure.unit} |")
     return "\n".join(rows) + "\n"
 
 
@@ -143,9 +143,9 @@ def text(results: Sequence[Result]) -> str:
     if not found:
         return "Nothing was measured yet.\n"
     measured = (
-        f"- {one.size.nodes:,} nodes: {one.date}, commit {one.commit}; {one.machine}"
-        f"{'' if one.alone else '; beside other work: times are left out'}"
-        for one in found
+        f"- {item.size.nodes:,} nodes: {item.date}, commit {item.commit}; {item.machine}"
+        f"{'' if item.alone else '; beside other work: times are left out'}"
+        for item in found
     )
     images = (f"![{title}]({name})\n" for name, title in drawn(found).items())
     parts = (table(found), planned(found), *images, written(found), "\n".join(measured) + "\n")
@@ -154,28 +154,28 @@ def text(results: Sequence[Result]) -> str:
 
 def drawn(found: Sequence[Result]) -> dict[str, str]:
     """Return the graphs there are of results, by name of the file: latencies only if all had the machine alone."""
-    return {name: title for name, title in GRAPHS.items() if name != LATENCY or all(one.alone for one in found)}
+    return {name: title for name, title in GRAPHS.items() if name != LATENCY or all(item.alone for item in found)}
 
 
 def _counted(title: str, numbers: Sequence[int]) -> str:
-    return f"| {title} | {' | '.join(f'{one:,}' for one in numbers)} | |"
+    return f"| {title} | {' | '.join(f'{number:,}' for number in numbers)} | |"
 
 
 def _row(figure: Figure, results: Sequence[Result], last: str) -> str:
     cells = (
-        _NONE if figure.clock and not one.alone else f"{_number(figure.of(one))} {figure.unit}".strip()
-        for one in results
+        _NONE if figure.clock and not result.alone else f"{_number(figure.of(result))} {figure.unit}".strip()
+        for result in results
     )
     return f"| {figure.title} | {' | '.join(cells)} | {last} |"
 
 
 def _exponent(figure: Figure, results: Sequence[Result]) -> str:
     """Return how a figure grows, "" if that cannot be said."""
-    of = [one for one in results if one.alone or not figure.clock]
+    of = [result for result in results if result.alone or not figure.clock]
     numbers = list(map(figure.of, of))
     if len(of) < 2 or min(numbers) <= 0:
         return ""
-    return f"{exponent([one.size.nodes for one in of], numbers):.2f}"
+    return f"{exponent([item.size.nodes for item in of], numbers):.2f}"
 
 
 def _number(value: float) -> str:

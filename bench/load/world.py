@@ -99,11 +99,11 @@ class World:
 
     def _create(self, wanted: list[Made]) -> None:
         """Create everything; namespaces and what all need come first, and are waited for."""
-        first = [one for one in wanted if one[0] == "/api/v1/namespaces"]
+        first = [item for item in wanted if item[0] == "/api/v1/namespaces"]
         for path, manifest in first:
             self.post(path, manifest)
         with ThreadPoolExecutor(_IN_FLIGHT) as pool:
-            list(pool.map(lambda one: self.post(*one), (one for one in wanted if one not in first)))
+            list(pool.map(lambda item: self.post(*item), (item for item in wanted if item not in first)))
 
     def post(self, path: str, manifest: dict[str, Any]) -> None:
         """Create an object; one that is there was made by a request whose answer got lost.

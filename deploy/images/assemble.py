@@ -111,7 +111,7 @@ def _remove_unused(site: Path) -> None:
 
 
 def _files(path: Path) -> Iterator[Path]:
-    yield from (one for one in path.rglob("*") if one.is_file()) if path.is_dir() else [path]
+    yield from (item for item in path.rglob("*") if item.is_file()) if path.is_dir() else [path]
 
 
 def _describe(site: Path, project: dict[str, Any], scripts: dict[str, str]) -> None:

@@ -3,8 +3,8 @@
 In: the directory of an assembled image, its lock, the tools of requirements-images.lock; the console's sources if its
 page is in the image; the built runtime if it is in the image. Out: files in a directory that is copied into the image.
 Called by the Dockerfiles in this directory, and by releases, whose images can be for another machine. Invariant: the
-SBOM lists the installed packages; the build fails if they differ from the lock, or if a package declares no licence. For
-the console's page, which is one file, the SBOM lists the packages of npm's lock, and for the runtime its crates.
+SBOM lists the installed packages; the build fails if they differ from the lock, or if a package declares no licence.
+For the console's page, which is one file, the SBOM lists the packages of npm's lock, and for the runtime its crates.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ def with_hashes(bom: dict[str, Any], wanted: dict[str, Pin], target: Target | No
         SystemExit: lock and components differ.
     """
     target = target or Target()
-    components = {normalised(one["name"]): one for one in bom["components"]}
+    components = {normalised(item["name"]): item for item in bom["components"]}
     wrong = sorted(differences(components, wanted, target))
     if wrong:
         raise SystemExit("inventory: " + "; ".join(wrong))
@@ -132,12 +132,12 @@ def license_list(bom: dict[str, Any], texts: dict[str, list[tuple[str, str]]]) -
 
     ``texts``: files by normalised name of the package, or by its purl.
     """
-    components = sorted([bom["metadata"]["component"], *bom["components"]], key=lambda one: str(one["name"]).lower())
-    lines = [f"{one['name']} {one['version']}: {license_of(one)}" for one in components]
+    components = sorted([bom["metadata"]["component"], *bom["components"]], key=lambda item: str(item["name"]).lower())
+    lines = [f"{component['name']} {component['version']}: {license_of(component)}" for component in components]
     files_of: dict[str, list[str]] = {}
-    for one in components:
-        for file, text in texts.get(one["purl"], texts.get(normalised(one["name"]), ())):
-            files_of.setdefault(text.rstrip(), []).append(f"{one['name']} {one['version']}: {file}")
+    for component in components:
+        for file, text in texts.get(component["purl"], texts.get(normalised(component["name"]), ())):
+            files_of.setdefault(text.rstrip(), []).append(f"{component['name']} {component['version']}: {file}")
     for text, files in files_of.items():
         lines += ["", "=" * 80, *files, "=" * 80, text]
     return "\n".join(lines) + "\n"
@@ -146,9 +146,9 @@ def license_list(bom: dict[str, Any], texts: dict[str, list[tuple[str, str]]]) -
 def license_of(component: dict[str, Any]) -> str:
     """Return the licences in a component's metadata."""
     found = component.get("licenses", ())
-    exact = [one.get("expression") or one["license"].get("id") for one in found]
-    named = [one["license"]["name"].rpartition(" :: ")[2] for one in found if "name" in one.get("license", {})]
-    return "; ".join(dict.fromkeys([one for one in exact if one] or named))
+    exact = [item.get("expression") or item["license"].get("id") for item in found]
+    named = [item["license"]["name"].rpartition(" :: ")[2] for item in found if "name" in item.get("license", {})]
+    return "; ".join(dict.fromkeys([item for item in exact if item] or named))
 
 
 def page_components(lock: str) -> list[dict[str, Any]]:
@@ -197,11 +197,13 @@ def runtime_components(runtime: Path) -> list[dict[str, Any]]:
     """
     told = json.loads((runtime / "metadata.json").read_text(encoding="utf-8"))
     lock = tomllib.loads((runtime / "crates.lock").read_text(encoding="utf-8"))
-    sums = {(one["name"], one["version"]): one.get("checksum") for one in lock["package"]}
-    packages = {one["id"]: one for one in told["packages"]}
+    sums = {(item["name"], item["version"]): item.get("checksum") for item in lock["package"]}
+    packages = {item["id"]: item for item in told["packages"]}
     root = packages[told["resolve"]["root"]]
     found = [_runtime(root, runtime), *_libraries((runtime / "libraries.txt").read_text(encoding="utf-8"))]
-    for package in sorted(_linked(told["resolve"]), key=lambda one: (packages[one]["name"], packages[one]["version"])):
+    for package in sorted(
+        _linked(told["resolve"]), key=lambda item: (packages[item]["name"], packages[item]["version"])
+    ):
         name, version = packages[package]["name"], packages[package]["version"]
         checksum = sums.get((name, version))
         declared = packages[package].get("license") or packages[package].get("license_file")
@@ -270,7 +272,7 @@ def _libraries(text: str) -> Iterator[dict[str, Any]]:
 def _linked(resolve: dict[str, Any]) -> set[str]:
     """Return the ids of the crates that the root depends on, without those of build scripts and tests."""
     needs = {
-        node["id"]: [one["pkg"] for one in node["deps"] if any(kind["kind"] is None for kind in one["dep_kinds"])]
+        node["id"]: [dep["pkg"] for dep in node["deps"] if any(kind["kind"] is None for kind in dep["dep_kinds"])]
         for node in resolve["nodes"]
     }
     found: set[str] = set()

@@ -148,8 +148,8 @@ class Effects:
 
     async def warn_home(self, snapshot: Snapshot, reason: str, message: str) -> None:
         """Record a warning Event on the oldest host group in the home namespace, for an application without object."""
-        groups = [one for one in self.cache.groups_of(snapshot.key.mark).values() if one.namespace == snapshot.home]
-        for group in sorted(groups, key=lambda one: (one.created, one.key))[:1]:
+        groups = [item for item in self.cache.groups_of(snapshot.key.mark).values() if item.namespace == snapshot.home]
+        for group in sorted(groups, key=lambda item: (item.created, item.key))[:1]:
             regarding = ObjectRef(HOST_CONFIGS.api_version, HOST_CONFIGS.kind, group.name, group.uid, group.namespace)
             await self.recorder.record(regarding=regarding, type="Warning", reason=reason, message=message)
 
@@ -202,7 +202,7 @@ class Effects:
 
     async def _without_finalizer(self, view: ApplicationView) -> Manifest | None:
         self.cache.releasing(view.uid)
-        left = [one for one in view.finalizers if one != names.FINALIZER_APPLICATIONS]
+        left = [finalizer for finalizer in view.finalizers if finalizer != names.FINALIZER_APPLICATIONS]
         try:
             return await self._finalizers(view, left)
         except NotFound:

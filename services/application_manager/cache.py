@@ -177,7 +177,7 @@ class Cache:
 
     def needs_groups(self) -> str | None:
         """Return why host groups have to be listed: an object has the finalizer; None if no object does."""
-        kept = (one.key for one in self.applications.values() if one.object.finalizer)
+        kept = (application.key for application in self.applications.values() if application.object.finalizer)
         first = min(kept, default=None)
         return None if first is None else f"Application {first} belongs to a lattice: no Application is changed"
 

@@ -59,13 +59,13 @@ def with_condition(
 
     ``said``: None removes the condition; ``now``: in RFC 3339.
     """
-    former = next((one for one in conditions if one["type"] == names.CONDITION_APPLICATIONS_SYNCED), None)
+    former = next((item for item in conditions if item["type"] == names.CONDITION_APPLICATIONS_SYNCED), None)
     if said is None:
-        return None if former is None else [one for one in conditions if one is not former]
+        return None if former is None else [item for item in conditions if item is not former]
     condition = make_condition((names.CONDITION_APPLICATIONS_SYNCED, *said), conditions, generation, now)
     if condition == former:
         return None
-    return [*(one for one in conditions if one is not former), condition]
+    return [*(item for item in conditions if item is not former), condition]
 
 
 @dataclass(frozen=True, slots=True)

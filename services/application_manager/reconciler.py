@@ -209,9 +209,9 @@ class Reconciler:
     async def _publish(self, key: Key, due: Iterable[Due]) -> float | None:
         try:
             with self.stories.follow(key):
-                for one in due:
-                    await self.bus.publish(one.fact, dedup=one.dedup)
-                    self.cache.published.note(one.fact)
+                for item in due:
+                    await self.bus.publish(item.fact, dedup=item.dedup)
+                    self.cache.published.note(item.fact)
         except BusUnavailable:
             return self.timings.publish
         return None

@@ -89,7 +89,7 @@ def on_group(
         objects = [view for view in cache.applications.values() if view.namespace in places]
         keys = {cache.key_of(view) for view in objects}
         cache.group_changed(change)
-        beside = {one.lattice for place in places for one in cache.groups_in(place)}
+        beside = {item.lattice for place in places for item in cache.groups_in(place)}
         for mark in ({group.lattice for group in views} | beside) - {""}:  # a name may resolve to another lattice now
             wake_lattice(mark)
         # Only a reconcile of the former key ends what an application waits for there, such as an outage of wadm.

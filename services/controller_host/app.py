@@ -253,14 +253,14 @@ def holding(
         finally:
             end()
             disk.close()
-            await asyncio.gather(*(one() for one in close))
+            await asyncio.gather(*(item() for item in close))
 
     return hold
 
 
-def not_watched(watches: SharedWatches, one: Hosted) -> Trouble | None:
+def not_watched(watches: SharedWatches, hosted: Hosted) -> Trouble | None:
     """Return the reason why a watch of a controller is refused, None if all watches work."""
-    for refusal in watches.refused(one.key, one.account.user).values():
+    for refusal in watches.refused(hosted.key, hosted.account.user).values():
         return Trouble(refusal.reason, refusal.message)
     return None
 

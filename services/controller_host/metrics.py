@@ -85,9 +85,9 @@ class Gauges:
             return
         self._at = now
         self._states, self._bytes, self._pending, oldest = Counter(), 0, 0, now
-        for one in list(self._hosted()):
-            self._states[state_of(one).value] += 1
-            self._pending += len(one.agenda)
-            oldest = min(oldest, one.agenda.oldest() or now)
-            self._bytes += one.life.figures.resident_bytes
+        for item in list(self._hosted()):
+            self._states[state_of(item).value] += 1
+            self._pending += len(item.agenda)
+            oldest = min(oldest, item.agenda.oldest() or now)
+            self._bytes += item.life.figures.resident_bytes
         self._oldest = now - oldest

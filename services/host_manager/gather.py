@@ -48,8 +48,8 @@ from trellis.kube.resources import (
 from trellis.provisioning.other_controllers import Controller
 
 RESOURCES: Final[Mapping[str, Resource]] = {
-    one.kind: one
-    for one in (
+    item.kind: item
+    for item in (
         CONFIGMAPS,
         SERVICE_ACCOUNTS,
         ROLES,
@@ -195,7 +195,7 @@ class Cache:
     def _ready_at(self, key: str, pods: tuple[PodView, ...]) -> dict[str, float]:
         """Return, by name, since when the watch shows each pod as ready, in monotonic seconds."""
         former, now = self.ready.get(key, {}), time.monotonic()
-        seen = {(one.name, one.uid, one.ready_since): one.name for one in pods if one.ready}
+        seen = {(pod.name, pod.uid, pod.ready_since): pod.name for pod in pods if pod.ready}
         self.ready[key] = {what: former.get(what, now) for what in seen}
         return {name: self.ready[key][what] for what, name in seen.items()}
 

@@ -124,7 +124,7 @@ def _shown_reports(snapshot: Snapshot) -> dict[str, Report]:
     reports, view = reports_of(snapshot), snapshot.lattice
     if view is None or (view.settled and view.linked_since is None):
         return reports
-    former = {one.get("pod"): one for one in snapshot.status.get("hosts") or ()}
+    former = {host.get("pod"): host for host in snapshot.status.get("hosts") or ()}
     for pod in snapshot.pods:
         said = former.get(pod.name, {})
         if reports[pod.name].reported != "Unknown" or said.get("ready") is not pod.ready:
@@ -163,9 +163,9 @@ def _reported(snapshot: Snapshot) -> Said:
 
 
 def _as_it_was(snapshot: Snapshot, kind: str) -> Said:
-    for one in snapshot.status.get("conditions") or ():
-        if one["type"] == kind:
-            return kind, one["status"], one["reason"], one["message"]
+    for condition in snapshot.status.get("conditions") or ():
+        if condition["type"] == kind:
+            return kind, condition["status"], condition["reason"], condition["message"]
     return kind, "Unknown", "LatticeNotConnected", "host_manager is connecting to the lattice"
 
 
@@ -177,7 +177,7 @@ def _host(snapshot: Snapshot, pod: PodView, report: Report, former: Mapping[str,
         host["ip"] = pod.addresses[0]
     if report.sighting is not None:
         return host | _identity(snapshot, report.sighting, former)
-    before = next((one for one in former.values() if one.get("pod") == pod.name), None)
+    before = next((item for item in former.values() if item.get("pod") == pod.name), None)
     if before is not None and (snapshot.lattice is None or snapshot.lattice.linked_since is None):
         # The host is currently unknown: its last known identity remains.
         return host | {name: before[name] for name in ("id", "version", "startedAt", "labels") if name in before}
@@ -218,4 +218,4 @@ def _app(model: Model) -> Manifest:
 
 
 def _by_id(snapshot: Snapshot, name: str) -> dict[str, Any]:
-    return {one["id"]: one for one in snapshot.status.get(name) or () if one.get("id")}
+    return {item["id"]: item for item in snapshot.status.get(name) or () if item.get("id")}

@@ -80,7 +80,7 @@ class Reconciler:
                 if again is not None:
                     return again
         self.cache.changes.looked_at(key, changes, deciding.changes_over(snapshot))
-        status = next((one.status for one in actions if isinstance(one, deciding.WriteStatus)), snapshot.status)
+        status = next((item.status for item in actions if isinstance(item, deciding.WriteStatus)), snapshot.status)
         if refused_by(status):
             self.cache.invalidate(key)  # a full read does not contain rejections
         if status.get("hosts") and not silent_pods(snapshot) and due_in(snapshot) is None:
@@ -94,7 +94,7 @@ class Reconciler:
         undecided = self.cache.timings.undecided if self.cache.changes.of(key) else None
         retry = self.cache.retries.left(key)
         looks = (self.sources_interval if soon is None else soon, due_in(snapshot), first, undecided, retry)
-        return min(one for one in looks if one is not None) + self.cache.timings.late
+        return min(look for look in looks if look is not None) + self.cache.timings.late
 
     async def _stays(self, snapshot: Snapshot) -> float | None:
         """Return how long a deleted host group keeps its finalizer; None if it can be removed.
@@ -159,7 +159,7 @@ class Reconciler:
         if head.deleting:
             mark, fact = f"{head.uid}.removed", HostsRemoved(**about)
         else:
-            conditions = {one["type"]: one for one in status.get("conditions") or ()}
+            conditions = {condition["type"]: condition for condition in status.get("conditions") or ()}
             mine = status.get("observedGeneration") == head.generation
             done = (conditions.get("Available", {}).get("status"), conditions.get("Progressing", {}).get("status"))
             if not mine or done != ("True", "False"):

@@ -39,11 +39,11 @@ class Changes:
 
     def looked_at(self, group: str, seen: Iterable[SecretChange], over: Iterable[SecretChange]) -> None:
         """Record the changes that a reconcile of a group has seen, and those that are done for it."""
-        self._unseen -= {(group, one.secret) for one in seen}
+        self._unseen -= {(group, item.secret) for item in seen}
         waiting = self.pending.get(group, {})
-        for one in over:
-            if waiting.get(one.secret) == one:  # otherwise it changed in the meantime
-                del waiting[one.secret]
+        for item in over:
+            if waiting.get(item.secret) == item:  # otherwise it changed in the meantime
+                del waiting[item.secret]
         if not waiting:
             self.pending.pop(group, None)
         self._tell()
@@ -51,12 +51,12 @@ class Changes:
     def forget(self, group: str) -> None:
         """Drop a deleted host group."""
         self.pending.pop(group, None)
-        self._unseen = {one for one in self._unseen if one[0] != group}
+        self._unseen = {item for item in self._unseen if item[0] != group}
         self._tell()
 
     async def seen(self, secret: str) -> None:
         """Wait until each group with a pending change of a Secret has reconciled it."""
-        while any(one[1] == secret for one in self._unseen):
+        while any(item[1] == secret for item in self._unseen):
             await self._news.wait()
 
     def _tell(self) -> None:

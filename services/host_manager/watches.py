@@ -97,7 +97,7 @@ class Watches:
     @property
     def complete(self) -> bool:
         """True if all host groups and pods are listed."""
-        return all(one.known for kind in (self._groups, self._pods) for one in kind)
+        return all(item.known for kind in (self._groups, self._pods) for item in kind)
 
     def _kinds(self) -> tuple[Informers[Any], ...]:
         return self._groups, self._pods, self._budgets, self._deployments, self._daemon_sets, self._operators

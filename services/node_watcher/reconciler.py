@@ -52,7 +52,7 @@ class Reconciler:
             self.cache.causes.pop(name, None)  # until then, a retry belongs to the same trace
         if any(isinstance(action, Publish) and isinstance(action.fact, NodeReady) for action in actions):
             self.cache.traces.pop(name, None)  # later changes of the node belong to another trace
-        return min((one for one in (again, snapshot.look_in) if one is not None), default=None)
+        return min((item for item in (again, snapshot.look_in) if item is not None), default=None)
 
     def _span(
         self, snapshot: Snapshot, trace: TraceContext | None, observed_ns: int | None, actions: Sequence[Action]

@@ -75,11 +75,11 @@ async def create_job(kube: Kube, asked: Manifest) -> tuple[dict[str, Any], tuple
     """
     made = await kube.create(JOBS, dict(asked))
     found = differences(asked, made)
-    if useless := [one for one in found if one.useless]:
+    if useless := [item for item in found if item.useless]:
         await delete_unusable(kube, made)
         metadata = made["metadata"]
         call = Call("POST", "Job", "jobs", metadata["namespace"], metadata["name"])
-        message = "; ".join(f"{one.what.value}: {one.text}" for one in useless)
+        message = "; ".join(f"{item.what.value}: {item.text}" for item in useless)
         raise JobUnusable(call, status=0, reason=useless[0].what.value, message=message)
     return made, found
 
@@ -99,7 +99,7 @@ async def delete_unusable(kube: Kube, made: Manifest) -> None:
         except Conflict:
             # A list, because the permission to list Jobs exists anyway.
             listing = await kube.list(JOBS, namespace, field_selector=f"metadata.name={name}")
-            versions = [one["metadata"]["resourceVersion"] for one in listing.items if one["metadata"]["uid"] == uid]
+            versions = [item["metadata"]["resourceVersion"] for item in listing.items if item["metadata"]["uid"] == uid]
             if not versions:
                 return
             version = versions[0]
@@ -121,7 +121,7 @@ def differences(asked: Manifest, returned: Manifest) -> tuple[Difference, ...]:
     found = [*_marks(asked, returned), *_job(asked["spec"], returned["spec"])]
     pods = (asked["spec"]["template"]["spec"], returned["spec"]["template"]["spec"])
     found += [*_pod(*pods), *_containers(*pods)]
-    return tuple(sorted(found, key=lambda one: not one.useless))
+    return tuple(sorted(found, key=lambda item: not item.useless))
 
 
 def _marks(asked: Manifest, returned: Manifest) -> list[Difference]:
@@ -156,14 +156,14 @@ def _pod(asked: Manifest, returned: Manifest) -> list[Difference]:
     if (node := returned.get("nodeName")) != asked["nodeName"]:
         found.append(Difference(Changed.NODE, f"{node or 'none'} instead of {asked['nodeName']}"))
     placed = [field for field in ("affinity", "nodeSelector") if returned.get(field)]
-    if any(one not in (returned.get("tolerations") or ()) for one in asked["tolerations"]):
+    if any(toleration not in (returned.get("tolerations") or ()) for toleration in asked["tolerations"]):
         placed.append("tolerations")
     if placed:
         found.append(Difference(Changed.PLACEMENT, ", ".join(placed)))
     if (account := returned.get("serviceAccountName")) != asked["serviceAccountName"]:
         found.append(Difference(Changed.SERVICE_ACCOUNT, f"{account} instead of {asked['serviceAccountName']}"))
-    volumes = {one["name"]: one for one in returned.get("volumes") or ()}
-    paths = {one["name"]: one["hostPath"]["path"] for one in asked["volumes"] if "hostPath" in one}
+    volumes = {volume["name"]: volume for volume in returned.get("volumes") or ()}
+    paths = {volume["name"]: volume["hostPath"]["path"] for volume in asked["volumes"] if "hostPath" in volume}
     lost = [name for name, path in paths.items() if (volumes.get(name, {}).get("hostPath") or {}).get("path") != path]
     if bool(returned.get("hostPID")) != bool(asked["hostPID"]):
         lost.append("hostPID")
@@ -174,7 +174,7 @@ def _containers(asked: Manifest, returned: Manifest) -> list[Difference]:
     """Return the differences of containers; of added ones only those count that may delay the end of the Job."""
     found = []
     for kind in ("initContainers", "containers"):
-        returned_by_name = {one["name"]: one for one in returned.get(kind) or ()}
+        returned_by_name = {entry["name"]: entry for entry in returned.get(kind) or ()}
         for container in asked.get(kind) or ():
             other = returned_by_name.pop(container["name"], {})
             found += [

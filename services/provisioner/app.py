@@ -149,7 +149,10 @@ def compose(settings: Settings, base: Base, timings: Timings = Timings()) -> Wor
     follow = ShimReconciler(ShimGather(kube, cache), cache, ShimEffects(kube, recorder, cache), telemetry)
     # The nodes are reported by ``cache.refused``.
     refused_nodes = Refusals(
-        queues.nodes, lambda _: None, timings.refusals, refuses=lambda one: is_refused(one) or isinstance(one, NotFound)
+        queues.nodes,
+        lambda _: None,
+        timings.refusals,
+        refuses=lambda item: is_refused(item) or isinstance(item, NotFound),
     )
     refused_plans = Refusals(queues.plans, partial(report_ledger, base.health, queues), timings.refusals)
     refused_shims = Refusals(queues.shims, unready(base.health, SHIM_REFUSED), timings.refusals)

@@ -194,7 +194,7 @@ class Effects:
             await self.report_refusal(node, reason, f"its installer Job is rejected: {error.message}{remedy}")
             raise
         if changed:
-            text = "; ".join(f"{one.what.value}: {one.text}" for one in changed)
+            text = "; ".join(f"{item.what.value}: {item.text}" for item in changed)
             _log.warning("admission changed the installer job", node=node.name, changes=text)
             message = f"admission changed its installer Job {manifest['metadata']['name']}: {text}"
             await self._warn(WarnNode(node, Reason.JOB_CHANGED, message))

@@ -256,7 +256,7 @@ class Cache:
         may have assigned the slot to another node in the meantime, or be about to.
         """
         ledgers = [self.ledger, *([self._writing] if self._writing is not None else [])]
-        slots = [slot for one in ledgers if one is not None and (slot := one.entries.get(uid)) is not None]
+        slots = [slot for ledger in ledgers if ledger is not None and (slot := ledger.entries.get(uid)) is not None]
         if not slots or len(slots) < len(ledgers) or any((slot.digest, slot.attempt) != what for slot in slots):
             return None
         self._begun[uid] = slots[-1], job
@@ -301,8 +301,8 @@ class Cache:
     def refusal_ended(self, uid: str) -> bool:
         """Record that nothing is refused on a node any more; return whether something was."""
         ended = self.refused.end(uid)
-        for one in self.refused.by_uid if ended else ():  # all may have had the same cause: they may start
-            self._note(one, blocked_until=0.0)
+        for item in self.refused.by_uid if ended else ():  # all may have had the same cause: they may start
+            self._note(item, blocked_until=0.0)
         return ended
 
     def canary_class_made(self, name: str) -> None:
@@ -331,12 +331,12 @@ class Cache:
 
     def in_use(self) -> dict[str, str]:
         """Return by Node UID why a Shim cannot be removed, for users."""
-        return {uid: one.in_use for uid, one in self._noted.items() if one.in_use}
+        return {uid: item.in_use for uid, item in self._noted.items() if item.in_use}
 
     def held(self) -> frozenset[str]:
         """Return the nodes that are blocked, and during a handover those that another installation provisioned."""
         now = time.monotonic()
-        held = frozenset(uid for uid, one in self._noted.items() if one.blocked_until > now)
+        held = frozenset(uid for uid, item in self._noted.items() if item.blocked_until > now)
         if now < self.handover_until:
             held |= {node.uid for node in self.nodes.values() if node.installed}
         return held

@@ -195,7 +195,7 @@ class Gather:
         default = self.cache.settings.verify_timeout
         names_of = job.shims if job is not None else ()
         given = [self.cache.shims[name].verification.timeout for name in names_of if name in self.cache.shims]
-        return max((default if one is None else one for one in given), default=default)
+        return max((default if item is None else item for item in given), default=default)
 
     def _canaries(self, job: JobView | None, target: Target | None) -> tuple[Canary, ...]:
         """Return the canaries of the Shims of a Job, without Shims that are no longer wanted."""

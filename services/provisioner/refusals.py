@@ -38,7 +38,7 @@ def view_pod_refusal(manifest: Mapping[str, Any]) -> PodRefusal:
     """Return the relevant fields of an Event."""
     involved, series = manifest.get("involvedObject") or {}, manifest.get("series") or {}
     times = (series.get("lastObservedTime"), manifest.get("lastTimestamp"), manifest.get("eventTime"))
-    at = max((str(one) for one in times if one), default="")
+    at = max((str(item) for item in times if item), default="")
     return PodRefusal(str(involved.get("uid") or ""), refused_pod(manifest), at)
 
 
@@ -52,8 +52,8 @@ class PodRefusals:
 
     def take(self, change: Change[PodRefusal]) -> str:
         """Record one change of the informer; return the UID of the Job."""
-        one = change.new or change.old
-        uid = one.job_uid if one is not None else ""
+        item = change.new or change.old
+        uid = item.job_uid if item is not None else ""
         self._note(uid, change.key, change.new)
         return uid
 
@@ -78,7 +78,7 @@ class PodRefusals:
     def words(self, job_uid: str) -> str:
         """Return why a Job has no pod: it is suspended, or the last error of the API server; "" if neither."""
         found = self.events.get(job_uid)
-        return max(found.items(), key=lambda one: (one[0] == _SUSPENDED, one[1].at))[1].message if found else ""
+        return max(found.items(), key=lambda item: (item[0] == _SUSPENDED, item[1].at))[1].message if found else ""
 
     def seconds(self, job_uid: str) -> float:
         """Return the seconds for which a refusal is known, 0 if none is."""
@@ -122,11 +122,11 @@ class RefusedNodes:
 
     def forget(self) -> None:
         """End all reports, because another replica provisions."""
-        for reason in {one.reason for one in self.by_uid.values()}:
+        for reason in {item.reason for item in self.by_uid.values()}:
             self.report(reason, "")
 
     def _report(self, *reasons: Reason) -> None:
         for reason in reasons:
-            those = [one for one in self.by_uid.values() if one.reason is reason]
+            those = [item for item in self.by_uid.values() if item.reason is reason]
             count = f"{len(those)} node{'s' * (len(those) != 1)}"
             self.report(reason, f"{count}, {those[-1].node}: {those[-1].message}" if those else "")

@@ -52,7 +52,9 @@ class ShimGather:
         runtime_class = await self._runtime_class(shim)
         tally = cache.fleet.tally(shim)
         nodes = tally.nodes()
-        holders = tuple(one.node for one in tally.members.values() if one.has is not None) if shim.deleting else ()
+        holders = (
+            tuple(member.node for member in tally.members.values() if member.has is not None) if shim.deleting else ()
+        )
         return Snapshot(
             shim=shim,
             status=read_status(manifest),
@@ -94,7 +96,7 @@ class ShimGather:
         """Return the nodes from which a Shim cannot be removed, with the reason."""
         in_use = self.cache.in_use()
         members = ((tally.members.get(node.name), node) for node in self.cache.fleet.named(in_use))
-        leaving = (node for one, node in members if one is not None and one.has is not None and one.wish is None)
+        leaving = (node for item, node in members if item is not None and item.has is not None and item.wish is None)
         return tuple((node, in_use[node.uid]) for node in leaving)
 
     async def _ledger(self) -> Ledger:
@@ -143,7 +145,7 @@ class ShimGather:
         """Return the controller of another owner that works on this Shim, or on nodes that have it or require it."""
         if not self.cache.controllers:
             return None
-        return working_on(shim.name, (one.node for one in tally.members.values()), self.cache.controllers)
+        return working_on(shim.name, (member.node for member in tally.members.values()), self.cache.controllers)
 
     async def _revisions(self, shim: ShimView, version: Manifest) -> tuple[Revision, ...] | None:
         """Return the stored versions; None if the newest is this one, so that a rollout does not list at each step."""
@@ -168,4 +170,6 @@ def _in_use(manifest: Manifest, revisions: Iterable[Revision], carried: Collecti
 
     ``carried``: architectures and digests of nodes.
     """
-    return frozenset(one.name for one in revisions if any(kept_version(manifest, [one], *pair) for pair in carried))
+    return frozenset(
+        revision.name for revision in revisions if any(kept_version(manifest, [revision], *pair) for pair in carried)
+    )

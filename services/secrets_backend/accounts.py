@@ -103,7 +103,7 @@ class Accounts:
 
     async def _wait_for_former(self, address: LinkAddress) -> None:
         former = self._cache.of_its_account(address)
-        away = [self._ears[one].link.there() for one in former & self._ears.keys()]
+        away = [self._ears[item].link.there() for item in former & self._ears.keys()]
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self._timings.former):
                 await asyncio.gather(*away)
@@ -126,7 +126,7 @@ class Accounts:
 
     def _all_are_one(self, mine: _Ear) -> bool:
         """Return whether all connections that are up are of this account."""
-        return all(one is mine or one.link.since is None or mine.is_one_with(one) for one in self._ears.values())
+        return all(ear is mine or ear.link.since is None or mine.is_one_with(ear) for ear in self._ears.values())
 
     async def _say(self, mine: _Ear, subject: str) -> None:
         """Publish the token of the current connection."""

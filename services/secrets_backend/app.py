@@ -76,7 +76,7 @@ def compose(settings: Settings, base: Base, *, timings: Timings) -> Work:
     grants = KeyedQueue[str](workers=STATUS_WORKERS, name="grants", telemetry=base.telemetry)
 
     def grants_known() -> bool:
-        return watches.grants.known and deletions.stands and not any(one.outdated(timings.stale) for one in watches)
+        return watches.grants.known and deletions.stands and not any(watch.outdated(timings.stale) for watch in watches)
 
     cache = Cache({}, {}, grants_known=grants_known)
     deletions = GrantDeletions(base.kube, cache, base.health, timings, settings.namespace)

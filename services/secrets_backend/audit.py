@@ -99,7 +99,7 @@ class Audit:
             async with asyncio.timeout(seconds):
                 await self._empty.wait()
         if self._waiting:
-            left = sum(sum(one.count for one in facts.values()) for facts in self._waiting.values())
+            left = sum(sum(fact.count for fact in facts.values()) for facts in self._waiting.values())
             _log.error("secret events not published before the shutdown", facts=left)
 
     async def _send(self) -> None:
@@ -142,7 +142,7 @@ class Audit:
 
     def _make_room(self) -> None:
         """Drop the newest event of the source with the most events, so that a flood displaces no other source."""
-        source, facts = max(self._waiting.items(), key=lambda one: len(one[1]))
+        source, facts = max(self._waiting.items(), key=lambda item: len(item[1]))
         _, waiting = facts.popitem()
         if not facts:
             del self._waiting[source]

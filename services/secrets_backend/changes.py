@@ -148,12 +148,12 @@ def changed(place: tuple[str, str], now: Version, former: Iterable[Holders]) -> 
         name=place[1],
         uid=now[0],
         resource_version=now[1],
-        hosts=sorted({host for one in holders for host in one.hosts}),
+        hosts=sorted({host for holder in holders for host in holder.hosts}),
         groups=[
             SecretUsers(namespace=namespace, lattice=lattice)
-            for namespace, lattice in sorted({group for one in holders for group in one.groups})
+            for namespace, lattice in sorted({group for holder in holders for group in holder.groups})
         ],
-        applications=sorted({name for one in holders for name in one.applications}),
+        applications=sorted({name for holder in holders for name in holder.applications}),
     )
 
 
@@ -170,5 +170,5 @@ def _note(found: dict[T, None], what: T) -> None:
 
 
 def _newest(older: dict[T, None], newer: dict[T, None]) -> dict[T, None]:
-    both = [one for one in older if one not in newer] + [*newer]
+    both = [item for item in older if item not in newer] + [*newer]
     return dict.fromkeys(both[-MOST_HOLDERS:])

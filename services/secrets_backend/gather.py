@@ -46,11 +46,11 @@ class Cache:
         """Record that the account of a connection was determined, or that it is unreachable."""
         self.tried.add(address)
 
-    def one_account(self, one: LinkAddress, other: LinkAddress, *, yes: bool) -> None:
+    def one_account(self, link_address: LinkAddress, other: LinkAddress, *, yes: bool) -> None:
         """Record whether two connections lead into one account."""
-        if yes == (other in self.of_its_account(one)):
+        if yes == (other in self.of_its_account(link_address)):
             return
-        for address, its in ((one, other), (other, one)):
+        for address, its in ((link_address, other), (other, link_address)):
             found = self.shared.setdefault(address, set())
             (found.add if yes else found.discard)(its)
         self.changed()

@@ -87,7 +87,7 @@ class GrantStatuses:
         now = self.clock().strftime("%Y-%m-%dT%H:%M:%SZ")
         status = status_of(grant, groups, accounts, former, (item["metadata"].get("generation") or 0, now))
         if status != former:
-            read = {one: item["metadata"][one] for one in ("uid", "resourceVersion")}
+            read = {entry: item["metadata"][entry] for entry in ("uid", "resourceVersion")}
             await self.kube.merge_patch(
                 SECRET_GRANTS,
                 name,
@@ -97,7 +97,7 @@ class GrantStatuses:
                 subresource="status",
             )
         self.health.note(_WHAT, "")
-        return self.recheck if any(one.trouble for one in accounts) else None
+        return self.recheck if any(account.trouble for account in accounts) else None
 
     async def _access(self, reader: Reader) -> Access:
         """Return whether Secrets can be read as a ServiceAccount or user."""

@@ -38,12 +38,12 @@ class Links:
         self._running = False
         for state in State:
             environment.metrics.links(state.value, partial(self._count, state))
-        environment.metrics.in_work(lambda: sum(one.in_work for one in self.serving))
+        environment.metrics.in_work(lambda: sum(item.in_work for item in self.serving))
 
     @property
     def serving(self) -> list[Serving]:
         """The connections that are served, or connecting."""
-        return [one for kept in self._kept.values() for one in kept.serving]
+        return [item for kept in self._kept.values() for item in kept.serving]
 
     def need(self, group: str, address: LinkAddress | None) -> None:
         """Set the connection of a host group, None for none."""
@@ -73,13 +73,13 @@ class Links:
 
     async def close(self, seconds: float) -> None:
         """Accept no more requests, and answer the accepted ones, within ``seconds``."""
-        await asyncio.gather(*(one.end(seconds) for one in self.serving))
+        await asyncio.gather(*(item.end(seconds) for item in self.serving))
 
     def _settle(self) -> None:
         if not self._running:
             return
         needed = set(self._cache.addresses.values())
-        for address in [one for one in self._kept if one not in needed]:
+        for address in [item for item in self._kept if item not in needed]:
             self._end(address, self._kept.pop(address))
         for address in needed - self._kept.keys():
             current: list[Serving] = []
@@ -96,7 +96,7 @@ class Links:
 
     def _end(self, address: LinkAddress, kept: _Kept) -> None:
         async def end() -> None:
-            await asyncio.gather(*(one.end(self._environment.timings.end) for one in kept.serving))
+            await asyncio.gather(*(item.end(self._environment.timings.end) for item in kept.serving))
             kept.task.cancel()
             await asyncio.wait({kept.task})
 
@@ -106,4 +106,4 @@ class Links:
         task.add_done_callback(self._ending.discard)
 
     def _count(self, state: State) -> float:
-        return Counter(one.state for one in self.serving)[state]
+        return Counter(item.state for item in self.serving)[state]

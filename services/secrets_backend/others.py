@@ -23,7 +23,7 @@ async def other_backend(link: Link, subject: str, key: Key, seconds: float) -> b
         LinkAwayError: the connection is down.
     """
     answers = await asyncio.gather(*(_ask(link, subject, seconds) for _ in range(_TIMES)))
-    for answer in {one for one in answers if one is not None}:
+    for answer in {item for item in answers if item is not None}:
         if not _is_ours(answer, key) and not (await key.invalidate() and _is_ours(answer, key)):
             return True
     return False
@@ -41,4 +41,4 @@ async def _ask(link: Link, subject: str, seconds: float) -> bytes | None:
 
 
 def _is_ours(answer: bytes, key: Key) -> bool:
-    return any(answer == one.public.encode() for one in (key.ring.current, *key.ring.previous))
+    return any(answer == item.public.encode() for item in (key.ring.current, *key.ring.previous))

@@ -157,7 +157,7 @@ class Effects:
 
     async def _remove_finalizer(self, action: RemoveFinalizer) -> None:
         found = action.found
-        left = [one for one in found.finalizers if one != names.WASMCLOUD_OPERATOR_SERVICE]
+        left = [finalizer for finalizer in found.finalizers if finalizer != names.WASMCLOUD_OPERATOR_SERVICE]
         with contextlib.suppress(NotFound):
             await self.kube.merge_patch(
                 SERVICES,

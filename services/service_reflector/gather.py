@@ -78,7 +78,7 @@ class Cache:
     def waits_for_group(self, mark: str) -> bool:
         """Return whether Services of a lattice stay for the grace period, because no host group decides on them."""
         found = self._of(mark)
-        return any(not any(successors(one, self.host_groups)) for one in found) and self.grace_left(mark) > 0
+        return any(not any(successors(item, self.host_groups)) for item in found) and self.grace_left(mark) > 0
 
     def homes(self, mark: str) -> set[str]:
         """Return the namespaces of a lattice's groups."""
@@ -95,11 +95,11 @@ class Cache:
             applications = None  # the list is complete now, so absence is known, too
         homes, left = self.homes(mark), self._left_to(mark)
         if applications is None:
-            applications = {*self.deployed(mark), *(one.application for one in (*self._of(mark), *left))}
+            applications = {*self.deployed(mark), *(item.application for item in (*self._of(mark), *left))}
             yield from self.kept
         for name in applications:
             places = homes | {self.services[key].namespace for key in self._mirrors(mark, name)}
-            places |= {one.namespace for one in left if one.application == name}
+            places |= {item.namespace for item in left if item.application == name}
             application = self._application(mark, name)
             if application is not None and (asked := application.annotation(names.ANNOTATION_SERVICE_NAMESPACE)):
                 places = places | {asked}
@@ -110,16 +110,16 @@ class Cache:
 
     def _left_to(self, mark: str) -> list[ServiceView]:
         """Return the Services of lattices without a host group on which this lattice decides."""
-        found = [one for former in self.by_mark if former not in self.by_lattice for one in self._of(former)]
-        return [one for one in found if any(group.lattice == mark for group in successors(one, self.host_groups))]
+        found = [item for former in self.by_mark if former not in self.by_lattice for item in self._of(former)]
+        return [item for item in found if any(group.lattice == mark for group in successors(item, self.host_groups))]
 
     def keys_left(self, groups: Collection[str]) -> Iterator[str]:
         """Yield the keys of Services that record one of these groups and whose lattice has no host group."""
         for mark in self.by_mark:
             if mark not in self.by_lattice:
-                for one in self._of(mark):
-                    if any(group in groups for group in recorded_groups(one)):
-                        yield f"{one.namespace}/{one.application}"
+                for item in self._of(mark):
+                    if any(group in groups for group in recorded_groups(item)):
+                        yield f"{item.namespace}/{item.application}"
 
     def _application(self, mark: str, name: str) -> Application | None:
         comparison = self.following.comparison(mark)
@@ -129,8 +129,8 @@ class Cache:
     def all_keys(self) -> set[str]:
         """Return every key to reconcile."""
         keys = {key for mark in self.following.marks for key in self.keys_of(mark, None)}
-        ours = (one for one in self.services.values() if one.application or one.peers)
-        keys |= {f"{one.namespace}/{one.application or one.name}" for one in ours}
+        ours = (service for service in self.services.values() if service.application or service.peers)
+        keys |= {f"{item.namespace}/{item.application or item.name}" for item in ours}
         return keys | set(self.said) | set(self.kept)
 
     def count(self) -> int:
@@ -139,7 +139,7 @@ class Cache:
 
     def services_of(self, key: str) -> list[ServiceView]:
         """Return the Services of one application in one namespace."""
-        return [self.services[one] for one in self.by_key.get(key, ()) if one in self.services]
+        return [self.services[item] for item in self.by_key.get(key, ()) if item in self.services]
 
     def why_groups(self) -> str | None:
         """Return why the host groups have to be known, None while nothing names one."""
@@ -173,31 +173,39 @@ class Cache:
         claims, refused = self._claims(namespace, name)
         services = self._services(namespace, name, claims)
         groups = self.host_groups
-        found = {one.name: owner_of(one, groups, self._answer) for one in services.values() if one.application}
-        unknown = [services[one] for one, owner in found.items() if owner.undecided is not None]
-        claims += [self._remembered(one) for one in unknown]
+        found = {
+            service.name: owner_of(service, groups, self._answer)
+            for service in services.values()
+            if service.application
+        }
+        unknown = [services[item] for item, owner in found.items() if owner.undecided is not None]
+        claims += [self._remembered(item) for item in unknown]
         preserved = self._preserved(services, found)
         kept = self.kept.get(key, {}).values()
-        owners = self._slice_owners(services, claims) | {one.service for one in kept}
-        terminating = any(one.deleting for one in services.values()) and await self._is_going(namespace)
+        owners = self._slice_owners(services, claims) | {item.service for item in kept}
+        terminating = any(service.deleting for service in services.values()) and await self._is_going(namespace)
         return Snapshot(
             namespace,
             name,
             tuple(claims),
             tuple(refused),
             services,
-            {one: tuple(self.slices.get(f"{namespace}/{one}", {}).values()) for one in owners},
-            {one: route for one in services if (route := self.routes.get(f"{namespace}/{one}")) is not None},
-            frozenset(one.lattice for one in unknown),
-            tuple(one for one in kept if (of := read_kept(one.kept)) and self._unknown(of.lattice, of.application)),
+            {item: tuple(self.slices.get(f"{namespace}/{item}", {}).values()) for item in owners},
+            {
+                service: route
+                for service in services
+                if (route := self.routes.get(f"{namespace}/{service}")) is not None
+            },
+            frozenset(item.lattice for item in unknown),
+            tuple(item for item in kept if (of := read_kept(item.kept)) and self._unknown(of.lattice, of.application)),
             sure=self.groups_known()
             and all(self._complete(mark) for mark in self.by_lattice if namespace in self.homes(mark)),
             terminating=terminating,
             remove_finalizers=self.remove_finalizers,
-            owners={one: owner.lattice for one, owner in found.items()},
+            owners={item: owner.lattice for item, owner in found.items()},
             preserved=preserved,
             look_again=min(
-                (self.grace_left(one.service.lattice) for one in preserved if one.reason == Undecided.GROUP_MISSING),
+                (self.grace_left(item.service.lattice) for item in preserved if item.reason == Undecided.GROUP_MISSING),
                 default=None,
             ),
         )
@@ -214,14 +222,14 @@ class Cache:
         """Return the Services of an application and those with one of its names; edited ones lost their annotations."""
         plain = names.service_name(name)
         second = (f"{namespace}/{names.second_service_name(name, claim.lattice)}" for claim in claims)
-        edited = [key for key in second if (one := self.services.get(key)) is not None and one.peers]
+        edited = [key for key in second if (item := self.services.get(key)) is not None and item.peers]
         keys = {*self.by_key.get(f"{namespace}/{name}", ()), f"{namespace}/{plain}", *edited}
         return {
-            one.name: one
+            item.name: item
             for key in sorted(keys)
-            if (one := self.services.get(key)) is not None
-            and one.application in {name, ""}
-            and one.uid not in self.gone
+            if (item := self.services.get(key)) is not None
+            and item.application in {name, ""}
+            and item.uid not in self.gone
         }
 
     def _claims(self, namespace: str, name: str) -> tuple[list[Claim], list[Refused]]:
@@ -276,7 +284,8 @@ class Cache:
     def _group(self, mark: str, namespace: str) -> GroupView | None:
         """Return the host group for Events: the oldest, in the namespace if there is one."""
         groups = sorted(
-            self.by_lattice.get(mark, {}).values(), key=lambda one: (one.namespace != namespace, one.created, one.key)
+            self.by_lattice.get(mark, {}).values(),
+            key=lambda item: (item.namespace != namespace, item.created, item.key),
         )
         return groups[0] if groups else None
 
@@ -316,15 +325,15 @@ class Cache:
         """Return the Services that wait for an answer or a host group, with the report on each."""
         found: list[Preserved] = []
         for name, owner in owners.items():
-            one = services[name]
-            self.preserved.pop(one.key, None)
-            if (preserved := self._why_preserved(one, owner)) is not None:
-                self.preserved[one.key] = preserved
+            item = services[name]
+            self.preserved.pop(item.key, None)
+            if (preserved := self._why_preserved(item, owner)) is not None:
+                self.preserved[item.key] = preserved
                 found.append(preserved)
         return tuple(found)
 
-    def _why_preserved(self, one: ServiceView, owner: Owner) -> Preserved | None:
-        lattice = lattice_name(one.lattice)
+    def _why_preserved(self, service: ServiceView, owner: Owner) -> Preserved | None:
+        lattice = lattice_name(service.lattice)
         match owner.undecided:
             case Undecided.GROUP_INVALID:
                 groups = tuple(group for group in owner.groups if not group.lattice)
@@ -340,7 +349,7 @@ class Cache:
             case _:
                 return None
         message = f"Services of applications on lattice {lattice} stay as they are: {why}"
-        return Preserved(one, owner.undecided, message, groups)
+        return Preserved(service, owner.undecided, message, groups)
 
     def _trouble(self, mark: str) -> str:
         """Return why the lattice of a host group does not answer, "" while no error is known."""

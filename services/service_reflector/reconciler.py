@@ -78,8 +78,8 @@ class Reconciler:
             snapshot = await self.cache.snapshot(key)
         except KubeError as error:
             if is_refused(error):
-                for one in self.cache.services_of(key):
-                    await self.effects.report(one, None, WRITE_REFUSED, str(error))
+                for service in self.cache.services_of(key):
+                    await self.effects.report(service, None, WRITE_REFUSED, str(error))
             raise
         self.health.note(PRESERVED, self.cache.why_preserved())
         return snapshot
@@ -90,8 +90,8 @@ class Reconciler:
         except KubeError as error:
             # A refusal is reported on the objects that a user inspects; the queue still retries the write.
             if is_refused(error):
-                for one in snapshot.services.values():
-                    await self.effects.report(one if one.application else None, None, WRITE_REFUSED, str(error))
+                for service in snapshot.services.values():
+                    await self.effects.report(service if service.application else None, None, WRITE_REFUSED, str(error))
                 for claim in snapshot.claims:
                     await self.effects.report(None, claim.group, WRITE_REFUSED, str(error))
             raise
@@ -133,5 +133,5 @@ def _is_news(action: Action, done: Sequence[Action]) -> bool:
 def _settled(snapshot: Snapshot) -> bool:
     """Return whether a trace ends here: a Service has a ready endpoint, or no Service is claimed."""
     pieces = [piece for pieces in snapshot.slices.values() for piece in pieces]
-    ready = any(one.get("conditions", {}).get("ready") for piece in pieces for one in piece.endpoints)
+    ready = any(endpoint.get("conditions", {}).get("ready") for piece in pieces for endpoint in piece.endpoints)
     return ready or not snapshot.claims

@@ -169,11 +169,11 @@ def on_service(cache: Cache, wake: Wake) -> Callable[[Change[ServiceView]], None
     """Return the handler of changes of Services; one of another owner may have occupied a name."""
 
     def handle(change: Change[ServiceView]) -> None:
-        for one in (change.old, change.new):
-            if one is not None and one.application:
-                _discard(cache.mirrors, (one.lattice, one.application), change.key)
-                _discard(cache.by_key, f"{one.namespace}/{one.application}", change.key)
-                _discard(cache.by_mark, one.lattice, change.key)
+        for item in (change.old, change.new):
+            if item is not None and item.application:
+                _discard(cache.mirrors, (item.lattice, item.application), change.key)
+                _discard(cache.by_key, f"{item.namespace}/{item.application}", change.key)
+                _discard(cache.by_mark, item.lattice, change.key)
         if change.old is not None and (change.new is None or change.new.uid != change.old.uid):
             cache.gone.discard(change.old.uid)
             cache.preserved.pop(change.key, None)
@@ -182,7 +182,7 @@ def on_service(cache: Cache, wake: Wake) -> Callable[[Change[ServiceView]], None
             cache.mirrors.setdefault((new.lattice, new.application), set()).add(change.key)
             cache.by_key.setdefault(f"{new.namespace}/{new.application}", set()).add(change.key)
             cache.by_mark.setdefault(new.lattice, set()).add(change.key)
-        keys = {f"{one.namespace}/{one.application or one.name}" for one in (change.old, change.new) if one}
+        keys = {f"{item.namespace}/{item.application or item.name}" for item in (change.old, change.new) if item}
         if change.old is None or change.new is None:
             for name, piece in cache.slices.get(change.key, {}).items():
                 keys |= _note_kept(cache, name, piece, left=change.new is None)
@@ -196,16 +196,16 @@ def on_slice(cache: Cache, wake: Wake) -> Callable[[Change[SliceView]], None]:
     """Return the handler of changes of the EndpointSlices of Trellis."""
 
     def handle(change: Change[SliceView]) -> None:
-        for one in (change.old, change.new):
-            if one is not None:
-                _drop(cache.slices, one.service_key, change.key)
-                _note_kept(cache, change.key, one, left=False)
+        for item in (change.old, change.new):
+            if item is not None:
+                _drop(cache.slices, item.service_key, change.key)
+                _note_kept(cache, change.key, item, left=False)
         if change.new is not None:
             cache.slices.setdefault(change.new.service_key, {})[change.key] = change.new
             if change.new.service_key not in cache.services:
                 for key in _note_kept(cache, change.key, change.new, left=True):
                     wake(key)
-        for key in {one.service_key for one in (change.old, change.new) if one is not None}:
+        for key in {item.service_key for item in (change.old, change.new) if item is not None}:
             service = cache.services.get(key)
             if service is not None:
                 wake(f"{service.namespace}/{service.application or service.name}")

@@ -62,8 +62,8 @@ class Commands(TyperGroup):
     def __init__(self, **attributes: Any) -> None:  # noqa: ANN401 (as of typer)
         """Add each command as a name with its help."""
         super().__init__(**attributes)
-        for name, one in COMMANDS.items():
-            self.commands.setdefault(name, TyperCommand(name, help=one.help))
+        for name, item in COMMANDS.items():
+            self.commands.setdefault(name, TyperCommand(name, help=item.help))
 
     def make_context(self, *args: Any, **extra: Any) -> Any:  # noqa: ANN401 (click's types in typer are private)
         """Read the options of the program: typer imports pydantic for it."""

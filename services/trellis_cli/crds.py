@@ -103,7 +103,7 @@ def chosen(kinds: Sequence[str] | None) -> list[Kind]:
 
 async def _check(settings: ClientSettings, kinds: Sequence[Kind]) -> list[Standing]:
     async with connected(settings) as kube:
-        return [one for _, one, _ in await _look(kube, kinds)]
+        return [item for _, item, _ in await _look(kube, kinds)]
 
 
 async def _apply(settings: ClientSettings, kinds: Sequence[Kind], *, adopt: bool) -> list[Standing]:
@@ -116,9 +116,11 @@ async def _apply(settings: ClientSettings, kinds: Sequence[Kind], *, adopt: bool
     async with connected(settings) as kube:
         for _ in range(_ROUNDS):
             found = await _look(kube, kinds)
-            refused = [one for _, one, _ in found if one.place in REFUSED and not (adopt and one.place in ADOPTABLE)]
+            refused = [
+                item for _, item, _ in found if item.place in REFUSED and not (adopt and item.place in ADOPTABLE)
+            ]
             if refused:
-                reasons = "; ".join(one.message for one in refused)
+                reasons = "; ".join(item.message for item in refused)
                 raise CommandError(f"nothing was applied: {reasons}")
             try:
                 for kind, standing, definition in found:
@@ -126,7 +128,7 @@ async def _apply(settings: ClientSettings, kinds: Sequence[Kind], *, adopt: bool
             except (AlreadyExists, Conflict, NotFound):
                 continue  # written by another client
             await asyncio.gather(*(await_served(kube, kind) for kind in kinds))
-            return [one for _, one, _ in await _look(kube, kinds)]
+            return [item for _, item, _ in await _look(kube, kinds)]
         raise CommandError("another client changes these CRDs continuously: rerun the command")
 
 
@@ -169,15 +171,15 @@ async def await_served(kube: Kube, kind: Kind) -> None:
 
 
 def _ok(standings: Sequence[Standing]) -> bool:
-    return all(one.place is Place.CURRENT and not one.message for one in standings)
+    return all(standing.place is Place.CURRENT and not standing.message for standing in standings)
 
 
 def _show(standings: Sequence[Standing], output: Format, *, no_headers: bool) -> None:
     if output.structured:
-        print_document(output, {"ok": _ok(standings), "kinds": [one.document() for one in standings]})
+        print_document(output, {"ok": _ok(standings), "kinds": [standing.document() for standing in standings]})
         return
     table = make_table("KIND", "DEFINITION", "MESSAGE", fold={"MESSAGE"})
-    for one in standings:
-        style = "green" if one.place is Place.CURRENT else "bold red" if one.place in REFUSED else "yellow"
-        table.add_row(one.name, Text(one.place.value, style=style), Text(one.message))
+    for standing in standings:
+        style = "green" if standing.place is Place.CURRENT else "bold red" if standing.place in REFUSED else "yellow"
+        table.add_row(standing.name, Text(standing.place.value, style=style), Text(standing.message))
     print_result(table, no_headers=no_headers)

@@ -87,21 +87,21 @@ class BusFaults:
 
 async def refuse(proxies: Sequence[TcpProxy], seconds: float) -> None:
     """Let nobody through for so long."""
-    for one in proxies:
-        await one.refuse()
+    for proxy in proxies:
+        await proxy.refuse()
     try:
         await asyncio.sleep(seconds)
     finally:
-        for one in proxies:
-            await one.open()
+        for proxy in proxies:
+            await proxy.open()
 
 
 async def silence(proxies: Sequence[TcpProxy], seconds: float) -> None:
     """Let everybody connect and nothing pass for so long."""
-    for one in proxies:
-        one.silence()
+    for proxy in proxies:
+        proxy.silence()
     try:
         await asyncio.sleep(seconds)
     finally:
-        for one in proxies:
-            one.resume()
+        for proxy in proxies:
+            proxy.resume()

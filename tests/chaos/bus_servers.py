@@ -58,7 +58,7 @@ class BusServers:
                 await stack.enter_async_context(way)
             for number in self._small:
                 stack.enter_context(small_disk.mounted(self._directory / f"disk-{number}"))
-            for number, one in enumerate(self.all):
+            for number, item in enumerate(self.all):
                 store = self._store(number)
                 store.parent.mkdir(parents=True, exist_ok=True)
                 if number in self._small:
@@ -66,9 +66,9 @@ class BusServers:
                 else:
                     store.mkdir()
                 self._configure(number)
-                stack.enter_context(one)
+                stack.enter_context(item)
                 # Not in the loop, which would hold up the proxies: they would not see the end of their connections.
-                stack.push_async_callback(asyncio.to_thread, one.kill)
+                stack.push_async_callback(asyncio.to_thread, item.kill)
             yield self
 
     def _store(self, number: int) -> Path:
@@ -77,7 +77,7 @@ class BusServers:
     @property
     def urls(self) -> list[str]:
         """The servers themselves, for who looks on."""
-        return [one.url for one in self.all]
+        return [item.url for item in self.all]
 
     def ways_of(self, number: int) -> list[TcpProxy]:
         """Return the ways between one and the others, there and back."""

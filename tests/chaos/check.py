@@ -52,7 +52,7 @@ async def check(world: World) -> Outcome:
     outcome.wrong += judge.violations(records, _case(world, until))
     counts = judge.work(records)
     outcome.writes, outcome.jobs = counts.total(), counts["jobs"]
-    outcome.starts = sum(one.starts for one in world.replicas.values())
+    outcome.starts = sum(replica.starts for replica in world.replicas.values())
     outcome.repeated = world.kubelets.repeated
     return outcome
 
@@ -74,13 +74,13 @@ async def _settle(world: World, outcome: Outcome, patience: Patience) -> None:
     if outcome.good:
         outcome.wrong += await _quiet(world, patience)
         stays = await none_of(lambda: world.wrong(wanted), _STAYS_SECONDS, world.say, patience)
-        outcome.wrong += [f"{one}, although the state was correct before" for one in stays]
+        outcome.wrong += [f"{stay}, although the state was correct before" for stay in stays]
         world.say(f"quiet after {time.monotonic() - began:.1f} s")
     outcome.wrong += await _letters(world, wanted)
 
 
 async def _left(world: World) -> list[str]:
-    return [one for side in world.sides.values() async for one in side.left()]
+    return [item for side in world.sides.values() async for item in side.left()]
 
 
 async def _quiet(world: World, patience: Patience) -> list[str]:

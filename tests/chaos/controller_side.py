@@ -87,7 +87,7 @@ class ControllerSide:
     async def wrong(self, wanted: Expected) -> AsyncIterator[str]:
         """Yield what is not as it has to be."""
         items = await self._asking.items(self._path(self._target))
-        said = {one["metadata"]["name"]: (one.get("data") or {}).get("said") for one in items}
+        said = {item["metadata"]["name"]: (item.get("data") or {}).get("said") for item in items}
         for name in OBJECTS:
             if said.get(name) != wanted.copies.get(name):
                 yield f"the copy of {name} says {said.get(name)}, not {wanted.copies.get(name)}"
@@ -98,8 +98,8 @@ class ControllerSide:
 
     async def left(self) -> AsyncIterator[str]:
         """Yield what is still there."""
-        async for one in self._namespaces.left():
-            yield one
+        async for item in self._namespaces.left():
+            yield item
 
     async def clean_up(self) -> None:
         """Remove what is left."""

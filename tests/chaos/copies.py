@@ -61,8 +61,8 @@ async def _ids(url: str, subject: str) -> Counter[str]:
                 messages = await reader.fetch(_BATCH, timeout=_SECONDS)
             except TimeoutError:
                 return found
-            for one in messages:
-                found[json.loads(one.data)["id"]] += 1
-                await one.ack()
+            for message in messages:
+                found[json.loads(message.data)["id"]] += 1
+                await message.ack()
     finally:
         await client.close()

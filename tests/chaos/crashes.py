@@ -72,7 +72,7 @@ class Telling:
             if point in self.left or point.when is When.AFTER or point.what in self.story.passes:
                 continue
             later = self.passed[self.passed.index(point) + 1 :]
-            if all(one.what != point.what for one in later):
+            if all(item.what != point.what for item in later):
                 yield f"nobody came to {point.what} again after a crash before it"
 
 
@@ -118,10 +118,10 @@ class Teller:
         points = self.story.points()
         for _ in range(_TELLINGS):
             telling = await self.tell(*points)
-            points = [one for one in telling.left if one.what not in self.story.passes]
+            points = [item for item in telling.left if item.what not in self.story.passes]
             if telling.wrong or not points:
                 return telling.wrong
-        return [f"nobody came to {one}" for one in points]
+        return [f"nobody came to {point}" for point in points]
 
     @contextlib.asynccontextmanager
     async def _world(self, directory: Path, telling: Telling) -> AsyncIterator[_World]:
@@ -218,28 +218,28 @@ class _World:
         telling.wrong += [
             *await self._until_none(lambda: self._undone(telling)),
             *await self._bus(),
-            *(f"an installer would have refused: {one}" for one in self.kubelets.refused),
+            *(f"an installer would have refused: {item}" for item in self.kubelets.refused),
         ]
         await self.side.release()
         telling.wrong += await self._until_none(self.side.left)
         records = self.fleet.writes(self.mark)
-        mine = [one for one in records if self.fleet.id in json.dumps(one.get("objectRef") or {})]
+        mine = [record for record in records if self.fleet.id in json.dumps(record.get("objectRef") or {})]
         until = len(mine) - sum(
-            self.fleet.id in json.dumps(one.get("objectRef") or {}) for one in self.fleet.writes(mark)
+            self.fleet.id in json.dumps(write.get("objectRef") or {}) for write in self.fleet.writes(mark)
         )
         case = judge.Case(self.fleet.system, self.fleet.installers, frozenset(self.side.deleted), until)
         telling.wrong += judge.violations(mine, case)
 
     async def _undone(self, telling: Telling) -> AsyncIterator[str]:
         telling.take(self.directory)
-        for one in telling.undone():
-            yield one
+        for item in telling.undone():
+            yield item
 
     async def _until_none(self, look: Callable[[], AsyncIterator[str]]) -> list[str]:
         """Wait until nothing is found; each crash brings the end nearer."""
 
         async def looked() -> list[str]:
-            found = [one async for one in look()]
+            found = [item async for item in look()]
             return [*found, f"it died {self.deaths} times"] if found else []
 
         return await none_of(looked, CHAPTER_SECONDS, lambda _: None, self.patience)
@@ -261,11 +261,11 @@ class _World:
 async def _unfinished(client: Client) -> AsyncIterator[str]:
     """Yield which durables have messages that nobody has finished."""
     stream = client.jetstream()
-    for name in [one.config.name for one in await stream.streams_info()]:
+    for name in [item.config.name for item in await stream.streams_info()]:
         found: list[ConsumerInfo] = await stream.consumers_info(str(name))
-        for one in found:
-            if one.num_ack_pending or one.num_pending:
-                yield f"{one.name} has {one.num_ack_pending} messages in work and {one.num_pending} before it"
+        for item in found:
+            if item.num_ack_pending or item.num_pending:
+                yield f"{item.name} has {item.num_ack_pending} messages in work and {item.num_pending} before it"
 
 
 def _passed(file: Path) -> list[Point]:

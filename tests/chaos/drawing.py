@@ -50,9 +50,9 @@ def draw(rng: random.Random, seconds: float, model: Model, habits: Habits) -> It
     """Yield what people do in so many seconds; the model is where they begin, and has what they did."""
     at, taken = 0.0, list[float]()
     while round(at, 2) < seconds:
-        allowed = sum(one > at - TAKEN_SECONDS for one in taken) < habits.most_taken
+        allowed = sum(item > at - TAKEN_SECONDS for item in taken) < habits.most_taken
         able = [act for act in habits.weights if model.possible(act) and (allowed or act not in habits.takes)]
-        act = rng.choices(able, [habits.weights[one] for one in able])[0]
+        act = rng.choices(able, [habits.weights[item] for item in able])[0]
         on, value = rng.choice(model.possible(act))
         if act in habits.takes:
             taken.append(at)

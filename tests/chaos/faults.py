@@ -59,8 +59,8 @@ class Faults:
                 replica.kube.cut()
                 replica.api.cut_watches()
             elif fault is Fault.BUS_CUT:
-                for one in replica.bus:
-                    one.cut()
+                for bus in replica.bus:
+                    bus.cut()
             elif fault in {Fault.KUBE_REFUSED, Fault.BUS_REFUSED}:
                 await refuse([replica.kube] if fault is Fault.KUBE_REFUSED else replica.bus, step.seconds)
             else:
@@ -164,12 +164,12 @@ def _switches(fault: Fault, replica: Replica, value: str) -> tuple[Callable[[], 
         case Fault.KUBE_LATE:
             return lambda: setattr(api, "late", float(value)), lambda: setattr(api, "late", 0.0)
         case Fault.BUS_SILENT:
-            return lambda: [one.silence() for one in replica.bus], lambda: [one.resume() for one in replica.bus]
+            return lambda: [bus.silence() for bus in replica.bus], lambda: [bus.resume() for bus in replica.bus]
         case Fault.BUS_LATE:
             late = float(value)
             return (
-                lambda: [setattr(one, "late", late) for one in replica.bus],
-                lambda: [setattr(one, "late", 0.0) for one in replica.bus],
+                lambda: [setattr(bus, "late", late) for bus in replica.bus],
+                lambda: [setattr(bus, "late", 0.0) for bus in replica.bus],
             )
         case _:
             trouble = _TROUBLES[fault]

@@ -54,7 +54,7 @@ def together(replicas: Sequence[Sequence[Sample]]) -> list[Sample]:
     for sample in itertools.chain.from_iterable(replicas):
         looks[sample.at].append(sample)
     return [
-        Sample(at, sum(one.memory for one in found), sum(one.files for one in found))
+        Sample(at, sum(item.memory for item in found), sum(item.files for item in found))
         for at, found in sorted(looks.items())
         if len(found) == len(replicas)
     ]
@@ -66,13 +66,13 @@ def judge(name: str, samples: Sequence[Sample], processes: int = 1) -> Verdict:
     Raises:
         ValueError: there are too few samples to say so.
     """
-    warm = [one for one in samples if one.at >= WARM_SHARE * samples[-1].at] if samples else []
+    warm = [sample for sample in samples if sample.at >= WARM_SHARE * samples[-1].at] if samples else []
     third = len(warm) // _THIRDS
     if len(warm) < _LEAST:
         message = f"{name}: {len(warm)} samples say nothing; it takes {_LEAST}: give it more seconds"
         raise ValueError(message)
-    memory = _medians(warm, third, lambda one: one.memory / MIB)
-    files = _medians(warm, third, lambda one: float(one.files))
+    memory = _medians(warm, third, lambda item: item.memory / MIB)
+    files = _medians(warm, third, lambda item: float(item.files))
     growth = []
     if memory[1] - memory[0] > max(MEMORY_MIB * processes, MEMORY_SHARE * memory[0]):
         growth.append(f"{name} grows: {memory[0]:.1f} MiB, and later {memory[1]:.1f}")

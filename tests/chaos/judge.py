@@ -44,7 +44,7 @@ class Case:
 
 def violations(records: Sequence[Record], case: Case) -> list[str]:
     """Return every write that must not have been."""
-    found = [one for service in LED for one in late_writes(records, Lease(case.system, service))]
+    found = [late_write for service in LED for late_write in late_writes(records, Lease(case.system, service))]
     return [*found, *_repeated(records, case), *_destroyed(records[: case.until], case)]
 
 
@@ -97,6 +97,6 @@ def _destroyed(records: Iterable[Record], case: Case) -> list[str]:
         kind, namespace, name = place(record)
         if record["verb"] not in {"delete", "deletecollection"} or not ours(record) or not accepted(record):
             continue
-        if kind not in _PASSING and not any(name == one or name.startswith(f"{one}-") for one in case.deleted):
+        if kind not in _PASSING and not any(name == item or name.startswith(f"{item}-") for item in case.deleted):
             found.append(f"{kind} {namespace}/{name} was deleted by {record['userAgent']}, and nobody had asked for it")
     return found

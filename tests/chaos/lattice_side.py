@@ -148,25 +148,25 @@ class LatticeSide:
 
     async def wrong(self, wanted: Expected) -> AsyncIterator[str]:
         """Yield what is not as it has to be."""
-        models = {one["name"]: one for one in (await self._asked("get", None))["models"]}
-        objects = {one["metadata"]["name"]: one for one in await self._items(APPLICATIONS)}
-        services = {one["metadata"]["name"]: one for one in await self._items(SERVICES)}
+        models = {model["name"]: model for model in (await self._asked("get", None))["models"]}
+        objects = {item["metadata"]["name"]: item for item in await self._items(APPLICATIONS)}
+        services = {item["metadata"]["name"]: item for item in await self._items(SERVICES)}
         for name in (*KUBECTL_S, *WASH_S):
             app = wanted.apps.get(name)
-            for one in (
+            for item in (
                 *_wrong_model(models.get(name), app),
                 *_wrong_object(objects.get(name), app, models.get(name)),
                 *_wrong_service(services.get(name), app),
             ):
-                yield f"{name}: {one}"
+                yield f"{name}: {item}"
         for piece in await self._items(ENDPOINT_SLICES):
             if (name := piece["metadata"].get("labels", {}).get(names.LABEL_SERVICE_NAME, "")) not in services:
                 yield f"EndpointSlice {piece['metadata']['name']} is left of Service {name}"
-        deployments = {one["metadata"]["name"]: one for one in await self._items(DEPLOYMENTS)}
-        groups = {one["metadata"]["name"]: one for one in await self._items(HOST_CONFIGS)}
+        deployments = {item["metadata"]["name"]: item for item in await self._items(DEPLOYMENTS)}
+        groups = {item["metadata"]["name"]: item for item in await self._items(HOST_CONFIGS)}
         for name, hosts in {**dict.fromkeys(GROUPS), _HOME: 1, **wanted.groups}.items():
-            for one in _wrong_group(groups.get(name), deployments.get(name), hosts):
-                yield f"group {name}: {one}"
+            for item in _wrong_group(groups.get(name), deployments.get(name), hosts):
+                yield f"group {name}: {item}"
 
     async def _items(self, res: Any) -> list[Manifest]:
         return await self._asking.items(res.path(self._namespace))
@@ -177,8 +177,8 @@ class LatticeSide:
 
     async def left(self) -> AsyncIterator[str]:
         """Yield what is still there."""
-        async for one in self._namespaces.left():
-            yield one
+        async for item in self._namespaces.left():
+            yield item
 
     async def clean_up(self) -> None:
         """Remove what is left."""
@@ -200,7 +200,7 @@ def _wrong_object(found: Manifest | None, app: App | None, model: Manifest | Non
         return [] if (found is None) == (app is None) else [f"Kubernetes has it: {found is not None}"]
     image = found["spec"]["components"][0]["properties"]["image"]
     status = found.get("status") or {}
-    said = {one["type"]: one["status"] for one in status.get("conditions") or ()}
+    said = {condition["type"]: condition["status"] for condition in status.get("conditions") or ()}
     deployed = (status.get("synced") or {}).get("deployed")
     checks = {
         f"it has {image}, not {app.version} (synced: {status.get('synced')}; wadm: {model})": (
@@ -223,7 +223,7 @@ def _wrong_group(group: Manifest | None, deployment: Manifest | None, hosts: int
         there = [group is not None, deployment is not None]
         return [] if there == [hosts is not None] * 2 else [f"it is there: {there[0]}; its Deployment: {there[1]}"]
     status = group.get("status") or {}
-    said = {one["type"]: one["status"] for one in status.get("conditions") or ()}
+    said = {condition["type"]: condition["status"] for condition in status.get("conditions") or ()}
     has = deployment["spec"]["replicas"]
     found = [] if has == hosts else [f"its Deployment has {has} replicas, not {hosts}"]
     if (said.get("Available"), said.get("Progressing"), said.get("Degraded")) != ("True", "False", "False"):

@@ -139,9 +139,9 @@ def faults(rng: random.Random, seconds: float, servers: int) -> Iterator[Step]:
     """Yield what goes wrong in so many seconds."""
     taken: dict[tuple[str, str], float] = {}
     at = _FIRST_SECONDS
-    able = [one for one in _KINDS if servers > 1 or one not in _OF_THREE]
+    able = [item for item in _KINDS if servers > 1 or item not in _OF_THREE]
     while at < seconds:
-        act = rng.choices(able, [_KINDS[one].weight for one in able])[0]
+        act = rng.choices(able, [_KINDS[item].weight for item in able])[0]
         kind = _KINDS[act]
         on, value = rng.choice(kind.targets), rng.choice(kind.values)
         step = Step(round(at, 2), PART, act, on, value, round(rng.uniform(*kind.seconds), 1))

@@ -54,6 +54,6 @@ class Namespaces:
         for name, each in ((name, each) for name in self.names for each in self.lists):
             group, _, plural = each.rpartition("/")
             path = f"/{group}/namespaces/{name}/{plural}"
-            for one in await self.asking.items(path):
-                if finalizers := one["metadata"].get("finalizers"):
-                    yield f"{path}/{one['metadata']['name']}", finalizers
+            for item in await self.asking.items(path):
+                if finalizers := item["metadata"].get("finalizers"):
+                    yield f"{path}/{item['metadata']['name']}", finalizers

@@ -145,11 +145,11 @@ class NodeSide:
     async def wrong(self, wanted: Expected) -> AsyncIterator[str]:
         """Yield what is not as it has to be."""
         for name, end in wanted.nodes.items():
-            async for one in self._wrong_node(name, end):
-                yield one
+            async for item in self._wrong_node(name, end):
+                yield item
         for name in SHIMS:
-            async for one in self._wrong_shim(name, wanted):
-                yield one
+            async for item in self._wrong_shim(name, wanted):
+                yield item
         if jobs := await self.asking.items(f"{_JOBS}/{self.installers}/jobs"):
             yield f"{len(jobs)} installer Jobs are left: {[job['metadata']['name'] for job in jobs][:3]}"
 
@@ -190,7 +190,10 @@ class NodeSide:
             yield f"Shim {name} counts {counts} of {nodes} nodes"
         if status.get("observedGeneration") != found["metadata"]["generation"]:
             yield f"Shim {name} has not been looked at since it was changed"
-        said = {one["type"]: (one["status"], one["reason"]) for one in status.get("conditions") or ()}
+        said = {
+            condition["type"]: (condition["status"], condition["reason"])
+            for condition in status.get("conditions") or ()
+        }
         if said.get("Degraded", ("",))[0] != "False" or said.get("Progressing", ("",))[0] != "False":
             yield f"Shim {name} says {said}"
 

@@ -31,4 +31,4 @@ class Outcome:
     @property
     def verdict(self) -> str:
         """``ok``, or the first thing that is wrong or undecided."""
-        return next(iter([*self.wrong, *(f"undecided: {one}" for one in self.undecided)]), OK)
+        return next(iter([*self.wrong, *(f"undecided: {item}" for item in self.undecided)]), OK)

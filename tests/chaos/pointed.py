@@ -56,7 +56,7 @@ class Points:
     def _come(self, point: Point) -> None:
         self._passed.write(json.dumps([point.what, point.nth, point.when]) + "\n")
         if point in self._deadly:
-            write(self._death, [one for one in self._deadly if one != point])
+            write(self._death, [item for item in self._deadly if item != point])
             os.kill(os.getpid(), signal.SIGKILL)
 
 
@@ -67,7 +67,7 @@ def read(death: Path) -> list[Point]:
 
 def write(death: Path, points: Sequence[Point]) -> None:
     """Say where to die; it is read by who is born later."""
-    death.write_text(json.dumps([[one.what, one.nth, one.when] for one in points]))
+    death.write_text(json.dumps([[point.what, point.nth, point.when] for point in points]))
 
 
 def note(points: Points) -> None:

@@ -90,7 +90,7 @@ def read_soaks(path: Path) -> list[SoakLine]:
     """Return all soaks of a record, none if there is no record."""
     texts = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
     found = (json.loads(text) for text in texts)
-    return [SoakLine(**one | {"processes": tuple(Verdict(**each) for each in one["processes"])}) for one in found]
+    return [SoakLine(**item | {"processes": tuple(Verdict(**each) for each in item["processes"])}) for item in found]
 
 
 def commit() -> str:
@@ -134,9 +134,11 @@ def soak_table(processes: Sequence[Verdict]) -> str:
     """Return what processes held, as a table."""
     rows = ["| process | samples | MiB, first third | last third | open files, first third | last third |"]
     rows.append("|---|---|---|---|---|---|")
-    for one in processes:
-        memory, files = one.memory, one.files
-        rows.append(f"| {one.name} | {one.samples} | {memory[0]:g} | {memory[1]:g} | {files[0]:g} | {files[1]:g} |")
+    for process in processes:
+        memory, files = process.memory, process.files
+        rows.append(
+            f"| {process.name} | {process.samples} | {memory[0]:g} | {memory[1]:g} | {files[0]:g} | {files[1]:g} |"
+        )
     return "\n".join(rows)
 
 

@@ -53,11 +53,11 @@ class Replica:
         async with contextlib.AsyncExitStack() as stack:
             await stack.enter_async_context(self.api)
             self.kube = await stack.enter_async_context(TcpProxy("127.0.0.1", self.api.port))
-            for one in self.bus:
-                await stack.enter_async_context(one)
+            for bus in self.bus:
+                await stack.enter_async_context(bus)
             given = environment | {
                 "TRELLIS_KUBECONFIG": str(self.api.kubeconfig(self.kube.port, self.directory / "kubeconfig")),
-                "TRELLIS_NATS_URL": ",".join(f"nats://127.0.0.1:{one.port}" for one in self.bus),
+                "TRELLIS_NATS_URL": ",".join(f"nats://127.0.0.1:{bus.port}" for bus in self.bus),
                 "TRELLIS_HEALTH_PORT": str(self.port),
                 "TRELLIS_CONTROLLER_DATA_DIR": str(self.directory / "controllers"),
                 orders.VARIABLE: str(self.order),

@@ -73,10 +73,10 @@ async def one_run(cluster: ClusterInfo, made_by: Nursery, schedule: Schedule, di
         except Exception as error:  # noqa: BLE001 - one run must not end the others
             traceback.print_exc(file=said)
             outcome = Outcome([f"the run broke off: {error!r} {getattr(error, '__notes__', '')}"])
-        for one in outcome.wrong:
-            print(f"WRONG  {one}", file=said)
-        for one in outcome.undecided:
-            print(f"UNDECIDED  {one}", file=said)
+        for item in outcome.wrong:
+            print(f"WRONG  {item}", file=said)
+        for item in outcome.undecided:
+            print(f"UNDECIDED  {item}", file=said)
         print(f"over after {time.monotonic() - began:.1f} s", file=said)
     return outcome
 
@@ -97,13 +97,13 @@ def told(run: Run, again: str) -> str:
     schedule, outcome = run.schedule, run.outcome
     faults = sum(1 for _ in schedule.of(PART))
     verdict = f"{len(outcome.wrong)} WRONG" if outcome.wrong else "undecided" if outcome.undecided else "ok"
-    text = "".join(f"seed {schedule.seed}: left out, as this machine has it not: {one}\n" for one in run.left_out)
+    text = "".join(f"seed {schedule.seed}: left out, as this machine has it not: {item}\n" for item in run.left_out)
     text += (
         f"seed {schedule.seed}: {verdict}; {schedule.servers} NATS, {len(schedule.steps)} steps, {faults} of them "
         f"faults, settled after {outcome.settled:.1f} s, {outcome.writes} writes, {outcome.starts} starts, "
         f"{run.seconds:.0f} s in all"
     )
-    text += "".join(f"\n  {one}" for one in [*outcome.wrong, *outcome.undecided][:12])
+    text += "".join(f"\n  {item}" for item in [*outcome.wrong, *outcome.undecided][:12])
     return text if outcome.good else f"{text}\n  logs: {run.directory}\n  again: {again}"
 
 
@@ -197,11 +197,11 @@ def run_many(options: argparse.Namespace, seeds: list[int]) -> int:
         done.put(asyncio.run(run_all(options, iter(todo.get, None))))
 
     workers = [forking.Process(target=work) for _ in range(options.jobs)]
-    for one in workers:
-        one.start()
-    for one in workers:
-        one.join()
-    ended = [one.exitcode for one in workers]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    ended = [worker.exitcode for worker in workers]
     assert not any(ended), f"workers ended with {ended}"
     return sum(done.get() for _ in workers)
 

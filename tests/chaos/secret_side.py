@@ -146,8 +146,8 @@ class SecretSide:
 
     async def wrong(self, wanted: Expected) -> AsyncIterator[str]:
         """Yield what is not as it has to be."""
-        for one in self.wrong_answers:
-            yield one
+        for wrong_answer in self.wrong_answers:
+            yield wrong_answer
         if self._asker is None or self._asker.done():
             yield f"{PART}: nobody asks any more: {self._asker!r}"
         for who, secret in itertools.product((*ACCOUNTS, STRANGER), SECRETS):
@@ -172,8 +172,8 @@ class SecretSide:
 
     async def left(self) -> AsyncIterator[str]:
         """Yield what is still there."""
-        async for one in self._namespaces.left():
-            yield one
+        async for item in self._namespaces.left():
+            yield item
 
     async def clean_up(self) -> None:
         """Remove what is left."""

@@ -50,8 +50,8 @@ class Witness:
         new = _given(step)
         for fact, times in self._times.items():
             if fact != new and _ends(step, fact):
-                for one in times:
-                    one[1] = min(one[1], now)
+                for time in times:
+                    time[1] = min(time[1], now)
 
     def wrong(self, answer: Answer) -> list[str]:
         """Return what is wrong with an answer: nothing, if all that it needs may have held."""

@@ -88,8 +88,10 @@ async def sample(made: World, samples: dict[str, list[Sample]]) -> None:
     """Look at all processes now and again, until cancelled."""
     began = time.monotonic()
     while True:
-        pids = {f"{_REPLICA}{name}": one.process.pid for name, one in made.replicas.items() if one.process is not None}
-        pids |= {f"nats-server {number}": one.pid for number, one in enumerate(made.bus.all) if one.pid is not None}
+        pids = {
+            f"{_REPLICA}{name}": item.process.pid for name, item in made.replicas.items() if item.process is not None
+        }
+        pids |= {f"nats-server {number}": item.pid for number, item in enumerate(made.bus.all) if item.pid is not None}
         at = time.monotonic() - began
         for name, pid in pids.items():
             with contextlib.suppress(psutil.Error):
@@ -133,7 +135,7 @@ def main() -> int:
     directory = Path(tempfile.mkdtemp(prefix=f"soak-{options.seed}-"))
     samples: dict[str, list[Sample]] = defaultdict(list)
     outcome = asyncio.run(soak(schedule, directory, samples))
-    held = {name: [dataclasses.astuple(one) for one in found] for name, found in samples.items()}
+    held = {name: [dataclasses.astuple(item) for item in found] for name, found in samples.items()}
     (directory / "samples.json").write_text(json.dumps(held))
     verdicts = verdicts_of(samples, outcome)
     faults = sum(1 for _ in schedule.of(FAULTS))

@@ -34,12 +34,12 @@ class Story:
 
     def until(self, chapter: int) -> Schedule:
         """Return all that was done when a chapter is over, counted from 0."""
-        return Schedule(0, 0.0, 1, tuple(step for one in self.chapters[: chapter + 1] for step in one))
+        return Schedule(0, 0.0, 1, tuple(step for item in self.chapters[: chapter + 1] for step in item))
 
     def points(self) -> list[Point]:
         """Return each boundary's two sides, the first time; after an acknowledgement nothing is left to lose."""
         sides = [Point(what, 1, when) for what in self.boundaries for when in When]
-        return [one for one in sides if one.when is When.BEFORE or not one.what.startswith(ACKNOWLEDGE)]
+        return [side for side in sides if side.when is When.BEFORE or not side.what.startswith(ACKNOWLEDGE)]
 
 
 def _chapters(part: str, *chapters: Iterable[tuple[str, str, str]]) -> tuple[Chapter, ...]:

@@ -76,13 +76,13 @@ async def none_of(
         wall, late = time.monotonic() - began, patience.look() - first
         if found != former:
             changed = late
-            say(f"+{wall:6.2f} s  {len(found)} not as they have to be: {'; '.join(one[:160] for one in found[:6])}")
+            say(f"+{wall:6.2f} s  {len(found)} not as they have to be: {'; '.join(item[:160] for item in found[:6])}")
         former = found
         over = late > seconds and (late > _LONGEST * seconds or late - changed > _STILL_SECONDS)
         if wall > _MOST_SECONDS and late <= seconds:
             raise NoProcessorError(_no_processor(wall, late, found))
         if over or wall > _MOST_SECONDS:
-            return [f"after {wall:.0f} s, {late:.0f} s of its own: {one}" for one in found]
+            return [f"after {wall:.0f} s, {late:.0f} s of its own: {item}" for item in found]
         await asyncio.sleep(max(patience.pause, min(_REST * (time.monotonic() - looked), patience.rest)))
         looked = time.monotonic()
     return []
@@ -110,4 +110,4 @@ async def done_within(seconds: float, patience: Patience, work: Coroutine[object
 
 
 def _no_processor(wall: float, late: float, found: list[str]) -> str:
-    return f"after {wall:.0f} s, of which the replicas had {late:.0f}: {'; '.join(one[:160] for one in found[:6])}"
+    return f"after {wall:.0f} s, of which the replicas had {late:.0f}: {'; '.join(item[:160] for item in found[:6])}"

@@ -90,26 +90,26 @@ class World:
 
     async def wrong(self, wanted: Expected) -> list[str]:
         """Return what is not as it has to be now."""
-        found = [one for side in self.sides.values() async for one in side.wrong(wanted)]
-        for ready, text in [await one.ready() for one in self.replicas.values()]:
+        found = [item for side in self.sides.values() async for item in side.wrong(wanted)]
+        for ready, text in [await replica.ready() for replica in self.replicas.values()]:
             if not ready:
                 found.append(f"not ready: {text}")
         return found
 
     def processes(self) -> list[int]:
         """Return the numbers of the replicas' processes."""
-        return [one.process.pid for one in self.replicas.values() if one.process is not None]
+        return [replica.process.pid for replica in self.replicas.values() if replica.process is not None]
 
     async def end(self) -> None:
         """End the replicas side by side: each has a grace period."""
-        await asyncio.gather(*(one.end() for one in self.replicas.values()))
+        await asyncio.gather(*(replica.end() for replica in self.replicas.values()))
 
     def reproaches(self) -> list[str]:
         """Return what went wrong on the way."""
-        own = [one for replica in self.replicas.values() for one in replica.wrong]
-        own += [f"an installer would have refused: {one}" for one in self.kubelets.refused]
+        own = [item for replica in self.replicas.values() for item in replica.wrong]
+        own += [f"an installer would have refused: {item}" for item in self.kubelets.refused]
         for path in planted.outputs(self.directory, 0):
-            own += [f"{path.name} has {one}" for one in planted.found_in(path.read_bytes())]
+            own += [f"{path.name} has {item}" for item in planted.found_in(path.read_bytes())]
         return own
 
 
@@ -139,10 +139,10 @@ async def world(
             stack.push_async_callback(side.clean_up)
             await side.begin()
         environment = fleet.environment(stream_replicas=schedule.servers, **_SETTINGS)
-        servers = [one.url for one in bus.all]
+        servers = [item.url for item in bus.all]
         replicas = {name: Replica(name, directory / name, Path(cluster.kubeconfig), servers) for name in REPLICAS}
-        for one in replicas.values():
-            await stack.enter_async_context(one.running(nursery, environment))
+        for replica in replicas.values():
+            await stack.enter_async_context(replica.running(nursery, environment))
         faults = Faults(asking, BusFaults(bus, fleet.id), replicas, lattice, cluster.name, fleet.system)
         stack.push_async_callback(_end, asyncio.create_task(kubelets.run()))
         made = World(schedule, fleet, asking, bus, replicas, sides, kubelets, faults, say, directory, mark)
@@ -155,7 +155,7 @@ async def _both_ready(world: World) -> None:
     """Wait until both replicas are ready: a run breaks what works."""
 
     async def ready() -> None:
-        while not all([(await one.ready())[0] for one in world.replicas.values()]):  # noqa: ASYNC110 (as processes say)
+        while not all([(await replica.ready())[0] for replica in world.replicas.values()]):  # noqa: ASYNC110 (as processes say)
             await asyncio.sleep(0.2)
 
     await done_within(_READY_SECONDS, Patience(world.processes), ready(), "both replicas ready")

@@ -124,7 +124,7 @@ def test_both_scripts_judge_what_we_write(one: Seen, theirs: str, ours: str) -> 
 
 
 def test_every_phase_is_among_the_states() -> None:
-    assert {item(one)["status"]["phase"] for one, _, _ in STATES.values()} == set(get_args(Phase))
+    assert {item(entry)["status"]["phase"] for entry, _, _ in STATES.values()} == set(get_args(Phase))
 
 
 @pytest.mark.parametrize("status", [None, {}, {"conditions": []}])

@@ -60,7 +60,7 @@ def resolved(document: dict[str, Any], reference: str) -> dict[str, Any]:
 def inlined(document: dict[str, Any], node: Any) -> Any:
     """Return a schema with what it refers to in its place: the two documents refer to different ones."""
     if isinstance(node, list):
-        return [inlined(document, one) for one in node]
+        return [inlined(document, item) for item in node]
     if not isinstance(node, dict):
         return node
     if "$ref" in node:

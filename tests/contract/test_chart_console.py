@@ -42,7 +42,7 @@ def container(objects: dict[Any, Manifest]) -> Manifest:
 
 
 def environment(objects: dict[Any, Manifest]) -> dict[str, str]:
-    return {one["name"]: one["value"] for one in container(objects)["env"] if "value" in one}
+    return {item["name"]: item["value"] for item in container(objects)["env"] if "value" in item}
 
 
 def test_nothing_of_it_is_there_unless_it_is_asked_for() -> None:
@@ -91,11 +91,11 @@ def test_with_tokens_its_pod_has_none_of_its_own_and_its_account_no_right(mode: 
     objects = found(mode=mode)
     its = pod(objects)
     assert its["automountServiceAccountToken"] is False
-    [anchor] = [one for one in its["volumes"] if one["name"] == "api-server"]
+    [anchor] = [volume for volume in its["volumes"] if volume["name"] == "api-server"]
     assert anchor["configMap"] == {"name": "kube-root-ca.crt", "items": [{"key": "ca.crt", "path": "ca.crt"}]}
-    mounted = {one["mountPath"]: one["name"] for one in container(objects)["volumeMounts"]}
+    mounted = {volume_mount["mountPath"]: volume_mount["name"] for volume_mount in container(objects)["volumeMounts"]}
     assert mounted[ACCOUNT_FILES] == "api-server"
-    subjects = [subject["name"] for one in objects.values() for subject in one.get("subjects", ())]
+    subjects = [subject["name"] for item in objects.values() for subject in item.get("subjects", ())]
     assert NAME not in subjects
 
 
@@ -103,7 +103,7 @@ def test_with_tokens_its_pod_has_none_of_its_own_and_its_account_no_right(mode: 
 def test_behind_a_proxy_its_account_may_be_somebody_else_and_nothing_more(mode: str) -> None:
     objects = found(mode=mode, **CONFIRMED)
     assert "automountServiceAccountToken" not in pod(objects)
-    bound = [(key, one["roleRef"]) for key, one in objects.items() if NAME in str(one.get("subjects"))]
+    bound = [(key, item["roleRef"]) for key, item in objects.items() if NAME in str(item.get("subjects"))]
     assert [(key[0], role["name"]) for key, role in bound] == [("ClusterRoleBinding", NAME)]
     wanted = of(manifests("console.yaml")) | of(manifests("console-proxy.yaml"))
     assert {key: plain(objects[key]) for key in wanted} == wanted
@@ -121,7 +121,7 @@ def test_what_people_may_be_given_is_bound_to_nobody_and_is_what_the_console_ask
     role = objects["ClusterRole", "", "trellis-console-reader"]
     assert all(rule["apiGroups"] == [GROUP] and rule["verbs"] == ["get"] for rule in role["rules"])
     assert {name for rule in role["rules"] for name in rule["resources"]} == {"traces", "messages", "lattices"}
-    assert not [one for one in objects.values() if one.get("roleRef", {}).get("name") == "trellis-console-reader"]
+    assert not [item for item in objects.values() if item.get("roleRef", {}).get("name") == "trellis-console-reader"]
 
 
 @pytest.mark.parametrize("values", [{}, CERTIFIED], ids=["plain", "TLS"])
@@ -131,7 +131,7 @@ def test_its_service_leads_to_its_port(values: dict[str, Any]) -> None:
     labels = objects["Deployment", SYSTEM, NAME]["spec"]["template"]["metadata"]["labels"]
     assert service["selector"].items() <= labels.items()
     [port] = service["ports"]
-    [target] = [one for one in container(objects)["ports"] if one["name"] == port["targetPort"]]
+    [target] = [item for item in container(objects)["ports"] if item["name"] == port["targetPort"]]
     assert target["containerPort"] == port["port"] == Settings.model_fields["console_port"].default
     assert port["name"] == ("https" if values else "http")
 
@@ -148,7 +148,7 @@ def test_nobody_reaches_its_port_but_who_is_named() -> None:
 
 def test_it_connects_to_the_bus_as_a_user_that_may_only_read() -> None:
     objects = found()
-    [seeds] = [one["secret"] for one in pod(objects)["volumes"] if one["name"] == "seeds"]
+    [seeds] = [volume["secret"] for volume in pod(objects)["volumes"] if volume["name"] == "seeds"]
     assert [item["key"] for item in seeds["items"]] == ["console.trellis.nk"]
     server = users_of(hooks("pre-install", services={"console": {"enabled": True}}))
     [block] = re.findall(r"nkey: \$NKEY_CONSOLE_TRELLIS\n(.*?)\n      }\n", server["accounts.conf"], re.DOTALL)
@@ -162,14 +162,14 @@ def test_it_asks_the_charts_own_jaeger() -> None:
     objects = found(more={"jaeger": {"enabled": True}})
     url = environment(objects)["TRELLIS_JAEGER_URL"]
     ports = objects["Service", SYSTEM, "trellis-jaeger"]["spec"]["ports"]
-    assert url in {f"http://trellis-jaeger.{SYSTEM}:{one['port']}" for one in ports}
+    assert url in {f"http://trellis-jaeger.{SYSTEM}:{port['port']}" for port in ports}
 
 
 def test_helm_test_asks_it_and_notes_say_how_to_get_in(tmp_path: Any) -> None:
     [runs] = [
-        one["spec"]["containers"][0]
-        for one in hooks("test", services={"console": {"enabled": True}})
-        if one["kind"] == "Pod"
+        hook["spec"]["containers"][0]
+        for hook in hooks("test", services={"console": {"enabled": True}})
+        if hook["kind"] == "Pod"
     ]
     assert "console" in runs["command"]
     told = notes(tmp_path, services={"console": {"enabled": True}})
@@ -260,7 +260,7 @@ def test_values_of_a_former_chart_have_no_console() -> None:
 
 def test_the_values_of_the_page_are_values() -> None:
     page = (CHART.parents[2] / "docs/console.md").read_text()
-    blocks = [yaml.safe_load(one) for one in re.findall(r"```yaml values\n(.*?)```", page, re.DOTALL)]
+    blocks = [yaml.safe_load(item) for item in re.findall(r"```yaml values\n(.*?)```", page, re.DOTALL)]
     assert len(blocks) == 2
     for values in blocks:
         assert ("Deployment", SYSTEM, NAME) in of(rendered(**values))

@@ -26,17 +26,17 @@ WITH_IMAGE: dict[str, Any] = {"services": {"provisioner": {"settings": {"TRELLIS
 
 def of_the_shim(**values: Any) -> list[Manifest]:
     label = "app.kubernetes.io/component"
-    return [one for one in rendered(**values) if one["metadata"].get("labels", {}).get(label) == "default-shim"]
+    return [item for item in rendered(**values) if item["metadata"].get("labels", {}).get(label) == "default-shim"]
 
 
 def shim_of(**values: Any) -> ShimView:
-    [text] = [one["data"]["shim.yaml"] for one in of_the_shim(**values) if one["kind"] == "ConfigMap"]
+    [text] = [item["data"]["shim.yaml"] for item in of_the_shim(**values) if item["kind"] == "ConfigMap"]
     manifest = yaml.safe_load(text)
     return view_shim(manifest | {"metadata": {"uid": "u", "resourceVersion": "1", **manifest["metadata"]}})
 
 
 def job_of(**values: Any) -> Manifest:
-    [job] = [one for one in of_the_shim(**values) if one["kind"] == "Job"]
+    [job] = [item for item in of_the_shim(**values) if item["kind"] == "Job"]
     return job
 
 

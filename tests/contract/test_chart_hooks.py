@@ -26,18 +26,18 @@ CONFINED = {
 
 def environment(component: str, **values: Any) -> dict[str, str]:
     [deployment] = [
-        one
-        for one in rendered(**values)
-        if one["kind"] == "Deployment" and one["metadata"]["labels"]["app.kubernetes.io/component"] == component
+        item
+        for item in rendered(**values)
+        if item["kind"] == "Deployment" and item["metadata"]["labels"]["app.kubernetes.io/component"] == component
     ]
     [container] = deployment["spec"]["template"]["spec"]["containers"]
-    return {one["name"]: one["value"] for one in container["env"] if "value" in one}
+    return {item["name"]: item["value"] for item in container["env"] if "value" in item}
 
 
 def pod_of(found: list[Manifest]) -> Manifest:
     """The pod that a hook runs, whatever runs it."""
-    [one] = [one for one in found if one["kind"] in {"Job", "Pod"}]
-    return dict(one["spec"]["template"]["spec"] if one["kind"] == "Job" else one["spec"])
+    [item] = [item for item in found if item["kind"] in {"Job", "Pod"}]
+    return dict(item["spec"]["template"]["spec"] if item["kind"] == "Job" else item["spec"])
 
 
 def command_of(found: list[Manifest]) -> list[str]:
@@ -121,8 +121,8 @@ CASES: list[tuple[str, dict[str, Any]]] = [
 @pytest.mark.parametrize(("event", "values"), CASES)
 def test_a_hook_has_a_pod_without_privileges_and_leaves_nothing(event: str, values: dict[str, Any]) -> None:
     found = hooks(event, **values)
-    for one in found:
-        assert one["metadata"]["annotations"]["helm.sh/hook-delete-policy"] == "before-hook-creation,hook-succeeded"
+    for item in found:
+        assert item["metadata"]["annotations"]["helm.sh/hook-delete-policy"] == "before-hook-creation,hook-succeeded"
     pod = pod_of(found)
     [container] = pod["containers"]
     assert pod["securityContext"]["runAsNonRoot"] is True
@@ -131,11 +131,11 @@ def test_a_hook_has_a_pod_without_privileges_and_leaves_nothing(event: str, valu
         "readOnlyRootFilesystem": True,
         "capabilities": {"drop": ["ALL"]},
     }
-    accounts = [one["metadata"]["name"] for one in found if one["kind"] == "ServiceAccount"]
+    accounts = [item["metadata"]["name"] for item in found if item["kind"] == "ServiceAccount"]
     assert accounts == [pod["serviceAccountName"]]
-    for one in found:
-        if one["kind"].endswith("Binding"):
-            assert [subject["name"] for subject in one["subjects"]] == accounts
+    for item in found:
+        if item["kind"].endswith("Binding"):
+            assert [subject["name"] for subject in item["subjects"]] == accounts
 
 
 @pytest.mark.parametrize(("event", "values"), CASES)
@@ -144,7 +144,7 @@ def test_a_hook_gives_a_command_that_there_is_with_options_that_it_has(event: st
     assert program == "trellis"
     done = CliRunner().invoke(app, [*arguments, "--help"])
     assert done.exit_code == 0, done.output
-    options = {one.partition("=")[0] for one in arguments if one.startswith("--")}
+    options = {argument.partition("=")[0] for argument in arguments if argument.startswith("--")}
     assert all(option in done.output for option in options)
 
 
@@ -164,7 +164,7 @@ def test_what_lets_go_may_list_and_patch_what_has_finalizers_stop_services_and_n
         ("get", "leases.coordination.k8s.io", "trellis-system"),
         ("get", "leases.coordination.k8s.io", "kube-system"),
     }  # fmt: skip
-    [home] = [one for one in found if one["kind"] == "Role" and one["metadata"]["namespace"] == "trellis-system"]
+    [home] = [item for item in found if item["kind"] == "Role" and item["metadata"]["namespace"] == "trellis-system"]
     named = {rule["resources"][0]: set(rule.get("resourceNames", ())) for rule in home["rules"]}
     services = {guard.service for guard in GUARDS}
     assert named["leases"] == {names.LEASE_PREFIX + service for service in services}
@@ -174,7 +174,7 @@ def test_what_lets_go_may_list_and_patch_what_has_finalizers_stop_services_and_n
 def test_a_confined_installation_lets_go_of_its_groups_without_a_cluster_role() -> None:
     found = hooks("pre-delete", **CONFINED)
     assert command_of(found)[-2:] == ["--in=shop", "--in=lab"]
-    assert not [one for one in found if one["kind"] == "ClusterRole"]
+    assert not [item for item in found if item["kind"] == "ClusterRole"]
     groups = {right for right in given(found) if right[1].startswith("wasmcloudhostconfigs")}
     assert {place for _, _, place in groups} == {"shop", "lab"}
 
@@ -182,7 +182,7 @@ def test_a_confined_installation_lets_go_of_its_groups_without_a_cluster_role() 
 def test_what_makes_the_keys_may_read_its_own_secrets_and_those_of_the_chart_before_it_and_change_one() -> None:
     found = hooks("pre-install", nats={"tls": {"enabled": True}})
     assert given(found) == {(verb, "secrets", "trellis-system") for verb in ("create", "get", "patch")}
-    [role] = [one for one in found if one["kind"] == "Role"]
+    [role] = [item for item in found if item["kind"] == "Role"]
     named = {rule["verbs"][0]: rule.get("resourceNames", []) for rule in role["rules"]}
     assert named == {
         "create": [],
@@ -192,7 +192,7 @@ def test_what_makes_the_keys_may_read_its_own_secrets_and_those_of_the_chart_bef
 
 
 def test_keys_are_made_before_an_installation_an_upgrade_and_a_rollback_and_not_for_a_secret_that_is_there() -> None:
-    events = {one["metadata"]["annotations"]["helm.sh/hook"] for one in hooks("pre-install")}
+    events = {hook["metadata"]["annotations"]["helm.sh/hook"] for hook in hooks("pre-install")}
     assert events == {"pre-install,pre-upgrade,pre-rollback"}
     assert hooks("pre-install", nats={"existingSecret": "bus"}) == []
     assert hooks("pre-install", nats=OWN_SERVER) == []
@@ -206,10 +206,12 @@ def test_helm_test_asks_for_every_service_that_is_to_run() -> None:
     found = hooks("test")
     assert given(found) == {("list", "pods", "trellis-system")}
     components = {
-        one["metadata"]["labels"]["app.kubernetes.io/component"] for one in rendered() if one["kind"] == "Deployment"
+        entry["metadata"]["labels"]["app.kubernetes.io/component"]
+        for entry in rendered()
+        if entry["kind"] == "Deployment"
     }
-    assert {one for one in command_of(found) if not one.startswith("--")} == {"trellis", "check", *components}
-    [seeds] = [one["secret"] for one in pod_of(found)["volumes"] if one["name"] == "seeds"]
+    assert {entry for entry in command_of(found) if not entry.startswith("--")} == {"trellis", "check", *components}
+    [seeds] = [volume["secret"] for volume in pod_of(found)["volumes"] if volume["name"] == "seeds"]
     assert [item["key"] for item in seeds["items"]] == ["cli.nk"], "it can say nothing of its own on the bus"
     assert command_of(hooks("test", mode="bundle"))[-1] == "bundle"
     assert "--no-bus" in command_of(hooks("test", nats=OWN_SERVER))
@@ -246,7 +248,7 @@ def test_notes_name_what_runs_and_what_to_do_in_every_mode(tmp_path: Path) -> No
 def test_notes_name_no_object_that_the_chart_does_not_make(tmp_path: Path) -> None:
     for values in ({}, {"mode": "bundle"}):
         told = notes(tmp_path, **values)
-        there = {f"{one['kind'].lower()}/{one['metadata']['name']}" for one in rendered(**values)}
+        there = {f"{item['kind'].lower()}/{item['metadata']['name']}" for item in rendered(**values)}
         there.add("secret/trellis-bus")
         named = set(re.findall(r"\b(?:deployment|service)/[a-z-]+", told)) | {
             f"secret/{name}" for name in re.findall(r"get secret ([a-z-]+)", told)

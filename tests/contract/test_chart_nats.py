@@ -42,7 +42,7 @@ def test_three_servers_are_begun_together_spread_evicted_one_at_a_time_and_told_
         "Parallel",
         "trellis-nats-headless",
     )
-    assert [one["topologyKey"] for one in spec["template"]["spec"]["topologySpreadConstraints"]] == [
+    assert [constraint["topologyKey"] for constraint in spec["template"]["spec"]["topologySpreadConstraints"]] == [
         "kubernetes.io/hostname",
         "topology.kubernetes.io/zone",
     ]
@@ -53,7 +53,7 @@ def test_three_servers_are_begun_together_spread_evicted_one_at_a_time_and_told_
     routes = re.findall(r'"nats-route://routes:\w{64}@([^"]+)"', users_of(hooks("pre-install"))["routes.conf"])
     assert routes == [f"trellis-nats-{ordinal}.trellis-nats-headless.{SYSTEM}:6222" for ordinal in range(3)]
     assert 'include "routes.conf"' in config(found)
-    ports = [one["ports"] for one in found["NetworkPolicy", SYSTEM, "trellis-nats"]["spec"]["ingress"]]
+    ports = [item["ports"] for item in found["NetworkPolicy", SYSTEM, "trellis-nats"]["spec"]["ingress"]]
     assert [port[0]["port"] for port in ports] == ["client", "cluster"]
 
 
@@ -84,14 +84,14 @@ def test_services_make_streams_with_a_copy_on_each_server(values: dict[str, Any]
 
 
 def deployments(found: dict[tuple[str, str, str], Manifest]) -> list[Manifest]:
-    chosen = [one for key, one in found.items() if key[0] == "Deployment"]
+    chosen = [item for key, item in found.items() if key[0] == "Deployment"]
     assert chosen
     return chosen
 
 
 def environment(deployment: Manifest) -> dict[str, str]:
     [container] = deployment["spec"]["template"]["spec"]["containers"]
-    return {one["name"]: one["value"] for one in container["env"] if "value" in one}
+    return {item["name"]: item["value"] for item in container["env"] if "value" in item}
 
 
 def test_the_account_has_room_for_every_copy_and_each_server_for_one_of_each_stream() -> None:
@@ -148,38 +148,42 @@ def test_another_number_of_servers_is_refused(replicas: object) -> None:
 )
 def test_with_tls_servers_have_the_key_and_services_the_authority_alone(tls: dict[str, Any], secret: str) -> None:
     found = nats(tls=tls)
-    volumes = {one["name"]: one for one in servers(found)["template"]["spec"]["volumes"]}
+    volumes = {item["name"]: item for item in servers(found)["template"]["spec"]["volumes"]}
     assert volumes["tls"]["secret"]["secretName"] == secret
     assert config(found).count('key_file: "/etc/nats-tls/tls.key"') == 2, "of clients and of the other servers"
     assert "verify: true" in config(found)
     for deployment in deployments(found):
         pod = deployment["spec"]["template"]["spec"]
-        [volume] = [one["secret"] for one in pod["volumes"] if one["name"] == "nats-ca"]
+        [volume] = [item["secret"] for item in pod["volumes"] if item["name"] == "nats-ca"]
         assert (volume["secretName"], volume["items"]) == (secret, [{"key": "ca.crt", "path": "ca.crt"}])
-        [mount] = [one for one in pod["containers"][0]["volumeMounts"] if one["name"] == "nats-ca"]
+        [mount] = [
+            volume_mount for volume_mount in pod["containers"][0]["volumeMounts"] if volume_mount["name"] == "nats-ca"
+        ]
         assert environment(deployment)["TRELLIS_NATS_CA_FILE"] == f"{mount['mountPath']}/ca.crt" == CA_FILE
         assert environment(deployment)["TRELLIS_NATS_URL"] == f"tls://trellis-nats.{SYSTEM}:4222"
 
 
 def test_the_test_of_an_installation_believes_the_bus_as_services_do() -> None:
-    [pod] = [one for one in hooks("test", nats={"tls": MADE}) if one["kind"] == "Pod"]
+    [pod] = [hook for hook in hooks("test", nats={"tls": MADE}) if hook["kind"] == "Pod"]
     [container] = pod["spec"]["containers"]
     assert {"name": "TRELLIS_NATS_CA_FILE", "value": CA_FILE} in container["env"]
-    assert [one["name"] for one in pod["spec"]["volumes"]] == [one["name"] for one in container["volumeMounts"]]
-    assert "nats-ca" in [one["name"] for one in pod["spec"]["volumes"]]
+    assert [volume["name"] for volume in pod["spec"]["volumes"]] == [
+        volume_mount["name"] for volume_mount in container["volumeMounts"]
+    ]
+    assert "nats-ca" in [volume["name"] for volume in pod["spec"]["volumes"]]
 
 
 @pytest.mark.parametrize(("tls", "told"), [(MADE, False), (ISSUED, True), (OWN, True)], ids=["made", "issued", "own"])
 def test_servers_are_told_of_certificates_that_somebody_else_renews(tls: dict[str, Any], *, told: bool) -> None:
     pod = servers(nats(tls=tls))["template"]["spec"]
-    assert [one["name"] for one in pod["containers"]] == (["nats", "reloader"] if told else ["nats"])
+    assert [container["name"] for container in pod["containers"]] == (["nats", "reloader"] if told else ["nats"])
     assert pod.get("shareProcessNamespace", False) is told
-    for one in pod["containers"]:
-        assert one["securityContext"]["capabilities"] == {"drop": ["ALL"]}
-        assert one["securityContext"]["readOnlyRootFilesystem"]
-        assert {"limits", "requests"} <= set(one["resources"])
-    for one in pod["containers"][1:]:
-        python, option, module = one["command"][:3]
+    for container in pod["containers"]:
+        assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
+        assert container["securityContext"]["readOnlyRootFilesystem"]
+        assert {"limits", "requests"} <= set(container["resources"])
+    for container in pod["containers"][1:]:
+        python, option, module = container["command"][:3]
         assert (python, option) == ("python", "-m")
         assert importlib.util.find_spec(module), "what the pod runs is a module of the image"
 
@@ -203,7 +207,9 @@ def test_an_issued_certificate_is_for_every_name_that_a_server_is_called_by() ->
     made = hooks("pre-install", nats={"tls": MADE})
     assert options_of(made, "tls-name") == certificate["dnsNames"], "and so is one that the Job makes"
     called = [route.partition(":")[0] for route in options_of(made, "route")]
-    called += [environment(one)["TRELLIS_NATS_URL"].split("/")[2].partition(":")[0] for one in deployments(found)]
+    called += [
+        environment(deployment)["TRELLIS_NATS_URL"].split("/")[2].partition(":")[0] for deployment in deployments(found)
+    ]
     for name in called:
         wildcard = "*." + name.split(".", 1)[1]
         assert {name, wildcard} & set(certificate["dnsNames"]), name
@@ -211,7 +217,7 @@ def test_an_issued_certificate_is_for_every_name_that_a_server_is_called_by() ->
 
 def test_a_server_of_ones_own_may_have_an_authority_of_ones_own() -> None:
     for deployment in deployments(nats(enabled=False, url="tls://nats.example.com:4222", caSecret="bus-ca")):
-        [volume] = [one for one in deployment["spec"]["template"]["spec"]["volumes"] if one["name"] == "nats-ca"]
+        [volume] = [item for item in deployment["spec"]["template"]["spec"]["volumes"] if item["name"] == "nats-ca"]
         assert volume["secret"]["secretName"] == "bus-ca"
         assert environment(deployment)["TRELLIS_NATS_CA_FILE"] == CA_FILE
 
@@ -220,9 +226,9 @@ def test_a_small_cluster_has_one_process_and_one_server() -> None:
     values = yaml.safe_load((CHART / "values-small.yaml").read_text(encoding="utf-8"))
     found = of(
         [
-            one
-            for one in yaml.safe_load_all(helm("template", "t", str(CHART), "--namespace", SYSTEM, values=values))
-            if one
+            item
+            for item in yaml.safe_load_all(helm("template", "t", str(CHART), "--namespace", SYSTEM, values=values))
+            if item
         ]
     )
     assert servers(found)["replicas"] == 1

@@ -24,7 +24,7 @@ PARTS: dict[str, Any] = {
     "collector": {"enabled": True},
     "latticeNats": {"enabled": True},
     "wadm": {"enabled": True},
-    "monitoring": {one: {"enabled": True} for one in ("serviceMonitor", "prometheusRule", "dashboard")},
+    "monitoring": {item: {"enabled": True} for item in ("serviceMonitor", "prometheusRule", "dashboard")},
     "nats": {"tls": {"enabled": True, "certManager": {"issuerRef": {"name": "lab"}}}},
     "services": {"console": {"enabled": True}},
     "secrets": {"accounts": [{"namespace": "shop", "serviceAccount": "reader", "secrets": ["db"]}]},
@@ -43,11 +43,11 @@ def everything(**values: Any) -> list[Manifest]:
 
 def pods(found: Iterable[Manifest]) -> Iterator[tuple[Manifest, Manifest]]:
     """Yield each pod or pod template, and the object that has it."""
-    for one in found:
-        if one["kind"] == "Pod":
-            yield one, one
-        elif "template" in one.get("spec", {}):
-            yield one["spec"]["template"], one
+    for item in found:
+        if item["kind"] == "Pod":
+            yield item, item
+        elif "template" in item.get("spec", {}):
+            yield item["spec"]["template"], item
 
 
 def component_of(manifest: Manifest) -> str:
@@ -70,7 +70,7 @@ def images(found: list[Manifest]) -> dict[str, str]:
 
 def variable(found: list[Manifest], component: str, name: str) -> str | None:
     [runs] = template(found, component)["spec"]["containers"]
-    return {one["name"]: one.get("value") for one in runs["env"]}.get(f"TRELLIS_{name}")
+    return {item["name"]: item.get("value") for item in runs["env"]}.get(f"TRELLIS_{name}")
 
 
 # --- images ---
@@ -124,10 +124,10 @@ def test_pull_secrets_and_policy_are_those_of_every_pod_and_of_installers_their_
 
 
 def test_every_object_and_pod_has_the_labels_of_the_conventions() -> None:
-    for one in everything(**PARTS):
-        if one["kind"] == "CustomResourceDefinition":
+    for item in everything(**PARTS):
+        if item["kind"] == "CustomResourceDefinition":
             continue
-        labels = one["metadata"]["labels"]
+        labels = item["metadata"]["labels"]
         assert labels["app.kubernetes.io/name"] == "trellis"
         assert labels["app.kubernetes.io/instance"] == "trellis"
         assert labels["app.kubernetes.io/part-of"] == "trellis"
@@ -154,19 +154,19 @@ def test_commands_find_pods_by_a_label_that_no_value_changes() -> None:
 
 
 def keys(found: list[Manifest]) -> set[tuple[str, str, str]]:
-    return set(of([one for one in found if one["kind"] not in {"CustomResourceDefinition", "Namespace"}]))
+    return set(of([item for item in found if item["kind"] not in {"CustomResourceDefinition", "Namespace"}]))
 
 
 def test_a_second_installation_of_another_name_shares_no_object_with_the_first() -> None:
     first = keys(everything(**PARTS))
     second = keys(
         [
-            one
+            item
             for found in (
                 rendered("blue", fullnameOverride="blue", **PARTS),
                 *(hooks(event, "blue", fullnameOverride="blue", **PARTS) for event in EVENTS),
             )
-            for one in found
+            for item in found
         ]
     )
     assert len(first) == len(second)
@@ -175,18 +175,20 @@ def test_a_second_installation_of_another_name_shares_no_object_with_the_first()
 
 def test_another_name_is_that_of_all_objects_but_the_accounts_that_commands_print_and_of_all_addresses() -> None:
     found = everything(fullnameOverride="blue", **PARTS)
-    for one in found:
-        if one["kind"] in {"CustomResourceDefinition", "Namespace"}:
+    for item in found:
+        if item["kind"] in {"CustomResourceDefinition", "Namespace"}:
             continue
-        is_account = one["kind"] == "ServiceAccount" and component_of(one) not in {"uninstall", "check", "bus-keys"}
-        assert one["metadata"]["name"].startswith("trellis-" if is_account else "blue"), one["metadata"]
-    services = {f"{one['metadata']['name']}.{SYSTEM}" for one in found if one["kind"] == "Service"}
-    hosts = set(re.findall(r"//([a-z.-]+):[0-9]+", json.dumps([one for one in found if one["kind"] == "Deployment"])))
+        is_account = item["kind"] == "ServiceAccount" and component_of(item) not in {"uninstall", "check", "bus-keys"}
+        assert item["metadata"]["name"].startswith("trellis-" if is_account else "blue"), item["metadata"]
+    services = {f"{item['metadata']['name']}.{SYSTEM}" for item in found if item["kind"] == "Service"}
+    hosts = set(
+        re.findall(r"//([a-z.-]+):[0-9]+", json.dumps([item for item in found if item["kind"] == "Deployment"]))
+    )
     assert hosts
     assert hosts <= services
-    names = {one["metadata"]["name"] for one in found if one["kind"] == "Deployment"}
-    [role] = [one for one in hooks("pre-delete", fullnameOverride="blue") if one["metadata"].get("namespace") == SYSTEM
-              and one["kind"] == "Role"]  # fmt: skip
+    names = {item["metadata"]["name"] for item in found if item["kind"] == "Deployment"}
+    removing = hooks("pre-delete", fullnameOverride="blue")
+    [role] = [hook for hook in removing if hook["kind"] == "Role" and hook["metadata"].get("namespace") == SYSTEM]
     [stopped] = [rule["resourceNames"] for rule in role["rules"] if rule["resources"] == ["deployments/scale"]]
     assert set(stopped) - {"blue-bundle"} <= names
 
@@ -220,9 +222,11 @@ def options_of(found: list[Manifest], component: str) -> dict[str, Any]:
     return {
         "podAnnotations": pod["metadata"].get("annotations"),
         **{key: pod["spec"].get(key) for key in scheduling},
-        "extraEnv": [one for one in runs["env"] if not one["name"].startswith("TRELLIS_")],
-        "extraVolumes": [one for one in pod["spec"]["volumes"] if "configMap" in one],
-        "extraVolumeMounts": [one for one in runs["volumeMounts"] if one["mountPath"] == "/certs"],
+        "extraEnv": [item for item in runs["env"] if not item["name"].startswith("TRELLIS_")],
+        "extraVolumes": [volume for volume in pod["spec"]["volumes"] if "configMap" in volume],
+        "extraVolumeMounts": [
+            volume_mount for volume_mount in runs["volumeMounts"] if volume_mount["mountPath"] == "/certs"
+        ],
         "serviceAccount": {"annotations": account["metadata"].get("annotations")},
         "resources": runs["resources"],
     }
@@ -266,8 +270,8 @@ def test_a_constraint_with_a_selector_keeps_it() -> None:
 def test_replicas_are_spread_over_nodes_unless_it_is_said_otherwise() -> None:
     [constraint] = options_of(rendered(), "provisioner")["topologySpreadConstraints"]
     assert (constraint["topologyKey"], constraint["whenUnsatisfiable"]) == ("kubernetes.io/hostname", "ScheduleAnyway")
-    one = rendered(services={"provisioner": {"replicas": 1}})
-    assert options_of(one, "provisioner")["topologySpreadConstraints"] is None
+    item = rendered(services={"provisioner": {"replicas": 1}})
+    assert options_of(item, "provisioner")["topologySpreadConstraints"] is None
 
 
 def test_servers_of_the_bus_are_scheduled_by_values_of_their_own() -> None:
@@ -296,18 +300,20 @@ def test_every_pod_runs_as_a_high_uid_that_no_user_of_a_node_has() -> None:
 
 def test_every_pod_has_a_network_policy_hooks_and_installers_included() -> None:
     found = everything(**PARTS)
-    policies = [one for one in found if one["kind"] == "NetworkPolicy"]
+    policies = [item for item in found if item["kind"] == "NetworkPolicy"]
     for pod, owner in pods(found):
         labels = pod["metadata"]["labels"]
-        chosen = [one for one in policies if labels.items() >= one["spec"]["podSelector"]["matchLabels"].items()]
+        chosen = [
+            policy for policy in policies if labels.items() >= policy["spec"]["podSelector"]["matchLabels"].items()
+        ]
         assert len(chosen) == 1, component_of(owner)
         assert chosen[0]["spec"]["policyTypes"] == ["Ingress"]
         if component_of(owner) in {"bus-keys", "uninstall", "check"}:
             assert not chosen[0]["spec"].get("ingress"), "nobody connects to it"
-    [installers] = [one for one in policies if one["metadata"]["namespace"] == "trellis-installers"]
+    [installers] = [policy for policy in policies if policy["metadata"]["namespace"] == "trellis-installers"]
     assert installers["spec"]["podSelector"]["matchLabels"] == {"app.kubernetes.io/managed-by": "trellis"}
     assert not installers["spec"].get("ingress")
-    assert not [one for one in everything(networkPolicies={"enabled": False}) if one["kind"] == "NetworkPolicy"]
+    assert not [item for item in everything(networkPolicies={"enabled": False}) if item["kind"] == "NetworkPolicy"]
 
 
 def test_a_large_number_reaches_a_service_without_an_exponent() -> None:
@@ -360,13 +366,15 @@ def test_the_chart_asks_for_the_kubernetes_that_its_definitions_need() -> None:
 
 def test_artifact_hub_is_told_of_all_images_and_definitions() -> None:
     annotations = METADATA["annotations"]
-    named = {one["image"] for one in yaml.safe_load(annotations["artifacthub.io/images"])}
+    named = {item["image"] for item in yaml.safe_load(annotations["artifacthub.io/images"])}
     found = rendered(**PARTS)
     assert named == {*images(found).values(), str(variable(found, "provisioner", "NODE_INSTALLER_IMAGE"))}
-    told = {one["name"]: (one["kind"], one["version"]) for one in yaml.safe_load(annotations["artifacthub.io/crds"])}
+    told = {
+        item["name"]: (item["kind"], item["version"]) for item in yaml.safe_load(annotations["artifacthub.io/crds"])
+    }
     kinds = [kind for each in BY_DIRECTORY.values() for kind in each]
     assert set(told) == {kind.name for kind in kinds}
-    assert all(one["description"] for one in yaml.safe_load(annotations["artifacthub.io/crds"]))
+    assert all(item["description"] for item in yaml.safe_load(annotations["artifacthub.io/crds"]))
     assert annotations["artifacthub.io/license"] == "Apache-2.0"
 
 

@@ -32,7 +32,7 @@ PARTS = ("collector", "jaeger", "lattice-nats", "wadm")
 
 
 def workloads(found: list[Manifest]) -> list[Manifest]:
-    return [one for one in found if one["kind"] in {"Deployment", "StatefulSet"}]
+    return [item for item in found if item["kind"] in {"Deployment", "StatefulSet"}]
 
 
 def container(workload: Manifest) -> Manifest:
@@ -41,29 +41,29 @@ def container(workload: Manifest) -> Manifest:
 
 
 def environment(workload: Manifest) -> dict[str, str]:
-    return {one["name"]: one["value"] for one in container(workload).get("env", ()) if "value" in one}
+    return {item["name"]: item["value"] for item in container(workload).get("env", ()) if "value" in item}
 
 
 def part(found: list[Manifest], name: str) -> Manifest:
-    [workload] = [one for one in workloads(found) if one["metadata"]["name"] == f"trellis-{name}"]
+    [workload] = [item for item in workloads(found) if item["metadata"]["name"] == f"trellis-{name}"]
     return workload
 
 
 def test_nothing_of_it_is_there_unless_it_is_asked_for() -> None:
-    names = {one["metadata"]["name"] for one in rendered()}
+    names = {item["metadata"]["name"] for item in rendered()}
     assert not names & {f"trellis-{name}" for name in (*PARTS, "dashboard")}
-    assert not [one for one in rendered() if one["apiVersion"].startswith("monitoring.coreos.com")]
+    assert not [item for item in rendered() if item["apiVersion"].startswith("monitoring.coreos.com")]
 
 
 @pytest.mark.parametrize("values", [ALL, KEPT, ELSEWHERE], ids=["all", "with a volume", "elsewhere"])
 def test_no_part_has_a_privilege_a_token_or_more_than_its_network_policy_lets_in(values: dict[str, Any]) -> None:
     found = rendered(**values)
-    policies = [one["spec"] for one in found if one["kind"] == "NetworkPolicy"]
-    for one in workloads(found):
-        component = one["metadata"]["labels"]["app.kubernetes.io/component"]
+    policies = [item["spec"] for item in found if item["kind"] == "NetworkPolicy"]
+    for workload in workloads(found):
+        component = workload["metadata"]["labels"]["app.kubernetes.io/component"]
         if component not in PARTS:
             continue
-        pod, runs = one["spec"]["template"]["spec"], container(one)
+        pod, runs = workload["spec"]["template"]["spec"], container(workload)
         assert pod["automountServiceAccountToken"] is False
         assert pod["securityContext"]["runAsNonRoot"] is True
         assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
@@ -74,10 +74,10 @@ def test_no_part_has_a_privilege_a_token_or_more_than_its_network_policy_lets_in
         }
         assert {"limits", "requests"} <= set(runs["resources"])
         assert {"readinessProbe", "livenessProbe"} <= set(runs)
-        claims = {claim["metadata"]["name"] for claim in one["spec"].get("volumeClaimTemplates", ())}
+        claims = {claim["metadata"]["name"] for claim in workload["spec"].get("volumeClaimTemplates", ())}
         volumes = {volume["name"] for volume in pod.get("volumes", ())}
         assert {mount["name"] for mount in runs.get("volumeMounts", ())} == volumes | claims
-        labels = one["spec"]["selector"]["matchLabels"]
+        labels = workload["spec"]["selector"]["matchLabels"]
         [policy] = [policy for policy in policies if policy["podSelector"]["matchLabels"] == labels]
         ports = {port["name"] for port in runs["ports"]}
         assert {port["port"] for rule in policy["ingress"] for port in rule["ports"]} <= ports
@@ -109,13 +109,13 @@ def test_a_nats_server_is_given_time_to_begin_and_is_not_restarted_for_answering
 )
 def test_spans_go_to_whoever_is_there_to_take_them(values: dict[str, Any], endpoint: str | None) -> None:
     found = rendered(**values)
-    services = {(one["metadata"]["name"], port["port"]) for one in found if one["kind"] == "Service"
-                for port in one["spec"]["ports"]}  # fmt: skip
-    for one in workloads(found):
-        if one["metadata"]["labels"]["app.kubernetes.io/component"] in {*PARTS, "nats"}:
+    services = {(item["metadata"]["name"], port["port"]) for item in found if item["kind"] == "Service"
+                for port in item["spec"]["ports"]}  # fmt: skip
+    for workload in workloads(found):
+        if workload["metadata"]["labels"]["app.kubernetes.io/component"] in {*PARTS, "nats"}:
             continue
-        assert environment(one).get("TRELLIS_OTLP_ENDPOINT") == endpoint
-        assert ("TRELLIS_TRACE_SAMPLE_RATIO" in environment(one)) is (endpoint is not None)
+        assert environment(workload).get("TRELLIS_OTLP_ENDPOINT") == endpoint
+        assert ("TRELLIS_TRACE_SAMPLE_RATIO" in environment(workload)) is (endpoint is not None)
     if endpoint is not None and HOME in endpoint:
         name = endpoint.removeprefix("http://").partition(".")[0]
         assert (name, 4318) in services
@@ -123,7 +123,7 @@ def test_spans_go_to_whoever_is_there_to_take_them(values: dict[str, Any], endpo
 
 def test_a_share_of_traces_reaches_every_service_as_it_is_said() -> None:
     found = rendered(otlpEndpoint="http://mine:4318", tracing={"sampleRatio": 0.05})
-    shares = {environment(one).get("TRELLIS_TRACE_SAMPLE_RATIO") for one in found if one["kind"] == "Deployment"}
+    shares = {environment(item).get("TRELLIS_TRACE_SAMPLE_RATIO") for item in found if item["kind"] == "Deployment"}
     assert shares == {"0.05"}
 
 
@@ -156,13 +156,15 @@ def test_the_collector_hands_on_what_it_takes_and_names_nothing_that_is_not_ther
     endpoints = {exporter["endpoint"] for exporter in config["exporters"].values()}
     assert endpoints == {"https://otlp.example.com", "http://trellis-jaeger.trellis-system:4318"}
     collector = container(part(found, "collector"))
-    listens = {int(one["endpoint"].rpartition(":")[2]) for one in config["receivers"]["otlp"]["protocols"].values()}
+    listens = {
+        int(protocol["endpoint"].rpartition(":")[2]) for protocol in config["receivers"]["otlp"]["protocols"].values()
+    }
     metrics = config["service"]["telemetry"]["metrics"]["readers"][0]["pull"]["exporter"]["prometheus"]["port"]
     assert {port["containerPort"] for port in collector["ports"]} == listens | {metrics}
     [wanted] = re.findall(r"\$\{file:([^}]+)\}", json.dumps(config))
     mounted = {mount["mountPath"]: mount["name"] for mount in collector["volumeMounts"]}
     directory, _, file = wanted.rpartition("/")
-    volumes = {one["name"]: one for one in part(found, "collector")["spec"]["template"]["spec"]["volumes"]}
+    volumes = {volume["name"]: volume for volume in part(found, "collector")["spec"]["template"]["spec"]["volumes"]}
     secret = volumes[mounted[directory]]["secret"]
     assert (secret["secretName"], secret["items"]) == ("key", [{"key": "authorization", "path": file}])
 
@@ -177,15 +179,15 @@ def test_another_configuration_is_another_collector() -> None:
 
 def test_prometheus_finds_every_port_that_has_metrics_and_keeps_our_labels() -> None:
     found = rendered(**ALL)
-    [monitor] = [one for one in found if one["kind"] == "PodMonitor"]
+    [monitor] = [item for item in found if item["kind"] == "PodMonitor"]
     assert monitor["spec"]["namespaceSelector"] == {"matchNames": [HOME]}
     assert all(endpoint["honorLabels"] for endpoint in monitor["spec"]["podMetricsEndpoints"])
     asked = {endpoint["port"] for endpoint in monitor["spec"]["podMetricsEndpoints"]}
     scraped = {}
-    for one in workloads(found):
-        labels = one["spec"]["template"]["metadata"]["labels"]
+    for workload in workloads(found):
+        labels = workload["spec"]["template"]["metadata"]["labels"]
         assert labels.items() >= monitor["spec"]["selector"]["matchLabels"].items()
-        ports = {port["name"] for port in container(one)["ports"]}
+        ports = {port["name"] for port in container(workload)["ports"]}
         scraped[labels[monitor["spec"]["jobLabel"]]] = ports & asked
     assert {name for name, ports in scraped.items() if not ports} == {"wadm", "lattice-nats", "nats"}
     assert all(len(ports) <= 1 for ports in scraped.values())
@@ -206,18 +208,18 @@ def test_rules_and_dashboard_are_the_files_as_they_stand() -> None:
 def test_a_service_monitor_finds_what_a_pod_monitor_finds_under_the_same_names() -> None:
     values = {"serviceMonitor": {"enabled": True, "labels": {"release": "prometheus"}}}
     found = rendered(**{**ALL, "monitoring": values})
-    [monitor] = [one for one in found if one["kind"] == "ServiceMonitor"]
+    [monitor] = [item for item in found if item["kind"] == "ServiceMonitor"]
     assert monitor["metadata"]["labels"]["release"] == "prometheus"
     [service] = [
-        one
-        for one in found
-        if one["kind"] == "Service"
-        and one["metadata"]["labels"].items() >= monitor["spec"]["selector"]["matchLabels"].items()
+        item
+        for item in found
+        if item["kind"] == "Service"
+        and item["metadata"]["labels"].items() >= monitor["spec"]["selector"]["matchLabels"].items()
     ]
     assert service["spec"]["publishNotReadyAddresses"], "what is not ready has metrics too"
     ports = {port["name"] for port in service["spec"]["ports"]}
     assert {endpoint["port"] for endpoint in monitor["spec"]["endpoints"]} == ports == {"health", "metrics"}
-    [pod_monitor] = [one for one in rendered(**ALL) if one["kind"] == "PodMonitor"]
+    [pod_monitor] = [item for item in rendered(**ALL) if item["kind"] == "PodMonitor"]
     selected = pod_monitor["spec"]["selector"]["matchLabels"]
     assert service["spec"]["selector"] == selected
     component = "__meta_kubernetes_pod_label_" + re.sub(r"[^a-z]", "_", pod_monitor["spec"]["jobLabel"])

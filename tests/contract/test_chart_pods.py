@@ -34,10 +34,10 @@ FULL = {
 
 
 def of_kind(found: list[Manifest], *kinds: str) -> list[Manifest]:
-    return [one for one in found if one["kind"] in kinds]
+    return [item for item in found if item["kind"] in kinds]
 
 
-BY_DEFAULT = {name for name, one in NAMED.items() if not one.only_if_named}
+BY_DEFAULT = {name for name, item in NAMED.items() if not item.only_if_named}
 """What runs unless it is said: all but the console."""
 
 
@@ -47,19 +47,19 @@ def container(workload: Manifest) -> Manifest:
 
 
 def environment(deployment: Manifest) -> dict[str, str]:
-    return {one["name"]: one["value"] for one in container(deployment)["env"] if "value" in one}
+    return {item["name"]: item["value"] for item in container(deployment)["env"] if "value" in item}
 
 
 @pytest.mark.parametrize("values", [{}, FULL], ids=["by default", "with all that can be said"])
 def test_a_pod_has_only_settings_that_its_service_reads(values: dict[str, Any]) -> None:
     deployments = of_kind(rendered(**values), "Deployment")
-    assert {one["metadata"]["name"] for one in deployments} == {f"trellis-{name}" for name in BY_DEFAULT}
-    for one in deployments:
-        component = one["metadata"]["labels"]["app.kubernetes.io/component"]
+    assert {deployment["metadata"]["name"] for deployment in deployments} == {f"trellis-{name}" for name in BY_DEFAULT}
+    for deployment in deployments:
+        component = deployment["metadata"]["labels"]["app.kubernetes.io/component"]
         model = NAMED[component].settings
-        names = {entry["name"] for entry in container(one)["env"]}
+        names = {entry["name"] for entry in container(deployment)["env"]}
         assert names <= {f"TRELLIS_{name.upper()}" for name in model.model_fields}, component
-        values_of = {name.removeprefix("TRELLIS_").lower(): value for name, value in environment(one).items()}
+        values_of = {name.removeprefix("TRELLIS_").lower(): value for name, value in environment(deployment).items()}
         values_of.pop("nats_nkey_file", None)  # the file is in the pod
         settings = model(**values_of)
         assert settings.namespace == "trellis-system"
@@ -67,13 +67,13 @@ def test_a_pod_has_only_settings_that_its_service_reads(values: dict[str, Any]) 
 
 
 def test_what_is_said_reaches_the_service_that_it_is_for() -> None:
-    found = {one["metadata"]["name"]: environment(one) for one in of_kind(rendered(**FULL), "Deployment")}
+    found = {item["metadata"]["name"]: environment(item) for item in of_kind(rendered(**FULL), "Deployment")}
     assert found["trellis-host-manager"]["TRELLIS_SOURCES_INTERVAL"] == "30"
     assert found["trellis-provisioner"]["TRELLIS_REQUIRE_CHECKSUM"] == "false"
     assert found["trellis-provisioner"]["TRELLIS_INSTALLER_NAMESPACE"] == "trellis-installers"
     assert found["trellis-secrets-backend"]["TRELLIS_SECRETS_USERS"] == "jane@example.com"
     assert found["trellis-controller-host"]["TRELLIS_CONTROLLER_RESOURCES"] == "v1/ConfigMap,batch/v1/Job"
-    assert {one["TRELLIS_NATS_URL"] for one in found.values()} == {OWN_SERVER["url"]}
+    assert {item["TRELLIS_NATS_URL"] for item in found.values()} == {OWN_SERVER["url"]}
 
 
 def test_a_confined_host_manager_is_told_its_namespaces() -> None:
@@ -84,8 +84,8 @@ def test_a_confined_host_manager_is_told_its_namespaces() -> None:
 
 
 def test_each_pod_runs_a_command_that_is_installed() -> None:
-    for one in of_kind(rendered(), "Deployment"):
-        [command] = container(one)["command"]
+    for item in of_kind(rendered(), "Deployment"):
+        [command] = container(item)["command"]
         assert command in SCRIPTS
     [bundle] = of_kind(rendered(mode="bundle"), "Deployment")
     command = container(bundle)["command"]
@@ -95,8 +95,8 @@ def test_each_pod_runs_a_command_that_is_installed() -> None:
 
 @pytest.mark.parametrize("values", [{}, FULL, {"mode": "bundle"}], ids=["by default", "with all", "bundle"])
 def test_no_pod_of_the_chart_has_a_privilege(values: dict[str, Any]) -> None:
-    for one in of_kind(rendered(**values), "Deployment", "StatefulSet"):
-        pod, runs = one["spec"]["template"]["spec"], container(one)
+    for item in of_kind(rendered(**values), "Deployment", "StatefulSet"):
+        pod, runs = item["spec"]["template"]["spec"], container(item)
         assert pod["securityContext"]["runAsNonRoot"] is True
         assert pod["securityContext"]["runAsUser"] > 0
         assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
@@ -110,24 +110,24 @@ def test_no_pod_of_the_chart_has_a_privilege(values: dict[str, Any]) -> None:
         assert {"readinessProbe", "livenessProbe"} <= set(runs)
         assert not any("hostPath" in volume for volume in pod["volumes"])
         mounted = {mount["name"] for mount in runs["volumeMounts"]}
-        claims = {claim["metadata"]["name"] for claim in one["spec"].get("volumeClaimTemplates", ())}
+        claims = {claim["metadata"]["name"] for claim in item["spec"].get("volumeClaimTemplates", ())}
         assert mounted == {volume["name"] for volume in pod["volumes"]} | claims
 
 
 @pytest.mark.parametrize("mode", ["services", "bundle"])
 def test_compiling_modules_leaves_controllers_half_of_the_memory_of_their_pod(mode: str) -> None:
     """With control groups v2 the kubelet has all processes of a container ended together when there is none left."""
-    runs = {one["metadata"]["name"]: one for one in of_kind(rendered(mode=mode), "Deployment")}
-    one = runs["trellis-controller-host" if mode == "services" else "trellis-bundle"]
+    runs = {item["metadata"]["name"]: item for item in of_kind(rendered(mode=mode), "Deployment")}
+    item = runs["trellis-controller-host" if mode == "services" else "trellis-bundle"]
     model = NAMED["controller-host"].settings
-    compiling = model(controller_compile_memory=environment(one)["TRELLIS_CONTROLLER_COMPILE_MEMORY"])
-    limit = parse_bytes(container(one)["resources"]["limits"]["memory"])
+    compiling = model(controller_compile_memory=environment(item)["TRELLIS_CONTROLLER_COMPILE_MEMORY"])
+    limit = parse_bytes(container(item)["resources"]["limits"]["memory"])
     assert 2 * COMPILING * compiling.controller_compile_memory <= limit
 
 
 def test_a_program_that_starts_slowly_is_given_time() -> None:
-    for one in of_kind(rendered(), "Deployment"):
-        probe = container(one)["startupProbe"]
+    for item in of_kind(rendered(), "Deployment"):
+        probe = container(item)["startupProbe"]
         assert probe["periodSeconds"] * probe["failureThreshold"] >= 180
 
 
@@ -148,10 +148,10 @@ def test_no_secret_is_in_a_manifest_or_in_an_environment(values: dict[str, Any])
     for event in ("pre-install", "pre-delete", "test"):
         found = found + hooks(event, **values)
     assert not of_kind(found, "Secret")
-    for one in found:
-        for runs in containers(one):
+    for item in found:
+        for runs in containers(item):
             sources = [entry["valueFrom"] for entry in runs.get("env", ()) if "valueFrom" in entry]
-            assert not [source for source in sources if "fieldRef" not in source], one["metadata"]["name"]
+            assert not [source for source in sources if "fieldRef" not in source], item["metadata"]["name"]
             assert "envFrom" not in runs
 
 
@@ -177,26 +177,26 @@ def test_two_renders_are_equal_to_the_byte(values: dict[str, Any]) -> None:
 @pytest.mark.parametrize("mode", ["services", "bundle"])
 def test_each_service_connects_as_a_user_that_the_server_knows_and_sees_no_other_seed(mode: str) -> None:
     made = users_of(hooks("pre-install", mode=mode))
-    for one in of_kind(rendered(mode=mode), "Deployment"):
-        component = one["metadata"]["labels"]["app.kubernetes.io/component"]
-        services = [component] if mode == "services" else container(one)["command"][2:]
-        [seeds] = [volume["secret"] for volume in one["spec"]["template"]["spec"]["volumes"] if "secret" in volume]
+    for entry in of_kind(rendered(mode=mode), "Deployment"):
+        component = entry["metadata"]["labels"]["app.kubernetes.io/component"]
+        services = [component] if mode == "services" else container(entry)["command"][2:]
+        [seeds] = [volume["secret"] for volume in entry["spec"]["template"]["spec"]["volumes"] if "secret" in volume]
         assert seeds["secretName"] == "trellis-bus"
         files = [f"{NAMED[service].package}.trellis.nk" for service in services]
         assert [(item["key"], item["path"]) for item in seeds["items"]] == list(zip(files, files, strict=True))
         assert set(files) <= set(made)
-        named = environment(one)["TRELLIS_NATS_NKEY_FILE"]
+        named = environment(entry)["TRELLIS_NATS_NKEY_FILE"]
         assert [named.replace("{service}", NAMED[service].package) for service in services] == [
             f"/etc/trellis/nats/{file}" for file in files
         ]
-        assert environment(one)["TRELLIS_NATS_URL"] == "nats://trellis-nats.trellis-system:4222"
+        assert environment(entry)["TRELLIS_NATS_URL"] == "nats://trellis-nats.trellis-system:4222"
 
 
 def test_an_existing_secret_takes_the_place_of_the_one_that_is_made() -> None:
     values = {"nats": {"existingSecret": "bus"}}
     found = rendered(**values)
-    for one in of_kind(found, "Deployment"):
-        [seeds] = [volume["secret"] for volume in one["spec"]["template"]["spec"]["volumes"] if "secret" in volume]
+    for entry in of_kind(found, "Deployment"):
+        [seeds] = [volume["secret"] for volume in entry["spec"]["template"]["spec"]["volumes"] if "secret" in volume]
         assert seeds["secretName"] == "bus"
     [servers] = of_kind(found, "StatefulSet")
     [config] = [volume for volume in servers["spec"]["template"]["spec"]["volumes"] if volume["name"] == "config"]
@@ -209,23 +209,23 @@ def test_the_bundle_is_one_process_with_one_account_that_has_the_rights_of_all()
     apart, together = of(rendered()), of(rendered(mode="bundle"))
     accounts = [key for key in together if key[0] == "ServiceAccount"]
     assert accounts == [("ServiceAccount", "trellis-system", "trellis-bundle")]
-    for key, one in together.items():
+    for key, item in together.items():
         if key[0] in {"Role", "ClusterRole"}:
-            assert one == apart[key]
+            assert item == apart[key]
         if key[0] in {"RoleBinding", "ClusterRoleBinding"}:
-            assert [subject["name"] for subject in one["subjects"]] == ["trellis-bundle"]
+            assert [subject["name"] for subject in item["subjects"]] == ["trellis-bundle"]
     assert {key for key in apart if "Role" in key[0]} == {key for key in together if "Role" in key[0]}
 
 
 def test_every_definition_is_there_stays_and_is_small_enough_to_apply() -> None:
-    found = {one["metadata"]["name"]: one for one in of_kind(rendered(), "CustomResourceDefinition")}
+    found = {item["metadata"]["name"]: item for item in of_kind(rendered(), "CustomResourceDefinition")}
     assert set(found) == {kind.name for kinds in BY_DIRECTORY.values() for kind in kinds}
-    for one in found.values():
-        assert one["metadata"]["annotations"]["helm.sh/resource-policy"] == "keep"
-        assert len(json.dumps(one)) < 200_000
+    for item in found.values():
+        assert item["metadata"]["annotations"]["helm.sh/resource-policy"] == "keep"
+        assert len(json.dumps(item)) < 200_000
     assert not of_kind(rendered(crds={"install": False}), "CustomResourceDefinition")
     without = of_kind(rendered(services=only("hostManager")), "CustomResourceDefinition")
-    assert {one["metadata"]["name"] for one in without} == {kind.name for kind in KINDS}
+    assert {item["metadata"]["name"] for item in without} == {kind.name for kind in KINDS}
 
 
 def test_what_is_privileged_has_a_namespace_of_its_own() -> None:
@@ -236,16 +236,16 @@ def test_what_is_privileged_has_a_namespace_of_its_own() -> None:
 
 
 def test_two_replicas_are_not_evicted_together_and_one_is_in_nobodys_way() -> None:
-    found = {one["metadata"]["name"] for one in of_kind(rendered(), "PodDisruptionBudget")}
-    two = {f"trellis-{name}" for name, one in NAMED.items() if VALUES["services"][one.chart_key]["replicas"] > 1}
+    found = {item["metadata"]["name"] for item in of_kind(rendered(), "PodDisruptionBudget")}
+    two = {f"trellis-{name}" for name, item in NAMED.items() if VALUES["services"][item.chart_key]["replicas"] > 1}
     assert found == two | {"trellis-nats"}
 
 
 def test_all_that_runs_has_a_network_policy() -> None:
     found = rendered()
-    chosen = [one["spec"]["podSelector"]["matchLabels"] for one in of_kind(found, "NetworkPolicy")]
-    for one in of_kind(found, "Deployment", "StatefulSet"):
-        assert one["spec"]["selector"]["matchLabels"] in chosen
+    chosen = [item["spec"]["podSelector"]["matchLabels"] for item in of_kind(found, "NetworkPolicy")]
+    for item in of_kind(found, "Deployment", "StatefulSet"):
+        assert item["spec"]["selector"]["matchLabels"] in chosen
 
 
 @pytest.mark.parametrize(

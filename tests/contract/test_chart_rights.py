@@ -31,7 +31,7 @@ RIGHTS = {"ServiceAccount", "Role", "RoleBinding", "ClusterRole", "ClusterRoleBi
 
 
 def rights(found: list[Manifest]) -> dict[tuple[str, str, str], Manifest]:
-    return of([plain(one) for one in found if one["kind"] in RIGHTS])
+    return of([plain(item) for item in found if item["kind"] in RIGHTS])
 
 
 def printed(capsys: pytest.CaptureFixture[str]) -> dict[tuple[str, str, str], Manifest]:
@@ -42,7 +42,7 @@ def test_helm_finds_nothing_to_say_against_it() -> None:
     assert "0 chart(s) failed" in helm("lint", "--strict", str(CHART))
 
 
-@pytest.mark.parametrize("service", SERVICES.values(), ids=lambda one: one.name)
+@pytest.mark.parametrize("service", SERVICES.values(), ids=lambda item: item.name)
 def test_a_service_gets_what_deploy_rbac_gives(service: Service) -> None:
     assert rights(rendered(services=only(service.chart_key))) == of(manifests(f"{service.name}.yaml"))
 
@@ -74,8 +74,8 @@ def test_secrets_are_granted_by_the_objects_that_the_command_prints(
     accounts: list[str], users: list[str], secrets: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     secrets_roles("shop", accounts, users, secrets, Format.YAML)
-    entries = [{"serviceAccount": one} for one in accounts] + [{"user": one} for one in users]
-    values = {"accounts": [{"namespace": "shop", "secrets": secrets} | one for one in entries]}
+    entries = [{"serviceAccount": account} for account in accounts] + [{"user": user} for user in users]
+    values = {"accounts": [{"namespace": "shop", "secrets": secrets} | entry for entry in entries]}
     assert added(secrets=values) == printed(capsys)
 
 
@@ -91,7 +91,7 @@ def test_controllers_are_granted_by_the_objects_that_the_command_prints(
     accounts: list[str], watch: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     controllers_roles("shop", accounts, watch, Format.YAML)
-    values = {"accounts": [{"namespace": "shop", "serviceAccount": one, "watch": watch} for one in accounts]}
+    values = {"accounts": [{"namespace": "shop", "serviceAccount": account, "watch": watch} for account in accounts]}
     assert added(controllers=values) == printed(capsys)
 
 
@@ -103,7 +103,7 @@ def test_a_user_of_two_namespaces_is_impersonated_by_one_cluster_role() -> None:
 
 def test_nobody_is_granted_to_a_service_that_is_not_installed() -> None:
     found = rights(rendered(services=only("hostManager"), **EVERYTHING)).values()
-    assert {one["metadata"]["labels"]["app.kubernetes.io/component"] for one in found} == {"host-manager"}
+    assert {item["metadata"]["labels"]["app.kubernetes.io/component"] for item in found} == {"host-manager"}
 
 
 def test_by_default_nobody_is_impersonated() -> None:
@@ -129,14 +129,14 @@ def test_the_values_of_the_page_are_values() -> None:
 
 
 def test_no_rule_has_a_wildcard_and_nobody_may_bind_or_escalate() -> None:
-    for one in rendered(**EVERYTHING):
-        for rule in one.get("rules", ()):
+    for item in rendered(**EVERYTHING):
+        for rule in item.get("rules", ()):
             assert "*" not in (*rule["verbs"], *rule["resources"], *rule["apiGroups"])
             assert not {"bind", "escalate"} & set(rule["verbs"])
 
 
 def test_what_may_be_watched_by_default_is_what_the_service_watches_by_default() -> None:
-    kinds = tuple(f"{one['apiVersion']}/{one['kind']}" for one in VALUES["controllers"]["watch"])
+    kinds = tuple(f"{item['apiVersion']}/{item['kind']}" for item in VALUES["controllers"]["watch"])
     assert kinds == Settings.model_fields["controller_resources"].default
 
 
@@ -203,10 +203,10 @@ def added(**values: Any) -> dict[tuple[str, str, str], Manifest]:
     """Return the rights that these values add to those of the chart."""
     before, after = rights(rendered()), rights(rendered(**values))
     assert {key: after[key] for key in before} == before
-    return {key: one for key, one in after.items() if key not in before}
+    return {key: item for key, item in after.items() if key not in before}
 
 
 def impersonations(found: list[Manifest]) -> list[tuple[str, Manifest]]:
     """Return the rules by which somebody may be somebody else, with the kind of their role."""
-    rules = [(one["kind"], rule) for one in found for rule in one.get("rules", ())]
+    rules = [(item["kind"], rule) for item in found for rule in item.get("rules", ())]
     return [(kind, rule) for kind, rule in rules if "impersonate" in rule["verbs"]]

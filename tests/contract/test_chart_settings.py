@@ -64,7 +64,7 @@ def takes(model: type[ServiceSettings], name: str, text: str) -> bool:
     return True
 
 
-@pytest.mark.parametrize("service", SERVICES.values(), ids=lambda one: one.name)
+@pytest.mark.parametrize("service", SERVICES.values(), ids=lambda item: item.name)
 def test_what_a_service_accepts_the_chart_accepts(service: Any) -> None:
     for variable, schema in settings_of(service.chart_key).items():
         name = variable.removeprefix("TRELLIS_").lower()
@@ -74,7 +74,7 @@ def test_what_a_service_accepts_the_chart_accepts(service: Any) -> None:
         assert not [text for text in refused if takes(service.settings, name, text)], variable
 
 
-@pytest.mark.parametrize("service", SERVICES.values(), ids=lambda one: one.name)
+@pytest.mark.parametrize("service", SERVICES.values(), ids=lambda item: item.name)
 def test_each_setting_that_the_chart_does_not_set_has_a_schema_of_its_form(service: Any) -> None:
     found = settings_of(service.chart_key)
     wanted = {f"TRELLIS_{name.upper()}" for name in set(service.settings.model_fields) - SET_BY_THE_CHART}

@@ -132,7 +132,9 @@ def test_nothing_listens_beyond_this_machine(name: str) -> None:
 
 def test_its_nats_is_that_of_the_example() -> None:
     [deployment] = [
-        one for one in manifests("host-group") if one["metadata"]["name"] == "nats" and one["kind"] == "Deployment"
+        manifest
+        for manifest in manifests("host-group")
+        if manifest["metadata"]["name"] == "nats" and manifest["kind"] == "Deployment"
     ]
     [container] = deployment["spec"]["template"]["spec"]["containers"]
     assert container["image"].endswith(f"/{SERVICES['nats']['image']}")

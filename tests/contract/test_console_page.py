@@ -62,7 +62,7 @@ def every_kind() -> dict[str, dict[str, Any]]:
     ):
         composer.take(part, key, view)
     composer.report(PartStatus("nodes", synced=True, lacking={}))
-    return {str(one["kind"]): dict(one) for one in composer.flush().values() if one is not None}
+    return {str(item["kind"]): dict(item) for item in composer.flush().values() if item is not None}
 
 
 def told() -> dict[str, set[str]]:
@@ -114,7 +114,9 @@ async def test_each_address_is_told_and_answers() -> None:
 def test_reasons_of_an_end_are_told() -> None:
     source = inspect.getsource(streaming) + inspect.getsource(viewer_registry)
     reasons = set(re.findall(r'"(\w+)"\),\n|\.end\("(\w+)"\)|\bwhy(?:: str)? = "(\w+)"', source)) | {("again", "", "")}
-    assert {"".join(one) for one in reasons} == set(re.findall(r"^\| `(\w+)` \| ", section("Streams"), re.MULTILINE))
+    assert {"".join(reason) for reason in reasons} == set(
+        re.findall(r"^\| `(\w+)` \| ", section("Streams"), re.MULTILINE)
+    )
 
 
 def test_the_fields_of_an_event_are_told() -> None:

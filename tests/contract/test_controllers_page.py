@@ -81,7 +81,7 @@ def test_every_fault_and_every_condition_has_its_row() -> None:
     assert faults == {*FaultKind, INIT_FAILED, RECONCILE_FAILED} - {FaultKind.INTERRUPTED}
     conditions = {kind for row in rows("| condition | |") for kind in re.findall(r"`([A-Z]\w+)`", row[0])}
     status = status_of(Seen(generation=1, state="Cold", ready=False), {}, "2026-01-01T00:00:00Z")
-    assert conditions == {one["type"] for one in status["conditions"]}
+    assert conditions == {condition["type"] for condition in status["conditions"]}
 
 
 def test_its_metrics_are_all_that_there_are() -> None:

@@ -32,7 +32,7 @@ FIGURE = re.compile(r"(?<![\w.-])([0-9][0-9.,]*) (?:s|ms|MiB)(?!\w)")
 
 
 def variables() -> set[str]:
-    return {f"TRELLIS_{name.upper()}" for one in SERVICES.values() for name in one.settings.model_fields}
+    return {f"TRELLIS_{name.upper()}" for service in SERVICES.values() for name in service.settings.model_fields}
 
 
 def test_the_two_commands_come_first() -> None:

@@ -32,24 +32,24 @@ MODELS = {
     ("trellis.dev/v1alpha1", "SecretGrant"): SecretGrant,
 }
 OURS = [
-    pytest.param(one, id=f"{folder}: {one['kind']} {one['metadata']['name']}")
+    pytest.param(item, id=f"{folder}: {item['kind']} {item['metadata']['name']}")
     for folder in folders()
-    for one in manifests(folder)
-    if (one["apiVersion"], one["kind"]) in MODELS
+    for item in manifests(folder)
+    if (item["apiVersion"], item["kind"]) in MODELS
 ]
 
 
 def images(value: Any) -> Iterator[str]:
     """Yield whatever is called an image."""
     if isinstance(value, dict):
-        for name, one in value.items():
-            if name == "image" and isinstance(one, str):
-                yield one
+        for name, item in value.items():
+            if name == "image" and isinstance(item, str):
+                yield item
             else:
-                yield from images(one)
+                yield from images(item)
     elif isinstance(value, list):
-        for one in value:
-            yield from images(one)
+        for item in value:
+            yield from images(item)
 
 
 def test_every_folder_is_told_of_and_every_folder_told_of_is_there() -> None:
@@ -70,12 +70,12 @@ def test_an_object_of_ours_says_nothing_that_is_not_a_field(found: Manifest) -> 
 
 
 def test_what_argo_cd_and_flux_are_told_to_keep_is_in_the_repository() -> None:
-    argo = [one["path"] for one in manifest("argocd", "Application")["spec"]["sources"]]
-    flux = [one["spec"]["path"] for one in manifests("flux") if one["kind"] == "Kustomization"]
+    argo = [source["path"] for source in manifest("argocd", "Application")["spec"]["sources"]]
+    flux = [item["spec"]["path"] for item in manifests("flux") if item["kind"] == "Kustomization"]
     for path in (*argo, *flux):
         assert (EXAMPLES.parents[1] / path / "kustomization.yaml").exists(), path
-    [repository] = [one for one in manifests("flux") if one["kind"] == "GitRepository"]
-    assert {one["repoURL"] for one in manifest("argocd", "Application")["spec"]["sources"]} == {
+    [repository] = [item for item in manifests("flux") if item["kind"] == "GitRepository"]
+    assert {source["repoURL"] for source in manifest("argocd", "Application")["spec"]["sources"]} == {
         repository["spec"]["url"]
     }
 
@@ -91,7 +91,7 @@ def test_an_autoscaler_is_for_the_group_of_the_other_example(folder: str, kind: 
 
 def test_the_name_of_an_application_is_free_for_its_service() -> None:
     """A group of hosts has a Service of its name, too."""
-    groups = {named(one) for one in manifests("host-group") if one["kind"] in {"WasmCloudHostConfig", "Service"}}
+    groups = {named(item) for item in manifests("host-group") if item["kind"] in {"WasmCloudHostConfig", "Service"}}
     applications = {named(manifest(folder, "Application")) for folder in ("hello", "secret")}
     assert groups & applications == set()
 
@@ -102,13 +102,13 @@ def named(found: Manifest) -> tuple[str, str]:
 
 def test_the_group_and_wadm_meet_at_the_nats_of_the_example() -> None:
     group = manifest("host-group", "WasmCloudHostConfig")["spec"]
-    service = next(one for one in manifests("host-group") if one["kind"] == "Service")
+    service = next(item for item in manifests("host-group") if item["kind"] == "Service")
     address = f"{service['metadata']['name']}.{service['metadata']['namespace']}.svc.cluster.local"
     assert group["natsAddress"] == f"nats://{address}"
-    wadm = next(one for one in manifests("host-group") if one["metadata"]["name"] == "wadm")
+    wadm = next(item for item in manifests("host-group") if item["metadata"]["name"] == "wadm")
     [container] = wadm["spec"]["template"]["spec"]["containers"]
     assert {"name": "WADM_NATS_SERVER", "value": address} in container["env"]
-    ports = {one["name"]: one["port"] for one in service["spec"]["ports"]}
+    ports = {port["name"]: port["port"] for port in service["spec"]["ports"]}
     assert ports == {"client": 4222, "leafnodes": 7422}
     config = yaml.safe_load((EXAMPLES / "host-group/nats.yaml").read_text().split("\n---")[0])["data"]["nats.conf"]
     assert "port: 7422" in config
@@ -124,7 +124,7 @@ def test_the_secret_is_there_and_its_reader_may_read_it() -> None:
     assert "text" in secret["stringData"]
     reader = Reader("hello", "wasmcloud-secrets")
     wanted = [*make_impersonation(reader, "trellis-system"), *make_reading(reader, [secret["metadata"]["name"]])]
-    assert [one for one in manifests("secret") if one["kind"].startswith("Role")] == wanted
+    assert [item for item in manifests("secret") if item["kind"].startswith("Role")] == wanted
 
 
 def test_the_lattice_of_the_secret_is_let_read_it_as_its_reader_and_as_nobody_else() -> None:
@@ -142,18 +142,18 @@ def test_the_secret_of_the_vault_is_that_of_the_other_example() -> None:
     external, secret = manifest("external-secret", "ExternalSecret"), manifest("secret", "Secret")
     assert external["metadata"]["namespace"] == secret["metadata"]["namespace"]
     assert external["spec"]["target"]["name"] == secret["metadata"]["name"]
-    assert [one["secretKey"] for one in external["spec"]["data"]] == list(secret["stringData"])
+    assert [item["secretKey"] for item in external["spec"]["data"]] == list(secret["stringData"])
 
 
 def test_the_controllers_have_their_modules_and_trellis_may_be_their_accounts() -> None:
-    made = {one["name"]: one["files"] for one in kustomization("controllers")["configMapGenerator"]}
-    found = [one for one in manifests("controllers") if one["kind"] == "WasmController"]
-    for one in found:
-        module = one["spec"]["module"]["configMap"]
+    made = {item["name"]: item["files"] for item in kustomization("controllers")["configMapGenerator"]}
+    found = [item for item in manifests("controllers") if item["kind"] == "WasmController"]
+    for item in found:
+        module = item["spec"]["module"]["configMap"]
         assert made[module["name"]] == [module["key"]]
         assert (EXAMPLES / "controllers" / module["key"]).exists()
     rights = list(yaml.safe_load_all((EXAMPLES / "controllers/rights.yaml").read_text()))
-    actors = actors_of("team-a", [one["spec"]["serviceAccountName"] for one in found])
+    actors = actors_of("team-a", [item["spec"]["serviceAccountName"] for item in found])
     assert rights == manifests_of(actors, [], "trellis-system")
 
 

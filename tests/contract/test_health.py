@@ -94,7 +94,10 @@ def test_a_host_group_has_one_health_and_reason_everywhere(found: Manifest, heal
 
 @pytest.mark.parametrize(("found", "health", "reason"), GROUPS.values(), ids=GROUPS)
 def test_the_conditions_of_a_host_group_agree_with_its_health(found: Manifest, health: Health, reason: str) -> None:
-    conditions = [(one["type"], one["status"], one["reason"], one["message"]) for one in found["status"]["conditions"]]
+    conditions = [
+        (condition["type"], condition["status"], condition["reason"], condition["message"])
+        for condition in found["status"]["conditions"]
+    ]
     written = group_health_of(conditions)
     assert health in SHOWN[written.state]
     assert written.reason == reason
@@ -111,7 +114,7 @@ def test_hosts_are_not_healthy_while_their_lattice_is_unreachable() -> None:
 def test_an_application_has_one_health_and_reason_everywhere(
     found: Manifest, groups: list[Manifest], health: Health, reason: str
 ) -> None:
-    cards = {f"team/{one['metadata']['name']}": view_group_card(one) for one in groups}
+    cards = {f"team/{item['metadata']['name']}": view_group_card(item) for item in groups}
     entities = of_lattice(groups=cards, applications={"team/shop": view_app_card(found)})
     page = explain_application(AppSnapshot(found, groups))
     surfaces = [explained(page), *shown(entities, "application/team/shop", Kind.APPLICATIONS)]
@@ -160,7 +163,7 @@ def test_the_conditions_of_a_controller_agree_with_its_health(seen: SeenControll
     found = filled(objects.controller())
     found = found | {"status": controller_status_of(seen, {}, "2026-01-01T00:00:00Z")}
     page = explain_controller(found, Beside())
-    [ready] = [one for one in found["status"]["conditions"] if one["type"] == "Ready"]
+    [ready] = [condition for condition in found["status"]["conditions"] if condition["type"] == "Ready"]
     assert explained(page) == (health.value, ready["reason"])
 
 

@@ -73,9 +73,9 @@ def test_what_is_copied_is_what_the_scripts_take(image: OwnImage) -> None:
     wanted = {"pyproject.toml", "LICENSE", image.lock, "requirements-images.lock"}
     wanted |= {f"deploy/images/{name}.py" for name in ("assemble", "inventory")}
     sources = {word for word in copied(build) if not word.endswith("-packages*/")} - wanted
-    taken = {one.removesuffix("/*") for one in contents.sources}
+    taken = {source.removesuffix("/*") for source in contents.sources}
     assert sources == taken
-    ours = {re.sub(r"(/\*\*)?/\*(\.py)?$", "", one) for one in image.sources}
+    ours = {re.sub(r"(/\*\*)?/\*(\.py)?$", "", source) for source in image.sources}
     assert ours - {RUNTIME} == taken
     roots = {word for word in re.findall(r"COPY --from=build (\S+)", stages(image)[1]) if word.startswith("/opt/")}
     assert roots == {str(contents.root)} | ({IN_IMAGE} if RUNTIME in ours else set())
@@ -88,9 +88,9 @@ def test_what_of_ours_is_imported_is_there(image: OwnImage) -> None:
         for name in imported(path):
             module = ROOT / "shared" / name.replace(".", "/")
             places = [
-                where for one in (module, module.parent) for where in (one.with_suffix(".py"), one / "__init__.py")
+                where for item in (module, module.parent) for where in (item.with_suffix(".py"), item / "__init__.py")
             ]
-            place = next(one for one in places if one.exists())
+            place = next(item for item in places if item.exists())
             assert place in found, f"{path} imports {name}, which the image has not"
 
 
@@ -141,4 +141,4 @@ def test_every_line_of_a_lock_is_understood(lock: str) -> None:
 def test_no_service_uses_what_the_image_leaves_out() -> None:
     for path in sorted([*(ROOT / "services").rglob("*.py"), *(ROOT / "shared").rglob("*.py")]):
         words = re.findall(r"(?:from|import) (kubernetes[\w.]*)", path.read_text())
-        assert not [one for one in words if re.match(r"kubernetes(\.aio)?\.client(\.(api|models)\b|$)", one)], path
+        assert not [word for word in words if re.match(r"kubernetes(\.aio)?\.client(\.(api|models)\b|$)", word)], path

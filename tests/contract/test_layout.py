@@ -59,7 +59,7 @@ def test_a_flow_names_files_that_are_there_and_counts_them_and_its_hops(flow: in
     heading, drawing = re.findall(r"^### (.+?)\n\n```\n(.+?)```", section, re.MULTILINE | re.DOTALL)[flow]
     files = set(re.findall(r"[a-z_/]+\.py", drawing)) - {"progress.py"}  # of which the text speaks
     missing = [
-        one for one in files if not any((ROOT / root / one).is_file() for root in ("services", "shared/trellis"))
+        file for file in files if not any((ROOT / root / file).is_file() for root in ("services", "shared/trellis"))
     ]
     assert not missing
     hops = re.findall(r"^\d+", drawing, re.MULTILINE)

@@ -86,7 +86,7 @@ def test_each_alert_has_its_place_on_the_page_and_no_other_has() -> None:
 
 def test_every_metric_is_on_the_dashboard() -> None:
     shown = {name for expression in expressions(make_dashboard()) for name, _ in _SELECTOR.findall(expression)}
-    missing = {name for name in described() if not any(one.startswith(name) for one in shown)}
+    missing = {name for name in described() if not any(item.startswith(name) for item in shown)}
     assert missing == set(), "add a panel"
 
 

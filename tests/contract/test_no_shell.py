@@ -149,7 +149,7 @@ def commands(found: Any) -> Iterator[list[str]]:
     ids=["by default", "bundle", "with wadm"],
 )
 def test_no_pod_of_the_chart_runs_a_shell(values: dict[str, Any]) -> None:
-    found = [command for one in rendered(**values) for command in commands(one)]
+    found = [command for item in rendered(**values) for command in commands(item)]
     assert found
     for command in found:
         assert not [word for word in command if SHELL.search(word)], command
@@ -157,8 +157,8 @@ def test_no_pod_of_the_chart_runs_a_shell(values: dict[str, Any]) -> None:
 
 def test_a_line_of_a_shell_in_the_compose_file_holds_no_variable() -> None:
     services = yaml.safe_load((ROOT / "docker-compose.yml").read_text(encoding="utf-8"))["services"]
-    for name, one in services.items():
-        words = [*(one.get("entrypoint") or ()), *(one.get("command") or ())]
+    for name, item in services.items():
+        words = [*(item.get("entrypoint") or ()), *(item.get("command") or ())]
         if any(SHELL.search(word) for word in words):
             assert not [word for word in words if "$" in word], name
 
@@ -169,4 +169,4 @@ def test_no_argument_of_an_image_is_part_of_a_line_that_is_run(name: str) -> Non
     arguments = re.findall(r"^ARG ([A-Z]+)", text, re.MULTILINE)
     assert arguments
     for line in re.findall(r"^RUN .*$", text, re.MULTILINE):
-        assert not [one for one in arguments if re.search(rf"\$\{{?{one}\b", line)], line
+        assert not [argument for argument in arguments if re.search(rf"\$\{{?{argument}\b", line)], line

@@ -43,7 +43,7 @@ def test_a_page_that_nobody_writes_is_found(tmp_path: Path) -> None:
     assert lacking(old, str(tmp_path / "old.md")) == []
 
 
-@pytest.mark.parametrize("definition", DEFINITIONS, ids=lambda one: one["spec"]["names"]["kind"])
+@pytest.mark.parametrize("definition", DEFINITIONS, ids=lambda item: item["spec"]["names"]["kind"])
 def test_every_field_of_a_kind_has_a_row_and_a_meaning(definition: dict[str, Any]) -> None:
     page = kind_page(definition)
     for part in ("spec", "status"):
@@ -87,7 +87,7 @@ def test_whoever_acts_on_a_fact_is_named() -> None:
 def test_every_rule_of_a_role_has_a_row() -> None:
     for path in (ROOT / "deploy/rbac").glob("*.yaml"):
         section = PAGES["rights.md"].partition(f"## {path.stem}\n")[2].partition("\n## ")[0]
-        rules = [one for role in yaml.safe_load_all(path.read_text()) for one in role.get("rules") or ()]
+        rules = [rule for role in yaml.safe_load_all(path.read_text()) for rule in role.get("rules") or ()]
         assert section.count("\n| ") == len(rules) + 1
 
 

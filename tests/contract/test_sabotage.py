@@ -44,23 +44,23 @@ def test_every_break_is_in_place() -> None:
 
 
 def test_every_break_has_a_name_of_its_own_and_changes_one_line() -> None:
-    assert [name for name, count in Counter(one.name for one in BREAKS).items() if count > 1] == []
-    assert [one.name for one in BREAKS if "\n" in one.old + one.new or one.old == one.new] == []
+    assert [name for name, count in Counter(item.name for item in BREAKS).items() if count > 1] == []
+    assert [item.name for item in BREAKS if "\n" in item.old + item.new or item.old == item.new] == []
 
 
 def test_every_break_names_a_test_that_is_there() -> None:
     tests: dict[str, set[str]] = {}
-    for one in BREAKS:
-        file, _, name = one.test.partition("::")
+    for item in BREAKS:
+        file, _, name = item.test.partition("::")
         if file not in tests:
             found = ast.walk(ast.parse((ROOT / file).read_text()))
             tests[file] = {node.name for node in found if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)}
-        assert name in tests[file], one.name
+        assert name in tests[file], item.name
 
 
 def test_there_are_enough_and_each_service_has_its_part() -> None:
     assert len(BREAKS) >= 60
-    counts = Counter(one.package for one in BREAKS)
+    counts = Counter(item.package for item in BREAKS)
     services = {folder.name for folder in (ROOT / SOURCES[0]).iterdir() if (folder / "app.py").exists()}
     assert {service for service in services | {"node_installer"} if counts[service] < 4} == set()
 

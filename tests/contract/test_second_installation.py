@@ -21,27 +21,27 @@ def documented(file: Path) -> list[dict[str, Any]]:
     [block] = re.findall(r"```sh\n(sed [^`]*)```", page)
     command = block.replace("deploy/rbac/host-manager.yaml", str(file)).partition("| kubectl")[0]
     done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=True)
-    return [one for one in yaml.safe_load_all(done.stdout) if one]
+    return [item for item in yaml.safe_load_all(done.stdout) if item]
 
 
 def places(objects: list[dict[str, Any]]) -> set[tuple[str, str, str]]:
-    return {(one["kind"], one["metadata"].get("namespace", ""), one["metadata"]["name"]) for one in objects}
+    return {(item["kind"], item["metadata"].get("namespace", ""), item["metadata"]["name"]) for item in objects}
 
 
 @pytest.mark.parametrize("file", RBAC, ids=lambda file: file.stem)
 def test_a_second_installation_takes_no_object_of_the_first(file: Path) -> None:
-    first = [one for one in yaml.safe_load_all(file.read_text(encoding="utf-8")) if one]
+    first = [item for item in yaml.safe_load_all(file.read_text(encoding="utf-8")) if item]
     second = documented(file)
     assert len(second) == len(first)
     assert not places(first) & places(second)
     roles = {(kind, name) for kind, _, name in places(second) if kind in {"Role", "ClusterRole"}}
-    for one, former in zip(second, first, strict=True):
-        if one["kind"].endswith("Binding"):
-            assert (one["roleRef"]["kind"], one["roleRef"]["name"]) in roles
-            accounts = [subject for subject in one["subjects"] if subject["kind"] == "ServiceAccount"]
+    for item, former in zip(second, first, strict=True):
+        if item["kind"].endswith("Binding"):
+            assert (item["roleRef"]["kind"], item["roleRef"]["name"]) in roles
+            accounts = [subject for subject in item["subjects"] if subject["kind"] == "ServiceAccount"]
             assert {subject["namespace"] for subject in accounts} <= {"blue"}
-            assert [subject["name"] for subject in one["subjects"]] == [
+            assert [subject["name"] for subject in item["subjects"]] == [
                 subject["name"] for subject in former["subjects"]
             ]
-        if one["kind"] == "ServiceAccount":
-            assert one["metadata"]["name"] == former["metadata"]["name"]
+        if item["kind"] == "ServiceAccount":
+            assert item["metadata"]["name"] == former["metadata"]["name"]

@@ -27,7 +27,8 @@ APPLICATIONS = {
     name: yaml.safe_load(text) for name, text in re.findall(r"```yaml application (\w+)\n(.*?)```", PAGE, re.DOTALL)
 }
 GRANTS = {
-    one["metadata"]["name"]: one for one in map(yaml.safe_load, re.findall(r"```yaml grant\n(.*?)```", PAGE, re.DOTALL))
+    item["metadata"]["name"]: item
+    for item in map(yaml.safe_load, re.findall(r"```yaml grant\n(.*?)```", PAGE, re.DOTALL))
 }
 LINK = LinkGrant(frozenset({"shop"}), frozenset({("shop", "default")}), tuple(map(view_grant, GRANTS.values())))
 SIGNER = GRANTS["signed"]["spec"]["entityIssuers"][0]

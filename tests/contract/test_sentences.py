@@ -13,11 +13,11 @@ FILE = "test_x.py"
 
 def found(text: str) -> list[str]:
     """Return the texts that are found in a test file."""
-    return [one.text for one in findings(text, FILE)]
+    return [finding.text for finding in findings(text, FILE)]
 
 
 def test_no_guarded_test_compares_a_sentence() -> None:
-    assert [str(one) for one in of_folders(GUARDED)] == []
+    assert [str(of_folder) for of_folder in of_folders(GUARDED)] == []
 
 
 def test_every_guarded_folder_is_there() -> None:
@@ -66,7 +66,7 @@ def test_prose_is_three_plain_words_in_a_row(text: str, prose: bool) -> None:
     ],
 )
 def test_a_compared_sentence_is_found(line: str) -> None:
-    assert [one.partition("there")[1] for one in found(line)] == ["there"]
+    assert [item.partition("there")[1] for item in found(line)] == ["there"]
 
 
 @pytest.mark.parametrize(

@@ -25,19 +25,19 @@ def test_every_folder_of_a_service_is_in_the_registry() -> None:
 
 
 def test_every_service_has_values_rights_and_a_page() -> None:
-    assert list(VALUES["services"]) == [one.chart_key for one in SERVICES.values()]
-    for one in SERVICES.values():
-        assert (ROOT / chart.RBAC / f"{one.name}.yaml").exists()
-        assert (ROOT / "docs" / f"{'' if one.only_if_named else 'services/'}{one.name}.md").exists()
+    assert list(VALUES["services"]) == [service.chart_key for service in SERVICES.values()]
+    for service in SERVICES.values():
+        assert (ROOT / chart.RBAC / f"{service.name}.yaml").exists()
+        assert (ROOT / "docs" / f"{'' if service.only_if_named else 'services/'}{service.name}.md").exists()
 
 
 def test_a_service_with_handlers_has_subscriptions() -> None:
     listeners = {path.parent.name for path in (ROOT / "services").glob("*/handlers.py")}
-    assert listeners == {one.package for one in SERVICES.values() if one.subscriptions}
+    assert listeners == {service.package for service in SERVICES.values() if service.subscriptions}
 
 
 def test_the_settings_of_a_service_name_it() -> None:
-    assert {one.settings.service for one in SERVICES.values()} == set(SERVICES)
+    assert {service.settings.service for service in SERVICES.values()} == set(SERVICES)
 
 
 def test_a_file_without_a_place_for_the_services_is_refused(tmp_path: Path) -> None:

@@ -111,7 +111,7 @@ def test_every_setting_of_a_page_exists(page: Path) -> None:
 @pytest.mark.parametrize("page", MEASURED, ids=lambda path: path.name)
 def test_every_figure_of_a_page_was_measured(page: Path) -> None:
     limits = {"13 s", "60 s", "8 s", "256 MiB"}  # what is promised or was set, not what was measured
-    found = {" ".join(one) for one in FIGURE.findall(page.read_text())} - limits
+    found = {" ".join(item) for item in FIGURE.findall(page.read_text())} - limits
     assert found
     for figure in found:
         assert figure.split()[0] in RESULTS, f"{page.name}: {figure}"

@@ -62,8 +62,8 @@ def run(part: Part) -> Row:
         counting = [f"--junit-xml={report}"] if part.counted else []
         code = subprocess.run([sys.executable, *part.arguments, *counting], check=False, cwd=ROOT).returncode
         passed, skipped = read_report(report) if report.exists() else (None, [])
-    for one in skipped:
-        print(f"{NOT_RUN}    {one}")
+    for item in skipped:
+        print(f"{NOT_RUN}    {item}")
     outcome = PASSED if code == 0 else FAILED
     return Row(date, commit(), outcome, round(time.monotonic() - began), passed, "; ".join(skipped))
 
@@ -71,7 +71,7 @@ def run(part: Part) -> Row:
 def read_report(report: Path) -> tuple[int, list[str]]:
     """Return how many tests passed, and each that was skipped with its reason."""
     cases = list(ET.parse(report).getroot().iter("testcase"))
-    skipped = [f"{case.get('name')}: {one.get('message')}" for case in cases for one in case.findall("skipped")]
+    skipped = [f"{case.get('name')}: {item.get('message')}" for case in cases for item in case.findall("skipped")]
     bad = sum(1 for case in cases if case.find("failure") is not None or case.find("error") is not None)
     return len(cases) - bad - len(skipped), skipped
 

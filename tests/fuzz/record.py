@@ -37,7 +37,7 @@ class Line:
 def lines(came: Iterable[Any], seed: int) -> list[Line]:
     """Return the lines of a run."""
     now = commit()
-    return [Line(one.target, seed, one.cases, len(one.findings), now) for one in came]
+    return [Line(item.target, seed, item.cases, len(item.findings), now) for item in came]
 
 
 def append(path: Path, new: Sequence[Line]) -> None:

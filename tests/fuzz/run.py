@@ -101,13 +101,13 @@ def results(jobs: int, todo: Iterable[tuple[str, range]]) -> Iterator[Came]:
 
 def report(came: Iterable[Came], seconds: float) -> None:
     """Print what came out."""
-    for one in came:
-        shown = ", ".join(f"{count} {outcome}" for outcome, count in one.outcomes.most_common(4))
-        print(f"{one.target:28} {one.cases:>8} cases {one.seconds:>6.1f} s  {shown}")
-    findings = [finding for one in came for finding in one.findings]
+    for item in came:
+        shown = ", ".join(f"{count} {outcome}" for outcome, count in item.outcomes.most_common(4))
+        print(f"{item.target:28} {item.cases:>8} cases {item.seconds:>6.1f} s  {shown}")
+    findings = [finding for item in came for finding in item.findings]
     for finding in findings[:SHOWN]:
         print(f"\n{finding}")
-    print(f"{sum(one.cases for one in came)} cases in {seconds:.0f} s, {len(findings)} wrong")
+    print(f"{sum(item.cases for item in came)} cases in {seconds:.0f} s, {len(findings)} wrong")
 
 
 def main() -> int:
@@ -125,8 +125,8 @@ def main() -> int:
     came = {name: Came(name) for name in names}
     begun = time.monotonic()
     try:
-        for one in results(asked.jobs, parts(names, asked.seed, asked.cases)):
-            came[one.target].add(one)
+        for result in results(asked.jobs, parts(names, asked.seed, asked.cases)):
+            came[result.target].add(result)
             if sum(len(each.findings) for each in came.values()) > SHOWN:
                 break
     except multiprocessing.TimeoutError:
@@ -137,7 +137,7 @@ def main() -> int:
     report(came.values(), time.monotonic() - begun)
     if asked.record:
         record.append(record.RECORD, record.lines(came.values(), asked.seed))
-    return 1 if any(one.findings for one in came.values()) else 0
+    return 1 if any(item.findings for item in came.values()) else 0
 
 
 if __name__ == "__main__":

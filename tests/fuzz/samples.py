@@ -45,7 +45,7 @@ def _of(rng: random.Random, annotation: Any, depth: int) -> Any:
         return sample(rng, plain, depth + 1)
     origin, inner = get_origin(plain), get_args(plain)
     if origin in (Union, types.UnionType):
-        choices = [one for one in inner if one is not type(None)]
+        choices = [item for item in inner if item is not type(None)]
         return _of(rng, rng.choice(choices), depth)
     if origin in (list, tuple, set, frozenset) and inner:
         return [_of(rng, inner[0], depth + 1) for _ in range(rng.choice([1, 1, 2, 3]) if depth < _DEPTH else 0)]
@@ -74,11 +74,11 @@ def _fitting(annotation: Any) -> tuple[Any, ...]:
     except PydanticUserError:
         return ()
     found = []
-    for one in (*POOL, *NUMBERS, True, False, {"a": "b"}):
+    for item in (*POOL, *NUMBERS, True, False, {"a": "b"}):
         try:
-            adapter.validate_python(one)
+            adapter.validate_python(item)
         except ValidationError:
             continue
-        found.append(one)
-    texts = [one for one in found if isinstance(one, str)]
+        found.append(item)
+    texts = [item for item in found if isinstance(item, str)]
     return tuple(texts or found)

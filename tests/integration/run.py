@@ -48,11 +48,11 @@ def main(options: list[str]) -> int:
         os.environ[FOLDER_VARIABLE] = folder
         if "--record" in options:
             os.environ[durations.RECORD_VARIABLE] = "1"
-        others = [one for one in options if one not in {"--thorough", "--record"}]
+        others = [option for option in options if option not in {"--thorough", "--record"}]
         status = subprocess.run(command(tier, others), check=False).returncode
         wrong = faults(Path(folder), whole=status == 0 and tier == "not thorough")
-    for one in wrong:
-        print(f"RIGHTS  {one}", flush=True)
+    for item in wrong:
+        print(f"RIGHTS  {item}", flush=True)
     return status or int(bool(wrong))
 
 

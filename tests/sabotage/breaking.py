@@ -77,9 +77,9 @@ def copy_broken(broken: Break, root: Path, place: Path) -> None:
     for depth in range(len(parts)):
         here = Path(*parts[:depth])
         (place / here).mkdir(exist_ok=True)
-        for one in (root / here).iterdir():
-            if one.name != parts[depth] and (depth or not one.name.startswith(".")):
-                (place / here / one.name).symlink_to(one)
+        for path in (root / here).iterdir():
+            if path.name != parts[depth] and (depth or not path.name.startswith(".")):
+                (place / here / path.name).symlink_to(path)
     (place / file.relative_to(root)).write_text(text, encoding="utf-8")
 
 
@@ -95,7 +95,7 @@ def _functions(text: str) -> Iterator[tuple[str, str]]:
     """Yield qualified name and source of each function of a file."""
     lines = text.splitlines(keepends=True)
     for name, node in _named(ast.parse(text), ""):
-        first = min([node.lineno, *(one.lineno for one in node.decorator_list)])
+        first = min([node.lineno, *(item.lineno for item in node.decorator_list)])
         yield name, "".join(lines[first - 1 : node.end_lineno])
 
 

@@ -37,7 +37,7 @@ def page(root: Path) -> str:
     parts = [_HEAD.format(count=len(BREAKS))]
     for area, breaks in AREAS.items():
         parts.append(f"\n## {area}\n\n| mutation | guarantee | test |\n|---|---|---|\n")
-        parts += [f"| {one.name} | {_linked(one.promise, root / 'docs')} | `{one.test}` |\n" for one in breaks]
+        parts += [f"| {item.name} | {_linked(item.promise, root / 'docs')} | `{item.test}` |\n" for item in breaks]
     return "".join(parts)
 
 

@@ -110,9 +110,9 @@ def attempts(breaks: Sequence[Break]) -> Iterator[tuple[bool, str]]:
     left, running = list(breaks), dict[int, Attempt]()
     while left or running:
         if left and len(running) < AT_ONCE:
-            one = Attempt(left.pop(0))
-            one.begin()
-            running[one.pid] = one
+            item = Attempt(left.pop(0))
+            item.begin()
+            running[item.pid] = item
             continue
         pid, status = os.wait()
         yield running.pop(pid).verdict(os.waitstatus_to_exitcode(status))
@@ -123,8 +123,8 @@ def main(arguments: list[str]) -> int:
     if "--page" in arguments:
         (ROOT / "docs/sabotage.md").write_text(page(ROOT), encoding="utf-8")
         return 0
-    only = [one for one in arguments if not one.startswith("--")]
-    wanted = [one for one in BREAKS if all(part in one.name for part in only)]
+    only = [argument for argument in arguments if not argument.startswith("--")]
+    wanted = [item for item in BREAKS if all(part in item.name for part in only)]
     if wrong := misplaced(wanted, ROOT):
         print(*wrong, f"{len(wrong)} of {len(wanted)} are not in place", sep="\n")
         return 1

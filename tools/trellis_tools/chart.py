@@ -103,10 +103,12 @@ def schema_of(schema: str, values: str) -> str:
     document = json.loads(schema)
     services = document["properties"]["services"]
     former = services["properties"]
-    services["properties"] = {one.chart_key: _entry(one, former.get(one.chart_key)) for one in SERVICES.values()}
+    services["properties"] = {
+        service.chart_key: _entry(service, former.get(service.chart_key)) for service in SERVICES.values()
+    }
     options = document["properties"]["pods"]["properties"]
-    for one in (*services["properties"].values(), document["properties"]["bundle"]):
-        one["properties"] = _with_options(one["properties"], options)
+    for item in (*services["properties"].values(), document["properties"]["bundle"]):
+        item["properties"] = _with_options(item["properties"], options)
     _describe(document, descriptions_of(values), ())
     return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
 

@@ -19,7 +19,7 @@ Manifest = dict[str, Any]
 
 def metadata_part(chart: Manifest, values: Manifest, definitions: Iterable[Manifest]) -> str:
     """Return the generated lines of ``annotations``."""
-    crds = sorted(map(_crd, definitions), key=lambda one: str(one["name"]))
+    crds = sorted(map(_crd, definitions), key=lambda item: str(item["name"]))
     return _annotation("artifacthub.io/images", images(chart, values)) + _annotation("artifacthub.io/crds", crds)
 
 
@@ -44,7 +44,7 @@ def _images(values: Manifest) -> Iterator[Manifest]:
 
 
 def _crd(definition: Manifest) -> dict[str, str]:
-    [version] = [one for one in definition["spec"]["versions"] if one["storage"]]
+    [version] = [item for item in definition["spec"]["versions"] if item["storage"]]
     kind = definition["spec"]["names"]["kind"]
     description = " ".join(version["schema"]["openAPIV3Schema"].get("description", "").split())
     return {

@@ -62,7 +62,10 @@ def values_of(text: str) -> list[Value]:
 
 def descriptions_of(text: str) -> dict[Keys, str]:
     """Return the description of each documented value and map; for a map, any comment above its key counts."""
-    found = {one.keys: one.documentation or (_joined(one.comment) if one.is_block else "") for one in _entries(text)}
+    found = {
+        entry.keys: entry.documentation or (_joined(entry.comment) if entry.is_block else "")
+        for entry in _entries(text)
+    }
     return {keys: description for keys, description in found.items() if description}
 
 

@@ -43,7 +43,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = parser.parse_args(argv)
     try:
         excuses = excuses_of(arguments.excuses.read_text(encoding="utf-8"))
-        found = {one for path in arguments.reports for one in findings(json.loads(path.read_text(encoding="utf-8")))}
+        found = {
+            finding for path in arguments.reports for finding in findings(json.loads(path.read_text(encoding="utf-8")))
+        }
     except (OSError, ValueError) as error:
         sys.stderr.write(f"{error}\n")
         return 2
@@ -73,22 +75,22 @@ def findings(report: Any) -> Iterator[Finding]:  # noqa: ANN401 (JSON)
     Raises:
         ValueError: the report has another form, as after an error of checkov.
     """
-    for one in report if isinstance(report, list) else [report]:
-        if not isinstance(one, dict) or "results" not in one:
+    for item in report if isinstance(report, list) else [report]:
+        if not isinstance(item, dict) or "results" not in item:
             raise ValueError("a report has no results: it needs checkov --output json, for files with manifests")
-        for failed in one["results"]["failed_checks"]:
+        for failed in item["results"]["failed_checks"]:
             yield Finding(failed["check_id"], failed["resource"])
 
 
 def compare(found: Iterable[Finding], excuses: Iterable[Excuse]) -> Iterator[str]:
     """Yield the findings that no excuse names, then the resources of excuses that name no finding."""
     everything, excused = sorted(found), list(excuses)
-    for one in everything:
-        if not any(one.check == excuse.check and _names(excuse.resources, one.resource) for excuse in excused):
-            yield f"{one.check} {one.resource}: fix it, or add an excuse with its reason"
+    for item in everything:
+        if not any(item.check == excuse.check and _names(excuse.resources, item.resource) for excuse in excused):
+            yield f"{item.check} {item.resource}: fix it, or add an excuse with its reason"
     for excuse in excused:
         for pattern in excuse.resources:
-            if not any(one.check == excuse.check and fnmatchcase(one.resource, pattern) for one in everything):
+            if not any(item.check == excuse.check and fnmatchcase(item.resource, pattern) for item in everything):
                 yield f"{excuse.check} {pattern}: no finding needs this excuse: remove it"
 
 

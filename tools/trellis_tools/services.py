@@ -52,7 +52,7 @@ def documents(root: Path) -> dict[str, str]:
     index = f"{_PAGES}/index.md"
     parts = {
         "pyproject.toml": ("# {}", project_part()),
-        "mkdocs.yml": ("      # {}", "".join(f"      - services/{one.name}.md\n" for one, _ in _pages(root))),
+        "mkdocs.yml": ("      # {}", "".join(f"      - services/{item.name}.md\n" for item, _ in _pages(root))),
         index: ("<!-- {} -->", _table(root)),
     }
     return {
@@ -64,7 +64,7 @@ def documents(root: Path) -> dict[str, str]:
 def project_part() -> str:
     """Return scripts, and the contract of import-linter with the layers of packages."""
     packages = sorted([*SERVICES, _INSTALLER])
-    scripts = "".join(f'trellis-{one.replace("_", "-")} = "{one}.__main__:main"\n' for one in packages)
+    scripts = "".join(f'trellis-{package.replace("_", "-")} = "{package}.__main__:main"\n' for package in packages)
     layers = ["trellis_dev : trellis_tools", "trellis_cli", " | ".join(packages), "trellis"]
     return f"""[project.scripts]
 trellis = "trellis_cli.__main__:main"

@@ -42,20 +42,20 @@ def setting_schema(name: str, field: FieldInfo) -> Schema:
     annotation, metadata = _plain(field.annotation)
     metadata = [*_flat(field.metadata), *metadata]
     schema = _of_type(name, annotation, metadata)
-    pattern = next((found for one in metadata if isinstance(found := getattr(one, "pattern", None), str)), None)
+    pattern = next((found for item in metadata if isinstance(found := getattr(item, "pattern", None), str)), None)
     if pattern is not None and "pattern" not in schema:
         schema["pattern"] = pattern
     return _with_range(schema, metadata)
 
 
 def _of_type(name: str, annotation: Any, metadata: list[Any]) -> Schema:  # noqa: ANN401 (a type of typing)
-    declared = next((one.schema for one in metadata if isinstance(one, ValueSchema)), _SIMPLE.get(annotation))
+    declared = next((item.schema for item in metadata if isinstance(item, ValueSchema)), _SIMPLE.get(annotation))
     if declared is not None:
         return dict(declared)
     if get_origin(annotation) is Literal:
         return {"enum": list(get_args(annotation))}
     if isinstance(annotation, type) and issubclass(annotation, Enum):
-        return {"enum": [one.value for one in annotation]}
+        return {"enum": [item.value for item in annotation]}
     if get_origin(annotation) is tuple:
         return {"type": "string"}
     raise ValueError(f"{name}: its type {annotation} has no schema: add a ValueSchema to the type")
@@ -64,10 +64,10 @@ def _of_type(name: str, annotation: Any, metadata: list[Any]) -> Schema:  # noqa
 def _with_range(schema: Schema, metadata: list[Any]) -> Schema:
     """Add the bounds of numbers; several are combined."""
     bounds: Mapping[str, list[Any]] = {
-        "minimum": [one.ge for one in metadata if isinstance(one, annotated_types.Ge)],
-        "exclusiveMinimum": [one.gt for one in metadata if isinstance(one, annotated_types.Gt)],
-        "maximum": [one.le for one in metadata if isinstance(one, annotated_types.Le)],
-        "exclusiveMaximum": [one.lt for one in metadata if isinstance(one, annotated_types.Lt)],
+        "minimum": [item.ge for item in metadata if isinstance(item, annotated_types.Ge)],
+        "exclusiveMinimum": [item.gt for item in metadata if isinstance(item, annotated_types.Gt)],
+        "maximum": [item.le for item in metadata if isinstance(item, annotated_types.Le)],
+        "exclusiveMaximum": [item.lt for item in metadata if isinstance(item, annotated_types.Lt)],
     }
     for key, values in bounds.items():
         if values:
@@ -81,7 +81,7 @@ def _with_range(schema: Schema, metadata: list[Any]) -> Schema:
 def _plain(annotation: Any) -> tuple[Any, list[Any]]:  # noqa: ANN401 (a type of typing)
     """Return the type without None and ``Annotated``, and the metadata inside."""
     if get_origin(annotation) in {Union, UnionType}:
-        [annotation] = [one for one in get_args(annotation) if one is not _NONE]
+        [annotation] = [item for item in get_args(annotation) if item is not _NONE]
         return _plain(annotation)
     if get_origin(annotation) is Annotated:
         inside, *metadata = get_args(annotation)
@@ -95,8 +95,8 @@ def _flat(metadata: list[Any]) -> list[Any]:
 
 
 def _each(metadata: list[Any]) -> Iterator[Any]:
-    for one in metadata:
-        if isinstance(one, FieldInfo):
-            yield from _each(one.metadata)
+    for item in metadata:
+        if isinstance(item, FieldInfo):
+            yield from _each(item.metadata)
         else:
-            yield one
+            yield item

@@ -128,7 +128,7 @@ def running_services(info: ClusterInfo) -> list[str]:
 def leading(leases: Iterable[Manifest], now: datetime) -> list[str]:
     """Return the names of the services whose Lease has a holder that renews it, in the order of the registry."""
     led = {str(lease["metadata"]["name"]) for lease in leases if _is_renewed(lease, now)}
-    return [one.name for one in SERVICES.values() if names.LEASE_PREFIX + one.name in led]
+    return [service.name for service in SERVICES.values() if names.LEASE_PREFIX + service.name in led]
 
 
 def _is_renewed(lease: Manifest, now: datetime) -> bool:

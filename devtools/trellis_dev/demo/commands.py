@@ -57,7 +57,7 @@ def exports(cluster: ClusterInfo) -> dict[str, str]:
 def export_lines(cluster: ClusterInfo) -> list[str]:
     """Return the commands for a shell that set these variables, and ``PATH``."""
     programs = [path for path in (Path(sys.executable).parent,) if (path / "trellis").exists()]
-    path = ":".join(shlex.quote(str(one)) for one in (*programs, cluster.bin_dir))
+    path = ":".join(shlex.quote(str(program)) for program in (*programs, cluster.bin_dir))
     words = " ".join(f"{name}={shlex.quote(value)}" for name, value in exports(cluster).items())
     return [f"export {words}", f'export PATH={path}:"$PATH"']
 

@@ -90,10 +90,10 @@ def _heading(text: str, *, first: bool = False) -> None:
 
 
 def _show_commands(commands: Iterable[Shown]) -> None:
-    for one in commands:
-        print_result(Text(f"$ {one.line}", style="cyan"))
-        if one.output:
-            print_text(one.output)
+    for command in commands:
+        print_result(Text(f"$ {command.line}", style="cyan"))
+        if command.output:
+            print_text(command.output)
 
 
 def document_of(outcome: Outcome) -> dict[str, object]:
@@ -110,7 +110,7 @@ def document_of(outcome: Outcome) -> dict[str, object]:
         "seconds": round(outcome.seconds, 3),
         "most_in_work": outcome.most_in_work,
         "failed": outcome.story.failed.document() if outcome.story else None,
-        "commands": [one.document() for one in commands],
+        "commands": [command.document() for command in commands],
         "trace": [
             {
                 "depth": depth,

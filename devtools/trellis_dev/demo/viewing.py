@@ -89,7 +89,7 @@ class Page:
 
 def make_viewer(namespace: str) -> list[tuple[Resource, dict[str, Any]]]:
     """Return the login account and its permissions."""
-    rules = [{"apiGroups": [one.group], "resources": [one.plural], "verbs": _LOOK} for one in READ]
+    rules = [{"apiGroups": [item.group], "resources": [item.plural], "verbs": _LOOK} for item in READ]
     return [
         (SERVICE_ACCOUNTS, {"metadata": {"name": ACCOUNT, "namespace": namespace}}),
         (CLUSTER_ROLES, {"metadata": {"name": ACCOUNT}, "rules": [*rules, _OF_CONSOLE]}),

@@ -65,7 +65,9 @@ class Disk:
             if promised.get(wish.name) != wish.digest:
                 message = f"the Job promises {dict(promised)}, and installs {wish.name}={wish.digest}"
                 raise SpecError(message)
-            if spec.require_checksum and not all(one.sha256 or "@sha256:" in one.location for one in wish.sources):
+            if spec.require_checksum and not all(
+                source.sha256 or "@sha256:" in source.location for source in wish.sources
+            ):
                 message = f"ChecksumMissing: {wish.name}"
                 raise SpecError(message)
         self.shims |= {wish.handler: wish for wish in spec.shims}

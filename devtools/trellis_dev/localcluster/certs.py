@@ -49,9 +49,7 @@ def write_private(path: Path, content: bytes) -> None:
         file.write(content)
 
 
-def write_pki(
-    directory: Path, address: str = LOOPBACK, nodes: Sequence[str] = (), hosts: Sequence[str] = ()
-) -> None:
+def write_pki(directory: Path, address: str = LOOPBACK, nodes: Sequence[str] = (), hosts: Sequence[str] = ()) -> None:
     """Write both CAs, the server and front-proxy certificates, the service-account keys and the tokens.
 
     ``address``: listen address of the API server; ``nodes``: real nodes, each of which gets a token; ``hosts``: further

@@ -145,7 +145,7 @@ def _digest(checkout: Path, names: tuple[str, ...]) -> str:
     return digest.hexdigest()[:12]
 
 
-def _same(one: Path, other: Path) -> bool:
+def _same(item: Path, other: Path) -> bool:
     """Return whether two directories have the same files."""
-    names = [{path.relative_to(root) for path in root.rglob("*") if path.is_file()} for root in (one, other)]
-    return names[0] == names[1] and all(filecmp.cmp(one / name, other / name, shallow=False) for name in names[0])
+    names = [{path.relative_to(root) for path in root.rglob("*") if path.is_file()} for root in (item, other)]
+    return names[0] == names[1] and all(filecmp.cmp(item / name, other / name, shallow=False) for name in names[0])

@@ -79,7 +79,7 @@ def contended(wins: tuple[Win, ...], now: float, contest: float) -> float:
 def _with_finalizer(decision: Decision) -> Decision:
     """Add the finalizer before requests to wadm, in one reconcile; any other action waits for the next reconcile."""
     first = AddFinalizer(Said(Reason.APPLIED, "its deletion is to reach wadm"))
-    given = bool(decision.actions) and all(isinstance(one, Put | Deploy | Undeploy) for one in decision.actions)
+    given = bool(decision.actions) and all(isinstance(action, Put | Deploy | Undeploy) for action in decision.actions)
     return replace(decision, actions=(first, *decision.actions)) if given else Decision((first,))
 
 

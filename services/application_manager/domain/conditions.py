@@ -78,11 +78,13 @@ def patch_of(former: Json, status: Json) -> Json:
 
 def news_of(former: Json, status: Json) -> Iterator[tuple[str, str]]:
     """Yield reason and message of each Event to record: conditions that are new, or have a new message."""
-    before = {one["type"]: (one["status"], one["message"]) for one in former.get("conditions") or ()}
-    for one in status["conditions"]:
-        new = one["status"] == "True" and before.get(one["type"]) != ("True", one["message"])
-        if one["type"] in _TOLD and new:
-            yield one["type"], one["message"]
+    before = {
+        condition["type"]: (condition["status"], condition["message"]) for condition in former.get("conditions") or ()
+    }
+    for condition in status["conditions"]:
+        new = condition["status"] == "True" and before.get(condition["type"]) != ("True", condition["message"])
+        if condition["type"] in _TOLD and new:
+            yield condition["type"], condition["message"]
 
 
 def moment(at: float) -> str:

@@ -114,18 +114,20 @@ class Published:
         said = self.facts.get(key, {})
         due = []
         uid = holds[0].fact.uid if holds else None
-        former = next((one for one in said.values() if uid is not None and one.uid != uid), None)
+        former = next((item for item in said.values() if uid is not None and item.uid != uid), None)
         if former is not None:
             due.append(_deleted(former))
             said.clear()
-        current = {one.fact.fact for one in holds}
+        current = {hold.fact.fact for hold in holds}
         for kind in [kind for kind in said if kind not in current and kind != ApplicationSynced.fact]:
             del said[kind]
-        return due + [one for one in holds if said.get(one.fact.fact) != one.fact]
+        return due + [hold for hold in holds if said.get(hold.fact.fact) != hold.fact]
 
     def objects_of(self, name: str) -> list[str]:
         """Return the keys of objects with published events; ``name``: of their application, or the key of one."""
-        return [key for key, said in self.facts.items() if any(name in {one.application, key} for one in said.values())]
+        return [
+            key for key, said in self.facts.items() if any(name in {item.application, key} for item in said.values())
+        ]
 
     def gone(self, key: str) -> list[Due]:
         """Return the deletion event of a deleted object; empty if no event about it was published."""
@@ -137,7 +139,7 @@ class Published:
         key = f"{fact.namespace}/{fact.name}"
         if not isinstance(fact, ApplicationDeleted):
             self.facts.setdefault(key, {})[fact.fact] = fact
-        elif all(one.uid == fact.uid for one in self.facts.get(key, {}).values()):
+        elif all(item.uid == fact.uid for item in self.facts.get(key, {}).values()):
             self.facts.pop(key, None)
 
     def needs_applications(self) -> str | None:

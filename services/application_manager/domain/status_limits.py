@@ -23,7 +23,7 @@ _WELL: Final = "deployed"
 
 def scalers_of(said: Sequence[Scaler]) -> tuple[list[Json], int]:
     """Return the scalers of wadm that fit, in its order, and the number of omitted ones."""
-    rows = [_row(one) for one in said]
+    rows = [_row(item) for item in said]
     order = sorted(range(len(rows)), key=lambda at: rows[at]["status"] == _WELL)
     kept = set(_first_within(((at, _size(rows[at])) for at in order[:SCALERS_MOST]), SCALERS_BYTES))
     return [row for at, row in enumerate(rows) if at in kept], len(rows) - len(kept)
@@ -36,9 +36,9 @@ def versions_of(names: Sequence[str], deployed: str) -> list[Json]:
     return [{"version": name, "deployed": name == deployed} for name in names if name in kept]
 
 
-def _row(one: Scaler) -> Json:
-    found = {"kind": one.kind, "name": one.name, "status": one.status}
-    return found | ({"message": one.message} if one.message else {})
+def _row(scaler: Scaler) -> Json:
+    found = {"kind": scaler.kind, "name": scaler.name, "status": scaler.status}
+    return found | ({"message": scaler.message} if scaler.message else {})
 
 
 def _first_within(sizes: Iterable[tuple[Any, int]], limit: int) -> Iterable[Any]:

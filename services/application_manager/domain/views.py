@@ -133,18 +133,18 @@ def view_application(item: Manifest) -> ApplicationView:
 def managed_by_others(managed: Iterable[Manifest]) -> bool:
     """Return whether another manager manages a field of ``spec``. Source: ``metadata.managedFields`` of Kubernetes."""
     return any(
-        one.get("manager") != names.FIELD_MANAGER_WADM and not one.get("subresource")
-        for one in managed
-        if "f:spec" in (one.get("fieldsV1") or {})
+        item.get("manager") != names.FIELD_MANAGER_WADM and not item.get("subresource")
+        for item in managed
+        if "f:spec" in (item.get("fieldsV1") or {})
     )
 
 
 def _only_ours(metadata: Manifest) -> bool:
     """Return whether Trellis alone manages the annotation ``version``."""
     managers = {
-        one.get("manager")
-        for one in metadata.get("managedFields") or ()
-        if f"f:{VERSION}" in (one.get("fieldsV1") or {}).get("f:metadata", {}).get("f:annotations", {})
+        managed_field.get("manager")
+        for managed_field in metadata.get("managedFields") or ()
+        if f"f:{VERSION}" in (managed_field.get("fieldsV1") or {}).get("f:metadata", {}).get("f:annotations", {})
     }
     return managers == {names.FIELD_MANAGER_WADM}
 
@@ -174,10 +174,10 @@ def read_wins(status: Manifest) -> tuple[Win, ...]:
     return tuple(filter(None, map(_win, wins))) if isinstance(wins, list) else ()
 
 
-def _win(one: object) -> Win | None:
+def _win(item: object) -> Win | None:
     with contextlib.suppress(KeyError, TypeError, ValueError):
-        if isinstance(one, dict):
-            return Win(Side(one["side"]), datetime.fromisoformat(one["time"]).timestamp())
+        if isinstance(item, dict):
+            return Win(Side(item["side"]), datetime.fromisoformat(item["time"]).timestamp())
     return None
 
 

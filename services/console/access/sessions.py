@@ -105,7 +105,7 @@ class Sessions:
         return Counter(session.viewer.key for session in self._by_digest.values())
 
     def _expire(self, now: float) -> None:
-        for digest in [digest for digest, one in self._by_digest.items() if not self._lives(one, now)]:
+        for digest in [digest for digest, item in self._by_digest.items() if not self._lives(item, now)]:
             del self._by_digest[digest]
 
     def _lives(self, session: Session, now: float) -> bool:

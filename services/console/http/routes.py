@@ -217,7 +217,7 @@ class Routes:
 
 def _namespaces(request: web.Request) -> tuple[str, ...]:
     """Return the selected namespaces, none for all."""
-    found = tuple(sorted({one.strip() for one in request.query.get("namespaces", "").split(",") if one.strip()}))
+    found = tuple(sorted({item.strip() for item in request.query.get("namespaces", "").split(",") if item.strip()}))
     if len(found) > NAMESPACES:
         raise bad(f"{len(found)} namespaces are too many", f"select at most {NAMESPACES}")
     for name in found:

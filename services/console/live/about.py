@@ -40,7 +40,7 @@ _KINDS: Final[Mapping[str, tuple[Resource, str]]] = {
 }
 """By the noun of a subject: the kind that its key names, and the kind of the entity."""
 OF_OBJECTS: Final = (
-    *dict.fromkeys(right_to(resource, "", "") for resource in (SHIMS, *(one for one, _ in _KINDS.values()))),
+    *dict.fromkeys(right_to(resource, "", "") for resource in (SHIMS, *(item for item, _ in _KINDS.values()))),
     MESSAGES,
 )
 """Permissions that show all events and dead letters."""

@@ -71,7 +71,7 @@ class Filter:
         about = item.about
         return (
             item.stream in self.streams
-            and (not self.types or any(_is_of(item.type, one) for one in self.types))
+            and (not self.types or any(_is_of(item.type, entry) for entry in self.types))
             and self.namespace in {"", about.namespace}
             and self.object in {"", about.id}
             and self.lattice in {"", about.lattice}
@@ -198,7 +198,7 @@ def stored_since(text: str) -> datetime | None:
 
 
 def _listed(text: str) -> list[str]:
-    return [part for part in (one.strip() for one in text.split(",")) if part]
+    return [part for part in (item.strip() for item in text.split(",")) if part]
 
 
 def _is_of(kind: str, wanted: str) -> bool:

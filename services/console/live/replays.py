@@ -68,8 +68,8 @@ class Asked:
         """Filter of subjects after root and cluster, as narrow as one NATS filter allows."""
         if self.stream == LATTICE:
             return f"{escape(self.wanted.lattice)}.>" if self.wanted.lattice else "*.>"
-        one = self.wanted.types[0] if len(self.wanted.types) == 1 else ""
-        noun, _, fact = one.partition(".")
+        item = self.wanted.types[0] if len(self.wanted.types) == 1 else ""
+        noun, _, fact = item.partition(".")
         if not noun or "*" in noun:
             return ">"
         return f"{escape(noun)}.{escape(fact)}.>" if fact and "*" not in fact else f"{escape(noun)}.>"

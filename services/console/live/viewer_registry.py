@@ -221,7 +221,7 @@ class ViewerRegistry:
         most = greedy(user, [visit.viewer.user for visit in self._visits.values()])
         if most is None:
             raise busy(f"the limit of {self._most} viewers is reached", 30)
-        visit = next(one for one in self._visits.values() if one.viewer.user == most)
+        visit = next(item for item in self._visits.values() if item.viewer.user == most)
         visit.why = "again"  # the identity is still valid: the page may reconnect when there is room
         visit.over.set()
         self._leaving.append(self._visits.pop(visit.viewer.key))
@@ -241,7 +241,7 @@ class ViewerRegistry:
         return f"cannot {allowed_to(error)}: {error.reason}"
 
     async def _sweep(self, now: float) -> None:
-        for visit in [one for one in self._leaving if not one.users]:
+        for visit in [item for item in self._leaving if not item.users]:
             self._leaving.remove(visit)
             await self._end(visit)
         for visit in list(self._visits.values()):
@@ -251,7 +251,7 @@ class ViewerRegistry:
                     await self._end(visit)
                 continue
             linger = self._timings.linger
-            gone = [key for key, one in visit.watched.items() if not one.users and now - one.left > linger]
+            gone = [key for key, item in visit.watched.items() if not item.users and now - item.left > linger]
             for key in gone:
                 if not visit.watched[key].users:  # a stream may have started during the await
                     await _stop(visit.watched.pop(key))
@@ -279,10 +279,10 @@ class ViewerRegistry:
 
 def _make_room_for(audience: Audience, visit: Visit) -> None:
     """End the viewer's watches without a tab, as needed; raises RefusedError if there are still too many watches."""
-    for key in [key for key, one in visit.watched.items() if not one.users]:
-        if audience.watches + sum(one.audience.watches for one in visit.watched.values()) > WATCHES_EACH:
+    for key in [key for key, item in visit.watched.items() if not item.users]:
+        if audience.watches + sum(item.audience.watches for item in visit.watched.values()) > WATCHES_EACH:
             visit.watched.pop(key).task.cancel()
-    if audience.watches + sum(one.audience.watches for one in visit.watched.values()) > WATCHES_EACH:
+    if audience.watches + sum(item.audience.watches for item in visit.watched.values()) > WATCHES_EACH:
         raise busy("too many namespaces in all tabs: close one", 10)
 
 

@@ -22,10 +22,10 @@ _NAT64_LOCAL: Final = ipaddress.IPv6Network("64:ff9b:1::/48")
 def forbidden(address: str, allowed: Sequence[Network]) -> str:
     """Return the reason why a connection to an address is forbidden, "" if it is allowed."""
     found = ipaddress.ip_address(address.partition("%")[0])
-    for one in _meant(found):
-        if any(one.version == network.version and one in network for network in allowed):
+    for item in _meant(found):
+        if any(item.version == network.version and item in network for network in allowed):
             continue
-        if what := _kind(one):
+        if what := _kind(item):
             return f"{address} is {what}"
     return ""
 

@@ -56,7 +56,7 @@ class _Place:
         if not wanted:
             return []
         best = min(
-            wanted, key=lambda term: sum(len(self.by_label.get((term.key, one), ())) for one in term.values or ())
+            wanted, key=lambda term: sum(len(self.by_label.get((term.key, item), ())) for item in term.values or ())
         )
         return [self.by_label.setdefault((best.key, value), set()) for value in best.values or ()]
 
@@ -109,7 +109,9 @@ class Interests:
         found: set[str] = set()
         for place in places:
             if place is not None:
-                found.update(one.controller for one in place.candidates(labels) if _holds(one.terms, labels))
+                found.update(
+                    candidate.controller for candidate in place.candidates(labels) if _holds(candidate.terms, labels)
+                )
         return found
 
 

@@ -37,8 +37,8 @@ class LabelIndex:
         if found is None:
             found = self._keys[term.key] = {}
             for place, names in objects.items():
-                for name, one in names.items():
-                    if (value := one.labels.get(term.key)) is not None:
+                for name, item in names.items():
+                    if (value := item.labels.get(term.key)) is not None:
                         found.setdefault((place, value), {})[name] = None
         for value in term.values or ():
             yield from list(found.get((namespace, value), ()))

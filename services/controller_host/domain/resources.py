@@ -52,7 +52,7 @@ def make_impersonation(actor: Actor, home: str) -> list[Manifest]:
 
 def make_seeing(actor: Actor, watched: Iterable[Watched]) -> list[Manifest]:
     """Return Role and RoleBinding that permit an account to read resources of its namespace."""
-    rules = [{"apiGroups": [one.group], "resources": [one.plural], "verbs": _SEEING} for one in watched]
+    rules = [{"apiGroups": [item.group], "resources": [item.plural], "verbs": _SEEING} for item in watched]
     subject = {"kind": "ServiceAccount", "name": actor.name, "namespace": actor.namespace}
     return _bound(names.controller_watch_role(actor.name), actor.namespace, rules, subject)
 

@@ -151,8 +151,8 @@ def read_spec(view: ControllerView) -> Wanted:
         watches=tuple(spec.watches),
         config=compact(spec.config or {}, option=orjson.OPT_SORT_KEYS),
         refs=(
-            tuple(sorted(one.name for one in spec.config_map_refs or ())),
-            tuple(sorted(one.name for one in spec.secret_refs or ())),
+            tuple(sorted(ref.name for ref in spec.config_map_refs or ())),
+            tuple(sorted(secret_ref.name for secret_ref in spec.secret_refs or ())),
         ),
         bounds=_bounds(spec),
         suspend_after=None if pinned else after,

@@ -26,7 +26,7 @@ def chosen_manifest(index: Document) -> str:
         ValueError: there is no such manifest, or several; the message continues "the image".
     """
     listed = [(row, *platform_of(row)) for row in rows(index, "manifests") if not is_attestation(row)]
-    wasm = [one for one in listed if one[2].startswith("wasm") or one[1].startswith("wasi")]
+    wasm = [item for item in listed if item[2].startswith("wasm") or item[1].startswith("wasi")]
     fitting = wasm or listed
     if len(fitting) != 1:
         offered = ", ".join(f"{system or '?'}/{arch or '?'}" for _, system, arch in listed) or "nothing"

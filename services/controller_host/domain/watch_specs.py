@@ -85,9 +85,9 @@ def _terms(selector: LabelSelector | None) -> tuple[Term, ...]:
     if selector is None:
         return ()
     equal = [Term(key, (value,)) for key, value in sorted((selector.match_labels or {}).items())]
-    return (*equal, *(_term(one) for one in selector.match_expressions or ()))
+    return (*equal, *(_term(match_expression) for match_expression in selector.match_expressions or ()))
 
 
-def _term(one: LabelRequirement) -> Term:
-    values = tuple(sorted(one.values or ())) if one.operator in {"In", "NotIn"} else None
-    return Term(one.key, values, negated=one.operator in {"NotIn", "DoesNotExist"})
+def _term(label_requirement: LabelRequirement) -> Term:
+    values = tuple(sorted(label_requirement.values or ())) if label_requirement.operator in {"In", "NotIn"} else None
+    return Term(label_requirement.key, values, negated=label_requirement.operator in {"NotIn", "DoesNotExist"})

@@ -124,9 +124,9 @@ class Modules:
     def _in_use(self, keep: set[str], since: float) -> set[str]:
         """Drop unused modules that are not in ``keep`` from memory; return the digests in use or recently requested."""
         with self._lock:
-            for sha256 in [one for one, at in self._asked.items() if at < since]:
+            for sha256 in [item for item, at in self._asked.items() if at < since]:
                 del self._asked[sha256]
-            for sha256 in [one for one in self._recent if one not in keep and one not in self._asked]:
+            for sha256 in [item for item in self._recent if item not in keep and item not in self._asked]:
                 del self._recent[sha256]
             return set(self._used) | set(self._asked)
 

@@ -29,15 +29,15 @@ class Joint(Generic[K, T]):
 
     async def do(self, key: K, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
         """Return the result of the work under this key, or raise its error; start it unless it is in progress."""
-        one = self._work.get(key)
-        if one is None:
-            one = self._work[key] = _Work(asyncio.create_task(work(), name="joint"))
-        one.waiting += 1
+        item = self._work.get(key)
+        if item is None:
+            item = self._work[key] = _Work(asyncio.create_task(work(), name="joint"))
+        item.waiting += 1
         try:
-            return await asyncio.shield(one.task)
+            return await asyncio.shield(item.task)
         finally:
-            one.waiting -= 1
-            if (one.task.done() or not one.waiting) and self._work.get(key) is one:
+            item.waiting -= 1
+            if (item.task.done() or not item.waiting) and self._work.get(key) is item:
                 del self._work[key]  # the next request starts new work
-            if not one.waiting:
-                one.task.cancel()
+            if not item.waiting:
+                item.task.cancel()

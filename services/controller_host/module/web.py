@@ -76,8 +76,8 @@ class _Resolver(AbstractResolver):
         # The default threads of the event loop are used for disk access.
         loop = asyncio.get_running_loop()
         found = await loop.run_in_executor(self._threads, _addresses, host, port, family)
-        for one in found:
-            if why := forbidden(one["host"], self._allowed):
+        for item in found:
+            if why := forbidden(item["host"], self._allowed):
                 raise _NotAllowedError(f"{host} resolves to {why}")
         return found
 
@@ -218,11 +218,11 @@ def _not_allowed(place: URL, why: str) -> SourceError:
 
 def _cause(error: BaseException | None) -> BaseException | None:
     """Return the _NotAllowedError in the causes of an error, otherwise the error."""
-    one = error
-    while one is not None:
-        if isinstance(one, _NotAllowedError):
-            return one
-        one = getattr(one, "os_error", None) or one.__cause__ or one.__context__
+    item = error
+    while item is not None:
+        if isinstance(item, _NotAllowedError):
+            return item
+        item = getattr(item, "os_error", None) or item.__cause__ or item.__context__
     return error
 
 

@@ -104,32 +104,32 @@ class Reporting:
     timings: ReportTimings = field(default_factory=ReportTimings)
     _told: dict[str, _Told] = field(default_factory=dict)
 
-    def changed(self, one: Hosted) -> None:
+    def changed(self, hosted: Hosted) -> None:
         """Schedule a report: immediately for a change, otherwise with the next counters."""
-        told = self._told.get(one.key)
-        if told is None or told.uid != one.view.uid or self._is_news(one, told):
-            self.add(one.key)
+        told = self._told.get(hosted.key)
+        if told is None or told.uid != hosted.view.uid or self._is_news(hosted, told):
+            self.add(hosted.key)
         elif not told.due:
             told.due = True
-            self.add_after(one.key, max(0.0, told.at + self.timings.figures - time.monotonic()))
+            self.add_after(hosted.key, max(0.0, told.at + self.timings.figures - time.monotonic()))
 
-    def _is_news(self, one: Hosted, told: _Told) -> bool:
+    def _is_news(self, hosted: Hosted, told: _Told) -> bool:
         """Return whether more than counters changed. After most calls only counters have changed."""
-        standing = standing_of(one, self.not_watched(one))
+        standing = standing_of(hosted, self.not_watched(hosted))
         if standing == told.standing:
             return False
-        if is_urgent(patch_of(told.status, self._status(one, told))):
+        if is_urgent(patch_of(told.status, self._status(hosted, told))):
             return True
         told.standing = standing
         return False
 
-    def faulted(self, one: Hosted) -> None:
+    def faulted(self, hosted: Hosted) -> None:
         """Schedule a report of a fault: an Event is recorded if it differs from the last one."""
-        self.add(one.key)
+        self.add(hosted.key)
 
-    def gone(self, one: Hosted) -> None:
+    def gone(self, hosted: Hosted) -> None:
         """Remove a controller."""
-        self._told.pop(one.key, None)
+        self._told.pop(hosted.key, None)
 
     async def run(self, key: str, trace: TraceContext | None) -> float | None:
         """Write the status and publish the events of a controller; return the seconds until the next run.
@@ -138,21 +138,21 @@ class Reporting:
             KubeError: the status could not be written.
         """
         del trace
-        one = self.hosted.get(key)
-        if one is None:
+        item = self.hosted.get(key)
+        if item is None:
             return None
         told = self._told.get(key)
-        if told is None or told.uid != one.view.uid:
-            status = orjson.loads(one.view.status)
-            told = self._told[key] = _Told(one.view.uid, status, before_of(status))
+        if told is None or told.uid != item.view.uid:
+            status = orjson.loads(item.view.status)
+            told = self._told[key] = _Told(item.view.uid, status, before_of(status))
         told.due = False
-        await self._event(one, told)
-        waits = [await self._write(one, told), await self._say(one, told)]
+        await self._event(item, told)
+        waits = [await self._write(item, told), await self._say(item, told)]
         return min((wait for wait in waits if wait is not None), default=None)
 
-    async def _write(self, one: Hosted, told: _Told) -> float | None:
+    async def _write(self, hosted: Hosted, told: _Told) -> float | None:
         now = time.monotonic()
-        status = self._status(one, told)
+        status = self._status(hosted, told)
         patch = patch_of(told.status, status)
         if not patch:
             return None
@@ -163,12 +163,12 @@ class Reporting:
             return left
         if (left := told.turn(urgent, self.conditions if urgent else self.figures, now)) > 0:
             return left
-        view = self.informer.objects.get(one.key)
-        if view is None or view.uid != one.view.uid:
+        view = self.informer.objects.get(hosted.key)
+        if view is None or view.uid != hosted.view.uid:
             return None
         body = {"metadata": {"uid": view.uid, "resourceVersion": view.resource_version}, "status": patch}
         try:
-            with self._telling(one):
+            with self._telling(hosted):
                 written = await self.kube.merge_patch(
                     WASM_CONTROLLERS,
                     view.name,
@@ -187,9 +187,9 @@ class Reporting:
         self.informer.wrote(written, view)
         return None
 
-    async def _event(self, one: Hosted, told: _Told) -> None:
-        trouble = one.refused or one.stopped or self.not_watched(one)
-        fault = one.fault
+    async def _event(self, hosted: Hosted, told: _Told) -> None:
+        trouble = hosted.refused or hosted.stopped or self.not_watched(hosted)
+        fault = hosted.fault
         if fault is not None and trouble is None:
             trouble = Trouble(fault.kind, fault.message)
         said = ("", "") if trouble is None else (trouble.reason, trouble.message)
@@ -197,78 +197,82 @@ class Reporting:
             told.fault = said
             return
         told.fault = said
-        await self._record(one, "Warning", trouble)
+        await self._record(hosted, "Warning", trouble)
 
-    async def _record(self, one: Hosted, kind: Literal["Normal", "Warning"], what: Trouble) -> None:
-        view = one.view
+    async def _record(self, hosted: Hosted, kind: Literal["Normal", "Warning"], what: Trouble) -> None:
+        view = hosted.view
         regarding = ObjectRef(WASM_CONTROLLERS.api_version, WASM_CONTROLLERS.kind, view.name, view.uid, view.namespace)
         await self.recorder.record(regarding=regarding, type=kind, reason=what.reason, message=what.message)
 
-    async def _say(self, one: Hosted, told: _Told) -> float | None:
+    async def _say(self, hosted: Hosted, told: _Told) -> float | None:
         """Publish due events; return the seconds until the next are due."""
-        now, figures = time.monotonic(), one.life.figures
+        now, figures = time.monotonic(), hosted.life.figures
         try:
             traps = figures.traps - told.traps
-            if traps > 0 and now - told.traps_at >= self.timings.traps and one.fault is not None:
-                fault = {"reason": one.fault.kind, "message": one.fault.message[:_LONGEST]}
-                await self._publish(one, ControllerTrapped, figures.traps, {"count": traps, **fault})
+            if traps > 0 and now - told.traps_at >= self.timings.traps and hosted.fault is not None:
+                fault = {"reason": hosted.fault.kind, "message": hosted.fault.message[:_LONGEST]}
+                await self._publish(hosted, ControllerTrapped, figures.traps, {"count": traps, **fault})
                 told.traps, told.traps_at = figures.traps, now
             wakes, suspends = figures.wakes - told.wakes, figures.suspends - told.suspends
             is_due = now - told.facts_at >= self.timings.facts or not told.facts_at
             if is_due and (wakes > 0 or suspends > 0) and self.facts.take(now):
                 told.facts_at = now
                 if wakes > 0:
-                    await self._publish(one, ControllerWoken, figures.wakes, {"count": wakes})
-                    await self._record(one, "Normal", Trouble("Woken", "the controller was restored from its snapshot"))
+                    await self._publish(hosted, ControllerWoken, figures.wakes, {"count": wakes})
+                    await self._record(
+                        hosted, "Normal", Trouble("Woken", "the controller was restored from its snapshot")
+                    )
                     told.wakes = figures.wakes
                 if suspends > 0:
                     size = {"bytes_on_disk": figures.snapshot_bytes}
-                    await self._publish(one, ControllerSuspended, figures.suspends, {"count": suspends, **size})
+                    await self._publish(hosted, ControllerSuspended, figures.suspends, {"count": suspends, **size})
                     told.suspends = figures.suspends
         except BusUnavailable:
             return self.timings.bus_retry
         return self.timings.traps if figures.traps > told.traps else None
 
-    async def _publish(self, one: Hosted, model: type[ControllerFact], number: int, fields: dict[str, object]) -> None:
+    async def _publish(
+        self, hosted: Hosted, model: type[ControllerFact], number: int, fields: dict[str, object]
+    ) -> None:
         fact = model.model_validate(
-            {"namespace": one.view.namespace, "name": one.view.name, "uid": one.view.uid, **fields}
+            {"namespace": hosted.view.namespace, "name": hosted.view.name, "uid": hosted.view.uid, **fields}
         )
-        with self._telling(one):
-            await self.bus.publish(fact, dedup=f"{one.view.uid}/{model.fact}/{number}/{int(time.time())}")
+        with self._telling(hosted):
+            await self.bus.publish(fact, dedup=f"{hosted.view.uid}/{model.fact}/{number}/{int(time.time())}")
 
-    def _telling(self, one: Hosted) -> AbstractContextManager[Span]:
+    def _telling(self, hosted: Hosted) -> AbstractContextManager[Span]:
         """Start a span for all calls since the last report, with a link to the most recent call."""
-        calls = [one.life.figures.last_call] if one.life.figures.last_call is not None else []
-        return linked(self.kube.telemetry, f"tell {one.key}", calls, {"trellis.controller": one.key})
+        calls = [hosted.life.figures.last_call] if hosted.life.figures.last_call is not None else []
+        return linked(self.kube.telemetry, f"tell {hosted.key}", calls, {"trellis.controller": hosted.key})
 
-    def _status(self, one: Hosted, told: _Told) -> Status:
+    def _status(self, hosted: Hosted, told: _Told) -> Status:
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-        return status_of(seen_of(one, self.not_watched(one), told.before), told.status, now)
+        return status_of(seen_of(hosted, self.not_watched(hosted), told.before), told.status, now)
 
 
-def standing_of(one: Hosted, not_watched: Trouble | None) -> tuple[object, ...]:
+def standing_of(hosted: Hosted, not_watched: Trouble | None) -> tuple[object, ...]:
     """Return the state of a controller that its status reports, without counters."""
-    paused = one.wanted is not None and one.wanted.paused
-    conditions = (one.ready, one.refused, one.stopped, not_watched, paused, one.fetching is not None)
-    return (one.view.generation, one.module, bool(one.agenda.failing), *conditions)
+    paused = hosted.wanted is not None and hosted.wanted.paused
+    conditions = (hosted.ready, hosted.refused, hosted.stopped, not_watched, paused, hosted.fetching is not None)
+    return (hosted.view.generation, hosted.module, bool(hosted.agenda.failing), *conditions)
 
 
-def seen_of(one: Hosted, not_watched: Trouble | None, before: Before) -> Seen:
+def seen_of(hosted: Hosted, not_watched: Trouble | None, before: Before) -> Seen:
     """Return the state of a controller; ``before``: counters from before this process."""
-    figures, paused = one.life.figures, one.wanted is not None and one.wanted.paused
-    as_before = one.life.snapshot and not figures.suspends and before.snapshot_bytes
+    figures, paused = hosted.life.figures, hosted.wanted is not None and hosted.wanted.paused
+    as_before = hosted.life.snapshot and not figures.suspends and before.snapshot_bytes
     return Seen(
-        generation=one.view.generation,
-        state=state_of(one).value,
-        ready=one.ready,
-        refused=one.refused,
-        stopped=one.stopped,
+        generation=hosted.view.generation,
+        state=state_of(hosted).value,
+        ready=hosted.ready,
+        refused=hosted.refused,
+        stopped=hosted.stopped,
         not_watched=not_watched,
         paused=paused,
-        fetching=one.fetching is not None,
-        module=one.module,
-        fault=one.fault,
-        failing=one.agenda.failing,
+        fetching=hosted.fetching is not None,
+        module=hosted.module,
+        fault=hosted.fault,
+        failing=hosted.agenda.failing,
         resident_bytes=figures.resident_bytes,
         snapshot_bytes=before.snapshot_bytes if as_before else figures.snapshot_bytes,
         wakes=before.wakes + figures.wakes,
@@ -278,12 +282,12 @@ def seen_of(one: Hosted, not_watched: Trouble | None, before: Before) -> Seen:
     )
 
 
-def state_of(one: Hosted) -> ControllerState:
+def state_of(hosted: Hosted) -> ControllerState:
     """Return the state of a controller for its status and the metrics."""
-    if one.wanted is not None and one.wanted.paused:
+    if hosted.wanted is not None and hosted.wanted.paused:
         return ControllerState.PAUSED
-    if one.refused is not None or one.stopped is not None:
+    if hosted.refused is not None or hosted.stopped is not None:
         return ControllerState.FAILED
-    if one.life.instance is not None:
+    if hosted.life.instance is not None:
         return ControllerState.RESIDENT
-    return ControllerState.SUSPENDED if one.life.snapshot else ControllerState.COLD
+    return ControllerState.SUSPENDED if hosted.life.snapshot else ControllerState.COLD

@@ -69,11 +69,11 @@ class Hosting:
 
     def on_change(self, controller: str, key: ObjectKey) -> None:
         """Handle a created, changed or deleted object; a version that the guest has processed is ignored."""
-        one = self.hosted.get(controller)
-        if one is None or not one.listed:
+        item = self.hosted.get(controller)
+        if item is None or not item.listed:
             return  # all keys are compared after the preparation
-        if self.news.is_news(one, key):
-            one.agenda.changed(key, time.monotonic())
+        if self.news.is_news(item, key):
+            item.agenda.changed(key, time.monotonic())
             self.wake(controller)
 
     async def run(self, key: str, trace: TraceContext | None) -> float | None:
@@ -86,53 +86,53 @@ class Hosting:
         if self.closing:
             return None
         view = self.views.get(key)
-        one = self.hosted.get(key)
-        if one is not None and (view is None or view.uid != one.view.uid):
-            await self._forget(one)
-            one = None
+        item = self.hosted.get(key)
+        if item is not None and (view is None or view.uid != item.view.uid):
+            await self._forget(item)
+            item = None
         if view is None:
             self._wake_all(self.places.drop(key.partition("/")[0], key))
             return None
-        if one is None:
-            one = self.hosted[key] = self._begin(view)
+        if item is None:
+            item = self.hosted[key] = self._begin(view)
         if not self.places.enter(view.namespace, key):
-            await self.memory.give_way(one)
+            await self.memory.give_way(item)
             return None
-        one.busy = True
+        item.busy = True
         try:
-            wait = await self._turn(one, view)
+            wait = await self._turn(item, view)
         except Exception:
-            await self.memory.take_back(one)
+            await self.memory.take_back(item)
             raise
         else:
-            await self.memory.take_back(one)
+            await self.memory.take_back(item)
             return wait
         finally:
-            one.busy = False
+            item.busy = False
             self._wake_all(self.places.leave(view.namespace))
             if not self.closing:
-                self.memory.count(one)
+                self.memory.count(item)
                 # A short fetch is not reported.
-                if one.fetching is None or self._untold(one, time.monotonic()) is None:
-                    self.outcomes.told.changed(one)
+                if item.fetching is None or self._untold(item, time.monotonic()) is None:
+                    self.outcomes.told.changed(item)
 
     async def close(self, seconds: float) -> None:
         """Suspend all guests in memory within ``seconds``; calls still in progress after half of it are ended."""
         until = time.monotonic() + seconds
         self.closing = self.outcomes.closing = True
         self.fetching.close()
-        while any(one.busy for one in self.hosted.values()) and time.monotonic() < until - seconds / 2:  # noqa: ASYNC110 - of many
+        while any(item.busy for item in self.hosted.values()) and time.monotonic() < until - seconds / 2:  # noqa: ASYNC110 - of many
             await asyncio.sleep(self.parts.timings.turns.poll)
         self.calling.stop()
-        for one in self.hosted.values():
-            one.life.interrupt()
-        lives = [one.life for one in self.hosted.values() if one.busy or one.life.instance is not None]
+        for item in self.hosted.values():
+            item.life.interrupt()
+        lives = [item.life for item in self.hosted.values() if item.busy or item.life.instance is not None]
         work = [asyncio.ensure_future(self.memory.in_pool(life.suspend)) for life in lives]
         if work:
             _, late = await asyncio.wait(work, timeout=max(0.1, until - time.monotonic()))
             if late:
                 _log.warning("controllers not suspended before the timeout, they start cold", controllers=len(late))
-        if awake := sum(1 for one in self.hosted.values() if one.life.instance is not None and not one.busy):
+        if awake := sum(1 for item in self.hosted.values() if item.life.instance is not None and not item.busy):
             _log.warning(
                 "controllers not suspended because the disk is not writable, they start cold", controllers=awake
             )
@@ -142,12 +142,12 @@ class Hosting:
         self.closing = self.outcomes.closing = True
         self.fetching.close()
         self.calling.stop()
-        for one in self.hosted.values():
-            one.life.interrupt()
+        for item in self.hosted.values():
+            item.life.interrupt()
 
-    def _untold(self, one: Hosted, now: float) -> float | None:
+    def _untold(self, hosted: Hosted, now: float) -> float | None:
         """Return the seconds until the fetch of its module is reported; None: now."""
-        return one.untold(now, self.parts.timings.turns.fetching)
+        return hosted.untold(now, self.parts.timings.turns.fetching)
 
     def _wake_all(self, keys: Iterable[str]) -> None:
         for key in keys:
@@ -157,157 +157,161 @@ class Hosting:
         account = account_of(view)
         return Hosted(view, account, GuestLifecycle(self.parts, view.key, view.uid, Calls(self.calling, account, 0)))
 
-    async def _forget(self, one: Hosted) -> None:
-        self.fetching.drop(one.key)
-        self.news.watches.drop(one.key)
-        self.residents.gone(one.key)
-        self.hosted.pop(one.key, None)
-        self._wake_all(self.acceptance.drop(one.view.namespace, one.key))
-        await self.memory.in_pool(one.life.forget)
-        self.outcomes.told.gone(one)
+    async def _forget(self, hosted: Hosted) -> None:
+        self.fetching.drop(hosted.key)
+        self.news.watches.drop(hosted.key)
+        self.residents.gone(hosted.key)
+        self.hosted.pop(hosted.key, None)
+        self._wake_all(self.acceptance.drop(hosted.view.namespace, hosted.key))
+        await self.memory.in_pool(hosted.life.forget)
+        self.outcomes.told.gone(hosted)
 
-    async def _turn(self, one: Hosted, view: ControllerView) -> float | None:
+    async def _turn(self, hosted: Hosted, view: ControllerView) -> float | None:
         now = time.monotonic()
-        if (one.wanted is None or one.view != view) and not self._read(one, view, now):
-            await self.memory.suspend(one)
+        if (hosted.wanted is None or hosted.view != view) and not self._read(hosted, view, now):
+            await self.memory.suspend(hosted)
             return None
-        one.view = view
-        wanted = one.wanted
+        hosted.view = view
+        wanted = hosted.wanted
         assert wanted is not None  # set by _read
         if wanted.paused or view.deleting:
-            await self.memory.suspend(one)
-            return None if one.life.instance is None else self.parts.room.again(one.not_to_disk_before)
-        if now < one.not_before:
-            return one.not_before - now
-        if one.no_room and self.parts.room.refuses and not self.residents.fits(one.no_room):
-            return self.outcomes.wait(one)
+            await self.memory.suspend(hosted)
+            return None if hosted.life.instance is None else self.parts.room.again(hosted.not_to_disk_before)
+        if now < hosted.not_before:
+            return hosted.not_before - now
+        if hosted.no_room and self.parts.room.refuses and not self.residents.fits(hosted.no_room):
+            return self.outcomes.wait(hosted)
         try:
-            if not await self._prepare(one, now):
-                return self._untold(one, now)
-            return await self._serve(one)
+            if not await self._prepare(hosted, now):
+                return self._untold(hosted, now)
+            return await self._serve(hosted)
         except NotAccepted as refused:
-            one.refused = Trouble(refused.reason, refused.message)
-            return self.outcomes.wait(one)
+            hosted.refused = Trouble(refused.reason, refused.message)
+            return self.outcomes.wait(hosted)
         except EngineUnavailable as error:
-            return self.outcomes.without_engine(one, error)
+            return self.outcomes.without_engine(hosted, error)
         except NotWritten as error:
             self.parts.room.refused(error)
-            return self.outcomes.without_disk(one, self.parts.room, "the state of its former version cannot be saved")
+            return self.outcomes.without_disk(
+                hosted, self.parts.room, "the state of its former version cannot be saved"
+            )
 
-    def _read(self, one: Hosted, view: ControllerView, now: float) -> bool:
+    def _read(self, hosted: Hosted, view: ControllerView, now: float) -> bool:
         """Apply a new spec, and reset the failures of the former one; return whether the spec is valid."""
-        self.fetching.drop(one.key)
-        one.failures, one.not_before, one.ready, one.fetching = 0, 0.0, False, None
-        one.agenda.forgive(now)
-        one.view = view
+        self.fetching.drop(hosted.key)
+        hosted.failures, hosted.not_before, hosted.ready, hosted.fetching = 0, 0.0, False, None
+        hosted.agenda.forgive(now)
+        hosted.view = view
         try:
-            one.wanted, trouble = read_spec(view), None
+            hosted.wanted, trouble = read_spec(view), None
         except ValueError as error:
-            one.wanted, trouble = None, Trouble(INVALID_SPEC, str(error))
-        trouble = trouble or self._above_maximum(one)
-        if one.wanted is None or trouble is not None:
-            one.wanted, one.refused = None, trouble
-            self.news.watches.drop(one.key)
+            hosted.wanted, trouble = None, Trouble(INVALID_SPEC, str(error))
+        trouble = trouble or self._above_maximum(hosted)
+        if hosted.wanted is None or trouble is not None:
+            hosted.wanted, hosted.refused = None, trouble
+            self.news.watches.drop(hosted.key)
             return False
         account = account_of(view)
-        if account != one.account:
-            one.account = account
-            one.life.calls.become(account)
-        one.bucket = TokenBucket(one.wanted.bounds.calls_per_second)
-        one.life.calls.limit(one.wanted.bounds.host_calls_per_second)
-        self.news.watches.want(one.key, view.namespace, one.wanted.watches, self.on_change)
-        one.listed = False
-        if not one.unfit:
-            one.refused = None  # it applied to the former spec; a paused spec is not evaluated
+        if account != hosted.account:
+            hosted.account = account
+            hosted.life.calls.become(account)
+        hosted.bucket = TokenBucket(hosted.wanted.bounds.calls_per_second)
+        hosted.life.calls.limit(hosted.wanted.bounds.host_calls_per_second)
+        self.news.watches.want(hosted.key, view.namespace, hosted.wanted.watches, self.on_change)
+        hosted.listed = False
+        if not hosted.unfit:
+            hosted.refused = None  # it applied to the former spec; a paused spec is not evaluated
         return True
 
-    def _above_maximum(self, one: Hosted) -> Trouble | None:
+    def _above_maximum(self, hosted: Hosted) -> Trouble | None:
         """Return the problem if the spec exceeds a maximum; otherwise reserve its pinned memory."""
-        self._wake_all(self.acceptance.drop(one.view.namespace, one.key))
-        message = "" if one.wanted is None else self.acceptance.claim(one.view.namespace, one.key, one.wanted)
+        self._wake_all(self.acceptance.drop(hosted.view.namespace, hosted.key))
+        message = (
+            "" if hosted.wanted is None else self.acceptance.claim(hosted.view.namespace, hosted.key, hosted.wanted)
+        )
         return Trouble(ABOVE_MAXIMUM, message) if message else None
 
-    async def _prepare(self, one: Hosted, now: float) -> bool:
+    async def _prepare(self, hosted: Hosted, now: float) -> bool:
         """Prepare the module and the input of ``init`` from the current state of the referenced objects.
 
         Returns whether they are prepared; if not, the controller is woken when the preparation ends.
         """
-        wanted = one.wanted
+        wanted = hosted.wanted
         assert wanted is not None
-        due = one.look_at is not None and now >= one.look_at
-        if not one.ready or due:
-            since, one.fetching = one.fetching, None
-            found = self.fetching.take(one.key, Question(one.view, one.account.user, one.fetch, wanted))
+        due = hosted.look_at is not None and now >= hosted.look_at
+        if not hosted.ready or due:
+            since, hosted.fetching = hosted.fetching, None
+            found = self.fetching.take(hosted.key, Question(hosted.view, hosted.account.user, hosted.fetch, wanted))
             if found is None:
-                one.fetching = now if since is None else since
-                return one.ready
+                hosted.fetching = now if since is None else since
+                return hosted.ready
             prepared, module = found
-            one.module = module.as_found(one.module)
-            one.fetch = False
-            if await self.memory.in_pool(one.life.adopt, prepared):
-                one.listed = False
-            one.ready = True
-            self.outcomes.engine_found(one)
-            if one.module.sha256 != one.unfit:
-                one.refused = None
-            one.look_at = now + self.sources_interval if any(wanted.refs) or not wanted.is_fixed else None
+            hosted.module = module.as_found(hosted.module)
+            hosted.fetch = False
+            if await self.memory.in_pool(hosted.life.adopt, prepared):
+                hosted.listed = False
+            hosted.ready = True
+            self.outcomes.engine_found(hosted)
+            if hosted.module.sha256 != hosted.unfit:
+                hosted.refused = None
+            hosted.look_at = now + self.sources_interval if any(wanted.refs) or not wanted.is_fixed else None
         return True
 
-    async def _serve(self, one: Hosted) -> float | None:
+    async def _serve(self, hosted: Hosted) -> float | None:
         """Call the guest for due keys, start it if it has not run yet, suspend it if it is idle."""
-        now, life, wanted = time.monotonic(), one.life, one.wanted
+        now, life, wanted = time.monotonic(), hosted.life, hosted.wanted
         assert wanted is not None
-        self.news.list_if_whole(one)
+        self.news.list_if_whole(hosted)
         starts = life.instance is None and not life.snapshot
-        deliveries = await self.news.deliverable(one, now)
+        deliveries = await self.news.deliverable(hosted, now)
         if deliveries or starts:
             try:
-                served = await self.memory.in_pool(life.serve, deliveries, partial(self._leaves, one, wanted))
+                served = await self.memory.in_pool(life.serve, deliveries, partial(self._leaves, hosted, wanted))
             except BaseException:
                 # For example a full disk. The result is unknown: deliver the keys again.
-                one.agenda.put_back([delivery.turn for delivery in deliveries])
+                hosted.agenda.put_back([delivery.turn for delivery in deliveries])
                 raise
-            self.outcomes.take(one, served)
+            self.outcomes.take(hosted, served)
             if served.to_disk is not None:
-                self.memory.suspended(one, taken=served.to_disk)
+                self.memory.suspended(hosted, taken=served.to_disk)
             if served.unwritten:
-                one.stopped = no_room(self.parts.room, "the controller is not called for new objects")
-            self.news.look_again(one, deliveries)
-            if served.cold and served.fault is None and one.ready:
-                self.news.list_if_whole(one)  # in this turn: otherwise the guest stays in memory until its next turn
-        wait = self._until_next(one)
-        idle = (wait is None or wait > 0) and time.monotonic() - one.used_at >= (wanted.suspend_after or 0.0)
-        if not one.pinned and idle:
-            await self.memory.suspend(one)
-        return self._next(one, wait)
+                hosted.stopped = no_room(self.parts.room, "the controller is not called for new objects")
+            self.news.look_again(hosted, deliveries)
+            if served.cold and served.fault is None and hosted.ready:
+                self.news.list_if_whole(hosted)  # in this turn: otherwise the guest stays in memory until its next turn
+        wait = self._until_next(hosted)
+        idle = (wait is None or wait > 0) and time.monotonic() - hosted.used_at >= (wanted.suspend_after or 0.0)
+        if not hosted.pinned and idle:
+            await self.memory.suspend(hosted)
+        return self._next(hosted, wait)
 
-    def _leaves(self, one: Hosted, wanted: Wanted) -> bool:
+    def _leaves(self, hosted: Hosted, wanted: Wanted) -> bool:
         """Return whether a guest without further keys is suspended immediately; called in its thread.
 
         A key that was added to its agenda keeps it in memory; a later key wakes it.
         """
-        return wanted.suspend_after == 0 and not len(one.agenda) and self.memory.may_suspend(one)
+        return wanted.suspend_after == 0 and not len(hosted.agenda) and self.memory.may_suspend(hosted)
 
-    def _until_next(self, one: Hosted) -> float | None:
+    def _until_next(self, hosted: Hosted) -> float | None:
         """Return the seconds until the next key of a controller is due."""
         now = time.monotonic()
-        if now < one.not_before:
-            return one.not_before - now
-        if not one.ready:
+        if now < hosted.not_before:
+            return hosted.not_before - now
+        if not hosted.ready:
             return 0.0
-        if not one.listed:
+        if not hosted.listed:
             # A notification comes when its watches are complete: polling would not scale to ten thousand controllers.
-            return 0.0 if self.news.whole(one) else None
-        wait = one.agenda.wait(now)
-        return wait if wait is None else max(wait, one.bucket.wait(now), one.held_until - now)
+            return 0.0 if self.news.whole(hosted) else None
+        wait = hosted.agenda.wait(now)
+        return wait if wait is None else max(wait, hosted.bucket.wait(now), hosted.held_until - now)
 
-    def _next(self, one: Hosted, wait: float | None) -> float | None:
+    def _next(self, hosted: Hosted, wait: float | None) -> float | None:
         now, waits = time.monotonic(), [wait]
-        if one.life.instance is not None and one.wanted is not None and one.wanted.suspend_after is not None:
-            left = one.used_at + one.wanted.suspend_after - now
-            waits.append(left if left > 0 else self.parts.room.again(one.not_to_disk_before))
-        elif one.life.marks.owed:
+        if hosted.life.instance is not None and hosted.wanted is not None and hosted.wanted.suspend_after is not None:
+            left = hosted.used_at + hosted.wanted.suspend_after - now
+            waits.append(left if left > 0 else self.parts.room.again(hosted.not_to_disk_before))
+        elif hosted.life.marks.owed:
             waits.append(self.parts.room.again())
-        if one.look_at is not None and one.fetching is None:
-            waits.append(max(0.0, one.look_at - now))
-        return min((one for one in waits if one is not None), default=None)
+        if hosted.look_at is not None and hosted.fetching is None:
+            waits.append(max(0.0, hosted.look_at - now))
+        return min((item for item in waits if item is not None), default=None)

@@ -142,11 +142,11 @@ class GuestLifecycle:
         deliveries = self._kept.meet(served, deliveries)
         for at, delivery in enumerate(deliveries):
             if self._stopped or (at and time.monotonic() >= until):
-                served.rest = [one.turn for one in deliveries[at:]]
+                served.rest = [item.turn for item in deliveries[at:]]
                 break
             result = self._deliver(served, delivery)
             if result is None:
-                served.rest = [one.turn for one in deliveries[at + 1 :]]
+                served.rest = [item.turn for item in deliveries[at + 1 :]]
                 if served.faulted is None:
                     served.rest.insert(0, delivery.turn)
                 break

@@ -48,72 +48,72 @@ class Memory:
         context = contextvars.copy_context()
         return await asyncio.get_running_loop().run_in_executor(self.pool, lambda: context.run(work, *arguments))
 
-    def may_suspend(self, one: Hosted) -> bool:
+    def may_suspend(self, hosted: Hosted) -> bool:
         """Return whether a suspension can be attempted, considering the backoff after a full disk."""
-        return not self.room.wait() and time.monotonic() >= one.not_to_disk_before
+        return not self.room.wait() and time.monotonic() >= hosted.not_to_disk_before
 
-    def suspended(self, one: Hosted, *, taken: bool) -> None:
+    def suspended(self, hosted: Hosted, *, taken: bool) -> None:
         """Record the result of a suspension."""
-        one.brought_to_disk(time.monotonic(), self.room.backoff, taken=taken)
+        hosted.brought_to_disk(time.monotonic(), self.room.backoff, taken=taken)
 
-    async def suspend(self, one: Hosted) -> None:
+    async def suspend(self, hosted: Hosted) -> None:
         """Suspend a guest, and write its processed versions, unless the disk is in backoff."""
-        if not self.may_suspend(one):
+        if not self.may_suspend(hosted):
             return
-        if one.life.instance is not None:
-            self.suspended(one, taken=await self.in_pool(one.life.suspend))
-        elif one.life.marks.owed:
-            await self.in_pool(one.life.settle)
+        if hosted.life.instance is not None:
+            self.suspended(hosted, taken=await self.in_pool(hosted.life.suspend))
+        elif hosted.life.marks.owed:
+            await self.in_pool(hosted.life.settle)
 
-    async def give_way(self, one: Hosted) -> None:
+    async def give_way(self, hosted: Hosted) -> None:
         """Suspend a guest that is to be evicted, without waiting for its turn."""
-        if not one.evict:
+        if not hosted.evict:
             return
-        one.busy = True
+        hosted.busy = True
         try:
-            await self.suspend(one)
+            await self.suspend(hosted)
         finally:
-            one.busy = one.evict = False
+            hosted.busy = hosted.evict = False
             if not self.outcomes.closing:
-                self.count(one)
+                self.count(hosted)
 
-    async def take_back(self, one: Hosted) -> None:
+    async def take_back(self, hosted: Hosted) -> None:
         """Evict a guest that is to be evicted; if the disk refuses it, discard it: it starts cold later."""
-        if not one.evict or self.outcomes.closing:
+        if not hosted.evict or self.outcomes.closing:
             return
         try:
-            if one.pinned or one.life.instance is None or await self.in_pool(one.life.suspend):
+            if hosted.pinned or hosted.life.instance is None or await self.in_pool(hosted.life.suspend):
                 return
-            one.no_room, one.listed = max(1, one.life.figures.resident_bytes), False
-            await self.in_pool(one.life.give_up)
+            hosted.no_room, hosted.listed = max(1, hosted.life.figures.resident_bytes), False
+            await self.in_pool(hosted.life.give_up)
         finally:
-            one.evict = False  # while true, its memory counts as free
-        self.outcomes.without_disk(one, self.room, "the state of the controller was discarded, it starts cold later")
-        self.wake(one.key)
+            hosted.evict = False  # while true, its memory counts as free
+        self.outcomes.without_disk(hosted, self.room, "the state of the controller was discarded, it starts cold later")
+        self.wake(hosted.key)
 
     def recovered(self) -> None:
         """Wake the controllers that wait for the disk, after it accepts writes."""
-        for one in self.hosted.values():
-            if one.stopped is not None and one.stopped.reason in {DISK_FULL, DISK_FAILED}:
-                one.not_before = 0.0
-                self.wake(one.key)
+        for item in self.hosted.values():
+            if item.stopped is not None and item.stopped.reason in {DISK_FULL, DISK_FAILED}:
+                item.not_before = 0.0
+                self.wake(item.key)
 
-    def count(self, one: Hosted) -> None:
+    def count(self, hosted: Hosted) -> None:
         """Count the memory of a controller, and mark controllers for eviction above the budget."""
-        if one.life.instance is None:
-            self.residents.gone(one.key)
+        if hosted.life.instance is None:
+            self.residents.gone(hosted.key)
             return
-        note = self.residents.weighed if one.accounted_at == one.used_at else self.residents.used
-        note(one.key, one.life.figures.resident_bytes)
-        one.accounted_at = one.used_at
+        note = self.residents.weighed if hosted.accounted_at == hosted.used_at else self.residents.used
+        note(hosted.key, hosted.life.figures.resident_bytes)
+        hosted.accounted_at = hosted.used_at
         for key in self.residents.surplus(self._may_go, self._is_going):
             self.hosted[key].evict = True
             self.wake(key)
 
     def _may_go(self, key: str) -> bool:
-        one = self.hosted.get(key)
-        return one is not None and not one.busy and not one.pinned and not one.evict
+        item = self.hosted.get(key)
+        return item is not None and not item.busy and not item.pinned and not item.evict
 
     def _is_going(self, key: str) -> bool:
-        one = self.hosted.get(key)
-        return one is not None and one.evict
+        item = self.hosted.get(key)
+        return item is not None and item.evict

@@ -40,12 +40,12 @@ class Told:
     gone: Callable[[Hosted], None]
 
 
-def _fits(one: Hosted, abi: int | None) -> None:
+def _fits(hosted: Hosted, abi: int | None) -> None:
     """Record that a module can run; ``abi``: its version, if it was started cold."""
-    if one.unfit:
-        one.unfit, one.refused = "", None
-    if abi is not None and one.module is not None:
-        one.module = replace(one.module, abi=abi)
+    if hosted.unfit:
+        hosted.unfit, hosted.refused = "", None
+    if abi is not None and hosted.module is not None:
+        hosted.module = replace(hosted.module, abi=abi)
 
 
 @dataclass(slots=True)
@@ -58,83 +58,83 @@ class Outcomes:
     timings: TurnTimings = field(default_factory=TurnTimings)
     closing: bool = False
 
-    def take(self, one: Hosted, served: Served) -> None:
+    def take(self, hosted: Hosted, served: Served) -> None:
         """Apply the results of deliveries."""
-        now = one.used_at = time.monotonic()
+        now = hosted.used_at = time.monotonic()
         for turn, result in served.done:
             if result.error:
-                most = self.refusals.bound(one.agenda.refused + 1) if result.refused else None
-                one.agenda.failed(turn.key, now, most=most)
-                self._note(one, RECONCILE_FAILED, f"{key_text(turn.key)}: {result.error}")
+                most = self.refusals.bound(hosted.agenda.refused + 1) if result.refused else None
+                hosted.agenda.failed(turn.key, now, most=most)
+                self._note(hosted, RECONCILE_FAILED, f"{key_text(turn.key)}: {result.error}")
             else:
-                one.agenda.done(turn.key, now, result.again)
+                hosted.agenda.done(turn.key, now, result.again)
         if served.done or (served.cold and served.fault is None and not served.unwilling):
-            one.failures, one.stopped, one.no_room = 0, None, 0
-            _fits(one, served.abi)
-        one.agenda.put_back(served.rest)
+            hosted.failures, hosted.stopped, hosted.no_room = 0, None, 0
+            _fits(hosted, served.abi)
+        hosted.agenda.put_back(served.rest)
         for turn in served.later:
-            one.agenda.postpone(turn.key, now, self.timings.unwritten)
+            hosted.agenda.postpone(turn.key, now, self.timings.unwritten)
         if served.cold or served.fault is not None:
-            one.listed = False
+            hosted.listed = False
         if served.missing is not None:
-            one.ready, one.fetch = False, served.missing.module
+            hosted.ready, hosted.fetch = False, served.missing.module
         if served.refused is not None:
-            self._refused(one, served.refused)
+            self._refused(hosted, served.refused)
         if served.unwilling:
-            self._note(one, INIT_FAILED, served.unwilling)
-            one.stopped, one.ready = Trouble(INIT_FAILED, served.unwilling), False
-            self.wait(one)
+            self._note(hosted, INIT_FAILED, served.unwilling)
+            hosted.stopped, hosted.ready = Trouble(INIT_FAILED, served.unwilling), False
+            self.wait(hosted)
         if served.fault is not None:
-            self._ended(one, served.fault, served.faulted, now)
+            self._ended(hosted, served.fault, served.faulted, now)
 
-    def wait(self, one: Hosted) -> float:
+    def wait(self, hosted: Hosted) -> float:
         """Back off a controller that did not start; return the delay in seconds."""
-        one.failures += 1
-        delay = self.backoff.delay(one.failures)
-        one.not_before = time.monotonic() + delay
+        hosted.failures += 1
+        delay = self.backoff.delay(hosted.failures)
+        hosted.not_before = time.monotonic() + delay
         return delay
 
-    def _refused(self, one: Hosted, refused: ModuleRefused) -> None:
+    def _refused(self, hosted: Hosted, refused: ModuleRefused) -> None:
         trouble = Trouble(refused.reason, refused.message)
-        if one.refused != trouble:
-            _log.warning("module rejected", controller=one.key, reason=str(refused.reason), message=refused.message)
-        one.refused, one.ready = trouble, False
-        one.unfit = "" if one.module is None else one.module.sha256
-        self.wait(one)
+        if hosted.refused != trouble:
+            _log.warning("module rejected", controller=hosted.key, reason=str(refused.reason), message=refused.message)
+        hosted.refused, hosted.ready = trouble, False
+        hosted.unfit = "" if hosted.module is None else hosted.module.sha256
+        self.wait(hosted)
 
-    def without_disk(self, one: Hosted, room: Room, what: str) -> float:
+    def without_disk(self, hosted: Hosted, room: Room, what: str) -> float:
         """Back off a controller that requires the disk; return the delay in seconds."""
-        one.stopped = no_room(room, what)
-        return self.wait(one)
+        hosted.stopped = no_room(room, what)
+        return self.wait(hosted)
 
-    def without_engine(self, one: Hosted, error: EngineUnavailable) -> float:
+    def without_engine(self, hosted: Hosted, error: EngineUnavailable) -> float:
         """Back off a controller while the engine is unavailable; return the delay in seconds."""
-        one.stopped = Trouble(ENGINE_UNAVAILABLE, str(error))
-        return self.wait(one)
+        hosted.stopped = Trouble(ENGINE_UNAVAILABLE, str(error))
+        return self.wait(hosted)
 
-    def engine_found(self, one: Hosted) -> None:
+    def engine_found(self, hosted: Hosted) -> None:
         """Clear the problem of a controller that waited for the engine."""
-        if one.stopped is not None and one.stopped.reason == ENGINE_UNAVAILABLE:
-            one.stopped, one.failures = None, 0
+        if hosted.stopped is not None and hosted.stopped.reason == ENGINE_UNAVAILABLE:
+            hosted.stopped, hosted.failures = None, 0
 
-    def _ended(self, one: Hosted, fault: GuestFault, turn: Turn[ObjectKey] | None, now: float) -> None:
+    def _ended(self, hosted: Hosted, fault: GuestFault, turn: Turn[ObjectKey] | None, now: float) -> None:
         if fault.kind is FaultKind.INTERRUPTED and self.closing:
             return
         where = "" if turn is None else f"{key_text(turn.key)}: "
-        self._note(one, fault.kind, f"{where}{fault.message}")
+        self._note(hosted, fault.kind, f"{where}{fault.message}")
         if turn is not None:
-            one.agenda.failed(turn.key, now)
-        one.ready = False
-        one.stopped = Trouble(fault.kind, fault.message)
-        self.wait(one)
+            hosted.agenda.failed(turn.key, now)
+        hosted.ready = False
+        hosted.stopped = Trouble(fault.kind, fault.message)
+        self.wait(hosted)
 
-    def _note(self, one: Hosted, kind: str, message: str) -> None:
-        first = one.fault is None or (one.fault.kind, one.fault.message) != (kind, message)
-        one.fault = Fault(str(kind), message, datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"))
-        if first and (left_out := one.said.take(time.monotonic())) is not None:
+    def _note(self, hosted: Hosted, kind: str, message: str) -> None:
+        first = hosted.fault is None or (hosted.fault.kind, hosted.fault.message) != (kind, message)
+        hosted.fault = Fault(str(kind), message, datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"))
+        if first and (left_out := hosted.said.take(time.monotonic())) is not None:
             more = {"failures_left_out": left_out} if left_out else {}
-            _log.warning("controller failed", controller=one.key, reason=str(kind), message=message, **more)
-        self.told.faulted(one)
+            _log.warning("controller failed", controller=hosted.key, reason=str(kind), message=message, **more)
+        self.told.faulted(hosted)
 
 
 def no_room(room: Room, what: str) -> Trouble:

@@ -72,12 +72,12 @@ class Kept:
     def meet(self, served: Served, deliveries: Sequence[Delivery]) -> Sequence[Delivery]:
         """Return the allowed deliveries: all; while writes fail, only keys that the guest was called for before."""
         try:
-            self.marks.meet(key_text(one.turn.key) for one in deliveries)
+            self.marks.meet(key_text(delivery.turn.key) for delivery in deliveries)
         except NotWritten as error:
             self._refused(error)
-            known = [one for one in deliveries if self.marks.get(key_text(one.turn.key)) is not None]
+            known = [delivery for delivery in deliveries if self.marks.get(key_text(delivery.turn.key)) is not None]
             served.unwritten = str(error)
-            served.later = [one.turn for one in deliveries if one not in known]
+            served.later = [delivery.turn for delivery in deliveries if delivery not in known]
             return known
         return deliveries
 

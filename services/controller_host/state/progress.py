@@ -215,7 +215,7 @@ class Progress(Database):
         """Delete the modules of all sources except ``sources``."""
         with self._writing() as base:
             known = [source for (source,) in base.execute("SELECT source FROM modules")]
-            base.executemany("DELETE FROM modules WHERE source = ?", [(one,) for one in known if one not in sources])
+            base.executemany("DELETE FROM modules WHERE source = ?", [(item,) for item in known if item not in sources])
 
     def _keep(self, statement: str, row: tuple[object, ...]) -> None:
         """Write a row that can be fetched again: a failed write is only logged."""

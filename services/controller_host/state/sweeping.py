@@ -50,12 +50,12 @@ class Living:
 
 def living_of(uids: Collection[str], hosted: Collection[Hosted]) -> Living | None:
     """Return the existing controllers; None while specs of some are not read yet."""
-    if not set(uids) <= {one.view.uid for one in hosted}:
+    if not set(uids) <= {item.view.uid for item in hosted}:
         return None
     return Living(
-        uids=frozenset(uids).union(one.view.uid for one in hosted),
-        modules=frozenset(one.life.prepared.sha256 for one in hosted if one.life.prepared is not None),
-        wanted=tuple(one.wanted for one in hosted if one.wanted is not None),
+        uids=frozenset(uids).union(item.view.uid for item in hosted),
+        modules=frozenset(item.life.prepared.sha256 for item in hosted if item.life.prepared is not None),
+        wanted=tuple(item.wanted for item in hosted if item.wanted is not None),
     )
 
 

@@ -87,7 +87,7 @@ class CachedKind:
         """Yield the objects that match the watches of a controller, each once."""
         specs = self.interests.specs(controller)
         everywhere = any(spec.namespaces is None for spec in specs) or "" in self._names
-        named = dict.fromkeys(one for spec in specs for one in spec.namespaces or ())
+        named = dict.fromkeys(item for spec in specs for item in spec.namespaces or ())
         for namespace in list(self._names) if everywhere else named:
             names = self._names.get(namespace, {})
             for name in list(self._candidates(namespace, specs)):

@@ -68,99 +68,99 @@ class News:
     watches: Watches
     timings: TurnTimings = field(default_factory=TurnTimings)
 
-    def is_news(self, one: Hosted, key: ObjectKey) -> bool:
+    def is_news(self, hosted: Hosted, key: ObjectKey) -> bool:
         """Return whether an object differs from the version that the guest has processed, or was deleted."""
-        mark = one.life.marks.get(key_text(key))
-        version = self.watches.version(key) if self.watches.concerns(one.key, key) else ""
+        mark = hosted.life.marks.get(key_text(key))
+        version = self.watches.version(key) if self.watches.concerns(hosted.key, key) else ""
         return (mark.version if mark is not None else "") != version
 
-    def whole(self, one: Hosted) -> bool:
+    def whole(self, hosted: Hosted) -> bool:
         """Return whether the caches are complete for all objects that the guest has processed.
 
         A kind that the API server does not serve counts as empty, unless the guest has processed objects of it: the
         re-creation of a CRD must not be reported as the deletion of each object.
         """
-        if not self.watches.whole(one.key):
+        if not self.watches.whole(hosted.key):
             return False
-        absent = self.watches.absent(one.key)
-        seen = (parse_key(text) for text, mark in one.life.marks.items() if mark.version) if absent else ()
+        absent = self.watches.absent(hosted.key)
+        seen = (parse_key(text) for text, mark in hosted.life.marks.items() if mark.version) if absent else ()
         return not any((key.api_version, key.kind) in absent for key in seen)
 
-    def list_if_whole(self, one: Hosted) -> None:
+    def list_if_whole(self, hosted: Hosted) -> None:
         """Call ``list_all`` if this has not been done and the caches are complete."""
-        if not one.listed and self.whole(one):
-            self.list_all(one)
+        if not hosted.listed and self.whole(hosted):
+            self.list_all(hosted)
 
-    def list_all(self, one: Hosted) -> None:
+    def list_all(self, hosted: Hosted) -> None:
         """Add all keys to the agenda that are new to the guest, or that it requested for a later time."""
         now, wall = time.monotonic(), time.time()
         seen = set()
-        for key in self.watches.keys(one.key):
+        for key in self.watches.keys(hosted.key):
             seen.add(key_text(key))
-            if self.is_news(one, key):
-                _due(one, key, now)
-        for text, mark in list(one.life.marks.items()):
+            if self.is_news(hosted, key):
+                _due(hosted, key, now)
+        for text, mark in list(hosted.life.marks.items()):
             key = parse_key(text)
-            if not self.watches.watched(one.key, key):
-                self._forget(one, key)
+            if not self.watches.watched(hosted.key, key):
+                self._forget(hosted, key)
             elif text not in seen and mark.version:
-                _due(one, key, now)
+                _due(hosted, key, now)
             elif mark.due is not None:
-                one.agenda.postpone(key, now, mark.due - wall)
-        one.listed = True
+                hosted.agenda.postpone(key, now, mark.due - wall)
+        hosted.listed = True
 
-    async def deliverable(self, one: Hosted, now: float) -> list[Delivery]:
+    async def deliverable(self, hosted: Hosted, now: float) -> list[Delivery]:
         """Return the due keys that can be delivered, in order, within the rate limit.
 
         Raises:
             KubeError: an access review failed; all due keys are still due.
         """
         found: list[Delivery] = []
-        one.held_until = 0.0
-        turns = one.agenda.take(now, MOST_TURNS) if one.listed else []
+        hosted.held_until = 0.0
+        turns = hosted.agenda.take(now, MOST_TURNS) if hosted.listed else []
         for at, turn in enumerate(turns):
-            if not self.watches.watched(one.key, turn.key):
-                self._forget(one, turn.key)
+            if not self.watches.watched(hosted.key, turn.key):
+                self._forget(hosted, turn.key)
                 continue
-            if one.bucket.wait(now):
-                one.agenda.put_back(turns[at:])
+            if hosted.bucket.wait(now):
+                hosted.agenda.put_back(turns[at:])
                 break
             try:
-                allowed = await self.watches.allowed(one.key, one.account.user, turn.key)
+                allowed = await self.watches.allowed(hosted.key, hosted.account.user, turn.key)
             except BaseException:
-                one.agenda.put_back([*(delivery.turn for delivery in found), *turns[at:]])
+                hosted.agenda.put_back([*(delivery.turn for delivery in found), *turns[at:]])
                 raise
             if not allowed:
                 # The same applies to all keys. An earlier wake of the controller causes another review.
-                one.agenda.put_back(turns[at:])
-                one.held_until = now + (self.timings.unknown if allowed is None else self.timings.denied)
+                hosted.agenda.put_back(turns[at:])
+                hosted.held_until = now + (self.timings.unknown if allowed is None else self.timings.denied)
                 break
-            one.bucket.take(now)
-            found.append(self._delivery(one, turn))
+            hosted.bucket.take(now)
+            found.append(self._delivery(hosted, turn))
         return found
 
-    def _delivery(self, one: Hosted, turn: Turn[ObjectKey]) -> Delivery:
-        if not self.watches.concerns(one.key, turn.key):
+    def _delivery(self, hosted: Hosted, turn: Turn[ObjectKey]) -> Delivery:
+        if not self.watches.concerns(hosted.key, turn.key):
             return Delivery(turn, None, "")
         return Delivery(turn, self.watches.item(turn.key), self.watches.version(turn.key))
 
-    def _forget(self, one: Hosted, key: ObjectKey) -> None:
+    def _forget(self, hosted: Hosted, key: ObjectKey) -> None:
         """Remove a key of a kind that is no longer watched: its deletion would not be detected."""
-        one.agenda.drop(key)
-        one.life.marks.note(key_text(key), Mark(""))
+        hosted.agenda.drop(key)
+        hosted.life.marks.note(key_text(key), Mark(""))
 
-    def look_again(self, one: Hosted, deliveries: Iterable[Delivery]) -> None:
+    def look_again(self, hosted: Hosted, deliveries: Iterable[Delivery]) -> None:
         """Add keys that changed during their delivery to the agenda.
 
         ``is_news`` compares with the processed version, which did not exist for a change during the first call.
         """
         now = time.monotonic()
         for delivery in deliveries:
-            if one.listed and self.is_news(one, delivery.turn.key):
-                _due(one, delivery.turn.key, now)
+            if hosted.listed and self.is_news(hosted, delivery.turn.key):
+                _due(hosted, delivery.turn.key, now)
 
 
-def _due(one: Hosted, key: ObjectKey, now: float) -> None:
+def _due(hosted: Hosted, key: ObjectKey, now: float) -> None:
     # A failed key keeps its backoff: a restart of the guest, perhaps caused by this key, is not a change of it.
-    if one.agenda.later(key) is None or not one.agenda.attempt(key):
-        one.agenda.changed(key, now)
+    if hosted.agenda.later(key) is None or not hosted.agenda.attempt(key):
+        hosted.agenda.changed(key, now)

@@ -148,7 +148,9 @@ def decide(snapshot: Snapshot) -> list[Action]:
 
 def first_half(actions: list[Action]) -> list[Action]:
     """Return the actions up to the creation of the pods; all actions if none of them runs pods."""
-    last = next((at for at, one in enumerate(actions) if isinstance(one, ApplyChild) and one.is_workload), len(actions))
+    last = next(
+        (at for at, item in enumerate(actions) if isinstance(item, ApplyChild) and item.is_workload), len(actions)
+    )
     return actions[: last + 1]
 
 
@@ -185,13 +187,13 @@ def _remove_finalizer(head: Head, *, beside: bool) -> list[Action]:
     ``beside``: wasmcloud-operator is active, and removes its own finalizer.
     """
     ours = (names.FINALIZER_HOSTS,) if beside else (names.FINALIZER_HOSTS, names.WASMCLOUD_OPERATOR)
-    kept = tuple(one for one in head.finalizers if one not in ours)
+    kept = tuple(finalizer for finalizer in head.finalizers if finalizer not in ours)
     return [SetFinalizers(head, kept, "the group is being deleted")] if kept != head.finalizers else []
 
 
 def _finalizers(head: Head) -> list[Action]:
     """Replace the finalizer of wasmcloud-operator, which nothing else removes any more, by that of Trellis."""
-    kept = [one for one in head.finalizers if one != names.WASMCLOUD_OPERATOR]
+    kept = [finalizer for finalizer in head.finalizers if finalizer != names.WASMCLOUD_OPERATOR]
     wanted = tuple(kept if names.FINALIZER_HOSTS in kept else [*kept, names.FINALIZER_HOSTS])
     return [SetFinalizers(head, wanted, "hosts are managed here")] if wanted != head.finalizers else []
 
@@ -318,12 +320,15 @@ def _status(snapshot: Snapshot, marks: Marks | None) -> list[Action]:
     # A merge patch keeps the fields that it does not contain.
     gone = {name: None for name in snapshot.status if name not in status}
     actions: list[Action] = [WriteStatus(snapshot.head, status | gone)]
-    former = {(one["type"], one["status"], one["reason"]) for one in snapshot.status.get("conditions") or ()}
-    for one in status["conditions"]:
-        news = (one["type"], one["status"], one["reason"]) not in former
-        bad = one["status"] == ("False" if one["type"] == REPORTED else "True")
-        if (one["type"] in BAD_NEWS or one["type"] == REPORTED) and bad and news:
-            actions.append(RecordGroupEvent(snapshot.head, one["reason"], one["message"]))
+    former = {
+        (condition["type"], condition["status"], condition["reason"])
+        for condition in snapshot.status.get("conditions") or ()
+    }
+    for condition in status["conditions"]:
+        news = (condition["type"], condition["status"], condition["reason"]) not in former
+        bad = condition["status"] == ("False" if condition["type"] == REPORTED else "True")
+        if (condition["type"] in BAD_NEWS or condition["type"] == REPORTED) and bad and news:
+            actions.append(RecordGroupEvent(snapshot.head, condition["reason"], condition["message"]))
     return [*actions, *_good_news(snapshot, status)]
 
 
@@ -334,7 +339,8 @@ def _good_news(snapshot: Snapshot, status: Manifest) -> Iterator[Action]:
     if before is not None and before != desired and status.get("workload") == former.get("workload") == "Deployment":
         yield RecordGroupEvent(snapshot.head, "Scaled", f"scaled from {before} to {desired} hosts", warning=False)
     was, now = (
-        {one["type"]: one for one in found.get("conditions") or ()}.get("Progressing", {}) for found in (former, status)
+        {condition["type"]: condition for condition in found.get("conditions") or ()}.get("Progressing", {})
+        for found in (former, status)
     )
     if was.get("status") == "True" and now.get("reason") == "Updated":
         message = f"the rollout is complete: {now['message']}"

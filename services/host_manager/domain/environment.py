@@ -139,7 +139,7 @@ def _named_by_user(spec: WasmCloudHostConfigSpec) -> list[Any]:
     options = spec.scheduling_options
     additions = options.container_template_additions if options else None
     env = additions.wasmcloud.get("env") if additions else None
-    return [one.get("name") for one in env if isinstance(one, dict)] if isinstance(env, list) else []
+    return [item.get("name") for item in env if isinstance(item, dict)] if isinstance(env, list) else []
 
 
 def _labels(labels: dict[str, str], without: Iterable[str] = ()) -> list[tuple[str, str]]:

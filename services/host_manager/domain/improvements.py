@@ -66,7 +66,11 @@ def _added_containers(desired: HostGroupSpec, ours: tuple[str, ...]) -> list[Any
     found = options.pod_template_additions.get("containers") if options else None
     if found is not None and not isinstance(found, list):
         raise TemplateError("spec.schedulingOptions.podTemplateAdditions.containers has to be a list")
-    return [one for one in without_nulls(found or []) if not (isinstance(one, dict) and one.get("name") in ours)]
+    return [
+        without_null
+        for without_null in without_nulls(found or [])
+        if not (isinstance(without_null, dict) and without_null.get("name") in ours)
+    ]
 
 
 def _spread(labels: dict[str, str]) -> Manifest:

@@ -72,10 +72,10 @@ def read_inputs(group: Group, read: Mapping[Source, Manifest | None], conf: str)
     tls = _data(read, ("Secret", (spec.leaf_tls.secret_name if spec.leaf_tls else None) or ""))
     authorities = tuple(
         (
-            _certificates(read, ("Secret", one.secret.secret_name)),
-            _certificates(read, ("ConfigMap", one.config_map.name)),
+            _certificates(read, ("Secret", authority.secret.secret_name)),
+            _certificates(read, ("ConfigMap", authority.config_map.name)),
         )
-        for one in _authorities(group)
+        for authority in _authorities(group)
     )
     contents = {f"{kind}/{name}": _data(read, (kind, name)) for kind, name in sources_of(group)}
     text = orjson.dumps([conf, contents], option=orjson.OPT_SORT_KEYS).decode()
@@ -100,7 +100,9 @@ def keep_checksum(inputs: Inputs, workload: Manifest | None, uid: str) -> Inputs
         return inputs
     template = workload["spec"]["template"].get("metadata") or {}
     has = (template.get("annotations") or {}).get(names.ANNOTATION_CHECKSUM)
-    mine = any(one.get("uid") == uid for one in workload["metadata"].get("ownerReferences") or ())
+    mine = any(
+        owner_reference.get("uid") == uid for owner_reference in workload["metadata"].get("ownerReferences") or ()
+    )
     if has == inputs.former_checksum or (has is None and mine):
         return replace(inputs, checksum=inputs.former_checksum)
     return inputs

@@ -66,7 +66,7 @@ def view_pod(pod: Manifest) -> PodView:
     """Return the view of a pod; a pod that is being deleted is not ready, even if its conditions are outdated."""
     metadata, spec, status = pod["metadata"], pod.get("spec") or {}, pod.get("status") or {}
     labels: Mapping[str, str] = metadata.get("labels") or {}
-    conditions = {one["type"]: one for one in status.get("conditions") or ()}
+    conditions = {condition["type"]: condition for condition in status.get("conditions") or ()}
     deleting = bool(metadata.get("deletionTimestamp"))
     ready = conditions.get("Ready", {}).get("status") == "True" and not deleting
     containers = spec.get("containers") or ()
@@ -83,8 +83,10 @@ def view_pod(pod: Manifest) -> PodView:
         group=labels.get(names.LABEL_INSTANCE, ""),
         ready=ready,
         node=str(spec.get("nodeName") or ""),
-        addresses=tuple(str(one["ip"]) for one in status.get("podIPs") or () if one.get("ip")),
-        ports=tuple(sorted({port["containerPort"] for one in containers for port in one.get("ports") or ()})),
+        addresses=tuple(str(pod_ip["ip"]) for pod_ip in status.get("podIPs") or () if pod_ip.get("ip")),
+        ports=tuple(
+            sorted({port["containerPort"] for container in containers for port in container.get("ports") or ()})
+        ),
         lattice=_lattice(containers),
         labels=tuple(sorted(hosts.items())),
         trouble=None if ready or deleting else _trouble(status, conditions),
@@ -98,7 +100,7 @@ def _lattice(containers: Iterable[Manifest]) -> str:
 
 
 def _variables(containers: Iterable[Manifest]) -> dict[str, Manifest]:
-    return {one["name"]: one for container in containers for one in container.get("env") or ()}
+    return {item["name"]: item for container in containers for item in container.get("env") or ()}
 
 
 def _trouble(status: Manifest, conditions: Mapping[str, Manifest]) -> Trouble | None:
@@ -106,12 +108,15 @@ def _trouble(status: Manifest, conditions: Mapping[str, Manifest]) -> Trouble | 
     scheduled = conditions.get("PodScheduled", {})
     if scheduled.get("status") == "False":
         return Trouble(str(scheduled.get("reason") or "Unschedulable"), str(scheduled.get("message") or ""))
-    for one in (*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())):
-        waiting = (one.get("state") or {}).get("waiting") or {}
+    for item in (*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())):
+        waiting = (item.get("state") or {}).get("waiting") or {}
         reason = str(waiting.get("reason") or "")
         if reason not in _WAITING_IS_FINE:
-            words = [str(waiting.get("message") or ""), _last_end((one.get("lastState") or {}).get("terminated") or {})]
-            return Trouble(reason, "; ".join(filter(None, words)), str(one["name"]))
+            words = [
+                str(waiting.get("message") or ""),
+                _last_end((item.get("lastState") or {}).get("terminated") or {}),
+            ]
+            return Trouble(reason, "; ".join(filter(None, words)), str(item["name"]))
     if status.get("phase") == "Failed":
         return Trouble(str(status.get("reason") or "Failed"), str(status.get("message") or ""))
     return None

@@ -46,8 +46,8 @@ def restarted(snapshot: Snapshot, workload: Mapping[str, Any] | None) -> tuple[s
     """
     said, at = _said(workload), _annotation(workload, names.ANNOTATION_RESTARTED_AT)
     may = _wants(snapshot) and not _rests(snapshot, at)
-    news = [one for one in snapshot.changes if _is_news(one, said)] if may else []
-    due = {one.secret: one.version for one in news if uses(snapshot, one)}
+    news = [change for change in snapshot.changes if _is_news(change, said)] if may else []
+    due = {entry.secret: entry.version for entry in news if uses(snapshot, entry)}
     newest = sorted((said | due).items(), key=lambda item: _number(item[1]))[-_SAID_MOST:]
     return " ".join(f"{secret}={version}" for secret, version in sorted(newest)), snapshot.now if due else at
 
@@ -66,7 +66,7 @@ def over(snapshot: Snapshot, workload: Mapping[str, Any] | None) -> list[SecretC
     if not _wants(snapshot):
         return [*snapshot.changes]
     said = _said(workload)
-    return [one for one in snapshot.changes if uses(snapshot, one) is False or not _is_news(one, said)]
+    return [change for change in snapshot.changes if uses(snapshot, change) is False or not _is_news(change, said)]
 
 
 def _wants(snapshot: Snapshot) -> bool:
@@ -80,7 +80,7 @@ def _is_news(change: SecretChange, said: Mapping[str, str]) -> bool:
 
 
 def _said(workload: Mapping[str, Any] | None) -> dict[str, str]:
-    pairs = (one.partition("=") for one in _annotation(workload, names.ANNOTATION_RESTARTED_FOR).split())
+    pairs = (item.partition("=") for item in _annotation(workload, names.ANNOTATION_RESTARTED_FOR).split())
     return {secret: version for secret, _, version in pairs if version}
 
 

@@ -34,11 +34,11 @@ class SecretChange:
 
 def change_of(fact: SecretChanged) -> SecretChange:
     """Return the change in an event."""
-    namespaces = frozenset(one.namespace for one in fact.groups)
+    namespaces = frozenset(group.namespace for group in fact.groups)
     return SecretChange(f"{fact.namespace}/{fact.name}", fact.resource_version, frozenset(fact.hosts), namespaces)
 
 
 def is_newer(version: str, than: str) -> bool:
     """Return whether a resourceVersion is newer: a larger number; if one is not a number, whether they differ."""
-    one, other = whole(version), whole(than)
-    return version != than if one is None or other is None else one > other
+    item, other = whole(version), whole(than)
+    return version != than if item is None or other is None else item > other

@@ -98,7 +98,9 @@ def group_of(head: Head, manifest: Mapping[str, Any]) -> Group | Problem:
     try:
         spec = WasmCloudHostConfigSpec.model_validate(manifest.get("spec") or {})
     except ValidationError as error:
-        fields = ", ".join(".".join(("spec", *map(str, one["loc"]))) + f": {one['msg']}" for one in error.errors()[:3])
+        fields = ", ".join(
+            ".".join(("spec", *map(str, item["loc"]))) + f": {item['msg']}" for item in error.errors()[:3]
+        )
         return Problem("InvalidSpec", f"the spec is invalid: {fields}")
     return Group(head.name, head.namespace, head.uid, spec)
 

@@ -72,7 +72,7 @@ _REFUSALS: Final = frozenset({"InvalidTemplate", "ChildConflict", "WriteRefused"
 def refused_by(status: Mapping[str, Any]) -> bool:
     """Return whether a status has a problem that is detected only when children are built or written."""
     conditions = status.get("conditions") or ()
-    return any(one["type"] == "Degraded" and one["reason"] in _REFUSALS for one in conditions)
+    return any(condition["type"] == "Degraded" and condition["reason"] in _REFUSALS for condition in conditions)
 
 
 def make_status(snapshot: Snapshot, facts: Facts) -> Manifest:
@@ -144,7 +144,14 @@ def refused_workload(snapshot: Snapshot) -> Manifest | None:
 def _failure(workload: Manifest) -> Manifest | None:
     """Return the condition of a Deployment whose pods are rejected."""
     conditions = (workload.get("status") or {}).get("conditions") or ()
-    return next((one for one in conditions if (one.get("type"), one.get("status")) == ("ReplicaFailure", "True")), None)
+    return next(
+        (
+            condition
+            for condition in conditions
+            if (condition.get("type"), condition.get("status")) == ("ReplicaFailure", "True")
+        ),
+        None,
+    )
 
 
 def _selector(snapshot: Snapshot) -> dict[str, str]:
@@ -161,14 +168,14 @@ def _conditions(snapshot: Snapshot, counts: Counts | None, lattice: Manifest) ->
         *make_conditions(snapshot, lattice),
     ]
     former = snapshot.status.get("conditions") or ()
-    known = {one["type"] for one in former}
+    known = {item["type"] for item in former}
     for kind, wrong in ((DEPRECATED, _deprecated(snapshot)), (OTHER, "")):
         if wrong or kind in known:
             reason = ("FieldsDeprecated" if kind == DEPRECATED else OTHER) if wrong else "Healthy"
             found.append((kind, "True" if wrong else "False", reason, wrong))
     # A condition of application_manager.
-    others = [one for one in former if one["type"] == names.CONDITION_APPLICATIONS_SYNCED]
-    return [*(_dated(one, snapshot) for one in (*summary(health_of(found)), *found)), *others]
+    others = [item for item in former if item["type"] == names.CONDITION_APPLICATIONS_SYNCED]
+    return [*(_dated(item, snapshot) for item in (*summary(health_of(found)), *found)), *others]
 
 
 Said = tuple[str, str, str, str]
@@ -247,8 +254,8 @@ def _degraded(snapshot: Snapshot, counts: Counts | None) -> Said:
     if blocker and any(problem.blocks for problem in snapshot.problems):
         return kind, "True", *blocker
     workload = snapshot.children.get((counts.kind, snapshot.head.name)) if counts else None
-    if workload is not None and (one := _failure(workload)) is not None:
-        return kind, "True", str(one.get("reason") or "ReplicaFailure"), str(one.get("message") or "")
+    if workload is not None and (item := _failure(workload)) is not None:
+        return kind, "True", str(item.get("reason") or "ReplicaFailure"), str(item.get("message") or "")
     troubled = sorted((pod for pod in snapshot.pods if pod.trouble), key=lambda pod: pod.name)
     if troubled:
         first = troubled[0]
@@ -293,7 +300,7 @@ def _beside_another(snapshot: Snapshot) -> Manifest:
 
 def _with_one(snapshot: Snapshot, said: Said) -> Manifest:
     """Return the status with one condition and the health that follows from it alone; all else is unchanged."""
-    ours = [_dated(one, snapshot) for one in (*summary(health_of([said])), said)]
-    replaced = {one["type"] for one in ours}
-    rest = [one for one in snapshot.status.get("conditions") or () if one["type"] not in replaced]
+    ours = [_dated(item, snapshot) for item in (*summary(health_of([said])), said)]
+    replaced = {item["type"] for item in ours}
+    rest = [condition for condition in snapshot.status.get("conditions") or () if condition["type"] not in replaced]
     return {"apps": [], "app_count": 0, **snapshot.status, "conditions": [*rest, *ours]}

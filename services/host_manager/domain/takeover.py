@@ -39,7 +39,7 @@ def _is_apply_of(entry: Mapping[str, Any], manager: str) -> bool:
     return bool(entry.get("manager") == manager and entry.get("operation") == "Apply" and not entry.get("subresource"))
 
 
-def _union(one: Mapping[str, Any], other: Mapping[str, Any]) -> Manifest:
+def _union(item: Mapping[str, Any], other: Mapping[str, Any]) -> Manifest:
     """Return the union of two sets of fields; each level is an object by path element."""
-    keys = {**one, **other}
-    return {key: _union(one.get(key) or {}, other.get(key) or {}) for key in keys}
+    keys = {**item, **other}
+    return {key: _union(item.get(key) or {}, other.get(key) or {}) for key in keys}

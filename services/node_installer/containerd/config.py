@@ -144,15 +144,15 @@ def merged_template(text: str, entries: Iterable[Entry], *, plugin: str, adopted
     return toml_text.with_section(base, render(wanted, plugin), [entry.handler for entry in wanted]) if wanted else base
 
 
-def same_meaning(one: str, other: str) -> bool:
+def same_meaning(item: str, other: str) -> bool:
     """Return whether two texts have the same meaning.
 
     If one cannot be parsed, whether they are equal except for comments.
     """
     try:
-        return _loads(one) == _loads(other)
+        return _loads(item) == _loads(other)
     except ValueError:
-        return _bare_lines(one) == _bare_lines(other)
+        return _bare_lines(item) == _bare_lines(other)
 
 
 def _bare_lines(text: str) -> list[str]:

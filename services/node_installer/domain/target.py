@@ -60,8 +60,10 @@ def imported_name(pattern: str) -> str | None:
     if globs.has_meta(folder) or not globs.has_meta(name):
         return None
     candidates = (*_NAMES, name.replace("*", "trellis"))
-    fitting = (one for one in candidates if not globs.has_meta(one) and globs.matches(name, one))
-    return next((f"{folder}/{one}" for one in fitting if one.endswith(".toml")), None)
+    fitting = (
+        candidate for candidate in candidates if not globs.has_meta(candidate) and globs.matches(name, candidate)
+    )
+    return next((f"{folder}/{item}" for item in fitting if item.endswith(".toml")), None)
 
 
 def definitions(found: Inspection, target: Target) -> dict[str, dict[str, str]]:

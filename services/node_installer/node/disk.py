@@ -96,7 +96,7 @@ class Disk:
                 names = (
                     [name] if not globs.has_meta(name) else sorted(item.name for item in self.real(parent).iterdir())
                 )
-                found += [f"{parent}/{one}" for one in names if one == name or globs.matches(name, one)]
+                found += [f"{parent}/{entry}" for entry in names if entry == name or globs.matches(name, entry)]
         return tuple(path for path in found if self.exists(path))
 
     def nearest(self, path: str) -> str:

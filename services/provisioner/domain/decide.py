@@ -109,8 +109,8 @@ def _outlived(jobs: tuple[JobView, ...], job: JobView | None) -> list[DeleteJob]
     """
     if job is None or job.operation == UNDO:
         return []
-    ended = (one for one in jobs if one is not job and not one.deleting and one.state is not JobState.ACTIVE)
-    return [DeleteJob(one, Reason.SUPERSEDED, foreground=False) for one in ended]
+    ended = (item for item in jobs if item is not job and not item.deleting and item.state is not JobState.ACTIVE)
+    return [DeleteJob(item, Reason.SUPERSEDED, foreground=False) for item in ended]
 
 
 def inspect(job: JobView | None, *, inspect_after: float, now: float) -> bool:

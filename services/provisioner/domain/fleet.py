@@ -101,7 +101,7 @@ class Fleet:
         self._settle()
         if self._shims.get(shim.name) == shim:
             return self._tallies[shim.name]
-        by = (*(one for one in self._by if one.name != shim.name), shim)
+        by = (*(item for item in self._by if item.name != shim.name), shim)
         members = (self._member_of(shim, node, by) for node in self._nodes.values())
         return Tally(member for member in members if member is not None)
 

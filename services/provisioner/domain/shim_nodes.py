@@ -121,9 +121,9 @@ class Tally:
             skipped=self._all(_Kind.SKIPPED),
             leaving=self._all(_Kind.LEAVING),
             away=self._all(_Kind.AWAY),
-            refused={one: self._all(_Kind.REFUSED, one) for one in Refusal if (_Kind.REFUSED, one) in self._counts},
+            refused={item: self._all(_Kind.REFUSED, item) for item in Refusal if (_Kind.REFUSED, item) in self._counts},
             rivals=tuple(sorted(map(str, details.get(_Kind.RIVAL, ())))),
-            carried=frozenset(one for one in details.get(_Kind.CARRIED, ()) if isinstance(one, tuple)),
+            carried=frozenset(item for item in details.get(_Kind.CARRIED, ()) if isinstance(item, tuple)),
         )
 
     def _all(self, kind: _Kind, detail: Hashable = None) -> tuple[NodeView, ...]:

@@ -182,7 +182,7 @@ def _degraded(snapshot: Snapshot) -> Condition:
         return Condition(kind, "True", Reason.LEDGER_REFUSED.value, message)
     if snapshot.refused:
         node, reason, words = snapshot.refused[-1]
-        message = f"{listed(one for one, _, _ in snapshot.refused)}; {node.name}: {words}"
+        message = f"{listed(item for item, _, _ in snapshot.refused)}; {node.name}: {words}"
         return Condition(kind, "True", reason, message)
     if snapshot.held:
         return Condition(kind, "True", Reason.MASS_DELETION.value, _held(snapshot))

@@ -48,8 +48,8 @@ class Grant:
         if self.spec is None:
             return True
         return any(
-            one.namespace == namespace and one.lattice in {None, lattice}
-            for one in self.spec.from_
+            item.namespace == namespace and item.lattice in {None, lattice}
+            for item in self.spec.from_
             for namespace, lattice in groups
         )
 
@@ -110,12 +110,12 @@ def identify(policy: Policy, token: Token, link: LinkGrant, users: frozenset[str
         )
     user = policy.impersonate
     account = (user or names.SECRETS_ACCOUNT).removeprefix(_user("", policy.namespace))
-    there = sorted((one for one in link.grants if one.namespace == policy.namespace), key=lambda one: one.name)
-    grants = [one for one in there if one.is_for(link.groups)]
+    there = sorted((item for item in link.grants if item.namespace == policy.namespace), key=lambda item: item.name)
+    grants = [item for item in there if item.is_for(link.groups)]
     if not grants:
         return _by_default(account, policy.namespace, link)
-    asked = [(one, one.spec) for one in grants if one.spec is not None]
-    let = [(one, spec) for one, spec in asked if spec.entity_issuers is None or token.issuer in spec.entity_issuers]
+    asked = [(item, item.spec) for item in grants if item.spec is not None]
+    let = [(item, spec) for item, spec in asked if spec.entity_issuers is None or token.issuer in spec.entity_issuers]
     for grant, spec in let:
         if user and user in users and user in (spec.users or ()):
             return Identity(user, policy.namespace, f"{grant}: users")
@@ -128,7 +128,7 @@ def identify(policy: Policy, token: Token, link: LinkGrant, users: frozenset[str
         raise _refused(
             Reason.ISSUER_NOT_GRANTED,
             f"{token.subject} is of issuer {token.issuer}, which is not in {ISSUERS_FIELD} of "
-            f"{_joined(one for one, _ in asked)}: add it there",
+            f"{_joined(item for item, _ in asked)}: add it there",
         )
     raise _outside(account, policy.namespace, let, users)
 
@@ -157,13 +157,13 @@ def _outside(
     name: str, namespace: str, grants: Iterable[tuple[Grant, SecretGrantSpec]], users: frozenset[str]
 ) -> Refusal:
     """Return the refusal if none of these grants has the account or user, with the missing configuration."""
-    listing = [one for one, spec in grants if name in (spec.users or ())]
+    listing = [item for item, spec in grants if name in (spec.users or ())]
     if listing:
         return _refused(
             Reason.USER_NOT_ALLOWED,
             f"user {name} is in {_joined(listing)}, but not in {USERS_SETTING} of secrets_backend: add it there",
         )
-    places = _joined(one for one, _ in grants)
+    places = _joined(item for item, _ in grants)
     if name in users:
         return _refused(
             Reason.USER_NOT_GRANTED, f"user {name} is in {USERS_SETTING}, but not in {places}: add it to users there"
@@ -188,7 +188,7 @@ def _user(account: str, namespace: str) -> str:
 
 
 def _joined(grants: Iterable[Grant]) -> str:
-    found = [str(one) for one in grants]
+    found = [str(grant) for grant in grants]
     return " and ".join(found[:_NAMED]) + (" and others" if len(found) > _NAMED else "")
 
 

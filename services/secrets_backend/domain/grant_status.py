@@ -122,7 +122,7 @@ def _accounts(accounts: Sequence[Access]) -> Verdict:
         message = "The SecretGrant names no ServiceAccount or user, so it denies every request, as configured."
         return Verdict(ACCOUNTS, "True", Reason.NONE, message)
     for reason, text in _TROUBLES.items():
-        found = [one for one in accounts if one.trouble is reason]
+        found = [account for account in accounts if account.trouble is reason]
         if found:
             first = found[0]
             more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""

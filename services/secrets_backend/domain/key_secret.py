@@ -62,7 +62,7 @@ def without_previous(ring: KeyRing) -> KeyRing:
 
 
 def _without(keys: Iterable[CurveKey], key: CurveKey) -> tuple[CurveKey, ...]:
-    return tuple(one for one in dict.fromkeys(keys) if one != key)
+    return tuple(fromkey for fromkey in dict.fromkeys(keys) if fromkey != key)
 
 
 def _text(data: Mapping[str, str], entry: str) -> str:

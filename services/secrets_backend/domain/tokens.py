@@ -58,7 +58,7 @@ def read_token(text: str, kind: TokenKind, now: float) -> Token:
     segments = text.split(".", _SEGMENTS) if text.isascii() else []
     if len(segments) != _SEGMENTS:
         raise TokenError("it is not a JWT: a JWT has three parts separated by dots")
-    header, claims, signature = (_part(name, one) for name, one in zip(_PARTS, segments, strict=True))
+    header, claims, signature = (_part(name, item) for name, item in zip(_PARTS, segments, strict=True))
     _check_header(header)
     token, key = _read_claims(claims, kind, now)
     if not _verifies(f"{segments[0]}.{segments[1]}".encode(), signature, key):

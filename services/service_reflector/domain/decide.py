@@ -45,7 +45,7 @@ def decide(snapshot: Snapshot) -> list[Action]:
     """Return the actions, in order."""
     if snapshot.remove_finalizers:
         return list(_uninstall(snapshot))
-    actions: list[Action] = [Warn(one.group, one.reason, one.message) for one in snapshot.refused]
+    actions: list[Action] = [Warn(item.group, item.reason, item.message) for item in snapshot.refused]
     for claim in snapshot.claims:
         actions += _warnings(claim)
     held = _held(snapshot)
@@ -53,7 +53,11 @@ def decide(snapshot: Snapshot) -> list[Action]:
         if claim.application.listeners and claim.options.wanted:
             actions += _mirror(snapshot, claim, held.get(claim.lattice, ""))
     actions += _removals(snapshot, held)
-    actions += [WarnService(one, "CopiedService", _copied(one)) for one in snapshot.services.values() if one.original]
+    actions += [
+        WarnService(service, "CopiedService", _copied(service))
+        for service in snapshot.services.values()
+        if service.original
+    ]
     for kept in snapshot.preserved:
         actions.append(WarnService(kept.service, kept.reason, kept.message))
         actions += [Warn(group, kept.reason, kept.message) for group in kept.groups]
@@ -64,11 +68,13 @@ def _uninstall(snapshot: Snapshot) -> Iterator[Action]:
     """Yield the actions that leave Services to Kubernetes: they own all of their slices and have no finalizer."""
     for name, pieces in snapshot.slices.items():
         there = snapshot.services.get(name)
-        for one in filter(lambda one: one.kept, pieces):
+        for piece in filter(lambda item: item.kept, pieces):
             if there is not None and there.application:
-                yield WriteSlice(name, Slice(one.name, name, one.family, one.ports, one.endpoints, one), "Uninstalled")
+                yield WriteSlice(
+                    name, Slice(piece.name, name, piece.family, piece.ports, piece.endpoints, piece), "Uninstalled"
+                )
             else:
-                yield DeleteSlice(one, "Uninstalled")
+                yield DeleteSlice(piece, "Uninstalled")
     for service in snapshot.services.values():
         if service.application:
             yield from _remove_finalizer(service, "Uninstalled", "this service is to be uninstalled")
@@ -89,9 +95,11 @@ def _held(snapshot: Snapshot) -> dict[str, str]:
     """Return by lattice the name of its present or future Service, "" if another owner has the name."""
     plain = names.service_name(snapshot.name)
     held = {
-        snapshot.lattice_of(one): one.name
-        for one in sorted(snapshot.services.values(), key=lambda one: (one.name != plain, one.name), reverse=True)
-        if one.application
+        snapshot.lattice_of(service): service.name
+        for service in sorted(
+            snapshot.services.values(), key=lambda item: (item.name != plain, item.name), reverse=True
+        )
+        if service.application
     }
     there = snapshot.services.get(plain)
     foreign = there is not None and not there.application and not there.peers
@@ -105,7 +113,7 @@ def _held(snapshot: Snapshot) -> dict[str, str]:
         if name and name not in held.values() and not (foreign and name == plain):
             held[claim.lattice] = name
     # The name and the addresses of a deleted Service are reserved until its lattice has answered.
-    taken = plain in held.values() or any(one in snapshot.awaited for one in snapshot.slices.get(plain, ()))
+    taken = plain in held.values() or any(item in snapshot.awaited for item in snapshot.slices.get(plain, ()))
     for claim in without:
         if claim.lattice in held:
             continue
@@ -121,7 +129,7 @@ def _held(snapshot: Snapshot) -> dict[str, str]:
 def _former_name(snapshot: Snapshot, lattice: str) -> str:
     """Return the name of the deleted Service of a lattice's application, "" if that is not known."""
     for name, pieces in snapshot.slices.items():
-        for kept in filter(None, (read_kept(one.kept) for one in pieces)):
+        for kept in filter(None, (read_kept(piece.kept) for piece in pieces)):
             its = (kept.application, kept.lattice) == (snapshot.name, lattice)
             if its and names.may_be_service_of(name, snapshot.name):
                 return name
@@ -192,8 +200,8 @@ def _name_taken(snapshot: Snapshot, claim: Claim) -> Iterator[Action]:
 
 def _former(snapshot: Snapshot, mirror: Mirror) -> Mapping[str, Any] | None:
     """Return the spec of the deleted Service that this one replaces, None if it is not known."""
-    for one in snapshot.slices.get(mirror.name, ()):
-        kept = read_kept(one.kept)
+    for item in snapshot.slices.get(mirror.name, ()):
+        kept = read_kept(item.kept)
         if kept is not None and (kept.application, kept.lattice) == (mirror.application, mirror.lattice):
             return kept.spec
     return None
@@ -208,11 +216,11 @@ def _slices(snapshot: Snapshot, claim: Claim, mirror: Mirror, there: ServiceView
     found, reaches = snapshot.slices.get(mirror.name, ()), _reaches(claim, mirror)
     pieces = pack(mirror.name, reaches, found) or [make_empty(mirror.name, reaches[0])]
     wanted = with_keeper(pieces, mirror.application, mirror.lattice)
-    for one in wanted:
-        if there is None or one.differs(there):
-            yield WriteSlice(mirror.name, one)
-    stay = {one.name for one in wanted}
-    yield from (DeleteSlice(one) for one in found if one.name not in stay)
+    for item in wanted:
+        if there is None or item.differs(there):
+            yield WriteSlice(mirror.name, item)
+    stay = {item.name for item in wanted}
+    yield from (DeleteSlice(item) for item in found if item.name not in stay)
 
 
 def _reaches(claim: Claim, mirror: Mirror) -> list[Reach]:
@@ -225,7 +233,7 @@ def _reaches(claim: Claim, mirror: Mirror) -> list[Reach]:
     for group in together.values():
         first = group[0][1]
         ports = tuple(
-            (name, one.port, Protocol.HTTP.value if one.protocol is Protocol.HTTP else "") for name, one in group
+            (name, item.port, Protocol.HTTP.value if item.protocol is Protocol.HTTP else "") for name, item in group
         )
         families = FAMILIES if first.family is Family.ANY else (first.family,)
         pods = hosts_for(first, claim.pods, claim.hosts, claim.running)
@@ -240,18 +248,18 @@ def _removals(snapshot: Snapshot, held: dict[str, str]) -> Iterator[Action]:
     claimed = {
         held.get(claim.lattice) for claim in snapshot.claims if claim.application.listeners and claim.options.wanted
     }
-    for one in snapshot.services.values():
-        if one.name in claimed:
+    for service in snapshot.services.values():
+        if service.name in claimed:
             continue
-        if one.application and snapshot.lattice_of(one) not in snapshot.unknown:
-            lattice = lattice_name(one.lattice)
-            why = f"application {one.application} of lattice {lattice} is not deployed, or has no Service here"
-            if one.deleting:
-                yield from _remove_finalizer(one, "Unpublished", why)
+        if service.application and snapshot.lattice_of(service) not in snapshot.unknown:
+            lattice = lattice_name(service.lattice)
+            why = f"application {service.application} of lattice {lattice} is not deployed, or has no Service here"
+            if service.deleting:
+                yield from _remove_finalizer(service, "Unpublished", why)
             else:
-                yield RemoveService(one, "Unpublished", why, _destruction(one))
-        elif one.deleting and (snapshot.terminating or (one.peers and snapshot.sure)):
-            yield from _remove_finalizer(one, "NamespaceTerminating", "no Service is to exist here")
+                yield RemoveService(service, "Unpublished", why, _destruction(service))
+        elif service.deleting and (snapshot.terminating or (service.peers and snapshot.sure)):
+            yield from _remove_finalizer(service, "NamespaceTerminating", "no Service is to exist here")
     for name, pieces in snapshot.slices.items():
         there = snapshot.services.get(name)
         for piece in pieces if name not in claimed else ():
@@ -261,16 +269,16 @@ def _removals(snapshot: Snapshot, held: dict[str, str]) -> Iterator[Action]:
                 yield DeleteSlice(piece, "Unpublished")
 
 
-def _copied(one: ServiceView) -> str:
+def _copied(service: ServiceView) -> str:
     return (
-        f"its annotations are those of Service {one.original}, so it is a copy and is left unchanged; remove the "
+        f"its annotations are those of Service {service.original}, so it is a copy and is left unchanged; remove the "
         f"annotations of trellis.dev and the finalizer {names.WASMCLOUD_OPERATOR_SERVICE}, or delete it"
     )
 
 
-def _destruction(one: ServiceView) -> Destruction:
+def _destruction(service: ServiceView) -> Destruction:
     return Destruction(
-        SERVICES, one.name, one.uid, "deletion of an application's Service", "v1", "Service", one.namespace
+        SERVICES, service.name, service.uid, "deletion of an application's Service", "v1", "Service", service.namespace
     )
 
 
@@ -278,9 +286,9 @@ def _warnings(claim: Claim) -> Iterator[Action]:
     if claim.group is None or not claim.options.wanted:
         return
     lattice = lattice_name(claim.lattice)
-    for one in (*claim.application.unreachable, *claim.options.problems):
-        message = f"application {claim.application.name} of lattice {lattice}: {one.message}"
-        yield Warn(claim.group, one.reason, message)
+    for item in (*claim.application.unreachable, *claim.options.problems):
+        message = f"application {claim.application.name} of lattice {lattice}: {item.message}"
+        yield Warn(claim.group, item.reason, message)
     if (count := len(claim.application.listeners)) > PORTS_MOST:
         message = (
             f"application {claim.application.name} of lattice {lattice} listens on {count} ports: its Service has the"

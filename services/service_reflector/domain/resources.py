@@ -67,10 +67,10 @@ def _identities(listeners: Iterable[Listener]) -> list[tuple[str, Listener]]:
     """Return each listener with its component's name; further listeners of a component have a number appended."""
     found: list[tuple[str, Listener]] = []
     counts: dict[str, int] = {}
-    for one in listeners:
-        component = "-".join(one.component.split())
+    for listener in listeners:
+        component = "-".join(listener.component.split())
         counts[component] = number = counts.get(component, 0) + 1
-        found.append((component if number == 1 else f"{component}#{number}", one))
+        found.append((component if number == 1 else f"{component}#{number}", listener))
     return found
 
 
@@ -127,12 +127,16 @@ def make_service_patch(mirror: Mirror, found: Mapping[str, Any], *, adopting: bo
         changed: Manifest = {key: value for key, value in wanted.items() if there.get(key) != value}
         mark = f"{field}:"
         changed |= {
-            key: None for one in gone if (key := one.removeprefix(mark)) != one and key not in wanted and key in there
+            key: None
+            for item in gone
+            if (key := item.removeprefix(mark)) != item and key not in wanted and key in there
         }
         metadata |= {field: changed} if changed else {}
     if names.WASMCLOUD_OPERATOR_SERVICE in found["finalizers"]:
         # Of wasmcloud-operator, or of a version that did not keep the addresses on a slice from the start.
-        metadata["finalizers"] = [one for one in found["finalizers"] if one != names.WASMCLOUD_OPERATOR_SERVICE]
+        metadata["finalizers"] = [
+            finalizer for finalizer in found["finalizers"] if finalizer != names.WASMCLOUD_OPERATOR_SERVICE
+        ]
     spec = _spec_patch(mirror, found["spec"])
     return ({"metadata": metadata} if metadata else {}) | ({"spec": spec} if spec else {})
 

@@ -59,7 +59,7 @@ def _says(found: object, wanted: object) -> bool:
     if isinstance(wanted, list):
         if not isinstance(found, list | tuple) or len(found) != len(wanted):
             return False
-        return all(_says(one, other) for one, other in zip(found, wanted, strict=True))
+        return all(_says(item, other) for item, other in zip(found, wanted, strict=True))
     return found == wanted
 
 

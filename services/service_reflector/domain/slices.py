@@ -54,9 +54,13 @@ class Slice:
 
     def differs(self, service: ServiceView) -> bool:
         """Return whether the present slice differs, or is not tied to this Service in its present state."""
-        one = self.found
+        item = self.found
         ties = (service.uid, "") if self.keeps is None else ("", write_kept(*self.keeps, service))
-        return one is None or (one.owner, one.kept, one.ports, one.endpoints) != (*ties, self.ports, self.endpoints)
+        return item is None or (item.owner, item.kept, item.ports, item.endpoints) != (
+            *ties,
+            self.ports,
+            self.endpoints,
+        )
 
 
 def make_endpoint(pod: PodView, addresses: Sequence[str]) -> dict[str, Any]:
@@ -82,8 +86,8 @@ def make_empty(service: str, reach: Reach) -> Slice:
 
 def with_keeper(pieces: Sequence[Slice], application: str, lattice: str) -> list[Slice]:
     """Return the slices with one that keeps the addresses: the present keeper, else a present slice, else the first."""
-    keeper = min(pieces, key=lambda one: 2 if one.found is None else 0 if one.found.kept else 1)
-    return [replace(one, keeps=(application, lattice)) if one is keeper else one for one in pieces]
+    keeper = min(pieces, key=lambda item: 2 if item.found is None else 0 if item.found.kept else 1)
+    return [replace(piece, keeps=(application, lattice)) if piece is keeper else piece for piece in pieces]
 
 
 def pack(service: str, reaches: Iterable[Reach], found: Sequence[SliceView]) -> list[Slice]:
@@ -93,12 +97,14 @@ def pack(service: str, reaches: Iterable[Reach], found: Sequence[SliceView]) -> 
         ports = tuple(_port(*port) for port in reach.ports)
         for family in reach.families:
             prefix = names.slice_name(service, reach.name, family, 0).removesuffix("0")
-            there = sorted((one for one in found if one.name.startswith(prefix)), key=lambda one: _index(one, prefix))
+            there = sorted(
+                (item for item in found if item.name.startswith(prefix)), key=lambda item: _index(item, prefix)
+            )
             wanted: dict[str, Manifest] = {
                 pod.uid: make_endpoint(pod, of) for pod in reach.pods if (of := _addresses(pod, family))
             }
             for name, endpoints in _packed(prefix, wanted, there):
-                here = next((one for one in there if one.name == name), None)
+                here = next((item for item in there if item.name == name), None)
                 made.append(Slice(name, service, family.value, ports, tuple(endpoints), here))
     return made
 
@@ -107,15 +113,15 @@ def _packed(prefix: str, wanted: dict[str, Manifest], there: Sequence[SliceView]
     """Return the endpoints of each slice by its name."""
     packed: list[tuple[str, list[Manifest]]] = []
     left = dict(wanted)
-    for one in there:
+    for item in there:
         stays: list[Manifest] = []
-        for endpoint in one.endpoints:
+        for endpoint in item.endpoints:
             now = left.pop((endpoint.get("targetRef") or {}).get("uid", ""), None)
             if now is not None and len(stays) < ENDPOINTS_MAX:
                 stays.append(now)
             elif now is not None:
                 left[now["targetRef"]["uid"]] = now
-        packed.append((one.name, stays))
+        packed.append((item.name, stays))
     new = [left[uid] for uid in sorted(left, key=lambda uid: left[uid]["addresses"][0])]
     for _, endpoints in packed:
         room = ENDPOINTS_MAX - len(endpoints)
@@ -128,14 +134,14 @@ def _packed(prefix: str, wanted: dict[str, Manifest], there: Sequence[SliceView]
         if all(name != used for used, _ in packed):
             packed.append((name, new[:ENDPOINTS_MAX]))
             new = new[ENDPOINTS_MAX:]
-    filled = [one for one in packed if one[1]]
+    filled = [item for item in packed if item[1]]
     return filled or packed[:1]
 
 
-def _index(one: SliceView, prefix: str) -> tuple[float, str]:
-    number = one.name.removeprefix(prefix)
+def _index(item: SliceView, prefix: str) -> tuple[float, str]:
+    number = item.name.removeprefix(prefix)
     found = whole(number)
-    return (math.inf if found is None else found, one.name)
+    return (math.inf if found is None else found, item.name)
 
 
 def _addresses(pod: PodView, family: Family) -> list[str]:

@@ -40,7 +40,7 @@ async def read_groups(kube: Kube, namespace: str | None = None) -> list[GroupVie
         KubeError: they could not be listed.
     """
     found = map(view_group, await list_served(kube, HOST_CONFIGS, namespace) or ())
-    return sorted((one for one in found if one.spec is not None), key=lambda one: (one.created, one.key))
+    return sorted((item for item in found if item.spec is not None), key=lambda item: (item.created, item.key))
 
 
 def group_of(groups: Iterable[GroupView], namespace: str, lattice: str) -> GroupView:
@@ -49,13 +49,13 @@ def group_of(groups: Iterable[GroupView], namespace: str, lattice: str) -> Group
     Raises:
         NoLatticeError: there is none, or several lattices match.
     """
-    there = [one for one in groups if one.namespace == namespace and one.spec is not None]
-    named = [one for one in there if not lattice or (one.spec is not None and one.spec.lattice == lattice)]
+    there = [group for group in groups if group.namespace == namespace and group.spec is not None]
+    named = [item for item in there if not lattice or (item.spec is not None and item.spec.lattice == lattice)]
     if not named:
         of = f" of lattice {lattice}" if lattice else ""
         raise NoLatticeError(f"namespace {namespace} has no host group{of}: create a WasmCloudHostConfig")
-    if len({one.lattice for one in named}) > 1:
-        have = ", ".join(sorted({lattice_name(one.lattice) for one in named}))
+    if len({item.lattice for item in named}) > 1:
+        have = ", ".join(sorted({lattice_name(item.lattice) for item in named}))
         raise NoLatticeError(
             f"namespace {namespace} has host groups of lattices {have}: set the label trellis.dev/lattice"
         )

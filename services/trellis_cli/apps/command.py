@@ -152,9 +152,9 @@ async def _live(settings: ClientSettings, wanted: Wanted) -> list[LiveRow]:
     asked = {row.app.key for row in rows if row.app is not None}
     left = [row_of(item) for item in items if row_of(item).key not in asked]
     why = "no host group of its namespace has its lattice"
-    for one in left:
-        if wanted.lattice in {None, one.lattice}:
-            rows += not_asked(one.lattice, [one], why)
+    for entry in left:
+        if wanted.lattice in {None, entry.lattice}:
+            rows += not_asked(entry.lattice, [entry], why)
     return [row for row in rows if _is_wanted(row, wanted.namespace, whole=whole)]
 
 

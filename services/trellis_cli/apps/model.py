@@ -50,8 +50,8 @@ def gitops_of(item: Manifest) -> str:
     for prefix, tool in _TOOLS:
         if any(mark.startswith(prefix) for mark in marks):
             return tool
-    for one in _of_spec(metadata):
-        if tool := _MANAGERS.get(str(one.get("manager")).lower(), ""):
+    for entry in _of_spec(metadata):
+        if tool := _MANAGERS.get(str(entry.get("manager")).lower(), ""):
             return tool
     return ""
 
@@ -204,27 +204,30 @@ def _ops(metadata: Manifest, then: Projection, wanted: Mapping[str, dict[str, st
 def _of_spec(metadata: Manifest) -> list[Manifest]:
     """Return the managers of fields in ``spec`` except Trellis, the latest first."""
     found = [
-        one
-        for one in metadata.get("managedFields") or ()
-        if "f:spec" in (one.get("fieldsV1") or {})
-        and not one.get("subresource")
-        and one.get("manager") != names.FIELD_MANAGER_WADM
+        managed_field
+        for managed_field in metadata.get("managedFields") or ()
+        if "f:spec" in (managed_field.get("fieldsV1") or {})
+        and not managed_field.get("subresource")
+        and managed_field.get("manager") != names.FIELD_MANAGER_WADM
     ]
-    return sorted(found, key=lambda one: str(one.get("time") or ""), reverse=True)
+    return sorted(found, key=lambda item: str(item.get("time") or ""), reverse=True)
 
 
 def _manager(metadata: Manifest) -> str:
     """Return the field manager of the user: the one of the last server-side apply, else kubectl."""
-    applied = [one for one in _of_spec(metadata) if one.get("operation") == "Apply"]
+    applied = [item for item in _of_spec(metadata) if item.get("operation") == "Apply"]
     return str(applied[0]["manager"]) if applied else KUBECTL
 
 
 def _owned(metadata: Manifest, manager: str) -> dict[str, set[str]]:
     """Return the annotations and labels that a manager applied: an apply that omits them removes them."""
     owned: dict[str, set[str]] = {"annotations": set(), "labels": set()}
-    for one in metadata.get("managedFields") or ():
-        if (one.get("manager"), one.get("operation")) == (manager, "Apply") and not one.get("subresource"):
-            fields = (one.get("fieldsV1") or {}).get("f:metadata") or {}
+    for managed_field in metadata.get("managedFields") or ():
+        if (managed_field.get("manager"), managed_field.get("operation")) == (
+            manager,
+            "Apply",
+        ) and not managed_field.get("subresource"):
+            fields = (managed_field.get("fieldsV1") or {}).get("f:metadata") or {}
             for kind, keys in owned.items():
                 keys |= {name.removeprefix("f:") for name in fields.get(f"f:{kind}") or {} if name != "."}
     return owned
@@ -250,10 +253,10 @@ def _changes(now: Projection, then: Projection, version: str) -> list[str]:
     return told
 
 
-def _components(one: Projection) -> dict[str, Any]:
-    return {str(component["name"]): component for component in one.manifest["spec"]["components"]}
+def _components(projection: Projection) -> dict[str, Any]:
+    return {str(component["name"]): component for component in projection.manifest["spec"]["components"]}
 
 
-def _of(one: Projection, kind: str) -> Mapping[str, str]:
-    found: Mapping[str, str] = one.manifest["metadata"].get(kind) or {}
+def _of(projection: Projection, kind: str) -> Mapping[str, str]:
+    found: Mapping[str, str] = projection.manifest["metadata"].get(kind) or {}
     return found

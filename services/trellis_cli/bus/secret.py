@@ -101,9 +101,9 @@ def secret(  # noqa: PLR0913, PLR0917 - options of a command line
         servers = Servers(settings.cluster, replicas, tuple(route or ()))
         written = asyncio.run(_run(settings, name, servers, tls_secret, tls_name or []))
         if output.structured:
-            print_document(output, [asdict(one) for one in written])
+            print_document(output, [asdict(item) for item in written])
         else:
-            print_text("\n".join(f"secret/{one.name} {one.status}" for one in written))
+            print_text("\n".join(f"secret/{item.name} {item.status}" for item in written))
 
 
 def seed_key(user: str) -> str:

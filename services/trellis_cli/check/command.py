@@ -120,7 +120,7 @@ async def _bus(settings: ClientSettings) -> list[Part]:
         streams = await survey(settings.nats_url, settings.nats_credentials)
     except BusError as error:
         return [Part("bus", "unknown", describe_error(error), {"name": "bus"})]
-    missing = [one.name for one in streams if one.messages is None]
+    missing = [stream.name for stream in streams if stream.messages is None]
     problem = f"missing streams: {', '.join(missing)}; a running service creates them within seconds" if missing else ""
     return [Part("bus", f"{len(streams) - len(missing)} streams", problem, {"name": "bus"})]
 

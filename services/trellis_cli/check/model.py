@@ -51,15 +51,15 @@ def view_pods(pods: Iterable[Manifest]) -> list[PodView]:
         url = f"http://{host}:{port}/readyz" if address else ""
         component = (metadata.get("labels") or {}).get(_COMPONENT, "")
         found.append(PodView(component, metadata["name"], url, _why(status)))
-    return sorted(found, key=lambda one: one.name)
+    return sorted(found, key=lambda item: item.name)
 
 
 def parts_of(wanted: Sequence[str], answers: Sequence[Answer]) -> list[Part]:
     """Return one row per component: the requested ones, else those with pods."""
-    components = wanted or sorted({one.pod.component for one in answers})
+    components = wanted or sorted({answer.pod.component for answer in answers})
     if not components:
         return [Part("services", "none", "no service has a pod: check TRELLIS_NAMESPACE")]
-    return [_part(name, [one for one in answers if one.pod.component == name]) for name in components]
+    return [_part(name, [answer for answer in answers if answer.pod.component == name]) for name in components]
 
 
 def reasons_of(body: Any, status: int) -> str:  # noqa: ANN401 - JSON from outside
@@ -75,8 +75,8 @@ def reasons_of(body: Any, status: int) -> str:  # noqa: ANN401 - JSON from outsi
 
 
 def _part(component: str, answers: Sequence[Answer]) -> Part:
-    sick = [one for one in answers if one.problem]
-    problem = "; ".join(f"pod {one.pod.name}: {one.problem}" for one in sick)
+    sick = [answer for answer in answers if answer.problem]
+    problem = "; ".join(f"pod {item.pod.name}: {item.problem}" for item in sick)
     if not answers:
         problem = "no pod: see its Deployment"
     facts = {"name": component, "pods": len(answers), "ready": len(answers) - len(sick)}

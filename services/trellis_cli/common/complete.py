@@ -38,7 +38,7 @@ def complete_kind_and_name(ctx: typer.Context, incomplete: str) -> list[str]:
         found = [f"{kind}/{name}" for name in names_of(kind, ctx)]
     else:
         found = list(KINDS)
-    return [one for one in found if one.startswith(incomplete)]
+    return [item for item in found if item.startswith(incomplete)]
 
 
 def names_of(word: str, ctx: typer.Context) -> list[str]:
@@ -69,5 +69,5 @@ async def _listed(word: str, given: dict[str, Any]) -> list[str]:
     settings = client_settings(kubeconfig=given.get("kubeconfig"), context=given.get("context"))
     async with connected(settings) as kube:
         async for page in kube.pages(Selection(resource, given.get("namespace")), limit=_MOST):
-            return [str(one["metadata"]["name"]) for one in page.items]
+            return [str(item["metadata"]["name"]) for item in page.items]
     return []

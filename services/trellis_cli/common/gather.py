@@ -92,7 +92,7 @@ async def read_rollout(reading: Reading, installers: str) -> Rollout:
     ledger = Ledger({}) if found is None else read_ledger(found)
     shims = await reading.list(SHIMS)
     views = [*map(view_shim, shims)]
-    statuses = {view.name: read_status(one) for view, one in zip(views, shims, strict=True)}
+    statuses = {view.name: read_status(item) for view, item in zip(views, shims, strict=True)}
     rows = rows_of(map(view_node, nodes.items), jobs.by_uid(), ledger, views, statuses)
     return Rollout(rows, ledger, shims=tuple(shims))
 

@@ -90,7 +90,7 @@ def read_kind(word: str, accepted: Iterable[str]) -> str:
         raise SettingsError(f'kind "{word}": renamed to "{RENAMED[name]}"')
     found = _NAMES.get(name)
     if found is None or found.name not in accepted or (group and group != found.group):
-        near = difflib.get_close_matches(name, [one for one in _NAMES if _NAMES[one].name in accepted], n=1)
+        near = difflib.get_close_matches(name, [item for item in _NAMES if _NAMES[item].name in accepted], n=1)
         meant = f'; did you mean "{near[0]}"?' if near and near[0] != name else ""
         raise SettingsError(f'unknown kind "{word}": KIND is one of: {", ".join(accepted)}{meant}')
     return found.name

@@ -83,17 +83,17 @@ def make_table(*headings: str, fold: Collection[str] = ()) -> Table:
 def print_result(*found: RenderableType, no_headers: bool = False) -> None:
     """Print tables and lines of text without markup. ``no_headers``: omit the column headings of tables."""
     out = console()
-    lines = [Text(one) if isinstance(one, str) else one for one in found]
-    for one in lines:
-        if isinstance(one, Table) and no_headers:
-            one.show_header = False
+    lines = [Text(item) if isinstance(item, str) else item for item in found]
+    for item in lines:
+        if isinstance(item, Table) and no_headers:
+            item.show_header = False
     if out.is_terminal:
-        for one in lines:
-            out.print(one, highlight=False)
+        for item in lines:
+            out.print(item, highlight=False)
         return
     with out.capture() as captured:
-        for one in lines:
-            out.print(one)
+        for item in lines:
+            out.print(item)
     print_text("\n".join(line.rstrip() for line in captured.get().splitlines()))
 
 

@@ -42,7 +42,9 @@ def roles(
     """
     with exit_on_error():
         home = client_settings().namespace
-        found = manifests_of(actors_of(namespace, service_account or []), [_watched(one) for one in watch or []], home)
+        found = manifests_of(
+            actors_of(namespace, service_account or []), [_watched(item) for item in watch or []], home
+        )
         print_manifests(output, found)
 
 
@@ -56,10 +58,10 @@ def actors_of(namespace: str, accounts: list[str]) -> list[Actor]:
         raise SettingsError(f"--namespace: has {namespace!r}, needs the name of a namespace")
     if not accounts:
         raise SettingsError("--service-account: is missing (repeatable)")
-    for one in accounts:
-        if len(one) > _NAME_MAX or not _NAME.fullmatch(one):
-            raise SettingsError(f"--service-account: has {one!r}, needs the name of one ServiceAccount")
-    return [Actor(namespace, one) for one in dict.fromkeys(accounts)]
+    for account in accounts:
+        if len(account) > _NAME_MAX or not _NAME.fullmatch(account):
+            raise SettingsError(f"--service-account: has {account!r}, needs the name of one ServiceAccount")
+    return [Actor(namespace, fromkey) for fromkey in dict.fromkeys(accounts)]
 
 
 def manifests_of(actors: list[Actor], watched: list[Watched], home: str) -> list[Manifest]:

@@ -45,7 +45,9 @@ class GrantSnapshot:
 def named_accounts(grant: Manifest) -> list[str]:
     """Return the ServiceAccounts that a grant names; empty if it permits any."""
     spec = view_grant(grant).spec
-    return [one for one in (spec.service_accounts or () if spec else ()) if one != ANY]
+    return [
+        service_account for service_account in (spec.service_accounts or () if spec else ()) if service_account != ANY
+    ]
 
 
 def identity_of(namespace: str, account: str) -> Identity:
@@ -83,16 +85,16 @@ def _from(world: GrantSnapshot, spec: SecretGrantSpec) -> Iterator[Line]:
     if world.groups is None:
         yield Line("from", "host groups unknown: this account may not list them")
         return
-    there = {(one["metadata"]["namespace"], str((one.get("spec") or {}).get("lattice"))) for one in world.groups}
-    for one in spec.from_:
-        meant = sorted(lattice for namespace, lattice in there if namespace == one.namespace)
-        fits = [lattice for lattice in meant if one.lattice in {None, lattice}]
-        whose = f"lattice {one.lattice}" if one.lattice else "any lattice"
+    there = {(group["metadata"]["namespace"], str((group.get("spec") or {}).get("lattice"))) for group in world.groups}
+    for item in spec.from_:
+        meant = sorted(lattice for namespace, lattice in there if namespace == item.namespace)
+        fits = [lattice for lattice in meant if item.lattice in {None, lattice}]
+        whose = f"lattice {item.lattice}" if item.lattice else "any lattice"
         if fits:
-            yield Line("from", f"{whose} of namespace {one.namespace}: {', '.join(sorted(set(fits)))}", well=True)
+            yield Line("from", f"{whose} of namespace {item.namespace}: {', '.join(sorted(set(fits)))}", well=True)
             continue
         have = f"its lattices: {', '.join(sorted(set(meant)))}" if meant else "it has no host groups"
-        text = f"no host group of namespace {one.namespace} is on {whose}; {have}"
+        text = f"no host group of namespace {item.namespace} is on {whose}; {have}"
         yield Line("from", text, False, "use the namespace and lattice of a WasmCloudHostConfig", Rank.CAUSE)
 
 

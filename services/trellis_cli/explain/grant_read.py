@@ -21,7 +21,7 @@ async def grant_page(reading: Reading, name: str, namespace: str | None) -> Expl
     grant = await find(reading, SECRET_GRANTS, GRANT, name, namespace)
     groups = await reading.list(HOST_CONFIGS)
     known = groups if reading.knows(HOST_CONFIGS) else None
-    accounts = [await _account(reading, grant, one) for one in named_accounts(grant)]
+    accounts = [await _account(reading, grant, named_account) for named_account in named_accounts(grant)]
     return explain_grant(GrantSnapshot(grant, known, accounts, Beside(notes=reading.notes)))
 
 

@@ -66,8 +66,8 @@ _OF_OPERATOR: Final = f"{LABEL_MANAGED_BY} in ({','.join(sorted(NAMES[_PEER]))})
 """Selects the pods of hosts and the EndpointSlices by the labels of the operator, with both its names."""
 _DEFINITION: Final = f"{HOST_CONFIGS.plural}.{HOST_CONFIGS.group}"
 _CHILDREN: Final[Mapping[str, Resource]] = {
-    one.kind: one
-    for one in (CONFIGMAPS, SERVICE_ACCOUNTS, ROLES, ROLE_BINDINGS, DEPLOYMENTS, DAEMON_SETS, SERVICES, SECRETS)
+    item.kind: item
+    for item in (CONFIGMAPS, SERVICE_ACCOUNTS, ROLES, ROLE_BINDINGS, DEPLOYMENTS, DAEMON_SETS, SERVICES, SECRETS)
 }
 
 _CALLS_AT_ONCE: Final = 12
@@ -172,7 +172,7 @@ async def read_groups(kube: Kube, manifests: Sequence[Manifest]) -> tuple[Former
         KubeError: an object cannot be read, or the server is unreachable.
     """
     calls = asyncio.Semaphore(_CALLS_AT_ONCE)
-    return tuple(await asyncio.gather(*(_group(kube, calls, one) for one in manifests)))
+    return tuple(await asyncio.gather(*(_group(kube, calls, manifest) for manifest in manifests)))
 
 
 async def _group(kube: Kube, calls: asyncio.Semaphore, manifest: Manifest) -> FormerGroup:

@@ -197,13 +197,13 @@ def _show_history(name: str, world: World, number: int | None, output: Format, *
     Raises:
         CommandError: the revision does not exist.
     """
-    found = [one for one in world.revisions if number in {None, one.number}]
+    found = [revision for revision in world.revisions if number in {None, revision.number}]
     if number is not None and not found:
-        known = ", ".join(str(one.number) for one in world.revisions) or "none"
+        known = ", ".join(str(revision.number) for revision in world.revisions) or "none"
         raise CommandError(f'revision {number} of Shim "{name}" not found; known revisions: {known}')
     rows = [
-        {"revision": one.number, "created": one.created, "current": one == world.current, "version": one.version}
-        for one in found
+        {"revision": item.number, "created": item.created, "current": item == world.current, "version": item.version}
+        for item in found
     ]
     if output.structured:
         print_document(output, {"shim": name, "revisions": rows})

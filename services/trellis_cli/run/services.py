@@ -62,7 +62,7 @@ def choose(services: Sequence[str]) -> list[str]:
             raise SettingsError(f"SERVICE: {name} needs {NAMED[name].needs}, which is not installed: install {package}")
     if services:
         return list(dict.fromkeys(services))
-    return [name for name, one in NAMED.items() if one.installed and not one.only_if_named]
+    return [name for name, item in NAMED.items() if item.installed and not item.only_if_named]
 
 
 def refuse_half_confined(loaded: Sequence[ServiceSettings]) -> None:
@@ -73,7 +73,7 @@ def refuse_half_confined(loaded: Sequence[ServiceSettings]) -> None:
     Raises:
         SettingsError: one is confined and another cannot be.
     """
-    wide = [one.service.replace("_", "-") for one in loaded if not getattr(one, "watch_namespaces", ())]
+    wide = [item.service.replace("_", "-") for item in loaded if not getattr(item, "watch_namespaces", ())]
     if wide and len(wide) < len(loaded):
         raise SettingsError(
             f"TRELLIS_WATCH_NAMESPACES: is set, and {', '.join(wide)} cannot be confined to namespaces: run confined "
@@ -103,7 +103,7 @@ def run(services: Sequence[str], flags: RunFlags) -> None:
             "TRELLIS_NATS_CREDENTIALS_FILE and TRELLIS_NATS_CA_FILE"
         )
     setup_logging(log_format=loaded[0].log_format, level=loaded[0].log_level)
-    for name in [name for name, one in NAMED.items() if not one.installed and not services]:
+    for name in [name for name, item in NAMED.items() if not item.installed and not services]:
         _log.info("service skipped, not installed", service=name, extra=NAMED[name].extra)
     for line in misspelt():
         _log.warning(line)

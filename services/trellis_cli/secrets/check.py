@@ -200,7 +200,7 @@ async def _grants(kube: Kube) -> list[Grant]:
         NotServedError: the CRD exists and is not served.
         KubeError: they could not be listed.
     """
-    return [view_grant(one) for one in await list_served(kube, SECRET_GRANTS) or ()]
+    return [view_grant(item) for item in await list_served(kube, SECRET_GRANTS) or ()]
 
 
 @dataclass(frozen=True, slots=True)

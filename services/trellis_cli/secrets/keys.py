@@ -173,7 +173,7 @@ def _settled(rotated: str) -> str:
 def _started(pod: Manifest) -> str:
     """Return the start time of the first running container in Kubernetes format; the current time if none runs."""
     statuses = (pod.get("status") or {}).get("containerStatuses") or ()
-    started = [str(run["startedAt"]) for one in statuses if (run := (one.get("state") or {}).get("running"))]
+    started = [str(run["startedAt"]) for status in statuses if (run := (status.get("state") or {}).get("running"))]
     return min(started, default=_now())
 
 

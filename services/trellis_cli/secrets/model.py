@@ -142,16 +142,16 @@ def _holders(component: Manifest) -> Iterator[tuple[str, Any]]:
 
 
 def _uses(place: str, holder: Any) -> Iterator[Use]:  # noqa: ANN401 - JSON; a target can be only a name
-    for one in (holder.get("secrets") or ()) if isinstance(holder, Mapping) else ():
-        properties = one.get("properties") or {}
-        words = (one.get("name"), properties.get("policy"), properties.get("key"), properties.get("field"))
+    for secret in (holder.get("secrets") or ()) if isinstance(holder, Mapping) else ():
+        properties = secret.get("properties") or {}
+        words = (secret.get("name"), properties.get("policy"), properties.get("key"), properties.get("field"))
         yield Use(place, *("" if word is None else str(word) for word in words))
 
 
 def judge(app: Manifest, use: Use, around: Around) -> Row:
     """Return the rules that only need manifests: the policy, and the grant."""
     row = Row(use)
-    found = [one for one in (app.get("spec") or {}).get("policies") or () if one.get("name") == use.policy]
+    found = [item for item in (app.get("spec") or {}).get("policies") or () if item.get("name") == use.policy]
     if not found:
         return row.and_then(Step("policy", False, f"policy {use.policy!r} not found in spec.policies"))
     policy = _policy(found[0], around.backend)
@@ -200,10 +200,11 @@ def _granted(row: Row, policy: Policy, around: Around) -> Row:
 
 def _whoever_signed(link: LinkGrant, namespace: str) -> tuple[LinkGrant, bool]:
     """Return the grant of a lattice connection without its issuer limit, and whether the limit affects a namespace."""
-    counting = [one for one in link.grants if one.namespace == namespace and one.is_for(link.groups)]
-    limited = any(one.spec is not None and one.spec.entity_issuers is not None for one in counting)
+    counting = [grant for grant in link.grants if grant.namespace == namespace and grant.is_for(link.groups)]
+    limited = any(item.spec is not None and item.spec.entity_issuers is not None for item in counting)
     open_ = [
-        replace(one, spec=one.spec and one.spec.model_copy(update={"entity_issuers": None})) for one in link.grants
+        replace(grant, spec=grant.spec and grant.spec.model_copy(update={"entity_issuers": None}))
+        for grant in link.grants
     ]
     return replace(link, grants=tuple(open_)), limited
 
@@ -211,9 +212,9 @@ def _whoever_signed(link: LinkGrant, namespace: str) -> tuple[LinkGrant, bool]:
 def link_of(group: GroupView, groups: Iterable[GroupView], grants: Sequence[Grant]) -> LinkGrant:
     """Return the grant of the connection of a host group: all groups with its NATS and credentials share it."""
     mine = _nats_of(group)
-    there = [one for one in groups if not one.deleting and one.spec is not None and _nats_of(one) == mine]
-    pairs = frozenset((one.namespace, one.spec.lattice) for one in there if one.spec is not None)
-    return LinkGrant(frozenset(one.namespace for one in there), pairs, tuple(grants))
+    there = [item for item in groups if not item.deleting and item.spec is not None and _nats_of(item) == mine]
+    pairs = frozenset((item.namespace, item.spec.lattice) for item in there if item.spec is not None)
+    return LinkGrant(frozenset(item.namespace for item in there), pairs, tuple(grants))
 
 
 def _nats_of(group: GroupView) -> tuple[str, ...]:

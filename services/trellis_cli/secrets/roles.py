@@ -46,8 +46,8 @@ def roles(
     with exit_on_error():
         home = client_settings().namespace
         readers = readers_of(namespace, service_account or [], user or [])
-        for one in secret or []:
-            _checked("--secret", one, "a Secret")
+        for item in secret or []:
+            _checked("--secret", item, "a Secret")
         found = manifests_of(readers, secret or [], home)
         print_manifests(output, found)
 
@@ -62,12 +62,18 @@ def readers_of(namespace: str, accounts: list[str], users: list[str]) -> list[Re
         raise SettingsError(f"--namespace: has {namespace!r}, needs the name of a namespace")
     if not accounts and not users:
         raise SettingsError("--service-account: is missing, or --user (both repeatable)")
-    for one in accounts:
-        _checked("--service-account", one, "one ServiceAccount")
-    for one in users:
-        if not one.isprintable() or not one.strip() or (one.startswith("system:") and not account_of(one)):
-            raise SettingsError(f"--user: has {one!r}, needs a user; names with system: are reserved")
-    readers = [Reader(namespace, one) for one in accounts] + [Reader(namespace, one, is_user=True) for one in users]
+    for account in accounts:
+        _checked("--service-account", account, "one ServiceAccount")
+    for account in users:
+        if (
+            not account.isprintable()
+            or not account.strip()
+            or (account.startswith("system:") and not account_of(account))
+        ):
+            raise SettingsError(f"--user: has {account!r}, needs a user; names with system: are reserved")
+    readers = [Reader(namespace, account) for account in accounts] + [
+        Reader(namespace, user, is_user=True) for user in users
+    ]
     return list(dict.fromkeys(readers))
 
 

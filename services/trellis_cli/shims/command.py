@@ -163,7 +163,7 @@ async def _rows(settings: ClientSettings, known: Sequence[Runtime]) -> tuple[lis
     async with connected(settings) as kube:
         reading = Reading(kube, settings.namespace)
         shims = await reading.list(SHIMS)
-        return rows_of(known, [(view_shim(one), one) for one in shims]), [line.text for line in reading.notes]
+        return rows_of(known, [(view_shim(shim), shim) for shim in shims]), [line.text for line in reading.notes]
 
 
 async def _write(settings: ClientSettings, shim: Manifest, dry_run: DryRun) -> Written:

@@ -165,7 +165,7 @@ def rows_of(catalogue: Sequence[Runtime], shims: Iterable[tuple[ShimView, Manife
     rows = []
     for view, manifest in sorted(shims, key=lambda pair: pair[0].name):
         sums = [found.lower() for source in view.sources for found in (source.sha256, source.binary_sha256) if found]
-        release = next((releases[one] for one in sums if one in releases), None)
+        release = next((releases[item] for item in sums if item in releases), None)
         if release is not None:
             rows.append(Row(release.runtime, newest[release.runtime], view.name, release.version))
         else:
@@ -176,12 +176,12 @@ def rows_of(catalogue: Sequence[Runtime], shims: Iterable[tuple[ShimView, Manife
 
 
 def _runtime(name: str, entry: Mapping[str, Any]) -> Runtime:
-    releases = tuple(_release(name, entry["handler"], one) for one in entry["releases"])
+    releases = tuple(_release(name, entry["handler"], release) for release in entry["releases"])
     return Runtime(name, entry["summary"], entry["page"], entry["license"], releases)
 
 
 def _release(runtime: str, handler: str, entry: Mapping[str, Any]) -> Release:
-    files = tuple(File(arch, one["location"], one["sha256"]) for arch, one in sorted(entry["files"].items()))
+    files = tuple(File(arch, item["location"], item["sha256"]) for arch, item in sorted(entry["files"].items()))
     return Release(runtime, entry["version"], handler, entry["checksum"], files)
 
 

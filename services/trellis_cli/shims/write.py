@@ -64,7 +64,7 @@ async def write_release(kube: Kube, wanted: Manifest, *, dry_run: bool) -> Writt
             stored = await kube.create(SHIMS, wanted, field_manager=by)
         return Written(stored, Outcome.CREATED)
     spec, metadata = found.get("spec") or {}, found["metadata"]
-    handler, wanted_handler = ((one.get("runtimeClass") or {}).get("handler") for one in (spec, wanted["spec"]))
+    handler, wanted_handler = ((item.get("runtimeClass") or {}).get("handler") for item in (spec, wanted["spec"]))
     if handler != wanted_handler:
         message = f'Shim "{name}" exists and has the handler {handler!r}, not {wanted_handler!r}: give another --name'
         raise CommandError(message)

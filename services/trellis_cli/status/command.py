@@ -274,8 +274,8 @@ async def _mirrors(kube: Kube, namespace: str) -> Part:
         warned(reading, None),
         reading.leader(REFLECTOR, ""),
     )
-    services = [view_service(one) for one in found.items]
-    mirrors: Mirrors = counted(services, [view_slice(one) for one in slices], leader.holder)
+    services = [view_service(item) for item in found.items]
+    mirrors: Mirrors = counted(services, [view_slice(item) for item in slices], leader.holder)
     part = mirrors_part(replace(mirrors, unreached=unreached(warnings, services, groups)))
     return _with_notes(with_leader(part, leader), reading)
 

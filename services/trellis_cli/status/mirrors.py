@@ -39,18 +39,18 @@ def unreached(
 
     An Event exists for an hour: it is ignored if a Service reflects the application, or its lattice no longer has it.
     """
-    mirrored = {(one.namespace, one.application) for one in services}
+    mirrored = {(service.namespace, service.application) for service in services}
     known = {f"{group['metadata']['namespace']}/{group['metadata']['name']}": _apps(group) for group in groups}
     found: dict[str, str] = {}
-    for one in warnings:
-        refused = REFUSED.match(one.message)
-        told = refused or _TOLD.match(one.message)
-        if told is None or one.group not in known:
+    for warning in warnings:
+        refused = REFUSED.match(warning.message)
+        told = refused or _TOLD.match(warning.message)
+        if told is None or warning.group not in known:
             continue
-        namespace = refused["namespace"] if refused else one.group.partition("/")[0]
-        name, apps = told["name"], known[one.group]
+        namespace = refused["namespace"] if refused else warning.group.partition("/")[0]
+        name, apps = told["name"], known[warning.group]
         if (namespace, name) not in mirrored and (apps is None or name in apps):
-            found.setdefault(f"{namespace}/{name}", f"{one.reason}: {told['why']}")
+            found.setdefault(f"{namespace}/{name}", f"{warning.reason}: {told['why']}")
     return found
 
 
@@ -58,17 +58,18 @@ def _apps(group: Manifest) -> set[str] | None:
     """Return the applications of the lattice of a group, None if unknown."""
     status = group.get("status") or {}
     known = any(
-        one.get("type") == "ApplicationsKnown" and one.get("status") == "True" for one in status.get("conditions") or ()
+        condition.get("type") == "ApplicationsKnown" and condition.get("status") == "True"
+        for condition in status.get("conditions") or ()
     )
-    return {str(one.get("name")) for one in status.get("apps") or ()} if known else None
+    return {str(app.get("name")) for app in status.get("apps") or ()} if known else None
 
 
 def counted(services: Iterable[ServiceView], slices: Iterable[SliceView], leader: str | None) -> Mirrors:
     """Return the counts; a Service has endpoints if one of its slices has a ready one."""
-    mirrors = sorted(one.key for one in services if one.application)
+    mirrors = sorted(service.key for service in services if service.application)
     led = {
         piece.service_key
         for piece in slices
-        if any((one.get("conditions") or {}).get("ready") for one in piece.endpoints)
+        if any((endpoint.get("conditions") or {}).get("ready") for endpoint in piece.endpoints)
     }
     return Mirrors(len(mirrors), [key for key in mirrors if key not in led], leader)

@@ -65,7 +65,7 @@ def claim_part(claim: NodesClaim | None, namespace: str) -> Part:
             "another installation provisions the nodes after a minute",
         )
         return Part(name, text, of_the_future(what, claim.ahead, then), facts)
-    others = [one for one in claim.waiting if one != claim.holder]
+    others = [item for item in claim.waiting if item != claim.holder]
     if claim.holder != namespace:
         problem = f"installation {claim.holder} provisions the nodes, so {namespace} does not: uninstall one of them"
         return Part(name, text, problem, facts)
@@ -97,7 +97,7 @@ def rollout_part(rollout: Rollout, held: Mapping[str, str] | None = None) -> Par
     if counts[NodeState.INVALID_ANNOTATION]:
         problems.append(f"{counts[NodeState.INVALID_ANNOTATION]} with an invalid annotation: see `trellis nodes`")
     causes = {
-        str(one["metadata"]["name"]): cause for one in rollout.shims if (cause := _shim_cause(one, told=bool(stuck)))
+        str(shim["metadata"]["name"]): cause for shim in rollout.shims if (cause := _shim_cause(shim, told=bool(stuck)))
     }
     if causes:
         problems.append(named(Unwell("Shims blocked", "shim", causes)))
@@ -180,7 +180,7 @@ def hosts_part(groups: Sequence[Manifest], leader: str | None) -> Part:
         if cause is not None and cause.rank is Rank.CAUSE:
             causes[f"{group['metadata']['namespace']}/{group['metadata']['name']}"] = cause.text
     statuses = [group.get("status") or {} for group in groups]
-    ready, wanted = (sum(one.get(name) or 0 for one in statuses) for name in ("readyReplicas", "desiredReplicas"))
+    ready, wanted = (sum(status.get(name) or 0 for status in statuses) for name in ("readyReplicas", "desiredReplicas"))
     text = f"{len(groups)} host groups, {ready} of {wanted} hosts ready" if groups else ""
     led = Led(HOST_MANAGER, leader, "host groups are not reconciled")
     facts: dict[str, Any] = {"groups": len(groups), "hosts_ready": ready, "hosts": wanted, "unhealthy": sorted(causes)}

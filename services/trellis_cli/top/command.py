@@ -116,7 +116,7 @@ def top(  # noqa: PLR0913, PLR0917 - a command's flags
 
 
 def _column(sort: str, kind: Kind | None) -> str:
-    known = sorts(kind) if kind else list(dict.fromkeys(name for one in Kind for name in sorts(one)))
+    known = sorts(kind) if kind else list(dict.fromkeys(name for item in Kind for name in sorts(item)))
     if sort.lower() not in known:
         raise SettingsError(f"--sort: has {sort!r}, needs one of {', '.join(known)}")
     return sort.lower()

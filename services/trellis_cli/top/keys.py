@@ -51,8 +51,8 @@ class Screen:
 
 def keys(text: str) -> list[str]:
     """Return the names of keys, letters as they are; unknown sequences are ignored."""
-    found = (_NAMES.get(one, one) for one in _KEY.findall(text))
-    return [one for one in found if one in _NAMES.values() or (len(one) == 1 and one.isprintable())]
+    found = (_NAMES.get(item, item) for item in _KEY.findall(text))
+    return [item for item in found if item in _NAMES.values() or (len(item) == 1 and item.isprintable())]
 
 
 def press(screen: Screen, key: str, ids: Sequence[str]) -> Screen | None:

@@ -99,7 +99,7 @@ def size(value: float | None) -> str:
 
 
 def _of_all(entity: Entity) -> str:
-    ports = ", ".join(str(one["port"]) for one in entity["ports"])
+    ports = ", ".join(str(port["port"]) for port in entity["ports"])
     return f"{', '.join(entity['addresses'])}:{ports}" if entity["addresses"] else ports
 
 
@@ -108,7 +108,7 @@ def _name_of(id_: str | None) -> str:
 
 
 def _shims(entity: Entity) -> str:
-    return ", ".join(f"{name}:{one['stage']}" for name, one in entity["shims"].items())
+    return ", ".join(f"{name}:{item['stage']}" for name, item in entity["shims"].items())
 
 
 def _why(entity: Entity) -> str:
@@ -128,7 +128,7 @@ _HEAD: Final = (_NAMESPACE, _NAME, _HEALTH)
 SHEETS: Final[Mapping[Kind, Sheet]] = {
     Kind.NODES: Sheet(
         "node",
-        (_NAME, _HEALTH, _field("PHASE"), Column("SHIMS", _shims), _number("ATTEMPT", lambda one: one["attempt"])),
+        (_NAME, _HEALTH, _field("PHASE"), Column("SHIMS", _shims), _number("ATTEMPT", lambda item: item["attempt"])),
         ("nodes", "shims", "jobs", "installers", "ledgers"),
     ),
     Kind.SHIMS: Sheet(
@@ -137,7 +137,7 @@ SHEETS: Final[Mapping[Kind, Sheet]] = {
             _NAME,
             _HEALTH,
             _field("PHASE"),
-            _number("DESIRED", lambda one: one["desired"]),
+            _number("DESIRED", lambda item: item["desired"]),
             _number("UPDATED", _count("Updated")),
             _number("IN PROGRESS", _count("InProgress")),
             _number("FAILED", _count("Failed")),
@@ -149,9 +149,9 @@ SHEETS: Final[Mapping[Kind, Sheet]] = {
         (
             *_HEAD,
             _field("LATTICE"),
-            _number("DESIRED", lambda one: one["replicas"]["desired"]),
-            _number("READY", lambda one: one["replicas"]["ready"]),
-            _number("APPS", lambda one: len(one["applications"])),
+            _number("DESIRED", lambda item: item["replicas"]["desired"]),
+            _number("READY", lambda item: item["replicas"]["ready"]),
+            _number("APPS", lambda item: len(item["applications"])),
         ),
         ("groups",),
     ),
@@ -160,10 +160,10 @@ SHEETS: Final[Mapping[Kind, Sheet]] = {
         (
             *_HEAD,
             _field("LATTICE"),
-            Column("NODE", lambda one: _name_of(one["node"])),
+            Column("NODE", lambda item: _name_of(item["node"])),
             _field("REPORTED"),
-            _number("COMPONENTS", lambda one: one["components"]),
-            _number("PROVIDERS", lambda one: one["providers"]),
+            _number("COMPONENTS", lambda item: item["components"]),
+            _number("PROVIDERS", lambda item: item["providers"]),
         ),
         ("pods", "groups"),
     ),
@@ -176,8 +176,8 @@ SHEETS: Final[Mapping[Kind, Sheet]] = {
             *_HEAD,
             _field("APPLICATION"),
             Column("ADDRESS", _of_all),
-            _number("READY", lambda one: one["endpoints"]["ready"]),
-            _number("ALL", lambda one: one["endpoints"]["all"]),
+            _number("READY", lambda item: item["endpoints"]["ready"]),
+            _number("ALL", lambda item: item["endpoints"]["all"]),
         ),
         ("services", "slices"),
     ),
@@ -186,11 +186,11 @@ SHEETS: Final[Mapping[Kind, Sheet]] = {
         (
             *_HEAD,
             _field("PHASE"),
-            _number("MEMORY", lambda one: one["resident_bytes"], size),
-            _number("DISK", lambda one: one["disk_bytes"], size),
-            _number("CALLS", lambda one: one["calls"]),
-            _number("WAKES", lambda one: one["wakes"]),
-            _number("TRAPS", lambda one: one["traps"]),
+            _number("MEMORY", lambda item: item["resident_bytes"], size),
+            _number("DISK", lambda item: item["disk_bytes"], size),
+            _number("CALLS", lambda item: item["calls"]),
+            _number("WAKES", lambda item: item["wakes"]),
+            _number("TRAPS", lambda item: item["traps"]),
         ),
         ("controllers",),
     ),
@@ -209,9 +209,13 @@ def shown(kind: Kind, entities: Entities, wanted: Wanted) -> list[tuple[str, Ent
     sheet without the column is sorted by state.
     """
     sheet = SHEETS[kind]
-    found = [(id_, one) for id_, one in entities.items() if one["kind"] == sheet.of and _fits(id_, one, sheet, wanted)]
+    found = [
+        (id_, entry)
+        for id_, entry in entities.items()
+        if entry["kind"] == sheet.of and _fits(id_, entry, sheet, wanted)
+    ]
     found.sort(key=lambda item: item[0])
-    column = next((one for one in sheet.columns if one.heading.lower() == wanted.sort), _HEALTH)
+    column = next((entry for entry in sheet.columns if entry.heading.lower() == wanted.sort), _HEALTH)
     values = {id_: column.cell(entity) for id_, entity in found}
     have = [item for item in found if values[item[0]] not in {None, ""}]
     have.sort(key=lambda item: _order(column, values[item[0]]), reverse=wanted.reverse)
@@ -224,18 +228,18 @@ def rows(kind: Kind, entities: Entities, wanted: Wanted) -> list[Row]:
     return [
         Row(
             id_,
-            one["health"],
-            _why(one),
-            tuple(column.say(column.cell(one)) for column in columns),
-            explained=id_ if kind is not Kind.HOSTS else one["group"] or "",
+            item["health"],
+            _why(item),
+            tuple(column.say(column.cell(item)) for column in columns),
+            explained=id_ if kind is not Kind.HOSTS else item["group"] or "",
         )
-        for id_, one in shown(kind, entities, wanted)
+        for id_, item in shown(kind, entities, wanted)
     ]
 
 
 def counts(kind: Kind, entities: Entities) -> dict[str, int]:
     """Return the number of entities by state, the worst first."""
-    found = Counter(one["health"] for one in entities.values() if one["kind"] == SHEETS[kind].of)
+    found = Counter(entity["health"] for entity in entities.values() if entity["kind"] == SHEETS[kind].of)
     return {state: found[state] for state in _RANK if found[state]}
 
 
@@ -249,13 +253,13 @@ def lacking(kinds: Iterable[Kind], entities: Entities) -> list[dict[str, Any]]:
     """Return the missing permissions for these sheets."""
     parts = dict.fromkeys(part for kind in kinds for part in SHEETS[kind].parts)
     found = [(part, entities[f"{_PART}/{part}"]) for part in parts if f"{_PART}/{part}" in entities]
-    return [{"part": part} | one for part, entity in found for one in entity["lacking"]]
+    return [{"part": part} | item for part, entity in found for item in entity["lacking"]]
 
 
 def notes(kind: Kind, entities: Entities) -> list[str]:
     """Return a line for each reason that makes a sheet incomplete."""
     own = entities.get(f"{_PART}/{SHEETS[kind].parts[0]}")
-    told = [f"{one['message']}: {one['do']}" for one in lacking([kind], entities)]
+    told = [f"{item['message']}: {item['do']}" for item in lacking([kind], entities)]
     if own is not None and not own["defined"]:
         told.append(f"the CRD of {kind.value} is missing: `trellis crds apply`")
     return told

@@ -46,8 +46,8 @@ def lines_of(branch: Branch[S]) -> Iterator[tuple[str, S]]:
     """Yield guide and span of a branch."""
     todo = [("", "", branch)]  # prefix of the span, prefix of the guides of its children
     while todo:
-        guide, below, one = todo.pop()
-        yield guide, one.span
-        for child in reversed(one.children):
-            last = child is one.children[-1]
+        guide, below, item = todo.pop()
+        yield guide, item.span
+        for child in reversed(item.children):
+            last = child is item.children[-1]
             todo.append((below + ("└ " if last else "├ "), below + ("  " if last else "│ "), child))

@@ -197,9 +197,9 @@ async def _until(task: Task, attempt: Callable[[], Awaitable[str]]) -> None:
 async def _stop(kube: Kube, task: Task, leases: Leases, stopped: list[str]) -> str:
     """Scale the services to 0; return what still runs, "" for none."""
     deployments = await kube.list(DEPLOYMENTS, task.namespace, label_selector=SELECTOR)
-    for one in deployments.items:
-        name = one["metadata"]["name"]
-        if replicas_of(one):
+    for item in deployments.items:
+        name = item["metadata"]["name"]
+        if replicas_of(item):
             await kube.merge_patch(
                 DEPLOYMENTS,
                 name,
@@ -215,7 +215,7 @@ async def _stop(kube: Kube, task: Task, leases: Leases, stopped: list[str]) -> s
     leased = (_lease(kube, names.LEASE_PREFIX + service, task.namespace) for service in task.services)
     records = await asyncio.gather(*leased)
     now = time.monotonic()
-    led = {service: leases.leader(service, one, now) for service, one in zip(task.services, records, strict=True)}
+    led = {service: leases.leader(service, item, now) for service, item in zip(task.services, records, strict=True)}
     return "; ".join(f"{who} leads {service}: stop it" for service, who in led.items() if who)
 
 
@@ -250,14 +250,14 @@ async def _look(kube: Kube, guard: Guard, place: str | None, row: Row) -> None:
     """Count the objects whose finalizer would be removed, and those that stay unchanged."""
     try:
         async for page in kube.pages(Selection(guard.res, place, guard.selector)):
-            ours = [one for one in page.items if guard.is_ours(one)]
+            ours = [item for item in page.items if guard.is_ours(item)]
             row.there += len(ours)
-            for one in ours:
-                if guard.holds(one) and not row.left_to:
-                    if isinstance(removal := await _removal(kube, guard, one), Left):
-                        row.left[key_of(one)] = removal
+            for item in ours:
+                if guard.holds(item) and not row.left_to:
+                    if isinstance(removal := await _removal(kube, guard, item), Left):
+                        row.left[key_of(item)] = removal
                     else:
-                        row.took(one)
+                        row.took(item)
     except NotFound as error:
         await require_undefined(kube, guard.res, error)
 
@@ -268,7 +268,7 @@ async def _free(kube: Kube, guard: Guard, place: str | None, row: Row) -> str:
     try:
         async for page in kube.pages(Selection(guard.res, place, guard.selector)):
             there += sum(map(guard.is_ours, page.items))
-            held += [one for one in page.items if guard.holds(one) and key_of(one) not in row.left]
+            held += [item for item in page.items if guard.holds(item) and key_of(item) not in row.left]
     except NotFound as error:
         await require_undefined(kube, guard.res, error)
         return ""
@@ -298,10 +298,10 @@ async def _free(kube: Kube, guard: Guard, place: str | None, row: Row) -> str:
                 return  # the next attempt re-reads it
             row.took(manifest)
 
-    await asyncio.gather(*(free(one) for one in held))
+    await asyncio.gather(*(free(item) for item in held))
     if unread:
         return unread[0]
-    keys = ", ".join(sorted(one["metadata"]["name"] for one in held)[:5])
+    keys = ", ".join(sorted(item["metadata"]["name"] for item in held)[:5])
     return f"{guard.finalizer} is added again to {len(held)} {guard.res.plural}, {keys}: another client adds it"
 
 

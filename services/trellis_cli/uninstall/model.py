@@ -99,7 +99,7 @@ class Guard:
             {
                 "op": "replace",
                 "path": "/metadata/finalizers",
-                "value": [one for one in there if one != self.finalizer],
+                "value": [item for item in there if item != self.finalizer],
             },
         )
 
@@ -124,7 +124,7 @@ class KeptGuard(Guard):
             return str(label)
         # The second name starts with the plain one, so it is compared first.
         may_be = (names.second_service_name(kept.application, kept.lattice), names.service_name(kept.application))
-        return next((one for one in may_be if metadata["name"].startswith(_slice_prefix(one))), "")
+        return next((item for item in may_be if metadata["name"].startswith(_slice_prefix(item))), "")
 
     def removal(self, manifest: Manifest, service: Manifest | None = None) -> Patch | Left:
         """Return the JSON patch that lets the slice be deleted with its Service.
@@ -255,8 +255,8 @@ class Row:
             "leftTo": self.left_to,
             "unreadable": sorted(self.unreadable),
             "left": [
-                {"name": key, "reason": one.reason.value, "message": one.message}
-                for key, one in sorted(self.left.items())
+                {"name": key, "reason": item.reason.value, "message": item.message}
+                for key, item in sorted(self.left.items())
             ],
         }
 
@@ -271,7 +271,7 @@ class Row:
         if self.unreadable:
             why = f"annotation {self.guard.finalizer} cannot be read, so the Service of the label is the owner"
             parts.append(f"{why}: {', '.join(sorted(self.unreadable))}")
-        parts += [f"not changed: {key}: {one.message}" for key, one in sorted(self.left.items())]
+        parts += [f"not changed: {key}: {item.message}" for key, item in sorted(self.left.items())]
         return "; ".join(parts)
 
 

@@ -24,7 +24,7 @@ OBJECT_RULES: Final = (
 """Rules of the whole object."""
 
 _NOTHING_OF_ITS_OWN: Final = " && ".join(
-    f"(!has(self.{one}) || self.{one}.size() == 0)" for one in ("config", "secrets")
+    f"(!has(self.{item}) || self.{item}.size() == 0)" for item in ("config", "secrets")
 )
 
 PROPERTIES_RULES: Final = (

@@ -86,7 +86,7 @@ def make_condition(
     The time of the last transition changes only with the status.
     """
     kind, status, reason, message = verdict
-    before = next((one for one in former if one.get("type") == kind), {})
+    before = next((item for item in former if item.get("type") == kind), {})
     since = before.get("lastTransitionTime") if before.get("status") == status else None
     return {
         "type": kind,

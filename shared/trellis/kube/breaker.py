@@ -64,7 +64,7 @@ N = TypeVar("N", bound=Named)
 
 def named(informer: Informer[N]) -> dict[str, str] | None:
     """Return the names by uid of the objects of a kind, None while they are unknown."""
-    return {one.uid: one.name for one in informer.objects.values()} if informer.known else None
+    return {item.uid: item.name for item in informer.objects.values()} if informer.known else None
 
 
 @dataclass(eq=False, slots=True)

@@ -117,7 +117,7 @@ def _is_kubevelas(definition: Manifest) -> bool:
     annotations = definition["metadata"].get("annotations") or {}
     if any("vela" in str(value) for value in annotations.values() if len(str(value)) < 256):
         return True
-    return any("workflow" in _fields(one) for one in spec.get("versions") or ())
+    return any("workflow" in _fields(version) for version in spec.get("versions") or ())
 
 
 def _fields(version: Manifest) -> Mapping[str, Any]:
@@ -130,7 +130,7 @@ def _fields(version: Manifest) -> Mapping[str, Any]:
 
 def _foreign(kind: Kind, definition: Manifest) -> Standing:
     stored = (definition.get("status") or {}).get("storedVersions") or ()
-    others = [one for one in stored if one != kind.version]
+    others = [item for item in stored if item != kind.version]
     former = _FORMER_OWNERS.get(kind.name)
     if others:
         why = f"its objects are stored in version {', '.join(others)}, which Trellis does not support"
@@ -153,10 +153,10 @@ def _foreign(kind: Kind, definition: Manifest) -> Standing:
 def _unserved(definition: Manifest) -> str:
     """Return why the API server does not serve a CRD, "" if it does."""
     conditions = (definition.get("status") or {}).get("conditions") or ()
-    for one in conditions:
-        if one.get("type") in {"Established", "NamesAccepted"} and one.get("status") == "False":
-            return f"the API server does not serve it: {one.get('reason')}: {one.get('message')}"
-    if not any(one.get("type") == "Established" for one in conditions):
+    for condition in conditions:
+        if condition.get("type") in {"Established", "NamesAccepted"} and condition.get("status") == "False":
+            return f"the API server does not serve it: {condition.get('reason')}: {condition.get('message')}"
+    if not any(condition.get("type") == "Established" for condition in conditions):
         return "the API server does not serve it yet"
     return ""
 
@@ -176,7 +176,7 @@ def _covers(wanted: Any, found: Any) -> bool:  # noqa: ANN401 - JSON
         return (
             isinstance(found, list)
             and len(wanted) == len(found)
-            and all(_covers(one, other) for one, other in zip(wanted, found, strict=True))
+            and all(_covers(item, other) for item, other in zip(wanted, found, strict=True))
         )
     return bool(wanted == found)
 

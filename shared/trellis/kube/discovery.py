@@ -128,11 +128,11 @@ def _path(api_version: str) -> str:
 def _kinds(api_version: str, found: Mapping[str, Any]) -> dict[str, _Served]:
     group, _, version = api_version.rpartition("/")
     kinds: dict[str, _Served] = {}
-    for one in found.get("resources") or ():
+    for item in found.get("resources") or ():
         # A name with a slash is a subresource; of two resources of one kind, the first is the main one.
-        if "/" not in one["name"] and one["kind"] not in kinds:
-            resource = Resource(group, version, one["name"], one["kind"], namespaced=bool(one["namespaced"]))
-            kinds[one["kind"]] = _Served(resource, frozenset(one.get("verbs") or ()))
+        if "/" not in item["name"] and item["kind"] not in kinds:
+            resource = Resource(group, version, item["name"], item["kind"], namespaced=bool(item["namespaced"]))
+            kinds[item["kind"]] = _Served(resource, frozenset(item.get("verbs") or ()))
     return kinds
 
 

@@ -185,8 +185,8 @@ def _details(status: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def _is_about_the_uid(status: Mapping[str, Any]) -> bool:
     causes = _details(status).get("causes")
-    rows = [one for one in causes if isinstance(one, dict)] if isinstance(causes, list) else []
-    return status.get("reason") == "Invalid" and any(one.get("field") == "metadata.uid" for one in rows)
+    rows = [cause for cause in causes if isinstance(cause, dict)] if isinstance(causes, list) else []
+    return status.get("reason") == "Invalid" and any(row.get("field") == "metadata.uid" for row in rows)
 
 
 def _reason_of(status: int) -> str:

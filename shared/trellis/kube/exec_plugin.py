@@ -114,10 +114,10 @@ class _UnfitError(ValueError):
 
 async def _output(command: str, entry: Mapping[str, Any], death: float) -> bytes:
     spec = {"apiVersion": entry.get("apiVersion"), "kind": "ExecCredential", "spec": {"interactive": False}}
-    variables = {str(one["name"]): str(one["value"]) for one in entry.get("env") or ()}
+    variables = {str(item["name"]): str(item["value"]) for item in entry.get("env") or ()}
     process = await asyncio.create_subprocess_exec(
         command,
-        *(str(one) for one in entry.get("args") or ()),
+        *(str(item) for item in entry.get("args") or ()),
         env=os.environ | variables | {"KUBERNETES_EXEC_INFO": json.dumps(spec)},
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,

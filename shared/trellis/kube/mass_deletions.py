@@ -52,14 +52,14 @@ def deleted_alone(objects: Iterable[Deletable], definition: float | None, togeth
 
     ``definition``: Unix seconds of the CRD's deletion, :data:`STANDS` if it is not being deleted, None if unknown.
     """
-    deleting = sorted((one for one in objects if one.deleting), key=lambda one: one.deleted_at)
+    deleting = sorted((item for item in objects if item.deleting), key=lambda item: item.deleted_at)
     if definition is None:
         return frozenset()
-    times = [-math.inf, *(one.deleted_at for one in deleting), math.inf]
+    times = [-math.inf, *(item.deleted_at for item in deleting), math.inf]
     return frozenset(
-        one.name
-        for one, before, after in zip(deleting, times, times[2:], strict=False)
-        if one.deleted_at < definition and min(one.deleted_at - before, after - one.deleted_at) > together
+        item.name
+        for item, before, after in zip(deleting, times, times[2:], strict=False)
+        if item.deleted_at < definition and min(item.deleted_at - before, after - item.deleted_at) > together
     )
 
 
@@ -86,7 +86,7 @@ class Deletions:
         Raises:
             KubeError: no answer; the caller has to retry before a decision.
         """
-        deleting = {one.uid for one in objects if one.deleting}
+        deleting = {item.uid for item in objects if item.deleting}
         if deleting == self.seen.keys():
             return
         async with self._reading:
@@ -118,8 +118,8 @@ class Deletions:
         """Return the seconds since the deletion of an object was observed, independent of the wall clock."""
         return self.clock() - self.seen.get(uid, self.clock())
 
-    def settles_in(self, one: Deletable) -> float:
+    def settles_in(self, deletable: Deletable) -> float:
         """Return the seconds until a deletion can be classified as single or mass deletion; 0 if it can be."""
-        if not one.deleting:
+        if not deletable.deleting:
             return 0.0
-        return max(0.0, self.seen.get(one.uid, self.clock()) + self.timings.settle - self.clock())
+        return max(0.0, self.seen.get(deletable.uid, self.clock()) + self.timings.settle - self.clock())

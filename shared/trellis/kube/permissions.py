@@ -114,7 +114,7 @@ class MissingPermissions:
             self._settle(key)
 
     def _settle(self, key: str, but: Right | None = None) -> None:
-        for right in [one for one, keys in self._lacking.items() if one != but and key in keys]:
+        for right in [item for item, keys in self._lacking.items() if item != but and key in keys]:
             self._lacking[right].discard(key)
             if not self._lacking[right]:
                 del self._lacking[right]

@@ -37,7 +37,7 @@ def on_operator(
         if change.old is None and change.new is None:
             return
         before = known.controller
-        active = sorted((one for one in found.values() if one is not None), key=lambda one: one.place)
+        active = sorted((item for item in found.values() if item is not None), key=lambda item: item.place)
         known.controller = active[0] if active else None
         if before == known.controller:
             return

@@ -102,7 +102,11 @@ def settled(state: State, now: float, limits: Limits) -> State:
 
     A time in the future was written by a clock that was ahead: the period starts now and keeps its length.
     """
-    admissions = tuple(replace(one, at=min(one.at, now)) for one in state.admissions if now - one.at < limits.window)
+    admissions = tuple(
+        replace(admission, at=min(admission.at, now))
+        for admission in state.admissions
+        if now - admission.at < limits.window
+    )
     opening, closing = state.opening, state.closing
     if opening is not None:
         since, until = _not_ahead(opening.since, opening.until, now)
@@ -147,14 +151,14 @@ def _ask_one(state: State, target: Destruction, population: int, now: float, lim
     token = target.token
     if _is_permitted(state.closing, token):
         return state, True
-    if any(token in one.tokens for one in state.admissions):
+    if any(token in admission.tokens for admission in state.admissions):
         # Already counted: a retry after a failed write. It counts from now on, as only now may it take effect.
         rest = _without(state.admissions, token)
         return replace(state, admissions=_admitting(rest, token, population, now)), True
     if state.opening is not None:
         return replace(state, opening=_holding(state.opening, target)), False
-    gone = sum(len(one.tokens) for one in state.admissions)
-    size = max([population, *(one.population for one in state.admissions)])
+    gone = sum(len(admission.tokens) for admission in state.admissions)
+    size = max([population, *(admission.population for admission in state.admissions)])
     if gone < limits.allowed(size):
         return replace(state, admissions=_admitting(state.admissions, token, population, now)), True
     why = f"more than {limits.allowed(size)} of {size} {target.kind} were to be deleted within {limits.window:.0f} s"
@@ -175,8 +179,8 @@ def _admitting(former: tuple[Admission, ...], token: str, population: int, now: 
 
 
 def _without(admissions: tuple[Admission, ...], token: str) -> tuple[Admission, ...]:
-    rest = (replace(one, tokens=one.tokens - {token}) for one in admissions)
-    return tuple(one for one in rest if one.tokens)
+    rest = (replace(admission, tokens=admission.tokens - {token}) for admission in admissions)
+    return tuple(item for item in rest if item.tokens)
 
 
 def _holding(opening: Opening, target: Destruction) -> Opening:

@@ -47,7 +47,8 @@ def encode(state: State) -> str:
     """Return a state as canonical JSON."""
     document: dict[str, Any] = {
         "admissions": [
-            {"at": one.at, "population": one.population, "objects": sorted(one.tokens)} for one in state.admissions
+            {"at": admission.at, "population": admission.population, "objects": sorted(admission.tokens)}
+            for admission in state.admissions
         ]
     }
     if (opening := state.opening) is not None:
@@ -80,8 +81,8 @@ def decode(text: object) -> State | None:
 
 def _state(document: Mapping[str, Any]) -> State:
     admissions = tuple(
-        Admission(_time(one["at"]), _count(one["population"]), _tokens(one["objects"]))
-        for one in document["admissions"]
+        Admission(_time(admission["at"]), _count(admission["population"]), _tokens(admission["objects"]))
+        for admission in document["admissions"]
     )
     opening = closing = None
     if (found := document.get("open")) is not None:
@@ -125,7 +126,7 @@ def _text(value: object) -> str:
 def _texts(value: object) -> list[str]:
     if not isinstance(value, list):
         raise TypeError
-    return [_text(one) for one in value]
+    return [_text(item) for item in value]
 
 
 def _tokens(value: object) -> frozenset[str]:

@@ -65,7 +65,7 @@ def is_index(document: Document, content_type: str) -> bool:
 def rows(document: Document, key: str) -> list[Document]:
     """Return a list of objects, empty if it is missing or null; raises MalformedDocument."""
     found = document.get(key) or []
-    if not isinstance(found, list) or not all(isinstance(one, dict) for one in found):
+    if not isinstance(found, list) or not all(isinstance(item, dict) for item in found):
         raise MalformedDocument(f"has {key} that is not a list of objects")
     return found
 

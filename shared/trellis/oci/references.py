@@ -91,7 +91,7 @@ def credentials_for(reference: Reference, config: bytes, *, by_path: bool = True
     try:
         auths: Mapping[str, Any] = read_json(config).get("auths") or {}
         fitting = [(name, entry) for name, entry in auths.items() if _is_for(name, reference, by_path)]
-        for _, entry in sorted(fitting, key=lambda one: -len(one[0]) if by_path else 0):
+        for _, entry in sorted(fitting, key=lambda item: -len(item[0]) if by_path else 0):
             if entry.get("auth"):
                 return base64.b64decode("".join(entry["auth"].split()), validate=True).decode()
             if entry.get("username"):

@@ -57,7 +57,7 @@ def refused_pod(event: Manifest) -> str:
 def _unfinished_first(status: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     """Return the init containers that have not succeeded, which the installer container waits for."""
     before: list[Mapping[str, Any]] = list(status.get("initContainerStatuses") or ())
-    return [one for one in before if ((one.get("state") or {}).get("terminated") or {}).get("exitCode") != 0]
+    return [item for item in before if ((item.get("state") or {}).get("terminated") or {}).get("exitCode") != 0]
 
 
 def words_of(state: Mapping[str, Any]) -> str:

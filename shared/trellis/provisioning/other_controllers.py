@@ -94,7 +94,7 @@ def is_of(peer: Peer, deployment: Manifest) -> bool:
     label = (deployment["metadata"].get("labels") or {}).get("app.kubernetes.io/name")
     containers = ((spec.get("template") or {}).get("spec") or {}).get("containers") or ()
     called = NAMES[peer]
-    return label in called or any(_image_name(str(one.get("image", ""))) in called for one in containers)
+    return label in called or any(_image_name(str(container.get("image", ""))) in called for container in containers)
 
 
 def _image_name(image: str) -> str:

@@ -91,7 +91,7 @@ def surplus(
     ``in_use``: names of revisions on nodes. They are kept, as a node returns to its own if the next one fails.
     """
     former = [revision for revision in revisions if revision.version != version]
-    return tuple(one for one in former[: max(0, len(former) + 1 - KEPT)] if one.name not in in_use)
+    return tuple(item for item in former[: max(0, len(former) + 1 - KEPT)] if item.name not in in_use)
 
 
 def former_of(revisions: Sequence[Revision], version: Manifest) -> Revision | None:

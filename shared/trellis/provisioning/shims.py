@@ -257,7 +257,7 @@ def wish_for(shim: ShimView, architecture: str, *, require_checksum: bool) -> Wa
     if shim.invalid:
         return Refusal.INVALID
     arch = _ARCH.get(architecture)
-    source = next((one for one in shim.sources if one.arch in (arch, None)), None) if arch else None
+    source = next((item for item in shim.sources if item.arch in (arch, None)), None) if arch else None
     if source is None:
         return Refusal.NO_SOURCE
     if require_checksum and not source.is_pinned:

@@ -29,7 +29,7 @@ def rival_of(shim: ShimView, node: NodeView, shims: Iterable[ShimView], *, auto_
         and other.name != shim.name
         and (is_for(other, node, auto_provision=auto_provision) or stays_on(other, node))
     ]
-    first = min([*others, shim], key=lambda one: (one.name not in installed, one.created_at, one.name))
+    first = min([*others, shim], key=lambda item: (item.name not in installed, item.created_at, item.name))
     return "" if first.name == shim.name else first.name
 
 

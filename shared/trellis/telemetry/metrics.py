@@ -279,8 +279,8 @@ class Metrics(ConsoleMetrics):
             forgets.append(self._observe((self.lattice_application_objects,), (service, *of, phase), (read,)))
 
         def forget() -> None:
-            for one in forgets:
-                one()
+            for item in forgets:
+                item()
 
         return forget
 

@@ -55,8 +55,8 @@ def joined(former: TraceContext | None, newer: TraceContext | None) -> TraceCont
     if former is None or newer is None:
         return newer or former
     found = {newer.trace_id: newer}
-    for one in (*newer.beside, former, *former.beside):
-        found.setdefault(one.trace_id, replace(one, beside=()))
+    for item in (*newer.beside, former, *former.beside):
+        found.setdefault(item.trace_id, replace(item, beside=()))
     return replace(newer, beside=tuple(found.values())[1 : MOST_BESIDE + 1])
 
 
@@ -67,7 +67,7 @@ def links_of(trace: TraceContext | None) -> list[Link]:
 
 def links_to(traces: Iterable[TraceContext]) -> list[Link]:
     """Return links to positions in traces."""
-    return [Link(trace_api.get_current_span(context_from(one)).get_span_context()) for one in traces]
+    return [Link(trace_api.get_current_span(context_from(trace)).get_span_context()) for trace in traces]
 
 
 def context_from(trace: TraceContext | None) -> Context:

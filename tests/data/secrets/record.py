@@ -80,8 +80,8 @@ def answers(made: dict[str, Any]) -> list[dict[str, Any]]:
         payload, headers = seal_reply(request, success(secret, "f"))
         sent.append({"value": value.hex(), "header": headers[RESPONSE_KEY_HEADER], "payload": payload.hex()})
     sent += [{"error": name.value, "payload": Refusal(name, 'why "so" ✓').body().hex()} for name in ErrorName]
-    read = ask([{"op": "read", "seed": made["seed"], **one} for one in sent])
-    return [{**one, "seed": made["seed"], "read": how} for one, how in zip(sent, read, strict=True)]
+    read = ask([{"op": "read", "seed": made["seed"], **item} for item in sent])
+    return [{**item, "seed": made["seed"], "read": how} for item, how in zip(sent, read, strict=True)]
 
 
 def verdicts() -> list[dict[str, Any]]:
@@ -93,10 +93,10 @@ def verdicts() -> list[dict[str, Any]]:
         found += [
             {"side": side, "case": case, "token": make(SIDES[side])} for case, make in cases.items() for side in SIDES
         ]
-    found = [one for one in found if len(one["token"]) < LONGEST]
+    found = [item for item in found if len(item["token"]) < LONGEST]
     good = {"entity_jwt": ENTITY_JWT, "host_jwt": HOST_JWT}
-    asked = [{"op": "validate", **good, f"{one['side']}_jwt": one["token"]} for one in found]
-    return [{**one, **judged} for one, judged in zip(found, ask(asked), strict=True)]
+    asked = [{"op": "validate", **good, f"{item['side']}_jwt": item["token"]} for item in found]
+    return [{**item, **judged} for item, judged in zip(found, ask(asked), strict=True)]
 
 
 def _module(name: str) -> ModuleType:

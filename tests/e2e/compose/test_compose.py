@@ -42,7 +42,9 @@ class Started:
 
     def compose(self, *words: str, stdin: Path | None = None) -> str:
         file = ("--project-name", PROJECT, "--project-directory", str(self.context))
-        return self.engine.run("docker-compose", *file, "--file", self.context / "docker-compose.yml", *words, stdin=stdin)
+        return self.engine.run(
+            "docker-compose", *file, "--file", self.context / "docker-compose.yml", *words, stdin=stdin
+        )
 
     def kubectl(self, *words: str) -> str:
         return self.compose("exec", "-T", "k3s", "kubectl", *words)
@@ -60,7 +62,9 @@ class Started:
 def eventually(holds: Callable[[], object], what: str) -> None:
     deadline = time.monotonic() + SECONDS
     while True:
-        with contextlib.suppress(AssertionError, ValueError):  # the engine refuses commands in a container that restarts
+        with contextlib.suppress(
+            AssertionError, ValueError
+        ):  # the engine refuses commands in a container that restarts
             if holds():
                 return
         assert time.monotonic() < deadline, what
@@ -119,7 +123,7 @@ def test_jaeger_has_the_trace(started: Started) -> None:
 
     def spans() -> set[str]:
         found = json.loads(started.engine.run("busybox", "wget", "-q", "-O", "-", url))["data"]
-        return {trace["processes"][one["processID"]]["serviceName"] for trace in found for one in trace["spans"]}
+        return {trace["processes"][span["processID"]]["serviceName"] for trace in found for span in trace["spans"]}
 
     eventually(lambda: spans() >= {"trellis-node-watcher", "trellis-provisioner"}, "a trace has spans of both services")
 

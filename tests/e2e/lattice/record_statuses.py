@@ -82,8 +82,8 @@ def _model(value: bytes) -> Manifest | None:
         return None
     found = json.loads(value)
     digests = {
-        version: hashlib.sha256(json.dumps(one["spec"], sort_keys=True).encode()).hexdigest()[:8]
-        for version, one in found["manifests"].items()
+        version: hashlib.sha256(json.dumps(item["spec"], sort_keys=True).encode()).hexdigest()[:8]
+        for version, item in found["manifests"].items()
     }
     return {"versions": digests, "deployed": found.get("deployed_version") or ""}
 

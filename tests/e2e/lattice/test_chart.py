@@ -41,12 +41,12 @@ def lattice(tmp_path: Path) -> Iterator[tuple[NatsServer, int]]:
     server, leaf = lattice_server(conf, tmp_path / "nats")
     wadm = lattice_servers(How(Lines(), threading.Event()))[WADM]
     told = [
-        one.replace(f"nats://{SERVICE}:4222", f"nats://{LOOPBACK}:{{port}}")
-        for one in variables(container(found, "Deployment", "trellis-wadm"))
+        variable.replace(f"nats://{SERVICE}:4222", f"nats://{LOOPBACK}:{{port}}")
+        for variable in variables(container(found, "Deployment", "trellis-wadm"))
     ]
-    assert any("{port}" in one for one in told)
+    assert any("{port}" in item for item in told)
     with server:
-        argv = ["/usr/bin/env", *(one.replace("{port}", str(server.port)) for one in told), str(wadm)]
+        argv = ["/usr/bin/env", *(item.replace("{port}", str(server.port)) for item in told), str(wadm)]
         with running(argv, tmp_path / "wadm", lambda: asked(server.port, "list") is not None):
             yield server, leaf
 

@@ -77,11 +77,11 @@ def kubectl(kept: KeptWorld, tmp_path: Path) -> Kubectl:
 def writes(kept: KeptWorld, mark: int) -> list[tuple[str, str]]:
     """Return our writes to Applications since then."""
     return [
-        (one["verb"], one["objectRef"]["name"])
-        for one in kept.hosts.fleet.writes(mark)
-        if is_ours(one)
-        and one["objectRef"].get("resource") == APPLICATIONS.plural
-        and one["objectRef"].get("namespace") == kept.namespace
+        (write["verb"], write["objectRef"]["name"])
+        for write in kept.hosts.fleet.writes(mark)
+        if is_ours(write)
+        and write["objectRef"].get("resource") == APPLICATIONS.plural
+        and write["objectRef"].get("namespace") == kept.namespace
     ]
 
 
@@ -123,7 +123,7 @@ async def test_what_is_applied_again_is_unchanged_and_takes_no_write(kept: KeptW
             assert await kubectl("apply", "-f", path) == (0, "application.core.oam.dev/web unchanged\n")
             assert await kubectl("diff", "-f", path) == (0, "")
         await seen(kept, "later")
-        assert [one for one in writes(kept, mark) if one[1] == "web"] == []
+        assert [write for write in writes(kept, mark) if write[1] == "web"] == []
         assert kept.find("web") == before
         assert len(kept.status("web")["versions"]) == 1
 
@@ -154,13 +154,13 @@ async def test_a_tool_that_dry_runs_and_applies_for_ever_converges(
         found = await kept.synced("web", version=version)
         assert "version" not in found["metadata"]["annotations"]
         manifest = (await wadm._ask("get.web", {"version": version}))["manifest"]
-        assert {one["name"] for one in manifest["spec"]["components"]} == {"httpserver", "echo"}
+        assert {component["name"] for component in manifest["spec"]["components"]} == {"httpserver", "echo"}
         mark = kept.hosts.fleet.mark()
         for _ in range(3):
             assert not await drifted()
             await kubectl("apply", *server_side, "-f", path)
         await seen(kept, "later")
-        assert [one for one in writes(kept, mark) if one[1] == "web"] == []
+        assert [write for write in writes(kept, mark) if write[1] == "web"] == []
 
 
 async def test_two_managers_apply_a_component_each(kept: KeptWorld, wadm: Wadm, kubectl: Kubectl) -> None:
@@ -172,11 +172,11 @@ async def test_two_managers_apply_a_component_each(kept: KeptWorld, wadm: Wadm, 
     async def components() -> dict[str, str]:
         version = (await kept.synced("web"))["status"]["synced"]["wadmVersion"]
         found = (await wadm._ask("get.web", {"version": version}))["manifest"]["spec"]["components"]
-        return {one["name"]: one["properties"]["image"] for one in found}
+        return {item["name"]: item["properties"]["image"] for item in found}
 
     async with kept.manager():
-        one, two = part("one", "file:///1.wasm"), part("two", "file:///2.wasm")
-        for manager, path in (("team-one", one), ("team-two", two)):
+        item, two = part("one", "file:///1.wasm"), part("two", "file:///2.wasm")
+        for manager, path in (("team-one", item), ("team-two", two)):
             assert (await kubectl("apply", "--server-side", f"--field-manager={manager}", "-f", path))[0] == 0
         assert await components() == {"one": "file:///1.wasm", "two": "file:///2.wasm"}
         changed = part("one", "file:///3.wasm")

@@ -48,13 +48,13 @@ async def shown(hosts: HostWorld, what: str, holds: Any) -> dict[str, Any]:
 
 def said(status: dict[str, Any], kind: str) -> tuple[str, str]:
     """Return status and reason of a condition."""
-    found = (one for one in status.get("conditions") or () if one["type"] == kind)
-    return next(((one["status"], one["reason"]) for one in found), ("", ""))
+    found = (condition for condition in status.get("conditions") or () if condition["type"] == kind)
+    return next(((item["status"], item["reason"]) for item in found), ("", ""))
 
 
 def of_lattice(status: dict[str, Any], host: str) -> dict[str, Any]:
     """Return what the status says of a host of the lattice, {} if nothing."""
-    return next((one for one in status.get("latticeHosts") or () if one["id"] == host), {})
+    return next((lattice_host for lattice_host in status.get("latticeHosts") or () if lattice_host["id"] == host), {})
 
 
 async def pods(hosts: HostWorld, count: int) -> list[str]:
@@ -92,14 +92,17 @@ async def test_what_a_real_lattice_tells_stands_on_the_group_and_outlives_wadm(
 async def _hosts_are_shown(hosts: HostWorld, real: str, stub: StubHost, pods: tuple[str, str]) -> None:
     status = await shown(hosts, "both hosts", lambda status: said(status, "HostsReporting") == ("True", "AllReporting"))
     first, second = status["hosts"]
-    assert [(one["pod"], one["id"], one["reported"]) for one in (first, second)] == [
+    assert [(item["pod"], item["id"], item["reported"]) for item in (first, second)] == [
         (pods[0], real, "Yes"),
         (pods[1], stub.id, "Yes"),
     ]
     assert first["version"].startswith("1.9.")
     assert (first["labels"]["zone"], second["labels"]["kubernetes_pod"]) == ("a", pods[1])
     assert first["startedAt"] <= second["startedAt"]
-    assert {one["id"]: one["pod"] for one in status["latticeHosts"]} == {real: pods[0], stub.id: pods[1]}
+    assert {lattice_host["id"]: lattice_host["pod"] for lattice_host in status["latticeHosts"]} == {
+        real: pods[0],
+        stub.id: pods[1],
+    }
 
 
 async def _an_application_comes_and_goes(hosts: HostWorld, wadm: Wadm, real: str, component: Path) -> None:

@@ -167,7 +167,7 @@ async def test_what_wadms_storage_lost_is_put_and_deployed_again(
             await asyncio.to_thread(real_lattice.start_wadm)
         former = before["status"]["synced"]["bucket"]
         for name, deployed in (("mine", True), ("theirs", True), ("idle", False)):
-            await kept.until(name, "in another bucket", lambda one: one["status"]["synced"]["bucket"] != former)
+            await kept.until(name, "in another bucket", lambda item: item["status"]["synced"]["bucket"] != former)
             await kept.synced(name, deployed=deployed)
         assert await wadm.names() == {"mine", "theirs", "idle"}
 
@@ -185,7 +185,7 @@ async def test_both_sides_change_at_once_and_the_loser_can_be_read(kept: KeptWor
         found = await kept.synced("web")
         assert found["spec"] == spec("file:///none-2.wasm")
         assert found["status"]["overridden"] == {"side": "wadm", "version": "w1"}
-        assert "w1" in {one["version"] for one in found["status"]["versions"]}
+        assert "w1" in {version["version"] for version in found["status"]["versions"]}
         await eventually(lambda: "Overridden" in kept.warnings(), "an Event", seconds=PATIENCE)
 
 
@@ -226,7 +226,7 @@ async def test_uninstalling_takes_every_finalizer_and_leaves_wadm_alone(kept: Ke
         kept.apply("web", spec())
         await kept.synced("web")
     async with kept.manager(remove_finalizers=True):
-        await kept.until("web", "without finalizer", lambda one: not one["metadata"].get("finalizers"))
+        await kept.until("web", "without finalizer", lambda item: not item["metadata"].get("finalizers"))
     kept.delete("web")
     await kept.gone("web")
     assert await wadm.names() == {"web"}

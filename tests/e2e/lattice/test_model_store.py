@@ -47,7 +47,7 @@ async def test_statuses_of_a_real_application_are_heard(real_lattice: RealLattic
             await until(lambda: (status := seen.store.status("web")) is not None and status.status == "deployed")
             status = seen.store.status("web")
             assert status is not None
-            assert [(one.kind, one.status) for one in status.scalers] == [("DaemonScaler", "deployed")]
+            assert [(scaler.kind, scaler.status) for scaler in status.scalers] == [("DaemonScaler", "deployed")]
             await seen.wadm.undeploy("web")
             await until(lambda: (status := seen.store.status("web")) is not None and status.status != "deployed")
 

@@ -21,7 +21,7 @@ async def test_a_hundred_applications_become_services_and_go(real_lattice: RealL
     wanted = {f"many-{number}" for number in range(COUNT)}
 
     def mirrored() -> set[str]:
-        return {one["metadata"]["name"] for one in world.hosts.call("GET", SERVICES)["items"]}
+        return {item["metadata"]["name"] for item in world.hosts.call("GET", SERVICES)["items"]}
 
     world.permit_deletions()
     async with Wadm.of(real_lattice.url, lattice) as wadm, world.reflector():

@@ -55,8 +55,8 @@ class Backed:
         at = {"cluster_uris": self.lattice.url}
         reveal = wasm_component("reveal", f"file://{self.component}")
         reveal["properties"]["secrets"] = [
-            {"name": one, "properties": {"policy": "kube", "key": self.world.name, "field": entry}}
-            for one, entry in entries.items()
+            {"name": item, "properties": {"policy": "kube", "key": self.world.name, "field": entry}}
+            for item, entry in entries.items()
         ]
         reveal["traits"].append(_link("messaging", "consumer", target=[{"name": "at", "properties": at}]))
         listens = [{"name": "listens", "properties": {**at, "subscriptions": f"{self.name}.{name}"}}]
@@ -77,7 +77,9 @@ class Backed:
         """Return deploy/examples/secret with this component, on this lattice, in this namespace."""
         found, shown = self.manifest("greeter"), examples.manifest("secret", "Application")["spec"]
         here = {"backend": self.world.backend, "namespace": self.world.namespace}
-        found["spec"]["policies"] = [one | {"properties": one["properties"] | here} for one in shown["policies"]]
+        found["spec"]["policies"] = [
+            policy | {"properties": policy["properties"] | here} for policy in shown["policies"]
+        ]
         found["spec"]["components"][0]["properties"]["secrets"] = shown["components"][0]["properties"]["secrets"]
         found["metadata"]["annotations"]["version"] = version
         return found

@@ -95,7 +95,7 @@ async def runs(kept: KeptWorld, wadm: Wadm, servers: TenantLattice) -> None:
         kept.apply("web", SERVER)
         await kept.condition("web", "Ready", "True", "Deployed")
         scalers = kept.status("web")["scalers"]
-        assert [(one["kind"], one["status"]) for one in scalers] == [("DaemonScaler", "deployed")]
+        assert [(scaler["kind"], scaler["status"]) for scaler in scalers] == [("DaemonScaler", "deployed")]
         kept.undeploy("web")
         await kept.condition("web", "Ready", "True", "Undeployed")
         kept.delete("web")

@@ -139,8 +139,8 @@ async def test_both_sides_end_equal_and_as_people_asked(
                     await world.act(planned(rng, faults, tasks))
                 found = await world.settled(f"time {number}")
                 wrong = [
-                    f"{one}: {found[one.name]}" for one in world.all if not one.allowed(found[one.name], lost=lost)
+                    f"{item}: {found[item.name]}" for item in world.all if not item.allowed(found[item.name], lost=lost)
                 ]
                 assert not wrong, "\n".join(wrong)
-                for one in world.all:
-                    one.state = found[one.name]
+                for item in world.all:
+                    item.state = found[item.name]

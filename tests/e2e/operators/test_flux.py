@@ -59,7 +59,9 @@ class Flux:
     def said(self, name: str) -> tuple[str, str, str]:
         """Return a Kustomization's verdict, its reason, and the commit that it has applied."""
         status = self._api.call("GET", KUSTOMIZATIONS.path(NAMESPACE, name))[1].get("status") or {}
-        ready: dict[str, str] = next((one for one in status.get("conditions") or () if one["type"] == "Ready"), {})
+        ready: dict[str, str] = next(
+            (condition for condition in status.get("conditions") or () if condition["type"] == "Ready"), {}
+        )
         commit = str(status.get("lastAppliedRevision", "")).rpartition(":")[2]
         return ready.get("status", ""), ready.get("reason", ""), commit
 

@@ -41,7 +41,7 @@ async def test_hosts_that_work_get_more_beside_them_and_idle_ones_go(
 
     def said() -> dict[str, str]:
         found = hello.call("GET", AUTOSCALERS, HOSTS).get("status") or {}
-        return {one["type"]: one["reason"] for one in found.get("conditions") or ()}
+        return {condition["type"]: condition["reason"] for condition in found.get("conditions") or ()}
 
     async def hosts(count: int, *, seconds: float = SCALING_SECONDS) -> None:
         def there() -> bool:

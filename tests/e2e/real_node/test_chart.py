@@ -52,12 +52,12 @@ def test_it_is_installed_becomes_available_and_leaves_nothing(
     prepared = cluster.inventory()
     try:
         cluster.install(mode=mode)
-        replicas = {one["metadata"]["name"]: one["spec"]["replicas"] for one in cluster.workloads()}
+        replicas = {workload["metadata"]["name"]: workload["spec"]["replicas"] for workload in cluster.workloads()}
         assert expected.items() <= replicas.items()
         assert cluster.restarted() == []
         cluster.uninstall()
         left = prepared.new_in(cluster.inventory())
-        assert {one for one in left if not one.startswith("apiservices.")} == STAYS
+        assert {item for item in left if not item.startswith("apiservices.")} == STAYS
     finally:
         cluster.clean()
     after = cluster.inventory()

@@ -68,7 +68,9 @@ def life(machine: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> I
 
 def test_the_version_before_is_installed(life: Life) -> None:
     life.cluster.install_before(BEFORE)
-    assert {one["metadata"]["labels"]["app.kubernetes.io/name"] for one in life.cluster.workloads()} == {"trellis"}
+    assert {workload["metadata"]["labels"]["app.kubernetes.io/name"] for workload in life.cluster.workloads()} == {
+        "trellis"
+    }
 
 
 def provisioned(life: Life, node: str) -> bool:
@@ -110,8 +112,8 @@ def test_a_component_is_given_its_secret(life: Life) -> None:
 def test_a_component_is_granted_a_secret_of_another_namespace(life: Life) -> None:
     life.cluster.kubectl("create", "namespace", PAYMENTS)
     rights = life.outside.trellis("secrets", "roles", "-n", PAYMENTS, "-a", "reader", "-s", "card-processor")
-    for one in (*yaml.safe_load_all(rights), *lived_in.payments(TOKEN)):
-        life.cluster.kubectl.create(one)
+    for item in (*yaml.safe_load_all(rights), *lived_in.payments(TOKEN)):
+        life.cluster.kubectl.create(item)
     life.until_well(APPLICATIONS, "checkout", "-n", HELLO)
 
 
@@ -143,7 +145,7 @@ SAID = {
 
 def test_what_happened_is_told_by_the_bus(life: Life) -> None:
     def missing() -> set[str]:
-        return SAID - {".".join(one["type"].split(".")[2:4]) for one in life.outside.facts().values()}
+        return SAID - {".".join(fact["type"].split(".")[2:4]) for fact in life.outside.facts().values()}
 
     try:
         eventually(lambda: not missing(), "all is said", 60)
@@ -239,8 +241,8 @@ def test_a_changed_value_disturbs_nothing_either(life: Life) -> None:
     eventually(lambda: provisioned(life, "real-2"), "the second node is ready")
 
     def said() -> str:
-        of_node = (one for one in life.outside.facts().values() if one["subject"] == "real-2")
-        return next((one["traceparent"] for one in of_node if "node.ready" in one["type"]), "")
+        of_node = (fact for fact in life.outside.facts().values() if fact["subject"] == "real-2")
+        return next((item["traceparent"] for item in of_node if "node.ready" in item["type"]), "")
 
     eventually(said, "it is said that the node is ready", 60)
 

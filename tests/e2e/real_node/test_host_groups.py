@@ -111,7 +111,7 @@ class World:
     def children(self, name: str) -> list[str]:
         """Return all that there is of a group besides itself."""
         listed = self.kubectl("get", CHILDREN, "-o", "name").split()
-        return [one for one in listed if one.split("/")[1] == name or one.split("/")[1].startswith(f"{name}-")]
+        return [item for item in listed if item.split("/")[1] == name or item.split("/")[1].startswith(f"{name}-")]
 
 
 @pytest.fixture(scope="module")
@@ -130,7 +130,7 @@ async def test_hosts_are_shown_scale_stop_in_good_order_and_go(world: World, tmp
         assert (host["node"], host["ip"]) == (NODE, kubectl.get("pod", pod)["status"]["podIP"])
         assert (host["labels"]["kubernetes_pod"], host["labels"]["zone"]) == (pod, "a")
         assert host["startedAt"] >= kubectl.get("pod", pod)["metadata"]["creationTimestamp"]
-        assert [(one["id"], one["pod"]) for one in status["latticeHosts"]] == [(first, pod)]
+        assert [(lattice_host["id"], lattice_host["pod"]) for lattice_host in status["latticeHosts"]] == [(first, pod)]
 
         kubectl("scale", "whc/group", "--replicas=2")
         two = await world.heard("group", 2)
@@ -197,9 +197,9 @@ async def test_silent_hosts_are_shown_and_restarted_one_at_a_time_if_that_is_ask
         assert {host["ready"] for host in status["hosts"]} == {True}, "to Kubernetes they are well"
         assert any(pod in _message(status, "HostsReporting") for pod in before)
         both = await world.shown(
-            "silent", "both", lambda found: [one["reported"] for one in found["hosts"]] == ["No"] * 2
+            "silent", "both", lambda found: [item["reported"] for item in found["hosts"]] == ["No"] * 2
         )
-        assert [one["pod"] for one in both["hosts"]] == before == world.pods("silent"), "nobody asked for a restart"
+        assert [item["pod"] for item in both["hosts"]] == before == world.pods("silent"), "nobody asked for a restart"
 
         kubectl("patch", "whc", "silent", "--type=merge", "-p", '{"spec": {"hostRecycling": "OneAtATime"}}')
         status = await world.shown(
@@ -253,13 +253,13 @@ WELL = {("Ready", "True"), ("Progressing", "False"), ("Degraded", "False"), ("Ho
 
 
 def _conditions(status: Status) -> set[tuple[str, str]]:
-    return {(one["type"], one["status"]) for one in status.get("conditions") or ()}
+    return {(condition["type"], condition["status"]) for condition in status.get("conditions") or ()}
 
 
 def _reasons(status: Status) -> set[str]:
-    return {str(one["reason"]) for one in status.get("conditions") or ()}
+    return {str(condition["reason"]) for condition in status.get("conditions") or ()}
 
 
 def _message(status: Status, kind: str) -> str:
-    found = (str(one["message"]) for one in status.get("conditions") or () if one["type"] == kind)
+    found = (str(condition["message"]) for condition in status.get("conditions") or () if condition["type"] == kind)
     return next(found, "")

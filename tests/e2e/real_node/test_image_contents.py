@@ -122,35 +122,39 @@ def test_the_sbom_is_valid(built: Built) -> None:
 
 def test_the_sbom_has_each_package_of_the_lock_with_version_and_hashes_and_no_other(built: Built) -> None:
     wanted = {name: pin for name, pin in built.lock.items() if not pin.marker or Marker(pin.marker).evaluate(DEBIAN_12)}
-    of_python = [one for one in built.sbom["components"] if one["purl"].startswith("pkg:pypi/")]
-    found = {inventory.normalised(one["name"]): one for one in of_python}
-    assert {name: one["version"] for name, one in found.items()} == {name: pin.version for name, pin in wanted.items()}
-    for name, one in found.items():
-        hashes = [file["hashes"] for file in one["externalReferences"] if file.get("hashes")]
+    of_python = [component for component in built.sbom["components"] if component["purl"].startswith("pkg:pypi/")]
+    found = {inventory.normalised(item["name"]): item for item in of_python}
+    assert {name: item["version"] for name, item in found.items()} == {
+        name: pin.version for name, pin in wanted.items()
+    }
+    for name, item in found.items():
+        hashes = [file["hashes"] for file in item["externalReferences"] if file.get("hashes")]
         assert [[each["content"] for each in files] for files in hashes] == [list(wanted[name].hashes)]
 
 
 def test_the_sbom_has_what_is_bundled_into_the_page_of_the_console_where_it_is(built: Built) -> None:
     lock = (ROOT / "services/console/page/package-lock.json").read_text(encoding="utf-8")
     wanted = inventory.page_components(lock) if built.key == "services" else []
-    assert [one for one in built.sbom["components"] if one["purl"].startswith("pkg:npm/")] == wanted
+    assert [component for component in built.sbom["components"] if component["purl"].startswith("pkg:npm/")] == wanted
 
 
 def test_each_package_says_its_licence_and_brings_its_text(built: Built) -> None:
     components = built.sbom["components"]
     told = documents(built.archive)[inventory.LICENSES].decode()
-    for one in components:
-        words = inventory.license_of(one)
+    for component in components:
+        words = inventory.license_of(component)
         assert words
         assert not re.search(r"unknown|none|proprietary", words, flags=re.IGNORECASE)
-        assert f"{one['name']} {one['version']}: {words}\n" in told
+        assert f"{component['name']} {component['version']}: {words}\n" in told
         # Some crates and the C libraries carry none: their licence is with their sources.
-        if one["type"] == "library" and not one["purl"].startswith(("pkg:cargo/", "pkg:generic/")):
-            assert told.count(f"\n{one['name']} {one['version']}: ") == 2, f"{one['name']} carries no text"
+        if component["type"] == "library" and not component["purl"].startswith(("pkg:cargo/", "pkg:generic/")):
+            assert told.count(f"\n{component['name']} {component['version']}: ") == 2, (
+                f"{component['name']} carries no text"
+            )
 
 
 def test_the_sbom_has_the_runtime_with_its_checksum_and_its_crates_where_it_is(built: Built) -> None:
-    found = {one["name"]: one for one in built.sbom["components"]}
+    found = {component["name"]: component for component in built.sbom["components"]}
     assert (SHIM in found) == (built.key == "installer")
     if SHIM in found:
         content = hashlib.sha256(shim(HOW).read_bytes()).hexdigest()

@@ -64,9 +64,14 @@ def endpoints(kubectl: Kubectl, service: str) -> list[tuple[str, str, int, bool]
     """Return pod, address, port and readiness of each endpoint in the Service's slices."""
     listed = json.loads(kubectl("get", "endpointslices", "-l", f"{names.LABEL_SERVICE_NAME}={service}", "-o", "json"))
     return [
-        (one["targetRef"]["name"], one["addresses"][0], each["ports"][0]["port"], one["conditions"]["ready"])
+        (
+            endpoint["targetRef"]["name"],
+            endpoint["addresses"][0],
+            each["ports"][0]["port"],
+            endpoint["conditions"]["ready"],
+        )
         for each in listed["items"]
-        for one in each.get("endpoints") or ()
+        for endpoint in each.get("endpoints") or ()
     ]
 
 

@@ -82,7 +82,7 @@ def looking(component: str, writable: str) -> Manifest:
     [container] = spec["containers"]
     for name in ("readinessProbe", "livenessProbe", "startupProbe"):
         container.pop(name, None)
-    packages = ",".join([*(f"{one.package}.app" for one in REGISTRY.values()), "trellis_cli.commands"])
+    packages = ",".join([*(f"{item.package}.app" for item in REGISTRY.values()), "trellis_cli.commands"])
     container["command"] = ["/opt/trellis/bin/python3", "-c", LOOK, packages, writable]
     del spec["serviceAccountName"]
     spec |= {"nodeName": NODE, "restartPolicy": "Never", "automountServiceAccountToken": False}
@@ -143,13 +143,13 @@ def pods(kubectl: Kubectl, component: str) -> list[Mapping[str, Any]]:
 def test_services_from_the_image_become_ready_and_a_controller_acts(kubectl: Kubectl) -> None:
     for component in ("node-watcher", "controller-host"):
         kubectl("rollout", "status", f"deployment/trellis-{component}", "-n", SYSTEM, "--timeout=300s")
-        for one in pods(kubectl, component):
-            [status] = one["status"]["containerStatuses"]
+        for item in pods(kubectl, component):
+            [status] = item["status"]["containerStatuses"]
             assert (status["restartCount"], status["ready"]) == (0, True)
     module = EXAMPLES / "ttl.wasm"
     kubectl("create", "configmap", "ttl-module", "-n", TEAM, f"--from-file=ttl.wasm={module}")
-    for one in yaml.safe_load_all((EXAMPLES / "ttl.yaml").read_text()):
-        kubectl.create(one)
+    for item in yaml.safe_load_all((EXAMPLES / "ttl.yaml").read_text()):
+        kubectl.create(item)
     kubectl("wait", "wasmcontroller/ttl", "-n", TEAM, "--for=condition=Ready", "--timeout=300s")
     done = pod("done", "true", NODE)["spec"]
     template = {"metadata": {"labels": {"app": "done"}}, "spec": done}

@@ -149,12 +149,12 @@ def test_a_tag_that_another_has_moved_is_noticed(released: Released) -> None:
 
 def test_the_provenance_names_the_commit_the_locks_and_the_packages(released: Released) -> None:
     found = json.loads((released.folder / "provenance.json").read_text())["buildDefinition"]
-    uris = [one["uri"] for one in found["resolvedDependencies"]]
+    uris = [resolved_dependency["uri"] for resolved_dependency in found["resolvedDependencies"]]
     assert found["externalParameters"] == {"version": VERSION, "registry": released.registry}
     assert uris[0].endswith(f"@{released.told['commit']}")
     assert {"requirements-services.lock", "requirements-installer.lock"} <= set(uris)
     for architecture in MACHINES:
-        assert [one for one in uris if one.startswith("pkg:deb/debian/libc6@") and one.endswith(f"={architecture}")]
+        assert [uri for uri in uris if uri.startswith("pkg:deb/debian/libc6@") and uri.endswith(f"={architecture}")]
 
 
 def test_the_chart_has_the_version_and_the_images_by_digest(released: Released) -> None:

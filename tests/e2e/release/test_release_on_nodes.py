@@ -91,8 +91,8 @@ def test_the_chart_is_installed_by_digest_with_its_default_values(world: World, 
     assert world.cluster.restarted() == []
     found = {
         status["imageID"].partition("@")[2]
-        for one in world.cluster.listed("pods", "-n", SYSTEM, "--selector", "app.kubernetes.io/name=trellis")
-        for status in one["status"]["containerStatuses"]
+        for item in world.cluster.listed("pods", "-n", SYSTEM, "--selector", "app.kubernetes.io/name=trellis")
+        for status in item["status"]["containerStatuses"]
         if status["name"] != "nats"
     }
     assert found == {world.released.digest("services")}

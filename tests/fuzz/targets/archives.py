@@ -233,13 +233,13 @@ def _laid(said: list[Layer]) -> dict[str, bytes]:
         for name, content in layer:
             path = PurePosixPath("/", name)
             if path.name == ".wh..wh..opq":
-                seen = {one: data for one, data in seen.items() if path.parent not in PurePosixPath(one).parents}
+                seen = {item: data for item, data in seen.items() if path.parent not in PurePosixPath(item).parents}
             elif path.name.startswith(".wh."):
                 gone = path.with_name(path.name.removeprefix(".wh."))
                 seen = {
-                    one: data
-                    for one, data in seen.items()
-                    if PurePosixPath(one) != gone and gone not in PurePosixPath(one).parents
+                    item: data
+                    for item, data in seen.items()
+                    if PurePosixPath(item) != gone and gone not in PurePosixPath(item).parents
                 }
             else:
                 seen.pop(str(path), None)

@@ -136,7 +136,7 @@ def _matches(subject_filter: str, subject: str) -> bool:
         if len(found) <= len(wanted):
             return False
         found = found[: len(wanted)]
-    return len(wanted) == len(found) and all(one in ("*", other) for one, other in zip(wanted, found, strict=True))
+    return len(wanted) == len(found) and all(item in ("*", other) for item, other in zip(wanted, found, strict=True))
 
 
 def _judge_pattern(case: tuple[str, str | None, str]) -> str:
@@ -203,7 +203,7 @@ def _judge_letter(case: tuple[bytes, str, bytes, int]) -> str:
     assert found.truncated is not None or found.body == body
     kept = replayed_headers(found)
     assert kept.pop("Nats-Msg-Id") == "replay/e2/7"
-    assert kept == {name: one for name, one in headers.items() if not name.lower().startswith("nats-")}
+    assert kept == {name: item for name, item in headers.items() if not name.lower().startswith("nats-")}
     return "cut" if found.truncated is not None else "whole"
 
 
@@ -244,7 +244,7 @@ def _judge_stored(message: Stored) -> str:
     if not found.obstacle:
         assert can_be_said(found.subject)
         _tokens(found.subject, len(found.subject.split(".")))
-        assert all(isinstance(one, str) for one in replayed_headers(found).values())
+        assert all(isinstance(replayed_header, str) for replayed_header in replayed_headers(found).values())
     return "may be replayed" if not found.obstacle else "has an obstacle"
 
 

@@ -136,14 +136,14 @@ def _judge_reference(case: tuple[str, bytes]) -> str:
     image, config = case
     outcome, found = tried(lambda: parse_image(image), ValueError)
     here, installed = tried(lambda: parse_reference(f"oci://{image}"), InstallError)
-    for how, one in ((outcome, found), (here, installed)):
+    for how, item in ((outcome, found), (here, installed)):
         if how == "accepted":
-            again = one.registry + "/" + one.repository
+            again = item.registry + "/" + item.repository
             assert image.startswith(again), (image, again)
-            assert "@" not in one.registry
-            assert "/" not in one.registry
-            assert not {"..", "", "."} & set(one.repository.split("/"))
-            assert one.digest is None or image.endswith(f"@{one.digest}")
+            assert "@" not in item.registry
+            assert "/" not in item.registry
+            assert not {"..", "", "."} & set(item.repository.split("/"))
+            assert item.digest is None or image.endswith(f"@{item.digest}")
     if outcome == "accepted":
         assert found.url("x").startswith("https://")
         who, login = tried(lambda: credentials_for(found, config), ValueError)
@@ -154,7 +154,7 @@ def _judge_reference(case: tuple[str, bytes]) -> str:
     registries, problem = _registries({("Secret", "s"): data}, "s")
     assert registries or problem is not None
     for registry in registries:
-        assert all(isinstance(one, str) for one in (registry.server, registry.user, registry.password)), registry
+        assert all(isinstance(item, str) for item in (registry.server, registry.user, registry.password)), registry
     return outcome
 
 
@@ -267,7 +267,7 @@ class _Transfer:
 
     async def ask(self, method: str, url: str, headers: Mapping[str, str], *, most: int) -> Answer:
         del method, most
-        assert all(one.isascii() and one.isprintable() for one in headers.values()), headers
+        assert all(item.isascii() and item.isprintable() for item in headers.values()), headers
         if "/blobs/" in url:
             return Answer(200, {}, self._blobs.get(url.rpartition("/")[2], b"nothing"))
         status, header, body = self._documents.pop(0) if self._documents else (404, "", b"")
@@ -302,7 +302,7 @@ def _kube_answer(rng: random.Random) -> tuple[int, bytes, dict[str, str], bytes]
     headers = {"Retry-After": text(rng, ["5", "0", "Wed, 21 Oct 2026 07:28:00 GMT"])} if rng.random() < 0.5 else {}
     depth = rng.choice([1, 5, MOST_LEVELS - 1, MOST_LEVELS, MOST_LEVELS + 1, 1500])
     opening = [rng.choice(['{"a":', "[", '["]",', '{"\\"[":1,"b":']) for _ in range(depth)]
-    closing = ["}" if one.startswith("{") else "]" for one in reversed(opening)]
+    closing = ["}" if item.startswith("{") else "]" for item in reversed(opening)]
     deep = "".join([*opening, "7", *closing]).encode()
     return rng.choice([400, 401, 403, 404, 409, 410, 422, 429, 500, 503]), body, headers, deep
 

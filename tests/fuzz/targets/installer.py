@@ -172,7 +172,7 @@ def _check_other_reader(before: str, new: str) -> None:
 
 
 def _check_removal(before: str, new: str, later: list[Entry], theirs: Mapping[str, Any], entries: list[Entry]) -> None:
-    if toml_text.section_of(before) is not None or any(one.handler in theirs for one in (*entries, *later)):
+    if toml_text.section_of(before) is not None or any(entry.handler in theirs for entry in (*entries, *later)):
         return
     if toml_text.section_of(new) is None:
         return  # edited in place: what takes that away is told which handlers were ours
@@ -321,14 +321,14 @@ def _judge_result(case: tuple[InstallResult | None, bytes]) -> str:
     assert isinstance(found.ok, bool)
     hash((found.operation, found.message, found.preset, found.warnings, found.shims, found.ended))
     texts = (found.operation, found.message, found.preset, *found.warnings)
-    assert all(isinstance(one, str) for one in texts), texts
+    assert all(isinstance(item, str) for item in texts), texts
     for shim in found.shims:
         words = (shim.handler, shim.digest, shim.sha256, shim.version, shim.problem)
-        assert all(isinstance(one, str) for one in words), shim
+        assert all(isinstance(word, str) for word in words), shim
         assert isinstance(shim.verified, bool)
     assert isinstance(found.seconds, int | float)
     assert isinstance(found.restarted, bool)
-    assert all(isinstance(one.pid, int) and isinstance(one.name, str) for one in found.ended)
+    assert all(isinstance(item.pid, int) and isinstance(item.name, str) for item in found.ended)
     return "accepted"
 
 
@@ -371,14 +371,14 @@ def _judge_book(case: tuple[str, bytes]) -> str:
     if isinstance(book, State):
         for handler, shim in book.shims.items():
             words = (handler, shim.name, shim.path, shim.sha256, shim.digest, shim.adopted, *shim.owners)
-            assert all(isinstance(one, str) for one in words)
-            assert all(isinstance(one, str) for one in shim.options.values())
-        assert all(isinstance(one, str) for one in (*book.directories, *book.retired))
-        assert all(isinstance(one.written_sha256, str) for one in book.configs.values())
+            assert all(isinstance(word, str) for word in words)
+            assert all(isinstance(option, str) for option in shim.options.values())
+        assert all(isinstance(directory, str) for directory in (*book.directories, *book.retired))
+        assert all(isinstance(item.written_sha256, str) for item in book.configs.values())
     else:
         assert isinstance(book.restart, bool)
-        assert all(isinstance(one, str) for one in (book.operation, book.cause, *book.directories))
-        assert all(isinstance(one, str) for one in book.backups.values())
+        assert all(isinstance(item, str) for item in (book.operation, book.cause, *book.directories))
+        assert all(isinstance(backup, str) for backup in book.backups.values())
     return outcome
 
 
@@ -455,7 +455,7 @@ def _parts(pattern: str) -> list[Any] | None:
         if char == "*":
             found.append(None)
         elif char == "?":
-            found.append(lambda one: one != "/")
+            found.append(lambda item: item != "/")
         elif char == "[":
             made, at = _class(pattern, at)
             if made is None:
@@ -483,7 +483,7 @@ def _class(pattern: str, at: int) -> tuple[Any, int]:
         if low is None or high is None:
             return None, at
         ranges.append((low, high))
-    return (lambda one: any(low <= one <= high for low, high in ranges) is not negated), at + 1
+    return (lambda item: any(low <= item <= high for low, high in ranges) is not negated), at + 1
 
 
 def _character(pattern: str, at: int) -> tuple[str | None, int]:
@@ -525,7 +525,7 @@ def _status(rng: random.Random) -> bytes:
 def _judge_status(raw: bytes) -> str:
     outcome, found = tried(lambda: cri._runtimes(raw), ValueError, IndexError, struct.error)
     if outcome == "accepted" and found is not None:
-        assert all(isinstance(one, str) for pair in found.items() for one in pair)
+        assert all(isinstance(item, str) for pair in found.items() for item in pair)
         return outcome
     return "nothing"
 

@@ -117,9 +117,11 @@ CREDENTIALS = Target(
 def _ring(rng: random.Random) -> dict[str, Any]:
     seeds = [encode_seed(Prefix.CURVE, bytes([number]) * 32) for number in range(3)]
     data = {names.SECRETS_SEED: text(rng, seeds), names.SECRETS_PREVIOUS: "\n".join(text(rng, seeds) for _ in range(2))}
-    packed = {key: base64.b64encode(one.encode(errors="replace")).decode() for key, one in data.items()}
+    packed = {key: base64.b64encode(item.encode(errors="replace")).decode() for key, item in data.items()}
     kept = {
-        key: spoilt_text(rng, one) if rng.random() < 0.15 else one for key, one in packed.items() if rng.random() < 0.9
+        key: spoilt_text(rng, item) if rng.random() < 0.15 else item
+        for key, item in packed.items()
+        if rng.random() < 0.9
     }
     return {"data": kept}
 

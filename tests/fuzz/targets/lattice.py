@@ -50,7 +50,7 @@ _OPERATIONS = {
 _RECORDED: dict[str, list[Any]] = {
     name: replies(f"wadm.api.default.model.{name}") for name in _OPERATIONS if "." in name or name in ("put", "list")
 }
-_RECORDED["said"] = [one["status"] for one in _RECORDED["status.shop"]]
+_RECORDED["said"] = [item["status"] for item in _RECORDED["status.shop"]]
 _RECORDED["statuses"] = _RECORDED["list"]
 _RECORDED["manifest"] = _RECORDED["get.shop"]
 _RESULTS = ("created", "newversion", "acknowledged", "deleted", "noop", "success", "ok", "notfound", "error")
@@ -99,19 +99,19 @@ def _check_reply(name: str, found: Any, said: Any) -> None:  # noqa: C901 (a row
             assert result == "notfound"
         case tuple() if name == "versions.shop":
             assert len(found) <= VERSIONS_KEPT
-            assert [one.version for one in found] == [one["version"] for one in said.get("versions") or ()]
+            assert [item.version for item in found] == [version["version"] for version in said.get("versions") or ()]
         case tuple():
-            assert [one.name for one in found] == sorted(one.name for one in found)
-            assert all(0 < len(one.name) <= TEXT_KEPT for one in found)
+            assert [item.name for item in found] == sorted(item.name for item in found)
+            assert all(0 < len(item.name) <= TEXT_KEPT for item in found)
         case dict() if name == "statuses":
-            for one in found.values():
-                _check_status(one)
+            for item in found.values():
+                _check_status(item)
 
 
 def _check_status(found: Status) -> None:
     assert found.status
     assert len(found.message) <= WHOLE_MESSAGE_KEPT
-    assert all(len(one.message) <= MESSAGE_KEPT and one.status for one in found.scalers)
+    assert all(len(scaler.message) <= MESSAGE_KEPT and scaler.status for scaler in found.scalers)
 
 
 REPLY = Target(
@@ -189,18 +189,18 @@ BUCKET = Target(
     share=6,
 )
 
-_EVENTS = [json.loads(json.dumps(one)) for one in everything() if one["subject"].count(".") == 3]
-_HEARTBEATS = [one for one in _EVENTS if one["subject"].endswith("host_heartbeat")]
+_EVENTS = [json.loads(json.dumps(item)) for item in everything() if item["subject"].count(".") == 3]
+_HEARTBEATS = [event for event in _EVENTS if event["subject"].endswith("host_heartbeat")]
 
 
 def _event(rng: random.Random) -> tuple[str, bytes, dict[str, str]]:
-    one = rng.choice(_HEARTBEATS if rng.random() < 0.6 else _EVENTS)
-    event = copy.deepcopy(one["data"])
+    item = rng.choice(_HEARTBEATS if rng.random() < 0.6 else _EVENTS)
+    event = copy.deepcopy(item["data"])
     if rng.random() < 0.2 and "data" in event:
         event["data_base64"] = base64.b64encode(dumped(rng, event.pop("data"))).decode()
     if rng.random() < 0.3 and isinstance(event.get("data"), dict):
         event["data"] = mutated_often(rng, event["data"])
-    subject = one["subject"] if rng.random() < 0.7 else spoilt_text(rng, one["subject"])
+    subject = item["subject"] if rng.random() < 0.7 else spoilt_text(rng, item["subject"])
     return subject, dumped(rng, mutated_often(rng, event)), {"traceparent": text(rng)} if rng.random() < 0.2 else {}
 
 
@@ -302,10 +302,12 @@ def _judge_manifest(found: Any) -> str:
     read, application = tried(lambda: read_application(found, {"addr": {"port": "9000"}}), ManifestError)
     kept, projection = tried(lambda: project(found), ManifestError)
     if read == "accepted":
-        ports = [one.port for one in application.listeners]
+        ports = [listener.port for listener in application.listeners]
         assert len(set(ports)) == len(ports)
         assert all(1 <= port <= 65535 for port in ports)
-        assert all(isinstance(one.protocol, Protocol) and one.requirements for one in application.listeners)
+        assert all(
+            isinstance(listener.protocol, Protocol) and listener.requirements for listener in application.listeners
+        )
         assert list(application.configurations) == sorted(application.configurations)
     if kept == "accepted":
         _check_projection(projection)
@@ -354,7 +356,7 @@ def _judge_configuration(case: tuple[bool, bytes]) -> str:
     outcome, found = tried(lambda: read(payload), LatticeDataError)
     if outcome == "accepted":
         assert set(found) <= set(SETTINGS)
-        assert all(isinstance(one, str) for one in found.values())
+        assert all(isinstance(item, str) for item in found.values())
         return "an address" if found else "nothing"
     assert "hunter2" not in str(found)
     return outcome

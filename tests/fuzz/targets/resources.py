@@ -89,7 +89,7 @@ def _resource(rng: random.Random) -> tuple[str, dict[str, Any]]:
     kind = rng.choice(sorted(_MODELS))
     whole = {"spec": application(rng)["spec"]} if kind == "Application" else sample(rng, _MODELS[kind])
     if kind == "Shim" and rng.random() < 0.5:
-        whole["spec"] = _SHIM | {key: one for key, one in (whole.get("spec") or {}).items() if rng.random() < 0.3}
+        whole["spec"] = _SHIM | {key: item for key, item in (whole.get("spec") or {}).items() if rng.random() < 0.3}
     whole["status"] = _STATUS if rng.random() < 0.6 else {}
     good = mutated_often(rng, {key: whole.get(key) for key in ("spec", "status")})
     # As the API server takes it and the client reads it: objects and lists, cut where they are too deep.
@@ -204,7 +204,7 @@ def _judge_node(case: tuple[dict[str, Any], dict[str, Any]]) -> str:
     assert node.bears_marks in (True, False)
     for digests in (node.blamed, node.installed, job.shims):
         # Names and digests have no blanks in them, nor can labels.
-        plain = {name: one for name, one in digests.items() if name.split() == [name] and one.split() == [one]}
+        plain = {name: item for name, item in digests.items() if name.split() == [name] and item.split() == [item]}
         assert decode_digests(encode_digests(plain)) == plain
     if node.failed is not None:
         assert FailedAttempt.decode(node.failed.encode()) == node.failed
@@ -291,10 +291,10 @@ def _judge_book(case: tuple[str, Any, str]) -> str:
         case "reach":
             found = read_reach(told)
             assert read_reach(write_reach(found)) == found
-            assert all(1 <= one.port <= 65535 for one in found), found
+            assert all(1 <= item.port <= 65535 for item in found), found
         case _:
             data = tried(lambda: json.loads(told), ValueError, RecursionError)[1]
-            texts = {key: one for key, one in data.items() if isinstance(one, str)} if isinstance(data, dict) else {}
+            texts = {key: item for key, item in data.items() if isinstance(item, str)} if isinstance(data, dict) else {}
             texts |= {"u": told} if whole is None else {}
             found = read_ledger({"metadata": {}, "data": texts})
             for entry in found.entries.values():

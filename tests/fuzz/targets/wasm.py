@@ -60,7 +60,7 @@ def signed(value: int) -> bytes:
 def _type(parameters: str, results: str) -> bytes:
     found = b"\x60"
     for side in (parameters, results):
-        kinds = [_TYPES[one] for one in side.split()]
+        kinds = [_TYPES[item] for item in side.split()]
         found += u32(len(kinds)) + bytes(kinds)
     return found
 
@@ -96,7 +96,7 @@ def _module(rng: random.Random) -> Module:
     imports = [_name("trellis") + _name("call") + b"\0" + u32(3)] if rng.random() < 0.4 else []
     if rng.random() < 0.05:
         imports += [_name("env") + _name("x") + rng.choice([b"\0\0", b"\x02\0\1", b"\x03\x7f\0", b"\x01\x70\0\1"])]
-    count = sum(one[-2] == 0 or one.endswith(b"\0" + u32(3)) for one in imports)
+    count = sum(item[-2] == 0 or item.endswith(b"\0" + u32(3)) for item in imports)
     functions = [u32(0), u32(1), u32(2), *([u32(4)] if version is not None else [])]
     exports = [
         _name("memory") + b"\x02\0", _name("alloc") + b"\0" + u32(count), _name("reconcile") + b"\0" + u32(count + 1),
@@ -115,10 +115,10 @@ def _module(rng: random.Random) -> Module:
         elements.append(
             rng.choice([b"\1\0\1\0", b"\5\x70\1\xd0\x70\x0b", b"\4\x41\0\x0b\1\xd2\0\x0b", b"\2\0\x41\0\x0b\0\1\0"])
         )
-    segments = [b"\0\x41" + signed(at) + b"\x0b" + u32(len(one)) + one for at, one in data]
+    segments = [b"\0\x41" + signed(at) + b"\x0b" + u32(len(item)) + item for at, item in data]
     if rng.random() < 0.05:
         segments.append(b"\1\1x")
-    custom = [bytes([0]) + u32(len(_name(one)) + 3) + _name(one) + b"abc" for one in ("producers", ".debug_x", "é")]
+    custom = [bytes([0]) + u32(len(_name(item)) + 3) + _name(item) + b"abc" for item in ("producers", ".debug_x", "é")]
     parts = [
         _section(
             1, [_type("i32", "i32"), _type("i32 i32", "i64"), _type("", ""), _type("i32 i32", "i32"), _type("", "i32")]
@@ -181,15 +181,15 @@ def _judge_module(module: Module) -> str:
 
 def _check_meaning(module: Module, found: Any) -> None:
     before, after = (wasmtime.Module(_engine(), wasm) for wasm in (module.whole, found.wasm))
-    exports = {one.name: one.type for one in before.exports}
-    added = {one.name: one.type for one in after.exports if one.name not in exports}
-    assert {one.name for one in after.exports} == exports.keys() | added.keys()
+    exports = {export.name: export.type for export in before.exports}
+    added = {export.name: export.type for export in after.exports if export.name not in exports}
+    assert {export.name for export in after.exports} == exports.keys() | added.keys()
     kept = [global_export(number) for number in range(len(found.globals))]
     assert set(added) - {START_EXPORT} == set(kept)
     for name, kind in zip(kept, found.globals, strict=True):
         assert added[name].mutable
         assert str(added[name].content) == kind
-    assert [(one.module, one.name) for one in before.imports] == [(one.module, one.name) for one in after.imports]
+    assert [(item.module, item.name) for item in before.imports] == [(item.module, item.name) for item in after.imports]
     if module.good:
         assert [kind for kind, changes in module.globals if changes] == list(found.globals)
         assert (START_EXPORT in added) == module.start

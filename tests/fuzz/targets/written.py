@@ -56,7 +56,7 @@ def _scan(written: str, units: list[str]) -> list[tuple[Decimal, str]] | None:
         number = written[begin:at]
         if not number or number[0] == "." or number[-1] == ".":
             return None
-        unit = next((one for one in sorted(units, key=len, reverse=True) if written.startswith(one, at)), "")
+        unit = next((item for item in sorted(units, key=len, reverse=True) if written.startswith(item, at)), "")
         at += len(unit)
         found.append((Decimal(number), unit))
     return found or None
@@ -111,7 +111,7 @@ NUMBER = Target(
     "the number of a scanner without regular expressions; all other texts are refused",
     _number,
     _judge_number,
-    frozenset(f"{kind} {one}" for kind in _NUMBERS for one in ("accepted", "ValueError")),
+    frozenset(f"{kind} {item}" for kind in _NUMBERS for item in ("accepted", "ValueError")),
 )
 
 
@@ -139,7 +139,7 @@ def _judge_host(case: tuple[str, list[str]]) -> str:
     if not is_address(written):
         assert tried(lambda: forbidden(written, []), ValueError)[0] != "accepted"
         return "no address"
-    networks = [ipaddress.ip_network(one) for one in allowed]
+    networks = [ipaddress.ip_network(item) for item in allowed]
     why = forbidden(written, networks)
     address = ipaddress.ip_address(written.partition("%")[0])
     raw = address.packed
@@ -197,13 +197,16 @@ def _judge_selector(case: tuple[dict[str, Any], dict[str, str], str]) -> str:
         return outcome
     (spec,) = specs_of([watch, watch], "home")
     selector = written.get("labelSelector", {})
-    terms = [f"{key}={one}" for key, one in selector.get("matchLabels", {}).items()]
-    for one in selector.get("matchExpressions", []):
-        values = ",".join(one.get("values", []))
-        terms.append(
-            {"In": f"{one['key']} in ({values})", "NotIn": f"{one['key']} notin ({values})", "Exists": one["key"],
-             "DoesNotExist": f"!{one['key']}"}[one["operator"]]
-        )  # fmt: skip
+    terms = [f"{key}={item}" for key, item in selector.get("matchLabels", {}).items()]
+    for term in selector.get("matchExpressions", []):
+        key, values = term["key"], ",".join(term.get("values", []))
+        forms = {
+            "In": f"{key} in ({values})",
+            "NotIn": f"{key} notin ({values})",
+            "Exists": key,
+            "DoesNotExist": f"!{key}",
+        }
+        terms.append(forms[term["operator"]])
     there = not namespace or "*" in written.get("namespaces", []) or namespace in written.get("namespaces", ["home"])
     wanted = there and _all_hold(",".join(terms), labels)
     assert spec.means(namespace, labels) == wanted
@@ -311,7 +314,7 @@ def _environment(rng: random.Random) -> tuple[Any, dict[str, str]]:
         sorted(set(kind.model_fields) - {"nats_nkey_file", "nats_credentials_file"}), rng.randrange(1, 5)
     )
     written = {f"TRELLIS_{name.upper()}": text(rng, _GOOD) for name in fields}
-    safe = {name: one.replace("\0", "").encode(errors="replace").decode() for name, one in written.items()}
+    safe = {name: item.replace("\0", "").encode(errors="replace").decode() for name, item in written.items()}
     return kind, safe
 
 
@@ -323,7 +326,7 @@ def _judge_environment(case: tuple[Any, dict[str, str]]) -> str:
         json.dumps(found.model_dump(mode="json"))
         return outcome
     # What somebody garbled is no address any more, and may be shown.
-    assert _SECRET not in str(found) or any(_SECRET in one and one not in _GOOD for one in written.values()), found
+    assert _SECRET not in str(found) or any(_SECRET in item and item not in _GOOD for item in written.values()), found
     assert any(name in str(found) for name in written), found
     return outcome
 

@@ -72,7 +72,7 @@ async def test_what_was_put_deployed_and_undeployed_with_wash_while_nobody_looke
     async with kept.manager():
         await kept.synced("web", version="v1")
         await wadm.put(application("web", second, version="v2"))
-        await kept.until("web", "both versions", lambda one: len(one["status"].get("versions", ())) == 2)
+        await kept.until("web", "both versions", lambda item: len(item["status"].get("versions", ())) == 2)
     await wadm.deploy("web", "v2")
     await wadm.undeploy("web")
     async with kept.manager():

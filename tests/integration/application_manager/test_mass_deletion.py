@@ -33,7 +33,7 @@ async def others_are_gone(kept: KeptWorld) -> list[str]:
     for name in paused:
         await kept.condition(name, "Synced", "False", "MassDeletion")
     found = kept.hosts.call("GET", EVENTS)["items"]
-    assert {one["involvedObject"]["name"] for one in found if one["reason"] == HELD} == set(paused)
+    assert {item["involvedObject"]["name"] for item in found if item["reason"] == HELD} == set(paused)
     assert there(kept) == paused
     return paused
 
@@ -83,6 +83,6 @@ async def test_a_finalizer_removed_by_hand_from_a_living_application_is_put_back
         await kept.synced("web")
         kept.patch("web", {"metadata": {"finalizers": None}})
         await kept.until(
-            "web", "held again", lambda one: names.FINALIZER_APPLICATIONS in one["metadata"].get("finalizers", [])
+            "web", "held again", lambda item: names.FINALIZER_APPLICATIONS in item["metadata"].get("finalizers", [])
         )
         await wadm_has(wadm, "web")

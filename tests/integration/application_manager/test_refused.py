@@ -22,11 +22,14 @@ LASTING = {Refusal.REJECTED.value, Refusal.BLOCKED.value}
 def recorded(*operations: str) -> dict[str, dict[str, Any]]:
     """Return what was recorded of these operations, by a name for an application each."""
     rows = [json.loads(line) for line in RECORDED.read_text().splitlines()]
-    return {f"app-{at}": one for at, one in enumerate(rows) if one["operation"] in operations}
+    return {f"app-{at}": item for at, item in enumerate(rows) if item["operation"] in operations}
 
 
 def told(found: dict[str, Any]) -> dict[str, tuple[str, str]]:
-    said = {one["type"]: (one["status"], one["reason"]) for one in found.get("status", {}).get("conditions", ())}
+    said = {
+        condition["type"]: (condition["status"], condition["reason"])
+        for condition in found.get("status", {}).get("conditions", ())
+    }
     return {kind: said[kind] for kind in ("Ready", "Reconciling", "Stalled", "Synced", "Rejected") if kind in said}
 
 
@@ -45,28 +48,30 @@ async def test_what_wadm_refuses_to_put_and_to_deploy_is_told_and_goes_on_once_i
     kept: KeptWorld, stand_in: WadmStandIn
 ) -> None:
     refused = recorded("put", "deploy")
-    assert {one["reason"] for one in refused.values()} >= {one.value for one in Refusal if one is not Refusal.TOO_LARGE}
-    for name, one in refused.items():
-        stand_in.refusals[one["operation"], name] = one["reply"]
+    assert {item["reason"] for item in refused.values()} >= {
+        item.value for item in Refusal if item is not Refusal.TOO_LARGE
+    }
+    for name, item in refused.items():
+        stand_in.refusals[item["operation"], name] = item["reply"]
     kept.group()
     async with kept.manager():
         for name in refused:
             kept.apply(name, spec())
-        for name, one in refused.items():
+        for name, item in refused.items():
             found = await kept.until(
                 name,
-                f"{one['why']}: {expected(one['reason'])}",
-                lambda found, one=one: told(found) == expected(one["reason"]),
+                f"{item['why']}: {expected(item['reason'])}",
+                lambda found, item=item: told(found) == expected(item["reason"]),
             )
             words = {each["type"]: each["message"] for each in found["status"]["conditions"]}
-            own = one["reply"]["message"].partition("\n\nStack backtrace:")[0].strip()
+            own = item["reply"]["message"].partition("\n\nStack backtrace:")[0].strip()
             assert words["Rejected"] == own[:1024]
             assert words["Synced"] == f"wadm: {own[:1024]}"
             assert words["Ready"][:-1] in words["Synced"]
             assert found["status"]["observedGeneration"] == found["metadata"]["generation"]
         stand_in.refusals.clear()
-        for name, one in refused.items():
-            if one["reason"] in LASTING:  # asked again in some minutes, or when it is another
+        for name, item in refused.items():
+            if item["reason"] in LASTING:  # asked again in some minutes, or when it is another
                 kept.patch(name, {"spec": spec("file:///none-2.wasm")})
         for name in refused:
             found = await kept.synced(name)
@@ -83,9 +88,9 @@ async def test_what_wadm_does_not_undeploy_or_delete_stays_until_it_does(
         for name in ("runs", "stays"):
             kept.apply(name, spec())
             await kept.synced(name)
-        for one in recorded("undeploy", "del").values():
-            name = "runs" if one["operation"] == "undeploy" else "stays"
-            stand_in.refusals[one["operation"], name] = one["reply"]
+        for item in recorded("undeploy", "del").values():
+            name = "runs" if item["operation"] == "undeploy" else "stays"
+            stand_in.refusals[item["operation"], name] = item["reply"]
         kept.undeploy("runs")
         kept.delete("stays")
         for name in ("runs", "stays"):

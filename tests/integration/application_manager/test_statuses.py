@@ -35,7 +35,7 @@ async def test_the_largest_status_has_room_beside_the_largest_manifest(kept: Kep
         await settle(stand_in.client)
         found = await kept.condition("web", "Ready", "False", "Failed")
         shown = found["status"]["scalers"]
-        assert {one["status"] for one in shown} == {"failed"}
+        assert {item["status"] for item in shown} == {"failed"}
         assert len(shown) + found["status"]["scalersLeftOut"] == len(scalers)
         await stand_in.say("web", "deployed")
         found = await kept.condition("web", "Ready", "True", "Deployed")
@@ -60,7 +60,7 @@ async def test_another_version_is_not_ready_with_what_was_said_of_the_one_before
         await stand_in.say("web", "deployed")
         await kept.condition("web", "Ready", "True", "Deployed")
         kept.patch("web", {"metadata": {"annotations": {"description": "words alone"}}})
-        await kept.until("web", "a third version", lambda one: len(one["status"]["versions"]) == 3)
+        await kept.until("web", "a third version", lambda item: len(item["status"]["versions"]) == 3)
         third = await kept.synced("web")
         assert third["status"]["synced"]["wadmVersion"] != second["status"]["synced"]["wadmVersion"]
         assert kept.said("web")["Ready"] == ("True", "Deployed")

@@ -70,7 +70,7 @@ async def test_an_application_that_cannot_be_changed_reports_why_until_it_can(ke
         async with refusing_applications(kept, "UPDATE", reason=reason):
             kept.apply("web", spec())
             found = await kept.condition("web", "Synced", "False", "WriteRefused")
-            assert any(WORDS in one["message"] for one in found["status"]["conditions"])
+            assert any(WORDS in condition["message"] for condition in found["status"]["conditions"])
             await eventually(lambda: WORDS in kept.warnings().get("WriteRefused", ""), "an Event")
             await eventually(lambda: noted(service, WORDS), "in readiness")
         await eventually(

@@ -165,7 +165,7 @@ async def test_a_consumer_that_a_user_pauses_is_named_asks_for_no_restart_and_go
 ) -> None:
     listener, deaf = Listener(), 2.0
     bus = await buses.consuming(listener, timings=BusTimings(check=0.2, ack_wait=1.0, publish_budget=10.0, deaf=deaf))
-    [name] = [one.name for one in await jetstream.consumers_info(STREAM_EVENTS) if buses.cluster in one.name]
+    [name] = [item.name for item in await jetstream.consumers_info(STREAM_EVENTS) if buses.cluster in item.name]
     [health] = buses.healths
 
     async def pause(until: datetime) -> None:

@@ -260,7 +260,7 @@ async def test_a_stream_that_keeps_its_letters_is_told_of_with_what_was_done(
             with pytest.raises(BusUnavailable, match=rf"letter {kept.sequence}\b"):
                 await box.replay(kept)
         assert letter.subject in [event.subject for event in await said(buses)][-1:], "it was stored"
-        assert kept.sequence in [one.sequence for one in await letters(buses)], "and was not removed"
+        assert kept.sequence in [item.sequence for item in await letters(buses)], "and was not removed"
     finally:
         await jetstream.delete_stream(STREAM_DEAD)
 

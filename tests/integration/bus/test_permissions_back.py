@@ -100,8 +100,8 @@ async def published(watcher: Bus) -> str:
 @pytest.mark.parametrize(
     "taken",
     [
-        pytest.param(one, id=what, marks=() if what in OF_MAKE_TEST else pytest.mark.thorough)
-        for what, one in TAKEN.items()
+        pytest.param(item, id=what, marks=() if what in OF_MAKE_TEST else pytest.mark.thorough)
+        for what, item in TAKEN.items()
     ],
 )
 async def test_a_permission_that_is_given_back_is_used_within_thirty_seconds(

@@ -103,7 +103,7 @@ async def say(bus: Bus, count: int) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    "what", ["all", *(pytest.param(one, marks=pytest.mark.thorough) for one in ("messages", "consumers"))]
+    "what", ["all", *(pytest.param(item, marks=pytest.mark.thorough) for item in ("messages", "consumers"))]
 )
 async def test_everything_is_listed_and_heard_again_after_a_restore(world: Restorable, what: str) -> None:
     watcher, consumer = await world.begin()

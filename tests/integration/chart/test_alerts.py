@@ -42,14 +42,14 @@ def test_every_alert_fires_when_it_should_and_is_silent_when_all_is_well(promtoo
     code, words = said(promtool, "test", "rules", str(CASES))
     assert code == 0, words
     cases = yaml.safe_load(CASES.read_text())["tests"]
-    fired = {one["alertname"] for case in cases for one in case["alert_rule_test"] if one.get("exp_alerts")}
+    fired = {item["alertname"] for case in cases for item in case["alert_rule_test"] if item.get("exp_alerts")}
     names = {rule["alert"] for group in yaml.safe_load(RULES.read_text())["groups"] for rule in group["rules"]}
     assert fired == names, "each is seen to fire"
 
 
 def test_every_panel_asks_what_prometheus_understands(promtool: Path, tmp_path: Path) -> None:
-    asked = [one.replace("$__rate_interval", "5m") for one in expressions(make_dashboard())]
-    rules = [{"record": f"panel:{number}", "expr": one} for number, one in enumerate(asked)]
+    asked = [expression.replace("$__rate_interval", "5m") for expression in expressions(make_dashboard())]
+    rules = [{"record": f"panel:{number}", "expr": item} for number, item in enumerate(asked)]
     file = tmp_path / "panels.yaml"
     file.write_text(yaml.safe_dump({"groups": [{"name": "panels", "rules": rules}]}))
     code, words = said(promtool, "check", "rules", "--lint=none", str(file))

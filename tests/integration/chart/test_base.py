@@ -76,7 +76,7 @@ def base(cluster: ClusterInfo, cluster_api: Api, applications: ApplicationsKind)
     kubectl = Kubectl(cluster)
     text = kubectl("kustomize", str(DEPLOY / "base"))
     yield text
-    found = [one for one in yaml.safe_load_all(text) if one["kind"] not in KEPT]
+    found = [item for item in yaml.safe_load_all(text) if item["kind"] not in KEPT]
     kubectl("delete", "--ignore-not-found", "-f", "-", standard_input=yaml.safe_dump_all(found))
     cluster_api.call("DELETE", SECRETS.path(SYSTEM, BUS_SECRET))
     installers = NAMESPACES.path(None, "trellis-installers")
@@ -87,7 +87,7 @@ def base(cluster: ClusterInfo, cluster_api: Api, applications: ApplicationsKind)
 def generations(api: Api) -> dict[str, int]:
     """Return how often the spec of each object was changed."""
     lists = [api.call("GET", res.path(SYSTEM) + OURS)[1]["items"] for res in (DEPLOYMENTS, BUDGETS, STATEFUL_SETS)]
-    found = {one["metadata"]["uid"]: one["metadata"]["generation"] for items in lists for one in items}
+    found = {item["metadata"]["uid"]: item["metadata"]["generation"] for items in lists for item in items}
     assert len(found) > 7
     return found
 
@@ -128,10 +128,10 @@ async def test_what_is_applied_twice_is_there_once_and_becomes_ready_with_keys_o
         where = Where(cluster, cluster_api, tmp_path, running.url.split("//")[1])
         async with processes(where, installation.deployments()) as started:
             assert len(started) == 7
-            for one in started:
-                await one.ready()
-            for one in started:
-                assert "ermission" not in one.said(), one.said()
+            for item in started:
+                await item.ready()
+            for item in started:
+                assert "ermission" not in item.said(), item.said()
 
 
 def test_definitions_are_applied_as_kubectl_does_it_and_without_that_of_applications(
@@ -157,20 +157,20 @@ def test_the_committed_base_is_what_the_chart_gives_now() -> None:
 
 
 def test_the_base_gives_the_rights_of_the_chart_and_what_the_keys_need() -> None:
-    wanted = [one for one in rendered() if one["kind"] in {"Role", "ClusterRole"}]
+    wanted = [item for item in rendered() if item["kind"] in {"Role", "ClusterRole"}]
     files = [
-        one
+        item
         for name in ("rights.yaml", "bus-keys.yaml")
-        for one in yaml.safe_load_all((DEPLOY / "base" / name).read_text())
+        for item in yaml.safe_load_all((DEPLOY / "base" / name).read_text())
     ]
-    has = {key: one["rules"] for key, one in of(files).items() if "rules" in one}
+    has = {key: item["rules"] for key, item in of(files).items() if "rules" in item}
     extra = has.pop(("Role", SYSTEM, JOB))
-    assert has == {key: one["rules"] for key, one in of(wanted).items()}
+    assert has == {key: item["rules"] for key, item in of(wanted).items()}
     assert {verb for rule in extra for verb in rule["verbs"] if "resourceNames" not in rule} == {"create"}
     assert {resource for rule in extra for resource in rule["resources"]} == {"secrets"}
 
 
 def test_the_base_holds_no_secret_and_no_mark_of_helm() -> None:
-    everything = [one for path in (DEPLOY / "base").glob("*.yaml") for one in yaml.safe_load_all(path.read_text())]
-    assert not [one for one in everything if one["kind"] == "Secret"]
+    everything = [item for path in (DEPLOY / "base").glob("*.yaml") for item in yaml.safe_load_all(path.read_text())]
+    assert not [item for item in everything if item["kind"] == "Secret"]
     assert "helm" not in yaml.safe_dump_all(everything).lower().replace("../helm/trellis/definitions", "")

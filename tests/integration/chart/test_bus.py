@@ -63,7 +63,7 @@ async def test_a_service_says_its_own_facts_of_its_cluster_and_no_others(bus: Ch
     await client.publish("trellis.evt.other.node.ready.n", b"{}")
     await settle(client)
     wanted = {"trellis.evt.other.node.ready.n", "trellis.evt.lab-1.provision.started.n"}
-    await eventually(lambda: {one for line in heard for one in wanted if one in line.lower()} == wanted, heard)
+    await eventually(lambda: {item for line in heard for item in wanted if item in line.lower()} == wanted, heard)
     assert not any("lab-1.node.ready" in line for line in heard)
     await client.close()
 

@@ -86,7 +86,7 @@ async def test_all_that_is_well_is_and_the_sick_one_is_named(
     cluster: ClusterInfo, cluster_api: Api, installation: Installation, tmp_path: Path
 ) -> None:
     found = hooks("test", **VALUES)
-    [pod] = [one for one in found if one["kind"] == "Pod"]
+    [pod] = [item for item in found if item["kind"] == "Pod"]
     [container] = pod["spec"]["containers"]
     command = [part for part in container["command"][1:] if not part.startswith("--timeout")]
     pods: list[str] = []
@@ -94,28 +94,28 @@ async def test_all_that_is_well_is_and_the_sick_one_is_named(
     async with bus_keys(where, hooks("pre-install", **VALUES)) as files, contextlib.AsyncExitStack() as stack:
         account = stack.enter_context(granted(cluster, cluster_api, pod["spec"]["serviceAccountName"], tmp_path))
         server = stack.enter_context(bus_server(files, tmp_path))
-        account.apply([one for one in found if one["kind"] in RBAC_KINDS])
+        account.apply([item for item in found if item["kind"] in RBAC_KINDS])
         where.bus = server.url.split("//")[1]
         seed = installation.seeds(pod["spec"], tmp_path / "seeds-of-cli")
         bus = {"TRELLIS_NATS_URL": f"nats://{where.bus}", **seed}
         try:
             async with processes(where, installation.deployments()) as started:
-                for one in started:
-                    await one.ready()
+                for item in started:
+                    await item.ready()
                 code, document, err = await checked(account, bus, *command)
                 assert code == 1
                 counts = {part["part"]: part.get("pods") for part in document["parts"]}
                 assert (counts["node-watcher"], counts["provisioner"]) == (0, 0)
                 assert "node-watcher: " in err
 
-                pods += [stand_in(cluster_api, one) for one in started]
+                pods += [stand_in(cluster_api, item) for item in started]
                 code, document, err = await checked(account, bus, *command, "--timeout=30s")
                 assert code == 0, err
                 parts = {part["part"]: part for part in document["parts"]}
                 assert set(parts) == {"kubernetes", "node-watcher", "provisioner", "bus"}
                 assert all(part["ok"] for part in parts.values())
 
-                sick = next(one for one in started if one.component == "provisioner")
+                sick = next(item for item in started if item.component == "provisioner")
                 await sick.end()
                 code, document, err = await checked(account, bus, *command)
                 assert code == 1

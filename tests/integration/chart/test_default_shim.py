@@ -41,7 +41,7 @@ KINDS: dict[str, Resource] = {
 def of_the_shim(**default: Any) -> list[Manifest]:
     found = rendered(defaultShim={"sha256": {"amd64": "ab" * 32}} | default)
     label = "app.kubernetes.io/component"
-    return [one for one in found if one["metadata"].get("labels", {}).get(label) == "default-shim"]
+    return [item for item in found if item["metadata"].get("labels", {}).get(label) == "default-shim"]
 
 
 @pytest.fixture
@@ -51,24 +51,24 @@ def applied(cluster: ClusterInfo, cluster_api: Api) -> Iterator[list[Manifest]]:
     namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": SYSTEM}}
     cluster_api.call("POST", NAMESPACES.path(), namespace)
     found = of_the_shim()
-    for one in found:
-        status, answer = cluster_api.call("POST", KINDS[one["kind"]].path(SYSTEM), one)
+    for item in found:
+        status, answer = cluster_api.call("POST", KINDS[item["kind"]].path(SYSTEM), item)
         assert status == http.HTTPStatus.CREATED, answer
     yield found
-    for one in found:
-        cluster_api.call("DELETE", KINDS[one["kind"]].path(SYSTEM, one["metadata"]["name"]))
+    for item in found:
+        cluster_api.call("DELETE", KINDS[item["kind"]].path(SYSTEM, item["metadata"]["name"]))
     cluster_api.call("DELETE", SHIMS.path(None, "wasi"))
 
 
 async def run(found: list[Manifest], environment: dict[str, str], folder: Path) -> None:
     """Do what the pod of the Job would, with the file that its volume has."""
-    [job] = [one for one in found if one["kind"] == "Job"]
-    [data] = [one["data"] for one in found if one["kind"] == "ConfigMap"]
+    [job] = [item for item in found if item["kind"] == "Job"]
+    [data] = [item["data"] for item in found if item["kind"] == "ConfigMap"]
     [container] = job["spec"]["template"]["spec"]["containers"]
     *words, path = container["command"]
     file = folder / Path(path).name
     file.write_text(data[file.name])
-    told = {one["name"]: one["value"] for one in container["env"]}
+    told = {item["name"]: item["value"] for item in container["env"]}
     log = folder / "job.log"
     done = await process([*words, str(file)], told | environment, log)
     assert await asyncio.wait_for(done.wait(), SECONDS) == 0, log.read_text()

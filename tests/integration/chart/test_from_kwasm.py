@@ -55,7 +55,7 @@ def environment(api: Api, namespace: str) -> dict[str, str]:
     status, found = api.call("GET", DEPLOYMENTS.path(namespace, "trellis-provisioner"))
     assert status == http.HTTPStatus.OK, found
     [container] = found["spec"]["template"]["spec"]["containers"]
-    return {one["name"]: one["value"] for one in container["env"] if "value" in one}
+    return {item["name"]: item["value"] for item in container["env"] if "value" in item}
 
 
 @pytest.mark.thorough

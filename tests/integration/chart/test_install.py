@@ -44,7 +44,7 @@ RELEASE = "trellis"
 OWNER = "meta.helm.sh/release-name"
 STATEFUL_SETS = Resource("apps", "v1", "statefulsets", "StatefulSet", namespaced=True)
 NETWORK_POLICIES = Resource("networking.k8s.io", "v1", "networkpolicies", "NetworkPolicy", namespaced=True)
-KINDS = {one.kind: one for one in (*ALL, STATEFUL_SETS, NETWORK_POLICIES)}
+KINDS = {item.kind: item for item in (*ALL, STATEFUL_SETS, NETWORK_POLICIES)}
 OBJECTS_ONLY = {"nats": {"enabled": False, "url": "nats://nats.example.com:4222"}, "crds": {"install": False}}
 """Without what the cluster of the tests has already, and no bus."""
 RIGHTS = (SERVICE_ACCOUNTS, ROLES, ROLE_BINDINGS, CLUSTER_ROLES, CLUSTER_ROLE_BINDINGS)
@@ -84,7 +84,7 @@ def ours(api: Api, res: Resource) -> set[str]:
     """Return the uids of what is marked as Trellis' own."""
     status, found = api.call("GET", res.path() + "?labelSelector=app.kubernetes.io%2Fname%3Dtrellis")
     assert status == http.HTTPStatus.OK
-    return {one["metadata"]["uid"] for one in found["items"]}
+    return {item["metadata"]["uid"] for item in found["items"]}
 
 
 @pytest.mark.thorough
@@ -140,12 +140,12 @@ def test_an_uninstalled_chart_leaves_no_right(release: Release, cluster_api: Api
 @pytest.mark.parametrize("mode", ["services", "bundle"])
 def test_the_api_server_takes_every_object_as_it_is_rendered(cluster_api: Api, namespace: str, mode: str) -> None:
     """Strictly: a field that no kind has is an error."""
-    for one in (*rendered(namespace, mode=mode), *hooks("pre-install", namespace, mode=mode)):
-        path = KINDS[one["kind"]].path(one["metadata"].get("namespace") or None)
-        if one["metadata"].get("namespace") == "trellis-installers":
+    for item in (*rendered(namespace, mode=mode), *hooks("pre-install", namespace, mode=mode)):
+        path = KINDS[item["kind"]].path(item["metadata"].get("namespace") or None)
+        if item["metadata"].get("namespace") == "trellis-installers":
             continue  # not there, in a dry run; its rules are those of a role in another namespace
-        status, answer = cluster_api.call("POST", f"{path}?dryRun=All&fieldValidation=Strict", one)
-        there = status == http.HTTPStatus.CONFLICT and one["kind"] in {"CustomResourceDefinition", "Namespace"}
+        status, answer = cluster_api.call("POST", f"{path}?dryRun=All&fieldValidation=Strict", item)
+        there = status == http.HTTPStatus.CONFLICT and item["kind"] in {"CustomResourceDefinition", "Namespace"}
         assert status == http.HTTPStatus.CREATED or there, answer
 
 
@@ -154,8 +154,8 @@ async def test_keys_of_the_bus_stay_as_they_are_on_an_upgrade(
     cluster: ClusterInfo, cluster_api: Api, tmp_path: Path
 ) -> None:
     where, installation = Where(cluster, cluster_api, tmp_path, ""), Installation(cluster_api)
-    one, three = (hooks("pre-upgrade", nats={"replicas": replicas}) for replicas in (1, 3))
-    async with bus_keys(where, one):
+    item, three = (hooks("pre-upgrade", nats={"replicas": replicas}) for replicas in (1, 3))
+    async with bus_keys(where, item):
         before = installation.secret(BUS_SECRET)
         await make_keys(where, three)
         after = installation.secret(BUS_SECRET)
@@ -203,7 +203,7 @@ def test_a_definition_is_taken_over_where_both_the_values_and_helm_are_told_to(
 
     def owners() -> set[str]:
         found = [cluster_api.call("GET", DEFINITIONS.path(None, kind.name))[1]["metadata"] for kind in KINDS_OF_OURS]
-        return {one.get("annotations", {}).get(OWNER, "") for one in found}
+        return {item.get("annotations", {}).get(OWNER, "") for item in found}
 
     try:
         release.apply("--take-ownership", crds=adopting)

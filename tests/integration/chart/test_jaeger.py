@@ -73,12 +73,12 @@ def chart_jaeger(storage: dict[str, Any], directory: Path) -> Iterator[ChartJaeg
     assert (probe["path"], probe["port"]) == ("/", "metrics")
     mine = dict(zip(ports.values(), free_ports(len(ports)), strict=True))
     arguments = [
-        re.sub(r"0\.0\.0\.0:(\d+)$", lambda found: f"{LOOPBACK}:{mine[int(found[1])]}", one).replace(
+        re.sub(r"0\.0\.0\.0:(\d+)$", lambda found: f"{LOOPBACK}:{mine[int(found[1])]}", item).replace(
             "=/badger", f"={directory}/badger"
         )
-        for one in runs["args"]
+        for item in runs["args"]
     ]
-    assert not any("0.0.0.0" in one for one in arguments), "each port of it has a name"
+    assert not any("0.0.0.0" in argument for argument in arguments), "each port of it has a name"
     free = free_ports(len(OTHERS))
     arguments += [f"--{name}={LOOPBACK}:{port}" for name, port in zip(OTHERS, free, strict=True)]
     [kind] = runs["env"]
@@ -101,7 +101,7 @@ async def test_a_span_of_a_service_is_found_by_its_trace(tmp_path: Path) -> None
     with chart_jaeger({"type": "memory"}, tmp_path) as jaeger:
         trace_id = await said(jaeger.otlp)
         await eventually(
-            lambda: [one["operationName"] for one in jaeger.spans(trace_id)] == ["watch node n-1"], "the span"
+            lambda: [span["operationName"] for span in jaeger.spans(trace_id)] == ["watch node n-1"], "the span"
         )
         left_out = await said(jaeger.otlp, ratio=0.0)
         later = await said(jaeger.otlp, ratio=1.0)
@@ -118,5 +118,5 @@ async def test_on_a_volume_a_trace_outlives_the_pod(tmp_path: Path) -> None:
         await eventually(lambda: len(jaeger.spans(trace_id)) == 1, "the span")
     with chart_jaeger(storage, tmp_path) as jaeger:
         await eventually(
-            lambda: [one["operationName"] for one in jaeger.spans(trace_id)] == ["watch node n-1"], "the span"
+            lambda: [span["operationName"] for span in jaeger.spans(trace_id)] == ["watch node n-1"], "the span"
         )

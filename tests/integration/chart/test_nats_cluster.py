@@ -71,7 +71,7 @@ class World:
         for name in (*STREAM_SUBJECTS, CLAIM_STREAM):
             info = (await self.people.jetstream().stream_info(name)).cluster
             assert info is not None
-            found[name] = sum(1 for one in info.replicas or [] if one.current) + bool(info.leader)
+            found[name] = sum(1 for replica in info.replicas or [] if replica.current) + bool(info.leader)
         return found
 
     async def leader(self) -> PodServer:
@@ -93,8 +93,8 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
         made = World(servers)
         await made.begin()
         yield made
-        for one in servers.pods:
-            one.server.start()
+        for pod in servers.pods:
+            pod.server.start()
         await made.close()
 
 
@@ -130,9 +130,9 @@ async def test_what_was_said_outlives_the_server_that_led_and_services_go_on(wor
 async def test_with_two_servers_away_nothing_is_lost_and_it_goes_on_when_one_is_back(world: World) -> None:
     await world.say(10)
     first = await world.leader()
-    others = [one for one in world.servers.pods if one is not first]
-    for one in others:
-        one.server.kill()
+    others = [pod for pod in world.servers.pods if pod is not first]
+    for item in others:
+        item.server.kill()
     saying = asyncio.create_task(world.say(10))
     await eventually(lambda: not all(health.readiness().ok for health in world.buses.healths), PATIENCE)
     assert not saying.done(), "nothing is stored by one of three"
@@ -153,9 +153,9 @@ async def test_a_rolling_restart_loses_nothing(world: World) -> None:
             await asyncio.sleep(0.02)
 
     saying = asyncio.create_task(on_and_on())
-    for one in reversed(world.servers.pods):
-        await one.ended()
-        await one.started()
+    for pod in reversed(world.servers.pods):
+        await pod.ended()
+        await pod.started()
     stop.set()
     await saying
     await world.all_heard()
@@ -168,12 +168,12 @@ async def test_a_stream_that_is_gone_is_made_again_with_three_copies(world: Worl
     """All disks are lost: services find nothing, make it anew and are told to list everything."""
     listed: list[int] = []
     world.watcher.on_new_stream.append(lambda: listed.append(1))
-    for one in world.servers.pods:
-        one.server.kill()
-        for path in sorted((one.directory / "server" / "store").rglob("*"), reverse=True):
+    for pod in world.servers.pods:
+        pod.server.kill()
+        for path in sorted((pod.directory / "server" / "store").rglob("*"), reverse=True):
             path.rmdir() if path.is_dir() else path.unlink()
-    for one in world.servers.pods:
-        one.server.start()
+    for pod in world.servers.pods:
+        pod.server.start()
     await world.servers.ready()
     await eventually(lambda: listed, PATIENCE)
     await eventually_async(lambda: made_again(world.people), PATIENCE)

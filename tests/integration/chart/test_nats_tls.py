@@ -115,13 +115,13 @@ async def test_renewed_certificates_are_shown_without_a_restart_and_believed(
     client = await dial(servers.url(), "test", servers.credentials("cli", authority))
     before, pids = await servers.pods[0].shown(), [pod.server.pid for pod in servers.pods]
     reloaders = [Reloader(pod.certificates, pod.directory / "nats.pid") for pod in servers.pods]
-    assert all(one.look() for one in reloaders), "each tells its server"
-    assert {one.look() for one in reloaders} == {""}
+    assert all(reloader.look() for reloader in reloaders), "each tells its server"
+    assert {reloader.look() for reloader in reloaders} == {""}
     for pod in servers.pods:
         pod.renew(renewed)
     replace(authority, renewed["ca.crt"])
-    for one in reloaders:
-        assert one.look()
+    for reloader in reloaders:
+        assert reloader.look()
     await eventually_async(lambda: others(servers, before))
     assert [pod.server.pid for pod in servers.pods] == pids
     await settle(client)

@@ -139,7 +139,7 @@ async def test_a_user_does_its_work_and_is_refused_what_is_anothers(world: World
     wanted = [f'publish to "{subject.lower()}"' for subject in forbidden(user)]
     wanted += [f'subscription to "{subject.lower()}"' for subject in unheard(user)]
     await eventually(lambda: len(world.refused) >= len(wanted))
-    assert [one for one in wanted if not any(one in line for line in world.refused)] == []
+    assert [item for item in wanted if not any(item in line for line in world.refused)] == []
 
     info = await client.jetstream().stream_info(STREAM_EVENTS)
     assert info.state.messages == len(own), "each is stored, and none is gone"

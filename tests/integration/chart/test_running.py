@@ -56,7 +56,7 @@ async def test_what_is_deployed_becomes_ready(
 async def becomes_ready(where: Where, mode: str) -> None:
     async with processes(where, Installation(where.api).deployments()) as started:
         assert len(started) == (8 if mode == "services" else 2), "the console is apart"
-        for one in started:
-            await one.ready()
-        for one in started:
-            assert "ermission" not in one.said(), one.said()
+        for item in started:
+            await item.ready()
+        for item in started:
+            assert "ermission" not in item.said(), item.said()

@@ -31,22 +31,22 @@ Manifest = dict[str, Any]
 
 
 def objects(path: Path) -> list[Manifest]:
-    return [one for one in yaml.safe_load_all(path.read_text(encoding="utf-8")) if one]
+    return [item for item in yaml.safe_load_all(path.read_text(encoding="utf-8")) if item]
 
 
 def of_ours(found: list[Manifest]) -> list[Manifest]:
-    return [one for one in found if one["apiVersion"].partition("/")[0] in OURS]
+    return [item for item in found if item["apiVersion"].partition("/")[0] in OURS]
 
 
 def native(found: list[Manifest]) -> list[Manifest]:
     """Those that Kubernetes itself serves; others bring schemas of their own."""
     groups = {"", "apps", "batch", "autoscaling", "policy"}
     return [
-        one
-        for one in found
-        if "/" not in one["apiVersion"]
-        or one["apiVersion"].partition("/")[0] in groups
-        or one["apiVersion"].partition("/")[0].endswith(".k8s.io")
+        item
+        for item in found
+        if "/" not in item["apiVersion"]
+        or item["apiVersion"].partition("/")[0] in groups
+        or item["apiVersion"].partition("/")[0].endswith(".k8s.io")
     ]
 
 
@@ -56,16 +56,16 @@ def stream(found: list[Manifest]) -> str:
 
 @pytest.fixture(scope="module")
 def catalogue(cluster_api: Api, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    everything = [one for path in FILES for one in objects(path)] + rendered()
+    everything = [item for path in FILES for item in objects(path)] + rendered()
     everything += hooks("pre-install") + hooks("pre-delete") + hooks("test")
-    versions = {one["apiVersion"] for one in native(everything)}
+    versions = {item["apiVersion"] for item in native(everything)}
     return published(cluster_api, versions, tmp_path_factory.mktemp("schemas"))
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(EXAMPLES)))
 def test_an_example_is_what_its_kinds_say(path: Path, catalogue: Path) -> None:
     found = objects(path)
-    checked = [one for one in found if one in native(found) or one in of_ours(found)]
+    checked = [item for item in found if item in native(found) or item in of_ours(found)]
     assert bool(checked) != (str(path.relative_to(EXAMPLES)) in THEIRS), "has nothing that has a schema here"
     if not checked:
         return
@@ -135,7 +135,7 @@ def test_a_broken_one_is_refused_by_what_is_wrong(breaks: Callable[[Manifest], N
 
 
 def test_a_field_that_kubernetes_does_not_have_is_found_in_its_own_kinds(catalogue: Path) -> None:
-    [deployment, *_] = [copy.deepcopy(one) for one in rendered() if one["kind"] == "Deployment"]
+    [deployment, *_] = [copy.deepcopy(item) for item in rendered() if item["kind"] == "Deployment"]
     deployment["spec"]["template"]["spec"]["containers"][0]["readynessProbe"] = {}
     [problem] = conform((), catalogue, standard_input=json.dumps(deployment))
     assert "readynessProbe" in problem

@@ -63,7 +63,7 @@ class Leaving:
     def __init__(self, world: ReflectedWorld, shim: Shim, account: Granted) -> None:
         self.world, self.shim, self.account = world, shim, account
         self.api = world.hosts.api
-        self.rights = [one for one in hooks("pre-delete") if one["kind"] in RBAC_KINDS]
+        self.rights = [hook for hook in hooks("pre-delete") if hook["kind"] in RBAC_KINDS]
         self.guarded: tuple[tuple[Resource, str | None, str], ...] = (
             (SHIMS, None, shim.name),
             (HOST_CONFIGS, world.namespace, "group"),
@@ -75,9 +75,9 @@ class Leaving:
         """Return the finalizers of each object that is there."""
         found = {}
         for res, namespace, name in self.guarded:
-            status, one = self.api.call("GET", res.path(namespace, name))
+            status, item = self.api.call("GET", res.path(namespace, name))
             if status == http.HTTPStatus.OK:
-                found[res.kind] = one["metadata"].get("finalizers") or []
+                found[res.kind] = item["metadata"].get("finalizers") or []
         return found
 
     def apply(self) -> None:
@@ -178,8 +178,8 @@ async def kubelet(installation: Installation, started: list[Running]) -> AsyncIt
     async def follow() -> None:
         while True:
             found = installation.deployments()
-            gone = {one["metadata"]["name"] for one in found if one["spec"]["replicas"] == 0}
-            await asyncio.gather(*(one.end() for one in started if one.deployment in gone))
+            gone = {item["metadata"]["name"] for item in found if item["spec"]["replicas"] == 0}
+            await asyncio.gather(*(item.end() for item in started if item.deployment in gone))
             await asyncio.sleep(0.2)
 
     task = asyncio.create_task(follow())
@@ -221,7 +221,7 @@ async def test_after_it_was_killed_at_every_write_all_is_let_go_and_can_be_delet
                         killed += 1
                 assert done.returncode == 0, done.stderr
                 assert killed >= 8, "four services were stopped, three objects and a slice let go, one write at a time"
-                assert all(one.process.returncode is not None for one in started), "they were stopped before"
+                assert all(item.process.returncode is not None for item in started), "they were stopped before"
                 assert leaving.finalizers() == {kind: [] for kind in wanted}
 
                 again = await leaving.remove_finalizers()
@@ -273,7 +273,7 @@ async def test_a_slice_whose_service_was_created_again_goes_with_that_one(leavin
     await leaving.remove_finalizers("--timeout=60s")
     path = ENDPOINT_SLICES.path(namespace, "leaving-keeper")
     found = leaving.api.call("GET", path)[1]["metadata"]
-    assert [one["uid"] for one in found["ownerReferences"]] == [service["metadata"]["uid"]]
+    assert [owner_reference["uid"] for owner_reference in found["ownerReferences"]] == [service["metadata"]["uid"]]
     leaving.api.call("DELETE", SERVICES.path(namespace, "leaving"))
     await eventually(
         lambda: leaving.api.call("GET", path)[0] == http.HTTPStatus.NOT_FOUND, "it is gone", seconds=PATIENCE

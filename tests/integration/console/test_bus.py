@@ -125,13 +125,13 @@ async def test_the_past_is_read_as_far_as_the_viewer_may_see_it(world: World) ->
     await eventually(lambda: found[-1] in world.names())
     asked = read_asked({"types": "node.opted_out", "limit": "200"})
     page = await replay(world.link, rights(may("dev")), asked, seconds=SECONDS)
-    assert [one["name"] for one in page["events"]][-5:] == found
+    assert [event["name"] for event in page["events"]][-5:] == found
     assert page["next"] is None
     few = await replay(world.link, rights(may("dev", "nodes", name=found[2])), asked, seconds=SECONDS)
-    assert [one["name"] for one in few["events"]] == [found[2]]
+    assert [event["name"] for event in few["events"]] == [found[2]]
     behind = read_asked({"after": str(page["events"][-2]["sequence"])})
     rest = await replay(world.link, rights(may("dev")), behind, seconds=SECONDS)
-    assert [one["name"] for one in rest["events"]] == [found[-1]]
+    assert [event["name"] for event in rest["events"]] == [found[-1]]
 
 
 async def test_a_dead_letter_is_listed_and_shown(world: World) -> None:
@@ -147,7 +147,7 @@ async def test_a_dead_letter_is_listed_and_shown(world: World) -> None:
 
     async def listed() -> list[int]:
         page = await letters(world.link, may_see, {"object": f"node/{name}"}, seconds=SECONDS)
-        return [one["sequence"] for one in page["letters"]]
+        return [letter["sequence"] for letter in page["letters"]]
 
     await eventually_async(listed)
     [sequence] = await listed()

@@ -98,7 +98,7 @@ async def test_who_may_look_at_one_namespace_sees_that_alone(
             await page.until(lambda seen: seen.entities["part/nodes"]["lacking"])
             assert f"node/{node}" not in seen.entities
             lacking = seen.entities["part/controllers"]["lacking"]
-            assert [one["namespace"] for one in lacking] == ["kube-system"]
+            assert [item["namespace"] for item in lacking] == ["kube-system"]
         async with browser.get(f"/api/explain/node/{node}") as answer:
             assert answer.status == http.HTTPStatus.FORBIDDEN
         async with browser.get(f"/api/explain/controller/{crowd.namespace}/ring") as answer:
@@ -168,8 +168,8 @@ async def test_behind_a_proxy_the_consoles_account_may_be_somebody_else_and_noth
     group = {"X-Forwarded-Groups": f"dev, {crowd.namespace}"}
     with granted(cluster, cluster_api, "trellis-console", tmp_path) as account:
         account.apply(manifests("console.yaml") + manifests("console-proxy.yaml"))
-        for one in manifests("console-proxy.yaml"):
-            until_given(cluster_api, account.user, one)
+        for manifest in manifests("console-proxy.yaml"):
+            until_given(cluster_api, account.user, manifest)
         settings |= {"kubeconfig": account.kubeconfig}
         async with shown(cluster, **settings) as console, aiohttp.ClientSession(base_url=console.url) as browser:
             async with browser.get(f"/api/explain/node/{node}", headers=jane) as answer:

@@ -91,8 +91,8 @@ async def test_the_least_recently_used_goes_to_disk_and_a_pinned_one_never(host:
 
 def adds_up(several: Several) -> bool:
     status = {name: several.tenant.status(name) for name in several.uids}
-    states = {name: one.get("state") for name, one in status.items()}
-    total = sum(one.get("residentBytes", 0) for one in status.values())
+    states = {name: item.get("state") for name, item in status.items()}
+    total = sum(item.get("residentBytes", 0) for item in status.values())
     resident = dict.fromkeys(("pinned", "a", "c", "d"), "Resident")
     return states == resident | {"b": "Suspended"} and total == several.bytes()
 

@@ -34,9 +34,9 @@ def nested(levels: int) -> dict[str, Any]:
 async def test_a_spec_that_is_nested_too_deep_is_refused_and_others_are_served(
     host: Host, tenant: Tenant, target: Tenant, levels: int
 ) -> None:
-    for one in (tenant, target):
-        one.account("mirror", CONFIG_MAPS)
-        one.module("mirror", prebuilt("mirror"))
+    for item in (tenant, target):
+        item.account("mirror", CONFIG_MAPS)
+        item.module("mirror", prebuilt("mirror"))
     tenant.controller("listed", "mirror", serviceAccountName="mirror", config=nested(levels))
     async with host.serving():
         target.controller("mirror", config={"targetNamespace": target.name})

@@ -78,6 +78,6 @@ async def test_what_is_refused_of_a_controllers_writes_is_its_last_fault(
         async with refusing_in(fleet, target, rule("", "configmaps", "CREATE", "UPDATE"), call):
             tenant.config_map("one", color="red")
             await until(lambda: WORDS in message(tenant, "mirror"), "in the status")
-            await until(lambda: any(WORDS in str(one["message"]) for one in tenant.events()), "an Event")
+            await until(lambda: any(WORDS in str(event["message"]) for event in tenant.events()), "an Event")
             assert tenant.status("mirror")["failing"] == 1
         await until(lambda: target.data("one") == {"color": "red"}, "it is mirrored", SECONDS)

@@ -61,7 +61,11 @@ async def test_no_right_is_missing_and_none_is_given_for_nothing(
     async with installed(host, cluster, cluster_api, tmp_path) as account:
         tenant.controller("mirror", config={"targetNamespace": target.name}, watches=[config_map, job])
         await until(lambda: tenant.condition("mirror", "Accepted")[0] == "False", "it may not be the account yet")
-        message = next(one["message"] for one in tenant.status("mirror")["conditions"] if one["type"] == "Accepted")
+        message = next(
+            condition["message"]
+            for condition in tenant.status("mirror")["conditions"]
+            if condition["type"] == "Accepted"
+        )
         command = message.split("`")[1].partition(" | ")[0]
         assert command == f"trellis controllers roles -n {tenant.name} -a mirror"
         account.apply(yaml.safe_load_all(printed(*command.split()[3:])))
@@ -70,9 +74,13 @@ async def test_no_right_is_missing_and_none_is_given_for_nothing(
         await until(lambda: tenant.condition("mirror", "Ready")[0] == "True", "it says so")
         user = account.user
     records = fleet.writes(mark)
-    assert [one for one in refused(records, user) if "impersonate" not in one] == []
+    assert [item for item in refused(records, user) if "impersonate" not in item] == []
     # What is done as an account is that account's to do, and was refused while there was no Role.
-    records = [one for one in records if not one.get("impersonatedUser") and one["responseStatus"]["code"] != FORBIDDEN]
+    records = [
+        record
+        for record in records
+        if not record.get("impersonatedUser") and record["responseStatus"]["code"] != FORBIDDEN
+    ]
     wanted = {(verb, resource) for verb, resource, _ in given(manifests("controller-host.yaml"))}
     found = {(verb, resource) for verb, resource, _ in used(records, user)}
     assert found <= wanted

@@ -91,5 +91,5 @@ async def _says(kube: Kube, user: str, namespace: str, *named: str) -> bool:
     try:
         await kube.acting_as(user).list(JOBS, namespace)
     except Forbidden as error:
-        return bool(named) and all(one in acting_words(error, user) for one in named)
+        return bool(named) and all(item in acting_words(error, user) for item in named)
     return not named

@@ -155,16 +155,16 @@ async def test_addresses_that_never_answer_hold_up_nobody_else(
     allowed: Host, tenants: Callable[[], Tenant], place: Place
 ) -> None:
     bad, good = tenants(), tenants()
-    for one in (bad, good):
-        one.account("any", CONFIG_MAPS)
+    for item in (bad, good):
+        item.account("any", CONFIG_MAPS)
     for number in range(20):
         source = {"url": place.url(f"tarpit-{number}"), "sha256": SHA}
         bad.controller(f"tarpit-{number}", source=source, serviceAccountName="any")
     async with allowed.serving():
-        await until(lambda: sum("tarpit" in one.path for one in place.asked) >= 3, "the share is taken")
+        await until(lambda: sum("tarpit" in item.path for item in place.asked) >= 3, "the share is taken")
         good.controller("good", source={"url": place.url("good.wasm"), "sha256": SHA}, serviceAccountName="any")
         await until(lambda: ready(good, "good"), "the other namespace's module comes")
-        assert sum("tarpit" in one.path for one in place.asked) == 3, "no more than its share"
+        assert sum("tarpit" in item.path for item in place.asked) == 3, "no more than its share"
         await until(lambda: bad.condition("tarpit-1", "Accepted") == ("Unknown", "Fetching"), "told")
         bad.module("mine", WASM)
         bad.controller("mine", source={"configMap": {"name": "mine", "key": "module.wasm"}}, serviceAccountName="any")
@@ -182,9 +182,9 @@ async def test_what_one_namespace_may_have_another_has_to_ask_for_and_a_restart_
 ) -> None:
     owner, thief = tenants(), tenants()
     source = {"oci": {"image": place.image(), "pullSecret": {"name": "pull"}}}
-    for one, login in ((owner, LOGIN), (thief, "me:guess")):
-        one.account("any", CONFIG_MAPS, SECRETS)
-        pull_secret(one, place, "pull", login)
+    for item, login in ((owner, LOGIN), (thief, "me:guess")):
+        item.account("any", CONFIG_MAPS, SECRETS)
+        pull_secret(item, place, "pull", login)
     owner.controller("module", source=source, serviceAccountName="any")
     async with allowed.serving():
         await until(lambda: ready(owner, "module"), "the owner's runs")
@@ -201,6 +201,6 @@ async def test_what_one_namespace_may_have_another_has_to_ask_for_and_a_restart_
         pull_secret(thief, place, "pull", LOGIN)
         thief.controller("module", source=source, serviceAccountName="any")
         await until(lambda: ready(thief, "module"), "with the right password it runs")
-        manifests = [one for one in place.asked if "/manifests/" in one.path]
-        assert {one.method for one in manifests} == {"HEAD"}
-        assert not [one for one in place.asked if "/blobs/" in one.path], "it is here already"
+        manifests = [item for item in place.asked if "/manifests/" in item.path]
+        assert {manifest.method for manifest in manifests} == {"HEAD"}
+        assert not [item for item in place.asked if "/blobs/" in item.path], "it is here already"

@@ -46,7 +46,7 @@ def traces(spans: list[Span], controller: str, name: str) -> list[list[Span]]:
     ]
     return [
         [span for span in spans if span.trace_id == root.trace_id]
-        for root in sorted(roots, key=lambda one: one.start_ns)
+        for root in sorted(roots, key=lambda item: item.start_ns)
     ]
 
 
@@ -58,7 +58,7 @@ def tree(trace: list[Span]) -> dict[str, list[str]]:
         return f"{path(by_id[span.parent_id])} > {span.name}" if span.parent_id else span.name
 
     found: dict[str, list[str]] = {}
-    for span in sorted(trace, key=lambda one: one.start_ns):
+    for span in sorted(trace, key=lambda item: item.start_ns):
         parent = path(by_id[span.parent_id]) if span.parent_id else ""
         found.setdefault(parent, []).append(span.name)
     return found

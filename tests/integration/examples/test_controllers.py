@@ -73,7 +73,7 @@ async def test_the_ttl_deletes_jobs_that_ended_and_leaves_those_that_did_not(
         return cluster_api.call("GET", JOBS.path(TEAM, name))[0] == http.HTTPStatus.OK
 
     def told() -> list[str]:
-        return [one["involvedObject"]["name"] for one in team.events() if one["reason"] == "TimeToLiveExpired"]
+        return [event["involvedObject"]["name"] for event in team.events() if event["reason"] == "TimeToLiveExpired"]
 
     async with applied(host, kubectl):
         for name in ("ended", "waits"):

@@ -32,7 +32,7 @@ async def test_the_host_group_has_its_host_beside_nats_and_wadm(hello: HostWorld
 
         def available() -> set[str]:
             found = hello.call("GET", DEPLOYMENTS)["items"]
-            return {one["metadata"]["name"] for one in found if one["status"].get("availableReplicas") == 1}
+            return {item["metadata"]["name"] for item in found if item["status"].get("availableReplicas") == 1}
 
         await eventually(lambda: available() == {"nats", "wadm", HOSTS}, "all are available", seconds=PATIENCE)
 
@@ -42,7 +42,7 @@ async def test_the_autoscaler_of_kubernetes_changes_the_number_of_hosts_and_argo
     hello: HostWorld, kubectl: Kubectl
 ) -> None:
     """Without metrics it still holds the group between its two numbers."""
-    least, most = (manifest("hpa", "HorizontalPodAutoscaler")["spec"][f"{one}Replicas"] for one in ("min", "max"))
+    least, most = (manifest("hpa", "HorizontalPodAutoscaler")["spec"][f"{item}Replicas"] for item in ("min", "max"))
 
     def ready(count: int) -> Callable[[], bool]:
         return lambda: bool(hello.status(HOSTS).get("readyReplicas", 0) == count)
@@ -56,7 +56,10 @@ async def test_the_autoscaler_of_kubernetes_changes_the_number_of_hosts_and_argo
         assert hello.call("GET", HOST_CONFIGS, HOSTS)["spec"]["hostReplicas"] == least
         kubectl("scale", "whc", HOSTS, "-n", HELLO, f"--replicas={most + 2}")
         await eventually(ready(most), "as many as the most", seconds=SCALING_SECONDS)
-        said = {one["type"]: one["status"] for one in hello.call("GET", AUTOSCALERS, HOSTS)["status"]["conditions"]}
+        said = {
+            condition["type"]: condition["status"]
+            for condition in hello.call("GET", AUTOSCALERS, HOSTS)["status"]["conditions"]
+        }
         assert said["AbleToScale"] == "True", said
 
 

@@ -29,12 +29,12 @@ STRICTLY = ("apply", "--server-side", "--dry-run=server", "--validate=strict")
 def example(request: pytest.FixtureRequest, kubectl: Kubectl, cluster_api: Api) -> Iterator[str]:
     """An example whose kinds are served, with the namespaces that it names."""
     name = str(request.param)
-    namespaces = sorted({one["metadata"]["namespace"] for one in manifests(name)})
+    namespaces = sorted({manifest["metadata"]["namespace"] for manifest in manifests(name)})
     define_applications(cluster_api)
     define_grants(cluster_api)
     with free(cluster_api, *namespaces), defined(kubectl, name):
-        for one in namespaces:
-            cluster_api.call("POST", NAMESPACES.path(), {"metadata": {"name": one}})
+        for namespace in namespaces:
+            cluster_api.call("POST", NAMESPACES.path(), {"metadata": {"name": namespace}})
         yield name
 
 
@@ -51,4 +51,4 @@ def test_the_definitions_take_the_example_and_no_field_that_they_do_not_have(
 def misspelt(found: Manifest) -> Manifest:
     """Return an object whose last field has a letter too many."""
     *others, last = found["spec"]
-    return found | {"spec": {one: found["spec"][one] for one in others} | {f"{last}x": found["spec"][last]}}
+    return found | {"spec": {item: found["spec"][item] for item in others} | {f"{last}x": found["spec"][last]}}

@@ -102,7 +102,9 @@ async def test_of_many_groups_made_at_once_each_child_is_written_once(hosts: Hos
         objects = [
             write["objectRef"] for write in ours if write.get("objectRef", {}).get("namespace") == hosts.namespace
         ]
-        written = Counter((one["resource"], one["name"]) for one in objects if one["resource"] != HOST_CONFIGS.plural)
+        written = Counter(
+            (item["resource"], item["name"]) for item in objects if item["resource"] != HOST_CONFIGS.plural
+        )
         kinds = [*(kind.plural for kind in CHILDREN.values() if kind.kind != "DaemonSet"), BUDGETS.plural]
         assert written == Counter({(kind, name): 1 for kind in kinds for name in wanted})
 
@@ -151,7 +153,7 @@ async def test_pods_labelled_as_before_0_5_1_are_seen(hosts: HostWorld) -> None:
         spec = {"containers": [{"name": "host", "image": "example.com/host"}]}
         hosts.call("POST", PODS, body={"metadata": {"name": "old", "labels": labels}, "spec": spec})
         await eventually(
-            lambda: [one["pod"] for one in hosts.status("group").get("hosts") or ()] == ["old"],
+            lambda: [host["pod"] for host in hosts.status("group").get("hosts") or ()] == ["old"],
             "the pod is shown",
             seconds=PATIENCE,
         )

@@ -45,13 +45,13 @@ def held(hosts: HostWorld) -> list[str]:
 
 
 def is_held(group: Manifest) -> bool:
-    said = {one["type"]: one for one in (group.get("status") or {}).get("conditions") or ()}
+    said = {condition["type"]: condition for condition in (group.get("status") or {}).get("conditions") or ()}
     degraded = said.get("Degraded", {})
     return (degraded.get("status"), degraded.get("reason")) == ("True", "MassDeletion")
 
 
 def reasons(hosts: HostWorld) -> set[str]:
-    return {one["reason"] for one in hosts.call("GET", EVENTS)["items"]}
+    return {item["reason"] for item in hosts.call("GET", EVENTS)["items"]}
 
 
 async def keep_hosts(hosts: HostWorld, group: str) -> None:
@@ -64,7 +64,7 @@ async def keep_hosts(hosts: HostWorld, group: str) -> None:
 def removed_finalizer(hosts: HostWorld, group: str) -> bool:
     """Remove the finalizer from a group as it is; False if the garbage collector changed the group meanwhile."""
     metadata = hosts.call("GET", HOST_CONFIGS, group)["metadata"]
-    kept = [one for one in metadata.get("finalizers") or () if one != names.FINALIZER_HOSTS]
+    kept = [finalizer for finalizer in metadata.get("finalizers") or () if finalizer != names.FINALIZER_HOSTS]
     body = {"metadata": {"finalizers": kept, "resourceVersion": metadata["resourceVersion"]}}
     status, _ = hosts.api.call("PATCH", HOST_CONFIGS.path(hosts.namespace, group), body)
     return status == http.HTTPStatus.OK
@@ -111,7 +111,7 @@ async def test_hosts_that_are_held_are_adopted_by_equal_groups(hosts: HostWorld)
                 await hosts.settled(name)
                 found = hosts.call("GET", DEPLOYMENTS, name)
                 assert found["metadata"]["uid"] == workload
-                assert [one["uid"] for one in found["metadata"]["ownerReferences"]] == [uid]
+                assert [owner_reference["uid"] for owner_reference in found["metadata"]["ownerReferences"]] == [uid]
                 assert found["spec"]["template"] == templates[name], "its hosts are restarted"
             await eventually(
                 lambda: held_by(hosts.fleet, "host_manager", "hosts") == 0, "open, and nothing is held any more"

@@ -90,7 +90,7 @@ async def test_a_lattice_that_says_more_than_is_heard_is_not_followed_for_a_whil
 
 
 def shown(hosts: HostWorld) -> list[str]:
-    return [one["id"] for one in hosts.status("group").get("latticeHosts") or ()]
+    return [lattice_host["id"] for lattice_host in hosts.status("group").get("latticeHosts") or ()]
 
 
 def told(hosts: HostWorld, caplog: pytest.LogCaptureFixture) -> str:

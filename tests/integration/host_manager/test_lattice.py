@@ -126,7 +126,7 @@ async def test_a_silent_host_is_shown_and_restarted_if_that_is_asked_for(
         generation = hosts.call("GET", DEPLOYMENTS, "group")["metadata"]["generation"]
         hosts.change("group", hostRecycling="OneAtATime")
         await eventually(
-            lambda: [one["metadata"]["name"] for one in hosts.pods("group")] not in ([pod], []),
+            lambda: [item["metadata"]["name"] for item in hosts.pods("group")] not in ([pod], []),
             "another pod",
             seconds=PATIENCE,
         )

@@ -228,7 +228,10 @@ async def test_namespaces_can_be_deleted_again_and_a_definition_of_applications_
     def held() -> bool:
         _, found = former.api.call("GET", NAMESPACES.path(name=other))
         conditions = (found.get("status") or {}).get("conditions") or ()
-        return any(one["type"] == "NamespaceDeletionDiscoveryFailure" and one["status"] == "True" for one in conditions)
+        return any(
+            condition["type"] == "NamespaceDeletionDiscoveryFailure" and condition["status"] == "True"
+            for condition in conditions
+        )
 
     await eventually(held, "the API that is down holds the namespace", seconds=PATIENCE)
     assert former.api.call("GET", applications)[0] == http.HTTPStatus.SERVICE_UNAVAILABLE

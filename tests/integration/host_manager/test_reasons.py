@@ -40,8 +40,8 @@ async def running(hosts: HostWorld) -> AsyncIterator[HostWorld]:
 
 def refused_pods(hosts: HostWorld) -> int:
     """Return how often a pod was refused, by Events."""
-    events = [one for one in hosts.call("GET", EVENTS)["items"] if one["reason"] == "FailedCreate"]
-    return sum(one.get("count") or 1 for one in events)
+    events = [item for item in hosts.call("GET", EVENTS)["items"] if item["reason"] == "FailedCreate"]
+    return sum(event.get("count") or 1 for event in events)
 
 
 async def degraded(hosts: HostWorld, reason: str, *words: str) -> None:
@@ -230,5 +230,5 @@ async def test_an_autoscaler_scales_a_group_by_what_its_pods_use(running: HostWo
     assert {query["labelSelector"] for query in metrics.asked} == {
         ",".join(sorted(running.status("group")["selector"].split(",")))
     }
-    writes = [one for one in running.fleet.writes(mark) if one["user"]["username"] == AUTOSCALER]
-    assert (HOST_CONFIGS.plural, running.namespace, "group") in [place(one) for one in writes]
+    writes = [write for write in running.fleet.writes(mark) if write["user"]["username"] == AUTOSCALER]
+    assert (HOST_CONFIGS.plural, running.namespace, "group") in [place(write) for write in writes]

@@ -33,8 +33,8 @@ async def reported(hosts: HostWorld, service: LedService, words: str) -> None:
         lambda: hosts.condition("group", "Degraded")[:2] == ("True", "WriteRefused"), "WriteRefused", seconds=PATIENCE
     )
     assert words in hosts.condition("group", "Degraded")[2]
-    events = lambda: [one for one in hosts.call("GET", EVENTS)["items"] if one["reason"] == "WriteRefused"]  # noqa: E731
-    await eventually(lambda: any(words in one["message"] for one in events()), "an Event")
+    events = lambda: [item for item in hosts.call("GET", EVENTS)["items"] if item["reason"] == "WriteRefused"]  # noqa: E731
+    await eventually(lambda: any(words in event["message"] for event in events()), "an Event")
     await eventually(lambda: noted(service, words), "in readiness")
 
 

@@ -61,7 +61,7 @@ async def refused_for_a_missing_secret(hosts: HostWorld) -> None:
 
 
 def events(hosts: HostWorld) -> list[dict[str, Any]]:
-    return [one for one in hosts.call("GET", EVENTS)["items"] if one["reason"] == "SecretMissing"]
+    return [item for item in hosts.call("GET", EVENTS)["items"] if item["reason"] == "SecretMissing"]
 
 
 def make_registry(hosts: HostWorld) -> None:
@@ -81,7 +81,7 @@ async def a_second_term(hosts: HostWorld, server: NatsServer) -> None:
     """What is said again, scaled, restarted, replaced by another kind, and deleted."""
     hosts.call("DELETE", SECRETS, "registry")
     await refused_for_a_missing_secret(hosts)
-    await eventually(lambda: [one["count"] for one in events(hosts)] == [2], "it is counted", seconds=PATIENCE)
+    await eventually(lambda: [event["count"] for event in events(hosts)] == [2], "it is counted", seconds=PATIENCE)
     make_registry(hosts)
     hosts.change("group", registryCredentialsSecret=None, natsAddress="nats://127.0.0.1", natsClientPort=server.port)
     await hosts.settled("group")
@@ -156,9 +156,9 @@ async def test_each_right_is_used_and_none_is_missing(
     if mode == "cluster":  # what is given in all namespaces is used in one
         places = {"", SYSTEM}
         found = {(verb, resource, place if place in places else "") for verb, resource, place in found}
-        found = {(*one[:2], "") if one[1] == "namespaces" else one for one in found}
+        found = {(*item[:2], "") if item[1] == "namespaces" else item for item in found}
     assert found - wanted == set(), "used, but given by other rules than these"
-    assert {one for one in wanted - found if one[:2] not in GIVEN_ON} == set(), "given, but not used"
+    assert {item for item in wanted - found if item[:2] not in GIVEN_ON} == set(), "given, but not used"
 
 
 async def test_what_is_missing_is_named_and_the_rest_goes_on(hosts: HostWorld, account: Granted) -> None:
@@ -184,8 +184,8 @@ async def test_what_is_missing_is_named_and_the_rest_goes_on(hosts: HostWorld, a
             account.apply(manifests(WATCHED, other))
             await eventually(lambda: not reasons(), reasons, seconds=PATIENCE)
 
-            rules = next(one for one in manifests(WATCHED) if one["kind"] == "Role")["rules"]
-            without = [one for one in rules if "configmaps" not in one["resources"]]
+            rules = next(manifest for manifest in manifests(WATCHED) if manifest["kind"] == "Role")["rules"]
+            without = [rule for rule in rules if "configmaps" not in rule["resources"]]
             hosts.call("PATCH", ROLES, "trellis-host-manager", {"rules": without})
             hosts.change("group", leafNodeDomain="other")
             lacking = ("get configmaps", f"namespace {hosts.namespace}")
@@ -199,7 +199,7 @@ async def test_what_is_missing_is_named_and_the_rest_goes_on(hosts: HostWorld, a
 
 @pytest.mark.thorough
 async def test_without_any_right_it_waits_and_begins_once_it_has_them(hosts: HostWorld, account: Granted) -> None:
-    account.apply([one for one in manifests(CONFINED) if one["kind"] == "ServiceAccount"])
+    account.apply([manifest for manifest in manifests(CONFINED) if manifest["kind"] == "ServiceAccount"])
     async with hosts.service(**confined(hosts, account)) as service:
         lacking = ("get namespaces", f"namespace {SYSTEM}", f"`kubectl apply -f deploy/rbac/{CONFINED}`")
         await eventually(
@@ -207,16 +207,16 @@ async def test_without_any_right_it_waits_and_begins_once_it_has_them(hosts: Hos
             service.health.readiness,
             seconds=PATIENCE,
         )
-        account.apply([one for one in manifests(CONFINED) if one["kind"] != "ServiceAccount"])
+        account.apply([manifest for manifest in manifests(CONFINED) if manifest["kind"] != "ServiceAccount"])
         account.apply(manifests(WATCHED, hosts.namespace))
         hosts.create("group")
         await hosts.settled("group")
         await eventually(lambda: service.health.readiness().ok, service.health.readiness, seconds=PATIENCE)
-        assert {ROLES.kind, ROLE_BINDINGS.kind} <= {one["kind"] for one in manifests(WATCHED)}
+        assert {ROLES.kind, ROLE_BINDINGS.kind} <= {manifest["kind"] for manifest in manifests(WATCHED)}
 
 
 def test_the_rules_of_both_modes_are_the_same() -> None:
     """What is needed in a namespace does not depend on how many there are."""
-    everywhere = {one for one in given(manifests(CLUSTER)) if one[2] == "" and one[1] != "namespaces"}
+    everywhere = {item for item in given(manifests(CLUSTER)) if item[2] == "" and item[1] != "namespaces"}
     definitions = f"{DEFINITIONS.plural}.{DEFINITIONS.group}"
     assert given(manifests(WATCHED)) == everywhere - {("get", definitions, "")}, "a CRD is in no namespace"

@@ -83,7 +83,9 @@ async def with_a_host(hosts: HostWorld, speaker: LatticeSpeaker, group: str, hos
     heard = [{"pod": pod, "id": host}]
 
     def shown() -> bool:
-        return [{key: one.get(key) for key in ("pod", "id")} for one in hosts.status(group).get("hosts") or ()] == heard
+        return [
+            {key: item.get(key) for key in ("pod", "id")} for item in hosts.status(group).get("hosts") or ()
+        ] == heard
 
     await eventually(shown, f"{host} is seen in {pod}", seconds=PATIENCE)
     return str(pod)

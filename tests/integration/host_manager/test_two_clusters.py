@@ -102,10 +102,10 @@ async def hosts_in(one: Side, lattice: str) -> AsyncIterator[None]:
 async def test_each_cluster_shows_its_pods_and_all_hosts_and_outages_restart_nothing() -> None:
     lattice = own_lattice()
     with side() as near, side() as far:
-        one, two = near.world.fleet.info.name, far.world.fleet.info.name
-        hub = await asyncio.to_thread(join, one, [])
+        item, two = near.world.fleet.info.name, far.world.fleet.info.name
+        hub = await asyncio.to_thread(join, item, [])
         async with TcpProxy("127.0.0.1", hub) as cable:
-            await asyncio.to_thread(join, one, [two], through=cable.port)
+            await asyncio.to_thread(join, item, [two], through=cable.port)
             async with near.world.service(TIMINGS), far.world.service(TIMINGS):
                 await near.create(lattice, 2)
                 await far.create(lattice, 1)

@@ -36,8 +36,8 @@ def elsewhere(hosts: HostWorld) -> Iterator[HostWorld]:
     made = HostWorld(hosts.fleet, name)
     yield made
     made.clean_up()
-    for one in (name, other(hosts)["namespace"]):
-        hosts.api.call("DELETE", NAMESPACES.path(name=one))
+    for item in (name, other(hosts)["namespace"]):
+        hosts.api.call("DELETE", NAMESPACES.path(name=item))
 
 
 @contextlib.asynccontextmanager
@@ -47,17 +47,19 @@ async def both(one: dict[str, Any], two: dict[str, Any], world: HostWorld) -> As
         lease = LEASES.path(other(world)["namespace"], names.LEASE_PREFIX + "host-manager")
         await eventually(lambda: world.api.ok(lease), "the second leads", seconds=PATIENCE)
         for service in (first, second):
-            await eventually(lambda one=service: one.health.readiness().ok, "both are ready", seconds=PATIENCE)
+            await eventually(lambda item=service: item.health.readiness().ok, "both are ready", seconds=PATIENCE)
         yield [first, second]
 
 
 def calm(world: HostWorld, since: int) -> bool:
     """Say whether nothing was written in a namespace for a while."""
     records = (
-        one for one in world.fleet.writes(since) if (one.get("objectRef") or {}).get("namespace") == world.namespace
+        write
+        for write in world.fleet.writes(since)
+        if (write.get("objectRef") or {}).get("namespace") == world.namespace
     )
-    ours = [one for one in records if one["objectRef"]["resource"] != "events"]
-    newest = max((datetime.fromisoformat(one["requestReceivedTimestamp"]) for one in ours), default=None)
+    ours = [record for record in records if record["objectRef"]["resource"] != "events"]
+    newest = max((datetime.fromisoformat(item["requestReceivedTimestamp"]) for item in ours), default=None)
     return newest is not None and (datetime.now(UTC) - newest).total_seconds() > CALM
 
 
@@ -94,9 +96,9 @@ async def test_two_installations_on_one_group_do_as_one_would(hosts: HostWorld) 
 
 async def test_two_confined_installations_see_to_their_own_namespaces(hosts: HostWorld, elsewhere: HostWorld) -> None:
     since = hosts.fleet.mark()
-    one = {"watch_namespaces": (hosts.namespace,)}
+    item = {"watch_namespaces": (hosts.namespace,)}
     two = other(hosts) | {"watch_namespaces": (elsewhere.namespace,)}
-    async with both(one, two, hosts) as [first, _]:
+    async with both(item, two, hosts) as [first, _]:
         for world in (hosts, elsewhere):
             world.create("group", hostReplicas=1)
         for world in (hosts, elsewhere):

@@ -28,9 +28,15 @@ Manifest = dict[str, Any]
 def recorded() -> list[Manifest]:
     """Return the manifests that a real wadm took, as they were sent to it, and the form in which it gave one back."""
     exchanges = [json.loads(line) for line in (DATA / "lattice/wadm-replies.jsonl").read_text().splitlines()]
-    sent = [yaml.safe_load(one["request"]) for one in exchanges if one["reply"] and "created" in str(one["reply"])[:60]]
-    sent += [yaml.safe_load(one["request"]) for one in exchanges if "newversion" in str(one["reply"])[:60]]
-    return sent + [one["reply"]["manifest"] for one in exchanges if "manifest" in one["reply"]]
+    sent = [
+        yaml.safe_load(exchange["request"])
+        for exchange in exchanges
+        if exchange["reply"] and "created" in str(exchange["reply"])[:60]
+    ]
+    sent += [
+        yaml.safe_load(exchange["request"]) for exchange in exchanges if "newversion" in str(exchange["reply"])[:60]
+    ]
+    return sent + [exchange["reply"]["manifest"] for exchange in exchanges if "manifest" in exchange["reply"]]
 
 
 RECORDED = recorded()
@@ -163,24 +169,27 @@ def store(change: Callable[[Manifest], Any]) -> Manifest:
 
 FIRST = "spec.components[0]"
 BAD = [
-    (store(lambda one: one["properties"].pop("image")), f"{FIRST}.properties: "),
-    (store(lambda one: one["properties"].update(application={"name": "a", "component": "b"})), f"{FIRST}.properties: "),
-    (store(lambda one: one["properties"].update(imgae="x")), 'unknown field "spec.components[0].properties.imgae"'),
-    (store(lambda one: one.update(type="sidecar")), 'spec.components[0].type: Unsupported value: "sidecar"'),
-    (store(lambda one: one.update(name="old")), 'spec.components[2]: Duplicate value: {"name":"old"}'),
-    (store(lambda one: one["traits"][0]["properties"].pop("instances")), f"{FIRST}.traits[0]: "),
-    (store(lambda one: one["traits"][0]["properties"].update(replicas=1)), f"{FIRST}.traits[0]: "),
-    (store(lambda one: one["traits"][0]["properties"].update(instances="three")), "traits[0].properties.instances"),
-    (store(lambda one: one["traits"][0]["properties"].update(instances=-1)), "traits[0].properties.instances"),
+    (store(lambda item: item["properties"].pop("image")), f"{FIRST}.properties: "),
     (
-        store(lambda one: one["traits"][0]["properties"].update(spread=[{"name": "s"}])),
+        store(lambda item: item["properties"].update(application={"name": "a", "component": "b"})),
+        f"{FIRST}.properties: ",
+    ),
+    (store(lambda item: item["properties"].update(imgae="x")), 'unknown field "spec.components[0].properties.imgae"'),
+    (store(lambda item: item.update(type="sidecar")), 'spec.components[0].type: Unsupported value: "sidecar"'),
+    (store(lambda item: item.update(name="old")), 'spec.components[2]: Duplicate value: {"name":"old"}'),
+    (store(lambda item: item["traits"][0]["properties"].pop("instances")), f"{FIRST}.traits[0]: "),
+    (store(lambda item: item["traits"][0]["properties"].update(replicas=1)), f"{FIRST}.traits[0]: "),
+    (store(lambda item: item["traits"][0]["properties"].update(instances="three")), "traits[0].properties.instances"),
+    (store(lambda item: item["traits"][0]["properties"].update(instances=-1)), "traits[0].properties.instances"),
+    (
+        store(lambda item: item["traits"][0]["properties"].update(spread=[{"name": "s"}])),
         "properties.spread[0].requirements: Required",
     ),
-    (store(lambda one: one["traits"][1]["properties"].pop("package")), f"{FIRST}.traits[1]: "),
-    (store(lambda one: one["traits"][1]["properties"].update(interfaces=[1])), "properties.interfaces[0]"),
-    (store(lambda one: one["properties"]["config"][0]["properties"].update(a=1)), "config[0].properties.a"),
-    (store(lambda one: one["properties"]["secrets"][0]["properties"].pop("policy")), "properties.policy: Required"),
-    (store(lambda one: one.update(traits=one["traits"][:1] * (TRAITS_MAX + 1))), f"{FIRST}.traits: Too many"),
+    (store(lambda item: item["traits"][1]["properties"].pop("package")), f"{FIRST}.traits[1]: "),
+    (store(lambda item: item["traits"][1]["properties"].update(interfaces=[1])), "properties.interfaces[0]"),
+    (store(lambda item: item["properties"]["config"][0]["properties"].update(a=1)), "config[0].properties.a"),
+    (store(lambda item: item["properties"]["secrets"][0]["properties"].pop("policy")), "properties.policy: Required"),
+    (store(lambda item: item.update(traits=item["traits"][:1] * (TRAITS_MAX + 1))), f"{FIRST}.traits: Too many"),
     ({"components": [{"name": "x", "type": "component"}]}, "spec.components[0].properties: Required"),
     ({}, "spec.components: Required"),
     ({"components": []}, "spec.components: Invalid"),

@@ -48,7 +48,9 @@ async def trial(cluster: ClusterInfo, kube: Kube, tmp_path: Path) -> Callable[[F
         assert pair.both_wrote(), f"{name}: nothing was tried"
         violations = pair.violations()
         if fault is late_and_careless:
-            assert any(" by first" in one and " patch configmaps" in one for one in violations), violations
+            assert any(" by first" in violation and " patch configmaps" in violation for violation in violations), (
+                violations
+            )
         else:
             assert violations == [], f"{name}: see {directory}"
         made = await kube.get(NAMESPACES, pair.lease.namespace)

@@ -115,8 +115,8 @@ async def test_who_closes_in_an_outage_leaves_no_connection_open(
     proxy.silence()
     asking = [asyncio.create_task(proxied.list(CONFIGMAPS, namespace)) for _ in range(3)]
     await until(lambda: sockets_to(proxy.port) >= 3, "all of them ask")
-    for one in asking:
-        one.cancel()
+    for item in asking:
+        item.cancel()
     await asyncio.wait(asking)
     await proxied.close()
     await until(lambda: sockets_to(proxy.port) == 0, "nothing is left open", 15)
@@ -124,4 +124,8 @@ async def test_who_closes_in_an_outage_leaves_no_connection_open(
 
 def sockets_to(port: int) -> int:
     """Return how many of this process lead to a port."""
-    return sum(1 for one in psutil.Process().net_connections("tcp") if one.raddr and one.raddr[1] == port)
+    return sum(
+        1
+        for net_connection in psutil.Process().net_connections("tcp")
+        if net_connection.raddr and net_connection.raddr[1] == port
+    )

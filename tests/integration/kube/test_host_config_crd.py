@@ -185,7 +185,8 @@ def never_ran(spec: Spec) -> bool:
         or any(not image or re.search(r"\s", image) for image in images)
         or any(not label.fullmatch(key) or (value and not label.fullmatch(value)) for key, value in labels.items())
         or any(
-            "secretName" not in one.get("secret", {}) and "name" not in one.get("configMap", {}) for one in authorities
+            "secretName" not in authority.get("secret", {}) and "name" not in authority.get("configMap", {})
+            for authority in authorities
         )
     )
 

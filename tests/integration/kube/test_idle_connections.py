@@ -100,12 +100,12 @@ async def test_connections_are_probed_before_they_count_as_idle(proxied: Kube, n
     for connections in connector._conns.values():
         for protocol, _ in connections:
             assert protocol.transport is not None
-            one = protocol.transport.get_extra_info("socket")
+            item = protocol.transport.get_extra_info("socket")
             options = (socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL, socket.TCP_KEEPCNT)
             found.append(
                 (
-                    one.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE),
-                    *(one.getsockopt(socket.IPPROTO_TCP, option) for option in options),
+                    item.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE),
+                    *(item.getsockopt(socket.IPPROTO_TCP, option) for option in options),
                 )
             )
     assert found == [(1, 30, 10, 3)]

@@ -47,13 +47,13 @@ def judged(objects: Iterable[Manifest]) -> list[str]:
         [str(tools.ensure("kstatus"))], input=json.dumps([*objects]), capture_output=True, text=True, timeout=DEADLINE,
         check=True,
     )  # fmt: skip
-    return [one["status"] for one in json.loads(done.stdout)]
+    return [load["status"] for load in json.loads(done.stdout)]
 
 
 def with_summary(found: Manifest, health: Health, *, seen: int = 1) -> Manifest:
     """Return an object whose service wrote what this health comes to, for the generation ``seen``."""
     status = found.get("status") or {}
-    conditions = [make_condition(one, (), seen, AT) for one in summary(health)]
+    conditions = [make_condition(item, (), seen, AT) for item in summary(health)]
     kind = {"apiVersion": "trellis.dev/v1alpha1", "kind": "Any"} | found
     return kind | {
         "metadata": found["metadata"] | {"generation": 1},
@@ -64,11 +64,14 @@ def with_summary(found: Manifest, health: Health, *, seen: int = 1) -> Manifest:
 def situations() -> Iterator[tuple[str, Manifest, State]]:
     """Yield the situations of the kinds with the state that their service writes."""
     for name, (world, _, _) in SHIMS.items():
-        [raw] = [one for one in world.shims if one["metadata"]["name"] == "spin"]
+        [raw] = [shim for shim in world.shims if shim["metadata"]["name"] == "spin"]
         health = shim_health_of(read_status(raw).conditions)
         yield f"Shim: {name}", with_summary(raw, health), health.state
     for name, (found, _, _) in GROUPS.items():
-        said = [(one["type"], one["status"], one["reason"], one["message"]) for one in found["status"]["conditions"]]
+        said = [
+            (condition["type"], condition["status"], condition["reason"], condition["message"])
+            for condition in found["status"]["conditions"]
+        ]
         health = group_health_of(said)
         yield f"host group: {name}", with_summary(found, health), health.state
 
@@ -140,8 +143,8 @@ def test_every_state_of_a_secret_grant() -> None:
         "invalid": (FAILED, grant | {"spec": {}}, groups, Access("a")),
     }
     found = judged(
-        one | {"status": grant_status_of(view_grant(one), here, [access], {}, (1, AT))}
-        for _, one, here, access in cases.values()
+        item | {"status": grant_status_of(view_grant(item), here, [access], {}, (1, AT))}
+        for _, item, here, access in cases.values()
     )
     assert dict(zip(cases, found, strict=True)) == {name: status for name, (status, *_) in cases.items()}
 
@@ -150,5 +153,5 @@ def test_each_state_of_an_object_and_one_that_its_service_has_not_seen() -> None
     plain: Manifest = {"metadata": {"name": "x", "namespace": "team"}}
     assert {*STATUSES} == {*SHOWN} == {*State}
     states = [Health(state, "Reason", "message") for state in State]
-    assert judged(with_summary(plain, one) for one in states) == [STATUSES[one.state] for one in states]
-    assert {*judged(with_summary(plain, one, seen=0) for one in states)} == {IN_PROGRESS}
+    assert judged(with_summary(plain, item) for item in states) == [STATUSES[item.state] for item in states]
+    assert {*judged(with_summary(plain, item, seen=0) for item in states)} == {IN_PROGRESS}

@@ -132,8 +132,8 @@ async def test_many_candidates_have_one_leader(kube: Kube, namespace: str) -> No
     candidates = [Candidate(kube, namespace, f"c{number}") for number in range(6)]
     leaders: list[str] = []
     while candidates:
-        await until(lambda: any(one.leader.leading for one in candidates), "somebody leads", 5)
-        leading = [one for one in candidates if one.leader.leading]
+        await until(lambda: any(candidate.leader.leading for candidate in candidates), "somebody leads", 5)
+        leading = [candidate for candidate in candidates if candidate.leader.leading]
         assert len(leading) == 1
         leaders.append(leading[0].name)
         leading[0].stop.set()

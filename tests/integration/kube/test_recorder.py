@@ -25,17 +25,21 @@ OF_NODES = ("node-watcher", "provisioner")
 SERVICES = [
     name.removesuffix(".yaml")
     for name in FILES
-    if any("events" in rule["resources"] for one in manifests(name) for rule in one.get("rules", ()))
+    if any("events" in rule["resources"] for manifest in manifests(name) for rule in manifest.get("rules", ()))
 ]
 
 
 @pytest.fixture
 def account(service: str, cluster: ClusterInfo, cluster_api: Api, tmp_path: Path) -> Iterator[Granted]:
-    found = [one for one in manifests(f"{service}.yaml") if one["metadata"].get("namespace") != "trellis-installers"]
+    found = [
+        manifest
+        for manifest in manifests(f"{service}.yaml")
+        if manifest["metadata"].get("namespace") != "trellis-installers"
+    ]
     with granted(cluster, cluster_api, f"trellis-{service}", tmp_path) as made:
         made.apply(found)
-        for one in found:
-            until_given(cluster_api, made.user, one)
+        for item in found:
+            until_given(cluster_api, made.user, item)
         yield made
 
 
@@ -50,7 +54,7 @@ async def test_a_successor_counts_up_what_was_said_before(
 
     def counts() -> list[Any]:
         about = f"?fieldSelector=involvedObject.uid%3D{regarding.uid}"
-        return [one["count"] for one in cluster_api.call("GET", EVENTS.path(home) + about)[1]["items"]]
+        return [item["count"] for item in cluster_api.call("GET", EVENTS.path(home) + about)[1]["items"]]
 
     for count in (1, 2):
         successor = EventRecorder(kube, component=f"trellis.dev/{service}")

@@ -103,7 +103,7 @@ def shown() -> list[dict[str, Any]]:
     return [*found, manifest("secret", SECRET_GRANTS.kind)]
 
 
-@pytest.mark.parametrize("grant", shown(), ids=lambda one: one["metadata"]["name"])
+@pytest.mark.parametrize("grant", shown(), ids=lambda item: item["metadata"]["name"])
 def test_what_the_documentation_shows_can_be_applied(api: Api, grant: dict[str, Any]) -> None:
     status, answer = send(api, grant["spec"])
     assert status == http.HTTPStatus.CREATED, answer

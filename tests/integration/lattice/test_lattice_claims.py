@@ -94,16 +94,16 @@ async def until(condition: object) -> None:
 async def test_of_clusters_that_come_together_one_owns_the_lattice(server: NatsServer, lattice: str) -> None:
     async with contextlib.AsyncExitStack() as stack:
         clusters = [await stack.enter_async_context(cluster(server, lattice, f"c{number}")) for number in range(6)]
-        await until(lambda: all(one.claim.owner is not None for one in clusters))
-        (owner,) = {one.claim.owner for one in clusters}
-        assert [one.claim.owner for one in clusters if one.claim.ours] == [owner]
-        for one in clusters:
-            assert set(one.owners) <= {None, owner}, "nobody ever saw another owner"
+        await until(lambda: all(item.claim.owner is not None for item in clusters))
+        (owner,) = {item.claim.owner for item in clusters}
+        assert [item.claim.owner for item in clusters if item.claim.ours] == [owner]
+        for item in clusters:
+            assert set(item.owners) <= {None, owner}, "nobody ever saw another owner"
 
 
 async def test_each_lattice_is_claimed_by_itself(server: NatsServer, lattice: str) -> None:
-    async with cluster(server, lattice, "one") as one, cluster(server, f"{lattice}-b", "two") as two:
-        await until(lambda: one.claim.ours and two.claim.ours)
+    async with cluster(server, lattice, "one") as item, cluster(server, f"{lattice}-b", "two") as two:
+        await until(lambda: item.claim.ours and two.claim.ours)
 
 
 async def test_a_cluster_that_comes_back_goes_on(server: NatsServer, lattice: str) -> None:
@@ -119,17 +119,17 @@ async def test_a_cluster_that_comes_back_goes_on(server: NatsServer, lattice: st
 
 
 async def test_a_cluster_that_is_gone_loses_the_lattice_after_the_lifetime(server: NatsServer, lattice: str) -> None:
-    async with cluster(server, lattice, "one", LIFETIME) as one, cluster(server, lattice, "two", LIFETIME) as two:
-        await until(lambda: one.claim.owner == two.claim.owner is not None)
-        holder, other = (one, two) if one.claim.ours else (two, one)
+    async with cluster(server, lattice, "one", LIFETIME) as item, cluster(server, lattice, "two", LIFETIME) as two:
+        await until(lambda: item.claim.owner == two.claim.owner is not None)
+        holder, other = (item, two) if item.claim.ours else (two, item)
         await holder.crash()
         await until(lambda: other.claim.ours)
         assert not holder.claim.ours, "who cannot write again stopped before the server forgot"
 
 
 async def test_a_claim_is_written_again_before_it_ends(server: NatsServer, lattice: str) -> None:
-    async with cluster(server, lattice, "one", LIFETIME) as one, client_of(server) as client:
-        await until(lambda: one.claim.ours)
+    async with cluster(server, lattice, "one", LIFETIME) as item, client_of(server) as client:
+        await until(lambda: item.claim.ours)
 
         async def sequence() -> int:
             return (await client.jetstream().stream_info(STREAM)).state.last_seq
@@ -137,7 +137,7 @@ async def test_a_claim_is_written_again_before_it_ends(server: NatsServer, latti
         async with asyncio.timeout(SECONDS):
             while await sequence() < 4:  # noqa: ASYNC110 (what is waited for has no event)
                 await asyncio.sleep(0.05)
-        assert set(one.owners) <= {None, "one"}
+        assert set(item.owners) <= {None, "one"}
 
 
 async def test_who_is_cut_off_stops_before_another_begins(
@@ -146,22 +146,22 @@ async def test_who_is_cut_off_stops_before_another_begins(
     """The server is away for longer than the claim is held, and it is asked by what clock that is counted."""
     now = [1000.0]
     monkeypatch.setattr(lattice_claim, "_now", lambda: now[0])
-    async with cluster(server, lattice, "one") as one:
-        await until(lambda: one.claim.ours)
+    async with cluster(server, lattice, "one") as item:
+        await until(lambda: item.claim.ours)
         await asyncio.to_thread(server.stop)
         now[0] += 399.0
-        assert one.claim.ours
+        assert item.claim.ours
         now[0] += 2.0
-        assert not one.claim.ours
-        assert one.claim.owner is None
-        await until(lambda: one.owners[-1] is None)
+        assert not item.claim.ours
+        assert item.claim.owner is None
+        await until(lambda: item.owners[-1] is None)
         await asyncio.to_thread(server.start)
-        await until(lambda: one.claim.ours)
+        await until(lambda: item.claim.ours)
 
 
 async def test_a_bucket_that_was_deleted_is_made_again(server: NatsServer, lattice: str) -> None:
-    async with cluster(server, lattice, "one") as one, client_of(server) as client:
-        await until(lambda: one.claim.ours)
+    async with cluster(server, lattice, "one") as item, client_of(server) as client:
+        await until(lambda: item.claim.ours)
         await client.jetstream().delete_stream(STREAM)
 
         async def claimed() -> bool:
@@ -176,13 +176,13 @@ async def test_a_bucket_that_was_deleted_is_made_again(server: NatsServer, latti
 
 
 async def test_what_a_person_wrote_and_deleted_counts(server: NatsServer, lattice: str) -> None:
-    async with cluster(server, lattice, "one") as one, client_of(server) as client:
-        await until(lambda: one.claim.ours)
+    async with cluster(server, lattice, "one") as item, client_of(server) as client:
+        await until(lambda: item.claim.ours)
         bucket = await client.jetstream().key_value(BUCKET)
         await bucket.put(lattice, b"maintenance")
-        await until(lambda: one.claim.owner == "maintenance")
+        await until(lambda: item.claim.owner == "maintenance")
         await bucket.delete(lattice)
-        await until(lambda: one.claim.ours)
+        await until(lambda: item.claim.ours)
 
 
 NO_RIGHTS = """
@@ -201,8 +201,8 @@ async def test_who_may_not_claim_writes_and_says_so(
     (directory / "nats.conf").write_text(NO_RIGHTS)
     with NatsServer(directory / "server", config=directory / "nats.conf") as guarded:
         url = f"nats://none:secret@127.0.0.1:{guarded.port}"
-        async with cluster(guarded, lattice, "one", url=url) as one:
-            await until(lambda: one.claim.ours)
-            assert '"$JS.API.' in one.claim.unclaimed
+        async with cluster(guarded, lattice, "one", url=url) as item:
+            await until(lambda: item.claim.ours)
+            assert '"$JS.API.' in item.claim.unclaimed
     assert [record.levelname for record in caplog.records if lattice in record.getMessage()] == ["WARNING"]
     assert "secret" not in caplog.text

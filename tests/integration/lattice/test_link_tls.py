@@ -94,7 +94,11 @@ def write_config(config: Path, pki: Path, of: Path) -> None:
 
 def sockets_to(port: int) -> int:
     """Return how many of this process lead to a port."""
-    return sum(1 for one in psutil.Process().net_connections("tcp") if one.raddr and one.raddr[1] == port)
+    return sum(
+        1
+        for net_connection in psutil.Process().net_connections("tcp")
+        if net_connection.raddr and net_connection.raddr[1] == port
+    )
 
 
 async def test_a_server_that_demands_a_certificate_lets_in_who_has_one(

@@ -59,7 +59,7 @@ class TestStandIn(StoreBehaviour):
 async def consumers(wadm: WadmStandIn) -> list[ConsumerInfo]:
     """Return those of a cluster that is called as the lattice is."""
     found: list[ConsumerInfo] = await wadm.client.jetstream().consumers_info(STREAM_MODELS)
-    return [one for one in found if wadm.lattice in (one.name or "")]
+    return [item for item in found if wadm.lattice in (item.name or "")]
 
 
 async def put(seen: Followed, name: str) -> None:
@@ -116,8 +116,8 @@ async def test_a_reader_that_ended_leaves_nothing_behind(wadm: WadmStandIn, worl
     timings = LatticeTimings(bucket=BucketTimings(fetch=0.5, inactive=2.0))
     async with followed(world.address, wadm.lattice, timings) as seen:
         await seen.synced()
-        assert {one.config.inactive_threshold for one in await consumers(wadm)} == {2.0}
-        assert all(one.config.mem_storage for one in await consumers(wadm))
+        assert {consumer.config.inactive_threshold for consumer in await consumers(wadm)} == {2.0}
+        assert all(consumer.config.mem_storage for consumer in await consumers(wadm))
 
     async def none() -> bool:
         return not await consumers(wadm)
@@ -126,12 +126,12 @@ async def test_a_reader_that_ended_leaves_nothing_behind(wadm: WadmStandIn, worl
 
 
 async def test_two_readers_of_one_lattice_share_nothing(world: World) -> None:
-    async with followed(world.address) as one, followed(world.address) as two:
-        await one.synced()
+    async with followed(world.address) as item, followed(world.address) as two:
+        await item.synced()
         await two.synced()
         for number in range(20):
-            await one.wadm.put(manifest(f"app-{number}", "v1"))
-        await until(lambda: len(one.store.names()) == len(two.store.names()) == 20)
+            await item.wadm.put(manifest(f"app-{number}", "v1"))
+        await until(lambda: len(item.store.names()) == len(two.store.names()) == 20)
 
 
 async def test_garbage_in_the_bucket_changes_nothing(wadm: WadmStandIn, world: World) -> None:

@@ -105,7 +105,7 @@ async def test_tenants_whose_lattices_have_one_name_see_their_own_applications(
         await west.lacks("web", Proof.GONE if place is from_wadms else Proof.UNKNOWN)
         await east.shows("web", "v1")
         assert list(east.store.names()) == ["web"]
-        assert [one.name for one in await east.wadm.models()] == ["web"]
+        assert [model.name for model in await east.wadm.models()] == ["web"]
 
 
 async def test_clusters_claim_lattices_of_one_name_for_each_tenant(server: NatsServer, lattice: str) -> None:
@@ -208,7 +208,7 @@ async def compared(address: LatticeAddress, timings: LatticeTimings = LatticeTim
 
 def ports(comparison: Comparison) -> dict[str, list[int]]:
     return {
-        name: [one.port for one in application.listeners]
+        name: [listener.port for listener in application.listeners]
         for name, application in comparison.applications.deployed().items()
     }
 
@@ -272,8 +272,8 @@ async def test_events_are_copied_with_their_tenants_lattice(server: NatsServer, 
             async with LatticeSpeaker(server.url, lattice, options=options(tenant)) as speaker:
                 await speaker.raw(f"wasmbus.evt.{lattice}.{event}", json.dumps(said).encode())
         await eventually(lambda: all(taken.values()))
-        assert [(one.lattice, one.event) for one in taken[EAST]] == [(lattice, "provider_started")]
-        assert [(one.lattice, one.event) for one in taken[WEST]] == [(lattice, "component_scaled")]
+        assert [(item.lattice, item.event) for item in taken[EAST]] == [(lattice, "provider_started")]
+        assert [(item.lattice, item.event) for item in taken[WEST]] == [(lattice, "component_scaled")]
     await client.close()
 
 

@@ -90,26 +90,26 @@ async def test_the_sides_meet_again_after_a_crash_of_the_hub(servers: tuple[Nats
 @pytest.mark.thorough
 @pytest.mark.cluster
 async def test_the_servers_of_two_clusters_are_joined_and_keep_what_they_have() -> None:
-    with owned_cluster() as one, owned_cluster() as two:
+    with owned_cluster() as item, owned_cluster() as two:
         client = await nats.connect(two.nats_url)
         await client.jetstream().add_stream(name="KEPT", subjects=["kept.>"])
         await client.jetstream().publish("kept.it", b"x")
         await client.close()
 
-        await asyncio.to_thread(join, one.name, [two.name])
+        await asyncio.to_thread(join, item.name, [two.name])
 
         client = await nats.connect(two.nats_url)
         assert (await client.jetstream().stream_info("KEPT")).state.messages == 1
         await client.close()
-        async with Lattice.of(one.nats_url, own_lattice()) as watched:
+        async with Lattice.of(item.nats_url, own_lattice()) as watched:
             await meet(watched, two.nats_url)
         kill(two.name, "nats-server")
         await asyncio.to_thread(restart, two.name, "nats-server")
-        async with Lattice.of(one.nats_url, own_lattice()) as watched:
+        async with Lattice.of(item.nats_url, own_lattice()) as watched:
             await asyncio.wait_for(meet(watched, two.nats_url), SECONDS)
-        await asyncio.to_thread(join, one.name, [two.name])  # is so already
+        await asyncio.to_thread(join, item.name, [two.name])  # is so already
         with pytest.raises(LocalClusterError, match=f"'{two.name}'"):
-            await asyncio.to_thread(join, two.name, [one.name])
+            await asyncio.to_thread(join, two.name, [item.name])
 
 
 def test_a_cluster_is_no_leaf_of_itself_or_of_none() -> None:

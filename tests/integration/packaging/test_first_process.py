@@ -23,7 +23,7 @@ ENDED_BY_SIGTERM = 128 + signal.SIGTERM
 AHEAD = 4096
 """Bytes, some 50 imports: how far the program gets while nobody reads what it imports."""
 PROGRAMS = {
-    **{f"trellis-{one.name}": (FIRST, f"{one.package}.app") for one in SERVICES.values()},
+    **{f"trellis-{service.name}": (FIRST, f"{service.package}.app") for service in SERVICES.values()},
     "trellis run": (FIRST, "typer", "trellis_cli.command_line", "provisioner.handlers"),
     "trellis uninstall --remove-finalizers --yes --timeout=60s": (FIRST, "trellis_cli.commands"),
     "trellis check --no-bus provisioner": (FIRST, "trellis_cli.commands"),

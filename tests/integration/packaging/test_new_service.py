@@ -72,7 +72,7 @@ class Checkout:
             recipe = self.text("Makefile").partition(f"\n{target}: ")[2].partition("\n\n")[0]
             found = re.findall(r"^\t@\$\(TOOL\)(\.[^#\n]+)", recipe, re.MULTILINE)
             assert found
-            programs += [f"trellis_tools{one}\n" for one in found]
+            programs += [f"trellis_tools{item}\n" for item in found]
         self.run(sys.executable, "-c", PROGRAMS, given="".join(programs))
 
     def text(self, name: str) -> str:
@@ -140,7 +140,7 @@ def test_five_edits_add_a_service(checkout: Checkout, cluster: ClusterInfo, clus
     assert "TRELLIS_EVENTS.greeter-nodes-trellis" in checkout.text("deploy/nats/accounts.conf")
     assert '"TRELLIS_GREETING"' in checkout.text("deploy/helm/trellis/values.schema.json")
     deployed = [*yaml.safe_load_all(checkout.text("deploy/base/services.yaml"))]
-    assert [one["kind"] for one in deployed if one["metadata"]["name"] == "trellis-greeter"] == [
+    assert [item["kind"] for item in deployed if item["metadata"]["name"] == "trellis-greeter"] == [
         "NetworkPolicy",
         "PodDisruptionBudget",
         "Deployment",

@@ -43,7 +43,7 @@ def test_actions_are_pinned_by_commit_with_their_version_beside_it(workflow: Pat
 
 
 def test_an_action_has_one_version() -> None:
-    used = {one for path in WORKFLOWS for one in re.findall(r"uses: (\S+)@(\S+)", path.read_text())}
+    used = {item for path in WORKFLOWS for item in re.findall(r"uses: (\S+)@(\S+)", path.read_text())}
     assert len({name for name, _ in used}) == len(used)
 
 

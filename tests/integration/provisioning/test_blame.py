@@ -33,7 +33,7 @@ async def test_a_shim_that_fails_keeps_no_other_from_its_nodes(fleet: Fleet, shi
         await eventually(lambda: guilty.counts() == (2, 2, 2), "mended, it is installed too", seconds=90)
         await eventually(lambda: guilty.condition("Degraded") == ("False", "Healthy"), "and fails no more")
         assert not any(names.ANNOTATION_BLAMED in fleet.annotations(node) for node in nodes)
-        for one in (shim, guilty):
-            fleet.api.call("DELETE", f"{SHIMS}/{one.name}")
-        for one in (shim, guilty):
-            await eventually(lambda one=one: one.found() is None, "both are gone", seconds=90)
+        for item in (shim, guilty):
+            fleet.api.call("DELETE", f"{SHIMS}/{item.name}")
+        for item in (shim, guilty):
+            await eventually(lambda item=item: item.found() is None, "both are gone", seconds=90)

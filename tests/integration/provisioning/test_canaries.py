@@ -70,7 +70,7 @@ async def test_a_shim_that_only_a_pod_finds_out_is_taken_back_and_said(fleet: Fl
         [undo] = [job for job in fleet.jobs() if job["metadata"]["labels"][names.LABEL_OPERATION] == UNDO]
         [container] = undo["spec"]["template"]["spec"]["containers"]
         assert container["args"] == ["uninstall", "--force"]
-        assert "Complete" in {one["type"] for one in undo["status"]["conditions"]}
+        assert "Complete" in {condition["type"] for condition in undo["status"]["conditions"]}
         shim.delete()
         await eventually(lambda: shim.found() is None, "the Shim is gone", seconds=60)
         await eventually(lambda: not fleet.jobs(), "no Job is left")

@@ -70,7 +70,7 @@ async def test_without_a_version_to_go_back_to_a_node_has_no_label_until_one_wor
         assert not shim.has(node)
         assert names.LABEL_WASM_READY not in fleet.labels(node)
         _, *added = fleet.annotations(node)[names.ANNOTATION_FAILURE].split("; ")
-        assert any(shim.name in one for one in added), "it names the Shim whose former version is lost"
+        assert any(shim.name in item for item in added), "it names the Shim whose former version is lost"
         shim.apply(sha256="cd" * 32, path="mended.tar.gz", verify={"canary": False})
         await eventually(lambda: shim.has(node), "a version that works gives the label back", seconds=60)
         shim.delete()
@@ -92,6 +92,6 @@ async def test_what_one_job_added_and_what_it_changed_both_go_back(fleet: Fleet,
         assert disks[node].shims == before
         assert shim.has(node)
         assert not added.has(node)
-        for one in (added, shim):
-            one.delete()
-            await eventually(lambda one=one: one.found() is None, f"{one.name} is gone", seconds=60)
+        for item in (added, shim):
+            item.delete()
+            await eventually(lambda item=item: item.found() is None, f"{item.name} is gone", seconds=60)

@@ -21,8 +21,8 @@ def longest_value(job: Manifest) -> int:
     """Return the size of the longest argument or variable of a Job's containers."""
     found = [0]
     for container in job["spec"]["template"]["spec"]["containers"]:
-        found += [len(json.dumps(one.get("value", ""))) for one in container.get("env", ())]
-        found += [len(one) for one in (*container.get("args", ()), *container.get("command", ()))]
+        found += [len(json.dumps(item.get("value", ""))) for item in container.get("env", ())]
+        found += [len(item) for item in (*container.get("args", ()), *container.get("command", ()))]
     return max(found)
 
 
@@ -30,8 +30,8 @@ def longest_value(job: Manifest) -> int:
 async def test_nodes_get_five_hundred_shims(fleet: Fleet, shim: Shim) -> None:
     nodes = shim.add_nodes(2)
     many = [Shim(fleet, f"shim-{number:03}") for number in range(SHIMS)]
-    for one in many:
-        one.apply(max_update="100%")
+    for item in many:
+        item.apply(max_update="100%")
     longest = 0
     async with kubelets(fleet), fleet.services():
 
@@ -39,7 +39,7 @@ async def test_nodes_get_five_hundred_shims(fleet: Fleet, shim: Shim) -> None:
             nonlocal longest
             longest = max([longest, *map(longest_value, fleet.jobs())])
             have = [set(fleet.labels(node)) for node in nodes]
-            return all(one.name in labels for labels in have for one in many)
+            return all(item.name in labels for labels in have for item in many)
 
         await eventually(all_labelled, "both nodes have all", seconds=200)
         assert longest < LONGEST_STRING

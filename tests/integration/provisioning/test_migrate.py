@@ -57,7 +57,9 @@ class Former:
 
     def _ended(self, path: str) -> bool:
         conditions = (self.fleet.api.call("GET", path)[1].get("status") or {}).get("conditions") or []
-        return any(one["type"] in {"Complete", "Failed"} and one["status"] == "True" for one in conditions)
+        return any(
+            condition["type"] in {"Complete", "Failed"} and condition["status"] == "True" for condition in conditions
+        )
 
     def exists(self, path: str) -> bool:
         """Say whether an object is there, and not on its way out."""
@@ -191,7 +193,9 @@ async def test_shims_are_taken_over_and_can_be_taken_away_again(fleet: Fleet, fo
 
         def available() -> bool:
             conditions = (found().get("status") or {}).get("conditions") or []
-            return {"Available": "True"}.items() <= {one["type"]: one["status"] for one in conditions}.items()
+            return {"Available": "True"}.items() <= {
+                condition["type"]: condition["status"] for condition in conditions
+            }.items()
 
         await eventually(available, "the Shim is available", seconds=30)
         selector = {"nodeSelector": {former.shim: "provisioned"}}

@@ -67,7 +67,7 @@ async def trellis(fleet: Fleet, *arguments: str) -> Done:
 
 def message_of(shim: Shim) -> str:
     conditions: list[dict[str, Any]] = ((shim.found() or {}).get("status") or {}).get("conditions") or []
-    return next((str(one["message"]) for one in conditions if one["type"] == CONDITION), "")
+    return next((str(condition["message"]) for condition in conditions if condition["type"] == CONDITION), "")
 
 
 async def test_a_shim_is_left_to_runtime_class_manager_until_that_is_gone(

@@ -213,7 +213,7 @@ OF_OPTING_OUT = {a_node_is_claimed_and_has_no_job, it_is_halted}
 def cases(points: list[Point], always: set[Point]) -> list[Any]:
     """Return the points as parameters; those that are not tried always are thorough tests."""
     thorough = pytest.mark.thorough
-    return [pytest.param(one, id=one.__name__, marks=() if one in always else thorough) for one in points]
+    return [pytest.param(point, id=point.__name__, marks=() if point in always else thorough) for point in points]
 
 
 async def clean(scene: Scene, mark: int, nodes: list[str], installed: set[str]) -> None:

@@ -37,8 +37,11 @@ async def test_annotated_nodes_are_provisioned_and_nothing_is_left_behind(fleet:
         for name in nodes:
             said = types([event for event in facts if event.event["subject"] == name])
             # Two services that watch the same: in order is what each of them publishes.
-            assert [one for one in said if one.startswith("node.")] == ["node.opted_in", "node.ready"]
-            assert [one for one in said if one.startswith("provision.")] == ["provision.started", "provision.succeeded"]
+            assert [item for item in said if item.startswith("node.")] == ["node.opted_in", "node.ready"]
+            assert [item for item in said if item.startswith("provision.")] == [
+                "provision.started",
+                "provision.succeeded",
+            ]
             assert said[-1] == "node.ready"
 
 

@@ -95,7 +95,7 @@ async def tried_again(fleet: Fleet, times: int) -> None:
     mark, path = fleet.mark(), f"/namespaces/{fleet.installers}/jobs"
 
     def more() -> bool:
-        made = [one for one in fleet.writes(mark) if one["verb"] == "create" and path in one["requestURI"]]
+        made = [write for write in fleet.writes(mark) if write["verb"] == "create" and path in write["requestURI"]]
         return len(made) >= times
 
     await eventually(more, "more attempts", seconds=30)

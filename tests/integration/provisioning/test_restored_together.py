@@ -81,6 +81,6 @@ async def test_what_was_done_since_the_backup_is_done_again_when_it_is_asked_for
         fleet.annotate(after, "true")
         await fleet.all_provisioned([after], seconds=90)
         assert fleet.provisioned(before)
-        await eventually(lambda: all(one.health.readiness().ok for one in running), "both are ready", seconds=60)
+        await eventually(lambda: all(item.health.readiness().ok for item in running), "both are ready", seconds=60)
         fleet.annotate(before, None)
         await eventually(lambda: not fleet.provisioned(before), "opted out", seconds=60)

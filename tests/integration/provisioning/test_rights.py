@@ -49,20 +49,20 @@ def applied(fleet: Fleet, service: str) -> list[Manifest]:
         installers={"namespace": fleet.installers},
         crds={"install": False},
     )
-    return [one for one in found if one["kind"] == "ServiceAccount" or "Role" in one["kind"]]
+    return [item for item in found if item["kind"] == "ServiceAccount" or "Role" in item["kind"]]
 
 
 def placed(found: set[Right], wanted: set[Right]) -> set[Right]:
     """Return rights with the namespace by which they are given, "" for all of them."""
-    return {one if one in wanted else (one[0], one[1], "") for one in found}
+    return {item if item in wanted else (item[0], item[1], "") for item in found}
 
 
 def forget_former(api: Api) -> None:
     """Delete what installations of other tests left: leases, the ledger, breakers, versions of Shims."""
     for res in (LEASES, CONFIGMAPS, CONTROLLER_REVISIONS):
-        for one in api.call("GET", res.path(SYSTEM))[1]["items"]:
-            if one["metadata"]["name"] != "kube-root-ca.crt":
-                api.call("DELETE", res.path(SYSTEM, one["metadata"]["name"]))
+        for item in api.call("GET", res.path(SYSTEM))[1]["items"]:
+            if item["metadata"]["name"] != "kube-root-ca.crt":
+                api.call("DELETE", res.path(SYSTEM, item["metadata"]["name"]))
 
 
 async def a_version_fails_and_gives_way(shim: Shim, well: str, sick: str) -> None:
@@ -151,10 +151,10 @@ async def test_each_right_is_used_and_none_is_missing(fleet: Fleet, shim: Shim, 
         installing = serving(
             create_provisioner, provisioner.settings.Settings, settings | {"kubeconfig": installer.kubeconfig}
         )
-        async with watching as one, installing as other, kubelets(fleet):
+        async with watching as item, installing as other, kubelets(fleet):
             await eventually(lambda: "failed" in str(fleet.annotations(bad)), "an installer fails", seconds=60)
             await a_version_fails_and_gives_way(shim, well, sick)
-            assert one.health.readiness().reasons == other.health.readiness().reasons == ()
+            assert item.health.readiness().reasons == other.health.readiness().reasons == ()
             await what_is_made_is_kept(shim)
             await it_is_drained_and_goes(shim, well)
             fleet.delete(bad)
@@ -169,7 +169,7 @@ async def test_each_right_is_used_and_none_is_missing(fleet: Fleet, shim: Shim, 
         wanted = given(rights[name])
         found = placed(used(records, account.user), wanted)
         assert found - wanted == set(), f"{name}: used, but given by other rules than these"
-        unused = {one[:2] for one in wanted - found}
+        unused = {item[:2] for item in wanted - found}
         rare = OF_REPEATED_EVENTS | OF_AN_ELEVENTH_VERSION | OF_REAL_KUBELETS | OF_THE_FIRST_OF_BOTH
         assert unused <= rare, f"{name}: given, but not used"
 
@@ -188,7 +188,7 @@ async def test_permissions_that_are_missing_are_reported_and_used_once_they_are_
         granted(fleet.info, api, PROVISIONER, tmp_path) as installer,
     ):
         ledger, nodes = apply_without(fleet, installer, "configmaps"), apply_without(fleet, watcher, "nodes")
-        as_watcher, as_installer = ({**settings, "kubeconfig": one.kubeconfig} for one in (watcher, installer))
+        as_watcher, as_installer = ({**settings, "kubeconfig": item.kubeconfig} for item in (watcher, installer))
         async with (
             kubelets(fleet),
             serving(create_watcher, node_watcher.settings.Settings, as_watcher) as watching,
@@ -227,7 +227,7 @@ async def test_a_namespace_of_installers_that_is_created_again_is_reported_until
         rights = {watcher: applied(fleet, "nodeWatcher"), installer: applied(fleet, "provisioner")}
         for account, found in rights.items():
             account.apply(found)
-        as_watcher, as_installer = ({**settings, "kubeconfig": one.kubeconfig} for one in (watcher, installer))
+        as_watcher, as_installer = ({**settings, "kubeconfig": item.kubeconfig} for item in (watcher, installer))
         async with (
             kubelets(fleet),
             serving(create_watcher, node_watcher.settings.Settings, as_watcher) as watching,
@@ -242,7 +242,7 @@ async def test_a_namespace_of_installers_that_is_created_again_is_reported_until
             await eventually(lambda: APPLY_AGAIN in fleet.events(more).get(NodeReason.JOB_REFUSED, ""), "on the Node")
             await eventually(lambda: APPLY_AGAIN in str(installing.health.readiness().reasons), "not ready")
             for account, found in rights.items():
-                account.restore(one for one in found if one["metadata"].get("namespace") == fleet.installers)
+                account.restore(item for item in found if item["metadata"].get("namespace") == fleet.installers)
             await eventually(lambda: shim.has(more), "the node has it", seconds=30)
             await eventually(lambda: shim.condition("Degraded")[0] == "False", "the Shim has recovered")
             await eventually(lambda: all(each.health.readiness().ok for each in (watching, installing)), "ready")
@@ -272,19 +272,19 @@ def apply_without(fleet: Fleet, account: Granted, resource: str) -> list[Manifes
     """Apply what an account is given without what changes a resource; return the roles as they are meant to be."""
     whole = applied(fleet, {"configmaps": "provisioner", "nodes": "nodeWatcher"}[resource])
     less = copy.deepcopy(whole)
-    for one in less:
-        for each in one.get("rules", ()):
+    for item in less:
+        for each in item.get("rules", ()):
             if each["resources"] == [resource]:
                 each["verbs"] = [verb for verb in each["verbs"] if verb in {"list", "watch"}] or ["watch"]
     account.apply(less)
-    return [one for one, other in zip(whole, less, strict=True) if one != other]
+    return [item for item, other in zip(whole, less, strict=True) if item != other]
 
 
 def give_back(api: Api, roles: list[Manifest]) -> None:
     """Give what was withheld."""
     assert roles
-    for one in roles:
-        path = {"ClusterRole": CLUSTER_ROLES, "Role": ROLES}[one["kind"]].path(
-            one["metadata"].get("namespace"), one["metadata"]["name"]
+    for role in roles:
+        path = {"ClusterRole": CLUSTER_ROLES, "Role": ROLES}[role["kind"]].path(
+            role["metadata"].get("namespace"), role["metadata"]["name"]
         )
-        assert api.call("PATCH", path, {"rules": one["rules"]})[0] == http.HTTPStatus.OK
+        assert api.call("PATCH", path, {"rules": role["rules"]})[0] == http.HTTPStatus.OK

@@ -26,7 +26,7 @@ async def cut_off(fleet: Fleet, node: str) -> None:
 
     def ready() -> bool:
         conditions = fleet.node(node)["status"].get("conditions") or []
-        return any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)
+        return any(condition["type"] == "Ready" and condition["status"] == "True" for condition in conditions)
 
     await eventually(ready, f"{node} is ready")
     fleet.patch(node, {"metadata": {"annotations": {KUBELET: None}}})
@@ -51,7 +51,7 @@ def play_pods(fleet: Fleet, node: str) -> None:
 
 def message(shim: Shim, kind: str) -> str:
     conditions = ((shim.found() or {}).get("status") or {}).get("conditions") or []
-    return next((str(one["message"]) for one in conditions if one["type"] == kind), "")
+    return next((str(condition["message"]) for condition in conditions if condition["type"] == kind), "")
 
 
 async def test_shims_that_come_one_soon_after_another_are_one_change_of_a_node(fleet: Fleet, shim: Shim) -> None:
@@ -63,15 +63,15 @@ async def test_shims_that_come_one_soon_after_another_are_one_change_of_a_node(f
     async with fleet.services(timings), kubelets(fleet):
         await fleet.both_listen()
         mark = fleet.mark()
-        for one in (shim, *others):
-            one.apply(max_update=3)
+        for item in (shim, *others):
+            item.apply(max_update=3)
             await asyncio.sleep(0.2)
-        await eventually(lambda: all(one.has(node) for one in (shim, *others) for node in nodes), "all", seconds=60)
+        await eventually(lambda: all(item.has(node) for item in (shim, *others) for node in nodes), "all", seconds=60)
         assert jobs_created(fleet, mark) == len(nodes)
-        for one in (shim, *others):
-            one.delete()
+        for item in (shim, *others):
+            item.delete()
             await asyncio.sleep(0.2)
-        await eventually(lambda: not any(one.found() for one in (shim, *others)), "all gone", seconds=60)
+        await eventually(lambda: not any(item.found() for item in (shim, *others)), "all gone", seconds=60)
         assert jobs_created(fleet, mark) == 2 * len(nodes)
 
 

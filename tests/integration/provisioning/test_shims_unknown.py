@@ -53,7 +53,7 @@ async def nothing_changes(fleet: Fleet, mark: int, running: list[LedService], no
         enough = {service: looks(service) + len(nodes) for service in running}
         for node in nodes:
             fleet.patch(node, {"metadata": {"labels": {"test.example.com/round": str(number)}}})
-        await eventually(lambda: all(looks(one) >= many for one, many in enough.items()), "all are looked at")  # noqa: B023 (waited for in this round)
+        await eventually(lambda: all(looks(item) >= many for item, many in enough.items()), "all are looked at")  # noqa: B023 (waited for in this round)
         assert changes(fleet, mark) == []
 
 
@@ -72,7 +72,7 @@ def stored(shim: Shim) -> Manifest:
 
 async def define_again(fleet: Fleet, manifest: Manifest) -> None:
     """Create the CRD and then the Shim, as a chart or GitOps does."""
-    [kind] = [one for one in KINDS if make_definition(one)["metadata"]["name"] == SHIM_KIND.definition]
+    [kind] = [item for item in KINDS if make_definition(item)["metadata"]["name"] == SHIM_KIND.definition]
     await eventually(
         lambda: fleet.api.call("POST", DEFINITIONS, make_definition(kind))[0] == http.HTTPStatus.CREATED, "the CRD"
     )

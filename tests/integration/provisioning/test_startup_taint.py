@@ -37,8 +37,8 @@ async def test_the_startup_taint_goes_when_all_shims_that_name_it_are_proved(fle
         second.apply(**asked)
         await eventually(lambda: second.has(node), "the second Shim is proved", seconds=60)
         await eventually(lambda: taints(fleet, node) == [LOOKS_ALIKE], "the taint is gone")
-        for one in (shim, second):
-            one.delete()
-        for one in (shim, second):
-            await eventually(lambda one=one: one.found() is None, f"{one.name} is gone", seconds=60)
+        for item in (shim, second):
+            item.delete()
+        for item in (shim, second):
+            await eventually(lambda item=item: item.found() is None, f"{item.name} is gone", seconds=60)
         assert taints(fleet, node) == [LOOKS_ALIKE]

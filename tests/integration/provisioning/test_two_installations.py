@@ -41,7 +41,7 @@ def twice(fleet: Fleet) -> Iterator[Fleet]:
 
 def waits(services: list[LedService], holder: str) -> bool:
     """Return whether both services are not ready because another installation holds the nodes."""
-    return all(any(holder in reason for reason in one.health.readiness().reasons) for one in services)
+    return all(any(holder in reason for reason in service.health.readiness().reasons) for service in services)
 
 
 def jobs(fleet: Fleet) -> int:
@@ -49,7 +49,7 @@ def jobs(fleet: Fleet) -> int:
     places = {fleet.installers, other(fleet)["installer_namespace"]}
     writes = (write for write in fleet.writes() if write["verb"] == "create")
     found = [write.get("objectRef") or {} for write in writes]
-    return sum(one.get("resource") == "jobs" and one.get("namespace") in places for one in found)
+    return sum(item.get("resource") == "jobs" and item.get("namespace") in places for item in found)
 
 
 def status(fleet: Fleet, namespace: str) -> dict[str, Any]:

@@ -75,16 +75,16 @@ async def pair(fleet: Fleet, folder: Path, *wrong: str) -> AsyncIterator[Pair]:
 
 def created_jobs(fleet: Fleet, records: list[Manifest]) -> Counter[str]:
     """Count the creations of installer Jobs by name."""
-    created = (one for one in records if one["verb"] == "create" and accepted(one))
-    return Counter(place(one)[2] for one in created if place(one)[:2] == ("jobs", fleet.installers))
+    created = (record for record in records if record["verb"] == "create" and accepted(record))
+    return Counter(place(item)[2] for item in created if place(item)[:2] == ("jobs", fleet.installers))
 
 
 def terms(fleet: Fleet, records: list[Manifest], service: str) -> list[str]:
     """Return which replicas held a lease one after another."""
     held: list[str] = []
-    for one in records:
-        who = writer(one, service)
-        if who and accepted(one) and place(one) == Lease(fleet.system, service).place and who not in held[-1:]:
+    for record in records:
+        who = writer(record, service)
+        if who and accepted(record) and place(record) == Lease(fleet.system, service).place and who not in held[-1:]:
             held.append(who)
     return held
 
@@ -98,9 +98,9 @@ async def proofs(fleet: Fleet, nodes: list[str]) -> Counter[str]:
     """Return how often it was published of each node that it is provisioned, once it was of all."""
     heard: Counter[str] = Counter()
     async with asyncio.timeout(PATIENCE):
-        async for one in tail(fleet.info.nats_url, Selection(cluster=fleet.id, last=10_000)):
-            if one.event["type"] == "dev.trellis.provision.succeeded.v1":
-                heard[one.event["data"]["node"]] += 1
+        async for item in tail(fleet.info.nats_url, Selection(cluster=fleet.id, last=10_000)):
+            if item.event["type"] == "dev.trellis.provision.succeeded.v1":
+                heard[item.event["data"]["node"]] += 1
             if heard.keys() >= {*nodes}:
                 break
     return heard

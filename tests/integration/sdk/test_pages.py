@@ -127,14 +127,14 @@ VERBS = {"apply": "patch", "event": "create"}
 @pytest.mark.parametrize("name", ["mirror", "ttl"])
 def test_an_example_is_a_controller_that_may_do_what_it_does_and_nothing_else(modules: Modules, name: str) -> None:
     manifests = list(yaml.safe_load_all((guests.PREBUILT / f"{name}.yaml").read_text()))
-    (controller,) = [one for one in manifests if one["kind"] == "WasmController"]
+    (controller,) = [manifest for manifest in manifests if manifest["kind"] == "WasmController"]
     spec = WasmController.model_validate(controller).spec
     assert spec.model_dump(by_alias=True, exclude_unset=True) == controller["spec"]
     granted = {
-        (one["metadata"]["namespace"], resource, verb)
-        for one in manifests
-        if one["kind"] == "Role"
-        for rule in one["rules"]
+        (manifest["metadata"]["namespace"], resource, verb)
+        for manifest in manifests
+        if manifest["kind"] == "Role"
+        for rule in manifest["rules"]
         for resource in rule["resources"]
         for verb in rule["verbs"]
     }

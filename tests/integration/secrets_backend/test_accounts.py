@@ -115,24 +115,24 @@ async def links() -> AsyncIterator[Links]:
 
 
 async def test_two_users_of_one_account_are_one(server: NatsServer, links: Links) -> None:
-    one, two = await links.join(server, "one"), await links.join(server, "two")
-    assert links.one_account(one, two)
-    assert links.cache.tried == {one, two}
+    item, two = await links.join(server, "one"), await links.join(server, "two")
+    assert links.one_account(item, two)
+    assert links.cache.tried == {item, two}
 
 
 @pytest.mark.parametrize("users", [("one", "three"), ("three", "one")], ids=" before ".join)
 async def test_users_of_two_accounts_are_not_one_also_if_one_hears_the_other(
     server: NatsServer, links: Links, users: tuple[str, str]
 ) -> None:
-    one, other = [await links.join(server, user) for user in users]
-    assert not links.one_account(one, other)
+    item, other = [await links.join(server, user) for user in users]
+    assert not links.one_account(item, other)
 
 
 async def test_another_server_that_says_it_is_the_same_account_is_not_one(
     server: NatsServer, another_server: NatsServer, links: Links
 ) -> None:
-    one, liar = await links.join(server, "one"), await links.join(another_server, "one")
-    assert not links.one_account(one, liar)
+    item, liar = await links.join(server, "one"), await links.join(another_server, "one")
+    assert not links.one_account(item, liar)
 
 
 async def test_a_link_says_as_little_however_many_strangers_there_are(
@@ -140,13 +140,13 @@ async def test_a_link_says_as_little_however_many_strangers_there_are(
 ) -> None:
     await asyncio.gather(*(links.join(server, f"stranger{number}") for number in range(STRANGERS)))
     said.clear()
-    one = await links.join(server, "one")
+    item = await links.join(server, "one")
     assert len(said) == 2, "one word to all, and once more what nobody answered"
-    assert links.cache.of_its_account(one) == frozenset()
+    assert links.cache.of_its_account(item) == frozenset()
     said.clear()
     two = await links.join(server, "two")
     assert len(said) == 3, "two words, and one answer"
-    assert links.cache.of_its_account(two) == {one}
+    assert links.cache.of_its_account(two) == {item}
 
 
 async def test_many_users_of_one_account_are_one_when_all_come_at_once(
@@ -163,12 +163,12 @@ async def test_a_word_that_somebody_repeats_is_answered_to_nobody(
     server: NatsServer, links: Links, said: list[tuple[str, bytes]]
 ) -> None:
     await links.join(server, "three")  # hears what is said in the account of the next
-    one = await links.join(server, "one")
+    item = await links.join(server, "one")
     to_all, word = said[-1] if said[-1][0].endswith(".accounts") else said[-2]
     said.clear()
     for _ in range(20):
-        await links.links[one][0].say(to_all, word)
-    await links.look(one)
+        await links.links[item][0].say(to_all, word)
+    await links.look(item)
     assert len(said) <= 20 + 4, "two words more, and an answer to each"
 
 
@@ -176,14 +176,14 @@ async def test_a_word_that_somebody_repeats_is_answered_to_nobody(
 async def test_a_user_that_may_not_say_anything_stands_for_itself(
     server: NatsServer, links: Links, users: tuple[str, str]
 ) -> None:
-    one, other = [await links.join(server, user) for user in users]
-    assert not links.one_account(one, other)
+    item, other = [await links.join(server, user) for user in users]
+    assert not links.one_account(item, other)
 
 
 async def test_an_answer_of_a_connection_that_is_no_more_does_not_count(
     server: NatsServer, links: Links, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    one = await links.join(server, "one")
+    item = await links.join(server, "one")
     say, granted = Link.say, []
     monkeypatch.setattr(Cache, "one_account", lambda *_, yes: granted.append(yes))
 
@@ -196,7 +196,7 @@ async def test_an_answer_of_a_connection_that_is_no_more_does_not_count(
     monkeypatch.setattr(Link, "say", another_meanwhile)
     await links.join(server, "two")
     assert True not in granted, "not for a moment"
-    assert links.cache.of_its_account(one) == frozenset()
+    assert links.cache.of_its_account(item) == frozenset()
 
 
 async def test_a_connection_that_comes_back_to_another_account_is_of_that_one_alone(
@@ -208,54 +208,54 @@ async def test_a_connection_that_comes_back_to_another_account_is_of_that_one_al
     apart = f"accounts {{ A {{ users: [{user('one')}] }}, B {{ users: [{user('two')}] }} }}"
     config.write_text(together)
     with NatsServer(tmp_path / "server", config=config) as server:
-        one, two = await links.join(server, "one"), await links.join(server, "two")
-        assert links.one_account(one, two)
+        item, two = await links.join(server, "one"), await links.join(server, "two")
+        assert links.one_account(item, two)
         server.stop()
         await eventually(lambda: all(link.since is None for link, _ in links.links.values()), "they are away")
         config.write_text(apart)
         server.start()
-        await asyncio.gather(links.look(one), links.look(two))
-        assert not links.one_account(one, two)
+        await asyncio.gather(links.look(item), links.look(two))
+        assert not links.one_account(item, two)
 
 
 async def test_a_server_that_takes_the_place_of_one_gets_nothing_of_its_account_while_the_others_are_away(
     server: NatsServer, another_server: NatsServer, links: Links
 ) -> None:
-    one, two = await links.join(server, "one"), await links.join(server, "two")
-    await links.lose(one)
+    item, two = await links.join(server, "one"), await links.join(server, "two")
+    await links.lose(item)
     moved = Link(LinkAddress(f"nats://two:pw@127.0.0.1:{another_server.port}"), "test", lambda: None)
     await links.lose(two)
     await links.accounts.join(two, moved)  # the same address, now of another server
     links.links[two] = moved, asyncio.create_task(moved.run())
     await links.look(two)
-    assert not links.one_account(one, two)
+    assert not links.one_account(item, two)
 
 
 async def test_links_that_come_back_one_after_the_other_stay_one_account(server: NatsServer, links: Links) -> None:
-    one, two = await links.join(server, "one"), await links.join(server, "two")
+    item, two = await links.join(server, "one"), await links.join(server, "two")
     await links.lose(two)
-    looking = asyncio.create_task(links.look(one))
+    looking = asyncio.create_task(links.look(item))
     back = Link(two, "test", lambda: None)
     await links.accounts.join(two, back)
     links.links[two] = back, asyncio.create_task(back.run())
     await links.look(two)
     await looking
-    assert links.one_account(one, two)
+    assert links.one_account(item, two)
 
 
 async def test_a_new_account_counts_at_once(server: NatsServer, links: Links) -> None:
-    one, two = await links.join(server, "one"), await links.join(server, "two")
+    item, two = await links.join(server, "one"), await links.join(server, "two")
     await links.lose(two)
     moved = Link(LinkAddress(f"nats://three:pw@127.0.0.1:{server.port}"), "test", lambda: None)
     await links.accounts.join(two, moved)  # the same address, now of a user in another account
     links.links[two] = moved, asyncio.create_task(moved.run())
     await links.look(two)
-    assert not links.one_account(one, two)
+    assert not links.one_account(item, two)
 
 
 async def test_a_link_that_goes_away_meanwhile_holds_nobody_up(server: NatsServer, links: Links) -> None:
-    one, two = await links.join(server, "one"), await links.join(server, "two")
-    looking = asyncio.create_task(links.look(one))
+    item, two = await links.join(server, "one"), await links.join(server, "two")
+    looking = asyncio.create_task(links.look(item))
     await links.lose(two)
     await asyncio.wait_for(looking, 10)
-    await eventually(lambda: one in links.cache.tried, "it was looked for")
+    await eventually(lambda: item in links.cache.tried, "it was looked for")

@@ -38,7 +38,7 @@ from trellis_dev.localcluster.api import Api
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(420)]
 
 RECORDED = json.loads((Path(__file__).parents[2] / "data/secrets/vectors.json").read_text())
-TOKEN: str = next(one["jwt"] for one in RECORDED["jwts"] if (one["kind"], one["variant"]) == ("component", "good"))
+TOKEN: str = next(jwt["jwt"] for jwt in RECORDED["jwts"] if (jwt["kind"], jwt["variant"]) == ("component", "good"))
 ISSUER: str = RECORDED["keys"]["account"]["public"]
 
 
@@ -87,7 +87,7 @@ class World:
 
     async def roles(self, *arguments: str) -> None:
         done = await self.run("roles", "-n", self.payments, "-a", "reader", *arguments)
-        new = [one for one in yaml.safe_load_all(done.stdout) if not self.api.ok(_place(one))]
+        new = [item for item in yaml.safe_load_all(done.stdout) if not self.api.ok(_place(item))]
         self.account.apply(new)
 
 

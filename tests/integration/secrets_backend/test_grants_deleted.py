@@ -87,7 +87,7 @@ def unready(service: Service, *words: str) -> bool:
 
 async def withdrawn(world: SecretsWorld, user: str, resource: str) -> None:
     """Wait until the API server has noticed that an account may not read a kind any more."""
-    [(group, verb, name)] = [one[1:] for one in READS if one[0] == resource]
+    [(group, verb, name)] = [read[1:] for read in READS if read[0] == resource]
     asked = {"group": group, "resource": resource, "verb": verb, "name": name}
     body = {"spec": {"user": user, "resourceAttributes": asked}}
 
@@ -173,14 +173,14 @@ async def test_without_the_right_to_read_grants_nothing_is_opened(
     applied = manifests("secrets-backend.yaml")
     with granted(cluster, world.api, "trellis-secrets-backend", tmp_path) as account:
         account.apply(applied)
-        for one in applied:
-            until_given(world.api, account.user, one)
+        for item in applied:
+            until_given(world.api, account.user, item)
         async with ApiProxy(account.kubeconfig, tmp_path) as proxy:
             kubeconfig = proxy.kubeconfig(proxy.port, tmp_path / "proxied")
             settings = {"kubeconfig": kubeconfig, "namespace": SYSTEM}
-            [role] = [one for one in applied if one["kind"] == CLUSTER_ROLES.kind]
+            [role] = [item for item in applied if item["kind"] == CLUSTER_ROLES.kind]
             path = CLUSTER_ROLES.path(None, role["metadata"]["name"])
-            rules = [one for one in role["rules"] if right not in one["resources"]]
+            rules = [rule for rule in role["rules"] if right not in rule["resources"]]
             async with world.backend(**settings) as service, world.asking() as host:
                 await answers(host, world, "PolicyError")
                 world.api.call("PATCH", path, {"rules": rules})

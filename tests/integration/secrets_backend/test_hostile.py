@@ -71,9 +71,9 @@ async def test_no_request_that_opens_ends_it_and_each_is_answered(secret_world: 
             where[drawn.choice(list(where))] = drawn.choice(odd)
             texts.append(json.dumps(asked).encode())
         texts += [
-            json.dumps(host.request("db", "password", **{name: one})).encode()
+            json.dumps(host.request("db", "password", **{name: item})).encode()
             for name in ("namespace", "impersonate")
-            for one in odd
+            for item in odd
         ]
         for text in texts:
             answer = await host.send(text, seconds=10)
@@ -122,7 +122,7 @@ async def test_a_flood_on_one_link_is_answered_or_counted_and_another_link_goes_
             def dropped() -> float:
                 """Return how many were dropped, for whatever reason."""
                 found = service.telemetry.metrics.secrets_dropped_total.collect()[0].samples
-                return sum(one.value for one in found if one.name.endswith("_total"))
+                return sum(item.value for item in found if item.name.endswith("_total"))
 
             inbox, before = flooding.client.new_inbox(), dropped()
             await flooding.client.subscribe(inbox, cb=take)
@@ -166,10 +166,10 @@ async def test_an_api_server_that_is_away_is_told_in_time_and_the_key_is_given_a
             proxy.silence()
         asking = [asyncio.create_task(host.get("db", "password", namespace=secret_world.namespace)) for _ in range(40)]
         assert await host.ask_key(2) == key
-        told = [value(one) for one in await asyncio.gather(*asking)]
-        assert any("UpstreamError" in one for one in told)
+        told = [value(item) for item in await asyncio.gather(*asking)]
+        assert any("UpstreamError" in item for item in told)
         # Of forty at once some wait for the others: what it did not come to in time is told in time as well.
-        assert {kind for one in told for kind in one} <= {"UpstreamError", "Other"}
+        assert {kind for item in told for kind in item} <= {"UpstreamError", "Other"}
         if trouble == "refuse":
             await proxy.open()
         else:

@@ -200,7 +200,7 @@ async def test_while_two_replicas_rotate_every_host_is_answered(
 
         async def refused() -> bool:
             answers = [await old.get("db", "password", namespace=secret_world.namespace) for _ in range(4)]
-            return {value(one) for one in answers} == {"DecryptionError"}
+            return {value(item) for item in answers} == {"DecryptionError"}
 
         await eventually(refused, "the former key opens nothing", deadline=30)
 

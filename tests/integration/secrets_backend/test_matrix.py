@@ -95,7 +95,7 @@ async def test_a_grant_reports_what_keeps_it_from_having_an_effect(installed: In
         installed.may_be("later")
         await eventually(lambda: world.grant_reason("late") == "AccountsUsable", "in effect")
     rows = world.hosts.call("GET", SECRET_GRANTS)["items"]
-    assert all(one["status"]["observedGeneration"] == one["metadata"]["generation"] for one in rows)
+    assert all(row["status"]["observedGeneration"] == row["metadata"]["generation"] for row in rows)
 
 
 async def test_for_the_credentials_of_a_group_the_right_to_that_one_secret_is_asked_for(installed: Installed) -> None:
@@ -109,7 +109,7 @@ async def test_for_the_credentials_of_a_group_the_right_to_that_one_secret_is_as
             return " ".join(service.health.readiness().reasons)
 
         await eventually(lambda: "--resource-name=creds" in told(), "it is told")
-        first, second = [one.split() for one in told().split("`")[1::2]]
+        first, second = [item.split() for item in told().split("`")[1::2]]
         assert first[:4] == ["kubectl", "-n", world.namespace, "create"]
         assert second[-1] == f"--serviceaccount={SYSTEM}:{ACCOUNT}"
         assert value(await host.get("db", "password", namespace=world.namespace)) == "hunter2"

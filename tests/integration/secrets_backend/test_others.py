@@ -167,15 +167,15 @@ async def tenants(secret_world: SecretsWorld, tmp_path: Path) -> AsyncIterator[T
 
 @pytest.mark.thorough
 async def test_two_users_of_one_account_share_a_grant_and_another_account_has_its_own(tenants: Tenants) -> None:
-    one, two, three = (tenants.group(user) for user in ("one", "two", "three"))
+    item, two, three = (tenants.group(user) for user in ("one", "two", "three"))
     async with tenants.world.backend():
         for user in ("one", "two"):
             for _ in range(8):
-                assert await tenants.told(user, one) == "one"
+                assert await tenants.told(user, item) == "one"
                 assert await tenants.told(user, two) == "two"
             assert "PolicyError" in str(await tenants.told(user, three))
         assert await tenants.told("three", three) == "three"
-        for namespace in (one, two):
+        for namespace in (item, two):
             assert "PolicyError" in str(await tenants.told("three", namespace))
 
 

@@ -59,7 +59,7 @@ async def behind(cluster: ClusterInfo, tmp_path: Path) -> AsyncIterator[Behind]:
         host, _, port = server.removeprefix("https://").rpartition(":")
         proxy = await stack.enter_async_context(TcpProxy(host, int(port)))
         kubeconfig = kubeconfig_through(proxy.port, cluster.kubeconfig, tmp_path)
-        lattice, bus = (stack.enter_context(NatsServer(tmp_path / one)) for one in ("lattice", "bus"))
+        lattice, bus = (stack.enter_context(NatsServer(tmp_path / item)) for item in ("lattice", "bus"))
         info = cluster.model_copy(update={"kubeconfig": kubeconfig})
         place = Place(info, bus, f"{name}-home", tmp_path)
         serving = asked_backend(place, lattice, lattice_name=name, own=(f"{name}-own",))

@@ -38,7 +38,7 @@ async def facts(world: SecretsWorld, wanted: int, fact: str, url: str = "") -> l
             ):
                 if event.fact == fact:
                     heard.append(event.event["data"])
-                if sum(one.get("count", 1) for one in heard) >= wanted:
+                if sum(item.get("count", 1) for item in heard) >= wanted:
                     break
     return heard
 
@@ -57,7 +57,7 @@ async def test_each_answer_is_a_fact_about_who_asked_for_what(secret_world: Secr
         granted = await facts(secret_world, 5, "granted")
         denied = await facts(secret_world, 3, "denied")
     user = f"system:serviceaccount:{namespace}:wasmcloud-secrets"
-    assert sum(one["count"] for one in granted) == 5
+    assert sum(item["count"] for item in granted) == 5
     db = secret_world.hosts.call("GET", SECRETS, "db")["metadata"]
     assert granted[0] | {"count": 1} == about | {
         "namespace": namespace,
@@ -70,13 +70,13 @@ async def test_each_answer_is_a_fact_about_who_asked_for_what(secret_world: Secr
         "count": 1,
     }
     assert f"namespace {namespace} " in granted[0]["rule"]
-    assert [(one["error"], one["namespace"], one["name"], one["user"]) for one in denied] == [
+    assert [(item["error"], item["namespace"], item["name"], item["user"]) for item in denied] == [
         ("SecretNotFound", namespace, "db", user),
         ("PolicyError", "kube-system", "db", ""),
         ("UpstreamError", namespace, "nothing", user),
     ]
-    for one in denied:
-        assert one.items() >= about.items()
+    for item in denied:
+        assert item.items() >= about.items()
 
 
 @pytest.mark.thorough
@@ -100,16 +100,16 @@ async def test_what_cannot_be_asked_for_is_a_fact_about_who_asked_and_what_nobod
             answer = await host.send(json.dumps(changed(good, {path: amiss})).encode())
             assert "error" in answer, path
         denied = await facts(secret_world, 5, "denied")
-    assert [(one["error"], one["namespace"], one["name"], one["field"]) for one in denied] == [
+    assert [(item["error"], item["namespace"], item["name"], item["field"]) for item in denied] == [
         ("PolicyError", "", "db", "password"),
         ("PolicyError", "", "db", "password"),
         ("UpstreamError", namespace, "", "password"),
         ("SecretNotFound", namespace, "db", ""),
         ("Other", namespace, "db", ""),
     ]
-    for one in denied:
-        assert (one["entity"], one["host"], one["application"]) == (host.entity.public, host.host.public, "app")
-        assert all(len(text) < 500 and text.isprintable() for text in one.values() if isinstance(text, str)), one
+    for item in denied:
+        assert (item["entity"], item["host"], item["application"]) == (host.entity.public, host.host.public, "app")
+        assert all(len(text) < 500 and text.isprintable() for text in item.values() if isinstance(text, str)), item
 
 
 @pytest.mark.thorough
@@ -133,11 +133,11 @@ async def test_no_answer_waits_for_a_bus_that_is_away_and_no_fact_is_lost(
                         == "hunter2"
                     )
                 bus.start()
-                assert sum(one["count"] for one in await facts(secret_world, 20, "granted", bus.url)) == 20
+                assert sum(fact["count"] for fact in await facts(secret_world, 20, "granted", bus.url)) == 20
                 for _ in range(20):
                     await host.get("db", "none", namespace=secret_world.namespace)
             # It was asked to stop right after: what it had to say is said all the same.
-            assert sum(one["count"] for one in await facts(secret_world, 20, "denied", bus.url)) == 20
+            assert sum(fact["count"] for fact in await facts(secret_world, 20, "denied", bus.url)) == 20
 
 
 async def test_a_secret_that_was_given_and_is_another_now_is_said_with_who_has_it(secret_world: SecretsWorld) -> None:
@@ -171,9 +171,9 @@ async def test_who_asks_too_often_is_told_and_others_are_not(secret_world: Secre
         secret_world.asking() as two,
     ):
         asked = (host.get("db", "password", namespace=secret_world.namespace) for _ in range(30))
-        told = [value(one) for one in await asyncio.gather(*asked)]
+        told = [value(item) for item in await asyncio.gather(*asked)]
         assert "hunter2" in told
-        assert any("TRELLIS_SECRETS_ENTITY_RATE" in str(one) for one in told)
+        assert any("TRELLIS_SECRETS_ENTITY_RATE" in str(item) for item in told)
         assert value(await two.get("db", "password", namespace=secret_world.namespace)) == "hunter2"
 
 
@@ -239,7 +239,7 @@ async def test_nothing_that_is_planted_comes_out_anywhere_but_in_its_answer(
                 await host.send(planted["entry1"].encode()),
                 await host.send(b'{"key":"' + planted["entry2"].encode()),
             ]
-            assert all("error" in one for one in errors)
+            assert all("error" in error for error in errors)
             assert "larger" in str(errors[2]) or "too large" in str(errors[2])
             seed = base64.b64decode((secret_world.key_secret() or {})["data"][names.SECRETS_SEED]).decode()
             out = [str(errors), get(port, "/metrics")[1], get(port, "/readyz")[1], get(port, "/healthz")[1]]

@@ -62,8 +62,8 @@ async def test_what_only_its_own_host_reaches_is_told(world: ReflectedWorld) -> 
 async def test_two_lattices_have_an_application_of_one_name(world: ReflectedWorld) -> None:
     world.group("one", "one-lattice")
     first = world.pod("one", "host-1")
-    async with world.wadm("one-lattice") as one, world.wadm("two-lattice") as two, world.reflector():
-        await one.deploy(manifest("same"))
+    async with world.wadm("one-lattice") as item, world.wadm("two-lattice") as two, world.reflector():
+        await item.deploy(manifest("same"))
         plain = await world.has_service("same", 8080)
         world.group("two", "two-lattice")
         second = world.pod("two", "host-2")
@@ -255,7 +255,7 @@ async def test_uninstalling_lets_go(world: ReflectedWorld) -> None:
         async with world.reflector(remove_finalizers=True):
 
             def owned() -> bool:
-                return all(one["metadata"].get("ownerReferences") for one in world.slices("let"))
+                return all(item["metadata"].get("ownerReferences") for item in world.slices("let"))
 
             await eventually(lambda: is_free(world, "let"), "no finalizer holds it", seconds=PATIENCE)
             await eventually(owned, "its slices go with it", seconds=PATIENCE)

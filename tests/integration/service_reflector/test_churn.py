@@ -129,7 +129,7 @@ class Model:
     async def round(self) -> None:
         """Change some hosts and some applications at once."""
         chosen = self.random.sample(sorted(self.pods), min(4, len(self.pods)))
-        changes = [self.random.choice((self.kill, self.move, self.move, self.flip))(self.pods[one]) for one in chosen]
+        changes = [self.random.choice((self.kill, self.move, self.move, self.flip))(self.pods[item]) for item in chosen]
         added = [self.add(self.random.choice(groups)) for groups in LATTICES.values()]
         await asyncio.gather(*changes, *added, *(self.change_an_application() for _ in range(4)))
 
@@ -166,9 +166,9 @@ def led(world: ReflectedWorld) -> dict[str, tuple[int, set[Endpoint]]]:
         application = applications.get(service, service)
         for said in ports[application]:
             said.update(port["port"] for port in piece["ports"])
-        found[application].update(endpoint(one) for one in piece.get("endpoints") or ())
+        found[application].update(endpoint(item) for item in piece.get("endpoints") or ())
     return {
-        name: (said[0].pop() if [len(one) for one in said] == [1] else 0, found[name]) for name, said in ports.items()
+        name: (said[0].pop() if [len(item) for item in said] == [1] else 0, found[name]) for name, said in ports.items()
     }
 
 

@@ -53,7 +53,7 @@ async def test_a_copy_of_a_service_is_left_alone_reported_and_can_be_deleted(
 
         def reported() -> bool:
             _, found = api.call("GET", EVENTS.path(namespace))
-            return any(one["reason"] == "CopiedService" for one in found["items"])
+            return any(item["reason"] == "CopiedService" for item in found["items"])
 
         await eventually(reported, "an Event on the copy", seconds=PATIENCE)
         await wadm.undeploy("shop")
@@ -102,8 +102,8 @@ async def test_marks_of_a_service_that_are_edited_are_put_back_in_place(
 @pytest.mark.thorough
 async def test_the_second_service_of_two_lattices_gets_its_marks_back_in_place(world: ReflectedWorld) -> None:
     world.group("one", "first-lattice")
-    async with world.wadm("first-lattice") as one, world.wadm("second-lattice") as two, world.reflector():
-        await one.deploy(manifest("shop"))
+    async with world.wadm("first-lattice") as item, world.wadm("second-lattice") as two, world.reflector():
+        await item.deploy(manifest("shop"))
         await world.has_service("shop", 8080)
         world.group("two", "second-lattice")
         await two.deploy(manifest("shop"))

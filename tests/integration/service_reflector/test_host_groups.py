@@ -41,7 +41,7 @@ SHORT = replace(QUICK, group_grace=2.0)
 def identities(world: ReflectedWorld) -> dict[str, tuple[str, str]]:
     """Return uid and address of each Service by name."""
     found = world.hosts.call("GET", SERVICES)["items"]
-    return {one["metadata"]["name"]: (one["metadata"]["uid"], one["spec"]["clusterIP"]) for one in found}
+    return {item["metadata"]["name"]: (item["metadata"]["uid"], item["spec"]["clusterIP"]) for item in found}
 
 
 def mark(world: ReflectedWorld, name: str) -> str:
@@ -53,7 +53,9 @@ def mark(world: ReflectedWorld, name: str) -> str:
 
 def reasons(world: ReflectedWorld, kind: str) -> set[str]:
     """Return the reasons of Events on objects of a kind."""
-    return {one["reason"] for one in world.hosts.call("GET", EVENTS)["items"] if one["involvedObject"]["kind"] == kind}
+    return {
+        item["reason"] for item in world.hosts.call("GET", EVENTS)["items"] if item["involvedObject"]["kind"] == kind
+    }
 
 
 async def deployed(world: ReflectedWorld, wadm: Wadm) -> dict[str, tuple[str, str]]:
@@ -124,7 +126,7 @@ async def test_an_address_that_never_answers_takes_nothing_away_and_is_reported(
         world.hosts.change("group", natsClientPort=world.server.port)
         await looked(world, wadm)
         assert mark(world, "shop") == former
-        assert {name: one for name, one in identities(world).items() if name in before} == before
+        assert {name: item for name, item in identities(world).items() if name in before} == before
         await eventually(lambda: service.health.notes() == (), "nothing is noted any more", seconds=PATIENCE)
 
 
@@ -180,7 +182,7 @@ async def test_of_two_groups_one_is_edited_and_then_the_other(world: ReflectedWo
         assert second in world.addresses("shop")
         world.hosts.change("two", natsAddress="nats://localhost")
         await handed_over(world, former)
-        assert {name: one for name, one in identities(world).items() if name in before} == before
+        assert {name: item for name, item in identities(world).items() if name in before} == before
 
 
 @pytest.mark.thorough
@@ -198,7 +200,7 @@ async def test_a_group_that_is_made_again_finds_its_services(world: ReflectedWor
         world.group("group", "again", natsAddress="nats://localhost")
         await looked(world, wadm)
         kept = {name: before[name] for name in APPLICATIONS[:2]}
-        assert {name: one for name, one in identities(world).items() if name in kept} == kept
+        assert {name: item for name, item in identities(world).items() if name in kept} == kept
 
 
 async def test_services_of_a_group_that_stays_away_go_after_the_grace_whoever_leads(world: ReflectedWorld) -> None:
@@ -290,7 +292,7 @@ async def test_host_groups_that_are_not_served_at_the_start_are_unknown(world: R
             enough = proxy.refused + 2 + SHORT.group_grace / SHORT.watch.absent
             await eventually(lambda: proxy.refused >= enough, "host groups are asked for", seconds=PATIENCE)
             # What a user deleted is gone, and waits with its addresses for what is not known yet.
-            assert identities(world) == {name: one for name, one in before.items() if name != "cart"}
+            assert identities(world) == {name: item for name, item in before.items() if name != "cart"}
             assert world.slices("cart")
             proxy.paths = ()
             await world.has_no_service("mail")
@@ -319,10 +321,10 @@ async def test_no_grace_is_noted_once_the_crd_is_deleted(world: ReflectedWorld) 
             before = await deployed(world, wadm)
             noted = service_reflector.app.PRESERVED
             world.hosts.call("DELETE", HOST_CONFIGS, "group")
-            await eventually(lambda: any(noted in one for one in service.health.notes()), "noted", seconds=PATIENCE)
+            await eventually(lambda: any(noted in note for note in service.health.notes()), "noted", seconds=PATIENCE)
             delete_definition(world.hosts.api, HOST_CONFIGS)
             await eventually(lambda: not service.health.readiness().ok, "the kind is unknown", seconds=PATIENCE)
-            assert not any(noted in one for one in service.health.notes())
+            assert not any(noted in note for note in service.health.notes())
             assert "crds check" in (await explained(world, "shop"))["do"]
             assert identities(world) == before
 

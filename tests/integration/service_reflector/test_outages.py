@@ -17,7 +17,7 @@ pytestmark = pytest.mark.cluster
 
 
 def mirrored(world: ReflectedWorld) -> set[str]:
-    return {one["metadata"]["name"] for one in world.hosts.call("GET", SERVICES)["items"]}
+    return {item["metadata"]["name"] for item in world.hosts.call("GET", SERVICES)["items"]}
 
 
 async def mirrors(world: ReflectedWorld, *wanted: str) -> None:
@@ -147,7 +147,7 @@ async def test_each_service_is_told_once(world: ReflectedWorld) -> None:
             await wadm.undeploy("told")
             await mirrors(world)
             heard = await world.hosts.fleet.facts(2)
-    assert [one.event["type"] for one in heard] == [
+    assert [item.event["type"] for item in heard] == [
         "dev.trellis.service.reflected.v1",
         "dev.trellis.service.removed.v1",
     ]

@@ -50,8 +50,8 @@ async def refused(
 
 def writes(world: ReflectedWorld, mark: int, res: Resource) -> int:
     """Return how often a kind was written in the test's namespace since a mark."""
-    refs = [one.get("objectRef", {}) for one in world.hosts.fleet.writes(mark)]
-    return sum((one.get("resource"), one.get("namespace")) == (res.plural, world.hosts.namespace) for one in refs)
+    refs = [write.get("objectRef", {}) for write in world.hosts.fleet.writes(mark)]
+    return sum((ref.get("resource"), ref.get("namespace")) == (res.plural, world.hosts.namespace) for ref in refs)
 
 
 def unready(service: LedService) -> bool:
@@ -131,7 +131,7 @@ async def test_events_that_are_refused_keep_nothing_from_being_done(
         tried = writes(world, mark, EVENTS)
         assert 1 <= tried <= MOST_WRITES
         assert service.health.readiness().ok
-        assert not [one for one in caplog.records if one.name == "trellis.bus.consume.queue"], (
+        assert not [record for record in caplog.records if record.name == "trellis.bus.consume.queue"], (
             "no key fails for an Event"
         )
 

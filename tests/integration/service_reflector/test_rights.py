@@ -48,7 +48,7 @@ async def test_no_right_is_missing(world: ReflectedWorld, cluster: ClusterInfo, 
 
             def ours() -> bool:
                 pieces = world.slices("adopted")
-                return {one["metadata"]["labels"][names.LABEL_SLICE_MANAGED_BY] for one in pieces} == {
+                return {piece["metadata"]["labels"][names.LABEL_SLICE_MANAGED_BY] for piece in pieces} == {
                     names.SLICE_MANAGED_BY
                 }
 

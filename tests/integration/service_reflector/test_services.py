@@ -79,9 +79,9 @@ async def test_both_families_lead_to_a_host_that_has_both(world: ReflectedWorld)
             await wadm.deploy(manifest(name, capability("httpserver", link(listens), ANY_HOST)))
         dual = await world.has_service("dual", 8080)
         assert dual["spec"]["ipFamilies"] == ["IPv4", "IPv6"]
-        assert [":" in one for one in dual["spec"]["clusterIPs"]] == [False, True]
+        assert [":" in cluster_ip for cluster_ip in dual["spec"]["clusterIPs"]] == [False, True]
         await world.leads_to("dual", address, six)
-        families = [(one["addressType"], one["endpoints"][0]["addresses"]) for one in world.slices("dual")]
+        families = [(item["addressType"], item["endpoints"][0]["addresses"]) for item in world.slices("dual")]
         assert sorted(families) == [("IPv4", [address]), ("IPv6", [six])]
         assert (await world.has_service("four", 8080))["spec"]["ipFamilies"] == ["IPv4"]
         await world.leads_to("four", address)

@@ -108,8 +108,8 @@ def test_an_account_with_every_right_in_its_namespace_has_none_elsewhere(both: B
 
 async def test_no_policy_or_name_that_one_tenant_writes_gets_a_secret_of_the_other(both: Both) -> None:
     east, west = both.east, both.west
-    for one in (east, west):
-        one.kept.group()
+    for item in (east, west):
+        item.kept.group()
     settings = east.hosts.fleet.settings() | {"sources_interval": 1.0}
     create, heard = secrets_backend.app.create_app, list[str]()
     async with (
@@ -173,8 +173,8 @@ async def test_of_two_lattices_of_one_name_neither_sees_the_others_applications(
     both: Both,
 ) -> None:
     east, west, lattice = both.east, both.west, both.lattice
-    for one in (east, west):
-        one.kept.group()
+    for item in (east, west):
+        item.kept.group()
     async with (
         Wadm.of(east.url, lattice) as ours,
         Wadm.of(west.url, lattice) as theirs,
@@ -184,8 +184,8 @@ async def test_of_two_lattices_of_one_name_neither_sees_the_others_applications(
         await theirs.put(application("from-wash", wasm_component("echo", "file:///none-1.wasm"), version="v1"))
         east.kept.apply("web", spec("file:///east.wasm"))
         west.kept.apply("web", spec("file:///west.wasm"))
-        for one in (east, west):
-            await one.kept.synced("web")
+        for item in (east, west):
+            await item.kept.synced("web")
         await west.kept.until("from-wash", "shown where it is", lambda _: True)
         assert (await ours.names(), await theirs.names()) == ({"web"}, {"web", "from-wash"})
         assert east.kept.find("from-wash") is None
@@ -228,7 +228,7 @@ async def test_a_label_prefix_or_address_of_the_others_lattice_leads_nowhere_and
                 lambda: said("prefix", "ApplicationsKnown")[0] == "Unknown", "nobody answers there", seconds=PATIENCE
             )
             found = await east.kept.until(
-                "reaches", "refused, and told", lambda one: "Synced" in _said(one) and _said(one)["Synced"] != "True"
+                "reaches", "refused, and told", lambda item: "Synced" in _said(item) and _said(item)["Synced"] != "True"
             )
             assert _said(found)["Synced"] in {"False", "Unknown"}
             assert east.kept.find("kept") is None
@@ -271,7 +271,7 @@ def controller_host(
 async def test_a_controller_is_no_account_of_another_namespace_sees_nothing_there_and_writes_nothing(
     both: Both, controller_host: ControllerHost
 ) -> None:
-    east, west = (Tenant(one.hosts.api, one.namespace) for one in (both.east, both.west))
+    east, west = (Tenant(item.hosts.api, item.namespace) for item in (both.east, both.west))
     body = {
         "module": {"configMap": {"name": "mirror", "key": "module.wasm"}},
         "watches": [{"apiVersion": "v1", "kind": "ConfigMap"}],
@@ -309,7 +309,7 @@ async def test_a_controller_is_no_account_of_another_namespace_sees_nothing_ther
             assert east.status("spy").get("calls", 0) == 0
             assert west.data("ours") is None
             assert east.data("theirs") is None
-            names_there = {one["metadata"]["name"] for one in both.west.call("GET", CONFIGMAPS)[1]["items"]}
+            names_there = {item["metadata"]["name"] for item in both.west.call("GET", CONFIGMAPS)[1]["items"]}
             assert names_there <= {"theirs", "mirror", "kube-root-ca.crt"}
     finally:
         for name in ("spy", "mirror"):

@@ -79,7 +79,7 @@ async def test_a_node_is_one_trace_from_its_annotation_to_its_label(
         [name] = fleet.add("node")
         jobs = await eventually(fleet.jobs, "a Job")
         (container,) = jobs[0]["spec"]["template"]["spec"]["containers"]
-        environment = {one["name"]: one["value"] for one in container["env"] if "value" in one}
+        environment = {item["name"]: item["value"] for item in container["env"] if "value" in item}
         assert await asyncio.to_thread(run_installer, environment, tmp_path, jaeger.otlp) != 0
         await fleet.all_provisioned([name])
         await fleet.quiet()

@@ -172,7 +172,7 @@ async def test_applications_are_listed_and_compared_with_wadm(world: World, wadm
     both(wadm)
     world.apply(V2)
     listed = await world.told("-n", world.namespace)
-    assert [(one["name"], one["lattice"], one["phase"], one["deployed"]) for one in listed["apps"]] == [
+    assert [(app["name"], app["lattice"], app["phase"], app["deployed"]) for app in listed["apps"]] == [
         ("shop", world.lattice, "Deployed", "v2")
     ]
     same = await world.told("--live", "-n", world.namespace)
@@ -185,9 +185,9 @@ async def test_applications_are_listed_and_compared_with_wadm(world: World, wadm
     wadm.put(manifest("fromwash", "v1"))
     wadm.deployed["shop"] = "v1"
     other = await world.told("--live", "-n", world.namespace, code=1)
-    said = {one["application"]: one["differences"] for one in other["apps"]}
+    said = {app["application"]: app["differences"] for app in other["apps"]}
     assert len(said["fromwash"]) == 1
-    rows = {one["application"]: one for one in other["apps"]}
+    rows = {app["application"]: app for app in other["apps"]}
     assert rows["fromwash"]["kubernetes"] is None
     assert (rows["shop"]["kubernetes"]["deployed"], rows["shop"]["wadm"]["deployed"]) == ("v2", "v1")
     for version in ("v1", "v2"):
@@ -232,9 +232,9 @@ async def test_a_history_is_of_the_status_or_of_wadm(world: World, wadm: AskedWa
     world.apply(V2)
     wadm.put(manifest("shop", "v3"))
     stored = await world.told("history", "shop", "-n", world.namespace)
-    assert [one["version"] for one in stored["versions"]] == ["v1", "v2"]
+    assert [version["version"] for version in stored["versions"]] == ["v1", "v2"]
     asked = await world.told("history", "shop", "-n", world.namespace, "--live")
-    assert [(one["version"], one["deployed"], one["shown"]) for one in asked["versions"]] == [
+    assert [(version["version"], version["deployed"], version["shown"]) for version in asked["versions"]] == [
         ("v1", False, False),
         ("v2", True, True),
         ("v3", False, False),
@@ -259,7 +259,11 @@ async def test_a_rollback_gives_the_object_exactly_the_former_manifest(
     assert project(after).digest == project(V1).digest
     assert after["metadata"]["annotations"]["version"] == "v1"
     assert after["metadata"]["labels"] == {"trellis.dev/lattice": world.lattice}
-    owners = {one["manager"] for one in after["metadata"]["managedFields"] if "f:spec" in one["fieldsV1"]}
+    owners = {
+        managed_field["manager"]
+        for managed_field in after["metadata"]["managedFields"]
+        if "f:spec" in managed_field["fieldsV1"]
+    }
     assert "kubectl" in owners
     again = await world.told("rollback", "shop", "-n", world.namespace, "--to", "v1", "--yes")
     assert (again["changes"], again["done"]) == ([], False)
@@ -277,7 +281,7 @@ async def test_components_that_somebody_else_applied_do_not_stay_after_a_rollbac
     world.apply(more, "another-tool")
     done = await world.told("rollback", "shop", "-n", world.namespace, "--yes")
     assert any("component extra" in change for change in done["changes"]), done
-    assert [one["name"] for one in world.get("shop")["spec"]["components"]] == ["main"]
+    assert [component["name"] for component in world.get("shop")["spec"]["components"]] == ["main"]
 
 
 @pytest.mark.thorough
@@ -313,7 +317,7 @@ async def test_rights_in_one_namespace_are_enough_for_it(world: World, wadm: Ask
     world.apply(V2)
     world.let_in(tmp_path / "kubeconfig")
     live = await world.told("--live", "-n", world.namespace)
-    assert [one["application"] for one in live["apps"]] == ["shop"], "what else wadm has may be in another namespace"
+    assert [app["application"] for app in live["apps"]] == ["shop"], "what else wadm has may be in another namespace"
     assert (await world.told("history", "shop", "-n", world.namespace, "--live"))["versions"]
     planned = await world.told("rollback", "shop", "-n", world.namespace, "--dry-run")
     assert planned["to"] == "v1"

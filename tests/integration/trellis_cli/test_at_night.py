@@ -81,7 +81,7 @@ def test_an_api_server_that_is_away_is_told_once_and_the_bus_is_shown(night: Nig
     found = night.status()
     assert "https://127.0.0.1:1" in found["kubernetes"]["problem"]
     assert [found[row]["problem"] for row in ROWS] == [AWAY] * len(ROWS)
-    assert {one["problem"] for one in found["services"]} == {AWAY}
+    assert {service["problem"] for service in found["services"]} == {AWAY}
     assert found["bus"]["streams"] is not None
     refused = night.refused("explain", "node/x")
     assert "https://127.0.0.1:1" in refused
@@ -121,7 +121,7 @@ def test_credentials_that_are_not_accepted_are_told_once(night: Night) -> None:
 
 def test_where_trellis_does_not_run_it_is_told_where_that_was_looked_for(night: Night) -> None:
     night.environment["TRELLIS_NAMESPACE"] = "no-such-place"
-    services = {one["name"]: one["problem"] for one in night.status()["services"]}
+    services = {item["name"]: item["problem"] for item in night.status()["services"]}
     for service in ("node-watcher", "provisioner"):
         assert "namespace no-such-place (TRELLIS_NAMESPACE)" in services[service]
 

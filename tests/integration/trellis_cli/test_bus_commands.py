@@ -149,8 +149,8 @@ async def test_facts_of_the_past_are_shown_by_time_subject_and_trace(commands: C
     ]
     traced = commands.run("events", "replay", "--trace", TRACE[:8].upper(), "-o", "json")
     assert (traced.stdout, traced.stderr) == ('{"a":"é"}\n', "Note: 1 events shown, 3 read\n")
-    one = commands.run("events", "replay", "--subject", "*.*.n=2E2", "--cluster", "c1", "--json")
-    assert json.loads(one.stdout)["unreadable"] is True
+    item = commands.run("events", "replay", "--subject", "*.*.n=2E2", "--cluster", "c1", "--json")
+    assert json.loads(item.stdout)["unreadable"] is True
     none = commands.run("events", "replay", "--until", "1h", "--noun", "node")
     assert (none.returncode, none.stdout, none.stderr) == (0, "", "Note: 0 events shown, 0 read\n")
     ended = commands.run("events", "tail", "--since", "1h", "--until", "1s", "--subject", "node.>")

@@ -155,7 +155,7 @@ def test_status_shows_what_works_beside_what_does_not(busy_world: World) -> None
     assert (done.returncode, done.stderr) == (1, "")
     assert found["kubernetes"]["ok"]
     assert found["kubernetes"]["version"].startswith("v1.")
-    services = {one["name"]: one for one in found["services"]}
+    services = {service["name"]: service for service in found["services"]}
     assert set(services) == {"installation", "node-watcher", "provisioner"}
     watcher, provisioner = services["node-watcher"], services["provisioner"]
     assert (watcher["ok"], watcher["holder"]) == (True, "node-watcher-7")
@@ -232,7 +232,7 @@ def test_an_open_breaker_is_shown_closed_once_and_signed(world: World) -> None:
     table = world.run("circuit-breaker", "status").stdout
     assert "trellis circuit-breaker close node-watcher nodes" in table
     status = json.loads(world.run("status", "-o", "json").stdout)
-    assert [(one["service"], one["held"]) for one in status["circuit_breakers"]["open"]] == [("node-watcher", 25)]
+    assert [(item["service"], item["held"]) for item in status["circuit_breakers"]["open"]] == [("node-watcher", 25)]
     for named in ("node-watcher", "25 ", " nodes "):
         assert named in status["circuit_breakers"]["problem"]
     done = world.run("circuit-breaker", "close", "node-watcher", "nodes")

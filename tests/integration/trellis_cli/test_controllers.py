@@ -93,10 +93,10 @@ async def test_each_controller_is_a_row_that_says_how_it_is_and_what_to_do(
     assert (fault["kind"], bool(fault["message"]), bool(fault["time"])) == ("Trapped", True, True)
     assert rows["late"]["state"] is None
 
-    one = await asyncio.to_thread(run, "-n", tenant.name, "--name", "good", "-o", "json")
-    assert one.returncode == 0
-    assert json.loads(one.stdout)["ok"] is True
-    assert list(rows_of(one)) == ["good"]
+    item = await asyncio.to_thread(run, "-n", tenant.name, "--name", "good", "-o", "json")
+    assert item.returncode == 0
+    assert json.loads(item.stdout)["ok"] is True
+    assert list(rows_of(item)) == ["good"]
     only_paused = await asyncio.to_thread(run, "-n", tenant.name, "--name", "waits")
     assert only_paused.returncode == 0
 
@@ -167,7 +167,7 @@ def test_roles_are_printed_for_kubectl_and_mistakes_are_one_line(run: Run) -> No
     printed = run("roles", "-n", "team-a", "-a", "mirror", "-w", "configmaps", "-o", "json")
     assert (printed.returncode, printed.stderr) == (0, "")
     found = json.loads(printed.stdout)
-    assert [(one["kind"], one["metadata"]["namespace"]) for one in found["items"]] == [
+    assert [(item["kind"], item["metadata"]["namespace"]) for item in found["items"]] == [
         ("Role", "team-a"),
         ("RoleBinding", "team-a"),
     ] * 2

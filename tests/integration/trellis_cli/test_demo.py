@@ -117,14 +117,14 @@ async def shows_the_node(url: str, token: str) -> None:
         async with browser.get("/api/stream") as stream, asyncio.timeout(30):
             page, said = Page(), messages(stream)
             parts = {f"part/{name}" for name in PARTS}
-            while not (parts <= page.entities.keys() and all(page.entities[one]["synced"] for one in parts)):
+            while not (parts <= page.entities.keys() and all(page.entities[part]["synced"] for part in parts)):
                 page.take(await anext(said))
         assert page.entities["node/node-0000"]["health"] == "Healthy"
-        assert [page.entities[one]["lacking"] for one in parts] == [[]] * len(parts), "it may see all there is"
+        assert [page.entities[part]["lacking"] for part in parts] == [[]] * len(parts), "it may see all there is"
         async with browser.get("/api/explain/node/node-0000") as why:
             assert (await why.json())["ok"] is True
         async with browser.get("/api/events?types=node.ready") as past:
-            assert "node/node-0000" in [one["about"] for one in (await past.json())["events"]]
+            assert "node/node-0000" in [event["about"] for event in (await past.json())["events"]]
 
 
 @pytest.mark.thorough
@@ -136,7 +136,7 @@ def test_a_kept_demo_runs_on_refuses_a_second_one_and_goes_with_dev_down(machine
     assert found["trace"][0]["depth"] == 0
     assert (found["failed"]["name"], found["failed"]["reason"]) == (FAULTY, "HandlerMissing")
     assert {node["verified"] for node in found["nodes"]} == {"handler"}
-    statuses = {" ".join(one["command"][:2]): one["status"] for one in found["commands"]}
+    statuses = {" ".join(command["command"][:2]): command["status"] for command in found["commands"]}
     assert statuses["trellis explain"] == 1, "a check failed"
     assert statuses["trellis nodes"] == 0
     kept = found["kept"]

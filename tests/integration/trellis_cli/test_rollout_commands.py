@@ -127,7 +127,7 @@ async def test_a_version_is_followed_taken_back_and_brought_back(rollout: Rollou
         assert rollout.checksum() == FIRST
         await eventually(lambda: rollout.revisions() == {2: SECOND, 3: FIRST}, "the first one again, as revision 3")
         last = await rollout.complete()
-        assert (last["revision"], [one["revision"] for one in last["revisions"]]) == (3, [2, 3])
+        assert (last["revision"], [revision["revision"] for revision in last["revisions"]]) == (3, [2, 3])
         assert rollout.found()["spec"]["removalPolicy"] == "Force"  # how is not undone
 
         missing = await rollout("undo", "--to-revision", "9")

@@ -57,7 +57,7 @@ class Place:
     def listed(self) -> Manifest:
         done = typed(self._environment, "shims", "list", "-o", "json")
         assert done.returncode == 0, done.stderr
-        [row] = [one for one in json.loads(done.stdout)["shims"] if one["shim"] == self.name]
+        [row] = [shim for shim in json.loads(done.stdout)["shims"] if shim["shim"] == self.name]
         return dict(row)
 
     async def write(self, manifest: Manifest, *, dry_run: bool = False) -> Outcome:
@@ -87,7 +87,7 @@ def test_the_default_shim_is_applied_and_follows_the_chart(place: Place) -> None
     assert now is not None
     assert now["spec"]["fetchStrategy"] == make_fetch_strategy(NEW)
     assert now["spec"]["paused"] is True, "what a user set and the chart does not"
-    assert names.FIELD_MANAGER_CHART in {one["manager"] for one in now["metadata"]["managedFields"]}
+    assert names.FIELD_MANAGER_CHART in {managed_field["manager"] for managed_field in now["metadata"]["managedFields"]}
 
 
 def test_a_shim_of_a_user_is_not_taken_for_the_default(place: Place) -> None:

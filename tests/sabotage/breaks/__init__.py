@@ -54,4 +54,4 @@ AREAS: Final[Mapping[str, tuple[Break, ...]]] = {
     "Console log-in": console.DOORS,
     "Console viewers": console.VIEWERS,
 }
-BREAKS: Final = tuple(one for breaks in AREAS.values() for one in breaks)
+BREAKS: Final = tuple(item for breaks in AREAS.values() for item in breaks)

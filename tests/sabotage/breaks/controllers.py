@@ -165,7 +165,7 @@ SNAPSHOTS: Final = (
         "architecture: no deletion because of missing data",
         "controller_host",
         "living_of",
-        "if not set(uids) <= {one.view.uid for one in hosted}:",
+        "if not set(uids) <= {item.view.uid for item in hosted}:",
         "if not uids:",
         "tests/unit/controller_host/test_sweeping.py::"
         "test_nothing_goes_before_all_have_said_what_they_want_and_nothing_is_done_twice",

@@ -120,8 +120,8 @@ SERVICES: Final = (
         "architecture: no deletion because of missing data",
         "service_reflector",
         "_removals",
-        "if one.application and snapshot.lattice_of(one) not in snapshot.unknown:",
-        "if one.application:",
+        "if service.application and snapshot.lattice_of(service) not in snapshot.unknown:",
+        "if service.application:",
         "tests/unit/service_reflector/test_decide.py::test_what_is_not_deployed_goes_and_what_is_not_known_stays",
     ),
     Break(

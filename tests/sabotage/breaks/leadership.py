@@ -90,7 +90,7 @@ CIRCUIT_BREAKERS: Final = (
         "ADR 11: the base of the 10 % is the highest number within the window",
         "trellis",
         "_ask_one",
-        "max([population, *(one.population for one in state.admissions)])",
+        "max([population, *(admission.population for admission in state.admissions)])",
         "population",
         "tests/unit/limits/test_breaker.py::"
         "test_a_mass_that_goes_one_by_one_is_measured_by_the_number_there_was_at_first",

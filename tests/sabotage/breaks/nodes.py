@@ -79,8 +79,8 @@ DELETED_SHIMS: Final = (
         "ADR 27: a deletion of several Shims is a mass deletion",
         "trellis",
         "deleted_alone",
-        "min(one.deleted_at - before, after - one.deleted_at)",
-        "after - one.deleted_at",
+        "min(item.deleted_at - before, after - item.deleted_at)",
+        "after - item.deleted_at",
         "tests/unit/kube/test_deletions.py::test_a_shim_is_deleted_alone_if_neither_its_crd_nor_another_shim_is",
     ),
     Break(

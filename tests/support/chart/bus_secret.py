@@ -21,7 +21,7 @@ SERVERS_FILES = (ACCOUNTS_FILE, KEYS_FILE, ROUTES_FILE)
 
 def job_of(found: Sequence[Manifest]) -> Manifest:
     """Return the Job that makes the keys."""
-    [job] = [one for one in found if one["kind"] == "Job"]
+    [job] = [item for item in found if item["kind"] == "Job"]
     return job
 
 

@@ -134,9 +134,9 @@ class ChartCluster:
             AssertionError: it takes too long; says why.
         """
         deadline = time.monotonic() + SECONDS
-        while (late := [one for one in self.workloads() if not rolled_out(one)]) or not self.workloads():
+        while (late := [workload for workload in self.workloads() if not rolled_out(workload)]) or not self.workloads():
             if time.monotonic() > deadline:
-                raise AssertionError(self.trouble([one["metadata"]["name"] for one in late]))
+                raise AssertionError(self.trouble([item["metadata"]["name"] for item in late]))
             time.sleep(0.5)
 
     def trouble(self, late: list[str]) -> str:
@@ -156,12 +156,12 @@ class ChartCluster:
         resources = set(self.kubectl("api-resources", "--verbs=list", "-o", "name").split()) - _PASSING
         objects = set()
         for resource in sorted(resources):
-            for one in self.listed(resource, "-A"):
-                metadata = one["metadata"]
+            for item in self.listed(resource, "-A"):
+                metadata = item["metadata"]
                 objects.add(f"{resource}/{metadata.get('namespace', '')}/{metadata['name']}")
         nodes = {
-            one["metadata"]["name"]: {**one["metadata"]["labels"], **one["metadata"].get("annotations", {})}
-            for one in self.listed("nodes")
+            item["metadata"]["name"]: {**item["metadata"]["labels"], **item["metadata"].get("annotations", {})}
+            for item in self.listed("nodes")
         }
         return Inventory(frozenset(objects), nodes)
 

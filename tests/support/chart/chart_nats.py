@@ -129,39 +129,39 @@ class ChartServers:
         routes = free_ports(count) if count > 1 else []
         self.certificates = certificates if certificates is not None else certificates_of(job)
         self.pods = [PodServer(directory / str(ordinal), pod, ordinal) for ordinal in range(count)]
-        for ordinal, one in enumerate(self.pods):
-            one.write(files, self.certificates, routes, ordinal)
+        for ordinal, item in enumerate(self.pods):
+            item.write(files, self.certificates, routes, ordinal)
 
     @property
     def reloaders(self) -> list[list[str]]:
         """Return the commands of the containers beside the servers that tell them of other certificates."""
         nats = self._objects["StatefulSet", SYSTEM, "trellis-nats"]["spec"]["template"]["spec"]
-        [command] = [one["command"] for one in nats["containers"] if one["name"] == "reloader"]
+        [command] = [container["command"] for container in nats["containers"] if container["name"] == "reloader"]
         return [
             [
-                word.replace("/etc/nats-tls", str(one.certificates)).replace("/run/nats", str(one.directory))
+                word.replace("/etc/nats-tls", str(pod.certificates)).replace("/run/nats", str(pod.directory))
                 for word in command
             ]
-            for one in self.pods
+            for pod in self.pods
         ]
 
     @contextmanager
     def running(self) -> Iterator[ChartServers]:
         """Have them run; those of a cluster become ready together."""
         with ExitStack() as stack:
-            for one in self.pods:
-                stack.enter_context(one.server)
+            for pod in self.pods:
+                stack.enter_context(pod.server)
             yield self
 
     async def ready(self) -> None:
         """Wait until all are as the kubelet wants them."""
-        for one in self.pods:
-            await one.started()
+        for pod in self.pods:
+            await pod.started()
 
     def url(self, *pods: PodServer) -> str:
         """Return the addresses of these servers, or of all."""
         scheme = "tls" if self.certificates else "nats"
-        return ",".join(f"{scheme}://{LOOPBACK}:{one.server.port}" for one in pods or self.pods)
+        return ",".join(f"{scheme}://{LOOPBACK}:{pod.server.port}" for pod in pods or self.pods)
 
     def credentials(self, user: str, authority: Path | None = None) -> Credentials:
         """Return how a service or ``cli`` connects, by its seed; ``authority``: the CA certificates it knows."""

@@ -29,7 +29,7 @@ def container(found: Mapping[tuple[str, str, str], Manifest], kind: str, name: s
 
 def variables(runs: Manifest) -> list[str]:
     """Return the container's environment as ``env`` takes it."""
-    return [f"{one['name']}={one['value']}" for one in runs["env"]]
+    return [f"{item['name']}={item['value']}" for item in runs["env"]]
 
 
 @contextmanager

@@ -67,7 +67,7 @@ class Installation:
 
 def variables(container: Manifest) -> dict[str, str]:
     """Return a container's variables as its process would have them; none is from a Secret."""
-    return {one["name"]: one["value"] for one in container.get("env", ())}
+    return {item["name"]: item["value"] for item in container.get("env", ())}
 
 
 @dataclass
@@ -117,8 +117,8 @@ async def processes(where: Where, deployments: Iterable[Manifest]) -> AsyncItera
     installation = Installation(where.api)
     async with contextlib.AsyncExitStack() as stack:
         started = []
-        for one in deployments:
-            pod, name = one["spec"]["template"]["spec"], one["metadata"]["name"]
+        for deployment in deployments:
+            pod, name = deployment["spec"]["template"]["spec"], deployment["metadata"]["name"]
             account = stack.enter_context(granted(where.cluster, where.api, pod["serviceAccountName"], where.directory))
             account.log_in()
             [container] = pod["containers"]
@@ -136,7 +136,7 @@ async def processes(where: Where, deployments: Iterable[Manifest]) -> AsyncItera
                 changed["TRELLIS_CONTROLLER_DATA_DIR"] = str(where.directory / "state")
             log = where.directory / f"{name}.log"
             made = await process(container["command"], told | changed, log)
-            component = one["metadata"]["labels"]["app.kubernetes.io/component"]
+            component = deployment["metadata"]["labels"]["app.kubernetes.io/component"]
             running = Running(name, component, int(changed["TRELLIS_HEALTH_PORT"]), log, made)
             stack.push_async_callback(running.end)
             started.append(running)
@@ -149,7 +149,7 @@ async def make_keys(where: Where, found: list[Manifest]) -> None:
     pod = job["spec"]["template"]["spec"]
     [container] = pod["containers"]
     with granted(where.cluster, where.api, pod["serviceAccountName"], where.directory) as account:
-        account.apply(one for one in found if one["kind"] in RBAC_KINDS)
+        account.apply(item for item in found if item["kind"] in RBAC_KINDS)
         log = where.directory / f"{job['metadata']['name']}.log"
         told = variables(container) | {"TRELLIS_KUBECONFIG": str(account.kubeconfig)}
         done = await process(container["command"], told, log)

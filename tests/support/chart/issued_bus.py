@@ -26,7 +26,7 @@ from trellis.kube.resources import SECRETS
 CERTIFICATE: Final = "trellis-nats"
 SECRET: Final = "trellis-nats-certificate"
 ISSUE_SECONDS: Final = 60.0
-_KINDS: Final = {one.kind: one for one in (CERTIFICATES, ISSUERS)}
+_KINDS: Final = {item.kind: item for item in (CERTIFICATES, ISSUERS)}
 
 
 @dataclass
@@ -40,8 +40,8 @@ class IssuedBus:
 
     def create(self, *manifests: Manifest) -> None:
         """Have objects of cert-manager."""
-        for one in manifests:
-            status, answer = self.operators.api.call("POST", _KINDS[one["kind"]].path(self.namespace), one)
+        for manifest in manifests:
+            status, answer = self.operators.api.call("POST", _KINDS[manifest["kind"]].path(self.namespace), manifest)
             assert status == http.HTTPStatus.CREATED, answer
 
     def apply(self, issuer: str, **certificate: str) -> None:
@@ -53,12 +53,12 @@ class IssuedBus:
 
     def manifests(self) -> list[Manifest]:
         """Return what Helm has applied."""
-        return [one for one in yaml.safe_load_all(self._helm("get", "manifest", self.release)) if one]
+        return [item for item in yaml.safe_load_all(self._helm("get", "manifest", self.release)) if item]
 
     def job(self) -> list[Manifest]:
         """Return the hooks before an installation."""
-        found = [one for one in yaml.safe_load_all(self._helm("get", "hooks", self.release)) if one]
-        return [one for one in found if "pre-install" in one["metadata"]["annotations"][HOOK]]
+        found = [item for item in yaml.safe_load_all(self._helm("get", "hooks", self.release)) if item]
+        return [item for item in found if "pre-install" in item["metadata"]["annotations"][HOOK]]
 
     def hold(self, users: Mapping[str, str]) -> None:
         """Have the Secret of the bus, as the Job makes it."""
@@ -101,8 +101,10 @@ class IssuedBus:
         """Return what its conditions say; no condition is of a former generation."""
         found = self.certificate(name)
         return {
-            one["type"]: one["status"] if one.get("observedGeneration") == found["metadata"]["generation"] else ""
-            for one in found.get("status", {}).get("conditions", ())
+            condition["type"]: condition["status"]
+            if condition.get("observedGeneration") == found["metadata"]["generation"]
+            else ""
+            for condition in found.get("status", {}).get("conditions", ())
         }
 
     def renew(self, name: str = CERTIFICATE) -> None:
@@ -128,9 +130,9 @@ class IssuedBus:
         """Take away all of it, and what cert-manager leaves: objects that people made, and Secrets."""
         self.uninstall()
         for res in (ISSUERS, CERTIFICATES):
-            for one in self.operators.api.call("GET", res.path(self.namespace))[1]["items"]:
-                self.operators.api.call("DELETE", res.path(self.namespace, one["metadata"]["name"]))
-                if secret := one["spec"].get("secretName"):
+            for item in self.operators.api.call("GET", res.path(self.namespace))[1]["items"]:
+                self.operators.api.call("DELETE", res.path(self.namespace, item["metadata"]["name"]))
+                if secret := item["spec"].get("secretName"):
                     self.operators.api.call("DELETE", SECRETS.path(self.namespace, secret))
         for secret in (SECRET, BUS_SECRET):
             self.operators.api.call("DELETE", SECRETS.path(self.namespace, secret))

@@ -93,9 +93,9 @@ class Life:
     def running(self) -> dict[str, int]:
         """Return the containers outside the installation, by pod and its uid, and how often each was restarted."""
         found = {}
-        for one in self.cluster.listed("pods", "-A"):
-            metadata = one["metadata"]
-            for status in one["status"].get("containerStatuses", ()) if metadata["namespace"] not in _OURS else ():
+        for item in self.cluster.listed("pods", "-A"):
+            metadata = item["metadata"]
+            for status in item["status"].get("containerStatuses", ()) if metadata["namespace"] not in _OURS else ():
                 found[f"{metadata['name']}/{metadata['uid']}/{status['name']}"] = status["restartCount"]
         return found
 
@@ -115,7 +115,7 @@ class Life:
         well = ("True", "Unknown") if kind == "wasmcontrollers" else ("True",)
         seen = [event["object"] for event in events(self.folder / f"{kind}.seen")]
         assert seen, f"there is nothing of {kind}"
-        told = [(one["metadata"]["name"], _said(one, WATCHED[kind])) for one in seen]
+        told = [(item["metadata"]["name"], _said(item, WATCHED[kind])) for item in seen]
         return [f"{kind} {name}: {text}" for name, text in told if not text.startswith(well)]
 
     @contextmanager

@@ -61,15 +61,15 @@ def helm(*arguments: str, values: Mapping[str, Any] | None = None, kubeconfig: P
 
 def rendered(namespace: str = SYSTEM, **values: Any) -> list[Manifest]:
     """Return what the chart has for an installation in a namespace, with these values; hooks apart."""
-    return [one for one in _all(namespace, values) if HOOK not in one["metadata"].get("annotations", {})]
+    return [item for item in _all(namespace, values) if HOOK not in item["metadata"].get("annotations", {})]
 
 
 def hooks(event: str, namespace: str = SYSTEM, **values: Any) -> list[Manifest]:
     """Return what the chart makes only for the time of an event: ``pre-install``, ``pre-delete``, ``test``."""
     return [
-        one
-        for one in _all(namespace, values)
-        if event in one["metadata"].get("annotations", {}).get(HOOK, "").split(",")
+        item
+        for item in _all(namespace, values)
+        if event in item["metadata"].get("annotations", {}).get(HOOK, "").split(",")
     ]
 
 
@@ -89,7 +89,7 @@ def _all(namespace: str, values: Mapping[str, Any]) -> list[Manifest]:
 def _template(namespace: str, values: str) -> bytes:
     """Return the manifests as JSON, which is read again much faster than Helm's YAML."""
     text = helm("template", "trellis", str(CHART), "--namespace", namespace, values=json.loads(values))
-    return orjson.dumps([one for one in yaml.load_all(text, Loader=yaml.CSafeLoader) if one])
+    return orjson.dumps([item for item in yaml.load_all(text, Loader=yaml.CSafeLoader) if item])
 
 
 def notes(directory: Path, **values: Any) -> str:
@@ -112,7 +112,7 @@ def only(*services: str) -> dict[str, Any]:
 
 def of(found: list[Manifest]) -> dict[tuple[str, str, str], Manifest]:
     """Return manifests by kind, namespace and name, each there once."""
-    keys = [(one["kind"], one["metadata"].get("namespace", ""), one["metadata"]["name"]) for one in found]
+    keys = [(item["kind"], item["metadata"].get("namespace", ""), item["metadata"]["name"]) for item in found]
     assert len(keys) == len(set(keys)), "an object stands there twice"
     return dict(zip(keys, found, strict=True))
 

@@ -66,10 +66,10 @@ def restored(api: Api, kind: Resource, namespace: str) -> Iterator[None]:
 
 def _define(api: Api, kind: Resource) -> int:
     [found] = [
-        one
+        item
         for ones in BY_DIRECTORY.values()
-        for one in ones
-        if make_definition(one)["metadata"]["name"] == kind.definition
+        for item in ones
+        if make_definition(item)["metadata"]["name"] == kind.definition
     ]
     status: int = api.call("POST", DEFINITIONS.path(), make_definition(found))[0]
     return status

@@ -30,15 +30,15 @@ def ensure_served(api: Api, *resources: Resource) -> None:
 
     The definition of one that is served is not sent again: the API server compiles its rules before it refuses it.
     """
-    for one in resources:
-        served = f"{one.path()}?limit=1"
+    for resource in resources:
+        served = f"{resource.path()}?limit=1"
         if api.ok(served):
             continue
-        status, answer = api.call("POST", DEFINITIONS.path(), make_definition(_OURS[one.definition]))
+        status, answer = api.call("POST", DEFINITIONS.path(), make_definition(_OURS[resource.definition]))
         assert status in {http.HTTPStatus.CREATED, http.HTTPStatus.CONFLICT}, answer
         deadline = time.monotonic() + PATIENCE
         while not api.ok(served):
-            assert time.monotonic() < deadline, f"{one.definition} is not served"
+            assert time.monotonic() < deadline, f"{resource.definition} is not served"
             time.sleep(0.05)
 
 

@@ -34,7 +34,7 @@ SYSTEM = "trellis-system"
 PATIENCE_SECONDS = 30.0
 _REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 _KINDS: Mapping[str, Resource] = {
-    one.kind: one for one in (SERVICE_ACCOUNTS, ROLES, ROLE_BINDINGS, CLUSTER_ROLES, CLUSTER_ROLE_BINDINGS)
+    item.kind: item for item in (SERVICE_ACCOUNTS, ROLES, ROLE_BINDINGS, CLUSTER_ROLES, CLUSTER_ROLE_BINDINGS)
 }
 RBAC_KINDS = frozenset(_KINDS)
 
@@ -42,18 +42,18 @@ RBAC_KINDS = frozenset(_KINDS)
 def manifests(name: str, namespace: str | None = None) -> list[Manifest]:
     """Return what a file has, as ``kubectl -n <namespace> apply`` would send it."""
     found = list(yaml.safe_load_all((RBAC / name).read_text(encoding="utf-8")))
-    for one in found:
+    for item in found:
         if namespace is not None:
-            one["metadata"]["namespace"] = namespace
+            item["metadata"]["namespace"] = namespace
     return found
 
 
 def given(found: Iterable[Manifest]) -> set[Right]:
     """Return the rights that Roles and ClusterRoles give."""
     return {
-        (verb, _named(resource, group), one["metadata"].get("namespace", ""))
-        for one in found
-        for rule in one.get("rules", ())
+        (verb, _named(resource, group), item["metadata"].get("namespace", ""))
+        for item in found
+        for rule in item.get("rules", ())
         for group in rule["apiGroups"]
         for resource in rule["resources"]
         for verb in rule["verbs"]
@@ -83,16 +83,18 @@ def used(records: Iterable[Manifest], user: str) -> set[Right]:
 def elsewhere(records: Iterable[Manifest], user: str) -> set[str]:
     """Return the paths of a user's calls that were about no resource."""
     return {
-        str(one["requestURI"]).partition("?")[0] for one in records if user_of(one) == user and not one.get("objectRef")
+        str(record["requestURI"]).partition("?")[0]
+        for record in records
+        if user_of(record) == user and not record.get("objectRef")
     }
 
 
 def refused(records: Iterable[Manifest], user: str) -> list[str]:
     """Return the calls of a user that were not allowed."""
     return [
-        f"{one['verb']} {one['requestURI']}: {one['responseStatus'].get('message', '')}"
-        for one in records
-        if user_of(one) == user and one["responseStatus"]["code"] == http.HTTPStatus.FORBIDDEN
+        f"{record['verb']} {record['requestURI']}: {record['responseStatus'].get('message', '')}"
+        for record in records
+        if user_of(record) == user and record["responseStatus"]["code"] == http.HTTPStatus.FORBIDDEN
     ]
 
 
@@ -137,9 +139,9 @@ class Granted:
 
     def apply(self, found: Iterable[Manifest]) -> None:
         """Create what manifests have."""
-        for one in found:
-            res, metadata = _KINDS[one["kind"]], one["metadata"]
-            status, answer = self._api.call("POST", res.path(metadata.get("namespace")), one)
+        for item in found:
+            res, metadata = _KINDS[item["kind"]], item["metadata"]
+            status, answer = self._api.call("POST", res.path(metadata.get("namespace")), item)
             assert status == http.HTTPStatus.CREATED, answer
             self._made.append((res, metadata["name"], metadata.get("namespace")))
             if res is SERVICE_ACCOUNTS:
@@ -147,9 +149,9 @@ class Granted:
 
     def restore(self, found: Iterable[Manifest]) -> None:
         """Create again what went with its namespace, which is there again."""
-        for one in found:
-            res, namespace = _KINDS[one["kind"]], one["metadata"].get("namespace")
-            status, answer = self._api.call("POST", res.path(namespace), one)
+        for item in found:
+            res, namespace = _KINDS[item["kind"]], item["metadata"].get("namespace")
+            status, answer = self._api.call("POST", res.path(namespace), item)
             assert status == http.HTTPStatus.CREATED, answer
 
     def withdraw(self, res: Resource, name: str, namespace: str | None) -> None:

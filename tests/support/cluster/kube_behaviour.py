@@ -252,7 +252,7 @@ class EventBehaviour:
 
     async def test_an_object_has_only_so_many_events_whatever_they_say(self, kube: Kube, namespace: str) -> None:
         now = 1000.0
-        many, one = [await kube.create(CONFIGMAPS, configmap(namespace, name)) for name in "ab"]
+        many, item = [await kube.create(CONFIGMAPS, configmap(namespace, name)) for name in "ab"]
         recorder = EventRecorder(kube, component="trellis-x", clock=lambda: now)
 
         async def record(made: Manifest, reason: str) -> None:
@@ -260,7 +260,7 @@ class EventBehaviour:
 
         for number in range(100):
             await record(many, f"Failed{number}")
-        await record(one, "Failed")
+        await record(item, "Failed")
         names = [event["involvedObject"]["name"] for event in (await kube.list(EVENTS, namespace)).items]
         assert (names.count("a"), names.count("b")) == (25, 1)
         now += 601

@@ -42,7 +42,7 @@ def published(api: Api, versions: Iterable[str], directory: Path) -> Path:
 def _strict(schema: Any) -> Any:
     """Return a schema that refuses what it does not name, in the words of JSON Schema."""
     if isinstance(schema, list):
-        return [_strict(one) for one in schema]
+        return [_strict(item) for item in schema]
     if not isinstance(schema, dict):
         return schema
     found = {key: value if key == _KINDS else _strict(value) for key, value in schema.items()}
@@ -63,4 +63,4 @@ def conform(paths: Sequence[Path], *catalogues: Path, standard_input: str | None
     assert done.stdout, done.stderr
     found = json.loads(done.stdout)["resources"]
     assert found, "nothing was looked at"
-    return [f"{one['kind']} {one['name']}: {one['msg']}" for one in found if one["status"] != "statusValid"]
+    return [f"{item['kind']} {item['name']}: {item['msg']}" for item in found if item["status"] != "statusValid"]

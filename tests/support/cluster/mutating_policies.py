@@ -65,14 +65,14 @@ async def mutating(fleet: Fleet, *mutations: Manifest) -> AsyncIterator[None]:
     made = [("mutatingadmissionpolicies", ours), ("mutatingadmissionpolicybindings", bound)]
     made += [("mutatingadmissionpolicies", policy), ("mutatingadmissionpolicybindings", binding)]
     try:
-        for plural, one in made:
-            status, answer = fleet.api.call("POST", f"{_GROUP}/{plural}", one)
+        for plural, item in made:
+            status, answer = fleet.api.call("POST", f"{_GROUP}/{plural}", item)
             assert status == http.HTTPStatus.CREATED, answer
         await eventually(lambda: _probed(fleet), "the policy is in force")
         yield
     finally:
-        for plural, one in made:
-            fleet.api.call("DELETE", f"{_GROUP}/{plural}/{one['metadata']['name']}")
+        for plural, item in made:
+            fleet.api.call("DELETE", f"{_GROUP}/{plural}/{item['metadata']['name']}")
 
 
 def _probed(fleet: Fleet) -> bool:

@@ -10,7 +10,7 @@ from trellis_dev.fakes.fake import FakeKube, status_reply
 def refuse(kube: FakeKube, res: Resource, status: int = 404, reason: str = "NotFound") -> None:
     """Let every list of a kind be answered so."""
     kube.answer_next(
-        99, lambda _: status_reply(status, reason, "refused"), when=lambda one: one.path.endswith(f"/{res.plural}")
+        99, lambda _: status_reply(status, reason, "refused"), when=lambda item: item.path.endswith(f"/{res.plural}")
     )
 
 

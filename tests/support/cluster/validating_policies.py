@@ -44,8 +44,8 @@ async def refusing(
     }
     made = [("validatingadmissionpolicies", policy), ("validatingadmissionpolicybindings", binding)]
     try:
-        for plural, one in made:
-            status, answer = fleet.api.call("POST", f"{_GROUP}/{plural}", one)
+        for plural, item in made:
+            status, answer = fleet.api.call("POST", f"{_GROUP}/{plural}", item)
             assert status == http.HTTPStatus.CREATED, answer
         await eventually(in_force, "the policy is in force")
         yield

@@ -137,9 +137,9 @@ class Window:
             "async (rules) => (await axe.run(document, {runOnly: rules})).violations", _RULES
         )
         return [
-            f"{one['id']} ({one['help']}): {node['target']} {node['failureSummary']}"
-            for one in found
-            for node in one["nodes"][:3]
+            f"{item['id']} ({item['help']}): {node['target']} {node['failureSummary']}"
+            for item in found
+            for node in item["nodes"][:3]
         ]
 
     async def in_both(self, name: str) -> None:

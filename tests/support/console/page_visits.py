@@ -55,13 +55,13 @@ class Visit:
             async with shown(self.cluster, **given) as console:
                 yield console
         finally:
-            for one in self.buses:
-                await one.close()
+            for buse in self.buses:
+                await buse.close()
 
     async def bus(self, service: str = NODE_WATCHER) -> Bus:
-        one = Buses(self.nats.url, self.own)
-        self.buses.append(one)
-        bus = one.new(service)
+        item = Buses(self.nats.url, self.own)
+        self.buses.append(item)
+        bus = item.new(service)
         await bus.connect()
         return bus
 

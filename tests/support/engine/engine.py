@@ -42,9 +42,11 @@ echo ready
 exec sleep infinity
 """
 _LINKS: Final = tuple(
-    (f"{name}{suffix}", f"{name}-legacy{suffix}") for name in ("iptables", "ip6tables") for suffix in ("", "-save", "-restore")
+    (f"{name}{suffix}", f"{name}-legacy{suffix}")
+    for name in ("iptables", "ip6tables")
+    for suffix in ("", "-save", "-restore")
 )
-_CAPPED: Final = f"""\
+_CAPPED: Final = """\
 #!/usr/bin/python3 -I
 import json, os, sys
 
@@ -54,7 +56,7 @@ for before, word in zip(sys.argv, sys.argv[1:]):
         with open(path) as file:
             document = json.load(file)
         process = document.get("process", document)
-        for names in process.get("capabilities", {{}}).values():
+        for names in process.get("capabilities", {}).values():
             names[:] = [name for name in names if name != "CAP_SYS_RESOURCE"]
         with open(path, "w") as file:
             json.dump(document, file)
@@ -89,7 +91,7 @@ class Engine:
         Raises:
             AssertionError: it failed; with the end of its output.
         """
-        with open(stdin or os.devnull, "rb") as given:
+        with Path(stdin or os.devnull).open("rb") as given:
             done = subprocess.run(
                 self.command(*argv),
                 env=self.environment | dict(more or {}),
@@ -154,7 +156,8 @@ def _daemon(made: Engine, argv: Sequence[str], output: int) -> Iterator[subproce
 
 def _until_ready(made: Engine, daemon: subprocess.Popen[bytes], log: Path) -> None:
     deadline = time.monotonic() + _START_SECONDS
-    while subprocess.run(made.command("docker", "version"), env=made.environment, capture_output=True).returncode:
+    asked = made.command("docker", "version")
+    while subprocess.run(asked, env=made.environment, capture_output=True, check=False).returncode:
         assert daemon.poll() is None, log.read_text(errors="replace")[-4000:]
         assert time.monotonic() < deadline, log.read_text(errors="replace")[-4000:]
         time.sleep(0.1)

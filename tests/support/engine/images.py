@@ -1,9 +1,9 @@
 """Images that stand in for public ones under their names, as there is no registry: for builds and for Compose.
 
-In: an engine. Out: images in it. Called by tests of docker-compose.yml. nats and Jaeger are the real programs; the bases of
-builds are Debian with Python, and the packages, the page and the runtime are in the context. k3s is a stand-in: a real
-control plane, and a node that kwok simulates. It does not prove that k3s starts, that a pod runs there, or that the
-installer works there.
+In: an engine. Out: images in it. Called by tests of docker-compose.yml. nats and Jaeger are the real programs; the
+bases of builds are Debian with Python, and the packages, the page and the runtime are in the context. k3s is a
+stand-in: a real control plane, and a node that kwok simulates. It does not prove that k3s starts, that a pod runs
+there, or that the installer works there.
 """
 
 from __future__ import annotations
@@ -40,7 +40,9 @@ _STORES: Final = ("etcd", "kube-apiserver")
 _CONTROLLERS: Final = ("kube-controller-manager", "kube-scheduler", "kwok")
 _IN_IMAGE: Final = Path("/srv")
 _KUBECTL: Final = '#!/bin/sh\nKUBECONFIG="${KUBECONFIG:-/srv/kubeconfig}" exec /srv/bin/kubectl "$@"\n'
-_CTR: Final = "#!/bin/sh\n# Takes an archive and keeps nothing: no container runs here.\ntar -t | grep -q manifest.json\n"
+_CTR: Final = (
+    "#!/bin/sh\n# Takes an archive and keeps nothing: no container runs here.\ntar -t | grep -q manifest.json\n"
+)
 
 
 def import_images(engine: Engine, services: Mapping[str, Mapping[str, object]], how: How) -> None:
@@ -129,4 +131,3 @@ def _import(engine: Engine, name: str, files: Mapping[str, Path], entrypoint: Se
         file.flush()
         changes = [f"--change=ENTRYPOINT {json.dumps(list(entrypoint))}", "--change=ENV PATH=/usr/bin:/bin"]
         engine.run("docker", "import", *changes, file.name, name)
-

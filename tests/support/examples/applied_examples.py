@@ -89,10 +89,10 @@ def free(api: Api, *namespaces: str) -> Iterator[None]:
 def _remove_finalizer(api: Api, namespace: str) -> None:
     """Do what nobody is there any more to do: take finalizers, and end pods whose node is gone."""
     for kind in FINALIZER_REMOVED:
-        for one in api.call("GET", kind.path(namespace))[1].get("items") or ():
-            api.call("PATCH", kind.path(namespace, one["metadata"]["name"]), {"metadata": {"finalizers": None}})
-    for one in api.call("GET", PODS.path(namespace))[1].get("items") or ():
-        api.call("DELETE", PODS.path(namespace, one["metadata"]["name"]), {"gracePeriodSeconds": 0})
+        for item in api.call("GET", kind.path(namespace))[1].get("items") or ():
+            api.call("PATCH", kind.path(namespace, item["metadata"]["name"]), {"metadata": {"finalizers": None}})
+    for item in api.call("GET", PODS.path(namespace))[1].get("items") or ():
+        api.call("DELETE", PODS.path(namespace, item["metadata"]["name"]), {"gracePeriodSeconds": 0})
 
 
 def _await_gone(api: Api, *namespaces: str) -> None:

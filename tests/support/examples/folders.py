@@ -24,7 +24,7 @@ def kustomization(name: str) -> Manifest:
 
 def files(name: str) -> list[str]:
     """Return the files of an example; it may stand on another example, whose files they are not."""
-    return [one for one in kustomization(name)["resources"] if one.endswith(".yaml")]
+    return [resource for resource in kustomization(name)["resources"] if resource.endswith(".yaml")]
 
 
 def manifests(name: str) -> list[Manifest]:
@@ -34,5 +34,5 @@ def manifests(name: str) -> list[Manifest]:
 
 def manifest(name: str, kind: str) -> Manifest:
     """Return the one object of a kind in an example."""
-    [found] = [one for one in manifests(name) if one["kind"] == kind]
+    [found] = [item for item in manifests(name) if item["kind"] == kind]
     return found

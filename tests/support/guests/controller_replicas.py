@@ -80,7 +80,7 @@ class Work:
         """Wait until everything that was to be done is: nothing is lost on the way."""
 
         def is_done() -> bool:
-            nonces = {(self.tenant.data(f"ring-{one}") or {}).get("nonce") for one in range(RING)}
+            nonces = {(self.tenant.data(f"ring-{item}") or {}).get("nonce") for item in range(RING)}
             counted = self.tenant.data(f"counted-{number}-seen") or {}
             mirrored = self.target.data(f"mirrored-{number}")
             return nonces == {str(number)} and mirrored is not None and counted.get("memory") == "whole"
@@ -151,9 +151,9 @@ class Replicas:
     def beats(self, name: str) -> list[str]:
         """Return when a replica's guest that beats wrote, as far as the API server took it."""
         return [
-            one["requestReceivedTimestamp"]
-            for one in self.audited()
-            if place(one)[2] == BEAT and accepted(one) and writer(one, LEASE) == name
+            item["requestReceivedTimestamp"]
+            for item in self.audited()
+            if place(item)[2] == BEAT and accepted(item) and writer(item, LEASE) == name
         ]
 
     async def second_beats(self) -> None:

@@ -51,7 +51,7 @@ def compiled(text: str) -> bytes:
 def series(text: str) -> dict[str, float]:
     """Return the values of Prometheus' text, by name and labels."""
     lines = (line.rpartition(" ") for line in text.splitlines() if not line.startswith("#"))
-    return {one: float(value) for one, _, value in lines}
+    return {item: float(value) for item, _, value in lines}
 
 
 @dataclass
@@ -114,11 +114,11 @@ class Host:
             found = series(get(self.port, "/metrics")[1])
         else:
             found = series(generate_latest(process_metrics().registry).decode())
-            found = {one: value - self.counted.get(one, 0.0) for one, value in found.items()}
+            found = {item: value - self.counted.get(item, 0.0) for item, value in found.items()}
         return sum(
             value
-            for one, value in found.items()
-            if one.partition("{")[0] == name and all(f'{key}="{is_}"' in one for key, is_ in labels.items())
+            for item, value in found.items()
+            if item.partition("{")[0] == name and all(f'{key}="{is_}"' in item for key, is_ in labels.items())
         )
 
     def asleep(self, count: int = 1) -> bool:
@@ -226,9 +226,9 @@ class Tenant:
 
     def condition(self, name: str, kind: str) -> tuple[str, str]:
         """Return status and reason of a condition of a controller, two "" if there is none."""
-        for one in self.status(name).get("conditions") or ():
-            if one["type"] == kind:
-                return one["status"], one["reason"]
+        for condition in self.status(name).get("conditions") or ():
+            if condition["type"] == kind:
+                return condition["status"], condition["reason"]
         return "", ""
 
     def change(self, name: str, spec: Manifest) -> None:

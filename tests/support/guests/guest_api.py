@@ -164,4 +164,4 @@ def _is_selected(obj: Json, request: Json) -> bool:
 
 
 def _pairs(text: str | None) -> list[list[str]]:
-    return [one.split("=") for one in (text or "").split(",") if one]
+    return [item.split("=") for item in (text or "").split(",") if item]

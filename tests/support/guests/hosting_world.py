@@ -95,7 +95,7 @@ class World:
             preparing=Preparing(lambda _: self.kube, self.sources, self.guests, progress, pool),
             news=News(self.watches, self.timings.turns),
             outcomes=Outcomes(
-                Told(lambda one: self.changed.append(one.key), lambda _: None, lambda _: None),
+                Told(lambda item: self.changed.append(item.key), lambda _: None, lambda _: None),
                 Backoff(first=0.01, cap=0.05),
             ),
             pool=pool,
@@ -136,8 +136,8 @@ class World:
         """Wait until a controller is prepared and has nothing to do."""
 
         def is_so() -> bool:
-            one = self.hosting.hosted.get(key)
-            return one is not None and one.listed and not one.busy and not len(one.agenda) and self.queue.depth == 0
+            item = self.hosting.hosted.get(key)
+            return item is not None and item.listed and not item.busy and not len(item.agenda) and self.queue.depth == 0
 
         await self.until(is_so, "at rest")
 

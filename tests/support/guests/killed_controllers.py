@@ -172,16 +172,16 @@ class Killed:
     def reports(self) -> dict[str, Any]:
         """Return the reports by the names of their objects, each of which adds up."""
         found = {}
-        for name, one in self._config_maps(self.tenant).items():
+        for name, item in self._config_maps(self.tenant).items():
             if name.endswith("-seen"):
-                said = one["data"]
+                said = item["data"]
                 seen = json.loads(said["seen"])
                 whole = (said["memory"], said["clock"], int(said["calls"])) == ("whole", "forward", sum(seen.values()))
                 assert whole, f"a torn memory was woken: {said} (seed {self.seed})"
-                found[name.removesuffix("-seen")] = one
+                found[name.removesuffix("-seen")] = item
         return found
 
     def _config_maps(self, tenant: Tenant) -> dict[str, Any]:
         status, answer = tenant.api.call("GET", f"/api/v1/namespaces/{tenant.name}/configmaps?limit=1000")
         assert status == 200, answer
-        return {one["metadata"]["name"]: one for one in answer["items"]}
+        return {item["metadata"]["name"]: item for item in answer["items"]}

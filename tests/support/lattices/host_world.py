@@ -41,7 +41,7 @@ from trellis.telemetry.health import Health
 
 Manifest = dict[str, Any]
 CHILDREN = {
-    one.kind: one for one in (CONFIGMAPS, SERVICE_ACCOUNTS, ROLES, ROLE_BINDINGS, DEPLOYMENTS, DAEMON_SETS, SERVICES)
+    item.kind: item for item in (CONFIGMAPS, SERVICE_ACCOUNTS, ROLES, ROLE_BINDINGS, DEPLOYMENTS, DAEMON_SETS, SERVICES)
 }
 SOURCES_SECONDS = 1.0
 PATIENCE = 60.0
@@ -97,9 +97,9 @@ class HostWorld:
 
     def condition(self, name: str, kind: str) -> tuple[str, str, str]:
         """Return status, reason and message of a condition, "" each if there is none."""
-        for one in self.status(name).get("conditions") or ():
-            if one["type"] == kind:
-                return one["status"], one["reason"], one["message"]
+        for condition in self.status(name).get("conditions") or ():
+            if condition["type"] == kind:
+                return condition["status"], condition["reason"], condition["message"]
         return "", "", ""
 
     def pods(self, group: str) -> list[Manifest]:
@@ -122,8 +122,8 @@ class HostWorld:
         container |= {"state": {"waiting": {"reason": reason, "message": message}}}
         container |= {"lastState": {"terminated": last}} if last else {}
         conditions = [
-            one | {"status": "False"} if one["type"] in {"Ready", "ContainersReady"} else one
-            for one in pod["status"]["conditions"]
+            condition | {"status": "False"} if condition["type"] in {"Ready", "ContainersReady"} else condition
+            for condition in pod["status"]["conditions"]
         ]
         status = {"containerStatuses": [container], "conditions": conditions}
         self.call("PATCH", PODS, pod["metadata"]["name"], {"status": status}, sub="status")
@@ -134,7 +134,7 @@ class HostWorld:
         def done() -> bool:
             found = self.call("GET", HOST_CONFIGS, name)
             status = found.get("status") or {}
-            said = {one["type"]: one["status"] for one in status.get("conditions") or ()}
+            said = {condition["type"]: condition["status"] for condition in status.get("conditions") or ()}
             return (
                 status.get("observedGeneration") == found["metadata"]["generation"]
                 and (said.get("Available"), said.get("Progressing"), said.get("Degraded")) == ("True", "False", "False")

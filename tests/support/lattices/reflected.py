@@ -83,7 +83,7 @@ class Wadm:
     async def _list(self, message: Any) -> None:
         self.asked += 1
         if self.answers:
-            versions = {name: one["metadata"]["annotations"]["version"] for name, one in self.deployed.items()}
+            versions = {name: item["metadata"]["annotations"]["version"] for name, item in self.deployed.items()}
             models = [{"name": name, "version": v, "deployed_version": v} for name, v in versions.items()]
             await message.respond(json.dumps(models).encode())
 
@@ -152,30 +152,30 @@ class ReflectedWorld:
     def slices(self, service: str) -> list[Manifest]:
         """Return the EndpointSlices of a Service, by name."""
         found = self.hosts.call("GET", ENDPOINT_SLICES)["items"]
-        of = [one for one in found if one["metadata"].get("labels", {}).get(names.LABEL_SERVICE_NAME) == service]
-        return sorted(of, key=lambda one: str(one["metadata"]["name"]))
+        of = [item for item in found if item["metadata"].get("labels", {}).get(names.LABEL_SERVICE_NAME) == service]
+        return sorted(of, key=lambda item: str(item["metadata"]["name"]))
 
     def belong_to(self, name: str, service: Manifest) -> bool:
         """Say whether a name has EndpointSlices, and all of them are of this very Service."""
-        pieces = [view_slice(one) for one in self.slices(name)]
-        return bool(pieces) and all(belongs_to(one, service["metadata"]["uid"]) for one in pieces)
+        pieces = [view_slice(item) for item in self.slices(name)]
+        return bool(pieces) and all(belongs_to(piece, service["metadata"]["uid"]) for piece in pieces)
 
     def addresses(self, service: str) -> set[str]:
         """Return the addresses that are ready."""
-        endpoints = [one for each in self.slices(service) for one in each.get("endpoints") or ()]
-        return {one["addresses"][0] for one in endpoints if one["conditions"]["ready"]}
+        endpoints = [endpoint for each in self.slices(service) for endpoint in each.get("endpoints") or ()]
+        return {endpoint["addresses"][0] for endpoint in endpoints if endpoint["conditions"]["ready"]}
 
     def warnings(self) -> dict[str, str]:
         """Return the messages of the Events in the namespace, by reason."""
-        return {one["reason"]: one["message"] for one in self.hosts.call("GET", EVENTS)["items"]}
+        return {item["reason"]: item["message"] for item in self.hosts.call("GET", EVENTS)["items"]}
 
     async def has_service(self, name: str, *ports: int) -> Manifest:
         """Wait until there is a Service with these ports."""
         found: list[Manifest] = []
 
         def there() -> bool:
-            one = self.service(name)
-            found[:] = [one] if one is not None and "deletionTimestamp" not in one["metadata"] else []
+            item = self.service(name)
+            found[:] = [item] if item is not None and "deletionTimestamp" not in item["metadata"] else []
             return bool(found) and [port["port"] for port in found[0]["spec"]["ports"]] == list(ports)
 
         await eventually(there, f"Service {name} with ports {ports}", seconds=PATIENCE)
@@ -203,8 +203,8 @@ class ReflectedWorld:
 
     def clean_up(self) -> None:
         """Delete every Service, also one of a former version."""
-        for one in self.hosts.call("GET", SERVICES)["items"]:
-            path = SERVICES.path(self.namespace, one["metadata"]["name"])
+        for item in self.hosts.call("GET", SERVICES)["items"]:
+            path = SERVICES.path(self.namespace, item["metadata"]["name"])
             self.hosts.api.call("PATCH", path, {"metadata": {"finalizers": None}})
             self.hosts.api.call("DELETE", path)
 

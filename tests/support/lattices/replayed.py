@@ -39,9 +39,11 @@ class SilentLink:
 
     def say(self, subject: str, payload: bytes) -> int:
         """Pass a message on, and return to how many."""
-        heard = [one for of, one in self._listeners if of == subject or (of[-1] == ">" and subject.startswith(of[:-1]))]
-        for one in heard:
-            one(subject, payload)
+        heard = [
+            item for of, item in self._listeners if of == subject or (of[-1] == ">" and subject.startswith(of[:-1]))
+        ]
+        for item in heard:
+            item(subject, payload)
         return len(heard)
 
 
@@ -51,7 +53,7 @@ async def replay(messages: Iterable[dict[str, Any]]) -> tuple[Comparison, HostWa
     address = LatticeAddress(LinkAddress("nats://nowhere:4222"), LATTICE)
     comparison = Comparison(address, cast("Link", link), lambda _names, _trace: None)
     watch = HostWatch(address, cast("Link", link), lambda: None)
-    runs = [asyncio.ensure_future(one.run()) for one in (comparison, watch)]
+    runs = [asyncio.ensure_future(item.run()) for item in (comparison, watch)]
     await asyncio.sleep(0)
     assert link.say("wadm.evt.default.nothing", b'{"data": {}}') == 1
     assert link.say("wasmbus.evt.default.host_heartbeat", b'{"data": {}}') == 1

@@ -284,7 +284,7 @@ class Fleet:
         with Path(self.info.audit_log).open("rb") as log:
             log.seek(since)
             records = [orjson.loads(line) for line in log if line.endswith(b"\n")]
-        return [one for one in records if not is_read_by_suite(one)]
+        return [record for record in records if not is_read_by_suite(record)]
 
     def mark(self) -> int:
         """Return where the API server's history ends now."""

@@ -70,12 +70,15 @@ class Shim:
     def condition(self, kind: str) -> tuple[str, str]:
         """Return status and reason of a condition."""
         conditions = ((self.found() or {}).get("status") or {}).get("conditions") or []
-        return next(((one["status"], one["reason"]) for one in conditions if one["type"] == kind), ("", ""))
+        return next(
+            ((condition["status"], condition["reason"]) for condition in conditions if condition["type"] == kind),
+            ("", ""),
+        )
 
     def message(self, kind: str) -> str:
         """Return what a condition says to people."""
         conditions = ((self.found() or {}).get("status") or {}).get("conditions") or []
-        return next((str(one["message"]) for one in conditions if one["type"] == kind), "")
+        return next((str(condition["message"]) for condition in conditions if condition["type"] == kind), "")
 
     def observed(self) -> bool:
         """Say whether its status is that of the spec as it is now."""

@@ -45,9 +45,9 @@ def cert_manager(operators: Operators) -> Iterator[None]:
     """Have it for the time of a block; at its beginning it takes objects of its kinds."""
     operators.namespace(NAMESPACE)
     served, health, metrics = free_ports(3)
-    objects = [one for one in _rendered(operators) if HOOK not in one["metadata"].get("annotations", {})]
-    arguments = {one["metadata"]["name"]: _arguments(one) for one in objects if one["kind"] == "Deployment"}
-    with _installed(operators, [one for one in objects if one["kind"] not in _RUN_HERE], served):
+    objects = [item for item in _rendered(operators) if HOOK not in item["metadata"].get("annotations", {})]
+    arguments = {item["metadata"]["name"]: _arguments(item) for item in objects if item["kind"] == "Deployment"}
+    with _installed(operators, [item for item in objects if item["kind"] not in _RUN_HERE], served):
         kubeconfigs = {name: operators.kubeconfig(NAMESPACE, name) for name in arguments}
         flags = [
             *arguments[_WEBHOOK],
@@ -80,26 +80,26 @@ def _rendered(operators: Operators) -> list[Manifest]:
     head |= dict.fromkeys(("version", "appVersion"), f"v{version}")
     (chart / "Chart.yaml").write_text(yaml.safe_dump(head), encoding="utf-8")
     text = helm("template", "cert-manager", str(chart), "--namespace", NAMESPACE)
-    return [one for one in yaml.load_all(text, Loader=yaml.CSafeLoader) if one]
+    return [item for item in yaml.load_all(text, Loader=yaml.CSafeLoader) if item]
 
 
 def _arguments(deployment: Manifest) -> list[str]:
     """Return what a Deployment's program is started with."""
     [container] = deployment["spec"]["template"]["spec"]["containers"]
-    return [one.replace("$(POD_NAMESPACE)", NAMESPACE) for one in container["args"]]
+    return [item.replace("$(POD_NAMESPACE)", NAMESPACE) for item in container["args"]]
 
 
 @contextlib.contextmanager
 def _installed(operators: Operators, objects: list[Manifest], port: int) -> Iterator[None]:
     """Have everything but the programs, the webhooks leading to a port of this machine."""
     operators.outside(NAMESPACE, _WEBHOOK, port)
-    services = [one for one in objects if one["kind"] == "Service"]
-    definitions = [one for one in objects if one["kind"] == "CustomResourceDefinition"]
-    webhooks = [one for one in objects if one["kind"] in {res.kind for res in _WEBHOOKS}]
-    for hook in (hook for one in webhooks for hook in one["webhooks"]):
+    services = [item for item in objects if item["kind"] == "Service"]
+    definitions = [item for item in objects if item["kind"] == "CustomResourceDefinition"]
+    webhooks = [item for item in objects if item["kind"] in {res.kind for res in _WEBHOOKS}]
+    for hook in (hook for webhook in webhooks for hook in webhook["webhooks"]):
         hook["clientConfig"]["service"]["port"] = port
     operators.define(_written(operators, "definitions", definitions))
-    rest = [one for one in objects if one not in (*services, *definitions)]
+    rest = [item for item in objects if item not in (*services, *definitions)]
     operators.apply(_written(operators, "rest", rest))
     try:
         yield

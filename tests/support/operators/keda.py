@@ -74,7 +74,7 @@ def keda(operators: Operators) -> Iterator[None]:
             f"--tls-cert-file={certificates / 'tls.crt'}",
             f"--tls-private-key-file={certificates / 'tls.key'}",
             f"--cert-dir={certificates}",
-            *(f"--{one}kubeconfig={kubeconfig}" for one in ("", "lister-", "authentication-", "authorization-")),
+            *(f"--{item}kubeconfig={kubeconfig}" for item in ("", "lister-", "authentication-", "authorization-")),
         ]
         operators.start(
             "keda-adapter",
@@ -104,7 +104,7 @@ def metrics_server(operators: Operators) -> Iterator[None]:
             "--kubelet-use-node-status-port",
             "--kubelet-insecure-tls",
             "--metric-resolution=15s",
-            *(f"--{one}kubeconfig={kubeconfig}" for one in ("", "authentication-", "authorization-")),
+            *(f"--{item}kubeconfig={kubeconfig}" for item in ("", "authentication-", "authorization-")),
         ]
         operators.start(
             "metrics-server", ("metrics-server", *flags), lambda: _available(operators, "v1beta1.metrics.k8s.io")
@@ -171,7 +171,7 @@ def _mount(operators: Operators, folder: Path) -> None:
 def _available(operators: Operators, name: str) -> bool:
     """Say whether the API server has found the server behind an APIService."""
     _, found = operators.api.call("GET", API_SERVICES.path(None, name))
-    said = {one["type"]: one["status"] for one in (found.get("status") or {}).get("conditions") or ()}
+    said = {condition["type"]: condition["status"] for condition in (found.get("status") or {}).get("conditions") or ()}
     return said.get("Available") == "True"
 
 

@@ -92,10 +92,10 @@ def read(text: bytes | str) -> Any:
 def _nested(value: Any) -> None:
     level = [value]
     for _ in range(DEPTH_MAX):
-        inner = [one.values() if isinstance(one, dict) else one for one in level if isinstance(one, dict | list)]
+        inner = [item.values() if isinstance(item, dict) else item for item in level if isinstance(item, dict | list)]
         if not inner:
             return
-        level = [one for values in inner for one in values]
+        level = [item for values in inner for item in values]
     raise UnreadableError
 
 
@@ -149,7 +149,7 @@ def secret_name(name: str) -> bool:
     labels = name.split(".")
     allowed = set(string.ascii_lowercase + string.digits + "-")
     return len(name) <= 253 and all(
-        one and set(one) <= allowed and not one.startswith("-") and not one.endswith("-") for one in labels
+        label and set(label) <= allowed and not label.startswith("-") and not label.endswith("-") for label in labels
     )
 
 

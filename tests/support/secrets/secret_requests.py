@@ -125,7 +125,8 @@ def host_claims(**changes: Any) -> dict[str, Any]:
 def jwt(claims: dict[str, Any] | bytes, signer: Signer, header: Any = HEADER) -> str:
     """A token; ``bytes`` are taken for claims (or a header) as they are."""
     parts = [
-        one if isinstance(one, bytes) else json.dumps(one, separators=(",", ":")).encode() for one in (header, claims)
+        item if isinstance(item, bytes) else json.dumps(item, separators=(",", ":")).encode()
+        for item in (header, claims)
     ]
     signed = ".".join(map(b64, parts))
     return f"{signed}.{b64(signer.sign(signed.encode()))}"

@@ -61,7 +61,7 @@ class Signer:
             "wascap": {"name": "test"},
             "wascap_revision": 3,
         } | claims
-        head, body = (_encode(json.dumps(one).encode()) for one in ({"typ": "jwt", "alg": "Ed25519"}, said))
+        head, body = (_encode(json.dumps(item).encode()) for item in ({"typ": "jwt", "alg": "Ed25519"}, said))
         return f"{head}.{body}.{_encode(self.key.sign(f'{head}.{body}'.encode()).signature)}"
 
 

@@ -90,7 +90,7 @@ class SecretsWorld:
     def grant_reason(self, name: str) -> str:
         """Return the reason of a SecretGrant's condition Ready, "" if it has none yet."""
         conditions = (self.hosts.call("GET", SECRET_GRANTS, name).get("status") or {}).get("conditions") or ()
-        return next((str(one["reason"]) for one in conditions if one["type"] == "Ready"), "")
+        return next((str(condition["reason"]) for condition in conditions if condition["type"] == "Ready"), "")
 
     def ready_to_ask(self, **data: str) -> None:
         """Have a group, a Secret ``db``, and the account that is meant if a policy names none."""

@@ -58,7 +58,7 @@ def said(kind: str, status: str, reason: str, message: str = "so it is") -> Mani
 
 def one_each(*conditions: Manifest) -> list[Manifest]:
     """Return the conditions; of those of one type the last."""
-    return [*{one["type"]: one for one in conditions}.values()]
+    return [*{condition["type"]: condition for condition in conditions}.values()]
 
 
 STARTED = (
@@ -144,20 +144,20 @@ class Nodes:
     ledger: Ledger = field(default_factory=lambda: Ledger({}))
 
     def __post_init__(self) -> None:
-        self.views = [view_shim(one) for one in self.shims]
-        self.statuses = {one.name: read_status(raw) for one, raw in zip(self.views, self.shims, strict=True)}
+        self.views = [view_shim(item) for item in self.shims]
+        self.statuses = {item.name: read_status(raw) for item, raw in zip(self.views, self.shims, strict=True)}
         self.held = held_up_by_node(self.jobs, self.pods, self.events)
         self.job_views: tuple[JobView, ...] = tuple(map(view_job, self.jobs))
 
     def entities(self) -> dict[str, Any]:
         composer = Composer()
         composer.take("nodes", "n1", view_node(self.node))
-        for one in self.shims:
-            composer.take("shims", one["metadata"]["name"], view_shim_card(one))
+        for item in self.shims:
+            composer.take("shims", item["metadata"]["name"], view_shim_card(item))
         for view in self.job_views:
             composer.take("jobs", f"{INSTALLERS}/{view.name}", view)
-        for one in self.pods:
-            composer.take("installers", f"{INSTALLERS}/{one['metadata']['name']}", view_installer(one))
+        for item in self.pods:
+            composer.take("installers", f"{INSTALLERS}/{item['metadata']['name']}", view_installer(item))
         composer.take("ledgers", "trellis-system/ledger", self.ledger)
         return dict(composer.flush())
 
@@ -172,7 +172,7 @@ class Nodes:
         return [explained(explain_node(snapshot)), table, *shown(self.entities(), "node/n1", Kind.NODES)]
 
     def shim_on_all(self, name: str = "spin") -> list[tuple[str, str]]:
-        [raw] = [one for one in self.shims if one["metadata"]["name"] == name]
+        [raw] = [item for item in self.shims if item["metadata"]["name"] == name]
         snapshot = ShimSnapshot(raw, [view_node(self.node)], self.views, self.held, self.ledger)
         world = RolloutWorld(
             view_shim(raw), read_status(raw), tuple(self.views), (view_node(self.node),), self.ledger, held=self.held
@@ -193,7 +193,7 @@ def explained(page: Explanation) -> tuple[str, str]:
 def shown(entities: dict[str, Any], id_: str, kind: Kind) -> list[tuple[str, str]]:
     """Return health and reason of an entity, and of its row of ``trellis top``."""
     entity = entities[id_]
-    [row] = [one for one in rows(kind, {id_: entity}, Wanted()) if one.id == id_]
+    [row] = [item for item in rows(kind, {id_: entity}, Wanted()) if item.id == id_]
     return [(entity["health"], entity["reason"]), (row.state, entity["reason"])]
 
 

@@ -72,25 +72,25 @@ class Left:
         with contextlib.suppress(OSError):  # a control plane of one module ends with it
             status, found = self._api.call("GET", NAMESPACES.path())
             if status == http.HTTPStatus.OK:
-                items = [one["metadata"] for one in found["items"]]
+                items = [item["metadata"] for item in found["items"]]
                 # The accounts of the services are in PLACES, from the first service of a run on.
-                here = {one["name"] for one in items if "deletionTimestamp" not in one} - {*PLACES}
+                here = {item["name"] for item in items if "deletionTimestamp" not in item} - {*PLACES}
                 return {f"namespace {name}" for name in here}
         return set()
 
     def _streams(self) -> set[object]:
         # A deleted stream's folder is renamed to .NAME and removed after the server has answered.
         found = self.server.store.glob("jetstream/*/streams/[!.]*") if self.server is not None else ()
-        return {f"stream {one.name}" for one in found if not any(part in one.name for part in _SHARED)}
+        return {f"stream {item.name}" for item in found if not any(part in item.name for part in _SHARED)}
 
 
 def _processes() -> set[object]:
     """Return command lines: a server of larger scope that a test has restarted has the same."""
     found: set[object] = set()
-    for one in psutil.Process().children(recursive=True):
+    for child in psutil.Process().children(recursive=True):
         with contextlib.suppress(psutil.NoSuchProcess):
-            if one.status() != psutil.STATUS_ZOMBIE:
-                found.add(" ".join(one.cmdline()))
+            if child.status() != psutil.STATUS_ZOMBIE:
+                found.add(" ".join(child.cmdline()))
     return {line for line in found if not any(part in str(line) for part in _KEPT)}
 
 

@@ -49,7 +49,7 @@ def mutated(rng: random.Random, document: Any, scalars: Sequence[Any] = SCALARS)
     if not isinstance(document, dict) or not document or rng.random() < 0.05:
         return value(rng, scalars)
     name = rng.choice(list(document))
-    rest = {key: one for key, one in document.items() if key != name}
+    rest = {key: item for key, item in document.items() if key != name}
     action = rng.random()
     if action < 0.15:
         return rest

@@ -47,8 +47,8 @@ class Child:
             self.returncode = code
             waiting, self._waiting = self._waiting, []
         self._ended.set()
-        for one in waiting:
-            one()
+        for item in waiting:
+            item()
 
     def end_within(self, seconds: float) -> int | None:
         """Wait for its end in a thread; return how it ended, None if it has not."""

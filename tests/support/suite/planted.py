@@ -29,7 +29,7 @@ _OUTPUT: Final = ("*.log", "log", "*.blk")
 
 def found_in(said: bytes) -> list[str]:
     """Return what of it nobody may say, with the words before it."""
-    hits = ((what, one.search(said)) for what, one in _FORBIDDEN.items())
+    hits = ((what, item.search(said)) for what, item in _FORBIDDEN.items())
     return [f"{what}, after {said[max(0, hit.start() - 80) : hit.start()]!r}" for what, hit in hits if hit is not None]
 
 

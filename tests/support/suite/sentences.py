@@ -112,16 +112,16 @@ def findings(text: str, file: str) -> list[Finding]:
         for node in hits.values()
         if is_prose(str(node.value)) and is_prose(_without(str(node.value), inputs))
     }
-    return sorted(found, key=lambda one: (one.line, one.text))
+    return sorted(found, key=lambda item: (item.line, item.text))
 
 
 def _without(text: str, inputs: Sequence[str]) -> str:
     """Return a text without what the test hands in: all of it, or parts of several words."""
-    if any(text in one for one in inputs):
+    if any(text in item for item in inputs):
         return ""
-    for one in inputs:
-        if " " in one.strip():
-            text = text.replace(one, " `` ")
+    for item in inputs:
+        if " " in item.strip():
+            text = text.replace(item, " `` ")
     return text
 
 
@@ -147,7 +147,9 @@ def of_folders(folders: Iterable[str], root: Path = ROOT) -> list[Finding]:
     """Return the findings of all Python files below folders of the checkout."""
     files = sorted(path for folder in folders for path in (root / folder).rglob("*.py"))
     return [
-        one for path in files for one in findings(path.read_text(encoding="utf-8"), path.relative_to(root).as_posix())
+        finding
+        for path in files
+        for finding in findings(path.read_text(encoding="utf-8"), path.relative_to(root).as_posix())
     ]
 
 
@@ -180,9 +182,9 @@ def _texts(node: ast.expr) -> Iterator[ast.Constant]:
         if isinstance(node.value, str):
             yield node
         return
-    for one in _inside(node):
-        if one is not None:
-            yield from _texts(one)
+    for item in _inside(node):
+        if item is not None:
+            yield from _texts(item)
 
 
 def _inside(node: ast.expr) -> Iterable[ast.expr | None]:
@@ -207,8 +209,8 @@ def _of_names(scope: ast.AST, tables: Mapping[str, ast.expr], operands: set[int]
     """Yield the prose behind names of a scope that are read in comparisons only; a set there is one of cases."""
     bound: dict[str, list[ast.Constant]] = {}
     for name, values in _bindings(scope, tables):
-        texts = [one for value in values if not isinstance(value, ast.Set) for one in _texts(value)]
-        bound.setdefault(name, []).extend(one for one in texts if is_prose(str(one.value)))
+        texts = [text for value in values if not isinstance(value, ast.Set) for text in _texts(value)]
+        bound.setdefault(name, []).extend(text for text in texts if is_prose(str(text.value)))
     if any(bound.values()):
         names = [node for node in ast.walk(scope) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)]
         for name, texts in bound.items():
@@ -229,7 +231,7 @@ def _bindings(scope: ast.AST, tables: Mapping[str, ast.expr]) -> Iterator[tuple[
             case ast.AnnAssign(target=ast.Name(id=name), value=ast.expr() as value):
                 yield name, [value]
             case ast.For(target=target, iter=rows) | ast.comprehension(target=target, iter=rows):
-                names = [one.id if isinstance(one, ast.Name) else "" for one in _row(target)]
+                names = [item.id if isinstance(item, ast.Name) else "" for item in _row(target)]
                 yield from _columns(names, _rows(rows, tables))
             case _:
                 pass
@@ -283,5 +285,5 @@ def _name(function: ast.expr) -> str:
 
 if __name__ == "__main__":
     printed = of_folders(sys.argv[1:] or GUARDED)
-    sys.stdout.writelines(f"{one}\n" for one in printed)
+    sys.stdout.writelines(f"{item}\n" for item in printed)
     sys.exit(1 if printed else 0)

@@ -48,7 +48,7 @@ DIRECTORY_VARIABLE: Final = "SUITE_ACCOUNTS"
 CONFINED: Final = ("host-manager-confined.yaml", "host-manager-watched.yaml")
 _DAY: Final = 24 * 3600
 _KINDS: Final = {
-    one.kind: one for one in (SERVICE_ACCOUNTS, ROLES, ROLE_BINDINGS, CLUSTER_ROLES, CLUSTER_ROLE_BINDINGS)
+    item.kind: item for item in (SERVICE_ACCOUNTS, ROLES, ROLE_BINDINGS, CLUSTER_ROLES, CLUSTER_ROLE_BINDINGS)
 }
 _FOR_PEOPLE_TO_SAY: Final[dict[str, list[Manifest]]] = {
     "secrets_backend": [
@@ -106,21 +106,23 @@ class SuiteAccounts:
         if kept.exists():
             return kept.read_text(encoding="utf-8")
         found = manifests(f"{stem}{'-confined' if watched else ''}.yaml")
-        wanted = [_placed(one, account, {HOME: home, INSTALLERS: installers}) for one in found]
+        wanted = [_placed(item, account, {HOME: home, INSTALLERS: installers}) for item in found]
         if claims != CLAIM_NAMESPACE:
-            claim = [one for one in found if one["metadata"].get("namespace") == CLAIM_NAMESPACE]
-            wanted += [_placed(one, account, {CLAIM_NAMESPACE: claims}) for one in claim]
+            claim = [item for item in found if item["metadata"].get("namespace") == CLAIM_NAMESPACE]
+            wanted += [_placed(item, account, {CLAIM_NAMESPACE: claims}) for item in claim]
         for namespace in watched:
-            wanted += [_placed(one, account, {HOME: home}, namespace) for one in manifests(CONFINED[1], namespace)]
+            wanted += [
+                _placed(manifest, account, {HOME: home}, namespace) for manifest in manifests(CONFINED[1], namespace)
+            ]
         wanted += _given_by_people(service.name, account, resources)
-        for one in wanted:
-            self._ensure(api, one)
+        for item in wanted:
+            self._ensure(api, item)
         path = f"{SERVICE_ACCOUNTS.path(HOME, account)}/token"
         body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest"}
         status, answer = api.call("POST", path, body | {"spec": {"expirationSeconds": _DAY}})
         assert status == http.HTTPStatus.CREATED, answer
-        for one in wanted:
-            until_given(api, f"system:serviceaccount:{HOME}:{account}", one)
+        for item in wanted:
+            until_given(api, f"system:serviceaccount:{HOME}:{account}", item)
         token = str(answer["status"]["token"])
         self._written(token, "token-").replace(kept)
         return token
@@ -143,15 +145,15 @@ class SuiteAccounts:
 def _given_by_people(service: str, account: str, resources: tuple[str, ...]) -> list[Manifest]:
     """Return what values of the chart give: whom to act as, what controllers may watch."""
     rules = [*_FOR_PEOPLE_TO_SAY.get(service, ())]
-    for one in resources:
-        version, _, kind = one.rpartition("/")
+    for resource in resources:
+        version, _, kind = resource.rpartition("/")
         group = version.rpartition("/")[0]
         rules.append({"apiGroups": [group], "resources": [plural(kind)], "verbs": ["list", "watch"]})
     if not rules:
         return []
     name = f"{account}-by-people"
     if resources:
-        name += "-" + "-".join(sorted(one.replace("/", ".").lower() for one in resources))
+        name += "-" + "-".join(sorted(resource.replace("/", ".").lower() for resource in resources))
     group = "rbac.authorization.k8s.io"
     role: Manifest = {"apiVersion": f"{group}/v1", "kind": "ClusterRole", "metadata": {"name": name}, "rules": rules}
     binding = {
@@ -178,24 +180,24 @@ def _placed(found: Manifest, account: str, places: dict[str, str], namespace: st
     ClusterRoles are one for all tests, so that of namespaces they may read every one; what of the cluster's rules is
     used is compared without names.
     """
-    one = copy.deepcopy(found)
-    metadata = one["metadata"]
+    item = copy.deepcopy(found)
+    metadata = item["metadata"]
     # Two places may be one here, and each has a Role of its own.
     suffix = SUFFIX if metadata.get("namespace") in {None, HOME} else f"{SUFFIX}-{metadata['namespace']}"
-    metadata["name"] = account if one["kind"] == "ServiceAccount" else f"{metadata['name']}{suffix}"
-    if one["kind"] != "ServiceAccount" and "namespace" in metadata:
+    metadata["name"] = account if item["kind"] == "ServiceAccount" else f"{metadata['name']}{suffix}"
+    if item["kind"] != "ServiceAccount" and "namespace" in metadata:
         metadata["namespace"] = namespace or places.get(metadata["namespace"], metadata["namespace"])
-    for rule in one.get("rules", ()):
+    for rule in item.get("rules", ()):
         names = rule.get("resourceNames")
         if names and rule["resources"] == ["namespaces"]:
-            if one["kind"] == "ClusterRole":
+            if item["kind"] == "ClusterRole":
                 del rule["resourceNames"]
             else:
                 rule["resourceNames"] = [places.get(name, name) for name in names]
-    if "roleRef" in one:
-        one["roleRef"]["name"] += suffix if one["roleRef"]["kind"] == "Role" else SUFFIX
-        one["subjects"] = [{"kind": "ServiceAccount", "name": account, "namespace": HOME}]
-    return one
+    if "roleRef" in item:
+        item["roleRef"]["name"] += suffix if item["roleRef"]["kind"] == "Role" else SUFFIX
+        item["subjects"] = [{"kind": "ServiceAccount", "name": account, "namespace": HOME}]
+    return item
 
 
 def _token(kubeconfig: Path) -> str | None:

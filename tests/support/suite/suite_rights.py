@@ -21,7 +21,7 @@ from trellis.services import SERVICES
 FOLDER_VARIABLE: Final = "RIGHTS_SEEN_FOLDER"
 """Where the test processes write what their clusters saw."""
 SUITE: Final = "-suite"
-FILES: Final = sorted(f"{one.name}.yaml" for one in SERVICES.values() if one.package != CONSOLE)
+FILES: Final = sorted(f"{service.name}.yaml" for service in SERVICES.values() if service.package != CONSOLE)
 """Not the console's: its account may do nothing."""
 _READING: Final = frozenset({"get", "list", "watch"})
 _USER: Final = "system:serviceaccount:trellis-system:"
@@ -66,7 +66,7 @@ def write_seen(audit_log: Path, folder: Path) -> None:
         its["used"] += {(verb, resource) for verb, resource, _ in used(filter(_allowed, records), _USER + user)}
         if user.endswith(SUITE):
             its["refused"] += sorted(
-                {_call(one) for one in records if _refused(one)} - {*map(_call, filter(_allowed, records))}
+                {_call(item) for item in records if _refused(item)} - {*map(_call, filter(_allowed, records))}
             )
     (folder / f"{os.getpid()}.json").write_bytes(orjson.dumps(seen))
 
@@ -75,11 +75,11 @@ def faults(folder: Path, *, whole: bool = True) -> list[str]:
     """Return what is wrong with the rights of ``deploy/rbac``; what was not used says something of a ``whole`` run."""
     seen = [orjson.loads(path.read_bytes()) for path in sorted(folder.glob("*.json"))]
     wrong = [
-        f"{account} was refused: {call}" for one in seen for account, its in one.items() for call in its["refused"]
+        f"{account} was refused: {call}" for item in seen for account, its in item.items() for call in its["refused"]
     ]
     for name in FILES if whole else ():
         account = f"trellis-{name.removesuffix('.yaml')}"
-        found = {tuple(pair) for one in seen for pair in one.get(account, {}).get("used", ())}
+        found = {tuple(pair) for item in seen for pair in item.get(account, {}).get("used", ())}
         excused = NOT_USED.get(name, {})
         unused = given_pairs(manifests(name)) - found - set(excused)
         wrong += [
@@ -97,8 +97,8 @@ def given_pairs(found: Iterable[Manifest]) -> set[Pair]:
     """Return the verbs and resources that Roles and ClusterRoles give, wherever."""
     return {
         (verb, resource if not group else _grouped(resource, group))
-        for one in found
-        for rule in one.get("rules", ())
+        for item in found
+        for rule in item.get("rules", ())
         for group in rule["apiGroups"]
         for resource in rule["resources"]
         for verb in rule["verbs"]

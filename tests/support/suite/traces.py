@@ -45,7 +45,7 @@ def edges(spans: Iterable[ReadSpan], names: Mapping[str, str]) -> set[Edge]:
     by_id = {span.span_id: span for span in known}
 
     def plain(text: str) -> str:
-        for name, place in sorted(names.items(), key=lambda one: -len(one[0])):
+        for name, place in sorted(names.items(), key=lambda item: -len(item[0])):
             text = text.replace(name, place)
         return text
 
@@ -74,9 +74,9 @@ def assert_flow(spans: list[ReadSpan], wanted: Iterable[Edge], names: Mapping[st
     assert_whole(spans)
     asked = list(wanted)
     found = edges(spans, names)
-    must = {Edge(one.service, one.name, one.parent) for one in asked if not one.may}
-    may = {Edge(one.service, one.name, one.parent) for one in asked if one.may}
-    problems = [f"missing: {one}" for one in must - found] + [f"not expected: {one}" for one in found - must - may]
+    must = {Edge(item.service, item.name, item.parent) for item in asked if not item.may}
+    may = {Edge(item.service, item.name, item.parent) for item in asked if item.may}
+    problems = [f"missing: {item}" for item in must - found] + [f"not expected: {item}" for item in found - must - may]
     assert not problems, "\n".join([*sorted(problems), tree(spans)])
     assert all(span.attributes.get("trellis.cluster") for span in spans if span.service != "trellis-node-installer"), (
         f"spans without their cluster:\n{tree(spans)}"
@@ -87,7 +87,7 @@ def assert_links_lead(spans: Iterable[ReadSpan], find: Callable[[str], list[Read
     """Fail unless what each link names is there."""
     for span in spans:
         for link in span.links:
-            there = {one.span_id for one in find(link.trace_id)}
+            there = {item.span_id for item in find(link.trace_id)}
             assert link.span_id in there, f"{span.name} leads to {link}, which is not there"
 
 

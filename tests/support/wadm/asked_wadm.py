@@ -66,15 +66,15 @@ class AskedWadm:
         body = json.loads(message.data) if message.data else {}
         answer: Any
         if verb == "list":
-            answer = [self._summary(one) for one in sorted(self.models)]
+            answer = [self._summary(model) for model in sorted(self.models)]
         elif name not in self.models:
             answer = {"result": "notfound", "message": f"no application {name}"}
         elif verb == "versions":
-            rows = [{"version": version_of(one), "deployed": self._runs(one)} for one in self.models[name]]
+            rows = [{"version": version_of(model), "deployed": self._runs(model)} for model in self.models[name]]
             answer = {"result": "success", "message": "", "versions": rows}
         else:
             wanted = body.get("version") or version_of(self.models[name][-1])
-            found = next((one for one in self.models[name] if version_of(one) == wanted), None)
+            found = next((model for model in self.models[name] if version_of(model) == wanted), None)
             answer = {"result": "success" if found else "notfound", "message": "", "manifest": found}
         await message.respond(json.dumps(answer).encode())
 

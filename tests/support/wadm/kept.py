@@ -126,20 +126,20 @@ class KeptWorld:
     def said(self, name: str) -> dict[str, tuple[str, str]]:
         """Return verdict and reason of an Application's conditions."""
         found = self.status(name).get("conditions") or ()
-        return {one["type"]: (one["status"], one["reason"]) for one in found}
+        return {item["type"]: (item["status"], item["reason"]) for item in found}
 
     def warnings(self) -> dict[str, str]:
         """Return the messages of the Events in the namespace, by reason."""
-        return {one["reason"]: one["message"] for one in self.hosts.call("GET", EVENTS)["items"]}
+        return {item["reason"]: item["message"] for item in self.hosts.call("GET", EVENTS)["items"]}
 
     async def until(self, name: str, what: str, holds: Callable[[Manifest], Any]) -> Manifest:
         """Wait until something holds of an Application, and return it."""
         found: list[Manifest] = []
 
         def there() -> bool:
-            one = self.find(name)
-            found[:] = [one] if one is not None else []
-            return one is not None and bool(holds(one))
+            item = self.find(name)
+            found[:] = [item] if item is not None else []
+            return item is not None and bool(holds(item))
 
         try:
             await eventually(there, what, seconds=PATIENCE)
@@ -190,8 +190,8 @@ class KeptWorld:
 
     def clean_up(self) -> None:
         """Let go of every Application: nothing else would."""
-        for one in self.hosts.call("GET", APPLICATIONS)["items"]:
-            path = APPLICATIONS.path(self.namespace, one["metadata"]["name"])
+        for item in self.hosts.call("GET", APPLICATIONS)["items"]:
+            path = APPLICATIONS.path(self.namespace, item["metadata"]["name"])
             self.hosts.api.call("DELETE", path)
             self.hosts.api.call("PATCH", path, {"metadata": {"finalizers": None}})
 

@@ -27,7 +27,7 @@ def image_of(manifest: Manifest) -> str:
 
 async def models(wadm: Wadm) -> dict[str, Manifest]:
     """Return wadm's applications by name."""
-    return {one["name"]: one for one in (await wadm._ask("get", None))["models"]}
+    return {model["name"]: model for model in (await wadm._ask("get", None))["models"]}
 
 
 async def wadm_has(wadm: Wadm, name: str, **fields: str | None) -> Manifest:
@@ -78,7 +78,7 @@ class KeptBehaviour:
             assert names.FINALIZER_APPLICATIONS in kept.find("web")["metadata"]["finalizers"]  # type: ignore[index]
 
             kept.patch("web", {"spec": spec("file:///none-2.wasm")})
-            found = await kept.until("web", "a new version", lambda one: len(one["status"].get("versions", ())) == 2)
+            found = await kept.until("web", "a new version", lambda item: len(item["status"].get("versions", ())) == 2)
             await kept.synced("web")
             found = await kept.synced("web")
             newest = found["status"]["synced"]["wadmVersion"]
@@ -112,11 +112,11 @@ class KeptBehaviour:
             kept.apply("later", spec())  # what comes after has been seen, so what came before has
             await kept.synced("later")
             writes = [
-                one["verb"]
-                for one in kept.hosts.fleet.writes(mark)
-                if is_ours(one)
-                and (one["objectRef"].get("resource"), one["objectRef"].get("name")) == (APPLICATIONS.plural, "web")
-                and one["objectRef"].get("namespace") == kept.namespace
+                write["verb"]
+                for write in kept.hosts.fleet.writes(mark)
+                if is_ours(write)
+                and (write["objectRef"].get("resource"), write["objectRef"].get("name")) == (APPLICATIONS.plural, "web")
+                and write["objectRef"].get("namespace") == kept.namespace
             ]
             assert writes == []
             assert len(kept.status("web")["versions"]) == 1
@@ -129,14 +129,16 @@ class KeptBehaviour:
             await wadm.put(application("web", wasm_component("echo", "file:///none-1.wasm"), version="w1"))
             found = await kept.synced("web", deployed=False, version="w1")
             assert found["metadata"]["labels"] == {names.LABEL_LATTICE: kept.lattice}
-            assert {one["manager"] for one in found["metadata"]["managedFields"] if "f:spec" in one["fieldsV1"]} == {
-                names.FIELD_MANAGER_WADM
-            }
+            assert {
+                managed_field["manager"]
+                for managed_field in found["metadata"]["managedFields"]
+                if "f:spec" in managed_field["fieldsV1"]
+            } == {names.FIELD_MANAGER_WADM}
             await wadm.deploy("web", "w1")
             await kept.synced("web", version="w1")
 
             await wadm.put(application("web", wasm_component("echo", "file:///none-2.wasm"), version="w2"))
-            await kept.until("web", "two versions", lambda one: len(one["status"]["versions"]) == 2)
+            await kept.until("web", "two versions", lambda item: len(item["status"]["versions"]) == 2)
             assert image_of(kept.find("web") or {}) == "file:///none-1.wasm"
             await wadm.deploy("web", "w2")
             assert image_of(await kept.synced("web", version="w2")) == "file:///none-2.wasm"
@@ -154,7 +156,7 @@ class KeptBehaviour:
             found = await kept.synced(name, deployed=False)
             assert found["metadata"]["annotations"][names.ANNOTATION_APP_NAME] == "Web_1"
             kept.patch(name, {"spec": spec("file:///none-2.wasm")})
-            await kept.until(name, "two versions", lambda one: len(one["status"]["versions"]) == 2)
+            await kept.until(name, "two versions", lambda item: len(item["status"]["versions"]) == 2)
             assert set(await models(wadm)) == {"Web_1"}
             kept.delete(name)
             await kept.gone(name)
@@ -195,7 +197,7 @@ class KeptBehaviour:
             kept.patch("web", {"spec": spec()})  # as what reconciles it with a repository does
             found = await kept.synced("web", version=first)
             assert "version" not in found["metadata"].get("annotations", {})
-            assert [one["version"] for one in found["status"]["versions"]] == [first, "w1"]
+            assert [version["version"] for version in found["status"]["versions"]] == [first, "w1"]
             await wadm_has(wadm, "web", deployed_version=first)
 
     async def test_what_nats_does_not_take_is_told_with_its_size_and_concerns_nobody_else(
@@ -205,9 +207,11 @@ class KeptBehaviour:
         async with kept.manager():
             kept.apply("large", spec("file:///" + "x" * 1_100_000))
             found = await kept.condition("large", "Rejected", "True", "TooLarge")
-            words = next(one["message"] for one in found["status"]["conditions"] if one["type"] == "Ready")
+            words = next(
+                condition["message"] for condition in found["status"]["conditions"] if condition["type"] == "Ready"
+            )
             assert "1,048,576" in words
-            assert {kind: one[0] for kind, one in kept.said("large").items()} == {
+            assert {kind: item[0] for kind, item in kept.said("large").items()} == {
                 "Ready": "False",
                 "Reconciling": "False",
                 "Stalled": "True",
@@ -230,7 +234,9 @@ class KeptBehaviour:
             first = (await kept.synced("web"))["status"]["synced"]["wadmVersion"]
             kept.patch("web", {"spec": spec("file:///" + "y" * 600_000)})
             found = await kept.condition("web", "Rejected", "True", "TooLarge")
-            words = next(one["message"] for one in found["status"]["conditions"] if one["type"] == "Ready")
+            words = next(
+                condition["message"] for condition in found["status"]["conditions"] if condition["type"] == "Ready"
+            )
             assert " 2 versions" in words
             assert "wash app delete" in words
             await wadm_has(wadm, "web", deployed_version=first)
@@ -257,7 +263,7 @@ class KeptBehaviour:
             await asyncio.gather(with_kubectl(lambda name: kept.apply(name, spec()), applied), *map(deploy, put))
             for name in applied + put:
                 await kept.synced(name)
-            assert {name for name, one in (await models(wadm)).items() if one["deployed_version"]} == {*applied, *put}
+            assert {name for name, item in (await models(wadm)).items() if item["deployed_version"]} == {*applied, *put}
             if self.proves:
                 await asyncio.gather(with_kubectl(kept.delete, put), *map(wadm.delete, applied))
             else:

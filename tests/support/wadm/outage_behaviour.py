@@ -171,11 +171,13 @@ class OutageBehaviour:
             await servers.lose_bucket()
             for name, deployed in (("mine", True), ("theirs", False)):
                 if self.proves:
-                    await kept.until(name, "in another bucket", lambda one: one["status"]["synced"]["bucket"] != former)
+                    await kept.until(
+                        name, "in another bucket", lambda item: item["status"]["synced"]["bucket"] != former
+                    )
                 version = kept.status(name)["synced"]["wadmVersion"]
                 await wadm_has(wadm, name, deployed_version=version if deployed else None)
                 await kept.synced(name, deployed=deployed)
-            assert {name: bool(one["deployed_version"]) for name, one in (await models(wadm)).items()} == {
+            assert {name: bool(item["deployed_version"]) for name, item in (await models(wadm)).items()} == {
                 "mine": True,
                 "theirs": False,
             }

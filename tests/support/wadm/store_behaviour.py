@@ -80,7 +80,7 @@ class Followed:
 
         def there() -> bool:
             found = self.store.find(name)
-            return found is not None and (tuple(one for one, _ in found.versions), found.deployed) == (
+            return found is not None and (tuple(item for item, _ in found.versions), found.deployed) == (
                 versions,
                 deployed,
             )

@@ -64,17 +64,17 @@ class One:
 
     def allowed(self, found: State, *, lost: bool) -> bool:
         """Say whether this may be so at the end of a time, ``lost``: in which wadm's storage was."""
-        asked = [one for one in (self.kubectl, self.wash) if one is not None]
+        asked = [item for item in (self.kubectl, self.wash) if item is not None]
         if not asked:
             return found == self.state
         if len(asked) == 1 and not (lost and self.wash):
             return found == asked[0].wanted
         if found is None:
-            return any(one.goes for one in asked) or (self.state is None and self.kubectl is None)
-        images = {one[0] for one in (self.state, *(each.wanted for each in asked)) if one is not None}
-        images |= {one.put for one in asked if one.put}
+            return any(item.goes for item in asked) or (self.state is None and self.kubectl is None)
+        images = {item[0] for item in (self.state, *(each.wanted for each in asked)) if item is not None}
+        images |= {item.put for item in asked if item.put}
         was_stopped = self.state is not None and not self.state[1]
-        stopped = any(one.stops for one in asked) or was_stopped or (lost and self.wash is not None)
+        stopped = any(item.stops for item in asked) or was_stopped or (lost and self.wash is not None)
         return found[0] in images and (found[1] or stopped)
 
 
@@ -93,14 +93,14 @@ class TwoRealSides:
 
     def plan(self, time_: int, sides: Callable[[One], str]) -> None:
         """Have people wish something of each application; ``sides``: "", "kubectl", "wash" or "both"."""
-        for one in self.all:
-            side = sides(one)
-            one.kubectl = self._with_kubectl(one, f"k{time_}-{one.name}") if side in {"kubectl", "both"} else None
-            one.wash = self._with_wash(one, f"w{time_}-{one.name}") if side in {"wash", "both"} else None
+        for item in self.all:
+            side = sides(item)
+            item.kubectl = self._with_kubectl(item, f"k{time_}-{item.name}") if side in {"kubectl", "both"} else None
+            item.wash = self._with_wash(item, f"w{time_}-{item.name}") if side in {"wash", "both"} else None
 
     async def act(self, fault: Callable[[int, int], Awaitable[None]]) -> None:
         """Carry out all wishes, some at once; ``fault`` is told how many of how many are done."""
-        people = [person for one in self.all for person in (one.kubectl, one.wash) if person is not None]
+        people = [person for item in self.all for person in (item.kubectl, item.wash) if person is not None]
         self._rng.shuffle(people)
         left, done = iter(people), 0
 
@@ -213,20 +213,20 @@ class TwoRealSides:
 
     async def _compare(self) -> tuple[list[str], dict[str, State]]:
         listed = await asyncio.to_thread(self._call, "GET", APPLICATIONS.path(self._kept.namespace), None)
-        objects = {one["metadata"]["name"]: one for one in listed[1]["items"]}
-        models = {one["name"]: one for one in (await self._wadm._ask("get", None))["models"]}
+        objects = {item["metadata"]["name"]: item for item in listed[1]["items"]}
+        models = {item["name"]: item for item in (await self._wadm._ask("get", None))["models"]}
         differ, states = [], {}
-        for one in self.all:
-            found, model = objects.get(one.name), models.get(one.name)
+        for item in self.all:
+            found, model = objects.get(item.name), models.get(item.name)
             if found is None and model is None:
-                states[one.name] = None
+                states[item.name] = None
             elif found is None or model is None or found["metadata"].get("deletionTimestamp"):
-                differ.append(f"{one.name}: Kubernetes {found and found['metadata']}, wadm {model}")
+                differ.append(f"{item.name}: Kubernetes {found and found['metadata']}, wadm {model}")
             else:
                 here, there = self._here(found), await self._there(found, model)
-                states[one.name] = here
+                states[item.name] = here
                 if here != there or not self._knows_newest(found, model):
-                    differ.append(f"{one.name}: {here} and {there}: {found.get('status')}, {model}")
+                    differ.append(f"{item.name}: {here} and {there}: {found.get('status')}, {model}")
         return differ, states
 
     def _here(self, found: Manifest) -> State:

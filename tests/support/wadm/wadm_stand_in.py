@@ -157,7 +157,7 @@ class WadmStandIn:
     async def _delete(self, name: str, _: Any) -> Reply:
         if await self._stored(name) is None:
             return {"result": "noop", "message": "", "undeploy": False}
-        listed = [one for one in await self._names() or [] if one != name]
+        listed = [item for item in await self._names() or [] if item != name]
         await self.kv.put(self.key, json.dumps(listed).encode())
         await self.kv.purge(f"{self.key}-{name}")
         return {"result": "deleted", "message": "", "undeploy": True}
@@ -191,7 +191,9 @@ class WadmStandIn:
         if stored is None:
             return {"result": "notfound", "message": "", "versions": []}
         deployed = stored["deployed_version"]
-        versions = [{"version": one, "created": "", "deployed": one == deployed} for one in stored["manifests"]]
+        versions = [
+            {"version": manifest, "created": "", "deployed": manifest == deployed} for manifest in stored["manifests"]
+        ]
         return {"result": "success", "message": "", "versions": versions}
 
     async def _status(self, name: str, _: Any) -> Reply:

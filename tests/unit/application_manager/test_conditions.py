@@ -53,11 +53,11 @@ def seen(**changes: Any) -> Seen:
 def said(status: dict[str, Any]) -> dict[str, tuple[str, str]]:
     """Return verdict and reason of each condition; the status has to be one that our schema takes."""
     Application.model_validate(stored() | {"status": status})
-    return {one["type"]: (one["status"], one["reason"]) for one in status["conditions"]}
+    return {condition["type"]: (condition["status"], condition["reason"]) for condition in status["conditions"]}
 
 
 def message(status: dict[str, Any], kind: str) -> str:
-    return next(str(one["message"]) for one in status["conditions"] if one["type"] == kind)
+    return next(str(condition["message"]) for condition in status["conditions"] if condition["type"] == kind)
 
 
 def test_what_is_equal_and_runs_is_ready() -> None:
@@ -167,14 +167,14 @@ def refusals() -> list[tuple[str, WadmRefusedError]]:
     """Return every recorded answer with which wadm refused something."""
     found = []
     for line in DATA.read_text().splitlines():
-        one = json.loads(line)
-        reader = READERS.get(one["subject"].split(".")[4])
+        item = json.loads(line)
+        reader = READERS.get(item["subject"].split(".")[4])
         if reader is None:
             continue
         try:
-            reader(json.dumps(one["reply"]).encode())
+            reader(json.dumps(item["reply"]).encode())
         except WadmRefusedError as error:
-            found.append((one["reply"]["message"], error))
+            found.append((item["reply"]["message"], error))
     return found
 
 
@@ -272,7 +272,7 @@ def test_people_are_told_once_of_what_was_refused() -> None:
 
 WAITS = [Decision(waits=Because(reason, "for a reason"), again=60.0) for reason in Reason]
 WORKS_ON = Decision((Put(Because(Reason.APPLIED, "it was applied in Kubernetes"), "v1"),))
-REFUSED = [None, *(Refused(DIGEST, undeploy=False, refusal=one, message="no") for one in Refusal)]
+REFUSED = [None, *(Refused(DIGEST, undeploy=False, refusal=item, message="no") for item in Refusal)]
 WORDS = [None, *map(Status, (*PHASES, "something new"))]
 
 
@@ -285,8 +285,8 @@ def test_whatever_is_known_one_of_ready_reconciling_and_stalled_holds(decision: 
             view = replace(VIEW, object=replace(VIEW.object, base=base), problem=problem)
             snapshot = Snapshot(view.object, wadm, now=NOW)
             model = replace(STORED, deployed=deployed)
-            one = seen(view=view, snapshot=snapshot, decision=decision, model=model, said=word, refused=refused)
-            status = status_of(one)
+            item = seen(view=view, snapshot=snapshot, decision=decision, model=model, said=word, refused=refused)
+            status = status_of(item)
             verdicts = {kind: verdict for kind, (verdict, _) in said(status).items()}
             holds = [kind for kind in ("Ready", "Reconciling", "Stalled") if verdicts[kind] == "True"]
             assert len(holds) == 1, (refused, word, deployed, problem, wadm, verdicts)

@@ -40,7 +40,8 @@ CONTEST = Timings().contest
 def did(decision: Decision) -> list[str]:
     """Return the actions as ``Put v1``."""
     return [
-        " ".join(filter(None, (type(one).__name__, getattr(one, "version", "")))).strip() for one in decision.actions
+        " ".join(filter(None, (type(action).__name__, getattr(action, "version", "")))).strip()
+        for action in decision.actions
     ]
 
 
@@ -206,8 +207,10 @@ def test_a_cluster_that_does_not_own_the_lattice_never_writes_to_wadm(
     found: Object | None, wadm: Model | Absence
 ) -> None:
     actions = decide(Snapshot(found, wadm, Standing.OTHERS)).actions
-    assert not [one for one in actions if isinstance(one, Put | Deploy | Undeploy | DeleteModel | AddFinalizer)]
-    assert wadm is not Absence.LOST or not [one for one in actions if isinstance(one, DeleteObject)]
+    assert not [
+        action for action in actions if isinstance(action, Put | Deploy | Undeploy | DeleteModel | AddFinalizer)
+    ]
+    assert wadm is not Absence.LOST or not [action for action in actions if isinstance(action, DeleteObject)]
 
 
 def test_a_cluster_that_does_not_own_the_lattice_shows_what_wadm_has() -> None:
@@ -226,7 +229,7 @@ def test_a_change_of_what_another_cluster_keeps_stays_and_is_told() -> None:
 
 def test_what_deletes_one_side_for_the_other_needs_leave_of_the_circuit_breaker() -> None:
     for snapshot in (Snapshot(replace(SAME, deleting=True), WADM), Snapshot(SAME, Absence.GONE)):
-        assert [destroys(one) for one in decide(snapshot).actions] == [True]
+        assert [destroys(action) for action in decide(snapshot).actions] == [True]
     assert not any(map(destroys, decide(Snapshot(replace(SAME, undeploy=True), WADM)).actions))
 
 

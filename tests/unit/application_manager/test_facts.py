@@ -26,13 +26,13 @@ WHY = Said(Reason.SYNCED, "both sides have version v1")
 
 
 def said(due: list[Due]) -> list[str]:
-    return [one.fact.fact for one in due]
+    return [item.fact.fact for item in due]
 
 
 def tell(told: Published, holds: list[Due], key: str = ABOUT.key) -> list[str]:
     due = told.due(key, holds)
-    for one in due:
-        told.note(one.fact)
+    for item in due:
+        told.note(item.fact)
     return said(due)
 
 
@@ -94,8 +94,8 @@ def test_what_decide_records_before_it_pushes_is_not_said_to_be_synced() -> None
 
 def test_a_refusal_and_a_lost_change_are_said_with_what_a_reader_needs() -> None:
     facts = facts_of(ABOUT, SAME, Decision(), Lost(Side.KUBERNETES, "overridden-b"), ("Rejected", "no such link"))
-    assert [one.dedup for one in facts] == ["uid-1.100.overridden", "uid-1.100.rejected"]
-    lost, refused = (one.fact for one in facts)
+    assert [fact.dedup for fact in facts] == ["uid-1.100.overridden", "uid-1.100.rejected"]
+    lost, refused = (fact.fact for fact in facts)
     assert isinstance(lost, ApplicationOverridden)
     assert (lost.side, lost.kept) == ("Kubernetes", "overridden-b")
     assert isinstance(refused, ApplicationRejected)
@@ -143,18 +143,18 @@ def test_an_object_replaced_under_its_name_says_goodbye_for_the_former_one_first
     tell(told, facts_of(ABOUT, SAME, Decision()))
     other = replace(ABOUT, uid="uid-2")
     due = told.due(ABOUT.key, facts_of(other, SAME, Decision()))
-    assert [(one.fact.fact, one.fact.uid) for one in due] == [("deleted", "uid-1"), ("synced", "uid-2")]
-    for one in due:
-        told.note(one.fact)
+    assert [(item.fact.fact, item.fact.uid) for item in due] == [("deleted", "uid-1"), ("synced", "uid-2")]
+    for item in due:
+        told.note(item.fact)
     assert tell(told, facts_of(other, SAME, Decision())) == []
 
 
 def test_what_the_bus_still_has_is_not_said_again_after_a_restart() -> None:
     before, after = Published(), Published()
     facts = facts_of(ABOUT, SAME, Decision(), Lost(Side.WADM, "v0"))
-    for one in facts:
-        before.note(one.fact)
-        after.note(one.fact)
+    for fact in facts:
+        before.note(fact.fact)
+        after.note(fact.fact)
     assert after.due(ABOUT.key, facts) == []
     [gone] = before.gone(ABOUT.key)
     before.note(gone.fact)

@@ -105,7 +105,7 @@ def test_the_time_is_that_of_the_last_change_of_status() -> None:
 def telling(kube: FakeKube, health: Health, *, remove_finalizers: bool = False) -> TellGroups:
     """Return what tells every group there is of a lattice that is there."""
     following = SimpleNamespace(store=lambda _: THERE, owner=lambda _: "here", ours=lambda _: True)
-    groups = [view_group(one) for one in kube.objects(HOST_CONFIGS)]
+    groups = [view_group(item) for item in kube.objects(HOST_CONFIGS)]
     cache = SimpleNamespace(
         following=following, groups_to_follow=lambda _: groups, means=lambda *_: True, outage_over=lambda _: None
     )
@@ -146,7 +146,7 @@ async def test_a_group_is_told_once_its_status_has_begun_and_then_takes_no_write
     kube.put(HOST_CONFIGS, found | {"status": {"apps": [], "app_count": 0, "conditions": [READY]}})
     assert await tell.run("mark", None) is None
     [found] = kube.objects(HOST_CONFIGS)
-    said = {one["type"]: one["status"] for one in found["status"]["conditions"]}
+    said = {condition["type"]: condition["status"] for condition in found["status"]["conditions"]}
     assert said == {"Ready": "True", names.CONDITION_APPLICATIONS_SYNCED: "True"}
     assert await tell.run("mark", None) is None
     assert len(kube.writes) == 1

@@ -114,7 +114,7 @@ class Told:
             self.told.append(f"{what}: no object")
             return
         status = self.status()
-        verdicts = {one["type"]: one["status"] for one in status["conditions"]}
+        verdicts = {condition["type"]: condition["status"] for condition in status["conditions"]}
         phase = status["phase"]
         assert tuple(verdicts[kind] for kind in ("Ready", "Reconciling", "Stalled")) == VERDICTS[phase]
         self.told.append(f"{what}: {phase}")
@@ -207,14 +207,14 @@ def test_every_scaler_is_told_in_wadms_own_words() -> None:
                 continue
             status = told.status()
             own = [
-                {key: one[key] for key in ("kind", "name")}
-                | {"status": one["status"]["type"]}
-                | {key: words for key, words in one["status"].items() if key == "message"}
-                for one in row["said"]["scalers"]
+                {key: scaler[key] for key in ("kind", "name")}
+                | {"status": scaler["status"]["type"]}
+                | {key: words for key, words in scaler["status"].items() if key == "message"}
+                for scaler in row["said"]["scalers"]
             ]
             assert status["scalers"] == own
             assert status.get("message", "") == row["said"]["status"].get("message", "")
-            kinds |= {one["kind"] for one in own}
+            kinds |= {item["kind"] for item in own}
     assert kinds >= {"SpreadScaler", "DaemonScaler", "LinkScaler"}
 
 

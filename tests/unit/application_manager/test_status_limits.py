@@ -39,21 +39,21 @@ def test_where_there_is_no_room_what_runs_well_is_left_out_first_and_all_of_that
     assert len(rows) + left_out == len(said)
     assert 0 < len(rows) <= SCALERS_MOST
     assert sum(map(size, rows)) <= SCALERS_BYTES
-    assert {one["status"] for one in rows} == {"failed"}
-    assert [one["name"] for one in rows] == [f"component-{2 * at}" for at in range(len(rows))]
+    assert {row["status"] for row in rows} == {"failed"}
+    assert [row["name"] for row in rows] == [f"component-{2 * at}" for at in range(len(rows))]
 
 
 def test_the_newest_versions_that_fit_are_there_and_the_deployed_one() -> None:
     names = [f"{at}-{'v' * 1000}" for at in range(1000)]
     rows = versions_of(names, names[3])
-    assert sum(size(one["version"]) for one in rows) <= VERSIONS_BYTES + size(names[3])
+    assert sum(size(row["version"]) for row in rows) <= VERSIONS_BYTES + size(names[3])
     assert rows[0] == {"version": names[3], "deployed": True}
-    assert [one["version"] for one in rows[1:]] == names[-len(rows) + 1 :]
+    assert [row["version"] for row in rows[1:]] == names[-len(rows) + 1 :]
 
 
 def test_of_many_short_versions_the_newest_are_there_and_the_deployed_one_among_as_many_as_the_schema_takes() -> None:
     names = [str(at) for at in range(1500)]
     rows = versions_of(names, "7")
     assert len(rows) <= 1000
-    assert [one["version"] for one in rows if one["deployed"]] == ["7"]
+    assert [row["version"] for row in rows if row["deployed"]] == ["7"]
     assert rows[-1]["version"] == "1499"

@@ -18,7 +18,7 @@ from support.suite.naming import lacking
 
 
 def a_result(size: Size, **changed: object) -> Result:
-    one = Changed(60, 0.01, 0.02, 0.003, 3.0, 12.0, {"create jobs": 1.0, "patch nodes": 2.0})
+    item = Changed(60, 0.01, 0.02, 0.003, 3.0, 12.0, {"create jobs": 1.0, "patch nodes": 2.0})
     base = Result(
         date="2026-01-01 00:00",
         commit="abc",
@@ -33,7 +33,7 @@ def a_result(size: Size, **changed: object) -> Result:
         memory={"steady": 100.0, "worked": 110.0, "peak": size.nodes / 10},
         work={"processor": 1.0, "writes": 10, "messages": 10},
         idle={"processor": 0.01, "writes": 0.0, "messages": 2.0},
-        changes=dict.fromkeys(tables.KINDS, one),
+        changes=dict.fromkeys(tables.KINDS, item),
     )
     return dataclasses.replace(base, **changed)  # type: ignore[arg-type]
 
@@ -41,7 +41,7 @@ def a_result(size: Size, **changed: object) -> Result:
 @pytest.mark.parametrize("share", SHARES)
 def test_an_application_is_in_a_lattice_that_its_world_has(share: Fraction) -> None:
     size = FULL.of(share)
-    assert {FULL.lattice_of(one) for one in range(size.applications)} == set(range(size.lattices))
+    assert {FULL.lattice_of(item) for item in range(size.applications)} == set(range(size.lattices))
 
 
 def test_a_part_has_at_least_one_of_each() -> None:
@@ -53,7 +53,7 @@ def test_a_part_has_at_least_one_of_each() -> None:
 @pytest.mark.parametrize("power", [0, 0.5, 1, 2])
 def test_the_exponent_of_a_power_is_that_power(power: float) -> None:
     sizes = [625.0, 1250.0, 2500.0, 5000.0]
-    assert exponent(sizes, [7 * one**power for one in sizes]) == pytest.approx(power)
+    assert exponent(sizes, [7 * size**power for size in sizes]) == pytest.approx(power)
 
 
 def test_what_grows_with_the_square_grows_too_fast_and_what_is_linear_does_not() -> None:

@@ -161,8 +161,8 @@ class Asked(Connected):
 
     async def publish(self, _: str, request: bytes, __: str) -> None:
         self.requests.append(json.loads(request))
-        for one in self.sends:
-            self.pull.arrives(one)
+        for send in self.sends:
+            self.pull.arrives(send)
 
 
 def asking(pull: Pull, *sends: Msg) -> Asked:

@@ -131,9 +131,9 @@ async def connect(client: UserClient, port: int) -> None:
 def sockets() -> int:
     """Return how many sockets this process has."""
     found = 0
-    for one in Path("/proc/self/fd").iterdir():
+    for path in Path("/proc/self/fd").iterdir():
         with contextlib.suppress(OSError):  # the listing's own
-            found += str(one.readlink()).startswith("socket:")
+            found += str(path.readlink()).startswith("socket:")
     return found
 
 

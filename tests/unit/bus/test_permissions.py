@@ -50,7 +50,9 @@ class Ear:
 
 
 @pytest.mark.parametrize(
-    "service", [one for one in SERVICES.values() if one.subscriptions or one.guards], ids=lambda one: one.name
+    "service",
+    [service for service in SERVICES.values() if service.subscriptions or service.guards],
+    ids=lambda item: item.name,
 )
 def test_the_registry_has_what_a_service_subscribes_to_and_what_its_breakers_guard(service: Service) -> None:
     ear, telemetry = Ear(), setup(service.package, metrics=Metrics())
@@ -58,7 +60,7 @@ def test_the_registry_has_what_a_service_subscribes_to_and_what_its_breakers_gua
     work = service.load("app").compose(service.settings(), base)
     assert tuple(ear.subscribed) == service.subscriptions
     owners = [getattr(loop, "__self__", None) for loop in work.background]
-    assert [tuple(one.scope.populations) for one in owners if isinstance(one, Breaker)] == [service.guards]
+    assert [tuple(owner.scope.populations) for owner in owners if isinstance(owner, Breaker)] == [service.guards]
 
 
 def test_every_owner_of_a_fact_has_a_user() -> None:

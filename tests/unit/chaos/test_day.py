@@ -41,10 +41,12 @@ def test_the_command_makes_the_schedule_of_the_run(one: date) -> None:
     for seed in day.seeds_of(one):
         make, goal, *given_ = shlex.split(day.command_of(seed))
         assert (make, goal) == ("make", "chaos")
-        asked = dict(one.split("=", 1) for one in given_)
+        asked = dict(item.split("=", 1) for item in given_)
         rest = shlex.split(asked.pop("ARGS"))
         # As the Makefile hands them on.
-        options = run.arguments([*(each for one in asked.items() for each in (f"--{one[0].lower()}", one[1])), *rest])
+        options = run.arguments(
+            [*(each for item in asked.items() for each in (f"--{item[0].lower()}", item[1])), *rest]
+        )
         assert options.runs == 1
         assert run.schedule_of(options, options.seed) == day.schedule_of(seed)
 
@@ -52,7 +54,7 @@ def test_the_command_makes_the_schedule_of_the_run(one: date) -> None:
 def test_every_seed_that_found_something_has_its_day() -> None:
     first = date(2026, 11, 23)
     days = [date.fromordinal(first.toordinal() + number) for number in range(len(day.FOUND))]
-    assert {day.found_on(one) for one in days} == {*day.FOUND}
+    assert {day.found_on(item) for item in days} == {*day.FOUND}
     asked = run.arguments(["--found"])
     recorded = {
         (line["seed"], line["seconds"])

@@ -63,7 +63,7 @@ def test_one_of_two_replicas_that_grows_is_found() -> None:
 
 
 def test_a_look_that_saw_one_replica_only_is_none_of_both() -> None:
-    assert [one.at for one in together([samples()[:3], samples()[1:4]])] == [5, 10]
+    assert [item.at for item in together([samples()[:3], samples()[1:4]])] == [5, 10]
 
 
 def test_a_process_that_was_hardly_seen_is_no_flat_one() -> None:
@@ -77,6 +77,6 @@ def test_a_soak_ends_no_process_and_has_each_replica_lead_before_it_is_looked_at
     faults = list(soak_schedule(1, 1800).of("faults"))
     assert {Fault(step.act) for step in faults} <= GENTLE | {Fault.STOP}
     assert [(step.on, step.until < 300) for step in faults if step.act == Fault.STOP] == [
-        (one, True) for one in REPLICAS
+        (replica, True) for replica in REPLICAS
     ]
     assert max(step.until for step in faults) <= 1800

@@ -33,9 +33,9 @@ def test_what_is_added_is_read_again_and_shown(tmp_path: Path) -> None:
 
 def test_each_fault_is_counted_by_runs_that_had_it_and_by_times() -> None:
     schedule = make_schedule(17, 30)
-    one = dataclasses.replace(Line.of(schedule, Outcome(), "abc", 60), faults={"kill": 2}, servers=3)
-    other = dataclasses.replace(one, faults={"kill": 1, "wipe-nats": 1}, servers=1)
-    shown = met([one, other])
+    item = dataclasses.replace(Line.of(schedule, Outcome(), "abc", 60), faults={"kill": 2}, servers=3)
+    other = dataclasses.replace(item, faults={"kill": 1, "wipe-nats": 1}, servers=1)
+    shown = met([item, other])
     assert re.findall(r"\d+", shown.partition("\n")[0]) == ["1", "1"]
     assert "| `kill` | 2 | 3 |" in shown
     assert "| `wipe-nats` | 1 | 1 |" in shown

@@ -108,7 +108,7 @@ def test_what_a_machine_has_not_is_left_out_and_said(seed: int) -> None:
 def test_only_one_of_three_servers_is_parted_from_others() -> None:
     parted = {Fault.NATS_PARTED, Fault.NATS_PARTED_SILENTLY}
     schedules = [make_schedule(seed, 12, parts=()) for seed in range(300)]
-    steps = [(one.servers, step) for one in schedules for step in one.steps if step.act in parted]
+    steps = [(schedule.servers, step) for schedule in schedules for step in schedule.steps if step.act in parted]
     assert {step.act for _, step in steps} == parted
     assert {servers for servers, _ in steps} == {3}
     assert {step.value for _, step in steps} == {"0", "1", "2"}

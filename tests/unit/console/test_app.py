@@ -82,7 +82,9 @@ async def test_it_serves_while_the_bus_is_away_and_says_so(kube: FakeKube, unuse
 
 
 async def test_which_cluster_it_is_the_first_tells_who_may_read_that(kube: FakeKube, unused_tcp_port: int) -> None:
-    uid = next(one["metadata"]["uid"] for one in kube.objects(NAMESPACES) if one["metadata"]["name"] == "kube-system")
+    uid = next(
+        item["metadata"]["uid"] for item in kube.objects(NAMESPACES) if item["metadata"]["name"] == "kube-system"
+    )
     async with running(kube, unused_tcp_port) as console:
         url = f"http://127.0.0.1:{console.port}"
         jar = aiohttp.CookieJar(unsafe=True)

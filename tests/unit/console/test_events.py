@@ -87,7 +87,7 @@ async def heard(world: World, token: str, query: str = "", *, last: str = "", en
 
 
 def abouts(found: list[Message]) -> list[Any]:
-    return [one.data["about"] or one.data["lattice"] for one in found if one.event == "event"][:-1]
+    return [item.data["about"] or item.data["lattice"] for item in found if item.event == "event"][:-1]
 
 
 async def test_each_message_is_for_who_may_see_what_it_is_about(world: World) -> None:
@@ -131,7 +131,7 @@ async def test_a_page_that_was_away_too_long_is_told_that_something_is_missing(w
     first = await heard(world, TOKEN)
     for number in range(EVENTS_KEPT + 10):
         world.feed.add(fact("weather.changed.x", world.feed.newest + 1 + 0 * number))
-    assert "gap" in [one.event for one in await heard(world, DEV, last=first[-1].id)]
+    assert "gap" in [item.event for item in await heard(world, DEV, last=first[-1].id)]
 
 
 @pytest.mark.parametrize(("token", "query"), [(TOKEN, "?types=node.ready"), (DEV, "")], ids=["filtered", "not allowed"])
@@ -294,10 +294,10 @@ LETTERS = (
 
 async def test_letters_are_for_who_may_see_what_they_are_about() -> None:
     page = await letters(SeenVersions(*LETTERS), rights(may("dev", namespace="team")), {}, seconds=SECONDS)  # type: ignore[arg-type]
-    assert [one["about"] for one in page["letters"]] == ["application/team/shop"]
+    assert [letter["about"] for letter in page["letters"]] == ["application/team/shop"]
     assert {"get nodes", "get messages.console.trellis.dev"} <= {*page["lacking"]}, "not that there are none"
     both = await letters(SeenVersions(*LETTERS), rights(may("dev")), {"reason": "unreadable"}, seconds=SECONDS)  # type: ignore[arg-type]
-    assert ([one["sequence"] for one in both["letters"]], both["lacking"]) == ([1], [])
+    assert ([letter["sequence"] for letter in both["letters"]], both["lacking"]) == ([1], [])
 
 
 async def test_a_letter_that_is_not_there_looks_as_one_that_may_not_be_seen() -> None:

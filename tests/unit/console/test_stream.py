@@ -101,15 +101,15 @@ class Tab:
 
     async def read(self) -> Page:
         """Return the page once all that may be read was."""
-        return await self.until(lambda page: parts(page) and all(one["synced"] for one in parts(page)))
+        return await self.until(lambda page: parts(page) and all(part["synced"] for part in parts(page)))
 
 
 def parts(page: Page) -> list[dict[str, Any]]:
-    return [one for one in page.entities.values() if one["kind"] == "part"]
+    return [entity for entity in page.entities.values() if entity["kind"] == "part"]
 
 
 def things(page: Page) -> set[str]:
-    return {id_ for id_, one in page.entities.items() if one["kind"] != "part"}
+    return {id_ for id_, item in page.entities.items() if item["kind"] != "part"}
 
 
 @asynccontextmanager
@@ -253,7 +253,7 @@ async def test_a_right_that_is_taken_away_takes_away_what_it_showed(world: World
         world.people.rules.clear()
         world.kube.cut_watches()  # as the API server ends each after a minute
         await open_tab.until(lambda page: not things(page))
-        assert all(one["lacking"] for one in parts(open_tab.page))
+        assert all(part["lacking"] for part in parts(open_tab.page))
 
 
 async def test_a_page_that_comes_back_gets_the_rest_alone(world: World) -> None:

@@ -27,9 +27,9 @@ PLACE = {"apiVersion": "v1", "kind": "ConfigMap", "namespace": "team-a"}
 
 class SomeKinds:
     async def resource(self, api_version: str, kind: str) -> Resource:
-        for one in (CONFIGMAPS, SECRETS, NAMESPACES):
-            if (one.api_version, one.kind) == (api_version, kind):
-                return one
+        for item in (CONFIGMAPS, SECRETS, NAMESPACES):
+            if (item.api_version, item.kind) == (api_version, kind):
+                return item
         raise NotFound(Call("GET", kind, kind), status=404, reason="NotFound", message=f"no kind {api_version} {kind}")
 
 
@@ -91,11 +91,13 @@ async def test_a_namespaced_kind_needs_a_namespace(world: World) -> None:
     found = await world.ask(op="get", apiVersion="v1", kind="ConfigMap", name="x")
     assert found["error"]["reason"] == "InvalidRequest"
     assert found["error"]["message"].startswith("namespace: ")
-    assert not [one for one in world.kube.api.requests if "configmaps" in one.path]
+    assert not [request for request in world.kube.api.requests if "configmaps" in request.path]
 
 
 async def test_a_403_is_passed_on_and_the_answer_of_the_review_forgotten(world: World) -> None:
-    world.kube.answer_next(1, lambda _: status_reply(403, "Forbidden", "you may not"), when=lambda one: "a" in one.path)
+    world.kube.answer_next(
+        1, lambda _: status_reply(403, "Forbidden", "you may not"), when=lambda item: "a" in item.path
+    )
     found = await world.ask(op="get", **PLACE, name="a")
     assert found == {"error": {"code": 403, "reason": "Forbidden", "message": "you may not"}}
     assert world.forbidden == [ACCOUNT.user]
@@ -209,7 +211,7 @@ async def test_a_request_is_a_span_of_the_guests_trace(world: World) -> None:
     with world.telemetry.tracer.start_as_current_span("guest") as span:
         world.calls.begin(trace.set_span_in_context(span))
         await world.ask(op="get", **PLACE, name="nobody")
-    spans = {one.name: one for one in world.spans.get_finished_spans()}
+    spans = {item.name: item for item in world.spans.get_finished_spans()}
     assert {"guest", "call get ConfigMap", "kubernetes GET configmaps"} <= set(spans)
     called, kube = spans["call get ConfigMap"], spans["kubernetes GET configmaps"]
     assert called.parent is not None
@@ -279,7 +281,7 @@ async def test_events_of_a_guest_are_bounded(world: World) -> None:
 async def test_a_call_of_the_guest_knows_whether_something_was_refused(
     world: World, status: int, reason: str, words: str, *, refused: bool
 ) -> None:
-    world.kube.answer_next(9, lambda _: status_reply(status, reason, words), when=lambda one: one.method == "POST")
+    world.kube.answer_next(9, lambda _: status_reply(status, reason, words), when=lambda item: item.method == "POST")
     world.calls.begin(None)
     await world.ask(op="create", object=a_config_map())
     assert world.calls.refused is refused

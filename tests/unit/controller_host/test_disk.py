@@ -27,18 +27,18 @@ SECOND = wat.text(COUNTING[:-1] + "(func))")
 
 @pytest.fixture
 def disk(monkeypatch: pytest.MonkeyPatch) -> Iterator[Disk]:
-    with Disk().patched(monkeypatch) as one:
-        yield one
+    with Disk().patched(monkeypatch) as item:
+        yield item
 
 
 @pytest.fixture
 def host(disk: Disk, tmp_path: Path) -> Iterator[Host]:
     """A host whose guests are called for all that there is, however slow the machine is."""
     assert disk.left is None
-    one = Host(tmp_path / "data", Timings(turns=TurnTimings(slice=60.0)))
-    yield one
+    item = Host(tmp_path / "data", Timings(turns=TurnTimings(slice=60.0)))
+    yield item
     disk.left = None
-    one.close()
+    item.close()
 
 
 @pytest.mark.parametrize("left", range(WRITES))

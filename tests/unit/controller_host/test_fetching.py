@@ -121,7 +121,7 @@ async def test_that_it_is_being_fetched_is_told_if_it_takes_long(world: World) -
     async with world.running():
         await world.until(lambda: "team-a/waits" in world.changed, "told")
         status = status_of(seen_of(world.one("team-a/waits"), None, Before()), {}, "2026-11-22T10:00:00Z")
-        found = {one["type"]: (one["status"], one["reason"]) for one in status["conditions"]}
+        found = {condition["type"]: (condition["status"], condition["reason"]) for condition in status["conditions"]}
         assert (found["Accepted"], found["Ready"]) == (("Unknown", "Fetching"), ("False", "Fetching"))
 
 

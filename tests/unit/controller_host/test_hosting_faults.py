@@ -101,7 +101,7 @@ async def test_what_the_api_server_refuses_is_tried_again_soon(tmp_path: Path, s
         world.one().agenda = WorkQueue(Backoff(first=300.0, random=lambda: 1.0))
         world.hosting.outcomes.refusals = RefusalTimings(retry=0.1, spread=0.0)
         refuse = status_reply(status, "Forbidden" if status == 403 else "Conflict", "not now")
-        world.kube.answer_next(2, lambda _: refuse, when=lambda one: one.method == "POST")
+        world.kube.answer_next(2, lambda _: refuse, when=lambda item: item.method == "POST")
         for name in ("a", "b"):
             world.watches.put(name)
         if status == 403:
@@ -244,19 +244,19 @@ async def test_a_module_that_says_another_version_as_it_starts_is_refused_until_
     world.watches.put("a")
     async with world.running():
         await world.until(lambda: world.guests.booted >= 3, "it is tried again")
-        one = world.one()
-        assert one.refused is not None
-        assert one.refused.reason == "UnsupportedAbi"
-        assert (one.fault, one.stopped, recorder.told) == (None, None, [])
-        assert one.module is not None
-        assert one.module.abi is None
+        item = world.one()
+        assert item.refused is not None
+        assert item.refused.reason == "UnsupportedAbi"
+        assert (item.fault, item.stopped, recorder.told) == (None, None, [])
+        assert item.module is not None
+        assert item.module.abi is None
         world.guests.says_version = 1
         await world.until(lambda: len(recorder.told) == 1, "told of a")
         await world.at_rest()
-        assert (one.refused, one.module.abi) == (None, 1)
+        assert (item.refused, item.module.abi) == (None, 1)
         looked = world.sources.fetched
         await world.until(lambda: world.sources.fetched >= looked + 3, "it is looked at again")
-        assert one.module.abi == 1
+        assert item.module.abi == 1
 
 
 @pytest.mark.parametrize("where", ["init", "reconcile", "migrate", "save"])

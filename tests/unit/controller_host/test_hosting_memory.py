@@ -80,7 +80,7 @@ async def test_memory_that_is_short_puts_the_least_recently_used_to_disk_and_nev
             world.add("recorder", name, idle={"suspendAfter": "1h"})
             await world.at_rest(f"team-a/{name}")
         await world.until(lambda: world.hosting.residents.total <= 2500, "it fits")
-        resident = {key for key, one in world.hosting.hosted.items() if one.life.instance is not None}
+        resident = {key for key, item in world.hosting.hosted.items() if item.life.instance is not None}
         assert resident == {"team-a/pinned", "team-a/three"}
 
 
@@ -142,13 +142,13 @@ async def test_a_full_disk_leaves_it_awake_and_it_goes_there_when_there_is_room(
         for version in range(2, 6):
             world.watches.put("a", version)
             await world.until(lambda version=version: recorder.counts[-1] == version, "told again")
-        one, room = world.one(), world.hosting.parts.room
+        item, room = world.one(), world.hosting.parts.room
         await world.until(lambda: room.refuses, "it was tried")
-        assert (one.life.instance is not None, one.stopped, len(recorder.inits)) == (True, None, 1)
+        assert (item.life.instance is not None, item.stopped, len(recorder.inits)) == (True, None, 1)
         assert room.reason == "DiskFull"
         world.guests.full = False
-        await world.until(lambda: one.life.instance is None, "put to disk by itself")
-        assert (one.life.snapshot, room.refuses, len(recorder.inits)) == (True, False, 1)
+        await world.until(lambda: item.life.instance is None, "put to disk by itself")
+        assert (item.life.snapshot, room.refuses, len(recorder.inits)) == (True, False, 1)
 
 
 async def test_one_that_is_too_large_for_the_disk_tries_later_and_later_though_others_are_taken(world: World) -> None:
@@ -190,10 +190,10 @@ async def test_with_neither_memory_nor_disk_some_stay_and_the_rest_say_so_and_be
         hosted = world.hosting.hosted.values()
 
         def gone() -> list[str]:
-            return [one.stopped.reason for one in hosted if one.stopped is not None and one.life.instance is None]
+            return [item.stopped.reason for item in hosted if item.stopped is not None and item.life.instance is None]
 
         def is_settled() -> bool:
-            return gone() == ["DiskFull"] * 2 and sum(one.life.instance is not None for one in hosted) == 2
+            return gone() == ["DiskFull"] * 2 and sum(item.life.instance is not None for item in hosted) == 2
 
         await world.until(lambda: len(recorder.inits) >= 4 and is_settled(), "two are given up")
         assert world.hosting.residents.total <= 2500
@@ -202,7 +202,7 @@ async def test_with_neither_memory_nor_disk_some_stay_and_the_rest_say_so_and_be
             world.watches.put("a", version)
             await world.until(
                 lambda version=version: (
-                    sum(one.life.marks.get("v1 ConfigMap team-a a") == Mark(f"u-a/{version}") for one in hosted) == 2
+                    sum(item.life.marks.get("v1 ConfigMap team-a a") == Mark(f"u-a/{version}") for item in hosted) == 2
                 ),
                 "those that stayed are called",
             )
@@ -211,9 +211,10 @@ async def test_with_neither_memory_nor_disk_some_stay_and_the_rest_say_so_and_be
         world.hosting.parts.room.took()
         world.hosting.memory.recovered()
         await world.until(
-            lambda: all(one.life.marks.get("v1 ConfigMap team-a a") == Mark("u-a/11") for one in hosted), "all are told"
+            lambda: all(item.life.marks.get("v1 ConfigMap team-a a") == Mark("u-a/11") for item in hosted),
+            "all are told",
         )
-        await world.until(lambda: all(one.stopped is None for one in hosted), "and none says otherwise")
+        await world.until(lambda: all(item.stopped is None for item in hosted), "and none says otherwise")
 
 
 @pytest.mark.parametrize("why", ["not accepted", "waiting", "paused", "unreadable"])

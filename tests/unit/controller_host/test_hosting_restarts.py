@@ -30,7 +30,7 @@ async def test_after_a_restart_only_what_differs_is_told(world: World, recorder:
     world.watches.put("new")
     async with world.running():
         await world.at_rest()
-        assert {one["key"]["name"]: one["object"] is None for one in recorder.told} == {
+        assert {item["key"]["name"]: item["object"] is None for item in recorder.told} == {
             "changed": False,
             "deleted": True,
             "new": False,
@@ -51,7 +51,7 @@ async def test_after_a_restart_nobody_is_woken_for_what_is_old_news(world: World
             await world.at_rest(f"team-a/c{number}")
         assert len(recorder.told) == 50
         assert (world.guests.booted, world.guests.woken) == (50, 0)
-        assert all(one.life.snapshot for one in world.hosting.hosted.values())
+        assert all(item.life.snapshot for item in world.hosting.hosted.values())
     assert world.sources.fetched >= 2, "a module without a checksum may be another"
 
 
@@ -117,7 +117,7 @@ async def test_what_went_while_everything_was_lost_is_still_told(world: World, r
     world.watches.remove("goes")
     async with world.running():
         await world.at_rest()
-        assert {one["key"]["name"]: one["object"] is None for one in recorder.told} == {"stays": False, "goes": True}
+        assert {item["key"]["name"]: item["object"] is None for item in recorder.told} == {"stays": False, "goes": True}
         assert world.hosting.parts.progress.recall("uid-mirror") is not None
     recorder.told.clear()
     async with world.running():

@@ -45,7 +45,7 @@ def test_whom_an_object_concerns_is_what_asking_everyone_says(
             controller for controller, spec in left if spec.means(namespace, found)
         }
     assert bool(interests) == bool(left)
-    for controller in {one for one, _ in left}:
+    for controller in {item for item, _ in left}:
         interests.remove(controller)
     assert not interests._places, "nothing is kept of nobody"
 

@@ -32,7 +32,7 @@ def test_what_is_found_is_what_looking_at_all_finds(steps: list[tuple[object, ..
             case None:
                 index.clear()
             case (str(place), Term() as term):
-                wanted = [name for name, one in objects[place].items() if term.holds(one.labels)]
+                wanted = [name for name, item in objects[place].items() if term.holds(item.labels)]
                 found = list(index.find(objects, place, term))
                 assert sorted(found) == sorted(wanted)
             case (str(place), str(name), labels):

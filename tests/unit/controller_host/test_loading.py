@@ -48,9 +48,9 @@ def test_many_who_ask_at_once_have_the_same_and_one_loads_it() -> None:
     engine = Engine()
     engine.let.clear()
     told: list[str] = []
-    one = Loading(engine.load, told.append)
+    item = Loading(engine.load, told.append)
     with ThreadPoolExecutor(8) as pool:
-        asked = [pool.submit(one.get) for _ in range(8)]
+        asked = [pool.submit(item.get) for _ in range(8)]
         assert engine.begun.wait(DEADLINE)
         engine.let.set()
         assert {id(answer.result(DEADLINE)) for answer in asked} == {id(engine)}
@@ -61,24 +61,24 @@ def test_what_failed_is_told_once_and_tried_again_after_a_while() -> None:
     engine = Engine(ImportError("libc.so.6: version `GLIBC_2.38' not found\nin wasmtime"))
     told: list[str] = []
     now = [100.0]
-    one = Loading(engine.load, told.append, lambda: now[0])
+    item = Loading(engine.load, told.append, lambda: now[0])
     for _ in range(3):
         with pytest.raises(EngineUnavailable, match=r"ImportError: .*GLIBC_2\.38'"):
-            one.get()
+            item.get()
     assert (engine.tries, len(told)) == (1, 1)
     now[0] += TurnTimings().engine
-    assert one.get() is cast("Any", engine)
+    assert item.get() is cast("Any", engine)
     assert (engine.tries, told[1:]) == (2, [""])
 
 
 def test_who_closes_while_it_is_loaded_has_it_closed() -> None:
     engine = Engine()
     engine.let.clear()
-    one = Loading(engine.load)
+    item = Loading(engine.load)
     with ThreadPoolExecutor(1) as pool:
-        asked = pool.submit(one.get)
+        asked = pool.submit(item.get)
         assert engine.begun.wait(DEADLINE)
-        one.close()
+        item.close()
         engine.let.set()
         asked.result(DEADLINE)
     assert engine.closed
@@ -90,14 +90,14 @@ def test_who_closes_while_it_is_loaded_has_it_closed() -> None:
 
 def test_nobody_loads_it_while_files_are_looked_after_without_it() -> None:
     engine = Engine()
-    one = Loading(engine.load)
+    item = Loading(engine.load)
     with ThreadPoolExecutor(1) as pool:
-        with one.held() as there:
+        with item.held() as there:
             assert there is None
-            asked = pool.submit(one.get)
+            asked = pool.submit(item.get)
             assert not engine.begun.wait(0.05)
         asked.result(DEADLINE)
-    with one.held() as there:
+    with item.held() as there:
         assert there is cast("Any", engine)
 
 

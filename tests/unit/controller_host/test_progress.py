@@ -18,9 +18,9 @@ from controller_host.state.progress import NEVER, Damaged, KnownModule, Mark, No
 
 @pytest.fixture
 def progress(tmp_path: Path) -> Iterator[Progress]:
-    one = Progress(tmp_path)
-    yield one
-    one.close()
+    item = Progress(tmp_path)
+    yield item
+    item.close()
 
 
 def again(progress: Progress, directory: Path) -> Progress:

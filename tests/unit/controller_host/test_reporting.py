@@ -110,7 +110,7 @@ async def test_the_first_look_is_written_and_the_same_again_is_not(world: World)
         await world.reporting.run(KEY, None)
     assert world.patches == 1
     assert world.status["state"] == "Cold"
-    assert {one["type"] for one in world.status["conditions"]} >= {"Accepted", "Ready", "WatchesGranted"}
+    assert {condition["type"] for condition in world.status["conditions"]} >= {"Accepted", "Ready", "WatchesGranted"}
 
 
 async def test_figures_wait_for_their_minute_and_a_condition_does_not(world: World) -> None:

@@ -37,8 +37,8 @@ class World:
             raise ConnectionFailed("away")
         spec = orjson.loads(request.body or b"")["spec"]
         self.asked.append(spec)
-        one = spec["resourceAttributes"]
-        allowed = (one["verb"], one["resource"], one.get("namespace", "")) in self.granted
+        item = spec["resourceAttributes"]
+        allowed = (item["verb"], item["resource"], item.get("namespace", "")) in self.granted
         return Reply(201, orjson.dumps({"status": {"allowed": allowed}}), {})
 
     async def ask(self, namespace: str = "shop") -> bool | None:

@@ -46,7 +46,7 @@ async def until(condition: Callable[[], bool]) -> None:
 
 
 def watches(*found: dict[str, Any]) -> list[Watch]:
-    return [Watch.model_validate(one) for one in found]
+    return [Watch.model_validate(item) for item in found]
 
 
 class World:
@@ -79,7 +79,7 @@ class World:
         )
 
     async def whole(self, *controllers: str) -> None:
-        await until(lambda: all(self.watches.whole(one) for one in controllers))
+        await until(lambda: all(self.watches.whole(controller) for controller in controllers))
 
     async def hears(self, *expected: tuple[str, ObjectKey]) -> None:
         """Wait until exactly these were told, each once; then begin anew."""
@@ -177,7 +177,7 @@ def test_an_object_takes_the_memory_that_its_json_has() -> None:
         size = tracemalloc.get_traced_memory()[0]
     finally:
         tracemalloc.stop()
-    assert size < 1.5 * sum(len(one.body) for one in held)
+    assert size < 1.5 * sum(len(item.body) for item in held)
 
 
 async def test_a_thousand_controllers_are_one_list_and_one_watch() -> None:
@@ -414,8 +414,8 @@ async def test_one_watch_that_the_account_may_not_see_stops_all_until_it_may() -
         for denied in ((), ("nodes",), (), ("configmaps in b",), ()):
             denying(world, *denied)
             world.reviews._users.clear()
-            for one in (key("a", "x"), key("b", "y"), key("", "n", "Node")):
-                assert await world.watches.allowed("a/both", user, one) is not bool(denied)
+            for item in (key("a", "x"), key("b", "y"), key("", "n", "Node")):
+                assert await world.watches.allowed("a/both", user, item) is not bool(denied)
             assert bool(world.watches.refused("a/both", user)) is bool(denied)
 
 

@@ -195,9 +195,9 @@ async def test_what_the_service_writes_of_a_controller_brings_it_no_turn(cluster
     async with cluster.running() as term:
         await term.until("Suspended")
         turns = term.turns
-        versions = {one["metadata"]["resourceVersion"] for one in cluster.kube.objects(WASM_CONTROLLERS)}
-        for one in list(cluster.kube.objects(WASM_CONTROLLERS)):
-            cluster.kube.put(WASM_CONTROLLERS, one | {"status": one["status"] | {"calls": 99}})
+        versions = {item["metadata"]["resourceVersion"] for item in cluster.kube.objects(WASM_CONTROLLERS)}
+        for item in list(cluster.kube.objects(WASM_CONTROLLERS)):
+            cluster.kube.put(WASM_CONTROLLERS, item | {"status": item["status"] | {"calls": 99}})
         informer = term.work.informers[0]
         async with asyncio.timeout(DEADLINE):
             while {view.resource_version for view in informer.objects.values()} & versions:  # noqa: ASYNC110 - as above
@@ -228,18 +228,18 @@ async def test_an_engine_that_cannot_be_loaded_stands_in_each_status_and_in_read
         seen: set[str] = set()
         async with asyncio.timeout(DEADLINE):
             while len(seen) < SIZE:
-                for one in cluster.kube.objects(WASM_CONTROLLERS):
-                    if ready_of(one).get("reason") == "EngineUnavailable":
-                        assert "GLIBC_2.38" in ready_of(one)["message"]
+                for item in cluster.kube.objects(WASM_CONTROLLERS):
+                    if ready_of(item).get("reason") == "EngineUnavailable":
+                        assert "GLIBC_2.38" in ready_of(item)["message"]
                         assert term.health.readiness().reasons[0].startswith("engine: ")
-                        seen.add(one["metadata"]["name"])
+                        seen.add(item["metadata"]["name"])
                 await asyncio.sleep(0.005)
         await term.until("Suspended")
         assert term.calls == SIZE
         assert term.health.readiness().ok
         assert term.health.parts()["engine"]
         async with asyncio.timeout(DEADLINE):
-            while {ready_of(one)["status"] for one in cluster.kube.objects(WASM_CONTROLLERS)} != {"True"}:  # noqa: ASYNC110 - as above
+            while {ready_of(item)["status"] for item in cluster.kube.objects(WASM_CONTROLLERS)} != {"True"}:  # noqa: ASYNC110 - as above
                 await asyncio.sleep(0.02)
         assert len(tries) == 2
         assert threading.main_thread() not in tries, "it would hold up the event loop"

@@ -23,7 +23,7 @@ NOT_WATCHED = replace(WELL, not_watched=Trouble("WatchNotGranted", "ask for it")
 
 def conditions(seen: Seen, former: dict[str, Any] | None = None) -> dict[str, tuple[str, str]]:
     found = status_of(seen, former or {}, NOW)["conditions"]
-    return {one["type"]: (one["status"], one["reason"]) for one in found}
+    return {item["type"]: (item["status"], item["reason"]) for item in found}
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,10 @@ def test_the_time_of_a_condition_is_that_of_its_last_change() -> None:
     first = status_of(WELL, {}, NOW)
     same = status_of(replace(WELL, generation=4), first, LATER)
     changed = status_of(STOPPED, first, LATER)
-    times = [{one["type"]: one["lastTransitionTime"] for one in found["conditions"]} for found in (same, changed)]
+    times = [
+        {condition["type"]: condition["lastTransitionTime"] for condition in found["conditions"]}
+        for found in (same, changed)
+    ]
     assert set(times[0].values()) == {NOW}
     assert (times[1]["Ready"], times[1]["Accepted"]) == (LATER, NOW)
 

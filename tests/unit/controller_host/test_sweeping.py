@@ -26,9 +26,9 @@ FIRST = wat.text(COUNTING)
 
 @pytest.fixture
 def host(tmp_path: Path) -> Iterator[Host]:
-    one = Host(tmp_path, Timings(disk=DiskTimings(young=0.0)))
-    yield one
-    one.close()
+    item = Host(tmp_path, Timings(disk=DiskTimings(young=0.0)))
+    yield item
+    item.close()
 
 
 def hosted_by(host: Host, *names: str) -> list[Hosted]:
@@ -58,15 +58,15 @@ async def test_what_is_left_of_those_that_are_gone_goes_and_what_lives_stays(hos
     host.life.adopt(host.prepared(FIRST))
     host.call("x")
     host.life.suspend()
-    (one,) = hosted_by(host, "one")
-    assert one.wanted is not None
+    (item,) = hosted_by(host, "one")
+    assert item.wanted is not None
     host.progress.commit("uid-gone", SeenVersions("b" * 64, "c", "t", {"k": Mark("1")}))
     host.progress.learn("gone", KnownModule("b" * 64, 1, 1))
-    host.progress.learn(one.wanted.source, KnownModule("a" * 64, 1, 1))
-    living = living_of({UID}, [one])
+    host.progress.learn(item.wanted.source, KnownModule("a" * 64, 1, 1))
+    living = living_of({UID}, [item])
     await sweeping(host, living).sweep()
     assert host.progress.uids() == host.guests.uids() == {UID}
-    assert (host.progress.known("gone"), host.progress.known(one.wanted.source)) == (None, KnownModule("a" * 64, 1, 1))
+    assert (host.progress.known("gone"), host.progress.known(item.wanted.source)) == (None, KnownModule("a" * 64, 1, 1))
     assert host.life.prepared is not None
     assert host.guests.note(host.life.prepared.owner(UID)) is not None
     assert host.guests.module(host.life.prepared.sha256) is not None

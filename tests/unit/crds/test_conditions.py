@@ -14,10 +14,10 @@ THEN, NOW = "2026-01-01T00:00:00Z", "2026-02-01T00:00:00Z"
 
 def kstatus(verdicts: tuple[Verdict, ...]) -> str:
     """Return the status that kstatus computes: Reconciling and Stalled in their order, then Ready."""
-    for one in verdicts:
-        if one.status == "True" and one.type in {"Reconciling", "Stalled"}:
-            return {"Reconciling": "InProgress", "Stalled": "Failed"}[one.type]
-    ready = next(one for one in verdicts if one.type == "Ready")
+    for verdict in verdicts:
+        if verdict.status == "True" and verdict.type in {"Reconciling", "Stalled"}:
+            return {"Reconciling": "InProgress", "Stalled": "Failed"}[verdict.type]
+    ready = next(verdict for verdict in verdicts if verdict.type == "Ready")
     return "Current" if ready.status == "True" else "InProgress"
 
 
@@ -34,8 +34,8 @@ def kstatus(verdicts: tuple[Verdict, ...]) -> str:
 def test_kstatus_judges_each_state(state: State, ready: str, judged: str) -> None:
     found = summary(Health(state, "Because", "the cause"))
     assert (found[0].type, found[0].status, found[0].message) == ("Ready", ready, "the cause")
-    assert {one.reason for one in found} == {"Because"}
-    assert [one.status for one in found].count("True") <= 1
+    assert {item.reason for item in found} == {"Because"}
+    assert [item.status for item in found].count("True") <= 1
     assert kstatus(found) == kstatus(found[::-1]) == judged
 
 

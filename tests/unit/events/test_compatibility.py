@@ -168,8 +168,12 @@ def test_a_compatible_change_is_accepted(changed: dict[str, Any]) -> None:
 def test_a_breaking_change_is_named(
     changed: dict[str, Any], where: str, change: Change, before: str, after: str
 ) -> None:
-    found = [one for one in breaking_changes(schema(), schema(**changed)) if (one.where, one.change) == (where, change)]
-    assert [(one.before.startswith(before), one.after.startswith(after)) for one in found] == [(True, True)]
+    found = [
+        breaking_change
+        for breaking_change in breaking_changes(schema(), schema(**changed))
+        if (breaking_change.where, breaking_change.change) == (where, change)
+    ]
+    assert [(item.before.startswith(before), item.after.startswith(after)) for item in found] == [(True, True)]
 
 
 class Tree(BaseModel):

@@ -49,7 +49,7 @@ BROKEN: dict[str, tuple[str, Breaking]] = {
     "named-configurations": ("trellis.lattice.wadm.configurations:SETTINGS", lambda good: (*good, "password")),
     "listen-addresses": ("trellis.lattice.domain.addresses:read_port", instead(lambda text, whole: 80)),
     "lattice-subjects": ("trellis.lattice.domain.subjects:_TOKEN", instead(re.compile(".+", re.DOTALL))),
-    "custom-resources": ("application_manager.domain.views:_win", instead(lambda one: Win(Side(one["side"]), 0.0))),
+    "custom-resources": ("application_manager.domain.views:_win", instead(lambda item: Win(Side(item["side"]), 0.0))),
     "marks-on-nodes-and-jobs": ("trellis.provisioning.views:whole", instead(int)),
     "books-in-kubernetes": ("trellis.limits.breaker_record:_count", instead(lambda value: 0)),
     "durations-counts-quantities": ("trellis.config.durations:_UNITS", lambda good: good | {"m": 1.0}),

@@ -77,7 +77,7 @@ async def test_only_a_host_that_may_restart_makes_the_next_one_wait(
     kube: FakeKube, effects: Effects, status: int, paused: bool
 ) -> None:
     """A budget that forbids an eviction for a moment must not cost two minutes."""
-    kube.answer_next(10**6, lambda _: status_reply(status, "Answer", "x"), when=lambda one: "eviction" in one.path)
+    kube.answer_next(10**6, lambda _: status_reply(status, "Answer", "x"), when=lambda item: "eviction" in item.path)
     pod = PodView("g", "group-1", "uid-2", "1", "group", ready=True)
     action = RecyclePod(HEAD, pod, "restarted")
     if status == 429:

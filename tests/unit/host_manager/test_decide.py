@@ -85,7 +85,7 @@ def kinds(actions: list[Action]) -> list[str]:
 
 def condition(actions: list[Action], kind: str) -> dict[str, Any]:
     [status] = [action.status for action in actions if isinstance(action, WriteStatus)]
-    found: dict[str, Any] = next(one for one in status["conditions"] if one["type"] == kind)
+    found: dict[str, Any] = next(item for item in status["conditions"] if item["type"] == kind)
     return found
 
 
@@ -165,14 +165,16 @@ def test_pods_keep_the_former_name_of_their_operator_until_they_are_rolled_anywa
     theirs = {key: stored(child, names.WASMCLOUD_OPERATOR) for key, child in children(revision=ADOPTED).items()}
     before = labelled(theirs, FORMER_NAME)
     before["metadata"]["labels"].pop(names.LABEL_TEMPLATE)
-    [written] = [one for one in decide(snapshot(children=theirs)) if isinstance(one, ApplyChild) and one.is_workload]
+    [written] = [
+        item for item in decide(snapshot(children=theirs)) if isinstance(item, ApplyChild) and item.is_workload
+    ]
     assert written.wanted["spec"]["template"] == before["spec"]["template"], "adopted as it is"
 
     ours = {**children(revision=ADOPTED), ("Deployment", "group"): stored(written.wanted)}
     assert kinds(decide(snapshot(children=ours))) == [], "and left so"
 
     changed = decide(snapshot(children=ours, group=with_spec(logLevel="DEBUG")))
-    [rolled] = [one for one in changed if isinstance(one, ApplyChild) and one.is_workload]
+    [rolled] = [item for item in changed if isinstance(item, ApplyChild) and item.is_workload]
     assert rolled.wanted["spec"]["template"]["metadata"]["labels"][names.LABEL_MANAGED_BY] == TODAYS_NAME
 
 
@@ -330,9 +332,9 @@ def test_another_number_of_hosts_is_an_event_once() -> None:
     more = copy.deepcopy(known.children)
     more["Deployment", "group"]["spec"]["replicas"] = 5
     actions = decide(replace(known, children=more, glance=True))
-    [event] = [one for one in actions if isinstance(one, RecordGroupEvent)]
+    [event] = [action for action in actions if isinstance(action, RecordGroupEvent)]
     assert (event.reason, event.warning) == ("Scaled", False)
-    [status] = [one.status for one in actions if isinstance(one, WriteStatus)]
+    [status] = [action.status for action in actions if isinstance(action, WriteStatus)]
     assert decide(replace(known, children=more, glance=True, status=status)) == []
 
 
@@ -495,7 +497,7 @@ def test_health_follows_from_its_own_conditions(conditions: list[Any], health: t
 
 def test_the_status_begins_with_the_health() -> None:
     [status] = [action.status for action in decide(snapshot()) if isinstance(action, WriteStatus)]
-    first = [(one["type"], one["status"], one["reason"]) for one in status["conditions"][:3]]
+    first = [(item["type"], item["status"], item["reason"]) for item in status["conditions"][:3]]
     assert first == [
         ("Ready", "False", "Updating"),
         ("Reconciling", "True", "Updating"),

@@ -115,7 +115,7 @@ class World:
         """Return the reason of a condition, "" if there is none."""
         [group] = self.kube.objects(HOST_CONFIGS)
         told = (group.get("status") or {}).get("conditions") or ()
-        return next((str(one["reason"]) for one in told if one["type"] == kind), "")
+        return next((str(item["reason"]) for item in told if item["type"] == kind), "")
 
 
 @pytest.fixture

@@ -149,7 +149,7 @@ def test_the_checksum_changes_with_each_content_and_shows_none() -> None:
         for conf in ("", "x")
     }
     assert len(sums) == 4
-    assert all(len(one) == 10 for one in sums)
+    assert all(len(item) == 10 for item in sums)
 
 
 def test_entries_of_both_managers_become_one() -> None:
@@ -272,6 +272,6 @@ def test_the_checksum_of_an_equal_group_that_is_created_again_is_the_same() -> N
     group = desired(LATEST, secretName="s").group
     again = replace(group, uid="another")
     sources = {("Secret", "s"): secret(**{"nats.creds": "a"})}
-    first, second = (read_inputs(one, sources, "")[0] for one in (group, again))
+    first, second = (read_inputs(item, sources, "")[0] for item in (group, again))
     assert first.checksum == second.checksum
     assert first.former_checksum != second.former_checksum

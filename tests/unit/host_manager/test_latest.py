@@ -57,7 +57,7 @@ def test_what_the_user_says_of_pods_wins() -> None:
 
 def test_containers_of_the_user_follow_ours_only_in_our_own_template() -> None:
     options = {"podTemplateAdditions": {"containers": [{"name": "mine", "image": "x", "env": None}]}}
-    assert [one["name"] for one in pod(ADOPTED, schedulingOptions=options)["containers"]] == [
+    assert [container["name"] for container in pod(ADOPTED, schedulingOptions=options)["containers"]] == [
         "nats-leaf",
         "wasmcloud-host",
     ]
@@ -68,7 +68,7 @@ def test_a_container_of_the_user_does_not_take_the_name_of_ours() -> None:
     """The other operator leaves all of them out; with a name twice the API server takes no pod at all."""
     containers = [{"name": "nats-leaf", "image": "x"}, {"name": {}}, {"name": "wasmcloud-host"}]
     found = pod(LATEST, schedulingOptions={"podTemplateAdditions": {"containers": containers}})
-    assert [one["name"] for one in found["containers"]] == ["nats-leaf", "wasmcloud-host", {}]
+    assert [container["name"] for container in found["containers"]] == ["nats-leaf", "wasmcloud-host", {}]
     assert found["containers"][0]["image"] == "nats:2.10-alpine"
 
 
@@ -85,7 +85,7 @@ def test_a_variable_of_the_user_takes_the_place_of_one_that_only_our_template_ha
     theirs = [{"name": name, "value": "x"} for name in ("WASMCLOUD_LABEL_kubernetes_pod", "WASMCLOUD_CLUSTER_SEED")]
     options = {"containerTemplateAdditions": {"wasmcloud": {"env": theirs}}}
     found = variables(pod(LATEST, Inputs(seed=True), secretName="s", issuers=["C"], schedulingOptions=options))
-    assert [found[one["name"]] for one in theirs] == theirs
+    assert [found[item["name"]] for item in theirs] == theirs
     assert found["WASMCLOUD_CLUSTER_ISSUERS"]["value"] == "C"
 
 

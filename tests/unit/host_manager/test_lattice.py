@@ -56,7 +56,7 @@ def status(cache: Snapshot) -> dict[str, Any]:
 
 
 def condition(cache: Snapshot, kind: str = "HostsReporting") -> tuple[str, str, str]:
-    found = next(one for one in status(cache)["conditions"] if one["type"] == kind)
+    found = next(item for item in status(cache)["conditions"] if item["type"] == kind)
     return found["status"], found["reason"], found["message"]
 
 
@@ -272,7 +272,7 @@ def test_the_leafs_certificate_is_shown_where_its_key_is_there_too(given: dict[s
 def test_groups_share_a_connection_only_by_the_same_certificate() -> None:
     group = a_group(leafTls={"secretName": "tls"})
     read = [{("Secret", "tls"): secret(**{"tls.crt": "PEM", "tls.key": key})} for key in ("ONE", "ONE", "OTHER")]
-    first, same, rotated = (lattice_of(group, one).link for one in read)
+    first, same, rotated = (lattice_of(group, item).link for item in read)
     assert first == same
     assert first != rotated
 
@@ -301,4 +301,4 @@ def test_what_is_said_of_the_lattices_applications_stays() -> None:
     said = {"type": names.CONDITION_APPLICATIONS_SYNCED, "status": "True", "reason": "Synced", "message": ""}
     cache = world(pod(), lattice=view(heard()), status={"conditions": [said]})
     assert said in status(cache)["conditions"]
-    assert sum(one["type"] == said["type"] for one in status(cache)["conditions"]) == 1
+    assert sum(item["type"] == said["type"] for item in status(cache)["conditions"]) == 1

@@ -81,12 +81,18 @@ class World:
     async def finalizers_left(self) -> list[str]:
         """Look at the group; return the finalizers that it has then."""
         await self.reconcile.run(KEY, None)
-        return [one for found in self.kube.objects(HOST_CONFIGS) for one in found["metadata"].get("finalizers") or ()]
+        return [
+            finalizer
+            for found in self.kube.objects(HOST_CONFIGS)
+            for finalizer in found["metadata"].get("finalizers") or ()
+        ]
 
     def degraded(self) -> str:
         """Return the reason of the condition."""
         [found] = self.kube.objects(HOST_CONFIGS)
-        [reason] = [one["reason"] for one in found["status"]["conditions"] if one["type"] == "Degraded"]
+        [reason] = [
+            condition["reason"] for condition in found["status"]["conditions"] if condition["type"] == "Degraded"
+        ]
         return str(reason)
 
 

@@ -75,7 +75,7 @@ def test_a_host_that_says_a_great_deal_takes_nobodys_place() -> None:
     loud = [heard(f"pod-{number:03}", labels={"noise": "x" * 50_000}) for number in range(40)]
     shown = status(world(lattice=view(*loud, heard("quiet"))))["latticeHosts"]
     assert len(shown) == 41
-    assert {tuple(one) for one in shown[:40]} == {("id", "startedAt", "version")}
+    assert {tuple(item) for item in shown[:40]} == {("id", "startedAt", "version")}
     assert shown[40]["labels"]["zone"] == "a"
 
 

@@ -67,10 +67,10 @@ def generated_wish(case: dict[str, Any]) -> HostGroupSpec:
     authorities = (case["spec"].get("certificates") or {}).get("authorities") or []
     keys = tuple(
         (
-            SECRETS.get(one.get("secret", {}).get("secretName"), ()),
-            CONFIG_MAPS.get(one.get("configMap", {}).get("name"), ()),
+            SECRETS.get(authority.get("secret", {}).get("secretName"), ()),
+            CONFIG_MAPS.get(authority.get("configMap", {}).get("name"), ()),
         )
-        for one in authorities
+        for authority in authorities
     )
     group = Group(case["name"], "g", "uid", WasmCloudHostConfigSpec.model_validate(case["spec"]))
     return HostGroupSpec(group, Inputs(credentials=case["credentials"], authorities=keys), ADOPTED)

@@ -56,7 +56,7 @@ def as_written(said: str, revision: int = LATEST, at: str = "") -> dict[Any, Any
 
 def rolled(cache: Snapshot, annotation: str = names.ANNOTATION_RESTARTED_FOR) -> str | None:
     """Return what the pods are to say if they are written, None if they are left as they are."""
-    written = [one.wanted for one in decide(cache) if isinstance(one, ApplyChild) and one.is_workload]
+    written = [item.wanted for item in decide(cache) if isinstance(item, ApplyChild) and item.is_workload]
     if not written:
         return None
     annotations = written[0]["spec"]["template"]["metadata"].get("annotations", {})
@@ -101,7 +101,7 @@ def test_what_pods_say_stays_although_nothing_changes() -> None:
 
 def test_an_adopted_group_rolls_without_getting_another_template() -> None:
     found = decide(replace(world(change()), children=as_written("", ADOPTED)))
-    [written] = [one.wanted for one in found if isinstance(one, ApplyChild) and one.is_workload]
+    [written] = [item.wanted for item in found if isinstance(item, ApplyChild) and item.is_workload]
     assert written["metadata"]["labels"][names.LABEL_TEMPLATE].startswith(f"{ADOPTED}.")
     template = written["spec"]["template"]["metadata"]
     assert template["annotations"] == {
@@ -209,7 +209,7 @@ def test_pods_say_no_more_than_the_newest_secrets() -> None:
 
 
 def a_fact(version: str, *hosts: str, name: str = "db", namespaces: tuple[str, ...] = ()) -> SecretChanged:
-    groups = [SecretUsers(namespace=one, lattice="default") for one in namespaces]
+    groups = [SecretUsers(namespace=namespace, lattice="default") for namespace in namespaces]
     return SecretChanged(
         namespace="payments", name=name, uid="u", resource_version=version, hosts=list(hosts), groups=groups
     )
@@ -237,7 +237,7 @@ async def test_only_groups_that_want_to_are_asked_and_the_fact_is_done_when_they
     runs = [asyncio.create_task(follow.run(f"payments/{name}", None)) for name in ("db", "api")]
     await until(lambda: bool(woken), "groups are asked")
     assert set(woken) == {"shop/a"}
-    assert {one.secret for one in changes.of("shop/a")} == {"payments/db", "payments/api"}, "they are gathered"
+    assert {item.secret for item in changes.of("shop/a")} == {"payments/db", "payments/api"}, "they are gathered"
     assert not any(run.done() for run in runs)
     changes.looked_at("shop/a", changes.of("shop/a"), [])
     async with asyncio.timeout(10):
@@ -262,7 +262,7 @@ def test_what_changes_again_while_a_group_looks_is_not_over() -> None:
     seen = changes.of("shop/a")
     changes.hand_over(change("8"), ["shop/a"])
     changes.looked_at("shop/a", seen, seen)
-    assert [one.version for one in changes.of("shop/a")] == ["8"]
+    assert [item.version for item in changes.of("shop/a")] == ["8"]
 
 
 @pytest.mark.parametrize(("value", "told"), [("secretChange", False), ("", False), ("secretchange", True)])
@@ -272,4 +272,4 @@ def test_an_annotation_that_means_nothing_is_told_of(value: str, told: bool) -> 
     assert view_group({"metadata": metadata}).restarts_on_secrets is (value == "secretChange")
     problems = misread(view_head({"metadata": metadata}))
     assert bool(problems) is told
-    assert all(not one.blocks and "secretChange" in one.message for one in problems)
+    assert all(not problem.blocks and "secretChange" in problem.message for problem in problems)

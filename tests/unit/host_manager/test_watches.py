@@ -65,7 +65,7 @@ async def test_a_namespace_in_which_another_operator_would_not_be_seen_is_not_kn
     watches = watches_of(kube, "a", "b")
     async with running(watches):
         await until(lambda: watches.knows("a/group"), "the other one is seen")
-        await until(lambda: all(one.answered.is_set() for one in watches), "everything was answered")
+        await until(lambda: all(watch.answered.is_set() for watch in watches), "everything was answered")
         assert not watches.knows("b/group")
         kube.api.fault = None
         await until(lambda: watches.knows("b/group"), "the right was given")

@@ -39,7 +39,7 @@ def bom(*components: dict[str, Any]) -> dict[str, Any]:
 def test_a_component_has_all_hashes_of_its_lock() -> None:
     [found, python] = inventory.with_hashes(bom(component()), inventory.pins(LOCK))["components"]
     [files] = found["externalReferences"]
-    assert [one["content"] for one in files["hashes"]] == [ONE, TWO]
+    assert [item["content"] for item in files["hashes"]] == [ONE, TWO]
     assert python["name"] == "python"
 
 
@@ -188,9 +188,9 @@ def npm(**packages: dict[str, Any]) -> str:
 
 def test_what_is_bundled_into_the_page_is_a_part_of_the_image() -> None:
     found = inventory.page_components((PAGE / "package-lock.json").read_text(encoding="utf-8"))
-    assert [one["name"] for one in found] == ["@preact/signals", "@preact/signals-core", "preact"]
+    assert [item["name"] for item in found] == ["@preact/signals", "@preact/signals-core", "preact"]
     assert found[0]["purl"].startswith("pkg:npm/%40preact/signals@")
-    assert all(len(one["hashes"][0]["content"]) == 128 for one in found)
+    assert all(len(item["hashes"][0]["content"]) == 128 for item in found)
 
 
 def test_what_only_builds_the_page_is_not() -> None:
@@ -252,9 +252,12 @@ def a_runtime(folder: Path, **changed: Any) -> Path:
 
 def test_the_sbom_has_the_runtime_and_what_is_linked_into_it(tmp_path: Path) -> None:
     program, seccomp, glibc, *crates = inventory.runtime_components(a_runtime(tmp_path))
-    assert [(one["name"], one["version"]) for one in (seccomp, glibc)] == [("libseccomp", "2.5.4"), ("glibc", "2.36")]
+    assert [(item["name"], item["version"]) for item in (seccomp, glibc)] == [
+        ("libseccomp", "2.5.4"),
+        ("glibc", "2.36"),
+    ]
     assert (program["name"], program["hashes"][0]["content"]) == (PROGRAM, hashlib.sha256(b"the program").hexdigest())
-    assert [(one["purl"], one["hashes"][0]["content"]) for one in crates] == [
+    assert [(item["purl"], item["hashes"][0]["content"]) for item in crates] == [
         ("pkg:cargo/engine@1.0.0", ONE),
         ("pkg:cargo/memory@1.0.0", TWO),
     ]
@@ -269,7 +272,7 @@ def test_a_crate_without_licence_or_checksum_fails_the_build(tmp_path: Path, cha
 
 def test_a_crate_may_have_its_licence_in_a_file_alone(tmp_path: Path) -> None:
     found = inventory.runtime_components(a_runtime(tmp_path, license=None, license_file="LICENSE.txt"))
-    assert inventory.license_of(next(one for one in found if one["name"] == "engine")) == "LICENSE.txt"
+    assert inventory.license_of(next(item for item in found if item["name"] == "engine")) == "LICENSE.txt"
 
 
 def test_a_c_library_of_unknown_licence_fails_the_build(tmp_path: Path) -> None:

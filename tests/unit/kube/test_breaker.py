@@ -48,7 +48,7 @@ class World:
         self.released += 1
 
     def record(self) -> Manifest | None:
-        return next((one for one in self.kube.objects(CONFIGMAPS) if one["metadata"]["name"] == NAME), None)
+        return next((item for item in self.kube.objects(CONFIGMAPS) if item["metadata"]["name"] == NAME), None)
 
     def state(self) -> State:
         record = self.record()
@@ -96,7 +96,7 @@ def world() -> World:
 async def test_leave_is_stored_before_it_is_given_and_a_burst_costs_few_writes(world: World) -> None:
     world.population = 1000
     assert await gone(world.breaker(), range(16)) == 16
-    assert sum(len(one.tokens) for one in world.state().admissions) == 16
+    assert sum(len(admission.tokens) for admission in world.state().admissions) == 16
     assert len(world.kube.writes) == 2, "one for the first, one for all that came meanwhile"
 
 
@@ -269,7 +269,7 @@ async def test_a_quiet_breaker_reads_once_a_term(world: World) -> None:
     other = World()
     await gone(other.breaker(), range(6))
     before = len(other.kube.api.requests)
-    running = [asyncio.create_task(one.breaker().run()) for one in (world, other)]
+    running = [asyncio.create_task(item.breaker().run()) for item in (world, other)]
     await until(lambda: len(other.kube.api.requests) >= before + 10, "an open one is looked at ten times")
     assert len(world.kube.api.requests) == 1
     assert world.sample("trellis_circuit_breaker_open") == 0

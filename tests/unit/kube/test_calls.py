@@ -288,7 +288,7 @@ async def test_a_leader_s_write_must_name_what_was_read(kube: FakeKube) -> None:
             await write()
         assert lacking(refused.value, *needed) == []
         assert [name for name in ("uid", "resourceVersion") if name in str(refused.value)] == [
-            name for name in ("uid", "resourceVersion") if any(name in one for one in needed)
+            name for name in ("uid", "resourceVersion") if any(name in item for item in needed)
         ]
     assert kube.writes == []
     ops = [*only_if(uid, version), op]

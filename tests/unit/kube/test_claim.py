@@ -106,7 +106,7 @@ async def test_a_claim_that_is_deleted_stays_with_the_installation_that_works(ku
 async def test_services_that_begin_together_wait_for_no_second_look(kube: FakeKube) -> None:
     slow = replace(QUICK, duration=100, renew_deadline=90.0, retry=60.0)
     made = [Installation(kube, "a") for _ in range(2)]
-    for one in made:
-        one.claim = Claim(kube, names.CLAIM_NAMESPACE, "a", election=slow)
+    for item in made:
+        item.claim = Claim(kube, names.CLAIM_NAMESPACE, "a", election=slow)
     async with made[0].running(), made[1].running():
-        await until(lambda: all(one.began for one in made), "both work at once", 20)
+        await until(lambda: all(item.began for item in made), "both work at once", 20)

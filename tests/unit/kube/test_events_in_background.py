@@ -29,7 +29,7 @@ async def test_the_caller_goes_on_before_the_write() -> None:
 
 async def test_a_refused_event_fails_nothing() -> None:
     kube = FakeKube()
-    kube.answer_next(1, lambda _: status_reply(403, "Forbidden", "no"), when=lambda one: EVENTS.plural in one.path)
+    kube.answer_next(1, lambda _: status_reply(403, "Forbidden", "no"), when=lambda item: EVENTS.plural in item.path)
     recorder = EventRecorder(kube, component="c")
     await recorder.record(regarding=NODE, type="Normal", reason="ProvisionSucceeded", message="done")
     await settled()

@@ -105,8 +105,8 @@ def person() -> Iterator[None]:
     os.dup2(reading, 0)
     yield
     os.dup2(former, 0)
-    for one in (reading, writing, former):
-        os.close(one)
+    for item in (reading, writing, former):
+        os.close(item)
 
 
 def due_of(kube: Kube) -> Callable[[], bool]:

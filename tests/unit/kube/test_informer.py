@@ -100,7 +100,7 @@ async def test_a_cut_watch_goes_on_only_if_the_newest_change_is_still_there(kube
         kube.api.requests.clear()
         kube.cut_watches()
         await until(lambda: "W" in requests(kube), "another watch")
-        fields = [one.query.get("fieldSelector") for one in kube.api.requests if is_list(one)]
+        fields = [request.query.get("fieldSelector") for request in kube.api.requests if is_list(request)]
         assert fields == (["metadata.name=b,metadata.namespace=default"] if last == "upsert" else [None])
 
 
@@ -452,7 +452,7 @@ async def test_informers_of_several_namespaces_are_one_to_their_reader(kube: Fak
         ),
     )
     assert not informers.synced("default")
-    tasks = [asyncio.create_task(one.run()) for one in informers]
+    tasks = [asyncio.create_task(informer.run()) for informer in informers]
     await until(lambda: informers.synced("default") and informers.synced("kube-system"), "both")
     for namespace in ("default", "kube-system"):
         kube.put(CONFIGMAPS, configmap(namespace, "a", of=namespace))

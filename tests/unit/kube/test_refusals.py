@@ -44,7 +44,7 @@ def error(status: int, body: bytes = DENIED, res: Resource = SERVICES) -> KubeEr
         (error(409), False),
         (error(429), False),
     ],
-    ids=lambda one: str(one)[:40],
+    ids=lambda item: str(item)[:40],
 )
 def test_what_only_a_person_can_remove_is_a_refusal(found: KubeError, refused: bool) -> None:
     assert is_refused(found) is refused

@@ -71,7 +71,7 @@ async def test_what_does_not_fit_is_decoded_whole(whole: Any) -> None:
 
 async def test_what_is_nested_too_deeply_costs_nobody_the_others() -> None:
     body = b'{"metadata":{},"items":[{"metadata":{"name":"a"},"spec":%b},{"metadata":{"name":"b"}}]}' % DEEP
-    assert [one["metadata"]["name"] for one in (await parse(body, SHAPE.listing))["items"]] == ["a", "b"]
+    assert [item["metadata"]["name"] for item in (await parse(body, SHAPE.listing))["items"]] == ["a", "b"]
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b'{"type":"ADDED"} x', b'{"type":"\xff"}'])
@@ -112,9 +112,9 @@ async def test_after_a_cut_the_newest_change_is_recognized_in_that_shape(
     await until(lambda: len(kube.api.store.watchers) == 1 and bool(informer.objects), "the watch is open")
     kube.api.requests.clear()
     kube.cut_watches()
-    await until(lambda: any("watch" in one.query for one in kube.api.requests), "another watch")
-    lists = [one.query for one in kube.api.requests if "limit" in one.query]
-    assert [one.get("fieldSelector") for one in lists] == ["metadata.name=a,metadata.namespace=default"]
+    await until(lambda: any("watch" in request.query for request in kube.api.requests), "another watch")
+    lists = [request.query for request in kube.api.requests if "limit" in request.query]
+    assert [item.get("fieldSelector") for item in lists] == ["metadata.name=a,metadata.namespace=default"]
 
 
 async def test_the_next_page_is_read_while_one_is_looked_at(kube: FakeKube) -> None:

@@ -113,12 +113,14 @@ def test_a_version_that_was_not_heard_of_is_got() -> None:
 
 def test_the_recorded_answers_are_taken() -> None:
     state = Applications()
-    listed, undeployed, none = (read_models(json.dumps(one).encode()) for one in replies("wadm.api.default.model.list"))
+    listed, undeployed, none = (
+        read_models(json.dumps(item).encode()) for item in replies("wadm.api.default.model.list")
+    )
     (reply,) = replies("wadm.api.default.model.get.shop")
     state.listed(listed, 0, 0.0)
     assert state.wanted == {"shop": "v2"}
     state.got(read_application(reply["manifest"]), 0)
-    assert [one.port for one in state.deployed()["shop"].listeners] == [8095]
+    assert [listener.port for listener in state.deployed()["shop"].listeners] == [8095]
     state.listed(undeployed, 0, 1.0)
     assert not state.deployed()
     assert not state.listed(none, 0, 2.0)
@@ -143,8 +145,13 @@ class Said:
 
 def recorded() -> list[Said]:
     """Every recorded event about applications, and the life of some more."""
-    found = [Said(one["data"]["time"], read_application(one["data"]["data"])) for one in messages("manifest_published")]
-    found += [Said(one["data"]["time"], one["data"]["data"]["name"]) for one in messages("manifest_unpublished")]
+    found = [
+        Said(message["data"]["time"], read_application(message["data"]["data"]))
+        for message in messages("manifest_published")
+    ]
+    found += [
+        Said(message["data"]["time"], message["data"]["data"]["name"]) for message in messages("manifest_unpublished")
+    ]
     lives: list[Application | str] = [app(), "other", app("other"), app(version="v2", port=9), "shop", "shop", app()]
     return found + [Said(at(second), what) for second, what in enumerate(lives)]
 
@@ -152,7 +159,7 @@ def recorded() -> list[Said]:
 def final(events: list[Said]) -> dict[str, Application]:
     """What is deployed after all of it, as wadm has it."""
     found: dict[str, Application] = {}
-    for event in sorted(events, key=lambda one: one.time):
+    for event in sorted(events, key=lambda item: item.time):
         if isinstance(event.what, str):
             found.pop(event.what, None)
         else:
@@ -191,7 +198,7 @@ _ACTIONS = st.lists(
 )
 def test_gaps_duplicates_and_failures_end_in_what_wadm_has(actions: list[Said | str], truth: list[Application]) -> None:
     state, now = Applications(), 0.0
-    models = [Model(one.name, one.version, one.version) for one in truth]
+    models = [Model(item.name, item.version, item.version) for item in truth]
     for action in actions:
         now += 0.3
         if isinstance(action, Said):
@@ -201,19 +208,21 @@ def test_gaps_duplicates_and_failures_end_in_what_wadm_has(actions: list[Said | 
         else:
             asked = state.events - (action == "old list")
             state.listed([] if action == "late list" else models, asked, now)
-            for one in truth:
-                if one.name in state.wanted:
-                    state.got(one, asked)
+            for item in truth:
+                if item.name in state.wanted:
+                    state.got(item, asked)
     for _ in range(2):  # what is in doubt is asked again
         now += state.recheck_in(now) or LATER
         state.listed(models, state.events, now)
-        for one in truth:
-            if one.name in state.wanted:
-                state.got(one, state.events)
+        for item in truth:
+            if item.name in state.wanted:
+                state.got(item, state.events)
     # A manifest of the same version is the same manifest.
-    assert {name: one.version for name, one in state.deployed().items()} == {one.name: one.version for one in truth}
+    assert {name: item.version for name, item in state.deployed().items()} == {
+        item.name: item.version for item in truth
+    }
     assert state.recheck_in(now) is None
-    assert all(state.absent(name) for name in {"shop", "other", "hello-world"} - {one.name for one in truth})
+    assert all(state.absent(name) for name in {"shop", "other", "hello-world"} - {item.name for item in truth})
 
 
 def test_while_events_keep_coming_wadm_is_asked_after_twenty_seconds_and_otherwise_when_they_are_quiet() -> None:

@@ -87,10 +87,10 @@ PLACES: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("component", PLACES.values(), ids=PLACES)
 def test_a_named_configuration_gives_the_address(component: dict[str, Any]) -> None:
     application = read_application(manifest("shop", component), {"web": {"address": "0.0.0.0:9090"}})
-    assert [one.port for one in application.listeners] == [9090]
+    assert [listener.port for listener in application.listeners] == [9090]
     assert application.configurations == ("web",)
     unknown = read_application(manifest("shop", component))
-    assert [one.reason for one in unknown.unreachable] == ["NoAddress"]
+    assert [item.reason for item in unknown.unreachable] == ["NoAddress"]
     assert lacking(unknown.unreachable[0].message, "configuration web") == []
 
 

@@ -87,7 +87,7 @@ async def until(condition: Callable[[], object]) -> None:
 
 
 def complaints() -> list[object]:
-    return [one for one in gc.get_objects() if isinstance(one, nats.errors.Error) and 'to "a"' in str(one)]
+    return [item for item in gc.get_objects() if isinstance(item, nats.errors.Error) and 'to "a"' in str(item)]
 
 
 @pytest.mark.parametrize(
@@ -125,7 +125,7 @@ async def test_addresses_of_other_servers_are_not_kept(at: str) -> None:
         await link.there()
         await asyncio.wait_for(liar.said.wait(), 15)
         await asyncio.wait_for(liar.ponged.wait(), 15)  # what was said before was read
-        assert not [one for one in gc.get_objects() if isinstance(one, Srv) and one.discovered]
+        assert not [item for item in gc.get_objects() if isinstance(item, Srv) and item.discovered]
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from trellis.lattice.domain.oam import ManifestError
 
 
 def spread(*requirements: dict[str, str], kind: str = "spreadscaler") -> dict[str, Any]:
-    rows = [{"name": str(index), "requirements": one} for index, one in enumerate(requirements)]
+    rows = [{"name": str(index), "requirements": item} for index, item in enumerate(requirements)]
     return {"type": kind, "properties": {"instances": 1, "spread": rows}}
 
 
@@ -168,7 +168,7 @@ def test_several_capabilities_are_several_ports_and_one_port_is_one() -> None:
     second = capability("admin", link("0.0.0.0:81"), ANY_HOST)
     third = capability("more", link("[::]:80"), spread({"zone": "b"}), id="more-id")
     found = read_application(manifest("shop", first, second, third)).listeners
-    assert [(one.component, one.port) for one in found] == [("web", 80), ("admin", 81)]
+    assert [(item.component, item.port) for item in found] == [("web", 80), ("admin", 81)]
     assert found[0].requirements == ((("zone", "a"),), (("zone", "b"),))
     assert (found[0].family, found[0].providers) == (Family.ANY, ("more-id", "shop-web"))
 
@@ -177,7 +177,7 @@ def test_ports_by_annotation() -> None:
     database = capability("db", ANY_HOST)
     ports = {names.ANNOTATION_SERVICE_PORTS: "db=5432, db=8080/http ,nobody=1"}
     application = read_application(manifest("shop", database, **ports))
-    assert [(one.port, one.protocol) for one in application.listeners] == [
+    assert [(listener.port, listener.protocol) for listener in application.listeners] == [
         (5432, Protocol.TCP),
         (8080, Protocol.HTTP),
     ]
@@ -198,7 +198,7 @@ def test_ports_by_annotation() -> None:
 def test_a_port_by_annotation_that_is_none_is_told_and_keeps_no_other_away(ports: str, why: str) -> None:
     text = f"{ports}, httpserver = 9000 / http"
     application = read_application(manifest(**{names.ANNOTATION_SERVICE_PORTS: text}))
-    assert [one.port for one in application.listeners] == [8080, 9000]
+    assert [listener.port for listener in application.listeners] == [8080, 9000]
     (told,) = application.unreachable
     assert told.reason == ("InvalidAnnotation" if why else "UnknownComponent")
     assert why in told.message
@@ -225,8 +225,8 @@ def test_a_port_by_annotation_that_is_none_is_told_and_keeps_no_other_away(ports
 )
 def test_what_cannot_be_reached_is_told_and_keeps_nothing_else_away(component: dict[str, Any], reason: str) -> None:
     application = read_application(manifest("shop", component, capability("other")))
-    assert [one.component for one in application.listeners] == ["other"]
-    assert [one.reason for one in application.unreachable] == [reason]
+    assert [listener.component for listener in application.listeners] == ["other"]
+    assert [item.reason for item in application.unreachable] == [reason]
 
 
 def test_a_shared_provider_has_the_id_of_its_application() -> None:
@@ -278,7 +278,10 @@ def test_any_damage_is_read_or_refused(data: st.DataObject) -> None:
         message = str(error)
         assert "`" in message or "map" in message
     else:
-        assert all(1 <= one.port <= 65535 and one.requirements and one.providers for one in application.listeners)
+        assert all(
+            1 <= listener.port <= 65535 and listener.requirements and listener.providers
+            for listener in application.listeners
+        )
 
 
 def _places(value: Any) -> Any:

@@ -21,9 +21,11 @@ EXCHANGES = [json.loads(line) for line in DATA.read_text().splitlines()]
 
 def recorded() -> tuple[Any, Any]:
     """Return a manifest as it was put, and as wadm gave it back."""
-    (given_back,) = (one["reply"]["manifest"] for one in EXCHANGES if "manifest" in one["reply"])
+    (given_back,) = (exchange["reply"]["manifest"] for exchange in EXCHANGES if "manifest" in exchange["reply"])
     puts = [
-        yaml.safe_load(one["request"]) for one in EXCHANGES if "v2" in str(one["reply"]) and "put" in one["subject"]
+        yaml.safe_load(exchange["request"])
+        for exchange in EXCHANGES
+        if "v2" in str(exchange["reply"]) and "put" in exchange["subject"]
     ]
     return puts[0], given_back
 
@@ -151,7 +153,7 @@ def test_a_text_that_is_empty_is_not_left_out_as_wadm_tells_it_from_none() -> No
     )
     component = found.manifest["spec"]["components"][0]
     assert component["properties"] == {"image": "", "id": ""}
-    assert [one["properties"].get("name") for one in component["traits"]] == ["", None]
+    assert [trait["properties"].get("name") for trait in component["traits"]] == ["", None]
 
 
 @pytest.mark.parametrize(

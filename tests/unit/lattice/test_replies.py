@@ -51,38 +51,38 @@ def test_the_recorded_puts_are_read_good_and_bad() -> None:
         read_put(again)
     assert refused.value.refusal is Refusal.VERSION_EXISTS
     assert len(garbage) == 2
-    for one, says in zip(garbage, ("unknown field `not`", "missing field `annotations`"), strict=True):
+    for item, says in zip(garbage, ("unknown field `not`", "missing field `annotations`"), strict=True):
         with pytest.raises(WadmRefusedError, match=says) as refused:
-            read_put(one)
+            read_put(item)
         assert refused.value.refusal is Refusal.REJECTED
         assert "backtrace" not in str(refused.value)
 
 
 def test_the_recorded_rest_is_read() -> None:
-    assert [read_deploy(one) for one in recorded("deploy.shop")] == ["v1", "v2"]
-    assert [read_deploy(one) for one in recorded("undeploy.shop")] == [""]
-    assert [read_deploy(one) for one in recorded("deploy.nope")] == [None]
-    assert [read_delete(one) for one in (*recorded("del.shop"), *recorded("del.nope"))] == [True, False]
-    assert [read_get(one) for one in recorded("get.nope")] == [None]
-    (manifest,) = [read_get(one) for one in recorded("get.shop")]
+    assert [read_deploy(item) for item in recorded("deploy.shop")] == ["v1", "v2"]
+    assert [read_deploy(item) for item in recorded("undeploy.shop")] == [""]
+    assert [read_deploy(item) for item in recorded("deploy.nope")] == [None]
+    assert [read_delete(item) for item in (*recorded("del.shop"), *recorded("del.nope"))] == [True, False]
+    assert [read_get(item) for item in recorded("get.nope")] == [None]
+    (manifest,) = [read_get(item) for item in recorded("get.shop")]
     assert manifest is not None
     assert manifest["metadata"]["name"] == "shop"
-    assert [read_versions(one) for one in recorded("versions.shop")] == [(Version("v1", False), Version("v2", True))]
+    assert [read_versions(item) for item in recorded("versions.shop")] == [(Version("v1", False), Version("v2", True))]
 
 
 def test_the_recorded_statuses_are_kept_word_for_word() -> None:
-    reconciling, failed = (read_status(one) for one in recorded("status.shop"))
+    reconciling, failed = (read_status(item) for item in recorded("status.shop"))
     assert reconciling.status == "reconciling"
-    assert [(one.kind, one.status) for one in reconciling.scalers] == [
+    assert [(scaler.kind, scaler.status) for scaler in reconciling.scalers] == [
         ("SpreadScaler", "reconciling"),
         ("LinkScaler", "reconciling"),
         ("DaemonScaler", "deployed"),
     ]
-    first, second = (one["status"] for one in replies("wadm.api.default.model.status.shop"))
+    first, second = (reply["status"] for reply in replies("wadm.api.default.model.status.shop"))
     assert reconciling.scalers[0].message == first["scalers"][0]["status"]["message"]
     assert reconciling.scalers[1].name == "shop-httpserver -(wasi:http)-> shop-http_component"
     assert failed.message == second["status"]["message"]
-    (unknown,) = (read_status(one) for one in recorded("status.nope"))
+    (unknown,) = (read_status(item) for item in recorded("status.nope"))
     assert (unknown.status, unknown.scalers) == ("undeployed", ())
 
 

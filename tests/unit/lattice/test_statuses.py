@@ -74,7 +74,8 @@ class Lattice:
 
     def stores(self, name: str, deployed: str, **versions: dict[str, Any]) -> None:
         manifests = tuple(
-            (version, StoredManifest.of({"metadata": {"name": name}, "spec": one})) for version, one in versions.items()
+            (version, StoredManifest.of({"metadata": {"name": name}, "spec": item}))
+            for version, item in versions.items()
         )
         self.models[name] = StoredModel(name, manifests, deployed, 1)
         self.statuses.models_changed([name])
@@ -271,12 +272,12 @@ async def test_what_is_said_of_all_applications_together_is_bounded_and_what_wen
         lattice.stores(f"app-{number}", "v1", v1=ONE)
     for number in range(20):
         lattice.says(f"app-{number}", Status("deployed", "x" * 1000))
-        assert sum(one.characters for one in lattice.statuses._said.values()) <= 5_000
-        assert lattice.statuses._characters == sum(one.characters for one in lattice.statuses._said.values())
+        assert sum(item.characters for item in lattice.statuses._said.values()) <= 5_000
+        assert lattice.statuses._characters == sum(item.characters for item in lattice.statuses._said.values())
     assert lattice.statuses.find("app-19") is not None, "the newest is kept"
     lattice.says("app-3", Status("deployed", "x" * 4_000))
     lattice.deletes("app-3")
-    assert lattice.statuses._characters == sum(one.characters for one in lattice.statuses._said.values())
+    assert lattice.statuses._characters == sum(item.characters for item in lattice.statuses._said.values())
 
 
 async def test_of_what_is_not_deployed_wadm_is_not_asked_and_of_a_deployment_only_if_it_says_nothing() -> None:

@@ -71,7 +71,7 @@ def test_an_entry_of_another_bucket_is_another_although_key_and_sequence_are_the
         stored.complete()
         found = stored.find("web")
         assert found is not None
-        assert [one for one, _ in found.versions] == [version]
+        assert [item for item, _ in found.versions] == [version]
 
 
 def test_a_deletion_as_wadm_does_it_is_proved() -> None:
@@ -252,7 +252,7 @@ class Wadm:
         del lattice, name
         for read in self.reads.values():
             read.begin("first")
-            for entry in sorted(self._kept.values(), key=lambda one: one.sequence):
+            for entry in sorted(self._kept.values(), key=lambda item: item.sequence):
                 read.take(entry)
             read.complete()
 

@@ -150,7 +150,7 @@ def test_a_clock_that_was_ahead_holds_and_permits_no_longer_than_meant() -> None
     assert now.opening.until == NOW + 600
     assert now.closing is not None
     assert now.closing.until == NOW + 60
-    assert [one.at for one in now.admissions] == [NOW]
+    assert [admission.at for admission in now.admissions] == [NOW]
     assert settled(now, NOW + 600, LIMITS).admissions == ()
 
 
@@ -200,7 +200,7 @@ def test_in_no_sixty_seconds_do_more_go_than_five_or_ten_percent(history: list[t
         went += [(now, target.uid, population) for target, may_go in zip(asked, answers, strict=True) if may_go]
         assert state.opening is None or now < state.opening.until
     for end, _, _ in went:
-        within = [one for one in went if end - 60 < one[0] <= end]
+        within = [item for item in went if end - 60 < item[0] <= end]
         # Each was let through, the first time, by the most there were in the minute before it.
         begun = min(first_of_tries(went, uid, at) for at, uid, _ in within)
         most = max(population for at, _, population in went if begun - 60 < at <= end)
@@ -217,7 +217,9 @@ def test_settling_is_idempotent_and_only_forgets(history: list[tuple[float, list
     state = close(state, by="x", now=now, everything_for=None, limits=LIMITS)
     once = settled(state, at, LIMITS)
     assert settled(once, at, LIMITS) == once
-    assert {t for one in once.admissions for t in one.tokens} <= {t for one in state.admissions for t in one.tokens}
+    assert {t for admission in once.admissions for t in admission.tokens} <= {
+        t for admission in state.admissions for t in admission.tokens
+    }
 
 
 def test_a_state_is_a_value() -> None:

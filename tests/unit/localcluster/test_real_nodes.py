@@ -53,11 +53,11 @@ def test_a_node_has_a_route_to_each_other_node_and_none_to_itself() -> None:
 
 
 def test_both_configurations_of_containerd_name_what_is_there() -> None:
-    two, one = tomllib.loads(containerd_2()), tomllib.loads(containerd_16())
-    assert (two["version"], one["version"]) == (3, 2)
+    two, item = tomllib.loads(containerd_2()), tomllib.loads(containerd_16())
+    assert (two["version"], item["version"]) == (3, 2)
     assert two["plugins"]["io.containerd.cri.v1.images"]["pinned_images"]["sandbox"] == PAUSE
-    assert one["plugins"]["io.containerd.grpc.v1.cri"]["sandbox_image"] == PAUSE
-    places = [two["plugins"]["io.containerd.cri.v1.images"], one["plugins"]["io.containerd.grpc.v1.cri"]]
+    assert item["plugins"]["io.containerd.grpc.v1.cri"]["sandbox_image"] == PAUSE
+    places = [two["plugins"]["io.containerd.cri.v1.images"], item["plugins"]["io.containerd.grpc.v1.cri"]]
     assert {place["registry"]["config_path"] for place in places} == {"/etc/containerd/certs.d"}
     runtime = two["plugins"]["io.containerd.cri.v1.runtime"]
     assert runtime["restrict_oom_score_adj"] is True

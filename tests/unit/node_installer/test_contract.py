@@ -67,10 +67,10 @@ def test_what_it_does_not_know_is_ignored() -> None:
 
 
 def test_without_a_digest_a_wish_is_known_by_what_it_asks_for() -> None:
-    one, two = spec(digest=""), spec(digest="", containerdRuntimeOptions={})
-    assert one.shims[0].digest
-    assert one.shims[0].digest != two.shims[0].digest
-    assert one == spec(digest="")
+    item, two = spec(digest=""), spec(digest="", containerdRuntimeOptions={})
+    assert item.shims[0].digest
+    assert item.shims[0].digest != two.shims[0].digest
+    assert item == spec(digest="")
 
 
 def test_a_source_of_its_own_comes_before_one_for_any() -> None:

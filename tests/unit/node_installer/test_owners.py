@@ -82,11 +82,11 @@ def test_changed_options_are_a_restart(tmp_path: Path) -> None:
 def test_a_shim_goes_with_its_last_owner(tmp_path: Path) -> None:
     world = a_world(tmp_path)
     before = snapshot(world.root)
-    one, two = (a_wish(world.image, owner=owner) for owner in ("shim/spin", "kwasm"))
-    assert world.install(one).ok
+    item, two = (a_wish(world.image, owner=owner) for owner in ("shim/spin", "kwasm"))
+    assert world.install(item).ok
     assert world.install(two).ok
     assert world.runtime.restarts == 1
-    result = world.uninstall(one)
+    result = world.uninstall(item)
     assert result.ok
     assert world.runtime.restarts == 1
     assert "spin" in world.runtime.runtimes()

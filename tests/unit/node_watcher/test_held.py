@@ -37,10 +37,10 @@ class Watcher:
     """One node that has a Shim which was deleted together with another one."""
 
     def __init__(self) -> None:
-        self.shims = {one.name: replace(one, deleting=True, deleted_at=1000) for one in (SPIN, OTHER)}
+        self.shims = {item.name: replace(item, deleting=True, deleted_at=1000) for item in (SPIN, OTHER)}
         self.known = True
         deletions = Deletions(FakeKube(), SHIMS, DeletionTimings(settle=0.0))
-        deletions.seen = {one.uid: 0.0 for one in self.shims.values()}
+        deletions.seen = {shim.uid: 0.0 for shim in self.shims.values()}
         marks = ShimMarks(lambda: self.known)
         marks.take_node(NODE.name, NODE)
         self.breaker = Holding()

@@ -26,7 +26,7 @@ def after(change: Change) -> set[Changed]:
     job = deepcopy(ASKED)
     pod = job["spec"]["template"]["spec"]
     change(job, pod, pod["containers"][0])
-    return {one.what for one in differences(ASKED, job)}
+    return {difference.what for difference in differences(ASKED, job)}
 
 
 def defaults(job: dict[str, Any], pod: dict[str, Any], container: dict[str, Any]) -> None:
@@ -60,10 +60,10 @@ def test_defaults_and_additions_are_no_difference() -> None:
         (lambda _job, pod, _one: pod.update(affinity={"nodeAffinity": {}}), Changed.PLACEMENT),
         (lambda _job, pod, _one: pod.update(tolerations=[]), Changed.PLACEMENT),
         (lambda _job, pod, _one: pod["containers"].append({"name": "istio-proxy"}), Changed.CONTAINER),
-        (lambda _job, _pod, one: one.update(image="mirror.example.com/own:1"), Changed.IMAGE),
-        (lambda _job, _pod, one: one.update(args=["other"]), Changed.COMMAND),
-        (lambda _job, _pod, one: one["env"].pop(), Changed.COMMAND),
-        (lambda _job, _pod, one: one.update(securityContext={"privileged": False}), Changed.PRIVILEGES),
+        (lambda _job, _pod, item: item.update(image="mirror.example.com/own:1"), Changed.IMAGE),
+        (lambda _job, _pod, item: item.update(args=["other"]), Changed.COMMAND),
+        (lambda _job, _pod, item: item["env"].pop(), Changed.COMMAND),
+        (lambda _job, _pod, item: item.update(securityContext={"privileged": False}), Changed.PRIVILEGES),
         (lambda _job, pod, _one: pod.pop("hostPID"), Changed.PRIVILEGES),
         (lambda _job, pod, _one: pod.update(volumes=[]), Changed.PRIVILEGES),
         (lambda _job, pod, _one: pod.update(serviceAccountName="default"), Changed.SERVICE_ACCOUNT),
@@ -77,7 +77,7 @@ def test_the_worst_comes_first() -> None:
     job = deepcopy(ASKED)
     job["spec"]["suspend"] = True
     job["spec"]["template"]["spec"]["nodeName"] = "other"
-    assert [one.what for one in differences(ASKED, job)] == [Changed.NODE, Changed.SUSPENDED]
+    assert [difference.what for difference in differences(ASKED, job)] == [Changed.NODE, Changed.SUSPENDED]
 
 
 @pytest.mark.parametrize(

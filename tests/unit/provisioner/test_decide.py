@@ -169,7 +169,7 @@ def test_a_try_stays_beside_the_job_that_takes_it_back() -> None:
     undo = a_job(
         NODE, JobState.ACTIVE, uid="undo", name="undo", created_at=1000, operation=UNDO, undoes="InstallerFailed: x"
     )
-    assert not [one for one in deciding(NODE, tried, undo) if isinstance(one, DeleteJob)]
+    assert not [item for item in deciding(NODE, tried, undo) if isinstance(item, DeleteJob)]
 
 
 def test_a_running_job_is_said_to_have_started_once() -> None:

@@ -77,7 +77,7 @@ def all_of_it(
             jobs[node.uid] = (a_job(node, JobState.COMPLETE if what == "done" else JobState.ACTIVE),)
     return FleetSnapshot(
         tuple(nodes.values()),
-        {uid: one for uid, one in found.items() if one is not None},
+        {uid: item for uid, item in found.items() if item is not None},
         jobs,
         Ledger(entries),
         {name: ShimLimits(limit, 2) for name in (KWASM, "spin")},

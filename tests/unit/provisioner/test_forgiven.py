@@ -24,7 +24,7 @@ HAS = replace(proved(a_node(), Target((("spin", "1"),)).digest, "handler"), shim
 
 def tries_anew(node: NodeView, shim: ShimView, *others: ShimView) -> bool:
     """Return what the Job of a node says of what its runtime refused."""
-    shims = {one.name: one for one in (shim, *others)}
+    shims = {item.name: item for item in (shim, *others)}
     gather = Gather(FakeKube(), Cache(FakeKube(), Settings(), {node.name: node}, shims))
     target = gather.cache.fleet.target(node)
     assert target is not None

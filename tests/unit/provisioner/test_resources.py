@@ -70,7 +70,7 @@ def test_no_installer_has_a_token_and_each_privilege_is_one_that_is_said(removes
         assert pod["automountServiceAccountToken"] is False
         assert {name for name in pod if name.startswith("host")} == {"hostPID"}
         assert "securityContext" not in pod
-        assert [one["hostPath"]["path"] for one in pod["volumes"] if "hostPath" in one] == ["/"]
+        assert [volume["hostPath"]["path"] for volume in pod["volumes"] if "hostPath" in volume] == ["/"]
         for container in (*pod.get("initContainers", ()), *pod["containers"]):
             assert container["securityContext"] == {"privileged": True}
             assert not {"ports", "envFrom", "livenessProbe"} & set(container)

@@ -86,7 +86,7 @@ def written(actions: list[Action]) -> Status:
 
 
 def condition(actions: list[Action], kind: str) -> tuple[str, str]:
-    [found] = [one for one in written(actions).conditions if one.type == kind]
+    [found] = [item for item in written(actions).conditions if item.type == kind]
     return found.status, found.reason
 
 
@@ -110,7 +110,7 @@ def test_all_nodes_ready_is_available_and_done() -> None:
 def test_nodes_that_are_not_ready_are_named_while_there_is_something_to_do_there() -> None:
     def progressing(*nodes: NodeView, **changes: Any) -> str:
         found = written(deciding(*nodes, **changes)).conditions
-        return next(one.message for one in found if one.type == "Progressing")
+        return next(item.message for item in found if item.type == "Progressing")
 
     away, done = replace(a_node("a"), ready=False), replace(having("b", wish().digest), ready=False)
     waiting = progressing(away, done)
@@ -147,7 +147,7 @@ def test_the_same_again_writes_nothing() -> None:
 def test_the_time_of_a_condition_is_that_of_its_last_change_of_status() -> None:
     before = written(deciding(a_node()))
     later = written(deciding(having("a", wish().digest), status=before, now="2026-02-01T00:00:00Z"))
-    since = {one.type: one.since for one in later.conditions}
+    since = {item.type: item.since for item in later.conditions}
     changed = {"Ready", "Reconciling", "Available", "Progressing"}
     assert since == {"Degraded": NOW, "Stalled": NOW} | dict.fromkeys(changed, "2026-02-01T00:00:00Z")
 
@@ -234,19 +234,19 @@ DONE = having("a", wish().digest)
 def test_health_follows_from_its_own_conditions(
     nodes: tuple[NodeView, ...], changes: dict[str, Any], health: tuple[str, ...]
 ) -> None:
-    found = {one.type: one for one in written(deciding(*nodes, **changes)).conditions}
+    found = {item.type: item for item in written(deciding(*nodes, **changes)).conditions}
     statuses = tuple(found[kind].status for kind in ("Ready", "Reconciling", "Stalled"))
     assert (*statuses, found["Ready"].reason) == health
-    assert {one.observed_generation for one in found.values()} == {SPIN.generation}
-    explaining = [one for kind, one in found.items() if kind not in {"Ready", "Reconciling", "Stalled"}]
-    assert found["Ready"].message in {one.message for one in explaining}, "the whole text is in another condition"
+    assert {item.observed_generation for item in found.values()} == {SPIN.generation}
+    explaining = [item for kind, item in found.items() if kind not in {"Ready", "Reconciling", "Stalled"}]
+    assert found["Ready"].message in {item.message for item in explaining}, "the whole text is in another condition"
 
 
 def test_a_failing_node_is_named_with_its_own_words() -> None:
     broken = failed(a_node("a"))
     actions = deciding(broken, a_node("b"), failing=((broken, "attempt 1: it broke"),))
     assert written(actions).counts.failed == 1
-    [degraded] = [one for one in written(actions).conditions if one.type == "Degraded"]
+    [degraded] = [item for item in written(actions).conditions if item.type == "Degraded"]
     assert degraded.reason == "NodesFailing"
     assert "a: attempt 1: it broke" in degraded.message
 
@@ -258,7 +258,7 @@ def test_a_failure_of_what_a_node_is_no_longer_to_have_is_no_failure() -> None:
 
 
 def degraded(actions: list[Action]) -> Condition:
-    return next(one for one in written(actions).conditions if one.type == "Degraded")
+    return next(item for item in written(actions).conditions if item.type == "Degraded")
 
 
 def test_a_handler_of_another_shim_is_said_with_both_names() -> None:
@@ -422,11 +422,11 @@ def test_once_the_other_controller_is_gone_the_shim_says_since_when() -> None:
     before = written(deciding(a_node(), other=RCM, now="2026-01-31T11:00:00Z"))
     actions = deciding(a_node(), status=before)
     assert condition(actions, OTHER_CONTROLLER) == ("False", "NoOtherController")
-    assert next(one for one in written(actions).conditions if one.type == OTHER_CONTROLLER).since == NOW
+    assert next(item for item in written(actions).conditions if item.type == OTHER_CONTROLLER).since == NOW
 
 
 def test_where_no_other_controller_ever_was_there_is_nothing_to_say() -> None:
-    assert OTHER_CONTROLLER not in {one.type for one in written(deciding(a_node())).conditions}
+    assert OTHER_CONTROLLER not in {item.type for item in written(deciding(a_node())).conditions}
 
 
 def test_a_mass_deletion_is_reported_on_the_shim_once() -> None:

@@ -125,7 +125,7 @@ def test_a_ca_is_there_for_what_is_fetched_and_for_spans_that_go_by_tls(
     endpoint: str | None, removes: bool, given: bool
 ) -> None:
     made = pod(job(SPEC, removes=removes, otlp_endpoint=endpoint, installer_ca_config_map="our-ca"))
-    names = {one["name"] for one in made["containers"][0]["env"]}
+    names = {item["name"] for item in made["containers"][0]["env"]}
     assert ("TRELLIS_INSTALLER_CA_FILE" in names) is given
     volumes = [volume for volume in made["volumes"] if volume["name"] == "ca"]
     assert [volume["configMap"]["optional"] for volume in volumes] == [True] * given
@@ -134,7 +134,7 @@ def test_a_ca_is_there_for_what_is_fetched_and_for_spans_that_go_by_tls(
 def test_a_removal_does_not_wait_for_the_secret_of_a_proxy() -> None:
     for removes, optional in ((False, None), (True, True)):
         env = pod(job(SPEC, removes=removes, installer_proxy_secret="proxy"))["containers"][0]["env"]
-        [reference] = [one["valueFrom"]["secretKeyRef"] for one in env if one["name"] == "HTTPS_PROXY"]
+        [reference] = [item["valueFrom"]["secretKeyRef"] for item in env if item["name"] == "HTTPS_PROXY"]
         assert reference.get("optional") is optional
 
 

@@ -62,11 +62,11 @@ class Read(dict[str, Any]):
 
 
 def _read(value: Any, shape: Any, missing: list[str]) -> Any:
-    for one in (shape, *get_args(shape)):
-        if is_typeddict(one) and isinstance(value, dict):
-            return Read(value, one, missing)
-        if isinstance(value, list) and get_args(one) and is_typeddict(get_args(one)[0]):
-            return [Read(item, get_args(one)[0], missing) for item in value]
+    for entry in (shape, *get_args(shape)):
+        if is_typeddict(entry) and isinstance(value, dict):
+            return Read(value, entry, missing)
+        if isinstance(value, list) and get_args(entry) and is_typeddict(get_args(entry)[0]):
+            return [Read(item, get_args(entry)[0], missing) for item in value]
     return value
 
 

@@ -51,10 +51,10 @@ def test_a_heartbeat_changes_no_view() -> None:
 
 
 def test_what_many_nodes_have_alike_is_in_memory_once() -> None:
-    one, other = (view_node(json.loads(json.dumps(NODE))) for _ in range(2))
-    assert all(first is second for first, second in zip(one.labels, other.labels, strict=True))
-    assert one.handlers is other.handlers
-    assert one.verified is other.verified
+    item, other = (view_node(json.loads(json.dumps(NODE))) for _ in range(2))
+    assert all(first is second for first, second in zip(item.labels, other.labels, strict=True))
+    assert item.handlers is other.handlers
+    assert item.verified is other.verified
 
 
 def job_manifest(*conditions: dict[str, str], **status: object) -> dict[str, object]:
@@ -73,12 +73,12 @@ def job_manifest(*conditions: dict[str, str], **status: object) -> dict[str, obj
 
 
 def test_annotations_are_decoded_once_and_nodes_share_what_they_decode_to() -> None:
-    one, other = (replace(proved(a_node(name)), shims="slight=1 spin=2") for name in ("a", "b"))
-    assert one.installed == {"slight": "1", "spin": "2"}
-    assert one.installed is other.installed
+    item, other = (replace(proved(a_node(name)), shims="slight=1 spin=2") for name in ("a", "b"))
+    assert item.installed == {"slight": "1", "spin": "2"}
+    assert item.installed is other.installed
     with pytest.raises(TypeError):
-        one.installed["spin"] = "3"  # type: ignore[index]
-    edited = replace(one, shims="=x spin", failed_attempt="//")
+        item.installed["spin"] = "3"  # type: ignore[index]
+    edited = replace(item, shims="=x spin", failed_attempt="//")
     assert (edited.installed, edited.failed) == ({}, None)
     assert (edited.shims, edited.failed_attempt) == ("=x spin", "//"), "what is replaced is named by what was there"
 

@@ -126,10 +126,10 @@ YOUNGER: dict[str, Any] = {"created_at": 1001}
 def test_a_handler_is_one_shims(
     spin: dict[str, Any], zebra: dict[str, Any], installed: str | None, winner: str
 ) -> None:
-    one, another = replace(SPIN, **spin), replace(ZEBRA, **zebra)
+    item, another = replace(SPIN, **spin), replace(ZEBRA, **zebra)
     node = having(a_node(), {installed: "old"}) if installed else a_node()
-    owner, loser = (one, another) if winner == "spin" else (another, one)
-    for shims in ([one, another], [another, one]):
+    owner, loser = (item, another) if winner == "spin" else (another, item)
+    for shims in ([item, another], [another, item]):
         assert targeting(node, *shims) == {winner: digest_of(owner)}
         assert rival_of(loser, node, shims, auto_provision=False) == winner
         assert rival_of(owner, node, shims, auto_provision=False) == ""

@@ -114,7 +114,7 @@ def test_a_time_that_is_none_is_no_time(time: str | None) -> None:
 def test_differences_are_named(here: AppRow | None, there: Model | None, said: tuple[str, ...]) -> None:
     [row] = compare("default", [here] if here else [], [there] if there else [], {})
     assert len(row.differences) == len(said)
-    assert all(one.startswith(start) for one, start in zip(row.differences, said, strict=True))
+    assert all(entry.startswith(start) for entry, start in zip(row.differences, said, strict=True))
 
 
 def test_a_manifest_that_differs_is_a_difference_of_its_object_alone() -> None:

@@ -100,8 +100,8 @@ def skipped(name: str) -> dict[str, Any]:
 VIEWS: dict[str, dict[str, list[Any]]] = {
     "nodes": {
         name: [
-            view_node(filled(one))
-            for one in (
+            view_node(filled(item))
+            for item in (
                 objects.node(name),
                 objects.opted_in(name),
                 objects.node(name, ready=False),
@@ -121,7 +121,9 @@ VIEWS: dict[str, dict[str, list[Any]]] = {
     "installers": {f"trellis-installers/{name}-pod": [view_installer(filled(installer_pod(name)))] for name in _UIDS},
     "ledgers": {"trellis-system/trellis-rollout": [ledger(), ledger("n1"), ledger("n1", "n2", halted=True)]},
     "shims": {
-        name: [view_shim_card(filled(one)) for one in (objects.shim(name), paused(name), blocked(name), default(name))]
+        name: [
+            view_shim_card(filled(item)) for item in (objects.shim(name), paused(name), blocked(name), default(name))
+        ]
         for name in ("spin", "wws")
     },
     "groups": {
@@ -137,8 +139,8 @@ VIEWS: dict[str, dict[str, list[Any]]] = {
     "services": {"team/shop": [view_service_card(filled(objects.service()))]},
     "slices": {
         "team/shop-0": [
-            view_ends(filled(one))
-            for one in (objects.slice_of(), objects.slice_of(pod="hosts-2"), objects.slice_of("another"))
+            view_ends(filled(item))
+            for item in (objects.slice_of(), objects.slice_of(pod="hosts-2"), objects.slice_of("another"))
         ]
     },
     "controllers": {"team/ring": [view_controller_card(filled(objects.controller()))]},
@@ -234,5 +236,5 @@ def test_a_node_that_a_shim_selects_is_opted_in_as_in_trellis_nodes() -> None:
         phases = {name: shown.entities[f"node/{name}"] for name in nodes}
         shims = [found.view] if found is not None else []
         rows = {row.name: row for row in rows_of(nodes.values(), {}, Ledger({}), shims)}
-        assert {name: one["phase"] for name, one in phases.items()} == {name: row.state for name, row in rows.items()}
-        assert {one["opt_in"] for one in phases.values()} == {wish}
+        assert {name: item["phase"] for name, item in phases.items()} == {name: row.state for name, row in rows.items()}
+        assert {phase["opt_in"] for phase in phases.values()} == {wish}

@@ -440,7 +440,7 @@ def test_a_shim_that_is_everywhere_or_for_no_node_is_healthy() -> None:
 
 def test_of_a_thousand_nodes_that_fail_ten_are_shown_and_the_others_counted() -> None:
     failing = [node(**FAILS) for _ in range(1000)]
-    page = explain_shim(ShimSnapshot(with_conditions(SOME), [view_node(one) for one in failing]))
+    page = explain_shim(ShimSnapshot(with_conditions(SOME), [view_node(item) for item in failing]))
     shown = [line.text for line in page.lines if line.about == "node"]
     assert len(shown) == 11
     assert shown[-1] == "and 990 more: `trellis nodes`"

@@ -38,8 +38,10 @@ async def test_a_kind_of_kubernetes_itself_always_has_a_list(kube: FakeKube) -> 
 
 
 async def test_a_crd_that_may_not_be_read_proves_nothing() -> None:
-    kube = FakeKube(resources=tuple(one for one in ALL if one is not HOST_CONFIGS))
-    kube.answer_next(9, lambda _: status_reply(403, "Forbidden", "no"), when=lambda one: DEFINITIONS.plural in one.path)
+    kube = FakeKube(resources=tuple(item for item in ALL if item is not HOST_CONFIGS))
+    kube.answer_next(
+        9, lambda _: status_reply(403, "Forbidden", "no"), when=lambda item: DEFINITIONS.plural in item.path
+    )
     with pytest.raises(NotServedError, match="unknown") as raised:
         await list_served(kube, HOST_CONFIGS)
     assert raised.value.place is None

@@ -68,7 +68,7 @@ def test_the_collector_rests_within_and_works_again_after_a_failure() -> None:
 
 
 @pytest.mark.parametrize(
-    "package", [pytest.param(one, marks=pytest.mark.thorough) for one in SERVICES] + ["trellis_cli"]
+    "package", [pytest.param(service, marks=pytest.mark.thorough) for service in SERVICES] + ["trellis_cli"]
 )
 def test_next_to_nothing_is_collected_while_a_service_is_imported(package: str) -> None:
     arguments = ["run", "--help"] if package == "trellis_cli" else []

@@ -13,7 +13,11 @@ import pytest
 
 from trellis.installer_api.pid1 import end_at_sigterm
 
-PROGRAMS = sorted(one.module for one in entry_points(group="console_scripts") if one.name.startswith("trellis"))
+PROGRAMS = sorted(
+    entry_point.module
+    for entry_point in entry_points(group="console_scripts")
+    if entry_point.name.startswith("trellis")
+)
 HANDLER = "trellis.installer_api.pid1"
 
 

@@ -86,10 +86,10 @@ class World:
 
 @asynccontextmanager
 async def running(*services: Service, seconds: float = 60.0) -> AsyncIterator[None]:
-    together, stop = Together((one.name for one in services), seconds), asyncio.Event()
-    for one in services:
-        one.together = together
-    tasks = [asyncio.create_task(one.run(stop)) for one in services]
+    together, stop = Together((service.name for service in services), seconds), asyncio.Event()
+    for service in services:
+        service.together = together
+    tasks = [asyncio.create_task(service.run(stop)) for service in services]
     try:
         yield
     finally:
@@ -150,9 +150,9 @@ async def test_the_services_of_a_process_are_together_and_one_by_itself_is_alone
     assert services[0].together is not services[1].together
     async with asyncio.timeout(DEADLINE):
         await services[0].together.wait("a")
-    for one in services:
-        one.kube = None
-        one.settings = ServiceSettings(kubeconfig=tmp_path / "nowhere")
+    for service in services:
+        service.kube = None
+        service.settings = ServiceSettings(kubeconfig=tmp_path / "nowhere")
     with pytest.raises(SettingsError, match=r"/nowhere\b"):
         await run_services(services, health_port=0)
     assert services[0].together is services[1].together

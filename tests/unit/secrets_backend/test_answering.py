@@ -199,7 +199,7 @@ async def test_nothing_of_a_secret_is_held_once_it_is_answered(asked: dict[str, 
     gc.disable()  # what only the collector finds is there for as long as it pleases
     try:
         assert outcome in (await bench.ask(**asked) or {"": None})
-        assert [one() for one in held] == [None]
+        assert [item() for item in held] == [None]
     finally:
         gc.enable()
 
@@ -295,7 +295,7 @@ async def test_a_span_says_who_asked_over_which_lattices_and_how_it_ended() -> N
         (Server(), {"age": 100.0, "lost": True}, "expired"),
         (Server(RuntimeError(PLANTED)), {}, "Other"),
     ],
-    ids=lambda one: one if isinstance(one, str) else "",
+    ids=lambda item: item if isinstance(item, str) else "",
 )
 async def test_a_span_says_how_it_ended_and_nothing_of_an_exception(
     server: Server, asked: dict[str, Any], outcome: str

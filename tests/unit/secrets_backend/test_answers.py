@@ -136,9 +136,9 @@ def test_a_key_does_not_leave_the_process_by_pickle() -> None:
 
 
 def test_keys_are_equal_if_their_seeds_are() -> None:
-    one, same, other = CurveKey.from_seed(SERVER_SEED), CurveKey.from_seed(SERVER_SEED), CurveKey.make()
-    assert one == same
-    assert len({one, same, other}) == 2
-    assert one != other
-    assert one != SERVER_SEED
+    item, same, other = CurveKey.from_seed(SERVER_SEED), CurveKey.from_seed(SERVER_SEED), CurveKey.make()
+    assert item == same
+    assert len({item, same, other}) == 2
+    assert item != other
+    assert item != SERVER_SEED
     assert CurveKey.from_seed(other.seed()) == other

@@ -54,7 +54,7 @@ def opened(made: dict[str, Any]) -> Request:
 
 def test_what_was_recorded_is_about_the_keys_and_tokens_of_these_tests() -> None:
     assert RECORDED["server_seed"] == SERVER_SEED
-    assert {ENTITY_JWT, HOST_JWT} <= {one["token"] for one in TOKENS if one["case"] == "good"}
+    assert {ENTITY_JWT, HOST_JWT} <= {token["token"] for token in TOKENS if token["case"] == "good"}
 
 
 @pytest.mark.parametrize("made", REQUESTS, ids=lambda made: json.dumps(made["asked"]["properties"]))
@@ -82,7 +82,9 @@ def test_an_answer_of_ours_was_read_by_the_crates_as_it_was_meant(sent: dict[str
     assert sent["read"] == wanted
 
 
-@pytest.mark.parametrize("sent", [one for one in ANSWERS if "value" in one], ids=lambda sent: f"{sent['value'][:16]}…")
+@pytest.mark.parametrize(
+    "sent", [answer for answer in ANSWERS if "value" in answer], ids=lambda sent: f"{sent['value'][:16]}…"
+)
 def test_what_is_sealed_now_is_what_the_crates_have_read(sent: dict[str, Any]) -> None:
     """The recorded box holds byte for byte what ``success`` writes today."""
     value = base64.b64encode(bytes.fromhex(sent["value"])).decode()
@@ -96,12 +98,12 @@ def test_what_is_sealed_now_is_what_the_crates_have_read(sent: dict[str, Any]) -
 
 def test_every_token_of_the_tables_is_judged_as_wascap_judges_it_but_for_the_differences_that_are_named() -> None:
     stricter, laxer = set(), set()
-    for one in TOKENS:
-        taken = _taken(one)
-        if taken and one["refused"]:
-            laxer.add(one["case"])
-        if not taken and not one["refused"]:
-            stricter.add(one["case"])
+    for token in TOKENS:
+        taken = _taken(token)
+        if taken and token["refused"]:
+            laxer.add(token["case"])
+        if not taken and not token["refused"]:
+            stricter.add(token["case"])
     assert stricter - BY_THE_CLOCK == STRICTER
     assert laxer - BY_THE_CLOCK == LAXER
 

@@ -94,7 +94,7 @@ async def test_a_change_is_said_once_with_all_who_have_an_older_version(world: W
         await world.look(4)
     [(fact, _)] = world.facts
     assert (fact.hosts, fact.applications, fact.resource_version) == (["N1", "N2"], ["bank", "shop"], "3")
-    assert [(one.namespace, one.lattice) for one in fact.groups] == GROUPS
+    assert [(group.namespace, group.lattice) for group in fact.groups] == GROUPS
 
 
 async def test_a_secret_made_anew_is_another(world: World) -> None:

@@ -29,7 +29,7 @@ def _from(source: str) -> dict[str, str]:
 
 def a_link(*groups: str, grants: tuple[Grant, ...] = ()) -> LinkGrant:
     """Return the grant of a link; a group is ``namespace/lattice``."""
-    pairs = [(namespace, lattice) for namespace, _, lattice in (one.partition("/") for one in groups)]
+    pairs = [(namespace, lattice) for namespace, _, lattice in (group.partition("/") for group in groups)]
     return LinkGrant(frozenset(namespace for namespace, _ in pairs), frozenset(pairs), grants)
 
 

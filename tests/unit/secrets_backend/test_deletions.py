@@ -65,8 +65,8 @@ class World:
     def set_age(self, res: Resource, seconds: float) -> None:
         """Have the objects of a kind created so many seconds ago."""
         at = f"{datetime.fromtimestamp(WALL - seconds, UTC):%Y-%m-%dT%H:%M:%SZ}"
-        for one in self.kube.api.store.tables[res].objects.values():
-            one["metadata"]["creationTimestamp"] = at
+        for item in self.kube.api.store.tables[res].objects.values():
+            item["metadata"]["creationTimestamp"] = at
 
     async def undefine(self, made: dict[str, Any]) -> None:
         await self.kube.delete(DEFINITIONS, GRANT_DEFINITION, uid=made["metadata"]["uid"])

@@ -62,8 +62,8 @@ def test_a_link_that_is_gone_shares_nothing_any_more(cache: Cache) -> None:
 
 
 def test_only_the_secret_grants_for_its_groups_are_a_links(cache: Cache) -> None:
-    assert [one.namespace for one in cache.link_grant(ONE).grants] == ["vault"]
-    assert [one.namespace for one in cache.link_grant(TWO).grants] == []
+    assert [item.namespace for item in cache.link_grant(ONE).grants] == ["vault"]
+    assert [item.namespace for item in cache.link_grant(TWO).grants] == []
 
 
 def test_a_link_is_granted_nothing_while_secret_grants_cannot_be_listed(cache: Cache) -> None:

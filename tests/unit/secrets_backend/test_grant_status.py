@@ -37,11 +37,13 @@ def judged(status: dict[str, Any]) -> tuple[State, str]:
     """Return the health of a status, which has to be one that the schema takes."""
     SecretGrant.model_validate({"spec": SPEC, "status": status})
     summed = {"Ready", "Reconciling", "Stalled"}
-    own = [one for one in status["conditions"] if one["type"] not in summed]
-    health = health_of(Verdict(one["type"], one["status"], one["reason"], one["message"]) for one in own)
+    own = [condition for condition in status["conditions"] if condition["type"] not in summed]
+    health = health_of(Verdict(item["type"], item["status"], item["reason"], item["message"]) for item in own)
     ready = status["conditions"][0]
     assert (ready["type"], ready["reason"], ready["observedGeneration"]) == ("Ready", health.reason, 3)
-    assert all(len(one["message"]) <= MESSAGE_MAX for one in status["conditions"] if one["type"] in summed)
+    assert all(
+        len(condition["message"]) <= MESSAGE_MAX for condition in status["conditions"] if condition["type"] in summed
+    )
     return health.state, health.reason
 
 
@@ -130,7 +132,7 @@ class World:
         self.kube.api.fault = self._answer
         again = await self.statuses.run("vault/grant", None)
         status = (await self.kube.get(SECRET_GRANTS, "grant", "vault")).get("status") or {}
-        return again, next((one["reason"] for one in status.get("conditions") or ()), "")
+        return again, next((condition["reason"] for condition in status.get("conditions") or ()), "")
 
     def writes(self) -> int:
         return sum(request.method == "PATCH" for request in self.kube.writes)

@@ -76,9 +76,9 @@ def test_an_account_of_another_namespace_is_impersonated_there_and_reads_here() 
 
 def test_no_rule_is_about_more_than_it_names() -> None:
     for reader in (READER, JANE):
-        for one in [*make_impersonation(reader, "trellis-system"), *make_reading(reader, ["db"])]:
-            assert all(rule["resourceNames"] for rule in one.get("rules", ()))
-            assert "*" not in str(one)
+        for item in [*make_impersonation(reader, "trellis-system"), *make_reading(reader, ["db"])]:
+            assert all(rule["resourceNames"] for rule in item.get("rules", ()))
+            assert "*" not in str(item)
 
 
 @pytest.mark.parametrize("name", ["reader", "a.b-c", "x" * 253, "Jane", "jane@example.com", "ü" * 300, "a:b"])
@@ -90,5 +90,5 @@ def test_every_reader_has_a_role_that_kubernetes_takes(name: str) -> None:
 
 def test_a_user_and_an_account_of_one_name_have_roles_of_their_own() -> None:
     readers = [Reader("payments", "jane"), Reader("payments", "jane", is_user=True), Reader("payments", "user-jane")]
-    assert len({make_reading(one, ["db"])[0]["metadata"]["name"] for one in readers}) == 3
-    assert len({make_impersonation(one, "x")[0]["metadata"]["name"] for one in readers}) == 3
+    assert len({make_reading(reader, ["db"])[0]["metadata"]["name"] for reader in readers}) == 3
+    assert len({make_impersonation(reader, "x")[0]["metadata"]["name"] for reader in readers}) == 3

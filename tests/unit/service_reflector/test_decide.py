@@ -74,7 +74,7 @@ def after(world: Snapshot) -> Snapshot:
     """The world once everything was written that is decided."""
     services = dict(world.services)
     slices: dict[str, dict[str, SliceView]] = {
-        name: {one.name: one for one in pieces} for name, pieces in world.slices.items()
+        name: {piece.name: piece for piece in pieces} for name, pieces in world.slices.items()
     }
     for action in decide(world):
         if isinstance(action, CreateService):
@@ -91,7 +91,7 @@ def after(world: Snapshot) -> Snapshot:
 
 
 def kinds(actions: Sequence[Action]) -> list[str]:
-    return [type(one).__name__ for one in actions]
+    return [type(action).__name__ for action in actions]
 
 
 def foreign(name: str = "shop") -> ServiceView:
@@ -129,7 +129,7 @@ def test_what_listens_gets_a_service_and_endpoints_and_then_nothing_is_left_to_d
     ids=["loopback", "no link", "not wanted"],
 )
 def test_what_cannot_be_reached_gets_none_and_loses_the_one_it_had(application: Application) -> None:
-    assert not [one for one in decide(snapshot(claim(application))) if not isinstance(one, Warn)]
+    assert not [item for item in decide(snapshot(claim(application))) if not isinstance(item, Warn)]
     had = after(snapshot(claim()))
     assert "RemoveService" in kinds(decide(replace(had, claims=(claim(application),))))
 
@@ -154,7 +154,7 @@ def test_a_new_version_moves_the_port_of_the_service_that_is_there() -> None:
 def test_a_port_keeps_its_name_when_another_comes_before_it() -> None:
     had = after(snapshot(claim(app(capability("web", link("0.0.0.0:80"))))))
     both = claim(app(capability("admin", link("0.0.0.0:81")), capability("web", link("0.0.0.0:80"))))
-    patch = next(one for one in decide(replace(had, claims=(both,))) if isinstance(one, PatchService))
+    patch = next(item for item in decide(replace(had, claims=(both,))) if isinstance(item, PatchService))
     named = {port["name"]: port["port"] for port in patch.patch["spec"]["ports"]}
     assert named == {"http": 80, "http-admin": 81}
 
@@ -192,7 +192,7 @@ def test_a_gateway_leads_to_a_service_as_long_as_that_is_asked_for() -> None:
 def routed(**asks: str) -> tuple[Snapshot, RouteView]:
     """A world in which a gateway leads to the application, with the defaults of the API server in the route."""
     world = after(snapshot(claim(app(**{names.ANNOTATION_SERVICE_GATEWAY: "edge/front", **asks}))))
-    (write,) = [one for one in decide(world) if isinstance(one, WriteRoute)]
+    (write,) = [item for item in decide(world) if isinstance(item, WriteRoute)]
     made = view_route(stored(make_route("g", "shop", world.services["shop"].uid, dict(write.spec))))
     spec = copy.deepcopy({name: value for name, value in made.spec.items() if value is not None})
     spec["parentRefs"][0] |= {"group": "gateway.networking.k8s.io", "kind": "Gateway"}
@@ -283,14 +283,14 @@ def test_two_lattices_have_a_service_each_and_keep_it() -> None:
     east, west = claim(), claim(lattice="west/2")
     world = after(snapshot(east, west))
     second = names.second_service_name("shop", "west/2")
-    assert {name: one.lattice for name, one in world.services.items()} == {"shop": "east/1", second: "west/2"}
+    assert {name: item.lattice for name, item in world.services.items()} == {"shop": "east/1", second: "west/2"}
     assert decide(world) == []
     assert decide(replace(world, claims=(west, east))) == [], "whoever is first by now"
     (gone,) = decide(replace(world, claims=(west,)))
     assert isinstance(gone, RemoveService)
     assert gone.found.lattice == "east/1"
     without = after(replace(world, claims=(west,)))
-    assert [one.found for one in decide(without) if isinstance(one, DeleteSlice)] == list(world.slices["shop"])
+    assert [item.found for item in decide(without) if isinstance(item, DeleteSlice)] == list(world.slices["shop"])
     assert decide(after(without)) == [], "it keeps its name"
 
 
@@ -324,7 +324,7 @@ def of_a_former_version(world: Snapshot) -> Snapshot:
     service = world.services["shop"]
     assert service.manifest is not None
     held = replace(service, manifest={**service.manifest, "finalizers": [names.WASMCLOUD_OPERATOR_SERVICE]})
-    owned = tuple(replace(one, kept="", owner=service.uid) for one in world.slices["shop"])
+    owned = tuple(replace(item, kept="", owner=service.uid) for item in world.slices["shop"])
     return replace(world, services={"shop": held}, slices={"shop": owned})
 
 
@@ -362,8 +362,8 @@ def test_one_of_several_slices_keeps_the_addresses_and_goes_on_to() -> None:
     both = replace(POD, addresses=("10.0.0.1", "fd00::1"))
     dual = app(capability("httpserver", link("[::]:8080"), ANY_HOST))
     world = after(snapshot(claim(dual, pods=(both,))))
-    assert sorted(bool(one.kept) for one in world.slices["shop"]) == [False, True]
-    assert {one.owner for one in world.slices["shop"]} == {"", world.services["shop"].uid}
+    assert sorted(bool(item.kept) for item in world.slices["shop"]) == [False, True]
+    assert {item.owner for item in world.slices["shop"]} == {"", world.services["shop"].uid}
     turned = replace(world, slices={"shop": world.slices["shop"][::-1]})
     assert decide(turned) == []
 
@@ -381,12 +381,12 @@ def test_a_service_without_hosts_has_a_slice_for_its_addresses() -> None:
 def test_services_of_two_lattices_that_are_deleted_together_have_their_names_again() -> None:
     east, west = claim(), claim(lattice="west/2")
     world = after(replace(after(snapshot(west)), claims=(east, west)))
-    before = {name: one.lattice for name, one in world.services.items()}
+    before = {name: item.lattice for name, item in world.services.items()}
     assert before["shop"] == "west/2"
     again = after(replace(world, services={}))
-    assert {name: one.lattice for name, one in again.services.items()} == before
+    assert {name: item.lattice for name, item in again.services.items()} == before
     taken = decide(replace(world, services={"shop": replace(foreign(), uid="theirs")}))
-    assert [one.mirror.name for one in taken if isinstance(one, CreateService)] == [*before.keys() - {"shop"}]
+    assert [item.mirror.name for item in taken if isinstance(item, CreateService)] == [*before.keys() - {"shop"}]
 
 
 ADDRESSES = {"clusterIP": "10.96.7.7", "clusterIPs": ["10.96.7.7"], "type": "ClusterIP", "sessionAffinity": "None"}
@@ -436,7 +436,7 @@ def test_a_name_that_waits_with_its_addresses_is_given_to_no_other_lattice() -> 
     create, *others = decide(younger)
     assert isinstance(create, CreateService)
     assert create.mirror.name == names.second_service_name("shop", "west/1")
-    assert not any(isinstance(one, DeleteSlice) for one in others)
+    assert not any(isinstance(item, DeleteSlice) for item in others)
 
 
 def test_a_slice_names_no_service_that_is_none_of_the_application() -> None:
@@ -487,7 +487,7 @@ def test_uninstalling_lets_every_one_go_and_does_nothing_else() -> None:
 def test_uninstalling_leaves_no_slice_that_outlives_its_service() -> None:
     world = replace(after(snapshot(claim(), claim(lattice="west/2"))), remove_finalizers=True)
     writes = decide(world)
-    assert [(one.wanted.keeps, one.wanted.endpoints) for one in writes if isinstance(one, WriteSlice)] == [
+    assert [(write.wanted.keeps, write.wanted.endpoints) for write in writes if isinstance(write, WriteSlice)] == [
         (None, piece.endpoints) for pieces in world.slices.values() for piece in pieces
     ]
     assert len(writes) == 2
@@ -500,9 +500,9 @@ def test_what_is_asked_for_in_vain_is_told() -> None:
     (warning,) = decide(snapshot(refused=(Refused("NamespaceNotAllowed", "no", GROUP),)))
     assert warning == Warn(GROUP, "NamespaceNotAllowed", "no")
     assert [
-        one.reason
-        for one in decide(snapshot(claim(app(**{names.ANNOTATION_SERVICE_TYPE: "Clusterip"}))))
-        if isinstance(one, Warn)
+        item.reason
+        for item in decide(snapshot(claim(app(**{names.ANNOTATION_SERVICE_TYPE: "Clusterip"}))))
+        if isinstance(item, Warn)
     ] == ["InvalidAnnotation"]
 
 
@@ -527,7 +527,7 @@ def test_what_an_application_asks_for_is_on_its_service_and_goes_again() -> None
 
 
 def led_to(world: Snapshot) -> set[str]:
-    found = [one.wanted for one in decide(world) if isinstance(one, WriteSlice)]
+    found = [item.wanted for item in decide(world) if isinstance(item, WriteSlice)]
     return {endpoint["targetRef"]["name"] for piece in found for endpoint in piece.endpoints}
 
 
@@ -569,11 +569,11 @@ def test_of_an_application_with_very_many_ports_the_first_are_mirrored_and_the_n
     first = application.listeners[0]
     many = tuple(replace(first, component=f"http-{number:03}", port=1_000 + number) for number in range(PORTS_MOST + 5))
     world = snapshot(claim(replace(application, listeners=many)))
-    (service,) = [one for one in decide(world) if isinstance(one, CreateService)]
+    (service,) = [item for item in decide(world) if isinstance(item, CreateService)]
     assert [listener.port for _, listener in service.mirror.ports] == [1_000 + number for number in range(PORTS_MOST)]
-    (warning,) = [one for one in decide(world) if isinstance(one, Warn)]
+    (warning,) = [item for item in decide(world) if isinstance(item, Warn)]
     assert (warning.reason, lacking(warning.message, "105")) == ("TooManyPorts", [])
     fits = snapshot(claim(replace(application, listeners=many[:PORTS_MOST])))
-    assert not [one for one in decide(fits) if isinstance(one, Warn)]
+    assert not [item for item in decide(fits) if isinstance(item, Warn)]
     settled = after(world)
-    assert not [one for one in decide(settled) if not isinstance(one, Warn)], "and then it is at rest"
+    assert not [item for item in decide(settled) if not isinstance(item, Warn)], "and then it is at rest"

@@ -85,11 +85,11 @@ def test_a_service_goes_only_after_an_answer_or_the_grace(found: Owner, wanted: 
 
 
 def test_of_several_groups_one_answer_that_it_is_deployed_is_enough_and_one_that_it_is_not_is_none() -> None:
-    one, other = group("one", "east/2"), group("other", "east/3")
+    item, other = group("one", "east/2"), group("other", "east/3")
     both = service("a/one", "a/other")
-    assert owner(both, one, other, answers={"east/3": True}).lattice == "east/3"
-    assert owner(both, one, other, answers={"east/3": False}).undecided is Undecided.LATTICE_UNREACHABLE
-    assert owner(both, one, other, answers={"east/2": False, "east/3": False}).undecided is None
+    assert owner(both, item, other, answers={"east/3": True}).lattice == "east/3"
+    assert owner(both, item, other, answers={"east/3": False}).undecided is Undecided.LATTICE_UNREACHABLE
+    assert owner(both, item, other, answers={"east/2": False, "east/3": False}).undecided is None
 
 
 def test_a_renamed_group_of_the_namespace_follows_and_none_of_another_namespace() -> None:

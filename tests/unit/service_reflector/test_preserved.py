@@ -23,7 +23,7 @@ async def test_no_grace_is_noted_while_the_kind_is_not_served() -> None:
     telemetry, health, bus = setup("test", metrics=Metrics()), Health("test"), Mock()
     work = compose(Settings(), Base(telemetry, health, FakeKube(telemetry=telemetry), bus, "east"))
     [cache] = [run.__self__.cache for run in work.queues.values() if hasattr(run, "__self__")]
-    [groups] = [one for one in work.informers if one.resource is HOST_CONFIGS]
+    [groups] = [informer for informer in work.informers if informer.resource is HOST_CONFIGS]
     groups.synced.set()
     cache.preserved[SERVICE.key] = Preserved(SERVICE, Undecided.GROUP_MISSING, "deleted unless there is one in 300 s")
     cache.by_mark[SERVICE.lattice], cache.services[SERVICE.key] = {SERVICE.key}, SERVICE

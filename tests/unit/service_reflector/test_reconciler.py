@@ -49,7 +49,7 @@ class World:
     async def snapshot(self, _: str) -> Snapshot:
         self.looks += 1
         claim = Claim("east/1", APPLICATION, options_of(APPLICATION), (POD,), {}, Running(), None)
-        services = {one.name: one for one in self.services.values()}
+        services = {service.name: service for service in self.services.values()}
         return Snapshot("default", "shop", (claim,), (), services, {"shop": tuple(self.slices.values())}, sure=True)
 
     def wrote(self, views: dict[str, Any], view: Any) -> Any:

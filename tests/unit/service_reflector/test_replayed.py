@@ -74,12 +74,12 @@ def made(comparison: Comparison, watch: HostWatch) -> tuple[set[str], set[str]]:
     comparison.applications.refused(comparison.applications.events)
     hosts = {seen.host.labels.get(POD_LABEL, ""): seen for seen in watch.hosts()}
     claims = tuple(
-        Claim("default/1", one, options_of(one), PODS, hosts, comparison.running, GROUP)
-        for one in comparison.applications.deployed().values()
+        Claim("default/1", item, options_of(item), PODS, hosts, comparison.running, GROUP)
+        for item in comparison.applications.deployed().values()
     )
     actions = decide(Snapshot("g", APPLICATION, claims))
-    ports = {name for one in actions if isinstance(one, CreateService) for name, _ in one.mirror.ports}
-    slices = [one.wanted for one in actions if isinstance(one, WriteSlice)]
+    ports = {name for action in actions if isinstance(action, CreateService) for name, _ in action.mirror.ports}
+    slices = [action.wanted for action in actions if isinstance(action, WriteSlice)]
     return ports, {endpoint["targetRef"]["name"] for piece in slices for endpoint in piece.endpoints}
 
 
@@ -114,12 +114,12 @@ def test_shuffled_and_doubled_until_it_is_undeployed_nothing_is_left(messages: l
 @given(st.permutations(ALIVE), st.sets(st.integers(0, len(ALIVE) - 1)))
 def test_with_gaps_heartbeats_and_wadms_answer_end_in_the_same(messages: list[Message], lost: set[int]) -> None:
     last = [message for message in ALIVE if message["subject"].endswith("host_heartbeat")][-2:]
-    comparison, watch = run([one for index, one in enumerate(messages) if index not in lost] + last)
+    comparison, watch = run([item for index, item in enumerate(messages) if index not in lost] + last)
     state = comparison.applications
     now = 10**9 + state.timings.doubt
     state.listed([Model(APPLICATION, VERSION, VERSION)], state.events, now)
     if APPLICATION in state.wanted:
-        (published,) = [one for one in ALIVE if one["subject"].endswith("manifest_published")]
+        (published,) = [item for item in ALIVE if item["subject"].endswith("manifest_published")]
         whole, _ = run([published])
         state.got(whole.applications.deployed()[APPLICATION], state.events)
     assert made(comparison, watch) == ({"http"}, {"host-1"})
@@ -135,7 +135,7 @@ def test_a_provider_that_starts_again_is_news_though_nobody_heard_it_stop() -> N
 
 
 def published() -> Message:
-    return next(json.loads(json.dumps(one)) for one in ALIVE if one["subject"].endswith("manifest_published"))
+    return next(json.loads(json.dumps(item)) for item in ALIVE if item["subject"].endswith("manifest_published"))
 
 
 @pytest.mark.parametrize(
@@ -170,10 +170,10 @@ def test_times_in_several_zones_are_put_in_order() -> None:
 
 def test_a_provider_event_without_a_host_is_its_sources() -> None:
     messages = [message for message in ALIVE if not message["subject"].endswith(("provider_started", "heartbeat"))]
-    started = next(one for one in ALIVE if one["subject"].endswith("provider_started"))
+    started = next(item for item in ALIVE if item["subject"].endswith("provider_started"))
     started = json.loads(json.dumps(started))
     del started["data"]["data"]["host_id"]
-    beats = [json.loads(json.dumps(one)) for one in ALIVE if one["subject"].endswith("heartbeat")][:2]
+    beats = [json.loads(json.dumps(item)) for item in ALIVE if item["subject"].endswith("heartbeat")][:2]
     assert made(*run([*messages, *beats, started])) == ({"http"}, {"host-1"})
 
 

@@ -29,15 +29,17 @@ def reach(pods: Iterable[PodView], families: tuple[Family, ...] = (Family.IPV4,)
 def stored(wanted: Sequence[Slice]) -> list[SliceView]:
     """The slices as they are once they were written."""
     return [
-        SliceView("g", one.name, f"uid-{one.name}", "1", one.service, "owner", one.family, one.endpoints, one.ports)
-        for one in wanted
+        SliceView(
+            "g", item.name, f"uid-{item.name}", "1", item.service, "owner", item.family, item.endpoints, item.ports
+        )
+        for item in wanted
     ]
 
 
 def test_an_endpoint_tells_whether_it_is_ready_serves_or_ends() -> None:
     pods = [a_pod(1), a_pod(2, serving=False), a_pod(3, terminating=True), a_pod(4, serving=False, terminating=True)]
     (piece,) = pack("shop", [reach(pods)], [])
-    assert [tuple(one["conditions"].values()) for one in piece.endpoints] == [
+    assert [tuple(endpoint["conditions"].values()) for endpoint in piece.endpoints] == [
         (True, True, False),
         (False, False, False),
         (False, True, True),
@@ -49,7 +51,7 @@ def test_an_endpoint_tells_whether_it_is_ready_serves_or_ends() -> None:
 
 def test_each_family_has_slices_of_its_own() -> None:
     pieces = pack("shop", [reach([a_pod(1, six=True), a_pod(2)], BOTH)], [])
-    found = {piece.family: [one["addresses"] for one in piece.endpoints] for piece in pieces}
+    found = {piece.family: [endpoint["addresses"] for endpoint in piece.endpoints] for piece in pieces}
     assert found == {"IPv4": [["10.0.0.2"], ["10.0.0.3"]], "IPv6": [["fd00::2"]]}
 
 
@@ -91,8 +93,8 @@ class Packed:
 
     def step(self) -> int:
         wanted = pack("shop", [reach(self.pods[number] for number in sorted(self.pods))], self.slices)
-        gone = {one.name for one in self.slices} - {one.name for one in wanted}
-        writes = len(gone) + sum(one.differs(OWNER) for one in wanted)
+        gone = {item.name for item in self.slices} - {item.name for item in wanted}
+        writes = len(gone) + sum(item.differs(OWNER) for item in wanted)
         self.slices = stored(wanted)
         return writes
 
@@ -109,8 +111,8 @@ def test_a_change_of_one_pod_writes_one_slice(steps: list[tuple[str, int]]) -> N
         elif number in packed.pods:
             packed.pods[number] = replace(packed.pods[number], serving=not packed.pods[number].serving)
         assert packed.step() <= 1
-        assert all(len(one.endpoints) <= ENDPOINTS_MAX for one in packed.slices)
-        placed = [one["targetRef"]["uid"] for each in packed.slices for one in each.endpoints]
+        assert all(len(item.endpoints) <= ENDPOINTS_MAX for item in packed.slices)
+        placed = [endpoint["targetRef"]["uid"] for each in packed.slices for endpoint in each.endpoints]
         assert sorted(placed) == sorted(pod.uid for pod in packed.pods.values())
     assert packed.step() == 0
 

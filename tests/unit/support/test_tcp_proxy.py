@@ -26,4 +26,4 @@ def test_who_leaves_while_a_connection_is_made_leaves_none(turns: int) -> None:
         warnings.simplefilter("always")
         asyncio.run(leave_early())
         gc.collect()
-    assert [str(one.message) for one in found] == []
+    assert [str(item.message) for item in found] == []

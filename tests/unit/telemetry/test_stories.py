@@ -159,8 +159,8 @@ def test_causes_are_joined_with_the_newest_first_one_a_trace_and_no_more_than_ar
     assert found is not None
     newest = MOST_BESIDE + 4
     assert found.trace_id == f"{newest:032x}"
-    assert [int(one.trace_id, 16) for one in found.beside] == [*range(newest - 1, newest - 1 - MOST_BESIDE, -1)]
-    assert all(not one.beside for one in found.beside)
+    assert [int(item.trace_id, 16) for item in found.beside] == [*range(newest - 1, newest - 1 - MOST_BESIDE, -1)]
+    assert all(not item.beside for item in found.beside)
     assert joined(found, None) == joined(None, found) == found
     assert joined(None, None) is None
 

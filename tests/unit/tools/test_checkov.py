@@ -60,7 +60,7 @@ def test_an_excuse_without_a_part_is_refused(text: str) -> None:
 
 def test_the_excuses_of_the_chart_are_complete_and_each_is_there_once() -> None:
     found = excuses_of(EXCUSES.read_text(encoding="utf-8"))
-    pairs = [(one.check, resource) for one in found for resource in one.resources]
+    pairs = [(item.check, resource) for item in found for resource in item.resources]
     assert pairs
     assert len(pairs) == len(set(pairs))
 

@@ -196,10 +196,10 @@ def test_a_layer_has_neither_times_nor_owners_nor_order_of_the_machine(tmp_path:
 
 
 def test_the_layer_changes_with_its_content(tmp_path: Path) -> None:
-    one = write_layer(tmp_path / "1", {"a": Entry(0o644, content=b"1")}, EPOCH, "")
-    assert one.diff_id != write_layer(tmp_path / "2", {"a": Entry(0o644, content=b"2")}, EPOCH, "").diff_id
-    assert one.diff_id != write_layer(tmp_path / "3", {"a": Entry(0o755, content=b"1")}, EPOCH, "").diff_id
-    assert one.diff_id != write_layer(tmp_path / "4", {"a": Entry(0o644, content=b"1")}, EPOCH + 1, "").diff_id
+    item = write_layer(tmp_path / "1", {"a": Entry(0o644, content=b"1")}, EPOCH, "")
+    assert item.diff_id != write_layer(tmp_path / "2", {"a": Entry(0o644, content=b"2")}, EPOCH, "").diff_id
+    assert item.diff_id != write_layer(tmp_path / "3", {"a": Entry(0o755, content=b"1")}, EPOCH, "").diff_id
+    assert item.diff_id != write_layer(tmp_path / "4", {"a": Entry(0o644, content=b"1")}, EPOCH + 1, "").diff_id
 
 
 def test_a_layout_has_each_blob_under_its_digest_and_one_top(tmp_path: Path) -> None:
@@ -219,7 +219,7 @@ def test_a_layout_has_each_blob_under_its_digest_and_one_top(tmp_path: Path) -> 
     [row] = json.loads(layout.blob(index).read_text())["manifests"]
     assert row["platform"] == {"architecture": "arm64", "os": "linux"}
     found = json.loads(layout.blob(manifest).read_text())
-    assert [one["digest"] for one in found["layers"]] == [layer.blob.digest]
+    assert [item["digest"] for item in found["layers"]] == [layer.blob.digest]
     assert json.loads(layout.blob(config.descriptor).read_text())["rootfs"]["diff_ids"] == [layer.diff_id]
 
 

@@ -128,6 +128,6 @@ def test_the_provenance_names_the_commit_and_each_input_once() -> None:
     found = provenance(a_release(), [*inputs, *inputs], "https://builder.example")
     dependencies = found["buildDefinition"]["resolvedDependencies"]
     assert dependencies[0]["digest"] == {"gitCommit": COMMIT}
-    assert [one["digest"]["sha256"][0] for one in dependencies[1:]] == ["2", "1"]
+    assert [dependency["digest"]["sha256"][0] for dependency in dependencies[1:]] == ["2", "1"]
     assert found["runDetails"]["builder"] == {"id": "https://builder.example"}
     assert found == provenance(a_release(), reversed(inputs), "https://builder.example")

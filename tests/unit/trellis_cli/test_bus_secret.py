@@ -38,7 +38,7 @@ def kube() -> FakeKube:
 
 
 def texts(kube: FakeKube, name: str = BUS) -> dict[str, str]:
-    [found] = [one for one in kube.objects(SECRETS) if one["metadata"]["name"] == name]
+    [found] = [item for item in kube.objects(SECRETS) if item["metadata"]["name"] == name]
     return {key: base64.b64decode(value).decode() for key, value in found["data"].items()}
 
 
@@ -105,15 +105,15 @@ async def test_a_seed_that_is_none_is_named_and_not_shown(kube: FakeKube) -> Non
     with pytest.raises(CommandError, match=r"trellis-bus.*cli\.nk") as caught:
         await write_users(kube, HOME, BUS, ONE)
     assert "not-a-seed" not in str(caught.value)
-    assert [one for one in kube.writes if one.method != "GET"] == []
+    assert [write for write in kube.writes if write.method != "GET"] == []
 
 
 async def test_argo_cd_does_not_take_the_secret_for_its_own(kube: FakeKube) -> None:
     """By that label it would find the Secret in no manifest and prune it."""
     await write_users(kube, HOME, BUS, ONE)
     await write_certificate(kube, HOME, "tls", ["localhost"])
-    for one in kube.objects(SECRETS):
-        assert "app.kubernetes.io/instance" not in one["metadata"]["labels"]
+    for item in kube.objects(SECRETS):
+        assert "app.kubernetes.io/instance" not in item["metadata"]["labels"]
 
 
 # --- certificates ---
@@ -127,7 +127,7 @@ async def test_certificates_are_made_once_or_taken_from_the_chart_before(kube: F
     put(kube, "trellis-nats-tls", **{"tls.crt": "a", "tls.key": "b", "ca.crt": "c"})
     await write_certificate(kube, HOME, "other", ["localhost"])
     assert texts(kube, "other") == {"tls.crt": "a", "tls.key": "b", "ca.crt": "c"}
-    [secret] = [one for one in kube.objects(SECRETS) if one["metadata"]["name"] == "other"]
+    [secret] = [item for item in kube.objects(SECRETS) if item["metadata"]["name"] == "other"]
     assert secret["type"] == "kubernetes.io/tls"
 
 

@@ -30,7 +30,7 @@ def test_pods_that_serve_nothing_or_ended_are_not_asked() -> None:
             pod("e", "provisioner", phase="Succeeded", podIP="10.0.0.5"),
         ]
     )
-    assert [one.url for one in found] == ["http://10.0.0.1:8081/readyz", "http://[fd00::2]:8081/readyz"]
+    assert [item.url for item in found] == ["http://10.0.0.1:8081/readyz", "http://[fd00::2]:8081/readyz"]
 
 
 @pytest.mark.parametrize(
@@ -49,7 +49,7 @@ def test_pods_that_serve_nothing_or_ended_are_not_asked() -> None:
     ],
 )
 def test_a_pod_that_does_not_run_says_why(status: Manifest, why: str) -> None:
-    assert [one.waits for one in view_pods([pod("a", "provisioner", **status)])] == [why]
+    assert [view_pod.waits for view_pod in view_pods([pod("a", "provisioner", **status)])] == [why]
 
 
 @pytest.mark.parametrize(
@@ -73,9 +73,9 @@ def test_a_process_that_is_not_ready_is_heard(body: object, status: int, why: st
 def test_a_service_without_a_pod_is_a_problem_and_so_is_one_sick_pod() -> None:
     well, sick = PodView("provisioner", "p-1", "x", ""), PodView("provisioner", "p-2", "x", "")
     answers = [Answer(well, ""), Answer(sick, "nats: away")]
-    [one, other] = parts_of(["provisioner", "host-manager"], answers)
-    assert lacking(one.text, "1 of 2") == []
-    assert lacking(one.problem, "p-2: nats: away") == []
+    [item, other] = parts_of(["provisioner", "host-manager"], answers)
+    assert lacking(item.text, "1 of 2") == []
+    assert lacking(item.problem, "p-2: nats: away") == []
     assert lacking(other.problem, "Deployment") == []
     [alone] = parts_of([], answers)
     assert alone.name == "provisioner"

@@ -67,7 +67,7 @@ def test_a_command_is_there_and_imports_none_of_the_others(asked: str) -> None:
     assert done.returncode == 0, done.stderr
     assert f"Usage: trellis {asked}" in done.stdout.replace("-c", "trellis")
     imported = set(done.stderr.split())
-    modules = {name: f"trellis_cli.{one.place.partition(':')[0]}" for name, one in COMMANDS.items()}
+    modules = {name: f"trellis_cli.{item.place.partition(':')[0]}" for name, item in COMMANDS.items()}
     modules |= {"dev": "trellis_dev.commands.dev", "demo": "trellis_dev.demo.command"}
     assert {name for name, module in modules.items() if module in imported} == {asked}
 
@@ -76,7 +76,9 @@ def test_a_command_is_there_and_imports_none_of_the_others(asked: str) -> None:
 def test_help_names_every_command_and_imports_none(arguments: list[str]) -> None:
     done = run(*arguments, program=AND_THEN)
     said = done.stdout + done.stderr
-    assert not {f"trellis_cli.{one.place.partition(':')[0]}" for one in COMMANDS.values()} & set(done.stderr.split())
+    assert not {f"trellis_cli.{command.place.partition(':')[0]}" for command in COMMANDS.values()} & set(
+        done.stderr.split()
+    )
     assert all(f" {name} " in said for name in [*COMMANDS, "version"])
 
 

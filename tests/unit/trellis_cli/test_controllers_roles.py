@@ -16,13 +16,13 @@ RolesOutput = pytest.CaptureFixture[str]
 def test_an_account_that_sees_two_resources_needs_two_roles(capsys: RolesOutput) -> None:
     roles("payments", ["ttl"], ["jobs.batch", "configmaps", "jobs.batch"], Format.YAML)
     found = list(yaml.safe_load_all(capsys.readouterr().out))
-    assert [(one["kind"], one["metadata"]["name"]) for one in found] == [
+    assert [(item["kind"], item["metadata"]["name"]) for item in found] == [
         ("Role", "trellis-controller-ttl"),
         ("RoleBinding", "trellis-controller-ttl"),
         ("Role", "trellis-watcher-ttl"),
         ("RoleBinding", "trellis-watcher-ttl"),
     ]
-    assert {one["metadata"]["namespace"] for one in found} == {"payments"}
+    assert {item["metadata"]["namespace"] for item in found} == {"payments"}
     assert [(rule["apiGroups"], rule["resources"]) for rule in found[2]["rules"]] == [
         ([""], ["configmaps"]),
         (["batch"], ["jobs"]),
@@ -34,7 +34,7 @@ def test_without_resources_no_right_to_see_is_given(capsys: RolesOutput, monkeyp
     monkeypatch.setenv("TRELLIS_NAMESPACE", "wasm")
     roles("payments", ["ttl", "quota", "ttl"], None, Format.JSON)
     items = json.loads(capsys.readouterr().out)["items"]
-    assert [one["metadata"]["name"] for one in items if one["kind"] == "Role"] == [
+    assert [item["metadata"]["name"] for item in items if item["kind"] == "Role"] == [
         "trellis-controller-ttl",
         "trellis-controller-quota",
     ]

@@ -31,7 +31,7 @@ SHIM = view_shim(make_shim() | {"metadata": {"name": NAME, "uid": "u", "resource
 
 def handlers(kube: FakeKube, name: str = "n") -> list[str]:
     [node] = [node for node in kube.objects(NODES) if node["metadata"]["name"] == name]
-    return [one["name"] for one in node["status"].get("runtimeHandlers", [])]
+    return [runtime_handler["name"] for runtime_handler in node["status"].get("runtimeHandlers", [])]
 
 
 def install(kube: FakeKube, *, removes: bool = False, job: str = "job") -> None:
@@ -98,6 +98,6 @@ async def test_a_refused_write_is_repeated() -> None:
 
 def test_the_stage_is_for_installers_and_has_precedence_over_those_of_kwok() -> None:
     [stage] = yaml.safe_load_all(INSTALLER_STAGE)
-    keys = [one["key"] for one in stage["spec"]["selector"]["matchExpressions"]]
+    keys = [match_expression["key"] for match_expression in stage["spec"]["selector"]["matchExpressions"]]
     assert f'.metadata.labels["{names.LABEL_JOB}"]' in keys
     assert stage["spec"]["weight"] > 0

@@ -149,7 +149,7 @@ REASONS: dict[str, tuple[AppSnapshot, str, list[str]]] = {
 @pytest.mark.parametrize(("world", "about", "named"), REASONS.values(), ids=REASONS)
 def test_what_is_not_well_is_named(world: AppSnapshot, about: str, named: list[str]) -> None:
     shown = [line.shown for line in explain_application(world).lines if line.about == about and line.well is False]
-    assert [lacking(one, *named) for one in shown] == [[]]
+    assert [lacking(item, *named) for item in shown] == [[]]
 
 
 CAUSES: dict[str, tuple[AppSnapshot, str, list[str]]] = {
@@ -275,7 +275,7 @@ def test_what_came_from_wash_and_its_events_are_told() -> None:
 
 
 def test_the_status_row_counts_phases_and_names_what_does_not_go_on() -> None:
-    rows = [row_of(one) for one in (app(), app(phase="Failed"), stored("new"))]
+    rows = [row_of(item) for item in (app(), app(phase="Failed"), stored("new"))]
     part = applications_part(rows, {"team/new": "nobody knows it"}, "pod-1")
     assert lacking(part.text, "1 Deployed", "1 Failed", "1 NotEvaluated", "application-manager", "pod-1") == []
     assert part.facts["unhealthy"] == ["team/new", "team/web"]

@@ -85,7 +85,7 @@ def test_a_page_ends_with_who_leads_what_was_told_and_which_rights_were_lacking(
 
 
 def test_a_subject_is_named_as_the_command_line_names_it() -> None:
-    assert {one.short for one in SUBJECTS} | {"deadletter"} == set(KINDS)
+    assert {subject.short for subject in SUBJECTS} | {"deadletter"} == set(KINDS)
 
 
 @pytest.fixture

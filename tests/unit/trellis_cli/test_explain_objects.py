@@ -173,8 +173,8 @@ def test_a_controller_names_its_cause(manifest: Manifest, about: str, named: lis
 
 def test_a_controller_that_is_well_paused_or_failed_long_ago_is_ready() -> None:
     paused = controller(said("Ready", "False", "Paused", "…"), state="Paused")
-    for one in (controller(RUNNING), controller(RUNNING, lastFault=FAULT, traps=9), paused):
-        assert controller_cause(one) is None
+    for item in (controller(RUNNING), controller(RUNNING, lastFault=FAULT, traps=9), paused):
+        assert controller_cause(item) is None
 
 
 def grant(lattice: str | None = "east", **spec: Any) -> Manifest:
@@ -202,8 +202,8 @@ def test_a_grant_names_what_keeps_it_from_having_an_effect() -> None:
         ),
         (replace(world, grant=grant() | {"spec": {"from": 1}}), ["secretgrant vault/g"]),
     ]
-    for one, named in broken:
-        page = explain_grant(one)
+    for item, named in broken:
+        page = explain_grant(item)
         assert page.cause is not None
         assert lacking(page.headline, *named) == []
     unknown = replace(world, accounts=[replace(there, may_be=None)])

@@ -90,7 +90,7 @@ REASONS: dict[str, tuple[World, str, list[str]]] = {
 @pytest.mark.parametrize(("world", "about", "named"), REASONS.values(), ids=REASONS)
 def test_what_is_wrong_is_named(world: World, about: str, named: list[str]) -> None:
     shown = [line.shown for line in explain_service(world).lines if line.about == about and line.well is False]
-    assert [lacking(one, *named) for one in shown] == [[]]
+    assert [lacking(item, *named) for item in shown] == [[]]
 
 
 LOOPBACK = [

@@ -52,9 +52,9 @@ class Slow:
 async def test_groups_are_read_together_and_told_in_their_order() -> None:
     server, found = Slow(), groups()
     read = await read_groups(cast("Kube", server), found)
-    assert [one.manifest for one in read] == found
-    for one in read:
-        assert {name for _, name in one.children} == {one.manifest["metadata"]["name"]}
+    assert [item.manifest for item in read] == found
+    for item in read:
+        assert {name for _, name in item.children} == {item.manifest["metadata"]["name"]}
     assert server.most == migrate_wasmcloud._CALLS_AT_ONCE
     assert server.calls == GROUPS * 6
 

@@ -47,7 +47,7 @@ def plan(
     grants: tuple[Manifest, ...] = (),
     hosts: tuple[str, ...] = (),
 ) -> list[Step]:
-    groups = tuple(FormerGroup({"metadata": {"name": "hosts", "namespace": one}}, {}) for one in hosts)
+    groups = tuple(FormerGroup({"metadata": {"name": "hosts", "namespace": host}}, {}) for host in hosts)
     steps = plan_secrets(Former(rights=rights, apps=apps, grants=grants, groups=groups))
     assert all(step.write is None and step.doing is Doing.LEAVE for step in steps), "nothing is changed"
     return steps

@@ -73,7 +73,7 @@ def test_a_kind_that_the_command_does_not_take_is_refused_with_those_it_takes() 
 
 def test_every_custom_resource_has_its_plural_short_and_full_names() -> None:
     for kind in (kind for kinds in BY_DIRECTORY.values() for kind in kinds):
-        found = {read_kind(one, ALL) for one in (kind.plural, *kind.short_names, kind.name, kind.model.__name__)}
+        found = {read_kind(item, ALL) for item in (kind.plural, *kind.short_names, kind.name, kind.model.__name__)}
         assert len(found) == 1, kind.name
 
 

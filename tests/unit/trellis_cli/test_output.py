@@ -65,7 +65,7 @@ def test_of_many_documents_each_can_be_read_by_itself(capsys: pytest.CaptureFixt
 
 def test_manifests_are_what_kubectl_applies(capsys: pytest.CaptureFixture[str]) -> None:
     print_manifests(Format.YAML, [{"kind": "A"}, {"kind": "B"}])
-    assert [one["kind"] for one in yaml.safe_load_all(capsys.readouterr().out)] == ["A", "B"]
+    assert [item["kind"] for item in yaml.safe_load_all(capsys.readouterr().out)] == ["A", "B"]
     print_manifests(Format.JSON, [{"kind": "A"}])
     assert json.loads(capsys.readouterr().out)["kind"] == "List"
 

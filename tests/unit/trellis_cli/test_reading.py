@@ -58,7 +58,7 @@ async def test_a_right_that_is_lacking_is_a_note_once(kube: FakeKube) -> None:
 async def test_where_only_one_namespace_may_be_read_that_one_is(kube: FakeKube) -> None:
     refuse_all(kube)
     reading = Reading(kube, "trellis-system")
-    assert [one["metadata"]["name"] for one in await reading.wide(PODS, "team")] == ["p"]
+    assert [item["metadata"]["name"] for item in await reading.wide(PODS, "team")] == ["p"]
     assert len(reading.notes) == 1
     refuse_all(kube)
     assert await reading.wide(PODS, None) == []

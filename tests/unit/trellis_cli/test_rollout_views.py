@@ -82,6 +82,6 @@ def test_the_history_has_each_revision_and_the_version_of_one(capsys: pytest.Cap
     _show_history("spin", world, 1, Format.TABLE, no_headers=False)
     assert yaml.safe_load(capsys.readouterr().out) == REVISIONS[0].version
     _show_history("spin", world, None, Format.JSON, no_headers=False)
-    assert [one["current"] for one in json.loads(capsys.readouterr().out)["revisions"]] == [False, True]
+    assert [revision["current"] for revision in json.loads(capsys.readouterr().out)["revisions"]] == [False, True]
     with pytest.raises(CommandError, match=r'\b7\b.*"spin".*: 1, 2$'):
         _show_history("spin", world, 7, Format.TABLE, no_headers=False)

@@ -79,7 +79,7 @@ def told(row: Row) -> str:
 
 
 def test_every_place_that_hands_over_secrets_is_looked_at() -> None:
-    assert [one.name for one in (USE, OUT, IN)] == ["password", "out", "in"]
+    assert [item.name for item in (USE, OUT, IN)] == ["password", "out", "in"]
     assert USE.place == "cart"
     assert lacking(OUT.place, "cart", "wasi:keyvalue") == []
     assert lacking(IN.place, "redis", "wasi:keyvalue", "cart") == []

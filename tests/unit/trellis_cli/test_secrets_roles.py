@@ -16,13 +16,13 @@ RolesOutput = pytest.CaptureFixture[str]
 def test_an_account_that_reads_two_secrets_needs_two_roles(capsys: RolesOutput) -> None:
     roles("payments", ["reader"], None, ["db", "api"], Format.YAML)
     found = list(yaml.safe_load_all(capsys.readouterr().out))
-    assert [(one["kind"], one["metadata"]["name"]) for one in found] == [
+    assert [(item["kind"], item["metadata"]["name"]) for item in found] == [
         ("Role", "trellis-impersonate-reader"),
         ("RoleBinding", "trellis-impersonate-reader"),
         ("Role", "trellis-reader-reader"),
         ("RoleBinding", "trellis-reader-reader"),
     ]
-    assert {one["metadata"]["namespace"] for one in found} == {"payments"}
+    assert {item["metadata"]["namespace"] for item in found} == {"payments"}
     assert found[2]["rules"][0]["resourceNames"] == ["db", "api"]
 
 
@@ -30,7 +30,7 @@ def test_without_secrets_no_right_to_read_is_given(capsys: RolesOutput) -> None:
     roles("payments", ["reader", "writer", "reader"], None, None, Format.JSON)
     found = json.loads(capsys.readouterr().out)
     assert found["kind"] == "List"
-    assert [one["metadata"]["name"] for one in found["items"] if one["kind"] == "Role"] == [
+    assert [item["metadata"]["name"] for item in found["items"] if item["kind"] == "Role"] == [
         "trellis-impersonate-reader",
         "trellis-impersonate-writer",
     ]

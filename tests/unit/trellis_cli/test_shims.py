@@ -74,13 +74,13 @@ def installing(release: Release, name: str = "spin", **metadata: Any) -> Manifes
 
 
 def listed(*manifests: Manifest) -> list[Row]:
-    return rows_of(SMALL, [(view_shim(one), one) for one in manifests])
+    return rows_of(SMALL, [(view_shim(manifest), manifest) for manifest in manifests])
 
 
 # --- the catalogue of the package ---
 
 
-@pytest.mark.parametrize("release", ALL_RELEASES, ids=lambda one: f"{one.runtime}@{one.version}")
+@pytest.mark.parametrize("release", ALL_RELEASES, ids=lambda item: f"{item.runtime}@{item.version}")
 def test_each_release_installs_on_both_architectures(release: Release) -> None:
     shim = view_shim(installing(release, release.runtime))
     assert not shim.invalid
@@ -92,7 +92,7 @@ def test_each_release_installs_on_both_architectures(release: Release) -> None:
         assert release.version in source.location
 
 
-@pytest.mark.parametrize("release", ALL_RELEASES, ids=lambda one: f"{one.runtime}@{one.version}")
+@pytest.mark.parametrize("release", ALL_RELEASES, ids=lambda item: f"{item.runtime}@{item.version}")
 def test_each_release_names_the_source_of_its_checksums_at_a_commit(release: Release) -> None:
     commit = release.checksum.partition("/blob/")[2].partition("/")[0]
     assert len(commit) == 40
@@ -279,7 +279,7 @@ async def test_a_shim_that_is_being_deleted_is_not_changed() -> None:
 
 
 async def test_the_default_shim_waits_until_shims_are_served() -> None:
-    kube = FakeKube(resources=tuple(one for one in ALL if one is not SHIMS))
+    kube = FakeKube(resources=tuple(item for item in ALL if item is not SHIMS))
     wanted = make_shim(NEW, "wasi", {}, 1)
     with pytest.raises(NotFound):
         await write_default(kube, wanted, ServedTimings(timeout=0.02, poll=0.01))
@@ -344,7 +344,7 @@ def test_a_client_side_dry_run_prints_the_shim_and_needs_no_cluster(
 def test_the_catalogue_is_listed_without_a_cluster(capsys: pytest.CaptureFixture[str]) -> None:
     command.list_shims(catalogue=True, output=Format.JSON)
     found = json.loads(capsys.readouterr().out)["runtimes"]
-    assert {(one["name"], two["version"]) for one in found for two in one["releases"]} == {
+    assert {(item["name"], two["version"]) for item in found for two in item["releases"]} == {
         (release.runtime, release.version) for release in ALL_RELEASES
     }
 

@@ -103,7 +103,7 @@ def test_a_screen_is_never_longer_than_the_terminal_and_has_the_line_that_keys_m
 @pytest.mark.parametrize("kind", list(Kind))
 def test_every_sheet_has_its_entities_and_can_be_sorted_by_each_column(kind: Kind) -> None:
     entities = world()
-    own = {id_ for id_, one in entities.items() if one["kind"] == SHEETS[kind].of}
+    own = {id_ for id_, item in entities.items() if item["kind"] == SHEETS[kind].of}
     assert own
     for column in sorts(kind):
         for reverse in (False, True):
@@ -113,7 +113,7 @@ def test_every_sheet_has_its_entities_and_can_be_sorted_by_each_column(kind: Kin
 
 
 def test_every_entity_of_the_console_is_in_a_sheet_and_every_part_in_one() -> None:
-    assert {one["kind"] for one in world().values()} == {sheet.of for sheet in SHEETS.values()} | {"part"}
+    assert {item["kind"] for item in world().values()} == {sheet.of for sheet in SHEETS.values()} | {"part"}
     assert {part for sheet in SHEETS.values() for part in sheet.parts} == set(PARTS)
 
 
@@ -170,7 +170,7 @@ def test_counts_are_of_all_and_not_of_what_fits() -> None:
 @given(*[st.dictionaries(st.sampled_from("abcd"), st.integers(0, 2).map(lambda n: {"n": n}))] * 2)
 def test_a_difference_leads_from_one_state_to_the_other(before: dict[str, Any], after: dict[str, Any]) -> None:
     changed, gone = difference(before, after)
-    state = {id_: one for id_, one in (before | changed).items() if id_ not in gone}
+    state = {id_: item for id_, item in (before | changed).items() if id_ not in gone}
     assert state == after
     assert not set(changed) & set(gone)
 

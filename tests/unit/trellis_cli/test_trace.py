@@ -139,7 +139,7 @@ def test_a_trace_of_which_a_parent_is_missing_is_shown_and_that_is_said() -> Non
 
 def test_a_document_has_all_there_is_and_can_be_written() -> None:
     document = document_of(TRACE, read_spans(answer(span(1, "a"), span(2, "b", parent=1))))
-    assert [(one["depth"], one["name"]) for one in document["spans"]] == [(0, "a"), (1, "b")]
+    assert [(item["depth"], item["name"]) for item in document["spans"]] == [(0, "a"), (1, "b")]
     assert json.loads(json.dumps(document)) == document
 
 

@@ -121,11 +121,11 @@ def test_pods_that_end_or_ended_are_in_nobodys_way() -> None:
         {"metadata": {"name": "ended"}, "status": {"phase": "Succeeded"}},
     ]
     assert still_run(pods) == ["begins", "runs"]
-    assert [replicas_of(one) for one in ({}, {"spec": {}}, {"spec": {"replicas": 0}})] == [1, 1, 0]
+    assert [replicas_of(item) for item in ({}, {"spec": {}}, {"spec": {"replicas": 0}})] == [1, 1, 0]
 
 
 def test_the_chart_lets_the_job_read_the_crd_of_each_kind_that_it_lists() -> None:
-    [role] = [one for one in hooks("pre-delete") if one["kind"] == "ClusterRole"]
+    [role] = [hook for hook in hooks("pre-delete") if hook["kind"] == "ClusterRole"]
     named = {rule["resources"][0]: set(rule["resourceNames"]) for rule in role["rules"] if "resourceNames" in rule}
     ours = [guard.res for guard in GUARDS if "." in guard.res.group]
     assert named == {
@@ -201,7 +201,7 @@ async def test_each_object_is_let_go_once_and_a_second_run_writes_nothing() -> N
         kube.put(SHIMS, {"metadata": {"name": name, "finalizers": [names.FINALIZER, "other/one"]}})
     row = await free(kube, guard_of("Shim"))
     assert (row.there, sorted(row.removed)) == (2, ["a", "b"])
-    assert [one["metadata"]["finalizers"] for one in kube.objects(SHIMS)] == [["other/one"], ["other/one"]]
+    assert [item["metadata"]["finalizers"] for item in kube.objects(SHIMS)] == [["other/one"], ["other/one"]]
     writes = len(kube.writes)
     again = await free(kube, guard_of("Shim"))
     assert (again.there, again.removed, len(kube.writes)) == (2, [], writes)
@@ -230,8 +230,8 @@ def kept_of(service: Manifest, uid: str = "") -> str:
 def owners(kube: FakeKube) -> dict[str, list[tuple[str, str]]]:
     """Return name and uid of the owners of each slice."""
     return {
-        one["metadata"]["name"]: [(of["name"], of["uid"]) for of in one["metadata"].get("ownerReferences") or ()]
-        for one in kube.objects(ENDPOINT_SLICES)
+        item["metadata"]["name"]: [(of["name"], of["uid"]) for of in item["metadata"].get("ownerReferences") or ()]
+        for item in kube.objects(ENDPOINT_SLICES)
     }
 
 
@@ -252,7 +252,7 @@ async def test_slices_that_outlive_their_service_go_with_it_from_then_on() -> No
     row = await free(kube, SLICES)
     assert (row.there, row.removed, row.unreadable, row.left) == (2, ["default/kept"], [], {})
     assert owners(kube) == {"kept": [("shop", service["metadata"]["uid"])], "owned": []}
-    assert not any(one["metadata"].get("annotations") for one in kube.objects(ENDPOINT_SLICES))
+    assert not any(item["metadata"].get("annotations") for item in kube.objects(ENDPOINT_SLICES))
     writes = len(kube.writes)
     assert ((await free(kube, SLICES)).removed, len(kube.writes)) == ([], writes)
 
@@ -282,7 +282,7 @@ async def test_a_slice_whose_service_may_not_be_read_is_left_alone_and_reported(
     before = keeper_of(kube, kept_of(service_of(kube)))
     refuse_services(kube, 1, 403, "Forbidden")
     row = await free(kube, SLICES)
-    assert {key: one.reason for key, one in row.left.items()} == {f"default/{SLICE}": LeftReason.SERVICE_UNREADABLE}
+    assert {key: item.reason for key, item in row.left.items()} == {f"default/{SLICE}": LeftReason.SERVICE_UNREADABLE}
     assert (row.removed, kube.objects(ENDPOINT_SLICES)) == ([], [before])
 
 
@@ -325,7 +325,7 @@ async def test_a_slice_of_which_nothing_tells_the_service_is_left_alone_with_wha
         service_of(kube)
     before = keeper_of(kube, "{", label=label)
     row = await free(kube, SLICES)
-    assert {key: one.reason for key, one in row.left.items()} == {f"default/{SLICE}": reason}
+    assert {key: item.reason for key, item in row.left.items()} == {f"default/{SLICE}": reason}
     assert (row.there, row.removed, kube.objects(ENDPOINT_SLICES)) == (1, [], [before])
     assert lacking(row.note, f"kubectl delete endpointslice -n default {SLICE}") == []
 
@@ -359,8 +359,8 @@ def test_whoever_calls_it_is_told_that_a_slice_was_left_alone(
     with pytest.raises(SystemExit) as ended:
         uninstall.uninstall(remove_finalizers=True, timeout="10s", dry_run=dry_run, yes=True, output=Format.JSON)
     assert ended.value.code == EXIT_FAILED
-    found = {one["kind"]: one for one in json.loads(capsys.readouterr().out)["kinds"]}["EndpointSlice"]
-    assert [(one["name"], one["reason"]) for one in found["left"]] == [(f"default/{SLICE}", "ServiceMissing")]
+    found = {kind["kind"]: kind for kind in json.loads(capsys.readouterr().out)["kinds"]}["EndpointSlice"]
+    assert [(item["name"], item["reason"]) for item in found["left"]] == [(f"default/{SLICE}", "ServiceMissing")]
     assert (found["removed"], kube.objects(ENDPOINT_SLICES)) == ([], [before])
 
 
@@ -378,7 +378,7 @@ async def test_what_is_put_back_is_named_when_the_time_is_over(monkeypatch: pyte
 
 
 async def test_a_kind_that_is_not_known_has_nothing_to_let_go() -> None:
-    kube = FakeKube(resources=tuple(one for one in ALL if one is not SHIMS))
+    kube = FakeKube(resources=tuple(item for item in ALL if item is not SHIMS))
     assert (await free(kube, guard_of("Shim"))).there == 0
 
 

@@ -82,7 +82,7 @@ def render(chart: Path) -> list[Manifest]:
     )
     if done.returncode:
         raise RuntimeError(f"helm fails for {chart}: {done.stderr}")
-    return [one for one in yaml.load_all(done.stdout, Loader=yaml.CSafeLoader) if one]
+    return [item for item in yaml.load_all(done.stdout, Loader=yaml.CSafeLoader) if item]
 
 
 def differences(directory: Path, wanted: dict[str, str]) -> list[str]:

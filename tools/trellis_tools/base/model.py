@@ -48,20 +48,20 @@ def files_of(rendered: Iterable[Manifest]) -> dict[str, list[Manifest]]:
             continue
         if original["kind"] == "Secret":
             raise ValueError(f"Secret {original['metadata']['name']} of the chart would be public")
-        one = copy.deepcopy(original)
-        _without_marks(one)
-        files[_KEYS if hook else _file_of(one)].append(one)
+        item = copy.deepcopy(original)
+        _without_marks(item)
+        files[_KEYS if hook else _file_of(item)].append(item)
     return files
 
 
-def _file_of(one: Manifest) -> str:
-    is_of_bus = one["metadata"].get("labels", {}).get(_COMPONENT) == "nats"
-    return _FILES.get(one["kind"], _BUS if is_of_bus else _SERVICES)
+def _file_of(manifest: Manifest) -> str:
+    is_of_bus = manifest["metadata"].get("labels", {}).get(_COMPONENT) == "nats"
+    return _FILES.get(manifest["kind"], _BUS if is_of_bus else _SERVICES)
 
 
-def _without_marks(one: Manifest) -> None:
+def _without_marks(manifest: Manifest) -> None:
     """Remove labels and annotations of Helm."""
-    for place in (one, one.get("spec", {}).get("template", {})):
+    for place in (manifest, manifest.get("spec", {}).get("template", {})):
         metadata = place.get("metadata", {})
         for kind in ("labels", "annotations"):
             found = metadata.get(kind, {})

@@ -53,7 +53,7 @@ def main(argv: list[str] | None = None) -> int:
     except (ToolError, ValeError) as error:
         sys.stderr.write(f"{error}\n")
         return 2
-    sys.stderr.write(counts(found) if arguments.counts else "".join(f"{one}\n" for one in found))
+    sys.stderr.write(counts(found) if arguments.counts else "".join(f"{item}\n" for item in found))
     return 1 if found and not arguments.counts else 0
 
 

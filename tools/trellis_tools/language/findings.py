@@ -79,8 +79,8 @@ def parse(output: str, files: dict[str, Page]) -> list[Finding]:
 
 def counts(found: Sequence[Finding]) -> str:
     """Return a table of the number of findings: one row per rule, one column per area."""
-    numbers = Counter((one.rule, one.area) for one in found)
-    rules, areas = sorted({one.rule for one in found}), sorted({one.area for one in found})
+    numbers = Counter((item.rule, item.area) for item in found)
+    rules, areas = sorted({item.rule for item in found}), sorted({item.area for item in found})
     rows = [["rule", *areas, "all"]]
     rows += [[rule, *(str(numbers[rule, area]) for area in areas), _sum(numbers, rules=[rule])] for rule in rules]
     rows.append(["all", *(_sum(numbers, areas=[area]) for area in areas), str(len(found))])

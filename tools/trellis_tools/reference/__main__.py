@@ -47,7 +47,7 @@ def main(argv: list[str] | None = None) -> int:
 def pages(rights: Path) -> dict[str, str]:
     """Return the text of each page by its path below the directory."""
     definitions = [make_definition(kind) for kinds in BY_DIRECTORY.values() for kind in kinds]
-    found = {f"crds/{one['spec']['names']['singular']}.md": kind_page(one) for one in definitions}
+    found = {f"crds/{definition['spec']['names']['singular']}.md": kind_page(definition) for definition in definitions}
     files = {path.stem: list(yaml.safe_load_all(path.read_text())) for path in sorted(rights.glob("*.yaml"))}
     return found | {
         "events.md": facts_page(hears()),

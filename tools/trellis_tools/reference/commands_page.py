@@ -30,18 +30,21 @@ def commands_page(root: Any) -> str:  # noqa: ANN401 (a click command; typer hid
 def _commands(command: Any, name: str) -> Iterator[str]:  # noqa: ANN401 (as above)
     below = getattr(command, "commands", {})
     # A group with its own action has more parameters than the help option.
-    if not below or (name != _ROOT and [one for one in command.params if one.name != "help"]):
+    if not below or (name != _ROOT and [param for param in command.params if param.name != "help"]):
         yield _command(command, name)
-    for one in sorted(below):
-        if not below[one].hidden:
-            yield from _commands(below[one], f"{name} {one}")
+    for item in sorted(below):
+        if not below[item].hidden:
+            yield from _commands(below[item], f"{name} {item}")
 
 
 def _command(command: Any, name: str) -> str:  # noqa: ANN401 (as above)
-    parameters = [one for one in command.params if not getattr(one, "hidden", False) and one.name != "help"]
-    arguments = [one for one in parameters if one.param_type_name == "argument"]
-    usage = " ".join([name, *(_metavar(one) for one in arguments)])
-    rows = [(_names(one), cell(one.help or "") + (" (required)" if one.required else "")) for one in parameters]
+    parameters = [param for param in command.params if not getattr(param, "hidden", False) and param.name != "help"]
+    arguments = [parameter for parameter in parameters if parameter.param_type_name == "argument"]
+    usage = " ".join([name, *(_metavar(argument) for argument in arguments)])
+    rows = [
+        (_names(parameter), cell(parameter.help or "") + (" (required)" if parameter.required else ""))
+        for parameter in parameters
+    ]
     text = f"## {name}\n\n```\n{usage}\n```\n\n{_paragraphs(command.help or '')}\n"
     return text + (f"\n{table(('', ''), rows)}" if rows else "")
 
@@ -62,7 +65,7 @@ def _names(parameter: Any) -> str:  # noqa: ANN401 (as above)
         if parameter.is_flag
         else f" {parameter.metavar or _VALUES.get(parameter.bare_type(), parameter.bare_type().upper())}"
     )
-    return ", ".join(code(one) for one in found[:-1]) + (", " if len(found) > 1 else "") + code(f"{found[-1]}{value}")
+    return ", ".join(code(item) for item in found[:-1]) + (", " if len(found) > 1 else "") + code(f"{found[-1]}{value}")
 
 
 def _paragraphs(text: str) -> str:

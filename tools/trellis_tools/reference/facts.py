@@ -58,9 +58,9 @@ def example(spec: FactSpec) -> dict[str, Any]:
     definitions = schema.get("$defs", {})
     required = schema.get("required", ())
     return {
-        name: _sample(name, one, definitions)
-        for name, one in schema["properties"].items()
-        if name in required or "default" not in one or one["default"] is not None
+        name: _sample(name, item, definitions)
+        for name, item in schema["properties"].items()
+        if name in required or "default" not in item or item["default"] is not None
     }
 
 
@@ -68,8 +68,8 @@ def _fact(spec: FactSpec, hears: Hears) -> str:
     schema = fact_schema(spec)
     required = schema.get("required", ())
     rows = [
-        (code(name), _type(one), "yes" if name in required else "", cell(str(one.get("description", ""))))
-        for name, one in schema["properties"].items()
+        (code(name), _type(item), "yes" if name in required else "", cell(str(item.get("description", ""))))
+        for name, item in schema["properties"].items()
     ]
     subject = address(spec).replace("{", "<").replace("}", ">")
     type_link = f"[{code(spec.type)}](../../deploy/events/{schema_file(spec)})"
@@ -95,13 +95,13 @@ def _heard(spec: FactSpec, hears: Hears) -> str:
 
 def _type(schema: Mapping[str, Any]) -> str:
     if "anyOf" in schema:
-        return " or ".join(_type(one) for one in schema["anyOf"])
+        return " or ".join(_type(item) for item in schema["anyOf"])
     if "$ref" in schema:
         return code(str(schema["$ref"]).rsplit("/", 1)[-1])
     if "const" in schema:
         return code(str(schema["const"]))
     if "enum" in schema:
-        return "one of " + ", ".join(code(str(one)) for one in schema["enum"])
+        return "one of " + ", ".join(code(str(item)) for item in schema["enum"])
     found = str(schema.get("type", "any"))
     if found == "array":
         return f"list of {_type(schema.get('items', {}))}"
@@ -127,7 +127,7 @@ def _sample(name: str, schema: Mapping[str, Any], definitions: Mapping[str, Any]
         case "array":
             return [_sample(name.removesuffix("s"), schema["items"], definitions)] if "items" in schema else []
         case "object" if "properties" in schema:
-            return {one: _sample(one, found, definitions) for one, found in schema["properties"].items()}
+            return {item: _sample(item, found, definitions) for item, found in schema["properties"].items()}
         case "object":
             return {}
         case _:

@@ -55,7 +55,7 @@ def kind_page(definition: Schema) -> str:
     for title in ("spec", "status"):
         if title in root["properties"]:
             found = list(properties(root["properties"][title], f".{title}"))
-            rows = [_row(one) for one in found]
+            rows = [_row(item) for item in found]
             parts.append(f"## {title.capitalize()}\n\n{table(('field', 'type', 'default', 'meaning'), rows)}")
     if rules := sorted(set(_rules(root))):
         parts.append("## Validation rules\n\n" + "".join(f"- {cell(rule)}\n" for rule in rules))

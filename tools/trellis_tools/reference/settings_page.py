@@ -40,7 +40,7 @@ def settings_page(models: Models) -> str:
         for name, field in model.model_fields.items():
             if name not in common:
                 own.setdefault(_row(name, field), []).append(service)
-    rows = [(*row, ", ".join(code(one) for one in services)) for row, services in sorted(own.items())]
+    rows = [(*row, ", ".join(code(item) for item in services)) for row, services in sorted(own.items())]
     return "\n".join(
         [
             GENERATED,
@@ -71,7 +71,7 @@ def default_of(field: FieldInfo) -> str:
 
 
 def _is_duration(field: FieldInfo) -> bool:
-    return any(getattr(one, "func", None) is parse_seconds for one in field.metadata)
+    return any(getattr(item, "func", None) is parse_seconds for item in field.metadata)
 
 
 def _text(value: Any) -> str:  # noqa: ANN401 (value of any setting)
@@ -87,7 +87,7 @@ def _text(value: Any) -> str:  # noqa: ANN401 (value of any setting)
         case float() if value.is_integer():
             return f"{value:.0f}"
         case tuple():
-            return ",".join(_text(one) for one in value)
+            return ",".join(_text(item) for item in value)
         case Path():
             return value.as_posix()
         case _:

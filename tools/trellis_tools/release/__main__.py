@@ -87,7 +87,7 @@ def _build(release: Release, out: Path, builder: str, how: How) -> dict[str, Art
             packages = build_packages(release, source, out)
         images = build_images(release, source, work, out, how)
         with stepping(how.progress, "build the chart"):
-            digests = {key: one.digest for key, one in images.artifacts.items()}
+            digests = {key: item.digest for key, item in images.artifacts.items()}
             chart = build_chart(release, source, out, digests, images.runtimes)
     artifacts = {**images.artifacts, "chart": chart, "packages": packages}
     predicate = provenance(release, images.materials, builder)

@@ -23,7 +23,15 @@ from trellis_tools import chart, chart_readme
 from trellis_tools.release.errors import ReleaseError
 from trellis_tools.release.layout import Entry, Layout, compressed, write_archive
 from trellis_tools.release.oci import CHART_CONFIG, CHART_LAYER, Document, chart_manifest, document, files_manifest
-from trellis_tools.release.plan import CHART, CHART_NAME, PACKAGES_NAME, Release, image_values, pinned_values, runtime_values
+from trellis_tools.release.plan import (
+    CHART,
+    CHART_NAME,
+    PACKAGES_NAME,
+    Release,
+    image_values,
+    pinned_values,
+    runtime_values,
+)
 from trellis_tools.release.programs import run
 
 _FILE: Final = "application/octet-stream"
@@ -104,7 +112,7 @@ def repack(source: Path, target: Path, epoch: int) -> None:
             if file is None:
                 raise ReleaseError(f"{source.name} has {head.name}, which is not a file")
             entries[head.name] = Entry(0o644, content=file.read())
-    ordered = sorted(entries.items(), key=lambda one: (not one[0].endswith("/Chart.yaml"), one[0]))
+    ordered = sorted(entries.items(), key=lambda item: (not item[0].endswith("/Chart.yaml"), item[0]))
     with target.open("wb") as file, compressed(file) as stream:
         write_archive(stream, dict(ordered), epoch)
 
@@ -126,11 +134,11 @@ def summary(release: Release, artifacts: Mapping[str, Artifact]) -> str:
     """Return the references of artifacts as JSON."""
     rows = {
         key: {
-            "reference": release.pinned(one.name, one.digest),
-            "tag": release.tagged(one.name),
-            **({"manifests": sorted(one.sboms)} if one.sboms else {}),
+            "reference": release.pinned(item.name, item.digest),
+            "tag": release.tagged(item.name),
+            **({"manifests": sorted(item.sboms)} if item.sboms else {}),
         }
-        for key, one in artifacts.items()
+        for key, item in artifacts.items()
     }
     head = {"version": release.version.text, "commit": release.commit, "created": release.created}
     return json.dumps({**head, "artifacts": rows}, indent=2, sort_keys=True) + "\n"

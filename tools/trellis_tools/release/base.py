@@ -93,7 +93,9 @@ class Base:
     @property
     def listing(self) -> str:
         """A line for each package: name, version, architecture."""
-        rows = (" ".join(one.fields[key] for key in ("Package", "Version", "Architecture")) for one in self.packages)
+        rows = (
+            " ".join(package.fields[key] for key in ("Package", "Version", "Architecture")) for package in self.packages
+        )
         return "".join(f"{row}\n" for row in sorted(rows))
 
 
@@ -145,7 +147,7 @@ def without(entries: Mapping[str, Entry], patterns: Iterable[str]) -> dict[str, 
     def removed(name: str) -> bool:
         parts = name.split("/")
         paths = ["/".join(parts[:length]) for length in range(1, len(parts) + 1)]
-        return any(one.fullmatch(path) for one in expressions for path in paths)
+        return any(expression.fullmatch(path) for expression in expressions for path in paths)
 
     return {name: entry for name, entry in entries.items() if not removed(name)}
 
@@ -181,10 +183,13 @@ def complete(entries: Mapping[str, Entry], packages: Sequence[Package]) -> dict[
         **{name: Entry(0o777, link=f"usr/{name}") for name in _MERGED},
         **{target: Entry(0o644, source=entries[source].source) for target, source in _COPIED.items()},
         **{name: Entry(0o777, link=target) for name, target in _LINKS.items()},
-        _CERTIFICATES: Entry(0o644, content=b"".join(one.rstrip() + b"\n" for one in certificates)),
+        _CERTIFICATES: Entry(0o644, content=b"".join(certificate.rstrip() + b"\n" for certificate in certificates)),
         "tmp": SHARED_DIRECTORY,
         "var/tmp": SHARED_DIRECTORY,
-        **{f"var/lib/dpkg/status.d/{one.name}": Entry(0o644, content=one.control.encode()) for one in packages},
+        **{
+            f"var/lib/dpkg/status.d/{package.name}": Entry(0o644, content=package.control.encode())
+            for package in packages
+        },
     }
 
 

@@ -70,8 +70,8 @@ def build_images(release: Release, source: Path, work: Path, out: Path, how: How
     Raises:
         ReleaseError: a Dockerfile has an unsupported instruction, or a program failed. ToolError: a download failed.
     """
-    runtimes = {one: runtime(how, one.architecture) for one in PLATFORMS}
-    bases = {one: make_base(one, _made(work / f"base-{one.architecture}"), how) for one in PLATFORMS}
+    runtimes = {item: runtime(how, item.architecture) for item in PLATFORMS}
+    bases = {item: make_base(item, _made(work / f"base-{item.architecture}"), how) for item in PLATFORMS}
     build = _Build(release, source, work, _interpreter(next(iter(bases.values()))), work / "tools")
     _install(build, source / _TOOLS_LOCK, build.tools, None)
     stages = {image.key: _stage(image, build) for image in OWN}
@@ -106,7 +106,9 @@ def build_images(release: Release, source: Path, work: Path, out: Path, how: How
         index = layout.add(image_index(manifests, annotations))
         layout.close(index)
         artifacts[image.key] = Artifact(IMAGES[image.key], layout.root, index.digest, sboms)
-    sums = {one.architecture: hashlib.sha256((found / SHIM).read_bytes()).hexdigest() for one, found in runtimes.items()}
+    sums = {
+        item.architecture: hashlib.sha256((found / SHIM).read_bytes()).hexdigest() for item, found in runtimes.items()
+    }
     return Images(artifacts, sums, tuple(_materials(source, bases)))
 
 
@@ -130,7 +132,7 @@ def _stage(image: OwnImage, build: _Build) -> Stage:
 def _contents(
     build: _Build, image: OwnImage, stage: Stage, on: tuple[Platform, Base, Path | None], folder: Path
 ) -> Layer:
-    """Assemble an image in a folder and write its layer. ``on``: its platform, its base, and its runtime if it has one."""
+    """Assemble an image in a folder and write its layer. ``on``: its platform, its base, and its runtime if any."""
     platform, base, shim = on
     packages, root, inventory = folder / "packages", folder / "root", folder / "inventory"
     listing = folder / "base-packages.txt"

@@ -64,7 +64,7 @@ def with_parents(entries: Mapping[str, Entry]) -> dict[str, Entry]:
     return dict(sorted({**{parent: Entry() for parent in parents}, **entries}.items()))
 
 
-def write_archive(target: IO[bytes], entries: Mapping[str, Entry], epoch: int) -> None:
+def write_archive(target: io.RawIOBase | gzip.GzipFile, entries: Mapping[str, Entry], epoch: int) -> None:
     """Write an archive of entries in their order. ``epoch``: the time of all entries, in seconds since 1970.
 
     Raises:
@@ -134,8 +134,8 @@ def write_layer(target: Path, entries: Mapping[str, Entry], epoch: int, comment:
     with target.open("wb") as file, compressed(file) as stream:
         hashing = _Hashing(stream)
         write_archive(hashing, with_parents(entries), epoch)
-    with target.open("rb") as file:
-        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    with target.open("rb") as written:
+        digest = hashlib.file_digest(written, "sha256").hexdigest()
     blob = Descriptor(LAYER, f"sha256:{digest}", target.stat().st_size)
     return Layer(blob, f"sha256:{hashing.digest.hexdigest()}", comment)
 
@@ -143,7 +143,7 @@ def write_layer(target: Path, entries: Mapping[str, Entry], epoch: int, comment:
 class _Hashing(io.RawIOBase):
     """Passes data on and computes its digest."""
 
-    def __init__(self, target: IO[bytes]) -> None:
+    def __init__(self, target: gzip.GzipFile) -> None:
         super().__init__()
         self.digest = hashlib.sha256()
         self._target = target

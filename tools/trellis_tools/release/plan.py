@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -166,7 +166,7 @@ def stamped(file: str, text: str, version: Version) -> str:
     for stamp in _STAMPS:
         if stamp.file == file:
             value = stamp.text.format(version.python if stamp.python else version.text)
-            text, count = re.subn(stamp.pattern, lambda _, value=value: value, text, flags=re.MULTILINE)
+            text, count = re.subn(stamp.pattern, value.replace("\\", r"\\"), text, flags=re.MULTILINE)
             if not count:
                 raise ReleaseError(f"{file} has no version that matches {stamp.pattern}")
     return text
@@ -174,7 +174,7 @@ def stamped(file: str, text: str, version: Version) -> str:
 
 def image_values(release: Release, digests: Mapping[str, str]) -> dict[tuple[str, ...], str]:
     """Return the values of the chart that name its images by digest. ``digests``: by key of :data:`IMAGES`."""
-    values = {}
+    values: dict[tuple[str, ...], str] = {}
     for path, key in ((("image",), "services"), (("installers", "image"), "installer")):
         registry, _, repository = f"{release.registry}/{IMAGES[key]}".partition("/")
         values |= {(*path, "registry"): registry, (*path, "repository"): repository, (*path, "digest"): digests[key]}
@@ -226,14 +226,14 @@ def provenance(release: Release, materials: Iterable[Material], builder: str) ->
     It has no time of the build, so that a repeated build gives the same predicate.
     """
     commit = {"uri": f"git+{SOURCE}@{release.commit}", "digest": {"gitCommit": release.commit}}
-    inputs = {(one.uri, one.sha256) for one in materials}
+    inputs = {(material.uri, material.sha256) for material in materials}
     return {
         "buildDefinition": {
             "buildType": BUILD_TYPE,
             "externalParameters": {"version": release.version.text, "registry": release.registry},
             "internalParameters": {
                 "sourceDateEpoch": release.epoch,
-                "platforms": [f"linux/{one.architecture}" for one in PLATFORMS],
+                "platforms": [f"linux/{platform.architecture}" for platform in PLATFORMS],
             },
             "resolvedDependencies": [
                 commit,

@@ -35,7 +35,7 @@ def values_of(deployments: Iterable[Mapping[str, Any]]) -> Values | None:
         if not is_of(Peer.KWASM, item):
             continue
         containers = item["spec"]["template"]["spec"].get("containers") or ()
-        env = {one["name"]: one.get("value") for container in containers for one in container.get("env") or ()}
+        env = {entry["name"]: entry.get("value") for container in containers for entry in container.get("env") or ()}
         auto = env.get(_AUTO)
         place = f"Deployment {item['metadata']['namespace']}/{item['metadata']['name']}"
         return Values(place, env.get(_IMAGE) or None, None if auto is None else auto == "true")

@@ -69,7 +69,7 @@ def place_of(manifest: Mapping[str, Any]) -> str:
 def without_finalizer(res: Resource, manifest: Mapping[str, Any], finalizer: str) -> PatchObject:
     """Return the write that removes one finalizer from this object, if it is unchanged."""
     metadata = manifest["metadata"]
-    kept = [one for one in metadata["finalizers"] if one != finalizer]
+    kept = [item for item in metadata["finalizers"] if item != finalizer]
     ops = (
         *only_if(metadata["uid"], metadata["resourceVersion"]),
         {"op": "replace", "path": "/metadata/finalizers", "value": kept},
@@ -89,8 +89,8 @@ def still_served(former: Former) -> list[str]:
     running = (view_controller(item, (Peer.WASMCLOUD_OPERATOR,)) for item in former.deployments)
     if found is None or not is_registered(found) or any(running):
         return []
-    for one in (found.get("status") or {}).get("conditions") or ():
-        if one.get("type") == "Available" and one.get("status") == "True":
+    for condition in (found.get("status") or {}).get("conditions") or ():
+        if condition.get("type") == "Available" and condition.get("status") == "True":
             service = found["spec"]["service"]
             place = f"Service {service.get('namespace')}/{service['name']}"
             return [f"{place_of(found)} is available: stop the pods behind {place}, or wait if they have just ended"]
@@ -163,8 +163,8 @@ def _service(item: Manifest, slices: Iterable[Manifest], running: set[str]) -> S
 
 def _addresses(slices: Iterable[Manifest], running: set[str]) -> str:
     """Return the addresses of a Service without selector as text, with the stale ones."""
-    endpoints = [one for item in slices for one in item.get("endpoints") or ()]
-    found = sorted({address for one in endpoints for address in one.get("addresses") or ()})
+    endpoints = [endpoint for item in slices for endpoint in item.get("endpoints") or ()]
+    found = sorted({address for endpoint in endpoints for address in endpoint.get("addresses") or ()})
     if not found:
         return "it has no address, so requests fail: service_reflector adds addresses if the application is deployed"
     stale = [address for address in found if address not in running]
@@ -175,4 +175,4 @@ def _addresses(slices: Iterable[Manifest], running: set[str]) -> str:
 def _addresses_of_pod(pod: Mapping[str, Any]) -> Iterable[str]:
     status = pod.get("status") or {}
     if status.get("phase") == "Running":
-        yield from (one["ip"] for one in status.get("podIPs") or () if one.get("ip"))
+        yield from (pod_ip["ip"] for pod_ip in status.get("podIPs") or () if pod_ip.get("ip"))

@@ -38,7 +38,7 @@ def view_former_group(manifest: Mapping[str, Any]) -> Group | str:
     try:
         spec = WasmCloudHostConfigSpec.model_validate(manifest.get("spec") or {})
     except ValidationError as error:
-        return ", ".join(".".join(("spec", *map(str, one["loc"]))) + f": {one['msg']}" for one in error.errors()[:3])
+        return ", ".join(".".join(("spec", *map(str, item["loc"]))) + f": {item['msg']}" for item in error.errors()[:3])
     return Group(metadata["name"], metadata["namespace"], metadata["uid"], spec)
 
 
@@ -51,8 +51,8 @@ def keys_of(group: Group) -> list[ChildKey]:
 
 def plan_groups(former: Former) -> list[Step]:
     """Return the step for each group of the operator, and for children with changes."""
-    found = sorted(former.groups, key=lambda one: place_of(one.manifest))
-    return [step for one in found for step in _group(one)]
+    found = sorted(former.groups, key=lambda item: place_of(item.manifest))
+    return [step for item in found for step in _group(item)]
 
 
 def _group(former: FormerGroup) -> Iterable[Step]:
@@ -156,5 +156,5 @@ def _stranger(found: Manifest, group: Group) -> str:
 def _leaked(workload: Mapping[str, Any]) -> list[str]:
     """Return the environment variables with plain registry credentials; never their values."""
     pod = ((workload.get("spec") or {}).get("template") or {}).get("spec") or {}
-    env = [one for container in pod.get("containers") or () for one in container.get("env") or ()]
-    return sorted({one["name"] for one in env if one["name"] in _LEAKED and "value" in one})
+    env = [item for container in pod.get("containers") or () for item in container.get("env") or ()]
+    return sorted({item["name"] for item in env if item["name"] in _LEAKED and "value" in item})

@@ -32,7 +32,7 @@ def warnings_of(former: Former) -> list[str]:
     if former.definition is None or not former.groups:
         return []
     name, count = former.definition["metadata"]["name"], len(former.groups)
-    releases = sorted({found for one in former.groups if (found := _release(one.manifest))})
+    releases = sorted({found for group in former.groups if (found := _release(group.manifest))})
     return [
         f"do NOT delete the CustomResourceDefinition {name}: that would delete all {count} host groups",
         *(
@@ -46,7 +46,7 @@ def _parts(former: Former) -> Iterable[Step]:
     parts = [item for item in former.deployments if is_of(Peer.WASMCLOUD_OPERATOR, item) and not _runs(item)]
     parts += [item for item in former.services if _is_named_so(item) and not mirrors_application(item)]
     parts += _accounts_and_rights(former)
-    shared = {_release(one.manifest) for one in former.groups}
+    shared = {_release(group.manifest) for group in former.groups}
     when = "not needed once the operator is removed" if any(map(_runs, former.deployments)) else "no longer needed"
     for item in sorted(parts, key=place_of):
         why = f"{when}: {_command(item, shared)}"
@@ -80,7 +80,7 @@ def _is_named_so(item: Mapping[str, Any]) -> bool:
 
 def _binds(binding: Mapping[str, Any], accounts: set[tuple[str, str]]) -> bool:
     subjects = binding.get("subjects") or ()
-    return bool(subjects) and all((one.get("namespace"), one.get("name")) in accounts for one in subjects)
+    return bool(subjects) and all((subject.get("namespace"), subject.get("name")) in accounts for subject in subjects)
 
 
 def _release(item: Mapping[str, Any]) -> tuple[str, str] | None:

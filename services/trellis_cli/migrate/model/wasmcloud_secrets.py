@@ -52,8 +52,8 @@ class _Given:
         return cls(
             frozenset(_granted(former.grants, "users")),
             frozenset(_granted(former.grants, "serviceAccounts")),
-            frozenset(one["metadata"]["namespace"] for one in former.grants),
-            frozenset(one.manifest["metadata"]["namespace"] for one in former.groups),
+            frozenset(grant["metadata"]["namespace"] for grant in former.grants),
+            frozenset(group.manifest["metadata"]["namespace"] for group in former.groups),
         )
 
     def is_account(self, namespace: str, name: str) -> bool:
@@ -70,24 +70,29 @@ def plan_secrets(former: Former) -> list[Step]:
     given = _Given.of(former)
     hosts = sorted(given.homes)
     steps = []
-    for one in readings:
-        asking = [(namespace, apps) for (user, namespace), apps in named.items() if user == one.user]
-        asking = [(namespace, apps) for namespace, apps in asking if one.namespace in {"", namespace}]
-        what = f"permits user {one.user} to read {one.what}"
+    for reading in readings:
+        asking = [(namespace, apps) for (user, namespace), apps in named.items() if user == reading.user]
+        asking = [(namespace, apps) for namespace, apps in asking if reading.namespace in {"", namespace}]
+        what = f"permits user {reading.user} to read {reading.what}"
         for namespace, apps in sorted(asking):
-            steps.append(_needed(place_of(one.binding), what, one.user, namespace, apps, given))
-        if not asking and one.namespace:
-            why = f"no policy of a known application names {one.user}; otherwise: " + _line(
-                one.user, one.namespace, hosts[:_NAMED] or ["NAMESPACE-OF-THE-HOSTS"], given
+            steps.append(_needed(place_of(reading.binding), what, reading.user, namespace, apps, given))
+        if not asking and reading.namespace:
+            why = f"no policy of a known application names {reading.user}; otherwise: " + _line(
+                reading.user, reading.namespace, hosts[:_NAMED] or ["NAMESPACE-OF-THE-HOSTS"], given
             )
-            steps.append(Step(place_of(one.binding), what, Doing.LEAVE, why))
+            steps.append(Step(place_of(reading.binding), what, Doing.LEAVE, why))
     steps += _unbound(named, readings, given)
     return sorted(steps, key=lambda step: (step.object, step.what, step.why))
 
 
 def _unbound(named: Mapping[tuple[str, str], set[str]], readings: Iterable[_Reading], given: _Given) -> Iterator[Step]:
     """Yield the users in policies without a binding: a group can permit it, or an account of that name is meant."""
-    bound = {(one.user, namespace) for one in readings for _, namespace in named if one.namespace in {"", namespace}}
+    bound = {
+        (reading.user, namespace)
+        for reading in readings
+        for _, namespace in named
+        if reading.namespace in {"", namespace}
+    }
     for (user, namespace), apps in named.items():
         if (user, namespace) not in bound and not given.is_account(namespace, user):
             what = f"reads Secrets of namespace {namespace} as user {user} without a binding"
@@ -97,7 +102,7 @@ def _unbound(named: Mapping[tuple[str, str], set[str]], readings: Iterable[_Read
 def _needed(place: str, what: str, user: str, namespace: str, apps: Iterable[str], given: _Given) -> Step:
     found = sorted(apps)
     told = ", ".join(found[:_NAMED]) + (f" and {len(found) - _NAMED} more" if len(found) > _NAMED else "")
-    sources = sorted({one.partition("/")[0] for one in found})
+    sources = sorted({item.partition("/")[0] for item in found})
     return Step(place, what, Doing.LEAVE, f"policies of {told} name it: {_line(user, namespace, sources, given)}")
 
 
@@ -110,7 +115,7 @@ def _line(user: str, namespace: str, sources: list[str], given: _Given) -> str:
     setting = f"{user} in {USERS_SETTING} of secrets_backend"
     if (namespace, user) in given.users:
         return f"a SecretGrant names it; also {setting}, and {roles}"
-    spec: dict[str, Any] = {"from": [{"namespace": one} for one in sources], "users": [user]}
+    spec: dict[str, Any] = {"from": [{"namespace": source} for source in sources], "users": [user]}
     if namespace in given.homes - given.governed:
         # The first grant of a namespace with hosts disables the default access there.
         spec["serviceAccounts"] = [_ANY]
@@ -139,14 +144,14 @@ def _named(apps: Iterable[Manifest]) -> dict[tuple[str, str], set[str]]:
 
 def _granted(grants: Iterable[Manifest], field: str) -> Iterator[tuple[str, str]]:
     """Yield namespace and name of all items in a list field of the SecretGrants."""
-    for one in grants:
-        for name in (one.get("spec") or {}).get(field) or ():
-            yield one["metadata"]["namespace"], str(name)
+    for grant in grants:
+        for name in (grant.get("spec") or {}).get(field) or ():
+            yield grant["metadata"]["namespace"], str(name)
 
 
 def _readings(rights: Iterable[Manifest]) -> Iterator[_Reading]:
     rights = tuple(rights)
-    roles = {_key(one): one for one in rights if one["kind"] in {"Role", "ClusterRole"}}
+    roles = {_key(right): right for right in rights if right["kind"] in {"Role", "ClusterRole"}}
     for binding in rights:
         if binding["kind"] not in {"RoleBinding", "ClusterRoleBinding"}:
             continue
@@ -174,7 +179,7 @@ def _secrets_of(role: Manifest | None, namespace: str) -> str:
         return ""
     if any(not rule.get("resourceNames") for rule in rules):
         return f"all Secrets of {place}"
-    listed = sorted({str(one) for rule in rules for one in rule["resourceNames"]})
+    listed = sorted({str(resource_name) for rule in rules for resource_name in rule["resourceNames"]})
     return f"Secret {', '.join(listed)} of {place}"
 
 

@@ -128,7 +128,7 @@ def read(body: bytes, models: Mapping[str, type[M]]) -> tuple[RawCloudEvent, M]:
 def _latest_known(ce_type: str, known: Iterable[str]) -> str | None:
     """Return the latest supported version of a type, or None if the type is not a later version of one."""
     base, version = version_of(ce_type)
-    earlier = {found[1]: one for one in known if (found := version_of(one))[0] == base}
+    earlier = {found[1]: item for item in known if (found := version_of(item))[0] == base}
     return earlier[max(earlier)] if earlier and version > max(earlier) else None
 
 

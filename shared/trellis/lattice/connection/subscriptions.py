@@ -83,7 +83,7 @@ class Hearing:
 
     def has(self, subscription: Subscription) -> bool:
         """Return whether a subscription belongs to this connection."""
-        return any(one is subscription for one in self._subscriptions.values())
+        return any(item is subscription for item in self._subscriptions.values())
 
     async def _subscribe(self, client: UntrustedNatsClient, subject: str) -> None:
         async def take(message: Msg) -> None:

@@ -53,14 +53,14 @@ class Applications:
 
     def deployed(self) -> dict[str, Application]:
         """Return the deployed applications by name."""
-        return {name: one.application for name, one in self.known.items() if one.application is not None}
+        return {name: item.application for name, item in self.known.items() if item.application is not None}
 
     def absent(self, name: str) -> bool:
         """Return whether an application is certainly not deployed; False if that is unknown."""
-        one = self.known.get(name)
+        item = self.known.get(name)
         if name in self.wanted:
             return False
-        return self.complete if one is None else one.application is None and not one.gone
+        return self.complete if item is None else item.application is None and not item.gone
 
     def published(self, application: Application, said: str, now: float) -> bool:
         """Process an event of wadm that an application is deployed; return whether anything changed.
@@ -106,23 +106,23 @@ class Applications:
 
     def _compared(self, name: str, version: str, asked: int, now: float) -> bool:
         """Compare one application with the list; return whether anything changed."""
-        one = self.known.get(name, Known())
-        if one.count > asked:
+        item = self.known.get(name, Known())
+        if item.count > asked:
             return False
-        held = one.application
-        young = now - one.heard < self.timings.doubt
+        held = item.application
+        young = now - item.heard < self.timings.doubt
         if not version:
-            if held is None or one.gone or not young:
-                self.known[name] = replace(one, application=None, gone=False, sure=True)
-                return held is not None or one.gone
-            self.known[name] = replace(one, sure=False)
+            if held is None or item.gone or not young:
+                self.known[name] = replace(item, application=None, gone=False, sure=True)
+                return held is not None or item.gone
+            self.known[name] = replace(item, sure=False)
             return False
         if held is not None and held.version == version:
-            self.known[name] = replace(one, gone=False, sure=not (young and one.gone))
+            self.known[name] = replace(item, gone=False, sure=not (young and item.gone))
         elif held is None or not young:
             self.wanted[name] = version
         else:
-            self.known[name] = replace(one, sure=False)
+            self.known[name] = replace(item, sure=False)
         return False
 
     def got(self, application: Application, asked: int) -> bool:
@@ -136,13 +136,13 @@ class Applications:
 
     def reread(self, application: Application) -> None:
         """Replace an application after its configurations changed, if that version is deployed."""
-        one = self.known.get(application.name)
-        if one is not None and one.application is not None and one.application.version == application.version:
-            self.known[application.name] = replace(one, application=application)
+        item = self.known.get(application.name)
+        if item is not None and item.application is not None and item.application.version == application.version:
+            self.known[application.name] = replace(item, application=application)
 
     def refused(self, asked: int) -> bool:
         """Process a failed query: remove applications whose deletion wadm published; return whether there are any."""
-        gone = [name for name, one in self.known.items() if one.gone and one.count <= asked]
+        gone = [name for name, item in self.known.items() if item.gone and item.count <= asked]
         for name in gone:
             self.known[name] = replace(self.known[name], application=None, gone=False)
         return bool(gone)
@@ -153,13 +153,13 @@ class Applications:
         The query is due after ``doubt`` seconds without an event; or ``busy`` seconds after the first of many.
         Wanted manifests do not count: the next answer would be as unreadable as the last one.
         """
-        heard = [one.heard for name, one in self.known.items() if not one.sure and name not in self.wanted]
+        heard = [item.heard for name, item in self.known.items() if not item.sure and name not in self.wanted]
         if not heard:
             return None
         return max(0.0, min(max(heard) + self.timings.doubt, min(heard) + self.timings.busy) - now)
 
     def _forget(self) -> None:
         """Drop the oldest deleted applications: any client with permission to publish can invent names."""
-        tombs = [name for name, one in self.known.items() if one.application is None]
+        tombs = [name for name, item in self.known.items() if item.application is None]
         for name in tombs[: max(0, len(tombs) - _REMEMBERED)]:
             del self.known[name]

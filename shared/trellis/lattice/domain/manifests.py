@@ -108,9 +108,11 @@ def read_application(manifest: object, configurations: Configurations = _NONE_KN
     name, annotations = _identity(manifest)
     found = list(_capabilities(table(manifest, "spec", "manifest")))
     named, wrong = _named(annotations)
-    all_of_them = [one for each in found for one in _listeners_of(name, each, named.pop(each.name, ()), configurations)]
-    listeners = [one for one in all_of_them if isinstance(one, Listener)]
-    unreachable = [*(one for one in all_of_them if isinstance(one, Unreachable)), *wrong]
+    all_of_them = [
+        listener for each in found for listener in _listeners_of(name, each, named.pop(each.name, ()), configurations)
+    ]
+    listeners = [item for item in all_of_them if isinstance(item, Listener)]
+    unreachable = [*(item for item in all_of_them if isinstance(item, Unreachable)), *wrong]
     for component in named:
         why = f"annotation {names.ANNOTATION_SERVICE_PORTS} names {component!r}, which is not a capability of {name}"
         unreachable.append(Unreachable(component, "UnknownComponent", why))
@@ -120,7 +122,7 @@ def read_application(manifest: object, configurations: Configurations = _NONE_KN
         tuple(sorted(annotations.items())),
         merged(listeners),
         tuple(unreachable),
-        tuple(sorted({one for each in found for one in _named_configurations(each)})),
+        tuple(sorted({named_configuration for each in found for named_configuration in _named_configurations(each)})),
     )
 
 
@@ -144,19 +146,19 @@ def _identity(manifest: Mapping[str, Any]) -> tuple[str, Mapping[str, str]]:
 def merged(listeners: list[Listener]) -> tuple[Listener, ...]:
     """Return one listener per port, in the order of first occurrence: ports of a Service are unique."""
     found: dict[int, Listener] = {}
-    for one in listeners:
-        first = found.get(one.port)
-        found[one.port] = one if first is None else _joined(first, one)
+    for listener in listeners:
+        first = found.get(listener.port)
+        found[listener.port] = listener if first is None else _joined(first, listener)
     return tuple(found.values())
 
 
-def _joined(one: Listener, other: Listener) -> Listener:
+def _joined(listener: Listener, other: Listener) -> Listener:
     return replace(
-        one,
-        family=one.family if one.family is other.family else Family.ANY,
-        protocol=one.protocol if one.protocol is other.protocol else Protocol.TCP,
-        requirements=_alternatives({*one.requirements, *other.requirements}),
-        providers=tuple(sorted({*one.providers, *other.providers})),
+        listener,
+        family=listener.family if listener.family is other.family else Family.ANY,
+        protocol=listener.protocol if listener.protocol is other.protocol else Protocol.TCP,
+        requirements=_alternatives({*listener.requirements, *other.requirements}),
+        providers=tuple(sorted({*listener.providers, *other.providers})),
     )
 
 
@@ -222,7 +224,7 @@ def _is_http(link: Mapping[str, Any], place: str) -> bool:
     interfaces = link.get("interfaces") or []
     if not isinstance(interfaces, list):
         raise ManifestError(f"`{place}.interfaces` is not a list")
-    named = [one.partition("@")[0] for one in interfaces if isinstance(one, str)]
+    named = [item.partition("@")[0] for item in interfaces if isinstance(item, str)]
     whose = (link.get("namespace"), str(link.get("package")).partition("@")[0])
     return whose == (namespace, package) and interface in named
 

@@ -53,7 +53,7 @@ class Projection:
     def digest(self) -> str:
         """SHA-256 in hex digits over all but the name, independent of the order of components and fields."""
         spec = self.manifest["spec"]
-        ordered = spec | {"components": sorted(spec["components"], key=lambda one: str(one["name"]))}
+        ordered = spec | {"components": sorted(spec["components"], key=lambda item: str(item["name"]))}
         metadata = {key: value for key, value in self.manifest["metadata"].items() if key != "name"}
         canonical = json.dumps([metadata, ordered], sort_keys=True, separators=(",", ":"), ensure_ascii=False)
         return hashlib.sha256(canonical.encode("utf-8", "surrogatepass")).hexdigest()
@@ -117,33 +117,39 @@ class _Reader:
         """Return a spec."""
         self._known(spec, "spec", "components", "policies")
         components = [
-            self._component(one, f"spec.components[{at}]") for at, one in enumerate(rows(spec, "components", "spec"))
+            self._component(item, f"spec.components[{at}]") for at, item in enumerate(rows(spec, "components", "spec"))
         ]
-        policies = [self._policy(one, f"spec.policies[{at}]") for at, one in enumerate(rows(spec, "policies", "spec"))]
+        policies = [
+            self._policy(item, f"spec.policies[{at}]") for at, item in enumerate(rows(spec, "policies", "spec"))
+        ]
         return {"components": components} | _filled(policies=policies)
 
-    def _component(self, one: Manifest, place: str) -> dict[str, Any]:
-        self._known(one, place, "name", "type", "properties", "traits")
-        kind = word(one, "type", place, required=True)
+    def _component(self, manifest: Manifest, place: str) -> dict[str, Any]:
+        self._known(manifest, place, "name", "type", "properties", "traits")
+        kind = word(manifest, "type", place, required=True)
         if kind not in _COMPONENT:
             raise ManifestError(f"`{place}.type` is {kind!r}, which is neither component nor capability")
         inner = f"{place}.properties"
-        properties = table(one, "properties", place)
+        properties = table(manifest, "properties", place)
         self._known(properties, inner, "image", "application", "id", "config", "secrets")
         shared = table(properties, "application", inner)
         self._known(shared, f"{inner}.application", "name", "component")
-        traits = [self._trait(trait, f"{place}.traits[{at}]") for at, trait in enumerate(rows(one, "traits", place))]
+        traits = [
+            self._trait(trait, f"{place}.traits[{at}]") for at, trait in enumerate(rows(manifest, "traits", place))
+        ]
         held = _given(properties, inner, "image", "id") | _filled(
             application={key: shared[key] for key in ("name", "component") if key in shared},
             config=self._configs(properties, "config", inner),
             secrets=self._secrets(properties, inner),
         )
-        return {"name": word(one, "name", place), "type": _COMPONENT[kind], "properties": held} | _filled(traits=traits)
+        return {"name": word(manifest, "name", place), "type": _COMPONENT[kind], "properties": held} | _filled(
+            traits=traits
+        )
 
-    def _policy(self, one: Manifest, place: str) -> dict[str, Any]:
-        self._known(one, place, "name", "type", "properties")
-        kept = {"name": word(one, "name", place), "type": word(one, "type", place)}
-        return kept | {"properties": dict(table(one, "properties", place))}
+    def _policy(self, manifest: Manifest, place: str) -> dict[str, Any]:
+        self._known(manifest, place, "name", "type", "properties")
+        kept = {"name": word(manifest, "name", place), "type": word(manifest, "type", place)}
+        return kept | {"properties": dict(table(manifest, "properties", place))}
 
     def _trait(self, trait: Manifest, place: str) -> dict[str, Any]:
         self._known(trait, place, "type", "properties")
@@ -210,24 +216,24 @@ class _Reader:
 
     def _configs(self, holder: Manifest, key: str, place: str) -> list[dict[str, Any]]:
         found = []
-        for at, one in enumerate(rows(holder, key, place)):
+        for at, item in enumerate(rows(holder, key, place)):
             inner = f"{place}.{key}[{at}]"
-            self._known(one, inner, "name", "properties")
+            self._known(item, inner, "name", "properties")
             # Empty properties are an empty configuration; missing properties refer to one of the lattice.
-            held = {} if one.get("properties") is None else {"properties": dict(table(one, "properties", inner))}
-            found.append({"name": word(one, "name", inner)} | held)
+            held = {} if item.get("properties") is None else {"properties": dict(table(item, "properties", inner))}
+            found.append({"name": word(item, "name", inner)} | held)
         return found
 
     def _secrets(self, holder: Manifest, place: str) -> list[dict[str, Any]]:
         found = []
-        for at, one in enumerate(rows(holder, "secrets", place)):
+        for at, item in enumerate(rows(holder, "secrets", place)):
             inner = f"{place}.secrets[{at}]"
-            self._known(one, inner, "name", "properties")
-            source = table(one, "properties", inner)
+            self._known(item, inner, "name", "properties")
+            source = table(item, "properties", inner)
             self._known(source, f"{inner}.properties", "policy", "key", "field", "version")
             kept = {key: word(source, key, f"{inner}.properties") for key in ("policy", "key")}
             kept |= {key: source[key] for key in ("field", "version") if source.get(key) is not None}
-            found.append({"name": word(one, "name", inner), "properties": kept})
+            found.append({"name": word(item, "name", inner), "properties": kept})
         return found
 
     def _known(self, holder: Manifest, place: str, *known: str) -> None:

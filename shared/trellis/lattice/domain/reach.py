@@ -18,13 +18,13 @@ from trellis.lattice.domain.service_views import PodView
 
 def write_reach(listeners: tuple[Listener, ...]) -> str:
     """Return the annotation for listeners."""
-    return orjson.dumps([_plain(one) for one in listeners]).decode()
+    return orjson.dumps([_plain(listener) for listener in listeners]).decode()
 
 
 def read_reach(text: str) -> tuple[Listener, ...]:
     """Return the listeners of an annotation, empty if it is invalid, because a user may have edited it."""
     try:
-        return tuple(_listener(one) for one in orjson.loads(text or "[]"))
+        return tuple(_listener(load) for load in orjson.loads(text or "[]"))
     except (ValueError, TypeError, KeyError, AttributeError):
         return ()
 
@@ -35,14 +35,14 @@ def meets(listener: Listener, pod: PodView, seen: Sighting | None) -> bool:
     return any(all(labels.get(key) == value for key, value in each) for each in listener.requirements)
 
 
-def _plain(one: Listener) -> dict[str, Any]:
+def _plain(listener: Listener) -> dict[str, Any]:
     return {
-        "component": one.component,
-        "port": one.port,
-        "protocol": one.protocol.value,
-        "family": one.family.value,
-        "hosts": [dict(labels) for labels in one.requirements],
-        "providers": list(one.providers),
+        "component": listener.component,
+        "port": listener.port,
+        "protocol": listener.protocol.value,
+        "family": listener.family.value,
+        "hosts": [dict(labels) for labels in listener.requirements],
+        "providers": list(listener.providers),
     }
 
 

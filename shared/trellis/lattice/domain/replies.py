@@ -96,7 +96,9 @@ class Status:
     @property
     def characters(self) -> int:
         """Size in characters, including the memory of the scalers."""
-        told = sum(len(one.kind) + len(one.name) + len(one.status) + len(one.message) for one in self.scalers)
+        told = sum(
+            len(scaler.kind) + len(scaler.name) + len(scaler.status) + len(scaler.message) for scaler in self.scalers
+        )
         return len(self.status) + len(self.message) + told + _SCALER_CHARACTERS * len(self.scalers)
 
 
@@ -169,7 +171,7 @@ def read_versions(payload: bytes) -> tuple[Version, ...] | None:
     if answer["result"] == "notfound":
         return None
     found = _rows(answer, "versions")[-VERSIONS_KEPT:]
-    return tuple(Version(text(one, "version", required=True), one.get("deployed") is True) for one in found)
+    return tuple(Version(text(item, "version", required=True), item.get("deployed") is True) for item in found)
 
 
 def read_status(payload: bytes) -> Status:
@@ -202,9 +204,9 @@ def read_status_in(value: object) -> Status:
         raise LatticeDataError("`status` is not a map")
     kind, message = _said(value, WHOLE_MESSAGE_KEPT)
     scalers = []
-    for one in _rows(value, "scalers")[:SCALERS_KEPT]:
-        status, words = _said(one, MESSAGE_KEPT)
-        scalers.append(Scaler(_kept(text(one, "kind")), _kept(text(one, "name")), status, words))
+    for row in _rows(value, "scalers")[:SCALERS_KEPT]:
+        status, words = _said(row, MESSAGE_KEPT)
+        scalers.append(Scaler(_kept(text(row, "kind")), _kept(text(row, "name")), status, words))
     return Status(kind, message, tuple(scalers))
 
 
@@ -217,7 +219,7 @@ def _said(holder: Mapping[str, Any], most: int) -> tuple[str, str]:
 
 def _rows(holder: Mapping[str, Any], key: str) -> list[Mapping[str, Any]]:
     found = holder.get(key) or []
-    if not isinstance(found, list) or not all(isinstance(one, dict) for one in found):
+    if not isinstance(found, list) or not all(isinstance(item, dict) for item in found):
         raise LatticeDataError(f"`{key}` is not a list of maps")
     return found
 

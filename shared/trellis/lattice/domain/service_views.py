@@ -50,7 +50,9 @@ def view_pod(pod: Manifest) -> PodView:
     """Return the view of a pod; a finished pod has no addresses, because another pod may have them now."""
     metadata, spec, status = pod["metadata"], pod.get("spec") or {}, pod.get("status") or {}
     labels: Mapping[str, str] = metadata.get("labels") or {}
-    ready = {one["type"]: one["status"] for one in status.get("conditions") or ()}.get("Ready") == "True"
+    ready = {condition["type"]: condition["status"] for condition in status.get("conditions") or ()}.get(
+        "Ready"
+    ) == "True"
     hosts = {
         name.removeprefix(names.HOST_LABEL_PREFIX): value
         for name, value in labels.items()
@@ -63,7 +65,9 @@ def view_pod(pod: Manifest) -> PodView:
         uid=metadata["uid"],
         group=labels.get(names.LABEL_INSTANCE, ""),
         node=str(spec.get("nodeName") or ""),
-        addresses=() if ended else tuple(str(one["ip"]) for one in status.get("podIPs") or () if one.get("ip")),
+        addresses=()
+        if ended
+        else tuple(str(pod_ip["ip"]) for pod_ip in status.get("podIPs") or () if pod_ip.get("ip")),
         serving=ready,
         terminating=bool(metadata.get("deletionTimestamp")),
         labels=tuple(sorted({"kubernetes": "true", **hosts}.items())),
@@ -173,7 +177,14 @@ def view_route(item: Manifest) -> RouteView:
 
 def _owner(metadata: Manifest) -> str:
     """Return the UID of the Service that owns an object, "" if there is none."""
-    return next((str(one["uid"]) for one in metadata.get("ownerReferences") or () if one.get("kind") == "Service"), "")
+    return next(
+        (
+            str(owner_reference["uid"])
+            for owner_reference in metadata.get("ownerReferences") or ()
+            if owner_reference.get("kind") == "Service"
+        ),
+        "",
+    )
 
 
 @dataclass(frozen=True, slots=True)

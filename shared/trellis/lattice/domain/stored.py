@@ -194,7 +194,7 @@ def read_stored(value: object, entry: Entry) -> StoredModel:
     if not isinstance(value, dict) or not isinstance(value.get("manifests"), dict) or not value["manifests"]:
         raise LatticeDataError(f"entry {entry.key} is not an application with manifests")
     manifests: Mapping[str, Any] = value["manifests"]
-    if not all(isinstance(one, dict) for one in manifests.values()):
+    if not all(isinstance(manifest, dict) for manifest in manifests.values()):
         raise LatticeDataError(f"entry {entry.key} has a manifest that is not a map")
     require_shallow(manifests, f"entry {entry.key}")
     newest = list(manifests.values())[-1].get("metadata")
@@ -208,4 +208,4 @@ def read_stored(value: object, entry: Entry) -> StoredModel:
 def _kept(versions: list[str], deployed: str) -> list[str]:
     """Return the newest versions and the deployed version."""
     kept = versions[-VERSIONS_KEPT:]
-    return [one for one in versions[: -len(kept)] if one == deployed] + kept
+    return [version for version in versions[: -len(kept)] if version == deployed] + kept

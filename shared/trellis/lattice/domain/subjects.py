@@ -90,7 +90,7 @@ def event_subjects(lattice: str, event: str, account: str = "") -> tuple[str, ..
     Raises:
         SubjectError: the name of the lattice is invalid in subjects.
     """
-    return tuple(dict.fromkeys(event_subject(lattice, event, one) for one in (account, "")))
+    return tuple(dict.fromkeys(event_subject(lattice, event, item) for item in (account, "")))
 
 
 def wadm_events_subject(lattice: str) -> str:

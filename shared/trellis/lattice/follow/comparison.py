@@ -188,7 +188,7 @@ class Comparison:
     def _shown(self) -> dict[str, object]:
         """Return the public state of each application by name; under ``ALL``, whether the list is complete."""
         state = self.applications
-        shown: dict[str, object] = {name: (one.application, state.absent(name)) for name, one in state.known.items()}
+        shown: dict[str, object] = {name: (item.application, state.absent(name)) for name, item in state.known.items()}
         return shown | {ALL: state.complete}
 
     async def _get(self, asked: int) -> None:
@@ -228,8 +228,8 @@ class Comparison:
     async def _follow_configurations(self) -> None:
         """Read configurations of deployed applications that may have changed; an unreadable one changes nothing."""
         deployed = self.applications.deployed()
-        self._manifests = {name: one for name, one in self._manifests.items() if name in deployed}
-        named = {one for name in self._manifests for one in deployed[name].configurations}
+        self._manifests = {name: item for name, item in self._manifests.items() if name in deployed}
+        named = {configuration for name in self._manifests for configuration in deployed[name].configurations}
         self._configurations.keep(named)
         try:
             await self._configurations.read(named)

@@ -43,7 +43,7 @@ class GroupLattices:
         """
         del trace
         with self.noted(key):
-            groups = sorted(self.groups(key), key=lambda one: (one.created, one.key))
+            groups = sorted(self.groups(key), key=lambda item: (item.created, item.key))
             if not groups:
                 await self.follow(key, None)
                 return None

@@ -209,7 +209,7 @@ class Bucket:
         removed = (message.headers or {}).get("KV-Operation") in _REMOVED
         key = message.subject.removeprefix(MODEL_KEYS)
         entry = Entry(key, message.metadata.sequence.stream, None if removed else message.data)
-        for portion in [one for list_key in list_keys(key) for one in self._taking.get(list_key, ())]:
+        for portion in [item for list_key in list_keys(key) for item in self._taking.get(list_key, ())]:
             try:
                 portion.take(entry)
             except TooManyError as error:
@@ -246,7 +246,7 @@ class Bucket:
         if not self._warned and self._link.since is not None:
             self._warned = True
             _log.warning("wadm storage cannot be read, retrying", lattices=len(self._portions), reason=why)
-        for portion in [one for portions in self._portions.values() for one in portions]:
+        for portion in [item for portions in self._portions.values() for item in portions]:
             portion.away(why, unreadable=unreadable)
 
 

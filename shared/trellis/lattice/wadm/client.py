@@ -75,7 +75,7 @@ class Wadm:
                 a reason.
         """
         subject, payload = model_put_subject(*self._of), orjson.dumps(manifest)
-        sizes = [len(payload), *(len(one.json) for one in beside)]
+        sizes = [len(payload), *(len(item.json) for item in beside)]
         if len(sizes) > 1 and sum(sizes) > self._link.limit:
             entry, remedy = f"an entry with {len(sizes)} versions", "delete old ones, `wash app delete NAME VERSION`"
             raise TooLargeError(entry, sum(sizes), self._link.limit, remedy)

@@ -145,10 +145,10 @@ class Listing:
         if listed is None:
             return None
         versions: list[tuple[str, StoredManifest]] = []
-        for one in listed:
-            if (held := known.get(one.version)) is not None:
-                versions.append((one.version, held))
-            elif (manifest := await self._wadm.get(name, one.version)) is not None:
-                versions.append((one.version, StoredManifest.of(manifest)))
-        deployed = next((one.version for one in listed if one.deployed), "")
+        for item in listed:
+            if (held := known.get(item.version)) is not None:
+                versions.append((item.version, held))
+            elif (manifest := await self._wadm.get(name, item.version)) is not None:
+                versions.append((item.version, StoredManifest.of(manifest)))
+        deployed = next((item.version for item in listed if item.deployed), "")
         return StoredModel(name, tuple(versions), deployed, 0) if versions else None

@@ -146,7 +146,7 @@ class Statuses:
     def _pause(self) -> float:
         """Return the seconds until the next query without a request."""
         # The status of an undeployed application stays invalidated, without a query.
-        due = [one.until for name, one in self._missed.items() if self._deployed.get(name)]
+        due = [item.until for name, item in self._missed.items() if self._deployed.get(name)]
         due += [at for name, at in self._doubted.items() if self._deployed.get(name) and name not in self._missed]
         return max(0.0, min([self._timings.every, *(at - time.monotonic() for at in due)]))
 
@@ -161,7 +161,7 @@ class Statuses:
         # applications need no status.
         running = {name for name in names if self._deployed.get(name)}
         due = {name for name, until in self._doubted.items() if until <= now}
-        again = {name for name, one in self._missed.items() if one.until <= now}
+        again = {name for name, item in self._missed.items() if item.until <= now}
         unknown = ((running - self._said.keys() - self._doubted.keys()) | due) - self._missed.keys()
         gate = asyncio.Semaphore(_ASKED_AT_ONCE)
 
@@ -192,7 +192,7 @@ class Statuses:
             self._characters += status.characters - (former.characters if former is not None else 0)
             self._said[name], news = status, True
             while self._characters > CHARACTERS_KEPT and len(self._said) > 1:
-                self._forget(next(one for one in self._said if one != name))
+                self._forget(next(item for item in self._said if item != name))
         if news:
             self._changed([name])
 

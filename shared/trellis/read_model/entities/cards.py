@@ -99,7 +99,7 @@ class GroupCard:
 def view_group_card(manifest: Manifest) -> GroupCard:
     """Return the card of a WasmCloudHostConfig."""
     metadata, spec, status = manifest["metadata"], manifest.get("spec") or {}, manifest.get("status") or {}
-    reports = {str(one.get("id")): one for one in status.get("latticeHosts") or ()}
+    reports = {str(lattice_host.get("id")): lattice_host for lattice_host in status.get("latticeHosts") or ()}
     return GroupCard(
         namespace=metadata["namespace"],
         name=metadata["name"],
@@ -108,12 +108,13 @@ def view_group_card(manifest: Manifest) -> GroupCard:
         desired=int(status.get("desiredReplicas") or 0),
         ready=int(status.get("readyReplicas") or 0),
         updated=int(status.get("updatedReplicas") or 0),
-        applications=tuple(sorted(str(one.get("name")) for one in status.get("apps") or ())),
+        applications=tuple(sorted(str(app.get("name")) for app in status.get("apps") or ())),
         deleting=bool(metadata.get("deletionTimestamp")),
         verdict=group_health(manifest),
         apps=app_group(manifest),
         hosts={
-            str(one.get("pod")): _seen(one, reports.get(str(one.get("id")), {})) for one in status.get("hosts") or ()
+            str(host.get("pod")): _seen(host, reports.get(str(host.get("id")), {}))
+            for host in status.get("hosts") or ()
         },
     )
 
@@ -190,15 +191,15 @@ def view_service_card(manifest: Manifest) -> ServiceCard | None:
         application=view.application,
         lattice=lattice_name(view.lattice),
         type=str(spec.get("type") or "ClusterIP"),
-        addresses=tuple(str(one) for one in addresses if one),
+        addresses=tuple(str(address) for address in addresses if address),
         ports=tuple(
             Port(
-                str(one.get("name") or ""),
-                int(one.get("port") or 0),
-                str(one.get("protocol") or "TCP"),
-                int(one.get("nodePort") or 0),
+                str(port.get("name") or ""),
+                int(port.get("port") or 0),
+                str(port.get("protocol") or "TCP"),
+                int(port.get("nodePort") or 0),
             )
-            for one in spec.get("ports") or ()
+            for port in spec.get("ports") or ()
         ),
         deleting=view.deleting,
     )
@@ -219,9 +220,9 @@ def view_ends(manifest: Manifest) -> Ends:
     name = (metadata.get("labels") or {}).get(names.LABEL_SERVICE_NAME, "")
     pods: list[tuple[str, bool]] = []
     others: list[bool] = []
-    for one in manifest.get("endpoints") or ():
-        ready = bool((one.get("conditions") or {}).get("ready"))
-        target = one.get("targetRef") or {}
+    for endpoint in manifest.get("endpoints") or ():
+        ready = bool((endpoint.get("conditions") or {}).get("ready"))
+        target = endpoint.get("targetRef") or {}
         if target.get("kind") == "Pod":
             pods.append((f"{target.get('namespace') or metadata['namespace']}/{target.get('name')}", ready))
         else:

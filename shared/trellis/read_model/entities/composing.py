@@ -103,23 +103,23 @@ class Composer:
         for key in dirty["controllers"]:
             card = self.seen.controllers.get(key)
             changes[of_key("controller", key)] = None if card is None else entities.controller_entity(card)
-        changes |= {identity("part", "", name): entities.part_entity(one) for name, one in self._parts.items()}
+        changes |= {identity("part", "", name): entities.part_entity(item) for name, item in self._parts.items()}
         return changes
 
     def _index(self, part: str, key: str, old: Any, new: Any) -> None:  # noqa: ANN401 - as of take
         match part:
             case "jobs":
                 self._jobs.change(old, new)
-                self._dirty["nodes"].update(one.node for one in (old, new) if one is not None)
+                self._dirty["nodes"].update(item.node for item in (old, new) if item is not None)
             case "installers":
                 self._dirty["nodes"].update(
-                    one.node for one in self.seen.jobs.values() if one.name in {each.job for each in (old, new) if each}
+                    job.node for job in self.seen.jobs.values() if job.name in {each.job for each in (old, new) if each}
                 )
             case "pods":
                 _move(self._pods_of, key, old and old.group_key, new and new.group_key)
             case "slices":
                 _move(self._slices_of, key, old and old.service, new and new.service)
-                self._dirty["services"].update(one.service for one in (old, new) if one is not None)
+                self._dirty["services"].update(item.service for item in (old, new) if item is not None)
             case "groups":
                 self._dirty["pods"].update(self._pods_of.get(key, ()))
                 before, after = old and old.apps, new and new.apps
@@ -157,7 +157,7 @@ class Composer:
             if node is None:
                 yield of_key("node", name), None
                 continue
-            stages = {shim: one.nodes[name] for shim, one in self._rollouts.items() if name in one.nodes}
+            stages = {shim: item.nodes[name] for shim, item in self._rollouts.items() if name in item.nodes}
             row = row_of(node, self._jobs.of_uid(node.uid), ledger.entries.get(node.uid), shims, stages)
             row = with_causes([row], held)[0]
             yield of_key("node", name), entities.node_entity(row, node.architecture, stages)
@@ -170,7 +170,7 @@ class Composer:
         While the input that all nodes share is unchanged, only changed nodes are read: pages follow rollouts over
         thousands of nodes.
         """
-        shims, nodes = tuple(one.view for one in self.seen.shims.values()), self.seen.nodes
+        shims, nodes = tuple(shim.view for shim in self.seen.shims.values()), self.seen.nodes
         ledger, held = of_nodes
         world = World(card.view, card.status, shims, tuple(nodes.values()), ledger, held=held)
         outlook, former = outlook_of(world), self._rollouts.get(card.view.name)
@@ -195,7 +195,11 @@ class Composer:
         if not self.seen.installers:
             return {}
         nodes = {job.name: job.node for job in self.seen.jobs.values() if job.state is JobState.ACTIVE}
-        return {nodes[one.job]: one.cause for one in self.seen.installers.values() if one.job in nodes}
+        return {
+            nodes[installer.job]: installer.cause
+            for installer in self.seen.installers.values()
+            if installer.job in nodes
+        }
 
     def _groups_and_hosts(self, dirty: dict[str, set[str]]) -> Iterator[tuple[str, Entity | None]]:
         for key in dirty["groups"]:
@@ -223,7 +227,7 @@ class Composer:
     def _services(self, dirty: dict[str, set[str]]) -> Iterator[tuple[str, Entity | None]]:
         for key in dirty["services"]:
             card = self.seen.services.get(key)
-            pieces = (self.seen.slices[one] for one in sorted(self._slices_of.get(key, ())))
+            pieces = (self.seen.slices[item] for item in sorted(self._slices_of.get(key, ())))
             yield of_key("service", key), None if card is None else entities.service_entity(card, pieces)
 
 

@@ -62,8 +62,8 @@ def node_entity(row: NodeRow, architecture: str, shims: Mapping[str, ShimNode]) 
         "digest": row.digest,
         "attempt": row.attempt,
         "shims": {
-            name: {"stage": one.stage.value, "attempt": one.attempt, "message": _text(one.message) or None}
-            for name, one in sorted(shims.items())
+            name: {"stage": item.stage.value, "attempt": item.attempt, "message": _text(item.message) or None}
+            for name, item in sorted(shims.items())
         },
     }
 
@@ -139,8 +139,13 @@ def service_entity(card: ServiceCard, slices: Iterable[Ends]) -> Entity:
         "type": card.type,
         "addresses": list(card.addresses),
         "ports": [
-            {"name": one.name or None, "port": one.port, "protocol": one.protocol, "node_port": one.node_port or None}
-            for one in card.ports
+            {
+                "name": port.name or None,
+                "port": port.port,
+                "protocol": port.protocol,
+                "node_port": port.node_port or None,
+            }
+            for port in card.ports
         ],
         "endpoints": {"ready": count, "all": len(pods) + len(others)},
         "hosts": [of_key("host", key) for key in sorted(pods)],

@@ -124,7 +124,7 @@ def _cause(app: AppState, groups: Sequence[AppGroup] | None) -> Line | None:
 
 
 def _groups_of(world: AppSnapshot) -> list[AppGroup] | None:
-    return None if world.groups is None else [app_group(one) for one in world.groups]
+    return None if world.groups is None else [app_group(group) for group in world.groups]
 
 
 def _chain(world: AppSnapshot) -> Iterator[Line]:
@@ -148,12 +148,12 @@ def _object(metadata: Manifest) -> Line:
         text += f", in wadm {application_of(metadata)}"
     writers = sorted(
         {
-            str(one.get("manager"))
-            for one in metadata.get("managedFields") or ()
-            if "f:spec" in (one.get("fieldsV1") or {}) and not one.get("subresource")
+            str(managed_field.get("manager"))
+            for managed_field in metadata.get("managedFields") or ()
+            if "f:spec" in (managed_field.get("fieldsV1") or {}) and not managed_field.get("subresource")
         }
     )
-    shown = ["wash, by wadm" if one == names.FIELD_MANAGER_WADM else one for one in writers]
+    shown = ["wash, by wadm" if writer == names.FIELD_MANAGER_WADM else writer for writer in writers]
     text += f"; its spec is managed by {', '.join(shown)}" if shown else ""
     if (metadata.get("annotations") or {}).get(names.ANNOTATION_UNDEPLOY) == names.TRUE:
         text += f"; undeployed ({names.ANNOTATION_UNDEPLOY})"
@@ -168,12 +168,12 @@ def _hosts(groups: Sequence[AppGroup] | None, namespace: str, lattice: str) -> I
     if groups is None:
         yield Line("hosts", f"this account cannot read whether namespace {namespace} has hosts of its lattice")
         return
-    here = [one for one in groups if one.namespace == namespace]
-    found = [one for one in here if not lattice or one.lattice == lattice]
+    here = [group for group in groups if group.namespace == namespace]
+    found = [item for item in here if not lattice or item.lattice == lattice]
     if not found:
-        yield _no_hosts(namespace, lattice, sorted({one.lattice for one in here}))
-    for one in found:
-        yield from one.lines
+        yield _no_hosts(namespace, lattice, sorted({item.lattice for item in here}))
+    for item in found:
+        yield from item.lines
 
 
 def _no_hosts(namespace: str, lattice: str, others: Sequence[str]) -> Line:
@@ -237,16 +237,16 @@ def _phase(item: Manifest, status: Manifest) -> Iterator[Line]:
     well = False if phase in TROUBLE else phase in {"Deployed", "Undeployed"} or None
     rank = Rank.CAUSE if status.get("message") else Rank.SYMPTOM
     yield Line("wadm", text, well, rank=rank, reason=phase, state=_PHASES.get(phase))
-    for one in status.get("scalers") or ():
-        state, message = str(one.get("status") or ""), str(one.get("message") or "")
-        text = f"{one.get('kind')} {one.get('name')}: {state}" + (f": {message}" if message else "")
+    for scaler in status.get("scalers") or ():
+        state, message = str(scaler.get("status") or ""), str(scaler.get("message") or "")
+        text = f"{scaler.get('kind')} {scaler.get('name')}: {state}" + (f": {message}" if message else "")
         well = state.lower() == _FINE or (False if state.lower() == "failed" else None)
         yield Line("scaler", text, well, rank=Rank.CAUSE, reason="ScalerFailed")
 
 
 def _service(world: AppSnapshot, namespace: str, application: str, lattice: str) -> Iterator[Line]:
     """Yield the Service that reflects it, which has its own page."""
-    for one in world.services:
-        reflects = one.application == application and lattice_name(one.lattice) == lattice
-        if reflects and one.namespace == namespace:
-            yield Line("service", f"{one.key}: `trellis explain service/{one.name} -n {one.namespace}`")
+    for service in world.services:
+        reflects = service.application == application and lattice_name(service.lattice) == lattice
+        if reflects and service.namespace == namespace:
+            yield Line("service", f"{service.key}: `trellis explain service/{service.name} -n {service.namespace}`")

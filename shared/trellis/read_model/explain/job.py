@@ -73,9 +73,9 @@ def held_up(job: Manifest, pods: Sequence[Manifest], events: Sequence[Manifest])
         return _no_pod(metadata["namespace"], SUSPENDED)
     mine = [pod for pod in pods if (pod["metadata"].get("labels") or {}).get(LABEL_JOB_NAME) == metadata["name"]]
     if not mine:
-        told = [one for one in warnings_of(events, metadata["uid"]) if one.get("reason") == "FailedCreate"]
+        told = [warning for warning in warnings_of(events, metadata["uid"]) if warning.get("reason") == "FailedCreate"]
         return _no_pod(metadata["namespace"], refused_pod(told[0])) if told else None
-    pod = max(mine, key=lambda one: str(one["metadata"].get("creationTimestamp") or ""))
+    pod = max(mine, key=lambda item: str(item["metadata"].get("creationTimestamp") or ""))
     return _waits(pod, warnings_of(events, pod["metadata"]["uid"]))
 
 
@@ -133,7 +133,7 @@ def _waits(pod: Manifest, warnings: Sequence[Manifest]) -> Line | None:
 def _no_image(namespace: str, waiting: str, warnings: Sequence[Manifest]) -> Line:
     text = f"the image of the installer cannot be pulled: {waiting}"
     do = f"check the image's name, that its registry is reachable, and the pull secret of namespace {namespace}"
-    if found := next(filter(None, (_LACKED.search(str(one.get("message"))) for one in warnings)), None):
+    if found := next(filter(None, (_LACKED.search(str(warning.get("message"))) for warning in warnings)), None):
         text = f"the image of the installer cannot be pulled, Secret {namespace}/{found['names']} is missing: {waiting}"
         do = f"create it with type kubernetes.io/dockerconfigjson, or configure another: {_PULL_SECRETS}"
     return Line("pod", text, False, do, Rank.CAUSE, waiting.partition(":")[0])
@@ -161,7 +161,7 @@ def failure_line(failure: str, job: JobView | None) -> Line:
 def refused_job(events: Iterable[Manifest], uid: str, namespace: str) -> Line | None:
     """Return the step of a Job, or of its pod, that the API server rejected, None if there is none."""
     reasons = {Reason.JOB_REFUSED, Reason.INSTALLER_REFUSED}
-    told = [one for one in warnings_of(events, uid) if one.get("reason") in reasons]
+    told = [warning for warning in warnings_of(events, uid) if warning.get("reason") in reasons]
     if not told:
         return None
     message = str(told[0].get("message") or "")
@@ -174,8 +174,8 @@ def refused_job(events: Iterable[Manifest], uid: str, namespace: str) -> Line | 
 def since_outcome(events: Sequence[Manifest], view: NodeView) -> list[Manifest]:
     """Return the Events since the last outcome that is recorded on the Node."""
     recorded = recorded_on(view)
-    told = [(one, (one.get("metadata") or {}).get("annotations") or {}) for one in events]
-    return [one for one, marks in told if all(marks.get(name, value) == value for name, value in recorded.items())]
+    told = [(event, (event.get("metadata") or {}).get("annotations") or {}) for event in events]
+    return [item for item, marks in told if all(marks.get(name, value) == value for name, value in recorded.items())]
 
 
 def refused_by_node(
@@ -220,7 +220,7 @@ def held_up_by_node(jobs: Iterable[Manifest], pods: Sequence[Manifest], events: 
         if view_job(dict(job)).state is not JobState.ACTIVE:
             continue
         mine = of_job.get(job["metadata"]["name"], ())
-        uids = [str(one["metadata"]["uid"]) for one in (job, *mine)]
+        uids = [str(item["metadata"]["uid"]) for item in (job, *mine)]
         held = held_up(job, mine, [event for uid in uids for event in told.get(uid, ())])
         if held is not None:
             found[str((job["metadata"].get("annotations") or {}).get(names.ANNOTATION_NODE, ""))] = held
@@ -230,8 +230,8 @@ def held_up_by_node(jobs: Iterable[Manifest], pods: Sequence[Manifest], events: 
 def _by_uid(events: Iterable[Manifest]) -> dict[str, list[Manifest]]:
     """Return Events by their object, so that they are read once, not once per Job."""
     found: dict[str, list[Manifest]] = {}
-    for one in events:
-        found.setdefault(str((one.get("involvedObject") or {}).get("uid")), []).append(one)
+    for event in events:
+        found.setdefault(str((event.get("involvedObject") or {}).get("uid")), []).append(event)
     return found
 
 

@@ -91,7 +91,7 @@ def _chain(world: NodeSnapshot, view: NodeView, jobs: tuple[JobView, ...], row: 
     yield _wish(world, view, concern=row.concern and row.wish is OptIn.IN)
     yield from _shims(world, view, started=row.state in _STARTED)
     job = newest(jobs)
-    raw = next((one for one in world.jobs if job is not None and one["metadata"]["uid"] == job.uid), None)
+    raw = next((item for item in world.jobs if job is not None and item["metadata"]["uid"] == job.uid), None)
     events = since_outcome(world.beside.events, view)
     told = warnings_of(told_since(events, raw), view.uid)
     yield from _hold(world, view, row.state, told)
@@ -106,7 +106,7 @@ def _chain(world: NodeSnapshot, view: NodeView, jobs: tuple[JobView, ...], row: 
     )
     if failure:
         yield failure_line(failure, job)
-    unlabelled = any(one.get("reason") == NODE_UPDATE_REFUSED for one in told)
+    unlabelled = any(item.get("reason") == NODE_UPDATE_REFUSED for item in told)
     yield _state(view, row.state, row.message, unlabelled=unlabelled)
 
 
@@ -164,7 +164,7 @@ def _out(view: NodeView) -> str:
 def _shims(world: NodeSnapshot, view: NodeView, *, started: bool) -> Iterator[Line]:
     """Yield the state of each Shim that selects the node; ``started``: an installer runs, or ran."""
     proved = proved_of(view.installed)
-    for shim in sorted(world.shims, key=lambda one: one.name):
+    for shim in sorted(world.shims, key=lambda item: item.name):
         if shim.invalid or not is_for(shim, view, auto_provision=False):
             continue
         wish = wish_on(shim, view, world.shims, auto_provision=False, require_checksum=False)
@@ -202,11 +202,11 @@ def _hold(world: NodeSnapshot, view: NodeView, state: NodeState, told: Sequence[
         do = f"`trellis rollout resume {min(paused)}`"
         yield Line("rollout", text, False, do, Rank.CAUSE, Reason.PAUSED.value, Health.SUSPENDED)
     if state is not NodeState.READY:
-        for one in told:
-            message = str(one.get("message") or "")
-            if one.get("reason") in _TOLD and NO_POD not in message:
-                do = refusal_advice(message, world.installers) if one.get("reason") == NODE_UPDATE_REFUSED else ""
-                yield Line("event", words(one), False, do, Rank.CAUSE, str(one.get("reason") or ""))
+        for item in told:
+            message = str(item.get("message") or "")
+            if item.get("reason") in _TOLD and NO_POD not in message:
+                do = refusal_advice(message, world.installers) if item.get("reason") == NODE_UPDATE_REFUSED else ""
+                yield Line("event", words(item), False, do, Rank.CAUSE, str(item.get("reason") or ""))
                 return
 
 

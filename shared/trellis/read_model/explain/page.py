@@ -162,7 +162,7 @@ class Leader:
 
 def condition(status: Manifest, kind: str) -> Manifest:
     """Return a condition of a status, {} if there is none."""
-    return next((one for one in status.get("conditions") or () if one.get("type") == kind), {})
+    return next((item for item in status.get("conditions") or () if item.get("type") == kind), {})
 
 
 def words(said: Manifest) -> str:
@@ -173,12 +173,12 @@ def words(said: Manifest) -> str:
 def warnings_of(events: Iterable[Manifest], *uids: str) -> list[Manifest]:
     """Return the warnings about objects of these uids, newest first, without repetitions."""
     there = [
-        one
-        for one in events
-        if one.get("type") == "Warning" and (one.get("involvedObject") or {}).get("uid") in uids and uids
+        event
+        for event in events
+        if event.get("type") == "Warning" and (event.get("involvedObject") or {}).get("uid") in uids and uids
     ]
     newest = sorted(there, key=_when, reverse=True)
-    return list({words(one): one for one in reversed(newest)}.values())[::-1]
+    return list({words(item): item for item in reversed(newest)}.values())[::-1]
 
 
 def told_since(events: Iterable[Manifest], created: Manifest | None) -> Iterator[Manifest]:
@@ -189,20 +189,20 @@ def told_since(events: Iterable[Manifest], created: Manifest | None) -> Iterator
     """
     metadata = created["metadata"] if created is not None else {}
     begin = _TIME.match(str(metadata.get("creationTimestamp") or ""))
-    for one in events:
-        if related := one.get("related"):
+    for event in events:
+        if related := event.get("related"):
             if related.get("uid") == metadata.get("uid"):
-                yield one
+                yield event
             continue
-        last = _TIME.match(_when(one))
+        last = _TIME.match(_when(event))
         if begin is None or last is None or last[0] >= begin[0]:
-            yield one
+            yield event
 
 
 def event_lines(events: Iterable[Manifest]) -> Iterator[Line]:
     """Yield a few warnings; they report the past, and do not indicate a problem by themselves."""
-    for one in [*events][:_EVENTS_SHOWN]:
-        yield Line("event", words(one))
+    for event in [*events][:_EVENTS_SHOWN]:
+        yield Line("event", words(event))
 
 
 def _when(event: Manifest) -> str:

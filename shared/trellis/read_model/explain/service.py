@@ -53,10 +53,10 @@ class World:
 
 def explain_service(world: World) -> Explanation:
     """Return the page of a Service."""
-    one = world.service
-    metadata = {"namespace": one.namespace, "name": one.name, "uid": one.uid}
+    item = world.service
+    metadata = {"namespace": item.namespace, "name": item.name, "uid": item.uid}
     ready = sum(bool((each.get("conditions") or {}).get("ready")) for each in _by_pod(_pieces(world)).values())
-    verdict = service_health(ready, deleting=one.deleting) if one.application else None
+    verdict = service_health(ready, deleting=item.deleting) if item.application else None
     return SUBJECT.page({"metadata": metadata}, _chain(world), world.beside, verdict)
 
 
@@ -74,7 +74,7 @@ def explain_no_service(
 ) -> Explanation:
     """Return the page of a Service that does not exist; ``asked``: its name and namespace."""
     name, namespace = asked
-    refused = [one for one in warnings if _is_of(one, name, namespace)]
+    refused = [warning for warning in warnings if _is_of(warning, name, namespace)]
     told = [*_lines(refused, Rank.CAUSE), *told_of(warnings, name, Rank.CAUSE)]
     hints = told or [Line("hint", _UNTOLD.format(name=name))]
     return SUBJECT.absent(name, namespace, absence, *hints, *beside.lines())
@@ -93,42 +93,42 @@ _UNTOLD = (
 
 
 def _chain(world: World) -> Iterator[Line]:
-    one = world.service
-    if not one.application:
-        told = [*told_of(world.warnings, one.name, Rank.CAUSE)]
-        text, do = f"{one.key} reflects no application", "it is not managed by Trellis; its owner maintains it"
+    item = world.service
+    if not item.application:
+        told = [*told_of(world.warnings, item.name, Rank.CAUSE)]
+        text, do = f"{item.key} reflects no application", "it is not managed by Trellis; its owner maintains it"
         rank = Rank.SYMPTOM if told else Rank.CAUSE
         yield Line("service", text, False, do, rank, "NotReflected", Health.UNKNOWN)
         yield from told
         return
-    manifest = one.manifest or {}
+    manifest = item.manifest or {}
     spec = manifest.get("spec") or {}
     ports = ", ".join(f"{port.get('name', '')} {port['port']}" for port in spec.get("ports") or ())
-    text = f"{one.key}, {spec.get('type')} {spec.get('clusterIP', '')}, ports {ports}"
-    yield Line("service", f"{text}; it is being deleted" if one.deleting else text, well=not one.deleting)
-    lattice = lattice_name(one.lattice)
-    yield Line("application", f"{one.application} of lattice {lattice}")
-    groups = [group for group in world.groups or () if group.lattice == one.lattice]
+    text = f"{item.key}, {spec.get('type')} {spec.get('clusterIP', '')}, ports {ports}"
+    yield Line("service", f"{text}; it is being deleted" if item.deleting else text, well=not item.deleting)
+    lattice = lattice_name(item.lattice)
+    yield Line("application", f"{item.application} of lattice {lattice}")
+    groups = [group for group in world.groups or () if group.lattice == item.lattice]
     group_line = _groups(world, groups)
     keys = {group.key for group in groups}
     pods = [pod for pod in world.pods if pod.group_key in keys]
-    endpoints = [*_endpoints(world, one, pods)]
+    endpoints = [*_endpoints(world, item, pods)]
     # An Event stays for an hour: while there are ready endpoints, its cause can be gone.
     leads = any(line.about == "endpoints" and line.well for line in endpoints)
     yield replace(group_line, rank=Rank.ASIDE) if leads else group_line
     yield from endpoints
-    yield from told_of(world.warnings, one.application, Rank.ASIDE if leads else Rank.CAUSE)
+    yield from told_of(world.warnings, item.application, Rank.ASIDE if leads else Rank.CAUSE)
 
 
 def _groups(world: World, groups: Sequence[GroupView]) -> Line:
     """Return the host groups of a Service's lattice; without one, the reason that the Service exists."""
-    one = world.service
-    lattice = lattice_name(one.lattice)
+    item = world.service
+    lattice = lattice_name(item.lattice)
     if world.groups is None:
         text = f"the host groups of lattice {lattice} are unknown, and the Service is kept until they are known"
         do = "`trellis crds check` shows the state of the kind"
         return Line("groups", text, False, do, Rank.CAUSE, "HostGroupsUnknown")
-    told = (event for event in warnings_of(world.beside.events, one.uid) if event.get("reason") in PRESERVED)
+    told = (event for event in warnings_of(world.beside.events, item.uid) if event.get("reason") in PRESERVED)
     if groups:
         return Line("groups", ", ".join(sorted(group.key for group in groups)), well=True)
     if (event := next(told, None)) is not None:
@@ -139,7 +139,7 @@ def _groups(world: World, groups: Sequence[GroupView]) -> Line:
     return Line("groups", text, well=False, rank=Rank.CAUSE, reason="HostGroupMissing")
 
 
-def _endpoints(world: World, one: ServiceView, pods: Sequence[PodView]) -> Iterator[Line]:
+def _endpoints(world: World, service: ServiceView, pods: Sequence[PodView]) -> Iterator[Line]:
     pieces = _pieces(world)
     endpoints = _by_pod(pieces)
     ready = sum(bool((each.get("conditions") or {}).get("ready")) for each in endpoints.values())
@@ -148,7 +148,7 @@ def _endpoints(world: World, one: ServiceView, pods: Sequence[PodView]) -> Itera
     if not pods and not world.beside.notes:
         do = "`trellis explain hostgroup/NAME` shows the cause"
         yield Line("hosts", "its host groups have no pods", False, do, Rank.ASIDE if ready else Rank.CAUSE, "NoHosts")
-    annotations = (one.manifest or {}).get("annotations") or {}
+    annotations = (service.manifest or {}).get("annotations") or {}
     listeners = read_reach(annotations.get(names.ANNOTATION_CACHED_LISTENERS, ""))
     lines = [_host(pod, listeners, endpoints.get(pod.uid)) for pod in sorted(pods, key=lambda pod: pod.key)]
     if len(lines) > _SHOWN:
@@ -182,8 +182,8 @@ def _host(pod: PodView, listeners: Sequence[Listener], endpoint: Mapping[str, An
         return Line("host", f"{where}: its pod is not ready", False, see)
     if endpoint is not None:
         return Line("host", f"{where}: an endpoint", well=True)
-    if not any(meets(one, pod, None) for one in listeners):
-        asked = " or ".join(sorted({_labels(each) for one in listeners for each in one.requirements}))
+    if not any(meets(listener, pod, None) for listener in listeners):
+        asked = " or ".join(sorted({_labels(each) for listener in listeners for each in listener.requirements}))
         return Line("host", f"{where}: does not have the labels of the scaler: {asked}", well=False)
     reason = (
         "matches the scaler but is not an endpoint: the host does not run the provider, or the lattice is not followed"
@@ -198,12 +198,12 @@ def _labels(requirement: Sequence[tuple[str, str]]) -> str:
 def told_of(warnings: Sequence[Warned], application: str, rank: Rank) -> Iterator[Line]:
     """Yield Events on groups about an application, each once, with all groups that have it."""
     begins = (f"application {application} ", f"application {application},")
-    yield from _lines([one for one in warnings if any(words in one.message for words in begins)], rank)
+    yield from _lines([warning for warning in warnings if any(words in warning.message for words in begins)], rank)
 
 
 def _lines(warnings: Iterable[Warned], rank: Rank) -> Iterator[Line]:
     groups: dict[tuple[str, str], list[str]] = {}
-    for one in warnings:
-        groups.setdefault((one.reason, one.message), []).append(one.group)
+    for warning in warnings:
+        groups.setdefault((warning.reason, warning.message), []).append(warning.group)
     for (reason, message), of in groups.items():
         yield Line("event", f"{reason} on {', '.join(sorted(set(of)))}: {message}", False, "", rank, reason)

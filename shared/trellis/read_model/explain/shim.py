@@ -68,8 +68,10 @@ def shim_cause(shim: Manifest) -> Line | None:
 
 def held_shims(shims: Iterable[Manifest]) -> dict[str, str]:
     """Return by name the Shims that make no progress on any node, and the reason."""
-    said = {str(one["metadata"]["name"]): condition(one.get("status") or {}, "Degraded") for one in shims}
-    return {name: words(one) for name, one in said.items() if one.get("status") == "True" and one["reason"] in _HELD}
+    said = {str(shim["metadata"]["name"]): condition(shim.get("status") or {}, "Degraded") for shim in shims}
+    return {
+        name: words(item) for name, item in said.items() if item.get("status") == "True" and item["reason"] in _HELD
+    }
 
 
 def _chain(world: ShimSnapshot, standing: Standing) -> Iterator[Line]:
@@ -104,7 +106,7 @@ def _spec(status: Manifest, name: str) -> Iterator[Line]:
 def _nodes(world: ShimSnapshot, view: ShimView, standing: Standing) -> Iterator[Line]:
     """Yield each node that fails or is stopped; the first is the cause."""
     views = {node.name: node for node in world.nodes}
-    lines = [line for one in standing.nodes if (line := _node(world, views[one.name], one)) is not None]
+    lines = [line for item in standing.nodes if (line := _node(world, views[item.name], item)) is not None]
     yield from lines[:_SHOWN]
     if len(lines) > _SHOWN:
         yield Line("node", f"and {len(lines) - _SHOWN} more: `trellis nodes`", well=False, reason=_NODES_FAIL)
@@ -113,13 +115,13 @@ def _nodes(world: ShimSnapshot, view: ShimView, standing: Standing) -> Iterator[
         yield Line("nodes", text, False, do, Rank.ASIDE, Reason.NO_NODES.value)
 
 
-def _node(world: ShimSnapshot, node: NodeView, one: ShimNode) -> Line | None:
-    if one.stage in {NodeStage.UPDATED, NodeStage.LEAVING}:
+def _node(world: ShimSnapshot, node: NodeView, shim_node: ShimNode) -> Line | None:
+    if shim_node.stage in {NodeStage.UPDATED, NodeStage.LEAVING}:
         return None
     # A node that is held for a reason of this Shim does not wait for the Job there, which is of other Shims.
-    found = None if one.stage is NodeStage.HELD else world.held.get(node.name)
-    if found is None and one.stage is NodeStage.FAILED:
-        found = failure_line(one.message, None)
+    found = None if shim_node.stage is NodeStage.HELD else world.held.get(node.name)
+    if found is None and shim_node.stage is NodeStage.FAILED:
+        found = failure_line(shim_node.message, None)
     if found is None and not node.ready:
         text, do = "its kubelet does not report it as ready", f"`kubectl describe node {node.name}`"
         found = Line("kubelet", text, False, do, Rank.CAUSE, NODE_NOT_READY)

@@ -155,7 +155,7 @@ class Watches:
                 answers = self._not_found(name)
                 if not answers:
                     self._unserved.pop(name, None)
-                elif name not in self._unserved or not any(one is self._unserved[name][0] for one in answers):
+                elif name not in self._unserved or not any(answer is self._unserved[name][0] for answer in answers):
                     self._unserved[name] = (answers[0], await self._unknown(name, answers[0]))
             await asyncio.sleep(seconds)
 
@@ -179,7 +179,7 @@ class Watches:
         lacking = {where: words for where, words in told.items() if words is not None}
         away = bool(self._not_found(name))
         proved = name in self._unserved
-        synced = all(one.synced.is_set() for one in places.values()) and (proved or not away)
+        synced = all(place.synced.is_set() for place in places.values()) and (proved or not away)
         return PartStatus(name, synced, lacking, away and proved and not lacking)
 
     def _obstacle(self, name: str, informer: Informer[Any]) -> tuple[str, str] | None:

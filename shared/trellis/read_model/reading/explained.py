@@ -106,8 +106,8 @@ async def node_page(reading: Reading, installers: str, name: str) -> Explanation
     )
     if jobs:
         events += await reading.list(EVENTS, installers, fields=_WARNING)
-    views, beside = [view_shim(one) for one in shims], Beside(leaders, events, reading.notes)
-    statuses = {view.name: read_status(one) for view, one in zip(views, shims, strict=True)}
+    views, beside = [view_shim(shim) for shim in shims], Beside(leaders, events, reading.notes)
+    statuses = {view.name: read_status(item) for view, item in zip(views, shims, strict=True)}
     held = held_shims(shims)
     return explain_node(NodeSnapshot(node, installers, jobs, pods, views, held, statuses, ledger, beside))
 
@@ -123,8 +123,8 @@ async def shim_page(reading: Reading, installers: str, name: str) -> Explanation
         _ledger(reading),
         _provisioning(reading),
     )
-    views, beside = [view_node(one) for one in nodes], Beside(leaders, events, reading.notes)
-    every = [view_shim(one) for one in shims]
+    views, beside = [view_node(node) for node in nodes], Beside(leaders, events, reading.notes)
+    every = [view_shim(item) for item in shims]
     return explain_shim(ShimSnapshot(shim, views, every, held, ledger, beside))
 
 
@@ -139,7 +139,7 @@ async def held_up(reading: Reading, installers: str) -> dict[str, Line]:
         reading.list(EVENTS, None, fields=f"{_WARNING},reason={NODE_UPDATE_REFUSED}"),
     )
     refused = [*jobs_refused, *pods_refused]
-    nodes = [view_node(one) for one in await reading.list(NODES)] if refused else []
+    nodes = [view_node(item) for item in await reading.list(NODES)] if refused else []
     held = refused_by_node(refused, jobs, nodes, installers) | held_up_by_node(jobs, pods, events)
     return held | unlabelled_by_node(unlabelled, jobs)
 
@@ -159,15 +159,15 @@ async def controller_page(reading: Reading, name: str, namespace: str | None) ->
 async def service_page(reading: Reading, name: str, namespace: str | None) -> Explanation:
     """Return the page of a Service; of several with the name, of one that reflects an application."""
     found = await listed(reading, SERVICES, namespace, fields=f"metadata.name={name}")
-    views = sorted(map(view_service, found), key=lambda one: (not one.application, one.key))
-    one_place("Service", name, {one.namespace for one in views if one.application})
+    views = sorted(map(view_service, found), key=lambda item: (not item.application, item.key))
+    one_place("Service", name, {view.namespace for view in views if view.application})
     warnings, leader = await asyncio.gather(
         warned(reading, namespace), reading.leader(REFLECTOR, "endpoints are not updated")
     )
     if not views:
         there = await absence(reading, SERVICES, name, namespace)
         return explain_no_service((name, namespace), there, warnings, Beside([leader], notes=reading.notes))
-    mine = next(one for one in found if one["metadata"]["uid"] == views[0].uid)
+    mine = next(item for item in found if item["metadata"]["uid"] == views[0].uid)
     slices, groups, pods, events = await asyncio.gather(
         reading.list(ENDPOINT_SLICES, namespace, labels=SLICE_SELECTOR),
         reading.wide(HOST_CONFIGS, namespace),
@@ -176,9 +176,9 @@ async def service_page(reading: Reading, name: str, namespace: str | None) -> Ex
     )
     world = World(
         views[0],
-        [view_slice(one) for one in slices],
-        None if HOST_CONFIGS in reading.unserved else [view_group(one) for one in groups],
-        [view_pod(one) for one in pods],
+        [view_slice(item) for item in slices],
+        None if HOST_CONFIGS in reading.unserved else [view_group(group) for group in groups],
+        [view_pod(pod) for pod in pods],
         warnings,
         Beside([leader], events, reading.notes),
     )
@@ -187,8 +187,8 @@ async def service_page(reading: Reading, name: str, namespace: str | None) -> Ex
 
 async def application_page(reading: Reading, name: str, namespace: str | None) -> Explanation:
     """Return the page of an Application."""
-    mine = [one for one in await _apps(reading, namespace) if is_named(one, name)]
-    one_place("Application", name, {one["metadata"]["namespace"] for one in mine})
+    mine = [app for app in await _apps(reading, namespace) if is_named(app, name)]
+    one_place("Application", name, {item["metadata"]["namespace"] for item in mine})
     if not mine:
         leader = await reading.leader(MANAGER, _APART)
         there = await absence(reading, APPLICATIONS, name, namespace)
@@ -199,7 +199,7 @@ async def application_page(reading: Reading, name: str, namespace: str | None) -
         warned(reading, namespace),
         _beside(reading, mine[0], MANAGER, _APART),
     )
-    views = [view_service(one) for one in services]
+    views = [view_service(service) for service in services]
     return explain_application(
         AppSnapshot(mine[0], groups if reading.knows(HOST_CONFIGS) else None, views, warnings, beside)
     )
@@ -208,8 +208,8 @@ async def application_page(reading: Reading, name: str, namespace: str | None) -
 async def warned(reading: Reading, namespace: str | None) -> list[Warned]:
     """Return the warnings about host groups in all namespaces, or in one if only that is permitted."""
     about = f"{_WARNING},involvedObject.kind={HOST_CONFIGS.kind}"
-    found = [view_warning(one) for one in await reading.wide(EVENTS, namespace, fields=about)]
-    return [one for one in found if one.group]
+    found = [view_warning(item) for item in await reading.wide(EVENTS, namespace, fields=about)]
+    return [item for item in found if item.group]
 
 
 def view_warning(event: Manifest) -> Warned:

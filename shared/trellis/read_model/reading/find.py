@@ -51,7 +51,7 @@ async def find(reading: Reading, res: Resource, subject: Subject, name: str, nam
     else:
         with contextlib.suppress(NotFound):  # of the object, or of its kind: that shows in the list
             return await reading.kube.get(res, name)
-    one_place(res.kind, name, {str(one["metadata"]["namespace"]) for one in there})
+    one_place(res.kind, name, {str(item["metadata"]["namespace"]) for item in there})
     if not there:
         raise NotThereError(subject.absent(name, namespace, await absence(reading, res, name, namespace)))
     return there[0]
@@ -107,7 +107,7 @@ async def absence(
         if namespace is None:
             raise
         others = await listed(reading, res, namespace)
-    places = {(str(one["metadata"].get("namespace") or ""), named(one)) for one in others}
+    places = {(str(item["metadata"].get("namespace") or ""), named(item)) for item in others}
     elsewhere = sorted(place for place, other in places if other == name and place != namespace)
     return Absence(elsewhere=elsewhere, alike=_alike(name, places))
 

@@ -79,7 +79,7 @@ def application_of(metadata: Manifest) -> str:
 
 def condition(status: Manifest, kind: str) -> Manifest:
     """Return a condition of a status, an empty one if there is none."""
-    return next((one for one in status.get("conditions") or () if one.get("type") == kind), {})
+    return next((item for item in status.get("conditions") or () if item.get("type") == kind), {})
 
 
 def is_held(status: Manifest) -> bool:
@@ -210,15 +210,15 @@ def history_of(item: Manifest, versions: Sequence[Version] | None = None) -> lis
     status = item.get("status") or {}
     if versions is None:
         told = status.get("versions") or ()
-        versions = [Version(str(one.get("version")), bool(one.get("deployed"))) for one in told]
+        versions = [Version(str(entry.get("version")), bool(entry.get("deployed"))) for entry in told]
     shown = str((status.get("synced") or {}).get("wadmVersion") or "")
     lost = status.get("overridden") or {}
     rows = []
-    for one in versions:
+    for version in versions:
         note = ""
-        if lost.get("version") == one.version:
+        if lost.get("version") == version.version:
             note = f"the change in {lost.get('side')} that was overridden when both sides had changed"
-        elif one.version.startswith(KEPT):
+        elif version.version.startswith(KEPT):
             note = "a change in Kubernetes that was overridden when both sides had changed"
-        rows.append(VersionRow(one.version, one.deployed, one.version == shown, note))
+        rows.append(VersionRow(version.version, version.deployed, version.version == shown, note))
     return rows

@@ -49,7 +49,7 @@ class ControllerRow:
 def controller_row(manifest: Mapping[str, Any]) -> ControllerRow:
     """Return the row of a WasmController as the API server returns it."""
     metadata, status = manifest["metadata"], manifest.get("status") or {}
-    ready = next((one for one in status.get("conditions") or () if one.get("type") == "Ready"), None)
+    ready = next((condition for condition in status.get("conditions") or () if condition.get("type") == "Ready"), None)
     problem = "" if ready is None or ready["status"] == "True" else f"{ready['reason']}: {ready['message']}"
     if ready is None:
         problem = f"{HOST} has not reconciled it yet: start it with `trellis run {HOST}` if it does not run"

@@ -177,7 +177,7 @@ def row_of(
     )
     found = stages or {}
     if job is not None and job.has_pods:  # the rejection of another node's pod
-        found = {name: replace(one, rejected="") for name, one in found.items()}
+        found = {name: replace(item, rejected="") for name, item in found.items()}
     return replace(row, verdict=node_health(row, found))
 
 
@@ -200,16 +200,16 @@ def node_health(row: NodeRow, stages: Mapping[str, ShimNode], held: Line | None 
 
 def _held_by_shim(row: NodeRow, stages: Mapping[str, ShimNode]) -> Verdict | None:
     """Return the health if a Shim is held on the node, or its installers are rejected."""
-    for name, one in sorted(stages.items()):
-        if one.stage is NodeStage.HELD:
-            return Verdict(_HELD.get(one.message, Health.DEGRADED), one.message, f"Shim {name} is not installed")
-        if one.rejected and row.state in UNDONE:
-            return Verdict(Health.DEGRADED, one.rejected, f"`trellis explain shim/{name}` shows the rejection")
+    for name, item in sorted(stages.items()):
+        if item.stage is NodeStage.HELD:
+            return Verdict(_HELD.get(item.message, Health.DEGRADED), item.message, f"Shim {name} is not installed")
+        if item.rejected and row.state in UNDONE:
+            return Verdict(Health.DEGRADED, item.rejected, f"`trellis explain shim/{name}` shows the rejection")
     return None
 
 
 def _progress(row: NodeRow, stages: Mapping[str, ShimNode]) -> Verdict:
-    if row.state is NodeState.READY and all(one.stage is NodeStage.UPDATED for one in stages.values()):
+    if row.state is NodeState.READY and all(stage.stage is NodeStage.UPDATED for stage in stages.values()):
         return Verdict(Health.HEALTHY, row.state.value, row.message)
     state = NodeState.PROVISIONING if row.state is NodeState.READY else row.state
     return Verdict(Health.PROGRESSING, state.value, row.message)

@@ -158,7 +158,7 @@ def document(standing: Standing, world: World) -> dict[str, object]:
         "desired": standing.desired,
         "counts": {stage.value: count for stage, count in standing.counts.items()},
         "nodes": [node.document() for node in standing.nodes],
-        "revisions": [{"revision": one.number, "created": one.created} for one in world.revisions],
+        "revisions": [{"revision": revision.number, "created": revision.created} for revision in world.revisions],
         "notes": world.notes,
     }
 
@@ -399,7 +399,11 @@ def _degraded(world: World, reasons: frozenset[str] | None = None) -> Condition 
 
 def _other_controller(world: World) -> Condition | None:
     """Return the condition that another controller manages the Shim, or nodes of it."""
-    found = (one for one in world.status.conditions if one.type == OTHER_CONTROLLER and one.status == "True")
+    found = (
+        condition
+        for condition in world.status.conditions
+        if condition.type == OTHER_CONTROLLER and condition.status == "True"
+    )
     return next(found, None)
 
 

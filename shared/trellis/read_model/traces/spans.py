@@ -84,9 +84,9 @@ def _span(found: Mapping[str, Any], processes: Mapping[str, Any]) -> ReadSpan:
     trace_id = _id(found["traceID"], _TRACE_DIGITS)
     tags = {str(tag["key"]): tag["value"] for tag in found.get("tags") or ()}
     parent, links = "", []
-    for one in found.get("references") or ():
-        link = SpanLink(_id(one["traceID"], _TRACE_DIGITS), _id(one["spanID"], _SPAN_DIGITS))
-        if one["refType"] == _PARENT and not parent and link.trace_id == trace_id:
+    for reference in found.get("references") or ():
+        link = SpanLink(_id(reference["traceID"], _TRACE_DIGITS), _id(reference["spanID"], _SPAN_DIGITS))
+        if reference["refType"] == _PARENT and not parent and link.trace_id == trace_id:
             parent = link.span_id
         else:
             links.append(link)

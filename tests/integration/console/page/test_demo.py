@@ -108,7 +108,7 @@ async def test_a_shim_is_rolled_out_before_ones_eyes(demo: Demo, window: Window)
     demo.kubectl("apply", "-f", str(demo.next))
     await expect(bar).not_to_have_attribute("aria-valuetext", re.compile("^10 of 10 "), timeout=SLOW)
     told = set()
-    while not any(one.startswith("10 of 10 ") for one in told):
+    while not any(item.startswith("10 of 10 ") for item in told):
         await expect(bar).not_to_have_attribute("aria-valuetext", max(told, default="", key=len), timeout=SLOW)
         told.add(await bar.get_attribute("aria-valuetext") or "")
     assert len(told) > 2, told
@@ -146,7 +146,7 @@ async def test_a_change_is_followed_through_all_services(demo: Demo, window: Win
     # This Jaeger was built from its Go module: it answers queries, and has no page that a link could open.
     assert await window.page.get_by_role("link", name="Open in Jaeger").count() == 0
     async with aiohttp.ClientSession() as session, session.get(f"{demo.jaeger}/api/traces/{trace}") as answer:
-        services = {one["serviceName"] for one in (await answer.json())["data"][0]["processes"].values()}
+        services = {process["serviceName"] for process in (await answer.json())["data"][0]["processes"].values()}
     assert {"trellis-node-watcher", "trellis-provisioner"} <= services
 
 

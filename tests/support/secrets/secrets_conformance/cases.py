@@ -157,7 +157,7 @@ def _value(opened: bytes) -> Value:
     if not (isinstance(secret.get("version"), str) and secret["version"]) or (text is None) == (binary is None):
         raise UnreadableError(f"a secret has to have a version and one value; it has {sorted(secret)}")
     if binary is not None:
-        if not all(type(one) is int and 0 <= one <= 255 for one in binary):
+        if not all(type(item) is int and 0 <= item <= 255 for item in binary):
             raise UnreadableError("bytes have to be an array of numbers from 0 to 255")
         return Value(binary=bytes(binary))
     if not isinstance(text, str):

@@ -124,7 +124,7 @@ async def test_a_server_that_does_not_end_tls_keeps_no_connection(tls: Path, tmp
 
     def connected() -> list[Any]:
         mine = psutil.Process().net_connections(kind="tcp")
-        return [one for one in mine if one.raddr and one.raddr.port == URL(here.url()).port]
+        return [item for item in mine if item.raddr and item.raddr.port == URL(here.url()).port]
 
     async with world(tls, tmp_path, lambda _: held.wait() and Answer(404), timings=SourceTimings(patience=0.3)) as here:
         try:

@@ -93,8 +93,8 @@ async def test_a_registry_is_asked_whether_it_lets_who_asks_and_nothing_is_fetch
             here.kube.put(SECRETS, {"metadata": {"namespace": "team", "name": name}, "data": data})
         image = here.image(digest)
         assert await here.confirm(oci={"image": image, "pullSecret": {"name": "pull"}})
-        assert {one.method for one in here.server.requests if "/manifests/" in one.path} == {"HEAD"}
-        assert not [one for one in here.server.requests if "/blobs/" in one.path]
+        assert {request.method for request in here.server.requests if "/manifests/" in request.path} == {"HEAD"}
+        assert not [request for request in here.server.requests if "/blobs/" in request.path]
         for pull_secret in ({}, {"pullSecret": {"name": "wrong"}}):
             with pytest.raises(SourceError) as caught:
                 await here.confirm(oci={"image": image, **pull_secret})

@@ -31,9 +31,9 @@ class Busy(Web):
 
     async def get(self, url: str, *_: Any, **__: Any) -> web.Answer:
         whose = url.rpartition("/")[2]
-        for one in (whose, ""):
-            self.busy[one] += 1
-            self.most[one] = max(self.most[one], self.busy[one])
+        for item in (whose, ""):
+            self.busy[item] += 1
+            self.most[item] = max(self.most[item], self.busy[item])
         try:
             await (self.let.wait() if whose.endswith("held") else asyncio.sleep(0.005))
         finally:
@@ -47,8 +47,8 @@ async def test_a_namespace_fetches_no_more_at_a_time_than_its_share_and_all_no_m
 
     async def fetch(namespace: str) -> bytes:
         module = Module.model_validate({"url": f"https://example.com/{namespace}", "sha256": SHA})
-        async with here.turn(Asked(namespace, module, USER)) as one:
-            return await one.module()
+        async with here.turn(Asked(namespace, module, USER)) as item:
+            return await item.module()
 
     held = [asyncio.create_task(fetch("held")) for _ in range(20)]
     async with asyncio.timeout(10):
@@ -67,8 +67,8 @@ async def test_who_is_cancelled_while_it_waits_leaves_the_share_to_the_others() 
 
     async def fetch(name: str) -> bytes:
         module = Module.model_validate({"url": f"https://example.com/{name}", "sha256": SHA})
-        async with here.turn(Asked("team", module, USER)) as one:
-            return await one.module()
+        async with here.turn(Asked("team", module, USER)) as item:
+            return await item.module()
 
     held = [asyncio.create_task(fetch("held")) for _ in range(2 * transfers.EACH)]
     async with asyncio.timeout(5):
@@ -98,8 +98,8 @@ async def test_names_that_nobody_answers_hold_up_no_other_name_and_no_file(
         module = Module.model_validate({"url": "https://tarpit.example/x.wasm", "sha256": SHA})
 
         async def fetch(namespace: str) -> None:
-            async with here.sources.turn(Asked(namespace, module, USER)) as one:
-                await one.module()
+            async with here.sources.turn(Asked(namespace, module, USER)) as item:
+                await item.module()
 
         names = [f"team-{number}" for number in range(transfers.AT_ONCE // transfers.EACH - 1)]
         held = [asyncio.create_task(fetch(name)) for name in names * transfers.EACH]
