@@ -36,8 +36,8 @@ from trellis.kube.access import Access
 from trellis.kube.client import Kube
 from trellis.kube.informer import Change, Informer
 from trellis.kube.resources import APPLICATIONS, DEFINITIONS
-from trellis.lattice.connection.address import LatticeAddress, LinkAddress
-from trellis.lattice.connection.link import Link, LinkAwayError
+from trellis.lattice.connection.address import LatticeAddress, NatsAddress
+from trellis.lattice.connection.link import Link, NatsUnavailableError
 from trellis.lattice.storage.bucket import Bucket
 from trellis.lattice.storage.lattice_store import LatticeStore
 from trellis.telemetry import setup
@@ -230,8 +230,8 @@ def manager(info: ClusterInfo) -> contextlib.AbstractContextManager[psutil.Proce
 async def looking(info: ClusterInfo, api: Api) -> AsyncIterator[World]:
     """See both sides by connections of their own."""
     seen = Seen()
-    address = LatticeAddress(LinkAddress(info.nats_url), LATTICE)
-    link = Link(address.link, "bench", lambda: store.link_changed())  # noqa: PLW0108 (it is made below)
+    address = LatticeAddress(NatsAddress(info.nats_url), LATTICE)
+    link = Link(address.link, "bench", lambda: store.connection_changed())  # noqa: PLW0108 (it is made below)
     bucket = Bucket(link, "bench")
     store = LatticeStore(address, link, bucket, lambda _: None)
     kube = await Kube.connect(Access(Path(info.kubeconfig)), telemetry=setup("bench"), health=Health("bench"))
@@ -253,7 +253,7 @@ async def answers(store: LatticeStore) -> None:
     """Wait until wadm answers."""
     async with asyncio.timeout(60):
         while True:
-            with contextlib.suppress(LinkAwayError):
+            with contextlib.suppress(NatsUnavailableError):
                 await store.wadm.models()
                 return
             await asyncio.sleep(PAUSE)

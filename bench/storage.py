@@ -25,7 +25,7 @@ from nats.js.kv import KeyValue
 
 from application_manager.following import Following
 from machine import describe
-from trellis.lattice.connection.address import LatticeAddress, LinkAddress
+from trellis.lattice.connection.address import LatticeAddress, NatsAddress
 from trellis.lattice.domain.store import ModelStore
 from trellis.lattice.domain.subjects import CONTROL_PREFIX
 from trellis.telemetry import setup_logging
@@ -127,7 +127,7 @@ async def measure(server: NatsServer, port: int, lattices: int, applications: in
     running = asyncio.create_task(following.run())
     began = Moment.of(port)
     for lattice in sorted(set(of.values())):
-        await following.follow(lattice, LatticeAddress(LinkAddress(server.url), lattice, CONTROL_PREFIX))
+        await following.follow(lattice, LatticeAddress(NatsAddress(server.url), lattice, CONTROL_PREFIX))
     await known(following, lattices)
     print(f"{applications} applications on {lattices} lattices:")
     print(f"  until all are known   {Moment.of(port).less(began).shown(1)}")

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from controller_host.domain.keys import ObjectKey
 from controller_host.domain.watch_specs import Term, WatchSpec
 from controller_host.timings import CacheTimings
-from controller_host.watches.cached_kind import CachedKind, Held, project
+from controller_host.watches.cached_kind import CachedKind, CachedObject, project
 from machine import describe
 from trellis.kube.discovery import Discovery
 from trellis_dev.fakes.fake import FakeKube
@@ -40,10 +40,10 @@ def specs(told_apart_by: str, number: int) -> WatchSpec:
             return WatchSpec(*KIND, None)
 
 
-def held(number: int, version: int) -> Held:
+def held(number: int, version: int) -> CachedObject:
     """Return an object that concerns one controller, where they are told apart."""
     labels = {"app": f"app-{number}", "team": "shop", "tier": "web"}
-    return Held(f"uid-{number}", str(version), labels, b"")
+    return CachedObject(f"uid-{number}", str(version), labels, b"")
 
 
 def microseconds(kind: CachedKind, controllers: int) -> float:
@@ -53,7 +53,7 @@ def microseconds(kind: CachedKind, controllers: int) -> float:
         began = time.perf_counter()
         for change in range(CHANGES):
             number = change * 7919 % controllers
-            kind._tell(f"team-{number}", "x", held(number, version), held(number, version + 1))  # noqa: SLF001
+            kind._notify(f"team-{number}", "x", held(number, version), held(number, version + 1))  # noqa: SLF001
         rounds.append((time.perf_counter() - began) / CHANGES * 1e6)
     return statistics.median(rounds)
 

@@ -63,7 +63,7 @@ class OwnNats:
                 ready within 20 s; with the remedy.
         """
         program = _program()
-        with self._held():
+        with self._locked():
             self._end_former()
             process = await self._start(program)
             keeping = asyncio.create_task(self._keep(program, process), name="own nats-server")
@@ -74,7 +74,7 @@ class OwnNats:
                 await asyncio.wait({keeping})
 
     @contextlib.contextmanager
-    def _held(self) -> Iterator[None]:
+    def _locked(self) -> Iterator[None]:
         """Lock the directory for this process; only its owner can read it."""
         try:
             self._directory.mkdir(parents=True, exist_ok=True, mode=0o700)

@@ -16,7 +16,7 @@ from application_manager.cache import Cache
 from application_manager.domain import decide as deciding
 from application_manager.domain.placement import Key
 from application_manager.following import Following
-from application_manager.freshness import TellGroups
+from application_manager.freshness import GroupConditions
 from application_manager.gather import Gather
 from application_manager.metrics import ApplicationMetrics
 from application_manager.permissions import describe_error, remedy
@@ -107,7 +107,7 @@ def compose(settings: Settings, base: Base, timings: Timings = Timings()) -> Wor
         return rights.noted(f"lattice {mark}")
 
     follow_groups = GroupLattices(kube, cache.groups_to_follow, follow, noted_lattice, settings.sources_interval)
-    tell = TellGroups(kube, cache, rights, settings.remove_finalizers, timings)
+    tell = GroupConditions(kube, cache, rights, settings.remove_finalizers, timings)
     refused = Refusals(queue, noted(base.health))
     refused_lattices = Refusals(lattices, noted(base.health, f"{WRITE_REFUSED}, lattices"))
     refused_groups = Refusals(groups, noted(base.health, f"{WRITE_REFUSED}, groups"))

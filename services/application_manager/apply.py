@@ -46,7 +46,7 @@ from trellis.kube.informer import Informer
 from trellis.kube.recorder import EventRecorder, ObjectRef
 from trellis.kube.refusals import is_refused
 from trellis.kube.resources import APPLICATIONS, HOST_CONFIGS, Manifest
-from trellis.lattice.connection.link import LinkAwayError
+from trellis.lattice.connection.link import NatsUnavailableError
 from trellis.lattice.domain.projection import VERSION, Projection, project
 from trellis.lattice.domain.subjects import SubjectError
 from trellis.lattice.wadm.client import Wadm
@@ -60,7 +60,7 @@ class Outdated(Exception):  # noqa: N818 - not an error
     """The object or the model changed in the meantime; its watch triggers the next reconcile."""
 
 
-class NotTaken(Exception):  # noqa: N818 - named after the event
+class ManifestAltered(Exception):  # noqa: N818 - named after the event
     """The API server changed a manifest of wadm, so that another write of it would never converge."""
 
 
@@ -92,10 +92,10 @@ class Effects:
 
         Raises:
             KubeError: a write was rejected or not answered; later actions were not applied.
-            LinkAwayError: wadm does not answer.
+            NatsUnavailableError: wadm does not answer.
             WadmRefusedError: wadm rejects the request.
             Outdated: the object or the model changed in the meantime.
-            NotTaken: the API server changed a manifest.
+            ManifestAltered: the API server changed a manifest.
         """
         for action in actions:
             snapshot = await self._one(snapshot, action)
@@ -155,14 +155,14 @@ class Effects:
 
     async def _accept_removal(self, snapshot: Snapshot, action: AcceptRemoval) -> None:
         if action.revision is not None:
-            await self._bury(action.view, action.revision, action.said.message)
+            await self._store_tombstone(action.view, action.revision, action.said.message)
         self.cache.advance(snapshot.key, lambda progress: progress.removal_accepted(action.view))
 
-    async def _bury(self, view: ApplicationView, revision: int, reason: str) -> None:
+    async def _store_tombstone(self, view: ApplicationView, revision: int, reason: str) -> None:
         """Store a tombstone for an object that is deleted while wadm has its application, and report it."""
         lattice, base = view.shown, view.object.base
         assert base is not None  # ensured by decide
-        await self.tombstones.bury(Tombstone(lattice, view.application, base.bucket, revision))
+        await self.tombstones.store_tombstone(Tombstone(lattice, view.application, base.bucket, revision))
         message = f"{reason}: wadm's lattice {lattice} keeps application {view.application}; remove it there with wash"
         await self.event(view, "FinalizerRemoved", message)
         _log.warning("Application finalizer removed without wadm", application=view.key, lattice=lattice, reason=reason)
@@ -183,7 +183,7 @@ class Effects:
     async def _remove_finalizer(self, snapshot: Snapshot, action: RemoveFinalizer) -> None:
         view, base = _view(snapshot), _view(snapshot).object.base
         if action.tombstone and base is not None:
-            await self._bury(view, base.revision, action.said.message)
+            await self._store_tombstone(view, base.revision, action.said.message)
         elif self.cache.following.ours(snapshot.key.mark) and action.said.reason is Reason.DELETED:
             await self._delete_for_sure(snapshot)
         await self._without_finalizer(view)
@@ -196,7 +196,7 @@ class Effects:
         """
         try:
             await self._wadm(snapshot).delete(snapshot.key.name)
-        except (LinkAwayError, SubjectError):
+        except (NatsUnavailableError, SubjectError):
             if _view(snapshot).object.base is not None:
                 raise
 
@@ -223,7 +223,7 @@ class Effects:
         _log.info("Application deleted after its deletion in wadm", application=view.key)
 
     async def _create(self, snapshot: Snapshot, version: str) -> None:
-        held = _held(snapshot, version)
+        held = _preserved_manifest(snapshot, version)
         lattice = name_of(snapshot.key.mark)
         name = self._free_name(snapshot)
         made = await self.kube.create(
@@ -241,7 +241,7 @@ class Effects:
         return name if taken is None else names.second_application_object(snapshot.key.name, snapshot.key.mark)
 
     async def _write(self, snapshot: Snapshot, version: str) -> None:
-        view, held = _view(snapshot), _held(snapshot, version)
+        view, held = _view(snapshot), _preserved_manifest(snapshot, version)
         item = await self._read(view)
         base = view.object.base
         patch = make_spec_patch(item, held, version, 0 if base is None else base.serial)
@@ -255,7 +255,7 @@ class Effects:
         )
         self.applications.wrote(written, view)
         if read_manifest(written).digest != held.digest:
-            raise NotTaken(f"Kubernetes changes the manifest of wadm's version {version} of {view.application}")
+            raise ManifestAltered(f"Kubernetes changes the manifest of wadm's version {version} of {view.application}")
         _log.info("Application updated from wadm", application=view.key, version=version)
 
     async def _read(self, view: ApplicationView) -> Manifest:
@@ -310,7 +310,7 @@ class Effects:
             raise Outdated  # another cluster took the lattice in the meantime
         wadm = self.cache.following.wadm(mark)
         if wadm is None:
-            raise LinkAwayError(f"lattice {name_of(mark)} is not followed yet")
+            raise NatsUnavailableError(f"lattice {name_of(mark)} is not followed yet")
         return wadm
 
 
@@ -319,6 +319,6 @@ def _view(snapshot: Snapshot) -> ApplicationView:
     return snapshot.view
 
 
-def _held(snapshot: Snapshot, version: str) -> Projection:
+def _preserved_manifest(snapshot: Snapshot, version: str) -> Projection:
     assert snapshot.model is not None  # ensured by decide
     return project(dict(snapshot.model.versions)[version].read(), snapshot.key.name)

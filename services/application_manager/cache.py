@@ -99,7 +99,7 @@ class Cache:
         """Record that the API server rejected the removal of the finalizer."""
         self._released.discard(uid)
 
-    def outage_over(self, mark: str) -> None:
+    def end_outage(self, mark: str) -> None:
         """Record that a lattice answers, or that no host group names it."""
         self._unavailable_since.pop(mark, None)
 

@@ -136,5 +136,5 @@ class Following:
         """Pass a lost or restored lattice connection on to the store and the claim."""
         found = self._of(mark)
         if found is not None:
-            found.store.link_changed()
-            found.claim.link_changed()
+            found.store.connection_changed()
+            found.claim.connection_changed()

@@ -69,7 +69,7 @@ def with_condition(
 
 
 @dataclass(frozen=True, slots=True)
-class TellGroups:
+class GroupConditions:
     """One reconcile of a lattice. ``remove_finalizers``: removes the condition, as it would become outdated."""
 
     kube: Kube
@@ -90,26 +90,26 @@ class TellGroups:
 
     async def _run(self, mark: str) -> float | None:
         if self.remove_finalizers:
-            return await self._tell_all(mark, None)
+            return await self._update_all(mark, None)
         if not self._groups(mark):
-            self.cache.outage_over(mark)  # a group that names the lattice later gets the full delay
+            self.cache.end_outage(mark)  # a group that names the lattice later gets the full delay
             return None
         following = self.cache.following
         said = verdict_of(following.store(mark), following.owner(mark), ours=following.ours(mark))
         if said.status != "Unknown":
-            self.cache.outage_over(mark)
+            self.cache.end_outage(mark)
         else:
             now = time.monotonic()
             left = self.cache.unavailable(mark, now) + self.timings.told - now
             if left > 0:
                 return left
-        return await self._tell_all(mark, said)
+        return await self._update_all(mark, said)
 
     def _groups(self, mark: str) -> list[GroupView]:
         return [group for group in self.cache.groups_to_follow(mark) if not group.deleting]
 
-    async def _tell_all(self, mark: str, said: Verdict | None) -> float | None:
-        told = [await self._tell(group, said and self._of(group, said)) for group in self._groups(mark)]
+    async def _update_all(self, mark: str, said: Verdict | None) -> float | None:
+        told = [await self._update_condition(group, said and self._of(group, said)) for group in self._groups(mark)]
         return None if all(told) else self.timings.status
 
     def _of(self, group: GroupView, said: Verdict) -> Verdict:
@@ -123,7 +123,7 @@ class TellGroups:
         )
         return Verdict("Unknown", "NameTaken", why)
 
-    async def _tell(self, group: GroupView, said: Verdict | None) -> bool:
+    async def _update_condition(self, group: GroupView, said: Verdict | None) -> bool:
         """Update the condition of a host group; return False if it has no status yet: host_manager writes it first."""
         with contextlib.suppress(NotFound):
             item = await self.kube.get(HOST_CONFIGS, group.name, group.namespace)

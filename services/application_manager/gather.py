@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from application_manager.cache import Cache
-from application_manager.domain.placement import Key, home_of, name_of, why_none
+from application_manager.domain.placement import Key, home_of, name_of, no_lattice_message
 from application_manager.domain.progress import State
 from application_manager.domain.sides import Absence, Model, Standing
 from application_manager.domain.snapshot import Duty, Snapshot
@@ -90,7 +90,11 @@ class Gather:
         groups = self.cache.groups_of(key.mark).values() if key.mark else ()
         home = home_of(group for group in groups if self.cache.means(group.namespace, key.mark))
         if not groups or (view is None and not home):
-            why = "" if view is None else why_none(self.cache.groups_in(view.namespace), view.lattice, view.shown)
+            why = (
+                ""
+                if view is None
+                else no_lattice_message(self.cache.groups_in(view.namespace), view.lattice, view.shown)
+            )
             return replace(found, standing=Standing.NO_LATTICE, progress=nothing_awaited, why=why)
         # While the owner of the lattice is unknown, wadm counts as unavailable: no finalizer is removed on a guess.
         following = self.cache.following
@@ -121,7 +125,7 @@ class Gather:
             progress=progress.newest_read(wadm if isinstance(wadm, Model) else None, base, now),
             model=model,
             said=store.status(key.name) if store is not None else None,
-            why=_why_away(store) if answers is None else "",
+            why=_unavailable_reason(store) if answers is None else "",
         )
 
     def _answering(self, key: Key, store: ModelStore | None) -> ModelStore | None:
@@ -131,7 +135,7 @@ class Gather:
         return store
 
 
-def _why_away(store: ModelStore | None) -> str:
+def _unavailable_reason(store: ModelStore | None) -> str:
     if store is None:
         return "application_manager is not connected to the lattice yet"
     if store.synced_at is None:

@@ -12,7 +12,7 @@ from application_manager.domain.facts import Published
 from trellis.bus.bus import Bus
 from trellis.events.applications import (
     ApplicationDeleted,
-    ApplicationFact,
+    ApplicationEventData,
     ApplicationOverridden,
     ApplicationRejected,
     ApplicationSynced,
@@ -22,6 +22,6 @@ from trellis.events.applications import (
 async def recall(published: Published, bus: Bus) -> None:
     """Read the last event about each Application; deletions during the gap between leaders are published later."""
     kinds = (ApplicationSynced, ApplicationOverridden, ApplicationRejected, ApplicationDeleted)
-    facts: AsyncIterator[ApplicationFact] = bus.last_facts(kinds)
+    facts: AsyncIterator[ApplicationEventData] = bus.last_events(kinds)
     async for fact in facts:
         published.note(fact)

@@ -13,12 +13,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Final
 
-from application_manager.apply import Effects, NotTaken, Outdated
+from application_manager.apply import Effects, ManifestAltered, Outdated
 from application_manager.cache import Cache
 from application_manager.domain import decide as deciding
 from application_manager.domain.actions import Decision, Lost, Record, Refused, asks
 from application_manager.domain.conditions import Json, Seen, news_of, patch_of, status_of
-from application_manager.domain.facts import Due, Identity, facts_of
+from application_manager.domain.facts import Due, Identity, events_of
 from application_manager.domain.placement import Key, name_of
 from application_manager.domain.progress import SETTLED, Progress
 from application_manager.domain.sides import Side
@@ -30,13 +30,13 @@ from trellis.bus.bus import Bus, BusUnavailable
 from trellis.kube.errors import KubeError, NotFound
 from trellis.kube.permissions import MissingPermissions
 from trellis.kube.refusals import WRITE_REFUSED, is_refused, is_terminating
-from trellis.lattice.connection.link import LinkAwayError, TooLargeError
+from trellis.lattice.connection.link import NatsUnavailableError, TooLargeError
 from trellis.lattice.domain.reading import LatticeDataError
 from trellis.lattice.domain.replies import Refusal, WadmRefusedError
 from trellis.lattice.domain.subjects import SubjectError
 from trellis.telemetry import TraceContext, TraceSpans, get_logger
 
-_NO_ANSWER: Final = (LinkAwayError, LatticeDataError)
+_NO_ANSWER: Final = (NatsUnavailableError, LatticeDataError)
 _REFUSALS: Final = (WadmRefusedError, SubjectError, TooLargeError)
 
 _log = get_logger(__name__)
@@ -115,7 +115,7 @@ class Reconciler:
             refused = self._refuse(snapshot, error)
             wait = await self._report(self._with_own_writes(snapshot), replace(decision, refused=refused))
             return _soonest(wait, refused.again - time.monotonic())
-        except (KubeError, NotTaken) as error:
+        except (KubeError, ManifestAltered) as error:
             if snapshot.view is None and _is_nowhere(error):
                 _log.info("application of wadm cannot be reflected", application=str(snapshot.key), reason=str(error))
                 return self.timings.nowhere
@@ -134,7 +134,7 @@ class Reconciler:
             return snapshot
         return replace(snapshot, view=view)
 
-    async def _refused_by_kubernetes(self, snapshot: Snapshot, error: KubeError | NotTaken) -> None:
+    async def _refused_by_kubernetes(self, snapshot: Snapshot, error: KubeError | ManifestAltered) -> None:
         """Report a write that the API server rejects, on the Application or on a host group of its home namespace."""
         if isinstance(error, KubeError) and not is_refused(error):
             return
@@ -178,7 +178,7 @@ class Reconciler:
         if seen.recorded is not None:
             self.cache.advance(key, Progress.recorded)
         overridden = status.get("overridden")
-        due = facts_of(
+        due = events_of(
             _identity(snapshot, view),
             view.object,
             carried_out,

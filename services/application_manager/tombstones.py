@@ -61,7 +61,7 @@ class Tombstones:
         found = _parsed(self._found.get(names.short_hash(lattice, application), ""))
         return found is not None and found.bucket == bucket and revision <= found.revision
 
-    async def bury(self, stone: Tombstone) -> None:
+    async def store_tombstone(self, stone: Tombstone) -> None:
         """Store a tombstone.
 
         Raises:

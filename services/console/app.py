@@ -34,7 +34,7 @@ from trellis.kube.client import Kube
 from trellis.kube.errors import KubeError
 from trellis.read_model.live.watching import Place, parts_of
 from trellis.runtime.shutdown import CLOSED, TOLD, Grace, ends_within
-from trellis.runtime.startup_barrier import Together
+from trellis.runtime.startup_barrier import StartupBarrier
 from trellis.telemetry import Telemetry, bind_service, get_logger, setup
 from trellis.telemetry.health import Health
 
@@ -69,7 +69,7 @@ class Console:
     ) -> None:
         self.settings: Final = settings
         self.health: Final = Health(CONSOLE)
-        self.together = Together([CONSOLE])
+        self.together = StartupBarrier([CONSOLE])
         self.port = 0
         """The listening port, 0 before that."""
         self._telemetry: Final = telemetry

@@ -25,13 +25,19 @@ from controller_host.report.reporting import Reporting
 from controller_host.scheduler.hosted import Hosted, Trouble
 from controller_host.scheduler.hosting import Hosting
 from controller_host.scheduler.memory import giving_back
-from controller_host.scheduler.outcomes import Outcomes, Told
+from controller_host.scheduler.outcomes import Callbacks, Outcomes
 from controller_host.scheduler.starting import Parts
 from controller_host.scheduler.turns import Places
 from controller_host.settings import Settings
 from controller_host.state.disk import Disk, check_directory, open_disk
-from controller_host.state.disk_space import Room
-from controller_host.state.sweeping import Living, Sweeping, living_of, needs_controllers, sweep_all
+from controller_host.state.disk_space import DiskSpace
+from controller_host.state.sweeping import (
+    ExistingControllers,
+    Sweeping,
+    existing_controllers_of,
+    needs_controllers,
+    sweep_all,
+)
 from controller_host.timings import Timings
 from controller_host.watches.news import News
 from controller_host.watches.reviews import Reviews
@@ -116,13 +122,13 @@ def compose(
     reports = KeyedQueue[str](workers=_REPORTERS, name="reports", telemetry=telemetry)
     hosted: dict[str, Hosted] = {}
 
-    def wake_anew(change: Change[ControllerView]) -> None:
+    def enqueue(change: Change[ControllerView]) -> None:
         controllers.forget(change.key)
         controllers.add(change.key)
 
     disk = open_disk(settings, telling(base.health), timings)
     tenants = kube.apart(TENANTS_CONNECTIONS, NAMESPACE_CONNECTIONS)
-    parts = Parts(disk.guests, disk.progress, telemetry, Room(timings=timings.disk), timings)
+    parts = Parts(disk.guests, disk.progress, telemetry, DiskSpace(timings=timings.disk), timings)
     discovery, reviews = Discovery(kube), Reviews(kube, timings=timings.reviews)
     web = Web(settings.controller_source_networks, timings=timings.sources)
     sources = Sources(tenants.acting_as, web, settings.controller_modules_dir, timings.sources)
@@ -132,7 +138,7 @@ def compose(
         kube,
         WASM_CONTROLLERS,
         view_controller,
-        wake_anew,
+        enqueue,
         optional=True,
         needed=partial(needs_controllers, disk.progress, disk.guests),
         timings=timings.watch,
@@ -161,7 +167,7 @@ def compose(
         preparing=Preparing(tenants.acting_as, sources, disk.guests, disk.progress, disk.compiling),
         news=News(watches, timings.turns),
         outcomes=Outcomes(
-            Told(reporting.changed, reporting.faulted, reporting.gone),
+            Callbacks(reporting.changed, reporting.faulted, reporting.gone),
             refusals=timings.refusals,
             timings=timings.turns,
         ),
@@ -187,8 +193,8 @@ def compose(
             None, sweep_all, disk.progress, disk.guests, {*_uids(informer)}
         )
 
-    def living() -> Living | None:
-        return living_of(_uids(informer), hosted.values()) if informer.known else None
+    def existing_controllers() -> ExistingControllers | None:
+        return existing_controllers_of(_uids(informer), hosted.values()) if informer.known else None
 
     async def close(seconds: float) -> None:
         await hosting.close(seconds * 0.9)
@@ -211,9 +217,9 @@ def compose(
             ).run,
             partial(parts.room.run, disk.guests.try_disk, hosting.memory.recovered),
             hosting.fetching.run,
-            holding(disk, partial(ending, hosting, base.health), sources.close, tenants.close),
+            hold_resources(disk, partial(ending, hosting, base.health), sources.close, tenants.close),
             partial(giving_back, timings.give_back),
-            Sweeping(disk.guests, disk.progress, living, timings.disk).run,
+            Sweeping(disk.guests, disk.progress, existing_controllers, timings.disk).run,
         ],
         closing=[close],
     )
@@ -242,7 +248,7 @@ def ending(hosting: Hosting, health: Health) -> None:
     health.forget(_ENGINE)
 
 
-def holding(
+def hold_resources(
     disk: Disk, end: Callable[[], None], *close: Callable[[], Coroutine[Any, Any, None]]
 ) -> Callable[[], Coroutine[Any, Any, None]]:
     """Return a task that closes the disk and the connections when it is cancelled; first, ``end`` ends the guests."""

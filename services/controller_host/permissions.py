@@ -22,7 +22,7 @@ def describe_error(error: KubeError) -> str:
     return str(error) if right is None else lacking(right, f"run `kubectl apply -f {FILE}`")
 
 
-def acting_words(error: KubeError, user: str) -> str:
+def impersonation_message(error: KubeError, user: str) -> str:
     """Return the message for an error of a request as an account: a missing permission of it, or to impersonate it."""
     right = missing_right(error)
     if right is None:

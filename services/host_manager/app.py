@@ -15,7 +15,7 @@ from host_manager.domain.pods import PodView
 from host_manager.domain.views import GroupView
 from host_manager.gather import Cache
 from host_manager.handlers import CONSUMED, SecretReconciler, on_secret
-from host_manager.leave import HOSTS, Leave, going_with
+from host_manager.leave import HOSTS, Leave, hosts_removed_with
 from host_manager.listening import Listening
 from host_manager.permissions import Advice
 from host_manager.pod_reconciler import PodReconciler
@@ -88,7 +88,7 @@ def compose(settings: Settings, base: Base, timings: Timings = Timings()) -> Wor
     bus.subscribe("secrets", CONSUMED, on_secret(cache.changes, secrets))
     recorder = EventRecorder(kube, component=names.FIELD_MANAGER_HOST_MANAGER)
     effects = Effects(kube, recorder, cache)
-    present = {HOSTS: lambda: going_with(groups, pods) if watches.complete else None}
+    present = {HOSTS: lambda: hosts_removed_with(groups, pods) if watches.complete else None}
     scope = Scope(HOST_MANAGER, settings.namespace, {HOSTS: lambda: len(pods)}, present)
     breaker = Breaker(kube, recorder, scope, list_all)
     defined = None if settings.watch_namespaces else HOST_CONFIGS  # a confined service has no permission for the CRD

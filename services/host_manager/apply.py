@@ -62,7 +62,7 @@ class Effects:
         for action in actions:
             if isinstance(action, ApplyChild) and action.is_workload:
                 async with self.cache.calls:
-                    ready = replace(action, found=await self._taken_over(action), managed_fields=None)
+                    ready = replace(action, found=await self._with_managed_fields(action), managed_fields=None)
                     refusal = await self._refusal(ready)
                 done.append(ready)
             else:
@@ -96,7 +96,7 @@ class Effects:
             for outcome in done:
                 if isinstance(outcome, BaseException):
                     raise outcome
-        _tell(key, actions)
+        _log_actions(key, actions)
 
     async def _in_turn(self, key: str, action: Action, version: str) -> str | None:
         async with self.cache.calls:
@@ -163,11 +163,11 @@ class Effects:
             self.cache.retries.tried(key)
 
     async def _write(self, key: str, action: ApplyChild) -> None:
-        found = await self._taken_over(action)
+        found = await self._with_managed_fields(action)
         written = await self._apply(action, found)
         self.cache.applied.setdefault(key, {})[action.key] = (fingerprint(action.wanted), fingerprint(written))
 
-    async def _taken_over(self, action: ApplyChild) -> Manifest | None:
+    async def _with_managed_fields(self, action: ApplyChild) -> Manifest | None:
         """Write the managedFields of a child if they are to change; return the child after the write."""
         if action.managed_fields is None or action.found is None:
             return action.found
@@ -248,7 +248,7 @@ def _goes_along(action: Action) -> bool:
     return isinstance(action, ApplyChild) and not action.is_workload and action.key[0] != ROLE_BINDINGS.kind
 
 
-def _tell(key: str, actions: Sequence[Action]) -> None:
+def _log_actions(key: str, actions: Sequence[Action]) -> None:
     """Log the actions on a host group, in one line."""
     told = {
         "made": [action.key[0] for action in actions if isinstance(action, ApplyChild) and action.found is None],

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from host_manager.timings import Timings
 from trellis.bus.accounts.naming import consumer_name
-from trellis.bus.bus import Bus, BusUnavailable, FactRefused
+from trellis.bus.bus import Bus, BusUnavailable, EventRefused
 from trellis.bus.connection import cancellation
 from trellis.events.subjects import HOST_MANAGER
 from trellis.installer_api.redaction import redact_url
@@ -58,7 +58,7 @@ class Copying:
                 )
             except BusUnavailable:
                 await asyncio.sleep(self.timings.copy_again)
-            except FactRefused as error:
+            except EventRefused as error:
                 _log.warning(
                     "lattice event not forwarded", lattice=event.lattice, event_name=event.event, reason=str(error)
                 )

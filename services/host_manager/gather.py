@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from typing import Final
 
 from host_manager.domain.children import WORKLOADS, ChildKey, child_keys, fingerprint, workload_of
-from host_manager.domain.facts import Said
+from host_manager.domain.facts import PublishedEvents
 from host_manager.domain.group import LATEST, Group, HostGroupSpec, Inputs, Manifest
 from host_manager.domain.inputs import Problem, Source, keep_checksum, read_inputs, sources_of
 from host_manager.domain.pods import PodView
@@ -88,7 +88,7 @@ class Cache:
     groups: dict[str, GroupView]
     pods: dict[str, PodView]
     timings: Timings = Timings()
-    said: Said = field(default_factory=Said)
+    said: PublishedEvents = field(default_factory=PublishedEvents)
     applied: dict[str, dict[ChildKey, tuple[str, str]]] = field(default_factory=dict)
     by_group: dict[str, dict[str, PodView]] = field(default_factory=dict)
     controller: Controller | None = None
@@ -204,7 +204,7 @@ class Cache:
         written = [kind for kind, _ in self.applied.get(base.head.key, ()) if kind in WORKLOADS]
         running = base.status.get("workload")
         kinds = (running,) if running in WORKLOADS else tuple(written) or WORKLOADS
-        children, words = await asyncio.gather(self._children(group, kinds), self._last_words(base.pods))
+        children, words = await asyncio.gather(self._children(group, kinds), self._last_log_line(base.pods))
         return replace(base, children=children, last_words=words, glance=True)
 
     async def _look(self, base: Snapshot, group: Group) -> Snapshot:
@@ -216,7 +216,7 @@ class Cache:
         children, sources, words = await asyncio.gather(
             self._children(group, () if half_made else self._kinds(base.head.key, fresh=fresh)),
             self._sources(group),
-            self._last_words(base.pods),
+            self._last_log_line(base.pods),
         )
         await self.listening.follow(base.head.key, group, sources)
         inputs, problems = _inputs(group, sources)
@@ -280,7 +280,7 @@ class Cache:
             for budget in self.budgets.values()
         )
 
-    async def _last_words(self, pods: tuple[PodView, ...]) -> str:
+    async def _last_log_line(self, pods: tuple[PodView, ...]) -> str:
         """Return the last log line of the first container in CrashLoopBackOff; "" if it is unavailable."""
         for pod in sorted(pods, key=lambda pod: pod.name):
             if pod.trouble and pod.trouble.reason == _CRASHING:

@@ -52,11 +52,11 @@ class SecretReconciler:
             now = asyncio.get_running_loop().time()
             self._until = now + self.timings.gathering if self._until is None else self._until
             await asyncio.sleep(self._until - now)
-            self._hand_over()
+            self._enqueue_groups()
         async with asyncio.timeout(self.timings.patience):
             await self.changes.seen(key)
 
-    def _hand_over(self) -> None:
+    def _enqueue_groups(self) -> None:
         """Enqueue the host groups for all collected changes; the first run that has waited does this for all runs."""
         self._until = None
         gathered, self.changes.gathered = self.changes.gathered, {}
@@ -69,6 +69,6 @@ class SecretReconciler:
                 and not group.deleting
                 and (not change.namespaces or key.partition("/")[0] in change.namespaces)
             ]
-            self.changes.hand_over(change, groups)
+            self.changes.add_pending(change, groups)
             for group in groups:
                 self.wake(group, traces.get(change.secret))

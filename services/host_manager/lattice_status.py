@@ -35,7 +35,7 @@ _PODS_NAMED: Final = 3
 _JITTER: Final = 30
 """Seconds. Heartbeats have the uptime in whole seconds: the start time does not change by the rounding."""
 
-Said = tuple[str, str, str, str]
+PublishedEvents = tuple[str, str, str, str]
 """Type, status, reason and message of a condition."""
 
 
@@ -62,7 +62,7 @@ def make_lattice(snapshot: Snapshot) -> Manifest:
     return {"apps": apps, "app_count": count} | ({} if hosts is None else {"latticeHosts": hosts})
 
 
-def make_conditions(snapshot: Snapshot, shown: Mapping[str, Any]) -> list[Said]:
+def make_conditions(snapshot: Snapshot, shown: Mapping[str, Any]) -> list[PublishedEvents]:
     """Return the conditions about the lattice; ``shown``: the part of the status from ``make_lattice``."""
     view = snapshot.lattice
     if view is None:
@@ -75,7 +75,7 @@ def make_conditions(snapshot: Snapshot, shown: Mapping[str, Any]) -> list[Said]:
     if view.linked_since is None:
         why = f"host_manager cannot reach the NATS of the lattice, so nothing is removed: {view.why}"
         return [(kind, "Unknown", "LatticeUnreachable", why) for kind in (REPORTED, APPLICATIONS)]
-    wadm: Said = (APPLICATIONS, "True", "Healthy", _left_out(shown, "apps", len(view.models or ())))
+    wadm: PublishedEvents = (APPLICATIONS, "True", "Healthy", _left_out(shown, "apps", len(view.models or ())))
     if view.models_why:
         wadm = (APPLICATIONS, "Unknown", "WadmUnavailable", view.models_why)
     kind, status, reason, message = _reported(snapshot)
@@ -134,7 +134,7 @@ def _shown_reports(snapshot: Snapshot) -> dict[str, Report]:
     return reports
 
 
-def _reported(snapshot: Snapshot) -> Said:
+def _reported(snapshot: Snapshot) -> PublishedEvents:
     reports = _shown_reports(snapshot)
     ready = [pod for pod in snapshot.pods if pod.ready]
     silent = sorted(name for name, report in reports.items() if report.reported == "No")
@@ -162,7 +162,7 @@ def _reported(snapshot: Snapshot) -> Said:
     return REPORTED, "True", "AllReporting", f"the lattice reports {len(ready)} of {len(ready)} ready pods"
 
 
-def _as_it_was(snapshot: Snapshot, kind: str) -> Said:
+def _as_it_was(snapshot: Snapshot, kind: str) -> PublishedEvents:
     for condition in snapshot.status.get("conditions") or ():
         if condition["type"] == kind:
             return kind, condition["status"], condition["reason"], condition["message"]

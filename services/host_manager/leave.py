@@ -58,7 +58,7 @@ class Leave:
         return Wait(min(held), held=True) if held else None
 
 
-def going_with(groups: Mapping[str, GroupView], pods: Mapping[str, PodView]) -> dict[str, str]:
+def hosts_removed_with(groups: Mapping[str, GroupView], pods: Mapping[str, PodView]) -> dict[str, str]:
     """Return the hosts of deleted groups, names by uid: all that the circuit breaker can pause."""
     deleted = {key for key, group in groups.items() if group.deleting}
     return {pod.uid: pod.name for pod in pods.values() if pod.group_key in deleted}

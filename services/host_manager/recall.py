@@ -10,13 +10,13 @@ from collections.abc import AsyncIterator
 
 from host_manager.gather import Cache
 from trellis.bus.bus import Bus
-from trellis.events.envelope import FactData
+from trellis.events.envelope import EventData
 from trellis.events.hosts import HostPodGone, HostPodReady, HostsReady
 
 
 async def recall(cache: Cache, bus: Bus) -> None:
     """Read which pods and groups were published as ready; the deletion of a pod that is gone is published later."""
-    facts: AsyncIterator[FactData] = bus.last_facts((HostPodReady, HostPodGone, HostsReady))
+    facts: AsyncIterator[EventData] = bus.last_events((HostPodReady, HostPodGone, HostsReady))
     async for fact in facts:
         if isinstance(fact, HostsReady):
             cache.said.groups[f"{fact.namespace}/{fact.name}"] = f"{fact.uid}.{fact.generation}.ready"

@@ -79,13 +79,13 @@ class Reconciler:
                 actions, again = await self._act(key, snapshot, actions)
                 if again is not None:
                     return again
-        self.cache.changes.looked_at(key, changes, deciding.changes_over(snapshot))
+        self.cache.changes.looked_at(key, changes, deciding.completed_changes(snapshot))
         status = next((item.status for item in actions if isinstance(item, deciding.WriteStatus)), snapshot.status)
         if refused_by(status):
             self.cache.invalidate(key)  # a full read does not contain rejections
         if status.get("hosts") and not silent_pods(snapshot) and due_in(snapshot) is None:
             self.cache.listening.recycling.calm(key)
-        again = await self._say(snapshot, status, deleted=False)
+        again = await self._publish_state(snapshot, status, deleted=False)
         if again is not None:
             return again
         soon = self.cache.look_in(key)
@@ -124,7 +124,7 @@ class Reconciler:
                 if refused:
                     actions = deciding.decide(replace(snapshot, refused=refused))
             # The removal is published before the finalizer is removed.
-            again = await self._say(snapshot, snapshot.status, deleted=True)
+            again = await self._publish_state(snapshot, snapshot.status, deleted=True)
             half = deciding.first_half(actions) if snapshot.fresh and self.cache.waiting else actions
             await self.effects.apply(key, half)
             if len(half) < len(actions):
@@ -144,7 +144,7 @@ class Reconciler:
             raise
         return actions, again
 
-    async def _say(self, snapshot: Snapshot, status: Mapping[str, Any], *, deleted: bool) -> float | None:
+    async def _publish_state(self, snapshot: Snapshot, status: Mapping[str, Any], *, deleted: bool) -> float | None:
         """Publish the state of a host group; return seconds until the retry if NATS is unreachable."""
         head, said = snapshot.head, self.cache.said.groups
         if snapshot.other is not None or snapshot.group is None or deleted != head.deleting:

@@ -26,7 +26,7 @@ class Changes:
         """Collect a change."""
         self.gathered[change.secret] = change.with_those_of(self.gathered.get(change.secret))
 
-    def hand_over(self, change: SecretChange, groups: Iterable[str]) -> None:
+    def add_pending(self, change: SecretChange, groups: Iterable[str]) -> None:
         """Add a change to the pending ones of host groups."""
         for group in groups:
             waiting = self.pending.setdefault(group, {})
@@ -46,19 +46,19 @@ class Changes:
                 del waiting[item.secret]
         if not waiting:
             self.pending.pop(group, None)
-        self._tell()
+        self._signal()
 
     def forget(self, group: str) -> None:
         """Drop a deleted host group."""
         self.pending.pop(group, None)
         self._unseen = {item for item in self._unseen if item[0] != group}
-        self._tell()
+        self._signal()
 
     async def seen(self, secret: str) -> None:
         """Wait until each group with a pending change of a Secret has reconciled it."""
         while any(item[1] == secret for item in self._unseen):
             await self._news.wait()
 
-    def _tell(self) -> None:
+    def _signal(self) -> None:
         self._news.set()
         self._news = asyncio.Event()

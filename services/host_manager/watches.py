@@ -103,7 +103,7 @@ class Watches:
         return self._groups, self._pods, self._budgets, self._deployments, self._daemon_sets, self._operators
 
 
-def only_our_mark(change: Change[GroupView]) -> bool:
+def only_our_finalizer(change: Change[GroupView]) -> bool:
     """Return whether the finalizer of Trellis is the only change of a host group."""
     if change.old is None or change.new is None or names.FINALIZER_HOSTS not in change.new.finalizers:
         return False
@@ -116,7 +116,7 @@ def on_group(cache: Cache, wake: Wake) -> Callable[[Change[GroupView]], None]:
     def handle(change: Change[GroupView]) -> None:
         if change.old is None:
             cache.waiting.add(change.key)
-        if not only_our_mark(change):
+        if not only_our_finalizer(change):
             cache.invalidate(change.key)
             wake(change.key)
 

@@ -176,7 +176,7 @@ class Executor:
         self, found: Inspection, journal: Journal, cause: InstallError, *, restart: bool, plan: Plan | None = None
     ) -> None:
         """Roll back all changes and raise the cause; processes that were ended stay so, and the error names them."""
-        if words := report.ended_words(self.effects.ending.ended):
+        if words := report.ended_processes_text(self.effects.ending.ended):
             cause = InstallError(cause.reason, f"{cause.message.rstrip('.')} (before that it {words})", cause.shims)
         key = next((action.key for action in plan.actions if isinstance(action, RestartRuntime)), "") if plan else ""
         # A full disk must not prevent the rollback, which needs no space.

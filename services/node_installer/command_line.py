@@ -26,7 +26,7 @@ def main() -> None:
     except InstallError as error:
         result = InstallResult(sys.argv[1], Outcome.FAILED, error.reason, error.message)
         _leave_message(result, DEFAULT_TERMINATION)
-        _say(report.last_words(result))
+        _print(report.summary_of(result))
         sys.exit(exit_code(result))
     tracer = Tracer(
         settings.otlp_endpoint,
@@ -36,13 +36,13 @@ def main() -> None:
         settings.ca_file,
         settings.samples_always,
     )
-    session = Session(settings, _say, tracer)
+    session = Session(settings, _print, tracer)
     session.interruption.listen()
     result = perform(session)
     _finish(settings, result)
     problem = tracer.send()
     if problem:
-        _say(f"note: the spans of this run could not be sent: {redact_url(problem)}")
+        _print(f"note: the spans of this run could not be sent: {redact_url(problem)}")
     sys.exit(exit_code(result))
 
 
@@ -57,7 +57,7 @@ def _finish(settings: Settings, result: InstallResult) -> None:
     _leave_message(result, str(settings.termination_log))
     if settings.json_output:
         sys.stdout.write(result.to_line(1 << 20) + "\n")
-    _say(redact_url(report.last_words(result)))
+    _print(redact_url(report.summary_of(result)))
 
 
 def _leave_message(result: InstallResult, path: str) -> None:
@@ -68,10 +68,10 @@ def _leave_message(result: InstallResult, path: str) -> None:
         with open(path, "w", encoding="utf-8") as file:  # noqa: PTH123
             file.write(result.to_line())
     except OSError as error:
-        _say(f"note: no termination message: {path}: {error.strerror}")
+        _print(f"note: no termination message: {path}: {error.strerror}")
 
 
-def _say(line: str) -> None:
+def _print(line: str) -> None:
     sys.stderr.write(line + "\n")
     sys.stderr.flush()
 

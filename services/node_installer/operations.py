@@ -165,7 +165,7 @@ def _uninstall(session: Session, node: Node, spec: InstallSpec | None) -> Instal
     names = ", ".join(shim.handler for shim in plan.shims) or "no handler"
     outcome = Outcome.UNCHANGED if plan.empty and found.journal is None else Outcome.REMOVED
     ending = executor.effects.ending
-    message = "; ".join(filter(None, (f"{names}: removed", report.ended_words(ending.ended))))
+    message = "; ".join(filter(None, (f"{names}: removed", report.ended_processes_text(ending.ended))))
     if outcome is Outcome.UNCHANGED:
         message = "; ".join(plan.warnings) or "nothing of Trellis is on this node"
     return InstallResult(

@@ -89,7 +89,7 @@ class Tracer:
             with opener(url, self._ca_file()).open(request, timeout=self.seconds):
                 return ""
         except (InstallError, OSError, ValueError, http.client.HTTPException) as error:
-            return _why(error)
+            return _error_text(error)
 
     def _ca_file(self) -> Path | None:
         """Return the CA file if it is used: without TLS, a missing file must not prevent the export."""
@@ -129,7 +129,7 @@ class Tracer:
         }
 
 
-def _why(error: Exception) -> str:
+def _error_text(error: Exception) -> str:
     if isinstance(error, InstallError):
         return error.message
     if isinstance(error, urllib.error.HTTPError):

@@ -105,7 +105,7 @@ def compose(settings: Settings, base: Base, timings: Timings = Timings()) -> Wor
         [nodes, shims, jobs],
         {queue: refusals.heeding(reconcile.run)},
         list_all,
-        cache.forget_said,
+        cache.forget_published,
         prepare=partial(recall, cache, bus),
         background=[breaker.run, refusals.run],
     )

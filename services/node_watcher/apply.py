@@ -14,7 +14,7 @@ from typing import assert_never
 from node_watcher.domain.actions import Action, Destroy, PatchNode, Publish, Reason, RecordEvent
 from node_watcher.gather import Cache
 from trellis import names
-from trellis.bus.bus import Bus, BusUnavailable, FactRefused
+from trellis.bus.bus import Bus, BusUnavailable, EventRefused
 from trellis.kube.breaker import Breaker
 from trellis.kube.client import Kube
 from trellis.kube.errors import KubeError
@@ -45,7 +45,7 @@ class Effects:
 
         Raises:
             KubeError: a write was refused or not answered; the actions after it were not applied.
-            FactRefused: the bus refuses an event; all other actions were applied.
+            EventRefused: the bus refuses an event; all other actions were applied.
         """
         again: list[float] = []
         refused = None
@@ -55,7 +55,7 @@ class Effects:
                     again.append(wait)
             except BusUnavailable:
                 again.append(self.cache.timings.publish)  # the bus itself logs its outage, once
-            except FactRefused as error:
+            except EventRefused as error:
                 refused = error
         if refused is not None:
             raise refused

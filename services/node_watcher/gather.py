@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass, field
 
-from node_watcher.domain.actions import Said, Snapshot
+from node_watcher.domain.actions import PublishedState, Snapshot
 from node_watcher.timings import Timings
 from trellis.kube.mass_deletions import Deletions
 from trellis.provisioning.job_index import JobIndex
@@ -36,7 +36,7 @@ class Cache:
     jobs: JobIndex = field(default_factory=JobIndex)
     missing: dict[str, float] = field(default_factory=dict)
     """Monotonic time since which a Shim that nodes have does not exist, by Shim name."""
-    said: dict[str, Said] = field(default_factory=dict)
+    said: dict[str, PublishedState] = field(default_factory=dict)
     traces: dict[str, TraceContext] = field(default_factory=dict)
     causes: dict[str, str] = field(default_factory=dict)
     observed_ns: dict[str, int] = field(default_factory=dict)
@@ -84,7 +84,7 @@ class Cache:
                 left[name] = self.missing.setdefault(name, now) + timings.grace - now
         return {name: seconds for name, seconds in left.items() if seconds > 0}
 
-    def remember(self, name: str, said: Said | None) -> None:
+    def remember(self, name: str, said: PublishedState | None) -> None:
         """Store the published state of a node name; None drops it, as node names change by the thousand."""
         if said is None:
             self.said.pop(name, None)
@@ -96,9 +96,9 @@ class Cache:
         for held in (self.said, self.traces, self.causes, self.observed_ns):
             held.pop(name, None)
 
-    def forget_said(self) -> None:
+    def forget_published(self) -> None:
         """Mark every current event as unpublished, because the stream that stored them is gone."""
-        self.said = {name: Said(said.uid, complained=said.complained) for name, said in self.said.items()}
+        self.said = {name: PublishedState(said.uid, complained=said.complained) for name, said in self.said.items()}
 
     def names(self) -> set[str]:
         """Return the names of existing nodes and of nodes with published events."""

@@ -11,17 +11,17 @@ from collections.abc import Callable, Iterable
 
 from trellis.bus.consume.queue import KeyedQueue
 from trellis.bus.consume.subscriber import Received
-from trellis.events.provision import ProvisionFact, ProvisionFailed, ProvisionSucceeded
+from trellis.events.provision import ProvisionEventData, ProvisionFailed, ProvisionSucceeded
 from trellis.provisioning.job_index import JobIndex
 from trellis.provisioning.views import JobState, JobView
 
 CONSUMED = (ProvisionSucceeded, ProvisionFailed)
 
 
-def on_provision(jobs: JobIndex, queue: KeyedQueue[str]) -> Callable[[Received[ProvisionFact]], None]:
+def on_provision(jobs: JobIndex, queue: KeyedQueue[str]) -> Callable[[Received[ProvisionEventData]], None]:
     """Return the handler of provisioning events; ``jobs``: as the watch reports them."""
 
-    def handle(received: Received[ProvisionFact]) -> None:
+    def handle(received: Received[ProvisionEventData]) -> None:
         fact = received.fact
         if is_shown(fact, jobs.of_uid(fact.node_uid)):
             queue.cover(fact.node, received.ack)
@@ -31,7 +31,7 @@ def on_provision(jobs: JobIndex, queue: KeyedQueue[str]) -> Callable[[Received[P
     return handle
 
 
-def is_shown(fact: ProvisionFact, jobs: Iterable[JobView]) -> bool:
+def is_shown(fact: ProvisionEventData, jobs: Iterable[JobView]) -> bool:
     """Return whether the watch already reports the outcome of an event for its Job."""
     for job in jobs:
         if f"{job.namespace}/{job.name}" == fact.job:

@@ -6,32 +6,32 @@ without the stream all events are published again, which is harmless for readers
 
 from __future__ import annotations
 
-from node_watcher.domain.actions import Said
+from node_watcher.domain.actions import PublishedState
 from node_watcher.gather import Cache
 from trellis.bus.bus import Bus
-from trellis.events.node import NodeFact, NodeGone, NodeOptedIn, NodeOptedOut, NodeReady, NodeReplaced
+from trellis.events.node import NodeEventData, NodeGone, NodeOptedIn, NodeOptedOut, NodeReady, NodeReplaced
 
 NODE_FACTS = (NodeOptedIn, NodeOptedOut, NodeReplaced, NodeGone, NodeReady)
 
 
 async def recall(cache: Cache, bus: Bus) -> None:
     """Read the last events of each node from the stream."""
-    facts = [fact async for fact in bus.last_facts(NODE_FACTS)]
+    facts = [fact async for fact in bus.last_events(NODE_FACTS)]
     for fact in facts:
-        cache.remember(fact.name, said_after(cache.said.get(fact.name), fact))
+        cache.remember(fact.name, published_after(cache.said.get(fact.name), fact))
 
 
-def said_after(said: Said | None, fact: NodeFact) -> Said | None:
+def published_after(said: PublishedState | None, fact: NodeEventData) -> PublishedState | None:
     """Return the published state after this event; events are passed in the order of their publication."""
     ready = said.ready if said and said.uid == fact.uid else None
     match fact:
         case NodeOptedIn():
-            return Said(fact.uid, opted_in=True, ready=ready)
+            return PublishedState(fact.uid, opted_in=True, ready=ready)
         case NodeOptedOut():
-            return Said(fact.uid, opted_in=False)
+            return PublishedState(fact.uid, opted_in=False)
         case NodeGone():
             return None
         case NodeReady(digest=digest):
-            return Said(fact.uid, opted_in=True, ready=digest)
+            return PublishedState(fact.uid, opted_in=True, ready=digest)
         case _:
-            return Said(fact.uid)
+            return PublishedState(fact.uid)

@@ -17,7 +17,7 @@ from provisioner.domain import decide as deciding
 from provisioner.domain.canary import CanaryPod
 from provisioner.domain.canary_resources import CANARY_PODS, view_canary
 from provisioner.gather import Gather
-from provisioner.handlers import CONSUMED, on_node_fact
+from provisioner.handlers import CONSUMED, on_node_event
 from provisioner.planner import FleetReconciler, report_ledger, show_handover
 from provisioner.queues import Queues
 from provisioner.reconciler import Reconciler, ShimReconciler
@@ -136,7 +136,7 @@ def compose(settings: Settings, base: Base, timings: Timings = Timings()) -> Wor
         namespace=settings.installer_namespace,
         field_selector=FAILED_CREATE,
     )
-    bus.subscribe("nodes", CONSUMED, on_node_fact(cache, queues.nodes, queues.plan_soon))
+    bus.subscribe("nodes", CONSUMED, on_node_event(cache, queues.nodes, queues.plan_soon))
     recorder = EventRecorder(kube, component=names.FIELD_MANAGER_PROVISIONER)
     running = {deciding.JOBS: cache.jobs.running}
     scope = Scope(PROVISIONER, settings.namespace, running, {deciding.JOBS: lambda: named(jobs)})

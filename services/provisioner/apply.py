@@ -36,7 +36,7 @@ from provisioner.domain.actions import (
 )
 from provisioner.domain.resources import make_installer_job
 from trellis import names
-from trellis.bus.bus import Bus, BusUnavailable, FactRefused
+from trellis.bus.bus import Bus, BusUnavailable, EventRefused
 from trellis.events.provision import ProvisionFailed, ProvisionSucceeded
 from trellis.kube.breaker import Breaker
 from trellis.kube.client import Kube
@@ -71,7 +71,7 @@ class Effects:
 
         Raises:
             KubeError: a write was refused or not answered; the actions after it were not applied.
-            FactRefused: the bus refuses an event; all actions but the deletion of its Job were applied.
+            EventRefused: the bus refuses an event; all actions but the deletion of its Job were applied.
         """
         steps, again = await self._with_leave(actions)
         unsaid, refused = False, None
@@ -83,7 +83,7 @@ class Effects:
                     again.append(wait)
             except BusUnavailable:
                 unsaid = True  # the bus itself logs its outage, once
-            except FactRefused as error:
+            except EventRefused as error:
                 refused = error
         if refused is not None:
             raise refused
@@ -137,7 +137,7 @@ class Effects:
             case JudgeFailed():
                 await self._judge(action)
             case Publish():
-                await self._say(action)
+                await self._publish_event(action)
             case WarnNode():
                 await self._warn(action)
             case ReportRefusal() | ClearRefusal():
@@ -187,7 +187,7 @@ class Effects:
         try:
             made, changed = await create_job(self.kube, manifest)
         except (Forbidden, Invalid, NotFound) as error:
-            self._begun_ended(node.uid)
+            self._request_settled(node.uid)
             self.cache.left_nothing((node.uid, *what))
             reason = Reason.JOB_CHANGED if isinstance(error, JobUnusable) else Reason.JOB_REFUSED
             remedy = f"; {APPLY_AGAIN}" if isinstance(error, NotFound) or missing_right(error) else ""
@@ -200,7 +200,7 @@ class Effects:
             await self._warn(WarnNode(node, Reason.JOB_CHANGED, message))
         self._made(node.uid, made)
 
-    async def find_begun(self, name: str) -> None:
+    async def find_requested_job(self, name: str) -> None:
         """Find a node's Job whose create had no certain answer, before any decision on the node.
 
         Raises:
@@ -217,16 +217,16 @@ class Effects:
                 self._made(node.uid, found)
             else:
                 await delete_unusable(self.kube, found)
-        self._begun_ended(node.uid)
+        self._request_settled(node.uid)
 
     def _made(self, uid: str, job: Manifest) -> None:
         """Cache a Job as it was created, unless the watch was faster, which may have reported its end by now."""
         if self.cache.job_asked_for(uid) is not None:
             self.show(job)
-            self._begun_ended(uid)
+            self._request_settled(uid)
 
-    def _begun_ended(self, uid: str) -> None:
-        if self.cache.begun_ended(uid):
+    def _request_settled(self, uid: str) -> None:
+        if self.cache.request_settled(uid):
             self.plan_soon()
 
     async def _delete(self, action: DeleteJob) -> None:
@@ -270,7 +270,7 @@ class Effects:
         patch = {"metadata": read | {"annotations": annotations}}
         await self.kube.merge_patch(JOBS, job.name, patch, job.namespace, field_manager=names.FIELD_MANAGER_PROVISIONER)
 
-    async def _say(self, action: Publish) -> None:
+    async def _publish_event(self, action: Publish) -> None:
         if isinstance(action.fact, ProvisionSucceeded | ProvisionFailed):
             self._draw_installer(action.job)
         await self.bus.publish(action.fact, dedup=action.mark)

@@ -150,7 +150,7 @@ class Cache:
         elif new.marked_digest is not None and (old is None or old.marked_digest is None):
             self._note(new.uid, trace=None)  # the verification ends it
 
-    def trace_told(self, uid: str, trace: TraceContext | None) -> None:
+    def record_trace(self, uid: str, trace: TraceContext | None) -> None:
         """Record the trace of a node's opt-in from the bus; the watch may have reported the same one."""
         former = self.noted(uid).trace
         if trace is not None and (former is None or former.trace_id != trace.trace_id):
@@ -162,7 +162,7 @@ class Cache:
         for component in (self.jobs.change, self.clock.change, self.pod_refusals.take_job, self.marks.take_job):
             component(old, new)
         if new is not None:
-            return self.job_asked_for(new.node_uid) == new.name and self.begun_ended(new.node_uid)
+            return self.job_asked_for(new.node_uid) == new.name and self.request_settled(new.node_uid)
         if old is not None:
             self._created_ns.pop(old.name, None)
             self._published.difference_update(_marks_of(old))
@@ -177,7 +177,7 @@ class Cache:
         uid = self.pod_refusals.take(change)
         return [job.node for jobs in self.jobs.by_uid().values() for job in jobs if job.uid == uid]
 
-    def wishes_changed(self) -> None:
+    def targets_changed(self) -> None:
         """Start no node during the debounce time; changes within that time do not extend it."""
         now = time.monotonic()
         if now >= self.debounce_until:
@@ -263,7 +263,7 @@ class Cache:
         self._certain.discard((uid, *what))
         return self._note(uid, plan=None, waiting_since=None, in_use="")
 
-    def begun_ended(self, uid: str) -> bool:
+    def request_settled(self, uid: str) -> bool:
         """Record that a node's Job is observed or missing; return whether its request was pending (job_changed)."""
         return self._begun.pop(uid, None) is not None
 

@@ -15,10 +15,10 @@ from provisioner.domain.actions import Snapshot
 from provisioner.domain.canary import Canary, CanaryPod, canary_of
 from provisioner.domain.decide import inspect, labelled, leaving, to_begin, unserved
 from provisioner.domain.job_clock import at_work
-from provisioner.domain.plan import FleetSnapshot, begun_of, forgives
+from provisioner.domain.plan import FleetSnapshot, forgives, target_of_slot
 from provisioner.domain.resources import Manifest, Task
 from provisioner.domain.tasks import Former, Rules, had_of, kept_version, task_of
-from provisioner.domain.unconfirmed import doubted, feared_on
+from provisioner.domain.unconfirmed import doubted, with_unconfirmed
 from provisioner.domain.verification import in_vain
 from provisioner.pods import Pods
 from trellis import names
@@ -29,7 +29,7 @@ from trellis.kube.resources import CONFIGMAPS, CONTROLLER_REVISIONS, SHIMS
 from trellis.provisioning.attempts import changes_of
 from trellis.provisioning.ledger import Entry, Ledger
 from trellis.provisioning.leftovers import fulfilled
-from trellis.provisioning.other_controllers import Controller, keeping_off
+from trellis.provisioning.other_controllers import Controller, blocking_controller
 from trellis.provisioning.revisions import label_selector, revisions_of
 from trellis.provisioning.views import KWASM, JobView, NodeView, Target, newest, proof_of
 
@@ -59,8 +59,8 @@ class Gather:
         jobs, begun, feared = cache.jobs.by_uid(), cache.begun(), dict[str, frozenset[str]]()
         targets, resting = cache.fleet.look_at({**jobs, **ledger.entries, **begun})
         for index, (node, _) in enumerate(targets):
-            if shims := self._feared(node, ledger.entries.get(node.uid)):
-                feared[node.uid], view = shims, feared_on(node, shims)
+            if shims := self._unconfirmed(node, ledger.entries.get(node.uid)):
+                feared[node.uid], view = shims, with_unconfirmed(node, shims)
                 targets[index] = view, cache.fleet.target(view)
         left = {job.uid: cache.clock.left(job) for of_node in jobs.values() for job in of_node}
         named = () if cache.shims_known() else {name for entry in ledger.entries.values() for name in entry.shims}
@@ -95,10 +95,10 @@ class Gather:
         if job is not None and inspect(job, inspect_after=settings.inspect_after, now=now):
             installer = await pods.installer(job)
         entry = cache.ledger.entries.get(node.uid) if node and cache.ledger else None
-        feared = self._feared(node, entry) if node else frozenset[str]()
+        feared = self._unconfirmed(node, entry) if node else frozenset[str]()
         if node and feared:
-            node = feared_on(node, feared)
-        target = begun_of(node, cache.fleet.target(node), entry) if node else None
+            node = with_unconfirmed(node, feared)
+        target = target_of_slot(node, cache.fleet.target(node), entry) if node else None
         going = leaving(node, target) if node and target and entry else ()
         begins = node is not None and entry is not None and to_begin(node, jobs, entry)
         timeout = self._verify_timeout(job)
@@ -160,7 +160,7 @@ class Gather:
         revisions = revisions_of(manifest["metadata"]["uid"], listing.items)
         return kept_version(manifest, revisions, node.architecture, digest)
 
-    def _feared(self, node: NodeView, entry: Entry | None) -> frozenset[str]:
+    def _unconfirmed(self, node: NodeView, entry: Entry | None) -> frozenset[str]:
         """Return the names of the Shims that a deleted Job may have left on a node."""
         if entry is None or self.cache.certain(node.uid, entry):
             return frozenset()
@@ -177,7 +177,7 @@ class Gather:
     def _other(self, node: NodeView, target: Target) -> Controller | None:
         """Return the controller of another owner that prevents the work on a node."""
         controllers = self.cache.controllers
-        return keeping_off(node, changes_of(node, target), controllers) if controllers else None
+        return blocking_controller(node, changes_of(node, target), controllers) if controllers else None
 
     def _unserved(self, node: NodeView) -> bool:
         """Return whether to report on a node that there is nothing to install."""

@@ -12,21 +12,21 @@ from collections.abc import Callable
 from provisioner.cache import Cache
 from trellis.bus.consume.queue import KeyedQueue
 from trellis.bus.consume.subscriber import Received
-from trellis.events.node import NodeFact, NodeGone, NodeOptedIn, NodeOptedOut, NodeReplaced
+from trellis.events.node import NodeEventData, NodeGone, NodeOptedIn, NodeOptedOut, NodeReplaced
 from trellis.provisioning.views import NodeView
 
 CONSUMED = (NodeOptedIn, NodeOptedOut, NodeReplaced, NodeGone)
 
 
-def on_node_fact(
+def on_node_event(
     cache: Cache, queue: KeyedQueue[str], plan: Callable[[], None]
-) -> Callable[[Received[NodeFact]], None]:
+) -> Callable[[Received[NodeEventData]], None]:
     """Return the handler of events about nodes; an opt-in without an annotation provides the trace for its Job."""
 
-    def handle(received: Received[NodeFact]) -> None:
+    def handle(received: Received[NodeEventData]) -> None:
         fact = received.fact
         if isinstance(fact, NodeOptedIn):
-            cache.trace_told(fact.uid, received.trace)
+            cache.record_trace(fact.uid, received.trace)
         if is_shown(fact, cache.nodes.get(fact.name)):
             queue.cover(fact.name, received.ack)
             return
@@ -36,7 +36,7 @@ def on_node_fact(
     return handle
 
 
-def is_shown(fact: NodeFact, node: NodeView | None) -> bool:
+def is_shown(fact: NodeEventData, node: NodeView | None) -> bool:
     """Return whether the watch, which has the node as ``node``, already reports the change of an event.
 
     Resource versions of one kind are increasing numbers (KEP-5504); a version that is not a number is not compared.

@@ -82,7 +82,7 @@ class FleetReconciler:
         )
         for node in begin:
             self.nodes.add(node.name)
-        if await self.effects.tell_rollout(outcome):
+        if await self.effects.publish_rollout(outcome):
             publish = self.cache.timings.publish
             return min(publish, outcome.wake_in or publish)
         return outcome.wake_in

@@ -16,7 +16,7 @@ from trellis import names
 from trellis.kube.client import Kube
 from trellis.kube.errors import KubeError
 from trellis.kube.resources import EVENTS, PODS
-from trellis.provisioning.installer_pods import InstallerState, installer_state, words_of
+from trellis.provisioning.installer_pods import InstallerState, installer_state, reason_and_message
 from trellis.provisioning.reasons import NODE_UPDATE_REFUSED
 from trellis.provisioning.shims import ShimView
 from trellis.provisioning.views import JobView, NodeView
@@ -86,7 +86,7 @@ class Pods:
             )
         except KubeError as error:
             return pod.trouble or f"its Events cannot be read: {error}"
-        told = [(str(event.get("lastTimestamp") or ""), words_of(event)) for event in listing.items]
+        told = [(str(event.get("lastTimestamp") or ""), reason_and_message(event)) for event in listing.items]
         return max(told)[1] if told else pod.trouble
 
     async def update_refused(self, node: NodeView, job: JobView) -> str:

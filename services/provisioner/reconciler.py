@@ -34,7 +34,7 @@ class Reconciler:
 
     async def run(self, name: str, trace: TraceContext | None) -> float | None:
         """Reconcile the Jobs of one node; raises KubeError, upon which the queue retries."""
-        await self.effects.find_begun(name)
+        await self.effects.find_requested_job(name)
         await self.cache.deletions.look(self.cache.shims.values())
         snapshot = await self.gather.snapshot(name)
         try:

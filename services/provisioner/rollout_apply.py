@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from provisioner.cache import Cache
 from provisioner.domain.plan import Plan
 from trellis import names
-from trellis.bus.bus import Bus, BusUnavailable, FactRefused
+from trellis.bus.bus import Bus, BusUnavailable, EventRefused
 from trellis.events.rollout import RolloutHalted, RolloutResumed
 from trellis.kube.client import Kube
 from trellis.kube.errors import KubeError
@@ -72,7 +72,7 @@ class RolloutEffects:
                 message=message,
             )
 
-    async def tell_rollout(self, plan: Plan) -> bool:
+    async def publish_rollout(self, plan: Plan) -> bool:
         """Publish which rollouts were halted or resumed, unless the ledger records that as published.
 
         Returns:
@@ -91,7 +91,7 @@ class RolloutEffects:
                 await self.bus.publish(fact, dedup=f"{names.LEDGER}.{self._version()}.{shim}.{fact.fact}")
             except BusUnavailable:
                 return True  # the bus itself logs its outage, once
-            except FactRefused as error:
+            except EventRefused as error:
                 # A retry would be refused, too; the ledger and its Event have the same information.
                 _log.error("rollout event not published", fact=fact.fact, error=str(error))
         self.cache.halts_published()

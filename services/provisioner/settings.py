@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field
 
-from provisioner.domain.installer_env import PROXY_VARIABLES, Surroundings
+from provisioner.domain.installer_env import PROXY_VARIABLES, InstallerEnv
 from provisioner.domain.resources import Installer
 from provisioner.domain.signatures import Keys
 from trellis.config.settings import DnsLabel, HttpUrl, Seconds, ServiceSettings, Subdomain
@@ -188,10 +188,10 @@ class Settings(ServiceSettings):
             cpu=self.installer_cpu,
             memory=self.installer_memory,
             service_account=self.installer_service_account,
-            surroundings=self._surroundings(),
+            installer_env=self._installer_env(),
         )
 
-    def _surroundings(self) -> Surroundings:
+    def _installer_env(self) -> InstallerEnv:
         proxies = zip(
             PROXY_VARIABLES,
             (self.installer_https_proxy, self.installer_http_proxy, self.installer_no_proxy),
@@ -200,7 +200,7 @@ class Settings(ServiceSettings):
         name, _, key = (self.installer_ca_config_map or "").partition("/")
         secrets = self.installer_pull_secrets
         inherited = self.otlp_endpoint if _is_for_others(self.otlp_endpoint) else None
-        return Surroundings(
+        return InstallerEnv(
             otlp_endpoint=self.installer_otlp_endpoint or inherited,
             sends_alone=self.otlp_endpoint is None,
             proxies=tuple((variable, value) for variable, value in proxies if value),

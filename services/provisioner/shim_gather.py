@@ -65,7 +65,7 @@ class ShimGather:
             failing=tuple(self._failing(name, ledger)),
             halted=name in ledger.halted,
             in_use=self._in_use(tally),
-            held=self._held(name, holders),
+            held=self._paused_nodes(name, holders),
             class_refused=cache.class_refusal(name),
             refused=self._refused(tally),
             ledger_refused=cache.ledger_refusal,
@@ -124,7 +124,7 @@ class ShimGather:
                 found.append((node, by_uid[node.uid].reason.value, by_uid[node.uid].message))
         return tuple(found)
 
-    def _held(self, name: str, holders: Iterable[NodeView]) -> tuple[NodeView, ...]:
+    def _paused_nodes(self, name: str, holders: Iterable[NodeView]) -> tuple[NodeView, ...]:
         """Return the nodes from which a mass deletion may still remove a Shim; none if it was deleted individually."""
         shims, label = self.cache.shims, names.shim_label(name)
         if name not in shims or not shims[name].deleting or name in self.cache.deletions.alone(shims.values()):

@@ -59,14 +59,14 @@ def on_shim(cache: Cache, follow: Wake, list_all: Callable[[], None]) -> Callabl
 
     def handle(change: Change[ShimView]) -> None:
         follow(change.key)
-        if wishes_differ(change):
-            cache.wishes_changed()
+        if targets_differ(change):
+            cache.targets_changed()
         list_all()
 
     return handle
 
 
-def wishes_differ(change: Change[ShimView]) -> bool:
+def targets_differ(change: Change[ShimView]) -> bool:
     """Return whether targets of nodes may have changed; the finalizer does not affect them."""
     old, new = (replace(view, finalizers=()) if view else None for view in (change.old, change.new))
     return old != new

@@ -21,8 +21,8 @@ from typing import Final
 
 from secrets_backend.gather import Cache
 from secrets_backend.timings import AccountTimings
-from trellis.lattice.connection.address import LinkAddress
-from trellis.lattice.connection.link import INBOX, Link, LinkAwayError
+from trellis.lattice.connection.address import NatsAddress
+from trellis.lattice.connection.link import INBOX, Link, NatsUnavailableError
 
 _BYTES: Final = 16
 _TIMES: Final = 2
@@ -30,29 +30,29 @@ _TIMES: Final = 2
 
 
 @dataclass(eq=False, slots=True)
-class _Ear:
+class _Listener:
     """The listener of a connection. ``subject`` and ``word``, a token, are secret outside of accounts that get them."""
 
-    address: LinkAddress
+    address: NatsAddress
     link: Link
     subject: str = field(default_factory=lambda: f"{INBOX}.{secrets.token_hex(_BYTES)}.account")
     word: bytes = b""
     since: float | None = None
     """Start of the connection for which ``word`` was generated."""
-    heard: dict[_Ear, tuple[float, float]] = field(default_factory=dict)
+    heard: dict[_Listener, tuple[float, float]] = field(default_factory=dict)
     """Connections whose token was received here, with the start of this connection and of the other one."""
     said: float = 0.0
     """Time at which the token was published to all."""
-    answering: set[_Ear] = field(default_factory=set)
+    answering: set[_Listener] = field(default_factory=set)
     """Connections that are already answering the token published to all."""
     news: asyncio.Event = field(default_factory=asyncio.Event)
 
-    def hears(self, other: _Ear) -> bool:
+    def hears(self, other: _Listener) -> bool:
         """Return whether the other's token was received here, over the current connections."""
         now = self.link.since, other.link.since
         return None not in now and self.heard.get(other) == now
 
-    def is_one_with(self, other: _Ear) -> bool:
+    def is_one_with(self, other: _Listener) -> bool:
         """Return whether both have received the token of the other."""
         return self.hears(other) and other.hears(self)
 
@@ -63,25 +63,25 @@ class Accounts:
     def __init__(self, cache: Cache, timings: AccountTimings = AccountTimings()) -> None:  # noqa: B008 - frozen
         self._cache = cache
         self._timings: Final = timings
-        self._ears: dict[LinkAddress, _Ear] = {}
-        self._words: dict[bytes, _Ear] = {}
+        self._ears: dict[NatsAddress, _Listener] = {}
+        self._words: dict[bytes, _Listener] = {}
         self._all = f"{INBOX}.{secrets.token_hex(_BYTES)}.accounts"
         self._answers: set[asyncio.Task[None]] = set()
 
-    async def join(self, address: LinkAddress, link: Link) -> None:
+    async def join(self, address: NatsAddress, link: Link) -> None:
         """Subscribe a connection; call this before it connects."""
         if address in self._ears:
             self._forget(self._ears[address])
-        ear = self._ears[address] = _Ear(address, link)
+        ear = self._ears[address] = _Listener(address, link)
         for subject in (self._all, ear.subject):
-            await link.listen(subject, partial(self._hear, ear))
+            await link.listen(subject, partial(self._on_token, ear))
 
-    def leave(self, address: LinkAddress, link: Link) -> None:
+    def leave(self, address: NatsAddress, link: Link) -> None:
         """Drop a connection, unless a newer one has this address."""
         if address in self._ears and self._ears[address].link is link:
             self._forget(self._ears.pop(address))
 
-    async def look(self, address: LinkAddress, link: Link) -> None:
+    async def look(self, address: NatsAddress, link: Link) -> None:
         """Determine which connections lead into the account of this one, at present.
 
         Results of a former connection do not count: the server may be another one, which must not receive what only the
@@ -94,41 +94,41 @@ class Accounts:
         await self._wait_for_former(address)
         until = time.monotonic() + self._timings.look
         for _ in range(_TIMES):
-            if await self._say_to_all(mine, until):
+            if await self._publish_token_to_all(mine, until):
                 break
         for other in self._cache.of_its_account(address):
             if other not in self._ears or not mine.is_one_with(self._ears[other]):
                 self._cache.one_account(address, other, yes=False)
         self._cache.looked_for(address)
 
-    async def _wait_for_former(self, address: LinkAddress) -> None:
+    async def _wait_for_former(self, address: NatsAddress) -> None:
         former = self._cache.of_its_account(address)
         away = [self._ears[item].link.there() for item in former & self._ears.keys()]
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self._timings.former):
                 await asyncio.gather(*away)
 
-    async def _say_to_all(self, mine: _Ear, until: float) -> bool:
+    async def _publish_token_to_all(self, mine: _Listener, until: float) -> bool:
         """Publish the token, and return True once all connections are of one account; False after the last answer."""
         mine.answering.clear()
         try:
             if self._all_are_one(mine):
                 return True
-            await self._say(mine, self._all)
+            await self._publish_token(mine, self._all)
             mine.said = time.monotonic()
             while not self._all_are_one(mine):
                 mine.news.clear()
                 async with asyncio.timeout(min(self._timings.silence, until - time.monotonic())):
                     await mine.news.wait()
-        except (TimeoutError, LinkAwayError):
+        except (TimeoutError, NatsUnavailableError):
             return False
         return True
 
-    def _all_are_one(self, mine: _Ear) -> bool:
+    def _all_are_one(self, mine: _Listener) -> bool:
         """Return whether all connections that are up are of this account."""
         return all(ear is mine or ear.link.since is None or mine.is_one_with(ear) for ear in self._ears.values())
 
-    async def _say(self, mine: _Ear, subject: str) -> None:
+    async def _publish_token(self, mine: _Listener, subject: str) -> None:
         """Publish the token of the current connection."""
         if mine.since != mine.link.since:
             self._words.pop(mine.word, None)
@@ -136,7 +136,7 @@ class Accounts:
             self._words[mine.word] = mine
         await mine.link.say(subject, mine.word)
 
-    def _hear(self, mine: _Ear, subject: str, word: bytes) -> None:
+    def _on_token(self, mine: _Listener, subject: str, word: bytes) -> None:
         """Record the sender of a token; answer a token published to all, unless this side published its own since."""
         other = self._words.get(word)
         if other is None or other is mine or mine.link.since is None or other.since is None:
@@ -152,12 +152,12 @@ class Accounts:
             self._answers.add(task)
             task.add_done_callback(self._answers.discard)
 
-    async def _answer(self, mine: _Ear, other: _Ear) -> None:
-        with contextlib.suppress(TimeoutError, LinkAwayError):
+    async def _answer(self, mine: _Listener, other: _Listener) -> None:
+        with contextlib.suppress(TimeoutError, NatsUnavailableError):
             async with asyncio.timeout(self._timings.silence):
-                await self._say(mine, other.subject)
+                await self._publish_token(mine, other.subject)
 
-    def _forget(self, ear: _Ear) -> None:
+    def _forget(self, ear: _Listener) -> None:
         self._words.pop(ear.word, None)
         for other in self._ears.values():
             other.heard.pop(ear, None)

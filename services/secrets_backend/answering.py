@@ -19,7 +19,7 @@ from opentelemetry.trace import Tracer, get_current_span
 
 from secrets_backend.audit import Audit
 from secrets_backend.changes import Changes
-from secrets_backend.domain.decide import Identity, LinkGrant, identify
+from secrets_backend.domain.decide import ConnectionGrant, Identity, identify
 from secrets_backend.domain.limits import Limits
 from secrets_backend.domain.policy import Policy
 from secrets_backend.domain.protocol import Opened, Request, open_request, seal_reply, success
@@ -42,7 +42,7 @@ _LATTICES: Final = 8
 _LATE_ANSWER: Final = Refusal(ErrorName.OTHER, "secrets_backend did not come to this request in time: retry").body()
 
 _log = get_logger(__name__)
-GrantOf = Callable[[], LinkGrant]
+GrantOf = Callable[[], ConnectionGrant]
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +156,7 @@ class Answering:
                 raise
         return open_request(question.headers, question.payload, key.ring, self._parts.now())
 
-    def _limit(self, opened: Opened, grant: LinkGrant) -> None:
+    def _limit(self, opened: Opened, grant: ConnectionGrant) -> None:
         """Refuse requests above the rate, before the policy is checked: invalid ones count, too."""
         # Also by the host groups of the connection: a false claim of an entity on another NATS leaves its rate alone.
         if not self._parts.limits.allows((grant.groups, opened.entity.subject), time.monotonic()):
@@ -170,7 +170,7 @@ class Answering:
         payload, headers = seal_reply(request, success(secret, request.field))
         await question.answer(payload, headers)
 
-    def _denied(self, opened: Opened, identity: Identity | None, refusal: Refusal, grant: LinkGrant) -> None:
+    def _denied(self, opened: Opened, identity: Identity | None, refusal: Refusal, grant: ConnectionGrant) -> None:
         fact = SecretDenied(
             **_about(opened, identity, self._parts.backend),
             error=refusal.error.value,
@@ -178,7 +178,7 @@ class Answering:
         )
         self._parts.audit.say(fact, grant.groups)
 
-    def _granted(self, opened: Opened, identity: Identity, secret: Manifest, grant: LinkGrant) -> None:
+    def _granted(self, opened: Opened, identity: Identity, secret: Manifest, grant: ConnectionGrant) -> None:
         metadata = secret["metadata"]
         fact = SecretGranted(
             **_about(opened, identity, self._parts.backend),
@@ -198,7 +198,7 @@ class Answering:
             self._told, self._untold = now, 0
 
 
-def _describe(opened: Opened, grant: LinkGrant) -> None:
+def _describe(opened: Opened, grant: ConnectionGrant) -> None:
     """Add the sender to the span; of its place only the lattices of the connection are known."""
     span = get_current_span()
     if not span.is_recording():

@@ -21,14 +21,14 @@ from secrets_backend.domain.limits import Limits
 from secrets_backend.gather import Cache
 from secrets_backend.grant_statuses import GrantStatuses
 from secrets_backend.key import Key
-from secrets_backend.links import Links
+from secrets_backend.links import GroupConnections
 from secrets_backend.lookup import Lookup
 from secrets_backend.metrics import SecretMetrics
 from secrets_backend.permissions import Advice
 from secrets_backend.serving import Environment
 from secrets_backend.settings import Settings
 from secrets_backend.timings import Timings
-from secrets_backend.watches import LinksOfGroups, Watches
+from secrets_backend.watches import ConnectionsOfGroups, Watches
 from trellis.bus.bus import Bus
 from trellis.bus.consume.queue import KeyedQueue
 from trellis.events.subjects import SECRETS_BACKEND
@@ -94,9 +94,9 @@ def compose(settings: Settings, base: Base, *, timings: Timings) -> Work:
     watches = Watches(base.kube, cache, on_group, on_grant, timings.watch)
     reading = base.kube.apart(*_READING)
     parts = _parts(settings, base, reading, timings)
-    links = Links(cache, _environment(settings, base, cache, parts, timings))
+    links = GroupConnections(cache, _environment(settings, base, cache, parts, timings))
     rights = MissingPermissions(base.health, Advice(settings.namespace).remedy)
-    of_groups = LinksOfGroups(cache, links, rights)
+    of_groups = ConnectionsOfGroups(cache, links, rights)
     follow = GroupLattices(base.kube, of_groups.groups, of_groups.follow, of_groups.noted, settings.sources_interval)
 
     def list_all() -> None:
@@ -113,7 +113,7 @@ def compose(settings: Settings, base: Base, *, timings: Timings) -> Work:
         await parts.audit.close(max(0.0, until - time.monotonic()))
 
     background: list[Any] = [parts.key.run, links.run, parts.audit.run, parts.changes.run]
-    background += [partial(deletions.run, watches.grants.synced), partial(_holding, reading)]
+    background += [partial(deletions.run, watches.grants.synced), partial(_keep_client_open, reading)]
     if settings.secrets_cache_ttl:
         background.append(partial(parts.lookup.run, timings.sweep))
     return Work(
@@ -156,7 +156,7 @@ def _environment(settings: Settings, base: Base, cache: Cache, parts: Parts, tim
     )
 
 
-async def _holding(reading: Kube) -> None:
+async def _keep_client_open(reading: Kube) -> None:
     """Keep the client open while this runs."""
     try:
         await asyncio.get_running_loop().create_future()

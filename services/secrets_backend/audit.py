@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from secrets_backend.timings import AuditTimings
-from trellis.bus.bus import Bus, BusUnavailable, FactRefused
+from trellis.bus.bus import Bus, BusUnavailable, EventRefused
 from trellis.events.secrets import SecretAnswered, SecretDenied, SecretGranted
 from trellis.limits.token_bucket import TokenBucket
 from trellis.telemetry import Telemetry, TraceContext, caused, current_trace, get_logger, joined
@@ -81,7 +81,7 @@ class Audit:
         _log.info(f"secret {fact.fact}", **what)
         mine = self._waiting.setdefault(source, OrderedDict())
         if fact not in mine and len(self) >= MOST:
-            self._make_room()
+            self._drop_newest()
             mine = self._waiting.setdefault(source, OrderedDict())
         mine[fact] = _Waiting(1, current_trace()).after(mine.get(fact))
         self._empty.clear()
@@ -140,7 +140,7 @@ class Audit:
             self._waiting[source] = facts
         return fact, waiting
 
-    def _make_room(self) -> None:
+    def _drop_newest(self) -> None:
         """Drop the newest event of the source with the most events, so that a flood displaces no other source."""
         source, facts = max(self._waiting.items(), key=lambda item: len(item[1]))
         _, waiting = facts.popitem()
@@ -155,7 +155,7 @@ class Audit:
                 await self._bus.publish(said, dedup=f"{self._mark}.{next(self._numbers)}")
         except BusUnavailable:
             return False
-        except (FactRefused, ValueError) as error:  # too large, or not valid in JSON
+        except (EventRefused, ValueError) as error:  # too large, or not valid in JSON
             _log.error("secret event rejected", namespace=fact.namespace, name=fact.name, error=str(error))
             self._drop(waiting.count)
         return True

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
 from secrets_backend.timings import Timings
-from trellis.bus.bus import Bus, BusUnavailable, FactRefused
+from trellis.bus.bus import Bus, BusUnavailable, EventRefused
 from trellis.events.secrets import SecretChanged, SecretGranted, SecretUsers
 from trellis.kube.client import Kube
 from trellis.kube.errors import KubeError
@@ -130,7 +130,7 @@ class Changes:
                 await self._bus.publish(fact, dedup=f"{fact.uid}.{fact.resource_version}.changed.{_digest(fact)}")
         except BusUnavailable:
             return
-        except FactRefused as error:
+        except EventRefused as error:
             _log.error(
                 "event of a changed Secret not published", namespace=fact.namespace, name=fact.name, error=str(error)
             )

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from secrets_backend.domain.decide import Grant, LinkGrant
-from trellis.lattice.connection.address import LinkAddress
+from secrets_backend.domain.decide import ConnectionGrant, Grant
+from trellis.lattice.connection.address import NatsAddress
 from trellis.lattice.domain.group_views import GroupView
 
 
@@ -21,13 +21,13 @@ class Cache:
 
     groups: dict[str, GroupView]
     grants: dict[str, Grant]
-    addresses: dict[str, LinkAddress] = field(default_factory=dict)
+    addresses: dict[str, NatsAddress] = field(default_factory=dict)
     """By ``namespace/name`` of a host group: the address of its connection."""
-    shared: dict[LinkAddress, set[LinkAddress]] = field(default_factory=dict)
+    shared: dict[NatsAddress, set[NatsAddress]] = field(default_factory=dict)
     """By connection: the other connections to its account."""
     seen: set[str] = field(default_factory=set)
     """Host groups whose connection was resolved, successfully or not."""
-    tried: set[LinkAddress] = field(default_factory=set)
+    tried: set[NatsAddress] = field(default_factory=set)
     """Connections whose account was determined, or cannot be determined now."""
     grants_known: Callable[[], bool] = lambda: True
     """Returns True if SecretGrants can be listed and their CRD exists, so that a missing SecretGrant does not exist,
@@ -36,17 +36,17 @@ class Cache:
     """Deleted SecretGrants, perhaps deleted with their CRD: their namespaces are closed until that is known."""
     recreated: bool = False
     """True if the CRD of SecretGrants was re-created, so that those deleted with the former one are unknown."""
-    _found: dict[LinkAddress, LinkGrant] = field(default_factory=dict)
+    _found: dict[NatsAddress, ConnectionGrant] = field(default_factory=dict)
 
     def changed(self) -> None:
         """Drop all derived grants."""
         self._found.clear()
 
-    def looked_for(self, address: LinkAddress) -> None:
+    def looked_for(self, address: NatsAddress) -> None:
         """Record that the account of a connection was determined, or that it is unreachable."""
         self.tried.add(address)
 
-    def one_account(self, link_address: LinkAddress, other: LinkAddress, *, yes: bool) -> None:
+    def one_account(self, link_address: NatsAddress, other: NatsAddress, *, yes: bool) -> None:
         """Record whether two connections lead into one account."""
         if yes == (other in self.of_its_account(link_address)):
             return
@@ -55,11 +55,11 @@ class Cache:
             (found.add if yes else found.discard)(its)
         self.changed()
 
-    def of_its_account(self, address: LinkAddress) -> frozenset[LinkAddress]:
+    def of_its_account(self, address: NatsAddress) -> frozenset[NatsAddress]:
         """Return the other connections that lead into a connection's account."""
         return frozenset(self.shared.get(address, ()))
 
-    def link_gone(self, address: LinkAddress) -> None:
+    def connection_removed(self, address: NatsAddress) -> None:
         """Drop a connection that no host group needs."""
         self.tried.discard(address)
         for other in self.shared.pop(address, set()):
@@ -71,11 +71,11 @@ class Cache:
         looked_for = self.groups.keys() <= self.seen and self.tried.issuperset(self.addresses.values())
         return looked_for and self.grants_known()
 
-    def link_grant(self, address: LinkAddress) -> LinkGrant:
+    def connection_grant(self, address: NatsAddress) -> ConnectionGrant:
         """Return the grant for the requests on a connection."""
         found = self._found.get(address)
         if found is None:
-            found = self._found[address] = self._link_grant(address)
+            found = self._found[address] = self._connection_grant(address)
         return found if self.grants_known() else replace(found, known=False)
 
     def needs_groups(self) -> str | None:
@@ -88,7 +88,7 @@ class Cache:
         first = min(self.groups, default=None)
         return None if first is None else f"host group {first} may request Secrets: Secrets are denied"
 
-    def _link_grant(self, address: LinkAddress) -> LinkGrant:
+    def _connection_grant(self, address: NatsAddress) -> ConnectionGrant:
         same = {address, *self.of_its_account(address)}
         on = [group for key, group in self.groups.items() if self.addresses.get(key) in same]
         groups = frozenset((group.namespace, group.spec.lattice) for group in on if group.spec is not None)
@@ -97,4 +97,4 @@ class Cache:
         unsure = frozenset(grant.namespace for grant in self.deleted.values() if grant.is_for(groups))
         if self.recreated:
             unsure |= home - {grant.namespace for grant in grants}
-        return LinkGrant(home, groups, grants, unsure=unsure)
+        return ConnectionGrant(home, groups, grants, unsure=unsure)

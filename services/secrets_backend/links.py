@@ -15,7 +15,7 @@ from functools import partial
 from secrets_backend.gather import Cache
 from secrets_backend.serving import Environment, Serving, State
 from trellis.installer_api.redaction import redact_url
-from trellis.lattice.connection.address import LinkAddress
+from trellis.lattice.connection.address import NatsAddress
 from trellis.telemetry import get_logger
 
 _log = get_logger(__name__)
@@ -27,13 +27,13 @@ class _Kept:
     task: asyncio.Task[None]
 
 
-class Links:
+class GroupConnections:
     """The lattice connections; they are served while ``run`` runs."""
 
     def __init__(self, cache: Cache, environment: Environment) -> None:
         self._cache = cache
         self._environment = environment
-        self._kept: dict[LinkAddress, _Kept] = {}
+        self._kept: dict[NatsAddress, _Kept] = {}
         self._ending: set[asyncio.Task[None]] = set()
         self._running = False
         for state in State:
@@ -45,7 +45,7 @@ class Links:
         """The connections that are served, or connecting."""
         return [item for kept in self._kept.values() for item in kept.serving]
 
-    def need(self, group: str, address: LinkAddress | None) -> None:
+    def need(self, group: str, address: NatsAddress | None) -> None:
         """Set the connection of a host group, None for none."""
         if self._cache.addresses.get(group) == address:
             return
@@ -85,7 +85,7 @@ class Links:
             current: list[Serving] = []
             self._kept[address] = _Kept(current, asyncio.create_task(self._keep(address, current), name="secrets link"))
 
-    async def _keep(self, address: LinkAddress, current: list[Serving]) -> None:
+    async def _keep(self, address: NatsAddress, current: list[Serving]) -> None:
         while True:
             current[:] = [Serving(address, self._environment)]
             try:
@@ -94,13 +94,13 @@ class Links:
                 _log.error("lattice connection failed, reconnecting", url=redact_url(address.url), error=repr(error))
             await asyncio.sleep(self._environment.timings.restart)
 
-    def _end(self, address: LinkAddress, kept: _Kept) -> None:
+    def _end(self, address: NatsAddress, kept: _Kept) -> None:
         async def end() -> None:
             await asyncio.gather(*(item.end(self._environment.timings.end) for item in kept.serving))
             kept.task.cancel()
             await asyncio.wait({kept.task})
 
-        self._cache.link_gone(address)
+        self._cache.connection_removed(address)
         task = asyncio.create_task(end(), name="end of a secrets link")
         self._ending.add(task)
         task.add_done_callback(self._ending.discard)

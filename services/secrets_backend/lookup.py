@@ -89,7 +89,7 @@ def describe_error(error: KubeError, identity: Identity) -> str:
     """Return the meaning of an error of the API server, for the user of the component."""
     right = missing_right(error)
     if right is not None and right.verb.startswith(_IMPERSONATE):
-        return f"secrets_backend may not impersonate {_who(identity.user)}: give {roles_hint(identity)}"
+        return f"secrets_backend may not impersonate {_user_text(identity.user)}: give {roles_hint(identity)}"
     if isinstance(error, Forbidden | NotFound):
         return error.message
     if isinstance(error, Unauthorized):
@@ -99,6 +99,6 @@ def describe_error(error: KubeError, identity: Identity) -> str:
     return f"{error.status} {error.reason}: {error.message}"
 
 
-def _who(user: str) -> str:
+def _user_text(user: str) -> str:
     account = account_of(user)
     return f"user {user}" if account is None else f"ServiceAccount {'/'.join(account)}"

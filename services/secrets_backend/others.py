@@ -10,7 +10,7 @@ import asyncio
 from typing import Final
 
 from secrets_backend.key import Key
-from trellis.lattice.connection.link import Link, LinkAwayError, NobodyAnswersError
+from trellis.lattice.connection.link import Link, NatsUnavailableError, NoLatticeRespondersError
 
 _TIMES: Final = 4
 """Each request goes to one member of the queue group: the other backend may be one of several."""
@@ -20,7 +20,7 @@ async def other_backend(link: Link, subject: str, key: Key, seconds: float) -> b
     """Return whether a process other than this service's replicas answers with a key, within ``seconds``.
 
     Raises:
-        LinkAwayError: the connection is down.
+        NatsUnavailableError: the connection is down.
     """
     answers = await asyncio.gather(*(_ask(link, subject, seconds) for _ in range(_TIMES)))
     for answer in {item for item in answers if item is not None}:
@@ -32,9 +32,9 @@ async def other_backend(link: Link, subject: str, key: Key, seconds: float) -> b
 async def _ask(link: Link, subject: str, seconds: float) -> bytes | None:
     try:
         return await link.ask(subject, seconds=seconds)
-    except NobodyAnswersError:
+    except NoLatticeRespondersError:
         return None
-    except LinkAwayError:
+    except NatsUnavailableError:
         if link.since is None:
             raise
         return None  # a subscriber does not answer, or this user lacks the permission to publish

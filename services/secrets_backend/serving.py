@@ -27,8 +27,8 @@ from secrets_backend.metrics import SecretMetrics
 from secrets_backend.timings import Timings
 from trellis.events.subjects import SECRETS_BACKEND
 from trellis.installer_api.redaction import redact_url
-from trellis.lattice.connection.address import LinkAddress
-from trellis.lattice.connection.link import Link, LinkAwayError
+from trellis.lattice.connection.address import NatsAddress
+from trellis.lattice.connection.link import Link, NatsUnavailableError
 from trellis.lattice.connection.questions import AnswerLost, Question
 from trellis.lattice.domain.errors import TooLargeError
 from trellis.lattice.domain.subjects import secrets_queue, secrets_subject
@@ -85,7 +85,7 @@ class Environment:
 class Serving:
     """Serves one connection while it runs."""
 
-    def __init__(self, address: LinkAddress, environment: Environment) -> None:
+    def __init__(self, address: NatsAddress, environment: Environment) -> None:
         self._address = address
         self._environment = environment
         self._subject = secrets_subject(environment.backend, ">")
@@ -185,7 +185,7 @@ class Serving:
         timings, subject = self._environment.timings, secrets_subject(self._environment.backend, SERVER_XKEY)
         try:
             other = await others.other_backend(self._link, subject, self._environment.key, timings.asked)
-        except LinkAwayError:
+        except NatsUnavailableError:
             return timings.probe
         if other:
             await self._stay_out()
@@ -248,7 +248,7 @@ class Serving:
             question = self._waiting.popleft()
             self._waiting_bytes -= len(question.payload)
             await self._environment.answering.answer(
-                question, lambda: self._environment.cache.link_grant(self._address)
+                question, lambda: self._environment.cache.connection_grant(self._address)
             )
             await asyncio.sleep(0)  # yield to other connections, as an answer may complete without a wait
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from secrets_backend.domain.decide import Grant, view_grant
 from secrets_backend.gather import Cache
-from secrets_backend.links import Links
+from secrets_backend.links import GroupConnections
 from trellis.kube.client import Kube
 from trellis.kube.informer import Change, Informer
 from trellis.kube.permissions import MissingPermissions
@@ -73,11 +73,11 @@ class Watches:
 
 
 @dataclass(frozen=True, slots=True)
-class LinksOfGroups:
+class ConnectionsOfGroups:
     """Connection of each host group, for ``GroupLattices``; its keys are those of host groups."""
 
     cache: Cache
-    links: Links
+    links: GroupConnections
     rights: MissingPermissions
 
     def groups(self, key: str) -> list[GroupView]:

@@ -69,9 +69,9 @@ def compose(settings: Settings, base: Base, timings: Timings = Timings()) -> Wor
         for key in cache.all_keys():
             queue.add(key)
 
-    def why_groups() -> str | None:
-        base.health.note(PRESERVED, cache.why_preserved())  # replaces the note from before they became unknown
-        return cache.why_groups()
+    def groups_required_by() -> str | None:
+        base.health.note(PRESERVED, cache.preserved_text())  # replaces the note from before they became unknown
+        return cache.groups_required_by()
 
     cache = Cache(
         kube,
@@ -83,7 +83,7 @@ def compose(settings: Settings, base: Base, timings: Timings = Timings()) -> Wor
         timings=timings,
         groups_known=lambda: watches.groups.known,
     )
-    watches = Watches(kube, cache, Enqueue(queue.add, lattices.add, list_all), why_groups, timings.watch)
+    watches = Watches(kube, cache, Enqueue(queue.add, lattices.add, list_all), groups_required_by, timings.watch)
     recorder = EventRecorder(kube, component=names.FIELD_MANAGER_SERVICE_REFLECTOR)
     populations = {deciding.SERVICES: cache.count}
     scope = Scope(

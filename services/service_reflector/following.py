@@ -103,7 +103,7 @@ class Following:
         """Handle a change of a lattice's view: of its connection, or of its hosts, for which keys are enqueued."""
         comparison = self.comparison(mark)
         if comparison is not None:
-            comparison.link_changed()
+            comparison.connection_changed()
         self._hosts.pop(mark, None)
         shown = {
             name: (seen.host.id, dict(seen.host.labels), {unit.id for unit in seen.host.providers})

@@ -141,7 +141,7 @@ class Cache:
         """Return the Services of one application in one namespace."""
         return [self.services[item] for item in self.by_key.get(key, ()) if item in self.services]
 
-    def why_groups(self) -> str | None:
+    def groups_required_by(self) -> str | None:
         """Return why the host groups have to be known, None while nothing names one."""
         count = self.count()
         return (
@@ -150,10 +150,10 @@ class Cache:
             else None
         )
 
-    def why_preserved(self) -> str:
+    def preserved_text(self) -> str:
         """Return, for readiness, the number of Services that wait for an answer or a host group, "" if none does.
 
-        While host groups are unknown, all of them wait, and ``why_groups`` reports that.
+        While host groups are unknown, all of them wait, and ``groups_required_by`` reports that.
         """
         if not self.groups_known():
             return ""
@@ -183,7 +183,7 @@ class Cache:
         preserved = self._preserved(services, found)
         kept = self.kept.get(key, {}).values()
         owners = self._slice_owners(services, claims) | {item.service for item in kept}
-        terminating = any(service.deleting for service in services.values()) and await self._is_going(namespace)
+        terminating = any(service.deleting for service in services.values()) and await self._is_deleting(namespace)
         return Snapshot(
             namespace,
             name,
@@ -327,12 +327,12 @@ class Cache:
         for name, owner in owners.items():
             item = services[name]
             self.preserved.pop(item.key, None)
-            if (preserved := self._why_preserved(item, owner)) is not None:
+            if (preserved := self._preserved_service(item, owner)) is not None:
                 self.preserved[item.key] = preserved
                 found.append(preserved)
         return tuple(found)
 
-    def _why_preserved(self, service: ServiceView, owner: Owner) -> Preserved | None:
+    def _preserved_service(self, service: ServiceView, owner: Owner) -> Preserved | None:
         lattice = lattice_name(service.lattice)
         match owner.undecided:
             case Undecided.GROUP_INVALID:
@@ -359,7 +359,7 @@ class Cache:
             return why
         return f"{redact_url(group.spec.nats_address)}: {why}"
 
-    async def _is_going(self, namespace: str) -> bool:
+    async def _is_deleting(self, namespace: str) -> bool:
         try:
             found = await self.kube.get(NAMESPACES, namespace)
         except NotFound:

@@ -10,13 +10,13 @@ from collections.abc import AsyncIterator
 
 from service_reflector.gather import Cache
 from trellis.bus.bus import Bus
-from trellis.events.envelope import FactData
+from trellis.events.envelope import EventData
 from trellis.events.services import ServiceReflected, ServiceRemoved
 
 
 async def recall(cache: Cache, bus: Bus) -> None:
     """Read the last event of each Service; the removal of one that no longer exists is published afterwards."""
-    facts: AsyncIterator[FactData] = bus.last_facts((ServiceReflected, ServiceRemoved))
+    facts: AsyncIterator[EventData] = bus.last_events((ServiceReflected, ServiceRemoved))
     async for fact in facts:
         assert isinstance(fact, ServiceReflected | ServiceRemoved)
         key = f"{fact.namespace}/{fact.name}"

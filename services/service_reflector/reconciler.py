@@ -68,7 +68,7 @@ class Reconciler:
             if written and any(_is_news(action, actions) for action in deciding.decide(snapshot)):
                 self.queue.add(key)
         with self.stories.follow(key):
-            waits.append(again := await self._say(snapshot))
+            waits.append(again := await self._publish_states(snapshot))
         if again is None and not removed and _settled(snapshot):
             self.stories.end(key)
         return min((wait for wait in waits if wait is not None), default=None)
@@ -81,7 +81,7 @@ class Reconciler:
                 for service in self.cache.services_of(key):
                     await self.effects.report(service, None, WRITE_REFUSED, str(error))
             raise
-        self.health.note(PRESERVED, self.cache.why_preserved())
+        self.health.note(PRESERVED, self.cache.preserved_text())
         return snapshot
 
     async def _act(self, snapshot: Snapshot, actions: list[Any]) -> float | None:
@@ -96,7 +96,7 @@ class Reconciler:
                     await self.effects.report(None, claim.group, WRITE_REFUSED, str(error))
             raise
 
-    async def _say(self, snapshot: Snapshot) -> float | None:
+    async def _publish_states(self, snapshot: Snapshot) -> float | None:
         """Publish the state of each Service; return the seconds until the retry if NATS is unreachable."""
         cache, about = self.cache, f"{snapshot.namespace}/{snapshot.name}"
         said = cache.said.setdefault(about, {})

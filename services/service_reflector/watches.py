@@ -52,8 +52,8 @@ class Enqueue:
 class Watches:
     """The informers. Host groups are optional: a cluster without lattices need not serve the CRD.
 
-    While the CRD is not served, host groups are unknown: ``why_groups`` returns why this service is not ready then, if
-    so, and all keys are enqueued once the CRD is served.
+    While the CRD is not served, host groups are unknown: ``groups_required_by`` returns why this service is not ready
+    then, if so, and all keys are enqueued once the CRD is served.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class Watches:
         kube: Kube,
         cache: Cache,
         enqueue: Enqueue,
-        why_groups: Callable[[], str | None],
+        groups_required_by: Callable[[], str | None],
         timings: WatchTimings = WatchTimings(),
     ) -> None:
         def groups_served() -> None:
@@ -74,7 +74,7 @@ class Watches:
             view_group,
             on_group(cache, enqueue.lattice),
             optional=True,
-            needed=why_groups,
+            needed=groups_required_by,
             on_known=groups_served,
             timings=timings,
             objects=cache.groups,

@@ -15,7 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from trellis.read_model.reading.cluster import Reading
-from trellis.read_model.reading.explained import held_up
+from trellis.read_model.reading.explained import pending_cause
 from trellis.read_model.tables.nodes import NodeRow, NodeState, summary, tally, with_causes
 from trellis_cli.common.errors import exit_on_error
 from trellis_cli.common.gather import Rollout, connected, read_rollout
@@ -67,7 +67,7 @@ def nodes(
 async def _read(settings: ClientSettings) -> Rollout:
     async with connected(settings) as kube:
         reading = Reading(kube, settings.namespace)
-        held = held_up(reading, settings.installer_namespace)
+        held = pending_cause(reading, settings.installer_namespace)
         rollout, lines = await asyncio.gather(read_rollout(reading, settings.installer_namespace), held)
     rows = with_causes(rollout.rows, lines)
     return replace(rollout, rows=rows, notes=tuple(line.text for line in reading.notes))

@@ -11,8 +11,8 @@ import pytest
 import yaml
 from lupa.lua51 import LuaRuntime
 
+from application_manager.domain.actions import Announcement as Because
 from application_manager.domain.actions import Decision, Put, Reason, Refused
-from application_manager.domain.actions import Said as Because
 from application_manager.domain.conditions import Seen, status_of
 from application_manager.domain.sides import Absence, Base, Model
 from application_manager.domain.snapshot import Snapshot

@@ -17,7 +17,7 @@ from trellis.bus.bus import Bus
 from trellis.bus.streams.specification import asyncapi_of
 from trellis.bus.streams.streams import Epoch
 from trellis.events.compatibility import breaking_changes
-from trellis.events.subjects import FACTS, STREAM_EVENTS, STREAM_SUBJECTS, FactSpec, fact_filter, spec_of
+from trellis.events.subjects import FACTS, STREAM_EVENTS, STREAM_SUBJECTS, EventSpec, event_filter, spec_of
 from trellis.runtime.run import Base
 from trellis.telemetry import Metrics, setup
 from trellis.telemetry.health import Health
@@ -45,7 +45,7 @@ def document_of(service: str) -> dict[str, Any]:
     return asyncapi_of(broker)
 
 
-def consumed(service: str) -> list[FactSpec]:
+def consumed(service: str) -> list[EventSpec]:
     """The rows of the table that the service says it consumes."""
     return [spec_of(model) for model in importlib.import_module(f"{service}.handlers").CONSUMED]
 
@@ -80,7 +80,7 @@ def schemas(document: dict[str, Any], channel: dict[str, Any]) -> dict[str, dict
 def test_a_service_listens_on_the_subjects_of_the_facts_it_consumes(service: str) -> None:
     channels = document_of(service)["channels"].values()
     assert {channel["address"] for channel in channels} == {
-        fact_filter(CLUSTER, spec.model) for spec in consumed(service)
+        event_filter(CLUSTER, spec.model) for spec in consumed(service)
     }
 
 

@@ -14,7 +14,7 @@ from support.suite.naming import lacking
 from support.suite.pages import BUS_PAGE, Block, blocks, table
 from trellis.bus.streams.streams import DEFAULT_LIMITS
 from trellis.events.envelope import RawCloudEvent
-from trellis.events.subjects import STREAM_SUBJECTS, escape, fact_subject, spec_of_type
+from trellis.events.subjects import STREAM_SUBJECTS, escape, event_subject, spec_of_type
 from trellis.telemetry import trace_from
 from trellis_tools.events.table import BEGIN, END, main, with_table
 
@@ -68,7 +68,7 @@ def test_the_fact_it_shows_is_a_fact_with_all_its_fields_on_the_subject_it_names
     cluster, service = event.source.removeprefix("/trellis/").split("/")
     assert service == spec.owner
     assert event.subject == "/".join(fact.key())
-    assert f"`{fact_subject(cluster, fact)}`" in BUS_PAGE.read_text()
+    assert f"`{event_subject(cluster, fact)}`" in BUS_PAGE.read_text()
     assert set(json.loads(blocks(BUS_PAGE)["json", "fact"])) == set(RawCloudEvent.model_fields) - {"tracestate"}
     trace = trace_from(event.traceparent)
     assert trace is not None

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from trellis.events.compatibility import Break, Change, breaking_changes
-from trellis.events.subjects import FACTS, FactSpec
+from trellis.events.subjects import FACTS, EventSpec
 from trellis_tools.events.generate import breaks, differences
-from trellis_tools.events.schemas import documents, fact_schema, schema_file
+from trellis_tools.events.schemas import documents, event_schema, schema_file
 
 COMMITTED = Path(__file__).parents[2] / "deploy" / "events"
 
@@ -24,10 +24,10 @@ def test_no_committed_schema_is_broken() -> None:
 
 
 @pytest.mark.parametrize("spec", FACTS, ids=lambda spec: spec.type)
-def test_a_fact_without_one_of_its_fields_would_be_refused(spec: FactSpec) -> None:
+def test_a_fact_without_one_of_its_fields_would_be_refused(spec: EventSpec) -> None:
     committed = json.loads((COMMITTED / schema_file(spec)).read_text())
     for field in committed["properties"]:
-        changed = fact_schema(spec)
+        changed = event_schema(spec)
         del changed["properties"][field]
         changed["required"] = [name for name in changed["required"] if name != field]
         assert Break(field, Change.REMOVED) in breaking_changes(committed, changed)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from secrets_backend.domain.decide import LinkGrant, view_grant
+from secrets_backend.domain.decide import ConnectionGrant, view_grant
 from secrets_backend.domain.resources import Reader, make_impersonation, make_reading
 from secrets_backend.domain.tokens import Token
 from support.examples.folders import EXAMPLES, Manifest, files, folders, kustomization, manifest, manifests
@@ -21,7 +21,7 @@ from trellis.crds.shim import Shim
 from trellis.crds.wasm_controllers import WasmController
 from trellis.kube.resources import HOST_CONFIGS
 from trellis_cli.controllers.roles import actors_of, manifests_of
-from trellis_cli.secrets.model import Around, judge, uses_of
+from trellis_cli.secrets.model import RuleInputs, judge, uses_of
 
 README = (EXAMPLES / "README.md").read_text()
 MODELS = {
@@ -129,9 +129,11 @@ def test_the_secret_is_there_and_its_reader_may_read_it() -> None:
 
 def test_the_lattice_of_the_secret_is_let_read_it_as_its_reader_and_as_nobody_else() -> None:
     grant, group = manifest("secret", "SecretGrant"), manifest("host-group", "WasmCloudHostConfig")["metadata"]
-    home = LinkGrant(frozenset({group["namespace"]}), frozenset({(group["namespace"], "hello")}), (view_grant(grant),))
+    home = ConnectionGrant(
+        frozenset({group["namespace"]}), frozenset({(group["namespace"], "hello")}), (view_grant(grant),)
+    )
     [use] = uses_of(manifest("secret", "Application"))
-    around = Around(home, Token("A", "M", "greeter"), frozenset(), "kube")
+    around = RuleInputs(home, Token("A", "M", "greeter"), frozenset(), "kube")
     row = judge(manifest("secret", "Application"), use, around)
     assert row.identity is not None
     assert row.identity.user == "system:serviceaccount:hello:wasmcloud-secrets"

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from secrets_backend.domain.decide import LinkGrant, identify, view_grant
+from secrets_backend.domain.decide import ConnectionGrant, identify, view_grant
 from secrets_backend.domain.policy import Policy
 from secrets_backend.domain.refusals import Refusal
 from secrets_backend.domain.tokens import Token
@@ -19,7 +19,7 @@ from trellis.crds.application import Application
 from trellis.crds.secret_grants import SecretGrant
 from trellis.events.secrets import SecretChanged, SecretDenied, SecretGranted
 from trellis.names import ANNOTATION_RESTART_ON, ANNOTATION_RESTARTED_FOR, RESTART_ON_CHANGE, SECRETS_KEY
-from trellis_cli.secrets.model import Around, judge, uses_of
+from trellis_cli.secrets.model import RuleInputs, judge, uses_of
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/secrets.md").read_text()
@@ -30,7 +30,7 @@ GRANTS = {
     item["metadata"]["name"]: item
     for item in map(yaml.safe_load, re.findall(r"```yaml grant\n(.*?)```", PAGE, re.DOTALL))
 }
-LINK = LinkGrant(frozenset({"shop"}), frozenset({("shop", "default")}), tuple(map(view_grant, GRANTS.values())))
+LINK = ConnectionGrant(frozenset({"shop"}), frozenset({("shop", "default")}), tuple(map(view_grant, GRANTS.values())))
 SIGNER = GRANTS["signed"]["spec"]["entityIssuers"][0]
 TOKEN = Token(SIGNER, "M", "cart")
 
@@ -52,7 +52,7 @@ def test_an_application_is_let_through_as_the_account_that_is_told(name: str, us
     application = APPLICATIONS[name]
     Application.model_validate(application)
     [use] = uses_of(application)
-    row = judge(application, use, Around(LINK, TOKEN, frozenset(), Settings().secrets_backend))
+    row = judge(application, use, RuleInputs(LINK, TOKEN, frozenset(), Settings().secrets_backend))
     assert row.well
     assert row.identity is not None
     assert row.identity.user == user
@@ -60,8 +60,8 @@ def test_an_application_is_let_through_as_the_account_that_is_told(name: str, us
 
 def test_without_the_grant_the_other_namespace_is_closed() -> None:
     [use] = uses_of(APPLICATIONS["other"])
-    bare = LinkGrant(LINK.home, LINK.groups)
-    assert not judge(APPLICATIONS["other"], use, Around(bare, TOKEN, frozenset(), "kube")).well
+    bare = ConnectionGrant(LINK.home, LINK.groups)
+    assert not judge(APPLICATIONS["other"], use, RuleInputs(bare, TOKEN, frozenset(), "kube")).well
 
 
 def test_the_user_of_the_page_is_one_by_both_lists() -> None:

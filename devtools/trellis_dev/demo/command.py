@@ -165,7 +165,7 @@ async def _observe(target: Target, programs: Sequence[Program], display: Display
         await watching.synced()
         if target.cluster is None:
             seconds = await _provision(watching, target, display, check)
-            await watching.last_facts()
+            await watching.last_events()
             node = target.nodes[0]
             return _Seen(watching.rows(), seconds, watching.most_in_work, node, watching.trace_ids.get(node))
         commands = Commands(target.cluster, target.own)

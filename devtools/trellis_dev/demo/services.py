@@ -66,7 +66,7 @@ class Program:
     def check(self) -> None:
         """Raise CommandError if the process has ended."""
         if self.process is None or not alive(self.process):
-            raise CommandError(f"{self.called} ended unexpectedly; {self.last_words()}")
+            raise CommandError(f"{self.called} ended unexpectedly; {self.end_of_log()}")
 
     async def stop(self) -> None:
         """End the process as Kubernetes does: SIGTERM, grace period, SIGKILL. By then its last spans are exported."""
@@ -74,7 +74,7 @@ class Program:
         if process is not None:
             await asyncio.to_thread(end, [process], grace=STOP_SECONDS)
 
-    def last_words(self) -> str:
+    def end_of_log(self) -> str:
         """Return the end of the log on one line."""
         try:
             lines = self.log.read_text(encoding="utf-8", errors="replace").splitlines()
@@ -99,6 +99,6 @@ class Services(Program):
         while not await asyncio.to_thread(http_ok, f"http://{LOOPBACK}:{port}/readyz"):
             self.check()
             if time.monotonic() > deadline:
-                raise CommandError(f"not ready after {READY_SECONDS:.0f} s: {self.called}; {self.last_words()}")
+                raise CommandError(f"not ready after {READY_SECONDS:.0f} s: {self.called}; {self.end_of_log()}")
             await asyncio.sleep(_POLL)
         return process

@@ -97,7 +97,7 @@ async def run_story(stage: Stage, display: Display) -> Story:
     resumed = await run("trellis", "rollout", "resume", NAME)
     display.say(f"repaired {faulty}, and resumed the rollout")
     ended = await watching.reached(ready, stage.seconds, stage.check)
-    await watching.last_facts()
+    await watching.last_events()
     shown = await run("trellis", "nodes")
     return Story(
         rollout=(applied, replace(labelled, output=""), status),  # its output is a line per node

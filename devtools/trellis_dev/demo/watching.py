@@ -35,7 +35,7 @@ from trellis_dev.demo.display import Display
 FIELD_MANAGER: Final = "trellis.dev/demo"
 _LOOK_SECONDS: Final = 0.5
 _FACTS_SINCE: Final = timedelta(minutes=1)
-_LAST_FACTS_SECONDS: Final = 2.0
+_LAST_EVENTS_SECONDS: Final = 2.0
 
 
 class Watching:
@@ -64,7 +64,7 @@ class Watching:
 
     def tasks(self) -> list[Coroutine[Any, Any, None]]:
         """Return the coroutines that have to run during the measurement."""
-        return [self._nodes.run(), self._jobs.run(), self._ledgers.run(), self._tell_facts()]
+        return [self._nodes.run(), self._jobs.run(), self._ledgers.run(), self._show_events()]
 
     async def synced(self) -> None:
         """Wait until the existing objects are in the cache."""
@@ -109,10 +109,10 @@ class Watching:
         """Accept the failure that a row shows: only a later attempt counts as an unexpected failure."""
         self._accepted[row.name] = row.attempt
 
-    async def last_facts(self) -> None:
+    async def last_events(self) -> None:
         """Wait for the ready event of each selected node; events follow the labels within milliseconds."""
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(_LAST_FACTS_SECONDS):
+            async with asyncio.timeout(_LAST_EVENTS_SECONDS):
                 while not self._said_ready >= self._wanted:
                     await self._wait()
 
@@ -162,7 +162,7 @@ class Watching:
         ops.append({"op": "add", "path": path, "value": "true"})
         await self._kube.json_patch(NODES, node.name, ops, field_manager=FIELD_MANAGER)
 
-    async def _tell_facts(self) -> None:
+    async def _show_events(self) -> None:
         recent = Selection(since=datetime.now(UTC) - _FACTS_SINCE)
         try:
             async for event in tail(self._settings.nats_url, recent, credentials=self._settings.nats_credentials):

@@ -32,7 +32,7 @@ from trellis_dev.localcluster.lattice_servers import lattice_servers
 from trellis_dev.localcluster.lattices import Lattices, ensure_lattices, is_part, start_parts
 from trellis_dev.localcluster.nodes import ensure_nodes
 from trellis_dev.localcluster.paths import Layout, check_name
-from trellis_dev.localcluster.processes import alive, children, end, freeze, send, wait_gone
+from trellis_dev.localcluster.processes import alive, children, end, freeze, send, wait_ended
 from trellis_dev.localcluster.progress import Progress, Quiet
 from trellis_dev.localcluster.requirements import require
 from trellis_dev.localcluster.stages import ensure_stages, merge
@@ -133,7 +133,7 @@ def bring_up(wanted: Wanted, progress: Progress, abort: threading.Event) -> tupl
     )
     try:
         with FileLock(layout.root / "lock"):
-            _link(layout, programs)
+            _link_programs(layout, programs)
             _ensure_network(layout, state, wanted, new=watcher is not None)
             if watcher is not None:
                 _write_files(layout, state, stages)
@@ -206,7 +206,7 @@ def kill(name: str, tool: str, number: signal.Signals = signal.SIGKILL) -> None:
     if not (freeze(record) if number == signal.SIGSTOP else send(record, number)):
         raise LocalClusterError(f"{tool} of cluster '{name}' is not running")
     if number == signal.SIGKILL:
-        wait_gone([record], _STOP_SECONDS)
+        wait_ended([record], _STOP_SECONDS)
         end(providers, grace=0)  # like a deleted pod
 
 
@@ -278,7 +278,7 @@ def _write_files(layout: Layout, state: ClusterState, stages: str) -> None:
         write_private(layout.root / "audit-policy.yaml", AUDIT_POLICY.encode())
 
 
-def _link(layout: Layout, programs: Mapping[str, Path]) -> None:
+def _link_programs(layout: Layout, programs: Mapping[str, Path]) -> None:
     layout.bin.mkdir(mode=0o700, exist_ok=True)
     for tool, program in programs.items():
         link = layout.bin / tool

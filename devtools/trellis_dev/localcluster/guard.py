@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from trellis_dev.localcluster import supervisor
-from trellis_dev.localcluster.processes import ProcessRecord, closing_inherited, record_of, wait_gone
+from trellis_dev.localcluster.processes import ProcessRecord, closing_inherited, record_of, wait_ended
 
 _EXIT_SECONDS = 15.0
 
@@ -39,7 +39,7 @@ class Guard:
 
     def _close(self) -> None:
         os.close(self.pipe)
-        wait_gone([self.process], _EXIT_SECONDS)
+        wait_ended([self.process], _EXIT_SECONDS)
 
 
 def guard(directory: Path, token: str, lock: Path | None = None) -> Guard:

@@ -159,7 +159,7 @@ def freeze(record: ProcessRecord) -> bool:
     return True
 
 
-def wait_gone(records: Iterable[ProcessRecord], seconds: float) -> list[ProcessRecord]:
+def wait_ended(records: Iterable[ProcessRecord], seconds: float) -> list[ProcessRecord]:
     """Wait until the processes have ended; return those that still run after ``seconds``."""
     left = list(records)
     deadline = time.monotonic() + seconds
@@ -179,7 +179,7 @@ def end(records: Iterable[ProcessRecord], *, grace: float) -> None:
     if grace > 0:
         for record in left:
             send(record, signal.SIGTERM)
-        left = wait_gone(left, grace)
+        left = wait_ended(left, grace)
     for record in left:
         send(record, signal.SIGKILL)
-    wait_gone(left, _KILL_SECONDS)
+    wait_ended(left, _KILL_SECONDS)

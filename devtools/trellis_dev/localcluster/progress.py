@@ -65,7 +65,7 @@ class Quiet:
         """Ignore the end."""
 
 
-def _say(line: str) -> None:
+def _print(line: str) -> None:
     sys.stderr.write(f"{line}\n")
     sys.stderr.flush()
 
@@ -80,7 +80,7 @@ class Lines:
     def begin(self, step: str) -> None:
         """Print ``step …``."""
         self._began[step] = self._said[step] = time.monotonic()
-        _say(f"{step} …")
+        _print(f"{step} …")
 
     def note(self, step: str, text: str) -> None:
         """Print ``step: text`` at most every 10 s per step: a build notes every package."""
@@ -88,12 +88,12 @@ class Lines:
         if now - self._said.get(step, 0) < _SECONDS_BETWEEN_NOTES:
             return
         self._said[step] = now
-        _say(f"{step}: {text}")
+        _print(f"{step}: {text}")
 
     def end(self, step: str, outcome: str) -> None:
         """Print ``step: outcome (seconds)``."""
         seconds = time.monotonic() - self._began.pop(step, time.monotonic())
-        _say(f"{step}: {outcome} ({seconds:.1f} s)")
+        _print(f"{step}: {outcome} ({seconds:.1f} s)")
 
 
 class Live:

@@ -44,9 +44,9 @@ def write_lower(target: Path, programs: Mapping[str, Path], images: Mapping[str,
     for name, place in {"init.sh": "usr/lib/trellis-node/init", "systemctl.sh": "usr/bin/systemctl"}.items():
         _write(target / place, scripts.joinpath(name).read_text(encoding="utf-8"), 0o755)
     for tool, program in programs.items():
-        _link(program, target / "usr" / "bin" / tool)
+        _link_cached(program, target / "usr" / "bin" / tool)
     for name, archive in images.items():
-        _link(archive, target / "usr/share/trellis-node/images" / f"{name}.tar")
+        _link_cached(archive, target / "usr/share/trellis-node/images" / f"{name}.tar")
     containerd = containerd_2() if "containerd" in programs else containerd_16()
     _write(target / "etc/containerd/config.toml", containerd)
     _write(target / "etc/kubernetes/ca.crt", authority.read_text(encoding="ascii"))
@@ -186,7 +186,7 @@ def _write(path: Path, content: str, mode: int = 0o644) -> None:
     path.chmod(mode)
 
 
-def _link(source: Path, target: Path) -> None:
+def _link_cached(source: Path, target: Path) -> None:
     """Link a file of the cache here: a hard link, or a copy on another file system."""
     target.parent.mkdir(parents=True, exist_ok=True)
     try:

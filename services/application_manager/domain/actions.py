@@ -36,7 +36,7 @@ class Reason(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class Announcement:
     """Reason and message of an action, or of a wait."""
 
     reason: Reason
@@ -47,14 +47,14 @@ class Said:
 class AddFinalizer:
     """Add the finalizer to the object, before wadm has anything of it."""
 
-    said: Said
+    said: Announcement
 
 
 @dataclass(frozen=True, slots=True)
 class RemoveFinalizer:
     """Remove the finalizer. ``tombstone``: a model left in wadm must not come back as an application of wash."""
 
-    said: Said
+    said: Announcement
     tombstone: bool = False
 
 
@@ -65,7 +65,7 @@ class AcceptRemoval:
     ``revision``: of wadm's entry that must not come back as an application of wash; None if wadm has none.
     """
 
-    said: Said
+    said: Announcement
     view: ApplicationView
     revision: int | None
 
@@ -74,7 +74,7 @@ class AcceptRemoval:
 class CreateObject:
     """Create an object with this version of wadm."""
 
-    said: Said
+    said: Announcement
     version: str
 
 
@@ -82,7 +82,7 @@ class CreateObject:
 class WriteSpec:
     """Write the manifest of this version of wadm to the object, with the last-synced annotation in the same write."""
 
-    said: Said
+    said: Announcement
     version: str
 
 
@@ -90,14 +90,14 @@ class WriteSpec:
 class DeleteObject:
     """Remove the finalizer from the object, and delete it."""
 
-    said: Said
+    said: Announcement
 
 
 @dataclass(frozen=True, slots=True)
 class Put:
     """Store the manifest of the object in wadm as a version."""
 
-    said: Said
+    said: Announcement
     version: str
 
 
@@ -105,7 +105,7 @@ class Put:
 class Deploy:
     """Deploy a version in wadm."""
 
-    said: Said
+    said: Announcement
     version: str
 
 
@@ -113,21 +113,21 @@ class Deploy:
 class Undeploy:
     """Undeploy the application in wadm."""
 
-    said: Said
+    said: Announcement
 
 
 @dataclass(frozen=True, slots=True)
 class DeleteModel:
     """Delete the application with all its versions in wadm."""
 
-    said: Said
+    said: Announcement
 
 
 @dataclass(frozen=True, slots=True)
 class Record:
     """Write the common state of both sides to the status of the object."""
 
-    said: Said
+    said: Announcement
     base: Base
 
 
@@ -179,7 +179,7 @@ class Decision:
     """
 
     actions: tuple[Action, ...] = ()
-    waits: Said | None = None
+    waits: Announcement | None = None
     winner: Side | None = None
     lost: Lost | None = None
     again: float | None = None
@@ -190,4 +190,4 @@ class Decision:
 
 def wait(reason: Reason, message: str, again: float | None = None) -> Decision:
     """Return a decision without actions, with the reason of the wait."""
-    return Decision(waits=Said(reason, message), again=again)
+    return Decision(waits=Announcement(reason, message), again=again)

@@ -14,6 +14,7 @@ from typing import Final
 
 from application_manager.domain.actions import (
     AddFinalizer,
+    Announcement,
     CreateObject,
     Decision,
     DeleteModel,
@@ -24,7 +25,6 @@ from application_manager.domain.actions import (
     Reason,
     Record,
     RemoveFinalizer,
-    Said,
     Undeploy,
     WriteSpec,
     wait,
@@ -78,7 +78,7 @@ def contended(wins: tuple[Win, ...], now: float, contest: float) -> float:
 
 def _with_finalizer(decision: Decision) -> Decision:
     """Add the finalizer before requests to wadm, in one reconcile; any other action waits for the next reconcile."""
-    first = AddFinalizer(Said(Reason.APPLIED, "its deletion is to reach wadm"))
+    first = AddFinalizer(Announcement(Reason.APPLIED, "its deletion is to reach wadm"))
     given = bool(decision.actions) and all(isinstance(action, Put | Deploy | Undeploy) for action in decision.actions)
     return replace(decision, actions=(first, *decision.actions)) if given else Decision((first,))
 
@@ -90,7 +90,7 @@ def _unseen(snapshot: Snapshot) -> Decision:
     if snapshot.tombstone:
         return wait(Reason.TOMBSTONE, "its object lost the finalizer: it is re-created when wadm's model changes")
     version = snapshot.wadm.shown(None)
-    return Decision((CreateObject(Said(Reason.FROM_WADM, f"wadm has it in version {version}"), version),))
+    return Decision((CreateObject(Announcement(Reason.FROM_WADM, f"wadm has it in version {version}"), version),))
 
 
 def _deleting(snapshot: Snapshot, found: Object) -> Decision:
@@ -98,15 +98,17 @@ def _deleting(snapshot: Snapshot, found: Object) -> Decision:
     if not found.finalizer:
         return _NOTHING
     if snapshot.standing is Standing.NO_LATTICE:
-        said = Said(Reason.FINALIZER_REMOVED, "its lattice is unknown, so wadm cannot be notified")
+        said = Announcement(Reason.FINALIZER_REMOVED, "its lattice is unknown, so wadm cannot be notified")
         return Decision((RemoveFinalizer(said, tombstone=True),))
     if snapshot.standing is Standing.OTHERS:
-        return Decision((RemoveFinalizer(Said(Reason.READ_ONLY, "another cluster owns the lattice's applications")),))
+        return Decision(
+            (RemoveFinalizer(Announcement(Reason.READ_ONLY, "another cluster owns the lattice's applications")),)
+        )
     if snapshot.wadm is Absence.AWAY:
         return wait(Reason.WADM_AWAY, "wadm does not answer: the application is deleted there first, once it does")
     if isinstance(snapshot.wadm, Model):
-        return Decision((DeleteModel(Said(Reason.DELETED, "its object was deleted in Kubernetes")),))
-    return Decision((RemoveFinalizer(Said(Reason.DELETED, "wadm does not have it any more")),))
+        return Decision((DeleteModel(Announcement(Reason.DELETED, "its object was deleted in Kubernetes")),))
+    return Decision((RemoveFinalizer(Announcement(Reason.DELETED, "wadm does not have it any more")),))
 
 
 def _read_only(snapshot: Snapshot, found: Object) -> Decision:
@@ -114,11 +116,11 @@ def _read_only(snapshot: Snapshot, found: Object) -> Decision:
     if isinstance(snapshot.wadm, Model):
         version = snapshot.wadm.shown(found.base)
         if found.digest != snapshot.wadm.digests[version] and not found.changed:
-            return Decision((WriteSpec(Said(Reason.FROM_WADM, f"wadm has it in version {version}"), version),))
+            return Decision((WriteSpec(Announcement(Reason.FROM_WADM, f"wadm has it in version {version}"), version),))
         if found.digest == snapshot.wadm.digests[version]:
             return _record(found, snapshot.wadm, version, snapshot.unsettled)
     if snapshot.wadm is Absence.GONE and not found.changed:
-        return Decision((DeleteObject(Said(Reason.DELETED_IN_WADM, "it was deleted in wadm")),))
+        return Decision((DeleteObject(Announcement(Reason.DELETED_IN_WADM, "it was deleted in wadm")),))
     return wait(Reason.READ_ONLY, "another cluster owns this lattice's applications: change it there, or with wash")
 
 
@@ -128,7 +130,7 @@ def _absent(snapshot: Snapshot, found: Object) -> Decision:
         return _push(found, None, found.base is None or found.changed)
     if left := contended(found.wins, snapshot.now, snapshot.timings.contest):
         return _contest(left)
-    said = Said(Reason.DELETED_IN_WADM, "it was deleted in wadm")
+    said = Announcement(Reason.DELETED_IN_WADM, "it was deleted in wadm")
     return Decision((DeleteObject(said),), winner=Side.WADM)
 
 
@@ -153,7 +155,7 @@ def _compare(snapshot: Snapshot, found: Object, model: Model) -> Decision:
         if model.deployed and model.newest != base.newest:
             # A version that was put with wash in the meantime and not deployed must not be shown after the undeploy.
             return Decision(
-                (Record(Said(Reason.SYNCED, "wadm has a newer version"), replace(base, newest=model.newest)),)
+                (Record(Announcement(Reason.SYNCED, "wadm has a newer version"), replace(base, newest=model.newest)),)
             )
         return _push(found, model, True)
     left = contended(found.wins, snapshot.now, snapshot.timings.contest)
@@ -172,7 +174,7 @@ def _list_again(found: Object, model: Model) -> Decision:
     wadm stores an application, then its name. It does not write the name if it is killed in between, or after three
     conflicts with other writes. It rejects the same version from then on, and no list request returns the application.
     """
-    return Decision((Put(Said(Reason.RESTORED, NOT_LISTED), spare_version(found.digest, model)),))
+    return Decision((Put(Announcement(Reason.RESTORED, NOT_LISTED), spare_version(found.digest, model)),))
 
 
 def _push(found: Object, model: Model | None, changed: bool, lost: str = NOT_PROVED) -> Decision:
@@ -180,14 +182,14 @@ def _push(found: Object, model: Model | None, changed: bool, lost: str = NOT_PRO
     version = version_of(found.version, found.digest, model)
     reason = Reason.APPLIED if changed else Reason.RESTORED
     why = "it was applied in Kubernetes" if changed else lost
-    said, deployed = Said(reason, why), "" if model is None else model.deployed
+    said, deployed = Announcement(reason, why), "" if model is None else model.deployed
     actions: list[Put | Deploy | Undeploy] = []
     if model is None or version not in model.digests:
         actions.append(Put(said, version))
     if found.deployed and deployed != version:
         actions.append(Deploy(said, version))
     if not found.deployed and deployed:
-        actions.append(Undeploy(Said(reason, "its object has the annotation that undeploys it")))
+        actions.append(Undeploy(Announcement(reason, "its object has the annotation that undeploys it")))
     if not actions:
         assert model is not None  # otherwise there is a Put
         return _record(found, model, version)
@@ -200,13 +202,13 @@ def _pull(found: Object, model: Model, version: str) -> Decision:
     if found.digest == model.digests[version]:
         recorded = _record(found, model, version)
         return Decision(recorded.actions, winner=Side.WADM)
-    said = Said(Reason.FROM_WADM, f"wadm has it in version {version}")
+    said = Announcement(Reason.FROM_WADM, f"wadm has it in version {version}")
     write = WriteSpec(said, version)
     if found.base is None or not found.changed or found.digest == found.base.digest:
         return Decision((write,), winner=Side.WADM)
     holds = [name for name, held in model.versions if held == found.digest]
     kept = holds[-1] if holds else overridden_version(found.digest)
-    keep = Put(Said(Reason.OVERRIDDEN, "both sides had changed, and wadm's change wins"), kept)
+    keep = Put(Announcement(Reason.OVERRIDDEN, "both sides had changed, and wadm's change wins"), kept)
     return Decision((write,) if holds else (keep, write), winner=Side.WADM, lost=Lost(Side.KUBERNETES, kept))
 
 
@@ -225,7 +227,7 @@ def _record(found: Object, model: Model, version: str, unsettled: float = 0.0) -
     if base == found.base:
         return Decision(again=again)
     base = replace(base, serial=former.serial + 1)
-    return Decision((Record(Said(Reason.SYNCED, f"both sides have version {version}"), base),), again=again)
+    return Decision((Record(Announcement(Reason.SYNCED, f"both sides have version {version}"), base),), again=again)
 
 
 def _contest(left: float) -> Decision:

@@ -211,11 +211,11 @@ def _stalled(seen: Seen, status: Json) -> tuple[str, str] | None:
     if waits is not None and waits.reason is Reason.DUPLICATE:
         return waits.reason.value, waits.message
     if status.get("phase") == "Failed" and seen.snapshot.wadm is not Absence.AWAY:
-        return _words(status)
+        return _phase_message(status)
     return None
 
 
-def _words(status: Json) -> tuple[str, str]:
+def _phase_message(status: Json) -> tuple[str, str]:
     phase = status.get("phase") or "Waiting"
     return phase, status.get("message") or f"wadm reports phase {phase}"
 
@@ -228,7 +228,7 @@ def _health(seen: Seen, status: Json, synced: Verdict) -> Health:
         state = State.UNKNOWN if seen.snapshot.wadm is Absence.AWAY else State.RECONCILING
         return Health(state, synced.reason, synced.message)
     phase = status.get("phase")
-    reason, message = _words(status)
+    reason, message = _phase_message(status)
     if phase == "Undeployed":
         return Health(State.READY, reason, "the application is undeployed, as requested")
     return Health(State.READY if phase == "Deployed" else State.RECONCILING, reason, message)

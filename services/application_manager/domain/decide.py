@@ -14,12 +14,12 @@ from typing import Final
 from application_manager.domain.actions import (
     AcceptRemoval,
     Action,
+    Announcement,
     Decision,
     DeleteModel,
     DeleteObject,
     Reason,
     RemoveFinalizer,
-    Said,
     wait,
 )
 from application_manager.domain.compare import compare
@@ -91,7 +91,7 @@ def _release(snapshot: Snapshot) -> Decision:
     def of(view: ApplicationView | None) -> Decision:
         if view is None or not view.object.finalizer:
             return _SILENT
-        said = Said(Reason.FINALIZER_REMOVED, "Trellis removes its finalizers: it is to be uninstalled")
+        said = Announcement(Reason.FINALIZER_REMOVED, "Trellis removes its finalizers: it is to be uninstalled")
         return Decision((RemoveFinalizer(said),), silent=True)
 
     return replace(of(snapshot.view), duplicates=tuple((other, of(other)) for other in snapshot.others))
@@ -103,7 +103,7 @@ def _accept_removal(snapshot: Snapshot, removed: ApplicationView) -> Decision:
     revision = None
     if base is not None and (model is not None or snapshot.wadm is Absence.AWAY):
         revision = max(base.revision, 0 if model is None else model.revision)
-    said = Said(Reason.FINALIZER_REMOVED, "a user removed its finalizer")
+    said = Announcement(Reason.FINALIZER_REMOVED, "a user removed its finalizer")
     return Decision((AcceptRemoval(said, removed, revision),), again=0.0, silent=True)
 
 
@@ -124,7 +124,7 @@ def _duplicate(snapshot: Snapshot, other: ApplicationView) -> Decision:
     """Report on a newer object that it names the same application; its deletion affects nothing else."""
     oldest = snapshot.view.key if snapshot.view is not None else ""
     message = f"{oldest} is the same application of lattice {name_of(snapshot.key.mark)}, older: delete one"
-    said = Said(Reason.DUPLICATE, message)
+    said = Announcement(Reason.DUPLICATE, message)
     if not other.object.deleting:
         return Decision(waits=said)
     return Decision((RemoveFinalizer(said),) if other.object.finalizer else (), silent=True)

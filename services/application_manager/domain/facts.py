@@ -14,7 +14,7 @@ from application_manager.domain.actions import Decision, Lost, Record
 from application_manager.domain.sides import Object
 from trellis.events.applications import (
     ApplicationDeleted,
-    ApplicationFact,
+    ApplicationEventData,
     ApplicationOverridden,
     ApplicationRejected,
     ApplicationSynced,
@@ -54,11 +54,11 @@ class Identity:
 class Due:
     """An event, and its deduplication id on the bus."""
 
-    fact: ApplicationFact
+    fact: ApplicationEventData
     dedup: str
 
 
-def facts_of(
+def events_of(
     about: Identity,
     found: Object,
     decision: Decision,
@@ -103,7 +103,7 @@ def facts_of(
 class Published:
     """Published events: by key of the object, the last event of each kind."""
 
-    facts: dict[str, dict[str, ApplicationFact]] = field(default_factory=dict)
+    facts: dict[str, dict[str, ApplicationEventData]] = field(default_factory=dict)
 
     def due(self, key: str, holds: Iterable[Due]) -> list[Due]:
         """Return the events to publish about an object: new ones, and the deletion of a former object of this name.
@@ -134,7 +134,7 @@ class Published:
         said = next(iter(self.facts.get(key, {}).values()), None)
         return [] if said is None else [_deleted(said)]
 
-    def note(self, fact: ApplicationFact) -> None:
+    def note(self, fact: ApplicationEventData) -> None:
         """Record an event that was published, or that is on the bus already; called in the order of publication."""
         key = f"{fact.namespace}/{fact.name}"
         if not isinstance(fact, ApplicationDeleted):
@@ -152,7 +152,7 @@ class Published:
         self.facts.clear()
 
 
-def _deleted(said: ApplicationFact) -> Due:
+def _deleted(said: ApplicationEventData) -> Due:
     fact = ApplicationDeleted(
         namespace=said.namespace,
         name=said.name,

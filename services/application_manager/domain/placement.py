@@ -50,7 +50,7 @@ def name_of(mark: str) -> str:
     return mark.partition("/")[0]
 
 
-def why_none(groups: Iterable[GroupView], label: str, shown: str) -> str:
+def no_lattice_message(groups: Iterable[GroupView], label: str, shown: str) -> str:
     """Return why an object has no lattice, with the remedy, as a message for users."""
     names = sorted({name_of(group.lattice) for group in groups if group.lattice})
     wanted = label or shown

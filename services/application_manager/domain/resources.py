@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from application_manager.domain.views import read_manifest, written_mark
+from application_manager.domain.views import read_manifest, received_annotation
 from trellis import names
 from trellis.lattice.domain.oam import ManifestError
 from trellis.lattice.domain.projection import VERSION, Projection
@@ -54,7 +54,7 @@ def make_spec_patch(item: Manifest, held: Projection, version: str, serial: int)
         former = read_manifest(item).manifest["metadata"]
     except ManifestError:
         former = {}
-    mark = {VERSION: version, names.ANNOTATION_LAST_SYNCED: written_mark(held.digest, serial)}
+    mark = {VERSION: version, names.ANNOTATION_LAST_SYNCED: received_annotation(held.digest, serial)}
     return {
         "metadata": {
             "annotations": _instead(former.get("annotations"), metadata["annotations"]) | mark,

@@ -181,7 +181,7 @@ def _win(item: object) -> Win | None:
     return None
 
 
-def written_mark(digest: str, serial: int) -> str:
+def received_annotation(digest: str, serial: int) -> str:
     """Return the annotation value of a manifest that an object received from wadm."""
     return f"{digest}/{serial}"
 

@@ -20,7 +20,7 @@ from console.access.identity import Proxy, Viewer, by_proxy, by_token, token_of
 from console.access.sessions import Session, Sessions
 from console.domain.limits import LOGINS_BURST, LOGINS_PER_SECOND
 from console.http.refusals import RefusedError, bad, busy, log_in, of_kube
-from console.live.viewer_registry import who_is
+from console.live.viewer_registry import review_identity
 from console.timings import Timings
 from trellis.kube.client import Kube
 from trellis.kube.errors import KubeError
@@ -81,7 +81,7 @@ class Authentication:
             raise busy("too many login attempts")
         async with self._login_turn:
             try:
-                viewer = by_token(token, await who_is(self._anonymous().with_token(token)))
+                viewer = by_token(token, await review_identity(self._anonymous().with_token(token)))
             except KubeError as error:
                 if error.status == 401:
                     raise RefusedError(

@@ -64,7 +64,7 @@ def right_to(resource: Resource, namespace: str, name: str) -> Right:
     return Right(resource.group, resource.plural, namespace if resource.namespaced else "", name)
 
 
-class Rights:
+class ReviewedPermissions:
     """Reviewed permissions of one viewer."""
 
     def __init__(

@@ -63,12 +63,12 @@ class Sessions:
         if len(mine) >= SESSIONS_EACH:
             del self._by_digest[min(mine)[1]]
         elif len(self._by_digest) >= SESSIONS:
-            self._make_room(viewer.user)
+            self._evict(viewer.user)
         name = secrets.token_urlsafe(_ID_BYTES)
         self._by_digest[_digest(name)] = Session(viewer, now + self._lasts, now)
         return name
 
-    def _make_room(self, user: str) -> None:
+    def _evict(self, user: str) -> None:
         most = greedy(user, [session.viewer.user for session in self._by_digest.values()])
         if most is None:
             raise busy("too many sessions", 60)
@@ -79,7 +79,7 @@ class Sessions:
         """Return the session of an id and mark it as used; None if it does not exist or has ended."""
         now = self._clock()
         session = self._by_digest.get(_digest(name[:_ID_MOST]))
-        if session is None or not self._lives(session, now):
+        if session is None or not self._is_valid(session, now):
             return None
         session.used = now
         return session
@@ -105,10 +105,10 @@ class Sessions:
         return Counter(session.viewer.key for session in self._by_digest.values())
 
     def _expire(self, now: float) -> None:
-        for digest in [digest for digest, item in self._by_digest.items() if not self._lives(item, now)]:
+        for digest in [digest for digest, item in self._by_digest.items() if not self._is_valid(item, now)]:
             del self._by_digest[digest]
 
-    def _lives(self, session: Session, now: float) -> bool:
+    def _is_valid(self, session: Session, now: float) -> bool:
         return now < session.ends and now - session.used < self._idle
 
 

@@ -34,7 +34,7 @@ def mark(epoch: str, revision: int) -> str:
     return f"{epoch}.{revision}"
 
 
-def read_mark(text: str) -> tuple[str, int] | None:
+def parse_message_id(text: str) -> tuple[str, int] | None:
     """Return epoch and revision of an id, None if it is invalid."""
     found = _ID.fullmatch(text)
     revision = whole(found[2]) if found else None

@@ -13,14 +13,14 @@ from typing import Any, Final
 from aiohttp import web
 
 from console.access.authentication import Authentication
-from console.access.permissions import TRACES, Rights
+from console.access.permissions import TRACES, ReviewedPermissions
 from console.domain.limits import NAMESPACES, PAGE_EVENTS, SPANS
-from console.domain.pieces import mark, message, read_mark
+from console.domain.pieces import mark, message, parse_message_id
 from console.http.answers import json_response
 from console.http.refusals import RefusedError, bad, not_allowed
-from console.live.feed import Feed, Filter, read_filter, rights_of
+from console.live.feed import Feed, Filter, permissions_of, read_filter
 from console.live.link import Link
-from console.live.replays import letter_page, letters, read_asked, replay
+from console.live.replays import dead_letter_page, letters, read_asked, replay
 from console.live.streaming import Outlet, counted, send_model
 from console.live.viewer_registry import ViewerRegistry
 from console.settings import Settings
@@ -123,19 +123,19 @@ class Routes:
         viewer, seconds = self.doors.viewer(request)
         async with self.lobby.visit(viewer) as visit, self.lobby.streaming(visit):
             outlet = Outlet(request, visit, self.lobby.stopping, seconds=seconds, timings=self.timings)
-            known = read_mark(_last_id(request))
+            known = parse_message_id(_last_id(request))
             resumed = known is not None and known[0] == self.feed.epoch
             at = known[1] if known is not None and resumed else self.feed.last(wanted, recent)
             await outlet.open()
             async with counted(self.telemetry, "events"):
-                lacking = await visit.rights.lacking(rights_of(wanted.streams))
+                lacking = await visit.rights.lacking(permissions_of(wanted.streams))
                 hello = {"epoch": self.feed.epoch, "resumed": resumed, "away": self.link.away or None}
                 hello |= {"lacking": lacking}
                 await outlet.write([message("hello", hello)])
                 await self._send_events(outlet, wanted, visit.rights, at)
             return outlet.response
 
-    async def _send_events(self, outlet: Outlet, wanted: Filter, rights: Rights, at: int) -> None:
+    async def _send_events(self, outlet: Outlet, wanted: Filter, rights: ReviewedPermissions, at: int) -> None:
         while True:
             news = self.feed.news.next
             items, missed = self.feed.after(at)
@@ -170,7 +170,7 @@ class Routes:
             raise bad("invalid sequence", "use a number of the list of dead letters")
         viewer, _ = self.doors.viewer(request)
         async with self.lobby.visit(viewer) as visit, self.lobby.reading(visit):
-            return json_response(await letter_page(self.link, visit.rights, sequence))
+            return json_response(await dead_letter_page(self.link, visit.rights, sequence))
 
     async def explain(self, request: web.Request) -> web.StreamResponse:
         """Return the output of ``trellis explain``, read with the identity of the viewer."""
@@ -204,9 +204,9 @@ class Routes:
                 raise RefusedError(404, "no Jaeger is configured", "set TRELLIS_JAEGER_URL")
             spans = await ask_jaeger(url, trace)
             document: dict[str, Any] = document_of(trace, spans[:SPANS])
-            return json_response(document | {"cut": len(spans) > SPANS, "link": self._link(trace)})
+            return json_response(document | {"cut": len(spans) > SPANS, "link": self._trace_url(trace)})
 
-    def _link(self, trace: str) -> str | None:
+    def _trace_url(self, trace: str) -> str | None:
         found = self.settings.jaeger_link
         return f"{found.rstrip('/')}/trace/{trace}" if found else None
 

@@ -79,7 +79,7 @@ def about_event(event: TailedEvent) -> About:
     return _about(event.noun, event.key, fields)
 
 
-def about_letter(letter: DeadLetter, fields: Mapping[str, Any] | None = None) -> About:
+def dead_letter_object(letter: DeadLetter, fields: Mapping[str, Any] | None = None) -> About:
     """Return the object of a dead letter; ``fields``: the data of its body, if it was read."""
     return _about(letter.noun, letter.key, fields or {})
 

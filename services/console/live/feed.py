@@ -20,7 +20,7 @@ import orjson
 from console.access.permissions import Right
 from console.domain.limits import EVENT_BYTES, EVENTS_BYTES, EVENTS_KEPT
 from console.http.refusals import bad
-from console.live.about import OF_LATTICES, OF_OBJECTS, About, about_event, about_letter
+from console.live.about import OF_LATTICES, OF_OBJECTS, About, about_event, dead_letter_object
 from trellis.bus.dead_letters.read import DeadLetter
 from trellis.bus.streams.tail import TailedEvent
 from trellis.events.subjects import ROOT_LATTICE
@@ -124,9 +124,9 @@ def item_of(event: TailedEvent, index: int = 0) -> Item:
     return Item(index, stream, kind, about, event.trace_id, shown, min(size, EVENT_BYTES) + 512)
 
 
-def item_of_letter(letter: DeadLetter, index: int = 0) -> Item:
+def dead_letter_item(letter: DeadLetter, index: int = 0) -> Item:
     """Return the item of a dead letter, without its body."""
-    about = about_letter(letter)
+    about = dead_letter_object(letter)
     shown = document(letter) | {
         "stream": LETTERS,
         "type": f"letter.{letter.noun}",
@@ -178,7 +178,7 @@ class Feed:
         return 0 if count or not self._items else self._items[0].index - 1
 
 
-def rights_of(streams: Collection[str]) -> tuple[Right, ...]:
+def permissions_of(streams: Collection[str]) -> tuple[Right, ...]:
     """Return the permissions that show all messages of these streams."""
     objects = OF_OBJECTS if {EVENTS, LETTERS} & {*streams} else ()
     return (*objects, *(OF_LATTICES if LATTICE in streams else ()))

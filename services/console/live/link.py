@@ -14,7 +14,7 @@ from typing import Final
 
 from console.domain.limits import EVENTS_KEPT
 from console.http.refusals import RefusedError
-from console.live.feed import Feed, item_of, item_of_letter
+from console.live.feed import Feed, dead_letter_item, item_of
 from console.timings import Timings
 from trellis.bus.accounts.naming import inbox_prefix
 from trellis.bus.connection.dial import dial, hang_up
@@ -31,7 +31,7 @@ from trellis.events.subjects import (
     STREAM_LATTICE,
     copies_filter,
     dead_filter,
-    facts_filter,
+    events_filter,
 )
 from trellis.limits.backoff import Attempts, Backoff
 from trellis.telemetry import get_logger
@@ -133,7 +133,7 @@ class Link:
                 index = self._feed.newest + 1
                 if letters:
                     epoch = "" if reader.epoch is None else reader.epoch.token
-                    self._feed.add(item_of_letter(letter_of(message, epoch), index))
+                    self._feed.add(dead_letter_item(letter_of(message, epoch), index))
                 else:
                     self._feed.add(item_of(event_of(message), index))
 
@@ -146,7 +146,7 @@ class Link:
 def _roots(name: str) -> dict[str, str]:
     """Return the subject filter of this cluster for each stream."""
     return {
-        STREAM_EVENTS: facts_filter(name),
+        STREAM_EVENTS: events_filter(name),
         STREAM_LATTICE: copies_filter(name),
         STREAM_DEAD: dead_filter(name),
     }

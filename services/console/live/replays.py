@@ -16,21 +16,21 @@ from typing import Any, Final
 
 import orjson
 
-from console.access.permissions import Rights
+from console.access.permissions import ReviewedPermissions
 from console.domain.limits import LETTERS as LETTERS_MOST
 from console.domain.limits import LOOKED_AT, PAGE_EVENTS
 from console.http.refusals import RefusedError, bad, not_allowed
-from console.live.about import about_letter
+from console.live.about import dead_letter_object
 from console.live.feed import (
     EVENTS,
     LATTICE,
     LETTERS,
     Filter,
     Item,
+    dead_letter_item,
     item_of,
-    item_of_letter,
+    permissions_of,
     read_filter,
-    rights_of,
     stored_since,
 )
 from console.live.link import Link
@@ -39,7 +39,7 @@ from trellis.bus.streams.stream_reader import EVERYTHING, Start
 from trellis.bus.streams.tail import event_of
 from trellis.events.subjects import STREAM_DEAD, STREAM_EVENTS, STREAM_LATTICE, escape
 from trellis.installer_api.parse_int import whole
-from trellis.read_model.reading.explained_letter import explain_letter
+from trellis.read_model.reading.explained_letter import explain_dead_letter
 from trellis.read_model.reading.letters import full_document
 
 _STREAMS: Final = {EVENTS: STREAM_EVENTS, LATTICE: STREAM_LATTICE}
@@ -93,7 +93,7 @@ def read_asked(query: Mapping[str, str]) -> Asked:
     )
 
 
-async def replay(link: Link, rights: Rights, asked: Asked, *, seconds: float) -> dict[str, Any]:
+async def replay(link: Link, rights: ReviewedPermissions, asked: Asked, *, seconds: float) -> dict[str, Any]:
     """Return a page, oldest first, and the sequence before the next one, None at the end.
 
     Reads for at most ``seconds``.
@@ -122,12 +122,14 @@ async def replay(link: Link, rights: Rights, asked: Asked, *, seconds: float) ->
     return await _page(shown, (at or 0) if more else None, rights, asked)
 
 
-async def _page(items: list[Item], after: int | None, rights: Rights, asked: Asked) -> dict[str, Any]:
-    lacking = await rights.lacking(rights_of(asked.wanted.streams))
+async def _page(items: list[Item], after: int | None, rights: ReviewedPermissions, asked: Asked) -> dict[str, Any]:
+    lacking = await rights.lacking(permissions_of(asked.wanted.streams))
     return {"events": [item.document for item in items], "next": after, "lacking": lacking}
 
 
-async def letters(link: Link, rights: Rights, query: Mapping[str, str], *, seconds: float) -> dict[str, Any]:
+async def letters(
+    link: Link, rights: ReviewedPermissions, query: Mapping[str, str], *, seconds: float
+) -> dict[str, Any]:
     """Return the newest dead letters that the viewer can read, without bodies, newest first."""
     wanted = read_filter(dict(query) | {"streams": LETTERS})
     reason = query.get("reason", "").lower()
@@ -137,17 +139,17 @@ async def letters(link: Link, rights: Rights, query: Mapping[str, str], *, secon
         async with asyncio.timeout(seconds), contextlib.aclosing(past) as messages:
             async for message, epoch in messages:
                 letter = letter_of(message, epoch)
-                item = item_of_letter(letter)
+                item = dead_letter_item(letter)
                 fits = wanted.wants(item) and reason in {"", letter.reason.lower()}
                 if fits and await rights.allowed(item.about.right):
                     shown.append(dict(item.document))
     except TimeoutError:
         raise RefusedError(503, "reading dead letters timed out", "retry") from None
-    lacking = await rights.lacking(rights_of(wanted.streams))
+    lacking = await rights.lacking(permissions_of(wanted.streams))
     return {"letters": shown[::-1], "most": LETTERS_MOST, "lacking": lacking}
 
 
-async def letter_page(link: Link, rights: Rights, sequence: int) -> dict[str, Any]:
+async def dead_letter_page(link: Link, rights: ReviewedPermissions, sequence: int) -> dict[str, Any]:
     """Return a dead letter with its body and its cause.
 
     Raises:
@@ -160,10 +162,10 @@ async def letter_page(link: Link, rights: Rights, sequence: int) -> dict[str, An
             found = letter_of(message, epoch) if message.sequence == sequence else None
             break
     # The response does not distinguish missing from forbidden dead letters.
-    about = about_letter(found, _data(found)) if found is not None else None
+    about = dead_letter_object(found, _data(found)) if found is not None else None
     if found is None or about is None or not await rights.allowed(about.right):
         raise not_allowed(f"read dead letter {sequence}, or it does not exist")
-    page = explain_letter(found, str(sequence)).document()
+    page = explain_dead_letter(found, str(sequence)).document()
     return {"letter": full_document(found) | {"about": about.id}, "page": page}
 
 

@@ -16,7 +16,7 @@ from typing import Final, NoReturn
 from aiohttp import web
 
 from console.domain.limits import PIECE_BYTES
-from console.domain.pieces import HEARTBEAT, delta_messages, message, read_mark
+from console.domain.pieces import HEARTBEAT, delta_messages, message, parse_message_id
 from console.live.viewer_registry import Visit
 from console.timings import Timings
 from trellis.read_model.entities.journal import Delta
@@ -133,7 +133,7 @@ async def counted(telemetry: Telemetry, stream: str) -> AsyncIterator[None]:
 
 async def send_model(outlet: Outlet, audience: Audience, last_id: str) -> None:
     """Send the model from the page's last id on, until the stream ends; raises CutError."""
-    journal, known = audience.journal, read_mark(last_id)
+    journal, known = audience.journal, parse_message_id(last_id)
     revision = known[1] if known is not None and known[0] == audience.epoch else 0
     resumed: Delta | None = journal.since(revision) if revision else None
     await outlet.write([message("hello", {"epoch": audience.epoch, "full": resumed is None})])

@@ -17,7 +17,7 @@ from typing import Any, Final
 import orjson
 
 from console.access.identity import Viewer
-from console.access.permissions import Rights
+from console.access.permissions import ReviewedPermissions
 from console.access.sessions import greedy
 from console.domain.limits import (
     JOURNAL_IDS,
@@ -46,7 +46,7 @@ _UID_SHOWN: Final = 8
 _log = get_logger(__name__)
 
 
-async def who_is(kube: Kube) -> Mapping[str, Any]:
+async def review_identity(kube: Kube) -> Mapping[str, Any]:
     """Return the SelfSubjectReview of a client's identity; raises KubeError."""
     call = Call("CREATE", "SelfSubjectReview", "selfsubjectreviews")
     body = await kube.ask(call, HttpRequest("POST", _SELF, body=orjson.dumps(_REVIEW)))
@@ -70,7 +70,7 @@ class Visit:
 
     viewer: Viewer
     kube: Kube
-    rights: Rights
+    rights: ReviewedPermissions
     users: int = 0
     streams: int = 0
     left: float = 0.0
@@ -137,7 +137,7 @@ class ViewerRegistry:
             if len(self._visits) < self._most:
                 visit = self._arrive(viewer)
                 break
-            await self._make_room(viewer.user)
+            await self._evict_visit(viewer.user)
         visit.users += 1
         try:
             yield visit
@@ -175,7 +175,7 @@ class ViewerRegistry:
         if watched is None or watched.task.done():
             assert self._group is not None, "the registry runs"
             audience = Audience(visit.kube, self._parts, namespaces, self._pace)
-            _make_room_for(audience, visit)
+            _evict_watches_for(audience, visit)
             task = self._group.create_task(_run(audience), name="audience")
             watched = visit.watched[namespaces] = Watched(audience, task)
         watched.users += 1
@@ -200,15 +200,15 @@ class ViewerRegistry:
 
     def _arrive(self, viewer: Viewer) -> Visit:
         kube = self._connect(viewer)
-        visit = Visit(viewer, kube, Rights(kube, timings=self._timings), checked=time.monotonic())
-        kube.describe_error = lambda error: self._words(visit, error)
+        visit = Visit(viewer, kube, ReviewedPermissions(kube, timings=self._timings), checked=time.monotonic())
+        kube.describe_error = lambda error: self._log_text(visit, error)
         self._visits[viewer.key] = visit
         self._metrics.set(len(self._visits))
         if not self.cluster.done() and self._group is not None:
             self._group.create_task(self._learn_cluster(kube), name="cluster")
         return visit
 
-    async def _make_room(self, user: str) -> None:
+    async def _evict_visit(self, user: str) -> None:
         """End the visit that is unused for longest, else one of the user with the most, if they still have more.
 
         Raises:
@@ -234,7 +234,7 @@ class ViewerRegistry:
         if not self.cluster.done():
             self.cluster.set_result(uid[:_UID_SHOWN])
 
-    def _words(self, visit: Visit, error: KubeError) -> str:
+    def _log_text(self, visit: Visit, error: KubeError) -> str:
         """Return the log text of a viewer's error, without their name; an invalid identity ends the visit."""
         if isinstance(error, Unauthorized):
             visit.over.set()
@@ -277,7 +277,7 @@ class ViewerRegistry:
             await visit.kube.close()
 
 
-def _make_room_for(audience: Audience, visit: Visit) -> None:
+def _evict_watches_for(audience: Audience, visit: Visit) -> None:
     """End the viewer's watches without a tab, as needed; raises RefusedError if there are still too many watches."""
     for key in [key for key, item in visit.watched.items() if not item.users]:
         if audience.watches + sum(item.audience.watches for item in visit.watched.values()) > WATCHES_EACH:
@@ -301,7 +301,7 @@ async def _stop(watched: Watched) -> None:
 
 async def _recheck(visit: Visit) -> None:
     try:
-        await who_is(visit.kube)
+        await review_identity(visit.kube)
     except Unauthorized:
         visit.over.set()
     except KubeError as error:

@@ -58,7 +58,7 @@ def read_result(answer: bytes, requeue_ms: int | None = None) -> Result:
     if not isinstance(found, dict):
         return Result('the result needs to be an object: {}, {"requeueAfter": 30} or {"error": "…"}')
     if (error_text := found.get("error")) is not None:
-        return Result(_words(error_text))
+        return Result(_first_line(error_text))
     waits = []
     if (asked := found.get("requeueAfter")) is not None:
         if isinstance(asked, bool) or not isinstance(asked, int | float) or not math.isfinite(asked) or asked < 0:
@@ -69,7 +69,7 @@ def read_result(answer: bytes, requeue_ms: int | None = None) -> Result:
     return Result(again=min(*waits, WAIT_MAX) if waits else None)
 
 
-def _words(found: object) -> str:
+def _first_line(found: object) -> str:
     text = found if isinstance(found, str) else orjson.dumps(found).decode()
     line = "".join(char if char.isprintable() else " " for char in text[:_LONGEST_ERROR]).strip()
     return line or "the controller returned an empty error"

@@ -43,10 +43,10 @@ def compile_module(native: wasmtime.Engine, wasm: bytes) -> tuple[dict[str, Any]
         code = bytes(wasmtime.Module(native, rewritten.wasm).serialize())
     except wasmtime.WasmtimeError as error:
         raise ModuleRefused(RefusalReason.NOT_WASM, f"the engine rejects it: {error}") from error
-    return _facts(rewritten), code
+    return _described(rewritten), code
 
 
-def _facts(rewritten: Rewritten) -> dict[str, Any]:
+def _described(rewritten: Rewritten) -> dict[str, Any]:
     return {
         "abi": rewritten.version,
         "exports": sorted(rewritten.exports),

@@ -67,7 +67,7 @@ class Instance:
             )
         try:
             self.store.instantiate(module.prepared)
-        except native.Ended as ended:
+        except native.CallEnded as ended:
             self.store.close()
             raise GuestFault(FaultKind.TRAPPED, f"it could not be started: {_reason(ended)}") from None
         self.guest: Final = Guest(limits, host, Memory(self.store.context, self.store.export(b"memory").memory))
@@ -195,7 +195,7 @@ class Instance:
             try:
                 with running(guest), self.module.engine.ticker:
                     yield
-            except native.Ended as ended:
+            except native.CallEnded as ended:
                 fault = self._fault(ended, what)
                 self._end()
                 raise fault from (guest.fault.__cause__ if isinstance(guest.fault, GuestFault) else guest.fault)
@@ -225,7 +225,7 @@ class Instance:
         if not pointer:
             raise GuestFault(
                 FaultKind.MEMORY_EXCEEDED,
-                f"its alloc returned no memory for a request of {len(request)} bytes{self._memory_words()}",
+                f"its alloc returned no memory for a request of {len(request)} bytes{self._memory_text()}",
             )
         self.guest.memory.write(pointer, request)
         return pointer
@@ -241,7 +241,7 @@ class Instance:
             _check_answer(answer)
         return answer
 
-    def _fault(self, ended: native.Ended, what: str) -> GuestFault:
+    def _fault(self, ended: native.CallEnded, what: str) -> GuestFault:
         fault = self.guest.fault
         if isinstance(fault, GuestFault):
             kind, message = fault.kind, fault.message
@@ -253,7 +253,7 @@ class Instance:
             kind, message = FaultKind.TRAPPED, _reason(ended)
         if kind in {FaultKind.TRAPPED, FaultKind.EXITED} and self._out_of_memory():
             kind = FaultKind.MEMORY_EXCEEDED
-            message += self._memory_words()
+            message += self._memory_text()
         return GuestFault(kind, f"{what}: {message}")
 
     def _out_of_memory(self) -> bool:
@@ -263,7 +263,7 @@ class Instance:
         """
         return self.guest.memory.size() > self.guest.limits.memory_bytes * 15 // 16
 
-    def _memory_words(self) -> str:
+    def _memory_text(self) -> str:
         return (
             f"; it uses {self.guest.memory.size()} of at most {self.guest.limits.memory_bytes} bytes of memory "
             "(spec.limits.memory)"
@@ -279,7 +279,7 @@ def _check_answer(answer: bytes) -> None:
         raise GuestFault(FaultKind.BAD_RESULT, f"its result is a JSON {type(parsed).__name__}, not an object")
 
 
-def _reason(ended: native.Ended) -> str:
+def _reason(ended: native.CallEnded) -> str:
     """Return the cause of a trap from the engine's message, without its backtrace."""
     if ended.code is not None:
         return ended.code.name.lower().replace("_", " ")

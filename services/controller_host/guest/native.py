@@ -57,7 +57,7 @@ def error(message: bytes) -> int:
     return ctypes.cast(made, ctypes.c_void_p).value or 0
 
 
-class Ended(Exception):  # noqa: N818 (named after the outcome)
+class CallEnded(Exception):  # noqa: N818 (named after the outcome)
     """A call that did not return. ``code``: of a trap; ``text``: message of the engine, partly from the guest."""
 
     def __init__(self, code: TrapCode | None, text: str) -> None:
@@ -91,7 +91,7 @@ class NativeStore:
             prepared.pointer, self.context, ctypes.byref(self._instance), ctypes.byref(trapped)
         )
         if failed or trapped:
-            raise _ended(failed, trapped)
+            raise _call_ended(failed, trapped)
 
     def export(self, name: bytes) -> Handle:
         """Return the instance's export: a ``wasmtime_extern_union``. Raise KeyError if there is none."""
@@ -112,7 +112,7 @@ class NativeStore:
             self.context, ctypes.byref(function), values, len(values), ctypes.byref(trapped)
         )
         if failed or trapped:
-            raise _ended(failed, trapped)
+            raise _call_ended(failed, trapped)
         return values
 
     def close(self) -> None:
@@ -173,8 +173,8 @@ def _raise(failed: Pointer) -> None:
         raise WasmtimeError._from_ptr(failed)  # noqa: SLF001 (the bindings have no other way)
 
 
-def _ended(failed: Pointer, trapped: Pointer) -> Ended:
+def _call_ended(failed: Pointer, trapped: Pointer) -> CallEnded:
     if failed:
-        return Ended(None, str(WasmtimeError._from_ptr(failed)))  # noqa: SLF001
+        return CallEnded(None, str(WasmtimeError._from_ptr(failed)))  # noqa: SLF001
     made = Trap._from_ptr(trapped)  # noqa: SLF001
-    return Ended(made.trap_code, made.message)
+    return CallEnded(made.trap_code, made.message)

@@ -118,7 +118,7 @@ def checksums_of(data: bytes) -> bytes:
     return b"".join(bytes(CHECKSUM) if page == ZERO_PAGE else xxhash.xxh3_64_digest(page) for page in pages)
 
 
-def mark_as_being_written(descriptor: int) -> None:
+def invalidate_header(descriptor: int) -> None:
     """Invalidate the snapshot until a new header is written."""
     os.pwrite(descriptor, struct.pack("<I", _WRITING), _STATE_AT)
 

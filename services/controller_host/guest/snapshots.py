@@ -97,7 +97,7 @@ class Snapshots:
         self._lock: Final = threading.Lock()
         self._awake: Final[set[str]] = set()
         self._intact: Final[dict[str, tuple[int, int]]] = {}
-        self._held: Final = _held(self._directory / "lock")
+        self._locked: Final = _locked(self._directory / "lock")
         self.boot: Final = _boot()
         self.run: Final = self._continued_run()
 
@@ -148,7 +148,7 @@ class Snapshots:
                 "clean shutdown could not be recorded, the next start verifies all snapshots", error=str(error)
             )
         finally:
-            os.close(self._held)
+            os.close(self._locked)
 
     def disk_bytes(self, controller_uid: str) -> int:
         """Return the disk usage of a controller's file in bytes, 0 if there is none."""
@@ -210,7 +210,7 @@ class Snapshots:
         return uuid.uuid4().bytes
 
 
-def _held(path: Path) -> int:
+def _locked(path: Path) -> int:
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

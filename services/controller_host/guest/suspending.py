@@ -177,7 +177,7 @@ class State:
         address, size = self._guest.memory.extent()
         kept = before.memory_bytes if before else 0
         checksums = snapshot_file.read_checksums(descriptor, kept).ljust(size // PAGE * CHECKSUM, b"\0")
-        snapshot_file.mark_as_being_written(descriptor)
+        snapshot_file.invalidate_header(descriptor)
         os.ftruncate(descriptor, MEMORY_AT + size)
         written = 0
         for start, end in self._candidates(descriptor, address, size, kept):

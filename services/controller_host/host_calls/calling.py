@@ -92,7 +92,7 @@ class Calling:
                 body = await self._do(account, asked)
             except KubeError as error:
                 self._count(op, type(error).__name__)
-                _mark(span, error)
+                _set_error(span, error)
                 if isinstance(error, Forbidden):
                     self.forbidden(account.user)
                 raise
@@ -200,21 +200,21 @@ class Calls:
             allowed = self._calling.timings.call
             raise CallRefused("Timeout", f"the requests of this call already used the maximum of {allowed:g} s")
         if self._calling.stopped:
-            raise _stopping()
+            raise _shutting_down()
         work = self._calling.do(self._account, asked, self._parent)
         future: Future[bytes] = Future()
         try:
             self._calling.loop.call_soon_threadsafe(_begin, work, future)
         except RuntimeError:  # the loop is closed
             work.close()
-            raise _stopping() from None
+            raise _shutting_down() from None
         try:
             return future.result(seconds + self._calling.timings.late)
         except TimeoutError:
             future.cancel()
             raise CallRefused("Timeout", f"no answer within {seconds:.0f} s") from None
         except (CancelledError, NotLeading):
-            raise _stopping() from None
+            raise _shutting_down() from None
         except AnswerTooLarge:
             raise calls.too_large(f"more than {MOST_BYTES} bytes") from None
 
@@ -249,7 +249,7 @@ async def _do_into(future: Future[bytes], work: Coroutine[object, object, bytes]
             future.set_result(found)
 
 
-def _stopping() -> CallRefused:
+def _shutting_down() -> CallRefused:
     return CallRefused("Unavailable", "this host is shutting down: another replica continues the controller")
 
 
@@ -258,7 +258,7 @@ def _failed(error: KubeError) -> bytes:
     return failure(error.status, error.reason, error.message)
 
 
-def _mark(span: Span, error: KubeError) -> None:
+def _set_error(span: Span, error: KubeError) -> None:
     # Without the message, which can contain invalid values.
     span.set_attribute("error.type", error.reason)
     span.set_status(StatusCode.ERROR, error.reason)

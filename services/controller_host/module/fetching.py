@@ -38,7 +38,7 @@ class _Answer:
 
 
 @dataclass(eq=False)
-class Fetching:
+class Preparations:
     """All preparations. ``wake``: adds a controller to the queue; ``end``: timeout of the shutdown in seconds."""
 
     preparing: Preparing

@@ -22,13 +22,13 @@ from controller_host.guest.limits import Limits
 from controller_host.guest.refusals import ModuleRefused
 from controller_host.module.joint import Joint
 from controller_host.module.sources import Asked
-from controller_host.permissions import acting_words
+from controller_host.permissions import impersonation_message
 from controller_host.scheduler.guests import Guests, Prepared
 from controller_host.state.progress import KnownModule, Progress
 from trellis.kube.client import Kube
 from trellis.kube.errors import Forbidden, NotFound
 from trellis.kube.resources import CONFIGMAPS, SECRETS, Resource
-from trellis.runtime.fair_share import Shares
+from trellis.runtime.fair_share import FairShare
 
 _REFERENCES: Final = (64, 8)
 """Controllers whose references are read concurrently: in total, and per namespace."""
@@ -81,8 +81,8 @@ class Preparing:
     progress: Progress
     pool: Executor
     _joint: Joint[tuple[str, bool], KnownModule] = field(default_factory=Joint)
-    _compiling: Shares = field(default_factory=lambda: Shares(COMPILING, 1))
-    _references: Shares = field(default_factory=lambda: Shares(*_REFERENCES))
+    _compiling: FairShare = field(default_factory=lambda: FairShare(COMPILING, 1))
+    _references: FairShare = field(default_factory=lambda: FairShare(*_REFERENCES))
 
     def at_once(self, view: ControllerView, wanted: Wanted, user: str) -> tuple[Prepared, KnownModule] | None:
         """Return the prepared controller if no request is required, None otherwise."""
@@ -167,6 +167,6 @@ async def _data(kube: Kube, user: str, resource: Resource, place: tuple[str, Seq
             message = f"{resource.kind} {name} does not exist in namespace {namespace}: create it, or correct the spec"
             raise NotAccepted(ReferenceReason(f"{resource.kind}NotFound"), message) from None
         except Forbidden as error:
-            message = f"{resource.kind} {name} of the spec cannot be read: {acting_words(error, user)}"
+            message = f"{resource.kind} {name} of the spec cannot be read: {impersonation_message(error, user)}"
             raise NotAccepted(ReferenceReason(f"{resource.kind}Forbidden"), message) from None
     return found

@@ -26,14 +26,14 @@ from controller_host.module.files import read_below
 from controller_host.module.registry import Registry
 from controller_host.module.transfers import Transfer, Transfers
 from controller_host.module.web import Web
-from controller_host.permissions import acting_words
+from controller_host.permissions import impersonation_message
 from controller_host.timings import SourceTimings
 from trellis.crds.wasm_controllers import ConfigMapModule, Module, OciModule
 from trellis.kube.client import Kube
 from trellis.kube.errors import Forbidden, NotFound
 from trellis.kube.resources import CONFIGMAPS, SECRETS, Manifest, Resource
 from trellis.oci.references import credentials_for, parse_image
-from trellis.runtime.fair_share import Shares
+from trellis.runtime.fair_share import FairShare
 
 _OBJECTS: Final = (16, 4)
 """ConfigMaps that are read concurrently, at most 1 MiB each: in total, and per namespace."""
@@ -68,8 +68,8 @@ class Sources:
         self._web = web
         self._directory = directory
         self._transfers = Transfers(web, timings)
-        self._objects = Shares(*_OBJECTS)
-        self._files = Shares(*_FILES)
+        self._objects = FairShare(*_OBJECTS)
+        self._files = FairShare(*_FILES)
         self._threads = ThreadPoolExecutor(_FILES[0], thread_name_prefix="volume")
 
     @asynccontextmanager
@@ -166,7 +166,9 @@ class Sources:
         except NotFound:
             raise SourceError(SourceReason.NOT_FOUND, f"{where} does not exist") from None
         except Forbidden as error:
-            raise SourceError(SourceReason.FORBIDDEN, f"cannot get {where}: {acting_words(error, user)}") from None
+            raise SourceError(
+                SourceReason.FORBIDDEN, f"cannot get {where}: {impersonation_message(error, user)}"
+            ) from None
 
 
 @dataclass(frozen=True, slots=True)

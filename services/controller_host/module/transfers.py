@@ -15,7 +15,7 @@ from typing import Final
 from controller_host.domain.source_errors import MOST_BYTES, SourceError, SourceReason
 from controller_host.module.web import Answer, Web
 from controller_host.timings import SourceTimings
-from trellis.runtime.fair_share import Shares
+from trellis.runtime.fair_share import FairShare
 
 AT_ONCE: Final = 12
 """Concurrent fetches."""
@@ -35,8 +35,8 @@ class Transfers:
     def __init__(self, web: Web, timings: SourceTimings) -> None:
         self._timings: Final = timings
         self._web = web
-        self._at_once = Shares(AT_ONCE, EACH)
-        self._large = Shares(LARGE_AT_ONCE, 1)
+        self._at_once = FairShare(AT_ONCE, EACH)
+        self._large = FairShare(LARGE_AT_ONCE, 1)
 
     @asynccontextmanager
     async def begin(self, namespace: str) -> AsyncIterator[Transfer]:
@@ -49,7 +49,9 @@ class Transfers:
 class Transfer:
     """The requests of one fetch. It keeps its share of memory until its block ends."""
 
-    def __init__(self, web: Web, large: Shares, namespace: str, stack: AsyncExitStack, timings: SourceTimings) -> None:
+    def __init__(
+        self, web: Web, large: FairShare, namespace: str, stack: AsyncExitStack, timings: SourceTimings
+    ) -> None:
         self._timings: Final = timings
         self._web = web
         self._large = large

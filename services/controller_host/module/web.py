@@ -172,7 +172,7 @@ class Web:
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
             if isinstance(refused := _cause(error), _NotAllowedError):
                 raise _not_allowed(place, str(refused)) from None
-            raise SourceError(SourceReason.UNAVAILABLE, f"cannot fetch {_shown(place)}: {_why(error)}") from None
+            raise SourceError(SourceReason.UNAVAILABLE, f"cannot fetch {_shown(place)}: {_error_text(error)}") from None
 
     def _opened(self) -> aiohttp.ClientSession:
         if self._session is None:
@@ -231,7 +231,7 @@ def _shown(place: URL) -> str:
     return str(place.with_query(None).with_fragment(None).with_user(None)) if place.host else str(place)
 
 
-def _why(error: Any) -> str:  # noqa: ANN401 - any exception
+def _error_text(error: Any) -> str:  # noqa: ANN401 - any exception
     if isinstance(error, asyncio.TimeoutError):
         return "timeout"
     if isinstance(error, aiohttp.ClientConnectorCertificateError):

@@ -28,7 +28,7 @@ from trellis import names
 from trellis.bus.bus import Bus
 from trellis.bus.errors import BusUnavailable
 from trellis.crds.wasm_controllers import ControllerState
-from trellis.events.controllers import ControllerFact, ControllerSuspended, ControllerTrapped, ControllerWoken
+from trellis.events.controllers import ControllerEventData, ControllerSuspended, ControllerTrapped, ControllerWoken
 from trellis.kube.client import Kube
 from trellis.kube.errors import Conflict, NotFound
 from trellis.kube.informer import Informer
@@ -51,7 +51,7 @@ _LONGEST: Final = 1024
 
 
 @dataclass(slots=True)
-class _Told:
+class _LastReport:
     """The last reports about a controller; times are monotonic seconds."""
 
     uid: str
@@ -102,7 +102,7 @@ class Reporting:
     conditions: Line = field(default_factory=lambda: Line(CONDITIONS_PER_SECOND))
     facts: TokenBucket = field(default_factory=lambda: TokenBucket(FACTS_PER_SECOND))
     timings: ReportTimings = field(default_factory=ReportTimings)
-    _told: dict[str, _Told] = field(default_factory=dict)
+    _told: dict[str, _LastReport] = field(default_factory=dict)
 
     def changed(self, hosted: Hosted) -> None:
         """Schedule a report: immediately for a change, otherwise with the next counters."""
@@ -113,7 +113,7 @@ class Reporting:
             told.due = True
             self.add_after(hosted.key, max(0.0, told.at + self.timings.figures - time.monotonic()))
 
-    def _is_news(self, hosted: Hosted, told: _Told) -> bool:
+    def _is_news(self, hosted: Hosted, told: _LastReport) -> bool:
         """Return whether more than counters changed. After most calls only counters have changed."""
         standing = standing_of(hosted, self.not_watched(hosted))
         if standing == told.standing:
@@ -144,13 +144,13 @@ class Reporting:
         told = self._told.get(key)
         if told is None or told.uid != item.view.uid:
             status = orjson.loads(item.view.status)
-            told = self._told[key] = _Told(item.view.uid, status, before_of(status))
+            told = self._told[key] = _LastReport(item.view.uid, status, before_of(status))
         told.due = False
         await self._event(item, told)
-        waits = [await self._write(item, told), await self._say(item, told)]
+        waits = [await self._write(item, told), await self._publish_due(item, told)]
         return min((wait for wait in waits if wait is not None), default=None)
 
-    async def _write(self, hosted: Hosted, told: _Told) -> float | None:
+    async def _write(self, hosted: Hosted, told: _LastReport) -> float | None:
         now = time.monotonic()
         status = self._status(hosted, told)
         patch = patch_of(told.status, status)
@@ -187,7 +187,7 @@ class Reporting:
         self.informer.wrote(written, view)
         return None
 
-    async def _event(self, hosted: Hosted, told: _Told) -> None:
+    async def _event(self, hosted: Hosted, told: _LastReport) -> None:
         trouble = hosted.refused or hosted.stopped or self.not_watched(hosted)
         fault = hosted.fault
         if fault is not None and trouble is None:
@@ -204,7 +204,7 @@ class Reporting:
         regarding = ObjectRef(WASM_CONTROLLERS.api_version, WASM_CONTROLLERS.kind, view.name, view.uid, view.namespace)
         await self.recorder.record(regarding=regarding, type=kind, reason=what.reason, message=what.message)
 
-    async def _say(self, hosted: Hosted, told: _Told) -> float | None:
+    async def _publish_due(self, hosted: Hosted, told: _LastReport) -> float | None:
         """Publish due events; return the seconds until the next are due."""
         now, figures = time.monotonic(), hosted.life.figures
         try:
@@ -232,7 +232,7 @@ class Reporting:
         return self.timings.traps if figures.traps > told.traps else None
 
     async def _publish(
-        self, hosted: Hosted, model: type[ControllerFact], number: int, fields: dict[str, object]
+        self, hosted: Hosted, model: type[ControllerEventData], number: int, fields: dict[str, object]
     ) -> None:
         fact = model.model_validate(
             {"namespace": hosted.view.namespace, "name": hosted.view.name, "uid": hosted.view.uid, **fields}
@@ -245,7 +245,7 @@ class Reporting:
         calls = [hosted.life.figures.last_call] if hosted.life.figures.last_call is not None else []
         return linked(self.kube.telemetry, f"tell {hosted.key}", calls, {"trellis.controller": hosted.key})
 
-    def _status(self, hosted: Hosted, told: _Told) -> Status:
+    def _status(self, hosted: Hosted, told: _LastReport) -> Status:
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         return status_of(seen_of(hosted, self.not_watched(hosted), told.before), told.status, now)
 

@@ -59,7 +59,7 @@ class Hosted:
     """All new keys were added to the agenda."""
     evict: bool = False
     """Memory is short: the guest has to be suspended."""
-    no_room: int = 0
+    disk_full: int = 0
     """Required memory in bytes, if the guest was discarded because neither memory nor disk had space."""
     fetching: float | None = None
     """Start of the current fetch."""

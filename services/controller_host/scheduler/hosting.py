@@ -24,13 +24,13 @@ from controller_host.domain.maxima import ABOVE_MAXIMUM, Acceptance, Maxima
 from controller_host.domain.residents import Residents
 from controller_host.domain.views import INVALID_SPEC, ControllerView, Wanted, read_spec
 from controller_host.host_calls.calling import Calling, Calls
-from controller_host.module.fetching import Fetching, Question
+from controller_host.module.fetching import Preparations, Question
 from controller_host.module.loading import EngineUnavailable
 from controller_host.module.preparing import NotAccepted, Preparing
 from controller_host.scheduler.hosted import Hosted, Trouble
 from controller_host.scheduler.lifecycle import GuestLifecycle
 from controller_host.scheduler.memory import Memory
-from controller_host.scheduler.outcomes import Outcomes, no_room
+from controller_host.scheduler.outcomes import Outcomes, disk_full
 from controller_host.scheduler.starting import Parts
 from controller_host.scheduler.turns import Places
 from controller_host.state.progress import NotWritten
@@ -64,7 +64,7 @@ class Hosting:
     closing: bool = False
 
     def __post_init__(self) -> None:
-        self.fetching = Fetching(self.preparing, self.wake, self.parts.timings.sources.end)
+        self.fetching = Preparations(self.preparing, self.wake, self.parts.timings.sources.end)
         self.memory = Memory(self.hosted, self.residents, self.parts.room, self.outcomes, self.pool, self.wake)
 
     def on_change(self, controller: str, key: ObjectKey) -> None:
@@ -179,7 +179,7 @@ class Hosting:
             return None if hosted.life.instance is None else self.parts.room.again(hosted.not_to_disk_before)
         if now < hosted.not_before:
             return hosted.not_before - now
-        if hosted.no_room and self.parts.room.refuses and not self.residents.fits(hosted.no_room):
+        if hosted.disk_full and self.parts.room.refuses and not self.residents.fits(hosted.disk_full):
             return self.outcomes.wait(hosted)
         try:
             if not await self._prepare(hosted, now):
@@ -275,7 +275,7 @@ class Hosting:
             if served.to_disk is not None:
                 self.memory.suspended(hosted, taken=served.to_disk)
             if served.unwritten:
-                hosted.stopped = no_room(self.parts.room, "the controller is not called for new objects")
+                hosted.stopped = disk_full(self.parts.room, "the controller is not called for new objects")
             self.news.look_again(hosted, deliveries)
             if served.cold and served.fault is None and hosted.ready:
                 self.news.list_if_whole(hosted)  # in this turn: otherwise the guest stays in memory until its next turn

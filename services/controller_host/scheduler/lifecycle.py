@@ -30,7 +30,7 @@ from controller_host.scheduler.reconciling import call_span, reconcile
 from controller_host.scheduler.starting import Parts, Starting
 from controller_host.state.guest_state import Kept
 from controller_host.state.marks import Marks
-from controller_host.state.progress import NEVER, Mark, SeenVersions
+from controller_host.state.progress import NEVER, LastCall, SeenVersions
 from trellis.telemetry import current_trace, get_logger
 
 if TYPE_CHECKING:
@@ -234,10 +234,10 @@ class GuestLifecycle:
         assert instance is not None  # set by _started
         result = reconcile(instance, self.calls, delivery, self.figures, self._parts.telemetry)
         if result.error:
-            self.marks.note(key_text(key), Mark(NEVER))
+            self.marks.note(key_text(key), LastCall(NEVER))
         else:
             due = None if result.again is None else time.time() + result.again
-            self.marks.note(key_text(key), Mark(delivery.version, due))
+            self.marks.note(key_text(key), LastCall(delivery.version, due))
         return result
 
     def _start(self, served: Served) -> None:

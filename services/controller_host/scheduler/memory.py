@@ -19,7 +19,7 @@ from typing import TypeVar
 from controller_host.domain.residents import Residents
 from controller_host.scheduler.hosted import Hosted
 from controller_host.scheduler.outcomes import Outcomes
-from controller_host.state.disk_space import DISK_FAILED, DISK_FULL, Room
+from controller_host.state.disk_space import DISK_FAILED, DISK_FULL, DiskSpace
 from trellis.runtime import gc as heap
 
 T = TypeVar("T")
@@ -38,7 +38,7 @@ class Memory:
 
     hosted: dict[str, Hosted]
     residents: Residents
-    room: Room
+    room: DiskSpace
     outcomes: Outcomes
     pool: Executor
     wake: Callable[[str], None]
@@ -84,7 +84,7 @@ class Memory:
         try:
             if hosted.pinned or hosted.life.instance is None or await self.in_pool(hosted.life.suspend):
                 return
-            hosted.no_room, hosted.listed = max(1, hosted.life.figures.resident_bytes), False
+            hosted.disk_full, hosted.listed = max(1, hosted.life.figures.resident_bytes), False
             await self.in_pool(hosted.life.give_up)
         finally:
             hosted.evict = False  # while true, its memory counts as free
@@ -106,7 +106,7 @@ class Memory:
         note = self.residents.weighed if hosted.accounted_at == hosted.used_at else self.residents.used
         note(hosted.key, hosted.life.figures.resident_bytes)
         hosted.accounted_at = hosted.used_at
-        for key in self.residents.surplus(self._may_go, self._is_going):
+        for key in self.residents.surplus(self._may_go, self._is_evicted):
             self.hosted[key].evict = True
             self.wake(key)
 
@@ -114,6 +114,6 @@ class Memory:
         item = self.hosted.get(key)
         return item is not None and not item.busy and not item.pinned and not item.evict
 
-    def _is_going(self, key: str) -> bool:
+    def _is_evicted(self, key: str) -> bool:
         item = self.hosted.get(key)
         return item is not None and item.evict

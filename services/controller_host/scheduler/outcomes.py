@@ -19,7 +19,7 @@ from controller_host.module.loading import ENGINE_UNAVAILABLE, EngineUnavailable
 from controller_host.scheduler.deliveries import Served
 from controller_host.scheduler.hosted import Fault, Hosted, Trouble
 from controller_host.scheduler.turns import Turn
-from controller_host.state.disk_space import DISK_FULL, Room
+from controller_host.state.disk_space import DISK_FULL, DiskSpace
 from controller_host.timings import TurnTimings
 from trellis.kube.timings import RefusalTimings
 from trellis.limits.backoff import Backoff
@@ -32,7 +32,7 @@ _log = get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class Callbacks:
     """Callbacks for changes of controllers; they must not block."""
 
     changed: Callable[[Hosted], None]
@@ -52,7 +52,7 @@ def _fits(hosted: Hosted, abi: int | None) -> None:
 class Outcomes:
     """Results of turns. ``closing``: the host is shutting down and ends guests itself."""
 
-    told: Told
+    told: Callbacks
     backoff: Backoff = field(default_factory=Backoff)
     refusals: RefusalTimings = field(default_factory=RefusalTimings)
     timings: TurnTimings = field(default_factory=TurnTimings)
@@ -69,7 +69,7 @@ class Outcomes:
             else:
                 hosted.agenda.done(turn.key, now, result.again)
         if served.done or (served.cold and served.fault is None and not served.unwilling):
-            hosted.failures, hosted.stopped, hosted.no_room = 0, None, 0
+            hosted.failures, hosted.stopped, hosted.disk_full = 0, None, 0
             _fits(hosted, served.abi)
         hosted.agenda.put_back(served.rest)
         for turn in served.later:
@@ -85,7 +85,7 @@ class Outcomes:
             hosted.stopped, hosted.ready = Trouble(INIT_FAILED, served.unwilling), False
             self.wait(hosted)
         if served.fault is not None:
-            self._ended(hosted, served.fault, served.faulted, now)
+            self._on_end(hosted, served.fault, served.faulted, now)
 
     def wait(self, hosted: Hosted) -> float:
         """Back off a controller that did not start; return the delay in seconds."""
@@ -102,9 +102,9 @@ class Outcomes:
         hosted.unfit = "" if hosted.module is None else hosted.module.sha256
         self.wait(hosted)
 
-    def without_disk(self, hosted: Hosted, room: Room, what: str) -> float:
+    def without_disk(self, hosted: Hosted, room: DiskSpace, what: str) -> float:
         """Back off a controller that requires the disk; return the delay in seconds."""
-        hosted.stopped = no_room(room, what)
+        hosted.stopped = disk_full(room, what)
         return self.wait(hosted)
 
     def without_engine(self, hosted: Hosted, error: EngineUnavailable) -> float:
@@ -117,7 +117,7 @@ class Outcomes:
         if hosted.stopped is not None and hosted.stopped.reason == ENGINE_UNAVAILABLE:
             hosted.stopped, hosted.failures = None, 0
 
-    def _ended(self, hosted: Hosted, fault: GuestFault, turn: Turn[ObjectKey] | None, now: float) -> None:
+    def _on_end(self, hosted: Hosted, fault: GuestFault, turn: Turn[ObjectKey] | None, now: float) -> None:
         if fault.kind is FaultKind.INTERRUPTED and self.closing:
             return
         where = "" if turn is None else f"{key_text(turn.key)}: "
@@ -137,6 +137,6 @@ class Outcomes:
         self.told.faulted(hosted)
 
 
-def no_room(room: Room, what: str) -> Trouble:
+def disk_full(room: DiskSpace, what: str) -> Trouble:
     """Return the problem of a controller while the disk refuses writes; ``what``: the effect."""
     return Trouble(room.reason or DISK_FULL, f"{what}: the disk of controller_host refuses writes ({room.why})")

@@ -24,7 +24,7 @@ from controller_host.host_calls.calling import Calls
 from controller_host.report.figures import Figures
 from controller_host.scheduler.deliveries import StartFailed
 from controller_host.scheduler.guests import Guests, Owner, Prepared
-from controller_host.state.disk_space import Room
+from controller_host.state.disk_space import DiskSpace
 from controller_host.state.progress import Progress, Saved, SeenVersions
 from controller_host.timings import Timings
 from trellis.telemetry import Telemetry, get_logger, within
@@ -43,7 +43,7 @@ class Parts:
     guests: Guests
     progress: Progress
     telemetry: Telemetry
-    room: Room = field(default_factory=Room)
+    room: DiskSpace = field(default_factory=DiskSpace)
     timings: Timings = field(default_factory=Timings)
 
 
@@ -90,7 +90,7 @@ class Starting:
             self.figures.cold_starts += 1
             telemetry.metrics.controller_cold_starts_total.labels(telemetry.service).inc()
             instance = self.parts.guests.boot(module, prepared.limits, self.calls, self.begun)
-            if error := self._tell(module, prepared, instance):
+            if error := self._initialize(module, prepared, instance):
                 instance.close()
                 raise StartFailed(error)
             return instance
@@ -137,7 +137,7 @@ class Starting:
         if self.parts.progress.saved(self.uid) is not None:
             self.parts.progress.drop_saved(self.uid)
 
-    def _tell(self, module: Module, prepared: Prepared, instance: Instance) -> str:
+    def _initialize(self, module: Module, prepared: Prepared, instance: Instance) -> str:
         """Call ``migrate`` or ``init``; return the error of the controller, or ""."""
         saved = self.parts.progress.saved(self.uid) if "migrate" in module.exports else None
         if saved is not None:

@@ -79,9 +79,9 @@ class Database:
         except sqlite3.DatabaseError as error:
             if _code(error) not in _DAMAGED:
                 raise OSError(f"{self._path} cannot be opened: {error}") from error
-            return self._anew(str(error))
+            return self._reconnect(str(error))
 
-    def _anew(self, why: str) -> sqlite3.Connection:
+    def _reconnect(self, why: str) -> sqlite3.Connection:
         _log.warning("controller progress unreadable, delivering all objects again", error=why)
         for suffix in ("", "-wal", "-shm"):
             self._path.with_name(self._path.name + suffix).unlink(missing_ok=True)
@@ -107,7 +107,7 @@ class Database:
     def _mending(self) -> Iterator[None]:
         """Re-create the file if it is damaged, and raise Damaged: a retry uses the new file."""
         if self._damaged:
-            self._begin_anew()
+            self._replace_damaged()
         try:
             yield
         except sqlite3.DatabaseError as error:
@@ -115,12 +115,12 @@ class Database:
                 raise
             self._base.close()
             self._damaged = str(error)
-            self._begin_anew()
+            self._replace_damaged()
             raise Damaged(str(error)) from error
 
-    def _begin_anew(self) -> None:
+    def _replace_damaged(self) -> None:
         try:
-            self._base = self._anew(self._damaged)
+            self._base = self._reconnect(self._damaged)
         except (sqlite3.Error, OSError) as error:
             raise Damaged(f"{self._damaged}, and the file cannot be re-created: {error}") from error
         self._damaged = ""

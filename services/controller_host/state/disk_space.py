@@ -28,7 +28,7 @@ _NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _log = get_logger(__name__)
 
 
-class Room:
+class DiskSpace:
     """State of the disk. ``reason`` is "" while writes succeed; otherwise ``why`` is the error.
 
     ``backoff``: for a single guest that cannot be suspended.

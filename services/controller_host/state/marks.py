@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import ItemsView, Iterable
 
-from controller_host.state.progress import NEVER, Mark, Progress, SeenVersions
+from controller_host.state.progress import NEVER, LastCall, Progress, SeenVersions
 
 
 class Marks:
@@ -22,7 +22,7 @@ class Marks:
     def __init__(self, progress: Progress, uid: str) -> None:
         self._progress = progress
         self._uid = uid
-        self._by_key: dict[str, Mark] = {}
+        self._by_key: dict[str, LastCall] = {}
         self._dirty: set[str] = set()
         self._owed: tuple[str, str, str] | None = None
 
@@ -31,11 +31,11 @@ class Marks:
         """True if the processed versions of the snapshot on disk are not written yet."""
         return self._owed is not None
 
-    def get(self, key: str) -> Mark | None:
+    def get(self, key: str) -> LastCall | None:
         """Return the mark of a key, None if the guest was never called for it."""
         return self._by_key.get(key)
 
-    def items(self) -> ItemsView[str, Mark]:
+    def items(self) -> ItemsView[str, LastCall]:
         """Return all marks, by their keys."""
         return self._by_key.items()
 
@@ -47,9 +47,9 @@ class Marks:
         """
         if new := [key for key in keys if key not in self._by_key]:
             self._progress.meet(self._uid, new)
-            self._by_key |= dict.fromkeys(new, Mark(NEVER))
+            self._by_key |= dict.fromkeys(new, LastCall(NEVER))
 
-    def note(self, key: str, mark: Mark) -> None:
+    def note(self, key: str, mark: LastCall) -> None:
         """Record the last call for a key; a mark without a version and a time removes the key."""
         if mark.version or mark.due is not None:
             self._by_key[key] = mark
@@ -79,7 +79,7 @@ class Marks:
         """Write the owed versions of the snapshot on disk, if there are any; raises NotWritten."""
         if self._owed is None:
             return
-        changed = {key: self._by_key.get(key, Mark("")) for key in self._dirty}
+        changed = {key: self._by_key.get(key, LastCall("")) for key in self._dirty}
         self._progress.commit(self._uid, SeenVersions(*self._owed, changed))
         self._owed = None
         self._dirty.clear()
@@ -95,7 +95,7 @@ class Marks:
             NotWritten: the write failed; the change is still effective, because the state on disk has no snapshot.
         """
         known = self._by_key if past is None else past.marks
-        self._by_key = dict.fromkeys(known, Mark(NEVER))
+        self._by_key = dict.fromkeys(known, LastCall(NEVER))
         self._dirty |= self._by_key.keys()  # the next commit has to replace all versions on disk
         self._owed = None
         self._progress.lose(self._uid)

@@ -17,7 +17,7 @@ from controller_host.state.database import Damaged, Database, NotWritten
 from controller_host.timings import DiskTimings
 from trellis.telemetry import get_logger
 
-__all__ = ["NEVER", "Damaged", "KnownModule", "Mark", "NotWritten", "Progress", "Saved", "SeenVersions"]
+__all__ = ["NEVER", "Damaged", "KnownModule", "LastCall", "NotWritten", "Progress", "Saved", "SeenVersions"]
 
 _TABLES: Final = """
 CREATE TABLE IF NOT EXISTS controllers (
@@ -43,7 +43,7 @@ _log = get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class LastCall:
     """Last successful call for a key. ``version``: of the object, "" if deleted; ``due``: next call, Unix seconds."""
 
     version: str
@@ -58,7 +58,7 @@ class SeenVersions:
     config: str
     token: str = ""
     """Token in the note of the snapshot of ``marks``; with another snapshot, no version counts as processed."""
-    marks: dict[str, Mark] = field(default_factory=dict)
+    marks: dict[str, LastCall] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +99,7 @@ class Progress(Database):
         with self._reading() as base:
             row = base.execute("SELECT sha256, config, token FROM controllers WHERE uid = ?", (uid,)).fetchone()
             found = base.execute("SELECT key, version, due FROM done WHERE uid = ?", (uid,))
-            marks = {key: Mark(version, due) for key, version, due in found}
+            marks = {key: LastCall(version, due) for key, version, due in found}
             if row is None:
                 return SeenVersions("", "", "", marks) if marks else None
             return SeenVersions(row[0], row[1], row[2], marks)

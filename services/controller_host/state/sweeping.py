@@ -40,7 +40,7 @@ class Stored(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Living:
+class ExistingControllers:
     """Existing controllers. ``modules``: SHA-256 of their modules; ``wanted``: their parsed specs."""
 
     uids: frozenset[str]
@@ -48,11 +48,11 @@ class Living:
     wanted: tuple[Wanted, ...]
 
 
-def living_of(uids: Collection[str], hosted: Collection[Hosted]) -> Living | None:
+def existing_controllers_of(uids: Collection[str], hosted: Collection[Hosted]) -> ExistingControllers | None:
     """Return the existing controllers; None while specs of some are not read yet."""
     if not set(uids) <= {item.view.uid for item in hosted}:
         return None
-    return Living(
+    return ExistingControllers(
         uids=frozenset(uids).union(item.view.uid for item in hosted),
         modules=frozenset(item.life.prepared.sha256 for item in hosted if item.life.prepared is not None),
         wanted=tuple(item.wanted for item in hosted if item.wanted is not None),
@@ -66,7 +66,7 @@ class Sweeping:
         self,
         stored: Stored,
         progress: Progress,
-        living: Callable[[], Living | None],
+        living: Callable[[], ExistingControllers | None],
         timings: DiskTimings = DiskTimings(),  # noqa: B008 - frozen
     ) -> None:
         self._timings: Final = timings
@@ -101,7 +101,7 @@ class Sweeping:
     def _found(self) -> set[str]:
         return self._stored.uids() | self._progress.uids()
 
-    def _remove(self, gone: Collection[str], living: Living) -> None:
+    def _remove(self, gone: Collection[str], living: ExistingControllers) -> None:
         for uid in gone:
             self._stored.forget(uid)
             self._progress.forget(uid)

@@ -34,7 +34,7 @@ _log = get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class CachedObject:
     """A cached object. Equality means the same object in the same version."""
 
     uid: str
@@ -44,7 +44,7 @@ class Held:
     """JSON without managedFields."""
 
 
-Names = dict[str, dict[str, Held]]
+Names = dict[str, dict[str, CachedObject]]
 """Objects by namespace ("" for cluster-scoped kinds) and name."""
 
 
@@ -64,7 +64,7 @@ class CachedKind:
     resource: Resource | None = None
     trouble: Refusal | None = None
     _names: Names = field(default_factory=dict)
-    _live: Informer[Held] | None = None
+    _live: Informer[CachedObject] | None = None
     """The informer whose objects are visible."""
     _complete: bool = False
     _labels: LabelIndex = field(default_factory=LabelIndex)
@@ -79,7 +79,7 @@ class CachedKind:
         """True if the API server does not serve the kind: there are no objects, or its CRD is being re-created."""
         return self.trouble is not None and self.trouble.reason is RefusalReason.UNKNOWN_KIND
 
-    def held(self, key: ObjectKey) -> Held | None:
+    def held(self, key: ObjectKey) -> CachedObject | None:
         """Return an object, None if it is not cached."""
         return self._names.get(key.namespace, {}).get(key.name)
 
@@ -151,7 +151,7 @@ class CachedKind:
                 task.cancel()
             await asyncio.gather(running, synced, return_exceptions=True)
 
-    def _look_at(self, informer: Informer[Held]) -> None:
+    def _look_at(self, informer: Informer[CachedObject]) -> None:
         """Take over the objects of an informer after its first list, and its errors."""
         before = (self.trouble, self.whole)
         lacking = informer.lacking
@@ -171,7 +171,7 @@ class CachedKind:
         if before != (self.trouble, self.whole):
             self.stated(self)
 
-    def _show(self, informer: Informer[Held]) -> None:
+    def _show(self, informer: Informer[CachedObject]) -> None:
         """Make the objects of an informer visible, and report differences from the previous objects.
 
         The first time there is nothing to report: controllers list all keys when their caches become complete.
@@ -188,9 +188,9 @@ class CachedKind:
             old, new = former.get(namespace, {}), self._names.get(namespace, {})
             for name in old.keys() | new.keys():
                 if old.get(name) != new.get(name):
-                    self._tell(namespace, name, old.get(name), new.get(name))
+                    self._notify(namespace, name, old.get(name), new.get(name))
 
-    def _take(self, informer: Informer[Held], change: Change[Held]) -> None:
+    def _take(self, informer: Informer[CachedObject], change: Change[CachedObject]) -> None:
         if informer is not self._live:
             return  # its objects become visible together
         namespace, _, name = change.key.rpartition("/")
@@ -203,9 +203,9 @@ class CachedKind:
                 del self._names[namespace]
         old, new = change.old, change.new
         self._labels.change(namespace, name, old.labels if old else None, new.labels if new else None)
-        self._tell(namespace, name, old, new)
+        self._notify(namespace, name, old, new)
 
-    def _tell(self, namespace: str, name: str, old: Held | None, new: Held | None) -> None:
+    def _notify(self, namespace: str, name: str, old: CachedObject | None, new: CachedObject | None) -> None:
         """Notify the controllers whose watches match the old or the new object."""
         found = self.interests.concerned(namespace, new.labels) if new is not None else set()
         if old is not None and (new is None or old.labels != new.labels):
@@ -222,7 +222,7 @@ class CachedKind:
             self.trouble, self._complete = trouble, True
             self.stated(self)
 
-    async def _has_moved(self, resource: Resource, informer: Informer[Held]) -> bool:
+    async def _has_moved(self, resource: Resource, informer: Informer[CachedObject]) -> bool:
         """Return whether the kind has to be discovered again; discovery is cached."""
         if informer.lacking is not None and not isinstance(informer.lacking, Forbidden):
             self.discovery.forget(resource.api_version)
@@ -235,9 +235,9 @@ class CachedKind:
             return False
 
 
-def project(kind_type: tuple[str, str], manifest: Manifest) -> Held:
+def project(kind_type: tuple[str, str], manifest: Manifest) -> CachedObject:
     """Return the cached form of an object, with its kind, which items of lists do not contain."""
     metadata = {key: value for key, value in manifest["metadata"].items() if key != "managedFields"}
     whole = {"apiVersion": kind_type[0], "kind": kind_type[1]} | manifest | {"metadata": metadata}
     labels = metadata.get("labels") or _NONE
-    return Held(metadata["uid"], metadata["resourceVersion"], labels, compact(whole))
+    return CachedObject(metadata["uid"], metadata["resourceVersion"], labels, compact(whole))

@@ -17,7 +17,7 @@ from controller_host.domain.keys import ObjectKey, key_text, parse_key
 from controller_host.scheduler.deliveries import Delivery
 from controller_host.scheduler.hosted import Hosted
 from controller_host.scheduler.turns import Turn
-from controller_host.state.progress import Mark
+from controller_host.state.progress import LastCall
 from controller_host.timings import TurnTimings
 from trellis.crds.wasm_controllers import Watch
 
@@ -147,7 +147,7 @@ class News:
     def _forget(self, hosted: Hosted, key: ObjectKey) -> None:
         """Remove a key of a kind that is no longer watched: its deletion would not be detected."""
         hosted.agenda.drop(key)
-        hosted.life.marks.note(key_text(key), Mark(""))
+        hosted.life.marks.note(key_text(key), LastCall(""))
 
     def look_again(self, hosted: Hosted, deliveries: Iterable[Delivery]) -> None:
         """Add keys that changed during their delivery to the agenda.

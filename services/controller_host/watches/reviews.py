@@ -25,7 +25,7 @@ from trellis.kube.errors import Call, KubeError
 from trellis.kube.resources import Resource
 from trellis.kube.transport import HttpRequest
 from trellis.limits.backoff import Attempts, Backoff
-from trellis.runtime.fair_share import Shares
+from trellis.runtime.fair_share import FairShare
 from trellis.telemetry import get_logger
 
 MOST_USERS: Final = 20_000
@@ -69,7 +69,7 @@ class Reviews:
         self._kube = kube
         self._clock = clock
         self._users: OrderedDict[str, _Answers] = OrderedDict()
-        self._at_once = Shares(_AT_ONCE, _EACH)
+        self._at_once = FairShare(_AT_ONCE, _EACH)
         self._attempts = Attempts(Backoff(timings.retry_first, timings.retry_most))
         self._not_before = 0.0
         self.failing = ""

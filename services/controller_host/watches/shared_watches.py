@@ -25,7 +25,7 @@ from trellis.kube.client import Kube
 from trellis.kube.discovery import Discovery
 from trellis.kube.resources import Resource
 
-Told = Callable[[str, ObjectKey], None]
+Callbacks = Callable[[str, ObjectKey], None]
 SECRET: Final = ("v1", "Secret")
 """Never watched, even if granted."""
 
@@ -60,10 +60,10 @@ class SharedWatches:
         self._timings = timings
         self._kinds: dict[tuple[str, str], CachedKind] = {}
         self._wanted: dict[str, tuple[WatchSpec, ...]] = {}
-        self._on_change: dict[str, Told] = {}
+        self._on_change: dict[str, Callbacks] = {}
         self._wake = asyncio.Event()
 
-    def want(self, controller: str, namespace: str, watches: Sequence[Watch], on_change: Told) -> None:
+    def want(self, controller: str, namespace: str, watches: Sequence[Watch], on_change: Callbacks) -> None:
         """Set the watches of a controller (``namespace/name``) of a namespace, in place of its previous ones.
 
         ``on_change`` is called with the controller and the changed key, but not for existing objects: ``keys`` returns

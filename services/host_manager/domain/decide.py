@@ -29,8 +29,8 @@ from host_manager.domain.pods import PodView
 from host_manager.domain.restarts import over, restarted
 from host_manager.domain.secret_changes import SecretChange
 from host_manager.domain.snapshot import Head, Snapshot
-from host_manager.domain.status import BAD_NEWS, Facts, counts_of, make_status, may_wait, refused_workload
-from host_manager.domain.takeover import taken_over
+from host_manager.domain.status import BAD_NEWS, StatusInputs, counts_of, make_status, may_wait, refused_workload
+from host_manager.domain.takeover import transferred_fields
 from host_manager.domain.template import managed_by
 from host_manager.lattice_status import REPORTED, silent_pods
 from trellis import names
@@ -165,7 +165,7 @@ def may_be_refused(snapshot: Snapshot) -> bool:
     return bool(written or (spec and spec.certificates))
 
 
-def changes_over(snapshot: Snapshot) -> list[SecretChange]:
+def completed_changes(snapshot: Snapshot) -> list[SecretChange]:
     """Return the changed Secrets that need no action any more; the remaining ones are still pending."""
     return over(snapshot, _workload(snapshot))
 
@@ -236,13 +236,13 @@ def _children(snapshot: Snapshot, group: Group, marks: Marks) -> list[Manifest] 
         return Problem("InvalidTemplate", str(error))
     for child in wanted:
         found = snapshot.children.get((child["kind"], child["metadata"]["name"]))
-        if found is not None and (owner := _stranger(found, snapshot.head)):
+        if found is not None and (owner := _other_owner(found, snapshot.head)):
             what = f"{child['kind']} {group.namespace}/{child['metadata']['name']}"
             return Problem("ChildConflict", f"{what} belongs to {owner}: name the group otherwise, or delete it")
     return wanted
 
 
-def _stranger(found: Manifest, head: Head) -> str:
+def _other_owner(found: Manifest, head: Head) -> str:
     """Return the other object that controls a child, "" if there is none.
 
     A former group of this name does not count, and its child is adopted. Kubernetes deletes its children only if the
@@ -269,7 +269,7 @@ def _writes(snapshot: Snapshot, wanted: list[Manifest]) -> list[Action]:
             continue
         # The server may normalize a value (1000m to 1): a child that is unchanged since its last write is not written.
         as_left = (fingerprint(child), fingerprint(found)) == snapshot.applied.get(key)
-        managed = taken_over(found)
+        managed = transferred_fields(found)
         if managed is not None or (not as_left and differs(child, found)):
             actions.append(ApplyChild(child, found, managed))
     return actions
@@ -314,7 +314,7 @@ def _status(snapshot: Snapshot, marks: Marks | None) -> list[Action]:
     """Write the status if it changed; record an Event for each new problem, and for each success."""
     if may_wait(snapshot):
         return []
-    status = make_status(snapshot, Facts(marks.revision if marks else None))
+    status = make_status(snapshot, StatusInputs(marks.revision if marks else None))
     if status == snapshot.status:
         return []
     # A merge patch keeps the fields that it does not contain.

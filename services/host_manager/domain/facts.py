@@ -1,8 +1,8 @@
 """Events about host groups and their pods: those to publish, and those that are published.
 
-Pure, except for the state of ``Said``. Called by ``app``. Invariant: an event is published whenever its state holds and
-it is not known to be published; a pod that was published as ready is published as gone after it ends, also if no watch
-observed that.
+Pure, except for the state of ``PublishedEvents``. Called by ``app``. Invariant: an event is published whenever its
+state holds and it is not known to be published; a pod that was published as ready is published as gone after it ends,
+also if no watch observed that.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from trellis.events.hosts import HostPodGone, HostPodReady
 
 
 @dataclass(slots=True)
-class Said:
+class PublishedEvents:
     """Published events. ``ready``: by ``namespace/name`` the last ready event of a pod. ``groups``: of host groups."""
 
     ready: dict[str, HostPodReady] = field(default_factory=dict)
@@ -26,7 +26,7 @@ class Said:
         self.groups.clear()
 
 
-def ready_fact(pod: PodView) -> HostPodReady | None:
+def ready_event(pod: PodView) -> HostPodReady | None:
     """Return the ready event of a pod, None if the pod is not ready or has no address."""
     if not pod.ready or not pod.addresses:
         return None
@@ -45,7 +45,7 @@ def ready_fact(pod: PodView) -> HostPodReady | None:
 
 def due(pod: PodView | None, said: HostPodReady | None) -> list[HostPodReady | HostPodGone]:
     """Return the events to publish about a pod: the end of its former state, and its new state."""
-    now = ready_fact(pod) if pod is not None else None
+    now = ready_event(pod) if pod is not None else None
     facts: list[HostPodReady | HostPodGone] = []
     if said is not None and (now is None or now.uid != said.uid):
         facts.append(HostPodGone(namespace=said.namespace, name=said.name, uid=said.uid, group=said.group))

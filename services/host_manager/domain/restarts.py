@@ -44,7 +44,7 @@ def restarted(snapshot: Snapshot, workload: Mapping[str, Any] | None) -> tuple[s
 
     ``workload``: the current one.
     """
-    said, at = _said(workload), _annotation(workload, names.ANNOTATION_RESTARTED_AT)
+    said, at = _versions_of(workload), _annotation(workload, names.ANNOTATION_RESTARTED_AT)
     may = _wants(snapshot) and not _rests(snapshot, at)
     news = [change for change in snapshot.changes if _is_news(change, said)] if may else []
     due = {entry.secret: entry.version for entry in news if uses(snapshot, entry)}
@@ -65,7 +65,7 @@ def over(snapshot: Snapshot, workload: Mapping[str, Any] | None) -> list[SecretC
     """Return the changes that need no action: opted out, not used, or already in the annotation."""
     if not _wants(snapshot):
         return [*snapshot.changes]
-    said = _said(workload)
+    said = _versions_of(workload)
     return [change for change in snapshot.changes if uses(snapshot, change) is False or not _is_news(change, said)]
 
 
@@ -79,7 +79,7 @@ def _is_news(change: SecretChange, said: Mapping[str, str]) -> bool:
     return former is None or is_newer(change.version, former)
 
 
-def _said(workload: Mapping[str, Any] | None) -> dict[str, str]:
+def _versions_of(workload: Mapping[str, Any] | None) -> dict[str, str]:
     pairs = (item.partition("=") for item in _annotation(workload, names.ANNOTATION_RESTARTED_FOR).split())
     return {secret: version for secret, _, version in pairs if version}
 

@@ -48,7 +48,7 @@ _UNHEARD: Final = frozenset({"LatticeNotConnected", "LatticeUnreachable"})
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class StatusInputs:
     """Results of the decision that the status contains. ``revision``: of the template; None keeps the former one."""
 
     revision: int | None
@@ -75,7 +75,7 @@ def refused_by(status: Mapping[str, Any]) -> bool:
     return any(condition["type"] == "Degraded" and condition["reason"] in _REFUSALS for condition in conditions)
 
 
-def make_status(snapshot: Snapshot, facts: Facts) -> Manifest:
+def make_status(snapshot: Snapshot, facts: StatusInputs) -> Manifest:
     """Return the new status; a condition keeps the time of its last change of status."""
     former = snapshot.status
     if snapshot.held:
@@ -178,11 +178,11 @@ def _conditions(snapshot: Snapshot, counts: Counts | None, lattice: Manifest) ->
     return [*(_dated(item, snapshot) for item in (*summary(health_of(found)), *found)), *others]
 
 
-Said = tuple[str, str, str, str]
+PublishedEvents = tuple[str, str, str, str]
 """Type, status, reason and message of a condition."""
 
 
-def health_of(conditions: Iterable[Said]) -> Health:
+def health_of(conditions: Iterable[PublishedEvents]) -> Health:
     """Return what a group's own conditions come to, with the one that explains it; the first check that applies wins.
 
     1. Another controller manages the group: stalled until it is removed.
@@ -218,7 +218,7 @@ def _blocker(snapshot: Snapshot) -> tuple[str, str] | None:
     return (problems[0].reason, " · ".join(problem.message for problem in problems)) if problems else None
 
 
-def _available(snapshot: Snapshot, counts: Counts | None) -> Said:
+def _available(snapshot: Snapshot, counts: Counts | None) -> PublishedEvents:
     kind = "Available"
     if counts is None:
         reason, message = _blocker(snapshot) or ("NotCreated", "the pods are not created yet")
@@ -229,7 +229,7 @@ def _available(snapshot: Snapshot, counts: Counts | None) -> Said:
     return kind, "False", "HostsNotReady", text
 
 
-def _progressing(snapshot: Snapshot, counts: Counts | None) -> Said:
+def _progressing(snapshot: Snapshot, counts: Counts | None) -> PublishedEvents:
     kind = "Progressing"
     if any(problem.blocks for problem in snapshot.problems):
         reason, message = _blocker(snapshot) or ("", "")
@@ -244,7 +244,7 @@ def _progressing(snapshot: Snapshot, counts: Counts | None) -> Said:
     return kind, "False", "Updated", text
 
 
-def _degraded(snapshot: Snapshot, counts: Counts | None) -> Said:
+def _degraded(snapshot: Snapshot, counts: Counts | None) -> PublishedEvents:
     """Return the condition Degraded; the most severe problem first: missing inputs, rejected writes, failing pods.
 
     Problems that do not prevent hosts from running come last, so that they do not hide the cause of an outage.
@@ -285,7 +285,7 @@ def _deprecated(snapshot: Snapshot) -> str:
     return " · ".join(found)
 
 
-def _dated(said: Said, snapshot: Snapshot) -> Manifest:
+def _dated(said: PublishedEvents, snapshot: Snapshot) -> Manifest:
     kind, status, reason, message = said
     former = snapshot.status.get("conditions") or ()
     verdict = kind, status, reason, shortened(message, _MESSAGE_MAX)
@@ -298,7 +298,7 @@ def _beside_another(snapshot: Snapshot) -> Manifest:
     return _with_one(snapshot, (OTHER, "True", "WasmCloudOperatorRuns", snapshot.other.advice))
 
 
-def _with_one(snapshot: Snapshot, said: Said) -> Manifest:
+def _with_one(snapshot: Snapshot, said: PublishedEvents) -> Manifest:
     """Return the status with one condition and the health that follows from it alone; all else is unchanged."""
     ours = [_dated(item, snapshot) for item in (*summary(health_of([said])), said)]
     replaced = {item["type"] for item in ours}

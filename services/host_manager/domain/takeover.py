@@ -14,7 +14,7 @@ from trellis import names
 Manifest = dict[str, Any]
 
 
-def taken_over(child: Mapping[str, Any]) -> list[Manifest] | None:
+def transferred_fields(child: Mapping[str, Any]) -> list[Manifest] | None:
     """Return the managedFields of a child with the transferred entries, None if there is nothing to transfer."""
     entries: list[Manifest] = child["metadata"].get("managedFields") or []
     theirs = [entry for entry in entries if _is_apply_of(entry, names.WASMCLOUD_OPERATOR)]

@@ -37,7 +37,7 @@ def about(handler: str, digest: str = "") -> Iterator[None]:
         raise InstallError(error.reason, error.message, (shim,)) from error
 
 
-def together(errors: Sequence[InstallError]) -> InstallError:
+def combined(errors: Sequence[InstallError]) -> InstallError:
     """Return one error for the errors of several shims; its reason is that of the first."""
     first, *more = errors
     shims = tuple(shim for error in errors for shim in error.shims)

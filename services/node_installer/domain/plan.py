@@ -26,7 +26,7 @@ from node_installer.domain.edits import Adoption, Edits, adoptions, edits_for
 from node_installer.domain.errors import InstallError
 from node_installer.domain.inspection import Inspection, Layout
 from node_installer.domain.presets import Preset
-from node_installer.domain.restarts import restart_for, tried_anew
+from node_installer.domain.restarts import restart_for, without_refusal
 from node_installer.domain.state import ShimState, State, write_state
 from trellis.installer_api.result import FailureReason, ShimResult
 from trellis.installer_api.spec import InstallSpec, WantedShim
@@ -114,7 +114,7 @@ def plan_install(found: Inspection, spec: InstallSpec, staged: Mapping[str, Stag
     Raises:
         InstallError: the node or a handler cannot be used; nothing was changed.
     """
-    found = tried_anew(found, spec)
+    found = without_refusal(found, spec)
     check_node(found)
     check_owners(found, spec)
     _check_space(found, staged)

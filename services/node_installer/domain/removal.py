@@ -14,9 +14,9 @@ from node_installer.domain import takeover, target
 from node_installer.domain.actions import Action, EndProcesses, Plan, Reason, RemoveDirectory, RemoveFile, WriteFile
 from node_installer.domain.edits import Edits, edits_for
 from node_installer.domain.inspection import Inspection, Layout
-from node_installer.domain.restarts import restart_for, tried_anew
+from node_installer.domain.restarts import restart_for, without_refusal
 from node_installer.domain.state import write_state
-from node_installer.domain.unwanted import Going, Unwanted, going
+from node_installer.domain.unwanted import Removal, Unwanted, handlers_to_remove
 
 
 def plan_uninstall(found: Inspection, unwanted: Unwanted) -> Plan:
@@ -25,9 +25,9 @@ def plan_uninstall(found: Inspection, unwanted: Unwanted) -> Plan:
     Raises:
         InstallError: ``ShimsInUse``, or the configuration cannot be read; nothing was changed.
     """
-    found = tried_anew(found, unwanted.spec)
+    found = without_refusal(found, unwanted.spec)
     aim = _aim(found)
-    goes = going(found, aim, unwanted)
+    goes = handlers_to_remove(found, aim, unwanted)
     edits = edits_for(found, aim, goes.shims, list(goes.taken))
     early, late = _former(found, aim, goes)
     # A handler that a distribution detects by itself is removed with its program, without any edit.
@@ -75,7 +75,7 @@ def _endings(found: Inspection, paths: Iterable[str]) -> tuple[list[Action], lis
     return [*before] if processes else [], [after]
 
 
-def _former(found: Inspection, aim: target.Target, goes: Going) -> tuple[list[Action], list[Action]]:
+def _former(found: Inspection, aim: target.Target, goes: Removal) -> tuple[list[Action], list[Action]]:
     """Return the removals of other installers' files before and after the restart; their use was checked before."""
     binaries = tuple(item.binary for item in goes.taken if item.binary in found.binaries)
     early, late, _ = takeover.after(replace(found, running={}), aim, list(goes.taken), binaries)

@@ -90,7 +90,7 @@ def known_shims(found: Inspection) -> tuple[ShimResult, ...]:
     return tuple(ShimResult(handler, shim.digest, shim.sha256) for handler, shim in sorted(found.state.shims.items()))
 
 
-def last_words(result: InstallResult) -> str:
+def summary_of(result: InstallResult) -> str:
     """Return the summary of a run: its warnings and its result."""
     lines = [f"note: {text}" for text in result.warnings]
     if result.ok:
@@ -103,7 +103,7 @@ def last_words(result: InstallResult) -> str:
     return "\n".join(lines)
 
 
-def ended_words(ended: Sequence[EndedProcess]) -> str:
+def ended_processes_text(ended: Sequence[EndedProcess]) -> str:
     """Return the processes that were ended, "" if there are none."""
     if not ended:
         return ""

@@ -33,7 +33,7 @@ def restart_for(
     return replace(restart, key=key)
 
 
-def tried_anew(found: Inspection, spec: InstallSpec | None) -> Inspection:
+def without_refusal(found: Inspection, spec: InstallSpec | None) -> Inspection:
     """Return the node, without its stored refusal if a user requested a retry."""
     return replace(found, refusal=None) if spec is not None and spec.retry_refused else found
 

@@ -164,7 +164,7 @@ def parse_journal(content: bytes | None, path: str) -> Journal | None:
             phase=Phase(value["phase"]),
             restart=_flag(value["restart"]),
             visible=_flag(value["visible"]),
-            backups=_words(value["backups"]),
+            backups=_text_values(value["backups"]),
             directories=_texts(value["directories"]),
             cause=_text(value["cause"]),
         )
@@ -193,7 +193,7 @@ def _shim_state(item: Mapping[str, Any]) -> ShimState:
         sha256=_text(item["sha256"]),
         digest=_text(item["digest"]),
         owners=_texts(item["owners"]),
-        options=_words(item["options"]),
+        options=_text_values(item["options"]),
         adopted=_text(item["adopted"]),
     )
 
@@ -219,7 +219,7 @@ def _texts(value: object) -> tuple[str, ...]:
     return tuple(map(_text, value))
 
 
-def _words(value: Mapping[str, object]) -> dict[str, str]:
+def _text_values(value: Mapping[str, object]) -> dict[str, str]:
     return {key: _text(item) for key, item in value.items()}
 
 

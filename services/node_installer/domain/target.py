@@ -44,7 +44,7 @@ def choose(found: Inspection) -> Target:
     Raises:
         InstallError: ``ConfigUnreadable``.
     """
-    _check_mark(found)
+    _check_byte_order_mark(found)
     match found.preset.style:
         case Style.TEMPLATE:
             return _template(found)
@@ -110,7 +110,7 @@ def _main_file(found: Inspection) -> Target:
     return Target(found.config, Style.FILE, version)
 
 
-def _check_mark(found: Inspection) -> None:
+def _check_byte_order_mark(found: Inspection) -> None:
     """Reject a file with which containerd 2 does not start: it may not have been restarted since the file changed."""
     for path in (found.config, *found.imported):
         text = found.text(path)

@@ -31,7 +31,7 @@ class Unwanted:
 
 
 @dataclass(frozen=True, slots=True)
-class Going:
+class Removal:
     """Handlers to remove and to keep: ``shims``: the state afterwards; ``taken``: other installers' handlers."""
 
     shims: Mapping[str, ShimState]
@@ -53,7 +53,7 @@ class Going:
         return tuple((former | ours)[handler] for handler in self.handlers)
 
 
-def going(found: Inspection, aim: target.Target, unwanted: Unwanted) -> Going:
+def handlers_to_remove(found: Inspection, aim: target.Target, unwanted: Unwanted) -> Removal:
     """Return the handlers to remove.
 
     Raises:
@@ -61,7 +61,7 @@ def going(found: Inspection, aim: target.Target, unwanted: Unwanted) -> Going:
     """
     present = found.state.shims
     if unwanted.spec is None:
-        result = Going({}, present)
+        result = Removal({}, present)
     else:
         shims, notes = dict(present), []
         taken: list[Adoption] = []
@@ -74,7 +74,7 @@ def going(found: Inspection, aim: target.Target, unwanted: Unwanted) -> Going:
                 taken += [item for item in adopted if item not in taken]
                 notes += [note]
         removed = {handler: shim for handler, shim in present.items() if handler not in shims}
-        result = Going(shims, removed, tuple(taken), tuple(notes))
+        result = Removal(shims, removed, tuple(taken), tuple(notes))
     if not unwanted.force:
         _check_use(found, result)
     return result
@@ -108,7 +108,7 @@ def _unknown(found: Inspection, aim: target.Target, wish: WantedShim) -> tuple[l
     return [], f"shim {wish.name!r} (owner {wish.owner}) is not installed on this node"
 
 
-def _check_use(found: Inspection, result: Going) -> None:
+def _check_use(found: Inspection, result: Removal) -> None:
     paths = [shim.path for shim in result.removed.values()] + [item.binary for item in result.taken]
     paths += found.state.retired if not result.shims else ()
     used = [f"{path} ({', '.join(map(str, found.running[path]))})" for path in paths if path in found.running]

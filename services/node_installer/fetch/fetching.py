@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from node_installer.domain.errors import InstallError, about, together
+from node_installer.domain.errors import InstallError, about, combined
 from node_installer.domain.inspection import Inspection
 from node_installer.domain.plan import Staged, needed
 from node_installer.fetch.stage import Stage, source_of
@@ -32,7 +32,7 @@ def unfetched(found: Inspection, spec: InstallSpec) -> dict[str, Staged]:
         except InstallError as error:
             errors.append(error.bare())
     if errors:
-        raise together(errors)
+        raise combined(errors)
     return {wish.handler: Staged("", 0) for wish, _ in needed(found, spec)}
 
 
@@ -64,7 +64,7 @@ def fetched(session: Session, found: Inspection, spec: InstallSpec, work: Path) 
             # The remaining shims are still downloaded, so that the result has all errors.
             errors.append(error.bare())
     if errors:
-        raise together(errors)
+        raise combined(errors)
     return staged
 
 

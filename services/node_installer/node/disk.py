@@ -20,7 +20,7 @@ from typing import BinaryIO, Final
 
 from node_installer.containerd import globs
 from node_installer.node.disk_errors import explained, removed_on_failure
-from node_installer.node.facts import copy_facts
+from node_installer.node.facts import copy_metadata
 
 _LINKS: Final = 40  # the limit of Linux (path_resolution(7))
 _BLOCK: Final = 1 << 20
@@ -45,7 +45,7 @@ class Disk:
                 current = current[:-1]
                 continue
             # Plain system calls: every access uses this method, and pathlib is ten times slower.
-            link = _link("/".join((self._root, *current, part)))
+            link = _link_target("/".join((self._root, *current, part)))
             if link is None:
                 current.append(part)
                 continue
@@ -152,7 +152,7 @@ class Disk:
                 file.write(content)
                 file.flush()
                 if real.exists() and not private:
-                    copy_facts(real, partial)
+                    copy_metadata(real, partial)
                 os.fsync(file.fileno())
             _replace(partial, real)
 
@@ -182,7 +182,7 @@ class Disk:
                 return False
             except OSError:
                 shutil.copyfile(real, kept)
-                copy_facts(real, kept)
+                copy_metadata(real, kept)
         return True
 
     def restore(self, path: str, backup: str) -> None:
@@ -199,7 +199,7 @@ class Disk:
                 os.link(kept, partial)
             except OSError:
                 shutil.copyfile(kept, partial)
-                copy_facts(kept, partial)
+                copy_metadata(kept, partial)
             if real.exists() and real.samefile(kept):
                 partial.unlink()
             else:
@@ -255,7 +255,7 @@ def _parts(path: str) -> list[str]:
     return [part for part in path.split("/") if part not in ("", ".")][::-1]
 
 
-def _link(path: str) -> str | None:
+def _link_target(path: str) -> str | None:
     """Return the target of a symbolic link, None for any other path and for a missing one."""
     try:
         return os.readlink(path)  # noqa: PTH115

@@ -20,7 +20,7 @@ def facts_of(real: Path) -> tuple[int, int, int, tuple[tuple[str, bytes], ...]]:
     return stat.S_IMODE(status.st_mode), status.st_uid, status.st_gid, tuple(attributes)
 
 
-def copy_facts(origin: Path, target: Path) -> None:
+def copy_metadata(origin: Path, target: Path) -> None:
     """Copy the mode, owner and extended attributes of a file to another one."""
     mode, uid, gid, attributes = facts_of(origin)
     present = target.stat()

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from node_watcher.domain.marks import PatchOp
-from trellis.events.envelope import FactData
+from trellis.events.envelope import EventData
 from trellis.limits.breaker import Destruction
 from trellis.provisioning.reasons import NODE_UPDATE_REFUSED
 from trellis.provisioning.shims import ShimView
@@ -35,7 +35,7 @@ class Reason(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class PublishedState:
     """Published state of the Node of a name; an event that it contains is not published twice."""
 
     uid: str
@@ -53,7 +53,7 @@ class Snapshot:
     name: str
     node: NodeView | None
     job: JobView | None
-    said: Said | None
+    said: PublishedState | None
     wanted: frozenset[str]
     """Names of the target Shims of the node; ``kwasm`` is the legacy installer image."""
     handlers: Mapping[str, str] = field(default_factory=dict)
@@ -74,9 +74,9 @@ class Snapshot:
 class Publish:
     """Publish an event, then store ``then`` as the published state of this node name; None drops it."""
 
-    fact: FactData
+    fact: EventData
     dedup: str
-    then: Said | None
+    then: PublishedState | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +97,7 @@ class RecordEvent:
     warning: bool
     reason: Reason
     message: str
-    then: Said | None = None
+    then: PublishedState | None = None
 
 
 @dataclass(frozen=True, slots=True)

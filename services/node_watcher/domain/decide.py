@@ -10,7 +10,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from node_watcher.domain.actions import Action, Destroy, PatchNode, Publish, Reason, RecordEvent, Said, Snapshot
+from node_watcher.domain.actions import (
+    Action,
+    Destroy,
+    PatchNode,
+    Publish,
+    PublishedState,
+    Reason,
+    RecordEvent,
+    Snapshot,
+)
 from node_watcher.domain.marks import (
     Changes,
     Marks,
@@ -22,7 +31,7 @@ from node_watcher.domain.marks import (
     remove_marks,
     takes_label,
 )
-from node_watcher.domain.shims import proof_by_now, startup_taints_over
+from node_watcher.domain.shims import proof_by_now, removable_startup_taints
 from node_watcher.domain.vanished import vanished
 from trellis import names
 from trellis.events.node import NodeGone, NodeOptedIn, NodeOptedOut, NodeReady, NodeReplaced
@@ -52,7 +61,7 @@ def decide(snapshot: Snapshot) -> list[Action]:
     """Return the actions on one node name, in order."""
     node, said = snapshot.node, snapshot.said
     if node is None:
-        return _gone(snapshot.name, said)
+        return _deleted_event(snapshot.name, said)
     if snapshot.unknown:
         return []  # a Shim that cannot be listed does not count as deleted
     actions: list[Action] = []
@@ -70,7 +79,7 @@ def decide(snapshot: Snapshot) -> list[Action]:
     return actions
 
 
-def _gone(name: str, said: Said | None) -> list[Action]:
+def _deleted_event(name: str, said: PublishedState | None) -> list[Action]:
     """Return the event for a deleted Node that had opted in."""
     if said is None or not said.opted_in:
         return []
@@ -78,22 +87,22 @@ def _gone(name: str, said: Said | None) -> list[Action]:
     return [Publish(fact, f"{said.uid}.gone", None)]
 
 
-def _replaced(node: NodeView, said: Said) -> list[Action]:
+def _replaced(node: NodeView, said: PublishedState) -> list[Action]:
     """Return the event, once, that another Node has the name, if the former Node had opted in."""
     if not said.opted_in:
         return []
     fact = NodeReplaced(name=node.name, uid=node.uid, resource_version=node.resource_version, former_uid=said.uid)
-    return [Publish(fact, f"{node.uid}.{said.uid}.replaced", Said(node.uid))]
+    return [Publish(fact, f"{node.uid}.{said.uid}.replaced", PublishedState(node.uid))]
 
 
-def _opted_in(node: NodeView, said: Said | None, snapshot: Snapshot) -> list[Action]:
+def _opted_in(node: NodeView, said: PublishedState | None, snapshot: Snapshot) -> list[Action]:
     """Return the actions on an opted-in node: publish that once, mark verified Shims, report failures."""
     job, wanted = snapshot.job, snapshot.wanted
     actions: list[Action] = []
-    said = said or Said(node.uid)
+    said = said or PublishedState(node.uid)
     if not said.opted_in:
         said = replace(said, opted_in=True, complained=None)
-        actions.append(Publish(_opted_in_fact(node, wanted), f"{node.uid}.{node.resource_version}.opted_in", said))
+        actions.append(Publish(_opted_in_event(node, wanted), f"{node.uid}.{node.resource_version}.opted_in", said))
     if snapshot.missing - said.missing:
         said = replace(said, missing=snapshot.missing)
         actions.append(RecordEvent(node.uid, True, Reason.SHIM_MISSING, _missing(snapshot), said))
@@ -123,7 +132,7 @@ def _missing(snapshot: Snapshot) -> str:
     )
 
 
-def _withdraw(node: NodeView, said: Said, lost: tuple[str, ...], snapshot: Snapshot) -> list[Action]:
+def _withdraw(node: NodeView, said: PublishedState, lost: tuple[str, ...], snapshot: Snapshot) -> list[Action]:
     """Remove the marks of Shims that are no longer verified; no pod is scheduled for them, they are reinstalled."""
     handlers = ", ".join(repr(snapshot.handlers[name]) for name in lost)
     message = (
@@ -139,7 +148,7 @@ def _withdraw(node: NodeView, said: Said, lost: tuple[str, ...], snapshot: Snaps
     return _unmark(node, PatchNode(node, ops, Reason.HANDLER_VANISHED, message), event)
 
 
-def _opted_in_fact(node: NodeView, wanted: frozenset[str]) -> NodeOptedIn:
+def _opted_in_event(node: NodeView, wanted: frozenset[str]) -> NodeOptedIn:
     return NodeOptedIn(
         name=node.name,
         uid=node.uid,
@@ -152,7 +161,7 @@ def _opted_in_fact(node: NodeView, wanted: frozenset[str]) -> NodeOptedIn:
     )
 
 
-def _ready(node: NodeView, said: Said) -> Publish:
+def _ready(node: NodeView, said: PublishedState) -> Publish:
     digest = node.marked_digest or ""
     fact = NodeReady(
         name=node.name,
@@ -181,7 +190,7 @@ def _record(
     annotations = {**proof_annotations(node, marks), **({} if still else no_failure(node))}
     what = ", ".join(sorted(proved_of(job.shims))) if job.installs is not None else "Wasm runtime"
     message = f"{what} {job.digest} is provisioned (verified: {proof.value})"
-    gone = startup_taints_over(node, shims, marks.ready)
+    gone = removable_startup_taints(node, shims, marks.ready)
     has = dict(node.labels)
     stay = {name for name in node.installed if name != KWASM and names.shim_label(name) in has}
     ops = patch_of(node, proof_labels(node, marks, wanted | stay), annotations, gone)
@@ -207,7 +216,7 @@ def _restore(node: NodeView, marks: Marks, snapshot: Snapshot) -> list[Action]:
     deletion of a Shim affects all of its nodes, and the circuit breaker does not pause it (ADR 27).
     """
     wanted = snapshot.wanted
-    gone = startup_taints_over(node, snapshot.shims, marks.ready)
+    gone = removable_startup_taints(node, snapshot.shims, marks.ready)
     labels, annotations = proof_labels(node, marks, wanted), proof_annotations(node, marks)
     ops = patch_of(node, labels, annotations, gone)
     if not ops:
@@ -266,7 +275,7 @@ def _failed(node: NodeView, job: JobView, wanted: frozenset[str]) -> list[Action
     return _unmark(node, patch, event)
 
 
-def _opted_out(node: NodeView, said: Said | None, snapshot: Snapshot) -> list[Action]:
+def _opted_out(node: NodeView, said: PublishedState | None, snapshot: Snapshot) -> list[Action]:
     """Return the actions on a node without opt-in: publish the change, if any, and remove the marks of Trellis.
 
     The labels of installed Shims are removed at once, the record of the Shims only after their verified removal.
@@ -275,7 +284,7 @@ def _opted_out(node: NodeView, said: Said | None, snapshot: Snapshot) -> list[Ac
     was_in = (said is not None and said.opted_in) or (said is None and node.bears_marks)
     if was_in:
         fact = NodeOptedOut(name=node.name, uid=node.uid, resource_version=node.resource_version)
-        then = Said(node.uid, opted_in=False)
+        then = PublishedState(node.uid, opted_in=False)
         actions.append(Publish(fact, f"{node.uid}.{node.resource_version}.opted_out", then))
     if left := unwanted_left(snapshot.job, node, ()):
         return [*actions, *_record_left(node, left, frozenset())]
@@ -320,7 +329,7 @@ def _left_in_place(node: NodeView) -> str:
     )
 
 
-def _invalid(node: NodeView, said: Said | None) -> list[Action]:
+def _invalid(node: NodeView, said: PublishedState | None) -> list[Action]:
     """Return a warning about an invalid opt-in annotation, once per value."""
     if said is not None and said.complained == node.opt_in:
         return []
@@ -328,5 +337,5 @@ def _invalid(node: NodeView, said: Said | None) -> list[Action]:
         f"annotation {names.ANNOTATION_OPT_IN} has {node.opt_in!r}: "
         "use 'true' to opt the node in, or 'false' or no annotation to opt it out; until then it counts as 'false'"
     )
-    then = Said(node.uid, opted_in=False, complained=node.opt_in)
+    then = PublishedState(node.uid, opted_in=False, complained=node.opt_in)
     return [RecordEvent(node.uid, True, Reason.INVALID_ANNOTATION, message, then)]

@@ -16,7 +16,9 @@ from trellis.provisioning.views import KWASM, NodeTaint, NodeView, Proof, proved
 PatchOp = dict[str, Any]
 
 
-def startup_taints_over(node: NodeView, shims: Iterable[ShimView], proved: Collection[str]) -> tuple[NodeTaint, ...]:
+def removable_startup_taints(
+    node: NodeView, shims: Iterable[ShimView], proved: Collection[str]
+) -> tuple[NodeTaint, ...]:
     """Return the startup taints to remove: those of which every Shim that names them is in ``proved`` (names)."""
     named = [(shim.name, shim.startup_taint) for shim in shims if shim.startup_taint is not None]
 

@@ -13,7 +13,7 @@ from provisioner.domain.resources import Task
 from provisioner.domain.tasks import Former
 from provisioner.timings import NodeTimings
 from trellis.crds.shim import RemovalPolicy
-from trellis.events.envelope import FactData
+from trellis.events.envelope import EventData
 from trellis.limits.breaker import Destruction
 from trellis.provisioning.installer_pods import InstallerState
 from trellis.provisioning.ledger import Entry
@@ -126,7 +126,7 @@ class EndJob:
 class Publish:
     """Publish an event about a Job, in the Job's trace. ``mark``: stored, so that it is published once."""
 
-    fact: FactData
+    fact: EventData
     mark: str
     job: JobView
 

@@ -13,7 +13,7 @@ from typing import Any, Final
 from provisioner.domain.canary import Canary, CanaryPod, class_of
 from provisioner.domain.resources import Installer
 from trellis import names
-from trellis.provisioning.installer_pods import STARTING, words_of
+from trellis.provisioning.installer_pods import STARTING, reason_and_message
 from trellis.provisioning.views import JobView
 
 Manifest = dict[str, Any]
@@ -47,7 +47,7 @@ def make_canary_class(canary: Canary) -> Manifest:
 
 def make_canary_pod(installer: Installer, job: JobView, canary: Canary, seconds: float) -> Manifest:
     """Return the pod that tests a Shim on the Job's node; the Job owns it. ``seconds``: its deadline."""
-    secrets = [{"name": name} for name in installer.surroundings.image_pull_secrets]
+    secrets = [{"name": name} for name in installer.installer_env.image_pull_secrets]
     container: Manifest = {
         "name": names.CANARY_CONTAINER,
         "image": canary.image,
@@ -130,5 +130,5 @@ def _trouble(status: Mapping[str, Any], ended: Mapping[str, Any]) -> str:
     for container in status.get("containerStatuses") or ():
         waiting: Mapping[str, Any] = (container.get("state") or {}).get("waiting") or {}
         if waiting and waiting.get("reason") not in STARTING:
-            return words_of(waiting)
-    return words_of(status)
+            return reason_and_message(waiting)
+    return reason_and_message(status)

@@ -30,7 +30,7 @@ from provisioner.domain.actions import (
 )
 from provisioner.domain.job_clock import at_work
 from provisioner.domain.job_failure import about, blamed_by, judge, result_of, why
-from provisioner.domain.refused import pod_refused, refusal_over
+from provisioner.domain.refused import pod_refused, refusal_ended_by
 from provisioner.domain.verification import verify
 from trellis import names
 from trellis.crds.shim import RemovalPolicy
@@ -84,14 +84,14 @@ def decide(snapshot: Snapshot) -> list[Action]:
     if snapshot.stuck_in < math.inf:
         former += _stuck_unjudged(snapshot, node, job)
     if snapshot.target is None and not left_by(job, node):
-        return [*former, *_opted_out(jobs, node, snapshot.deleting), *refusal_over(snapshot, node, job, [])]
+        return [*former, *_opted_out(jobs, node, snapshot.deleting), *refusal_ended_by(snapshot, node, job, [])]
     former += _outlived(jobs, job)
     current: list[Action] = []
     if job is not None and not job.deleting:
         unwanted = overtaken(job, node, snapshot.target)
         end = _end(job, node, Reason.SUPERSEDED, snapshot.deleting)
         current = end if unwanted else _follow(snapshot, node, job)
-    over = refusal_over(snapshot, node, job, current)
+    over = refusal_ended_by(snapshot, node, job, current)
     return [*former, *current, *_begin(snapshot, node, jobs), *over]
 
 

@@ -26,7 +26,7 @@ _READABLE_BY_ROOT: Final = 0o400
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
+class InstallerEnv:
     """Network configuration of the installer. Every Secret and ConfigMap is in the namespace of the Jobs.
 
     ``otlp_endpoint``: for its spans. ``proxies``: values by name of the variable, without credentials.
@@ -42,36 +42,36 @@ class Surroundings:
     image_pull_secrets: tuple[str, ...] = ()
 
 
-def make_env(surroundings: Surroundings, fetched: Sequence[str] | None) -> list[Manifest]:
+def make_env(installer_env: InstallerEnv, fetched: Sequence[str] | None) -> list[Manifest]:
     """Return the installer's environment variables, in a fixed order.
 
     ``fetched``: the pull secrets for its downloads, None without downloads. A removal then waits for no Secret.
     """
     env: list[Manifest] = []
-    if surroundings.otlp_endpoint:
-        env.append({"name": "OTEL_EXPORTER_OTLP_ENDPOINT", "value": surroundings.otlp_endpoint})
-        if surroundings.sends_alone:
+    if installer_env.otlp_endpoint:
+        env.append({"name": "OTEL_EXPORTER_OTLP_ENDPOINT", "value": installer_env.otlp_endpoint})
+        if installer_env.sends_alone:
             env.append({"name": "OTEL_TRACES_SAMPLER", "value": "always_on"})
-    plain = dict(surroundings.proxies)
+    plain = dict(installer_env.proxies)
     for variable in PROXY_VARIABLES:
         if variable in plain:
             env.append({"name": variable, "value": plain[variable]})
-        elif surroundings.proxy_secret:
-            reference: Manifest = {"name": surroundings.proxy_secret, "key": variable}
+        elif installer_env.proxy_secret:
+            reference: Manifest = {"name": installer_env.proxy_secret, "key": variable}
             if fetched is None or variable != PROXY_VARIABLES[0]:
                 reference["optional"] = True
             env.append({"name": variable, "valueFrom": {"secretKeyRef": reference}})
-    if _ca(surroundings, fetched):
+    if _ca(installer_env, fetched):
         env.append({"name": "TRELLIS_INSTALLER_CA_FILE", "value": f"{CA_DIRECTORY}/{_CA_FILE}"})
     if fetched:
         env.append({"name": "TRELLIS_INSTALLER_PULL_SECRETS", "value": PULL_SECRETS_DIRECTORY})
     return env
 
 
-def make_volumes(surroundings: Surroundings, fetched: Sequence[str] | None) -> list[tuple[Manifest, str]]:
+def make_volumes(installer_env: InstallerEnv, fetched: Sequence[str] | None) -> list[tuple[Manifest, str]]:
     """Return the installer's volumes, each with the directory where it is mounted; ``fetched`` as in make_env."""
     volumes: list[tuple[Manifest, str]] = []
-    if ca := _ca(surroundings, fetched):
+    if ca := _ca(installer_env, fetched):
         name, key = ca
         source = {"name": name, "items": [{"key": key, "path": _CA_FILE}], "optional": True}
         volumes.append(({"name": "ca", "configMap": source}, CA_DIRECTORY))
@@ -91,10 +91,10 @@ def make_volumes(surroundings: Surroundings, fetched: Sequence[str] | None) -> l
     return volumes
 
 
-def _ca(surroundings: Surroundings, fetched: Sequence[str] | None) -> tuple[str, str] | None:
+def _ca(installer_env: InstallerEnv, fetched: Sequence[str] | None) -> tuple[str, str] | None:
     """Return the ConfigMap with CAs if it is needed: for downloads, or for spans over TLS."""
-    sends = (surroundings.otlp_endpoint or "").lower().startswith("https:")
-    return surroundings.ca if fetched is not None or sends else None
+    sends = (installer_env.otlp_endpoint or "").lower().startswith("https:")
+    return installer_env.ca if fetched is not None or sends else None
 
 
 def pull_secrets_of(spec: InstallSpec) -> tuple[str, ...]:

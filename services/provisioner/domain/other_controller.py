@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from enum import StrEnum
 
-from trellis.provisioning.other_controllers import Controller, Peer, keeping_off
+from trellis.provisioning.other_controllers import Controller, Peer, blocking_controller
 from trellis.provisioning.views import NodeView
 
 
@@ -25,7 +25,7 @@ def working_on(shim: str, nodes: Iterable[NodeView], controllers: Iterable[Contr
     """Return the controller that prevents work on a Shim or on some of its nodes; one for all nodes comes first."""
     controllers = tuple(controllers)
     whole = next((controller for controller in controllers if controller.peer is Peer.RCM), None)
-    return whole or next((found for node in nodes if (found := keeping_off(node, (shim,), controllers))), None)
+    return whole or next((found for node in nodes if (found := blocking_controller(node, (shim,), controllers))), None)
 
 
 def keeps_off_all(controller: Controller | None) -> bool:

@@ -136,7 +136,7 @@ def _is_idle(snapshot: FleetSnapshot, node: NodeView) -> bool:
     return node.skip is not None and node.uid in snapshot.feared and node.uid not in snapshot.begun
 
 
-def begun_of(node: NodeView, target: Target | None, entry: Entry | None) -> Target | None:
+def target_of_slot(node: NodeView, target: Target | None, entry: Entry | None) -> Target | None:
     """Return the target of a node limited to the changes of its slot; all further Shims stay as they are."""
     if target is None or entry is None:
         return target
@@ -207,7 +207,7 @@ def _kept(snapshot: FleetSnapshot) -> dict[str, Entry]:
             kept[uid] = entry
             continue
         target, job = snapshot.targets.get(uid), newest(jobs)
-        begun = begun_of(node, target, entry)
+        begun = target_of_slot(node, target, entry)
         # A removal leaves no mark, and its Job is deleted when it is done: no change remains then.
         # On a skipped node nothing is started, so only the end of a former Job matters.
         may = node.skip is None and begun is not None and entry.digest == begun.digest
@@ -226,7 +226,7 @@ def _doubtful(snapshot: FleetSnapshot, node: NodeView, entry: Entry, feared: fro
     Shims that it may have left are reinstalled if they are still wanted, otherwise removed.
     """
     asked = asked_of(node, snapshot.targets[node.uid], snapshot.limits, snapshot.ledger.halted)
-    target = begun_of(node, asked, entry) or asked
+    target = target_of_slot(node, asked, entry) or asked
     shims = {*changes_of(node, target), *feared}
     if entry.digest == target.digest and shims <= {*entry.shims}:
         return entry

@@ -51,7 +51,7 @@ def update_refused(snapshot: Snapshot, node: NodeView) -> list[Action]:
     return [ReportRefusal(node, Reason.UPDATE_REFUSED, snapshot.update_refused), *again]
 
 
-def refusal_over(snapshot: Snapshot, node: NodeView, job: JobView | None, actions: list[Action]) -> list[Action]:
+def refusal_ended_by(snapshot: Snapshot, node: NodeView, job: JobView | None, actions: list[Action]) -> list[Action]:
     """Return the end of a former report: the Job runs or ended, or no change remains on the node."""
     if not snapshot.refused or any(isinstance(action, ReportRefusal) for action in actions):
         return []

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from provisioner.domain.installer_env import Surroundings, make_env, make_volumes, pull_secrets_of
+from provisioner.domain.installer_env import InstallerEnv, make_env, make_volumes, pull_secrets_of
 from trellis import names
 from trellis.installer_api.result import EXIT_FINAL
 from trellis.installer_api.spec import InstallSpec
@@ -72,7 +72,7 @@ class Task:
 class Installer:
     """Configuration of installers. ``deadline`` in seconds; ``retries`` are those of the Job, within one attempt.
 
-    ``image``: the legacy installer; ``own_image``: the Trellis installer, which alone receives ``surroundings``.
+    ``image``: the legacy installer; ``own_image``: the Trellis installer, which alone receives ``installer_env``.
     """
 
     image: str
@@ -85,7 +85,7 @@ class Installer:
     cpu: str
     memory: str
     service_account: str
-    surroundings: Surroundings = field(default_factory=Surroundings)
+    installer_env: InstallerEnv = field(default_factory=InstallerEnv)
 
     @property
     def digest(self) -> str | None:
@@ -163,8 +163,8 @@ def _pod_spec(installer: Installer, node: NodeView, task: Task, traceparent: str
         ({"name": "node-root", "hostPath": {"path": "/", "type": "Directory"}}, names.NODE_ROOT)
     ]
     if task.spec is not None:
-        volumes += make_volumes(installer.surroundings, task.fetched)
-    image_pull_secrets = [{"name": name} for name in installer.surroundings.image_pull_secrets]
+        volumes += make_volumes(installer.installer_env, task.fetched)
+    image_pull_secrets = [{"name": name} for name in installer.installer_env.image_pull_secrets]
     resources = {"cpu": installer.cpu, "memory": installer.memory}
     container = {
         "name": names.JOB_CONTAINER,
@@ -211,7 +211,7 @@ def _env(installer: Installer, task: Task, traceparent: str | None) -> list[Mani
     env: list[Manifest] = [{"name": "NODE_ROOT", "value": names.NODE_ROOT}]
     if task.spec is not None:
         env.append({"name": names.INSTALLER_SPEC, "value": task.spec.to_json()})
-        env += make_env(installer.surroundings, task.fetched)
+        env += make_env(installer.installer_env, task.fetched)
     if traceparent:
         env.append({"name": "TRACEPARENT", "value": traceparent})
     return env

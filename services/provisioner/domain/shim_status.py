@@ -141,7 +141,7 @@ def _available(shim: ShimView, counts: Counts) -> Condition:
 def _progressing(snapshot: Snapshot, counts: Counts) -> Condition:
     """Return the state of the rollout; False once it is complete, or does not continue."""
     shim, kind = snapshot.shim, "Progressing"
-    at_work = f"{len(snapshot.in_work)} in progress{_away(snapshot)}"
+    at_work = f"{len(snapshot.in_work)} in progress{_not_ready_text(snapshot)}"
     text = f"{counts.updated} of {counts.nodes} nodes have this version, {at_work}"
     if shim.deleting:
         text = f"{snapshot.nodes.holding} nodes still have the shim, {at_work}"
@@ -161,7 +161,7 @@ def _progressing(snapshot: Snapshot, counts: Counts) -> Condition:
     return Condition(kind, "True", Reason.UPDATING.value, text)
 
 
-def _away(snapshot: Snapshot) -> str:
+def _not_ready_text(snapshot: Snapshot) -> str:
     """Return the nodes with pending work that are not ready, as the end of a sentence; "" if none."""
     away = snapshot.nodes.away
     return f"; nodes that are not ready wait: {listed(away)}" if away else ""
@@ -185,7 +185,7 @@ def _degraded(snapshot: Snapshot) -> Condition:
         message = f"{listed(item for item, _, _ in snapshot.refused)}; {node.name}: {words}"
         return Condition(kind, "True", reason, message)
     if snapshot.held:
-        return Condition(kind, "True", Reason.MASS_DELETION.value, _held(snapshot))
+        return Condition(kind, "True", Reason.MASS_DELETION.value, _paused_text(snapshot))
     if refused := _refused(snapshot):
         return refused
     if failing := snapshot.failing:
@@ -213,7 +213,7 @@ def _conflict(snapshot: Snapshot) -> Condition | None:
     return None
 
 
-def _held(snapshot: Snapshot) -> str:
+def _paused_text(snapshot: Snapshot) -> str:
     return (
         f"the circuit breaker pauses this mass deletion on {len(snapshot.held)} nodes ({listed(snapshot.held)}). "
         "To confirm it: trellis circuit-breaker close node-watcher. "

@@ -17,7 +17,7 @@ from trellis.crds.shim import RemovalPolicy
 from trellis.installer_api.spec import InstallSpec, WantedShim, removal_of, shim_owner
 from trellis.provisioning.attempts import changes_of
 from trellis.provisioning.revisions import Revision, restored
-from trellis.provisioning.shims import ShimView, view_shim, wish_for
+from trellis.provisioning.shims import ShimView, installer_spec_for, view_shim
 from trellis.provisioning.views import KWASM, JobView, NodeView, Target, encode_digests, last_proved, unproved
 
 
@@ -48,7 +48,7 @@ def task_of(node: NodeView, target: Target, shims: Mapping[str, ShimView], rules
     if going:
         return _removal(target, going, shims, rules)
     changed = [shims[name] for name in changes_of(node, target) if name in shims]
-    wishes = _wishes(changed, node, require_checksum=rules.require_checksum)
+    wishes = _wanted_shims(changed, node, require_checksum=rules.require_checksum)
     return Task(
         target,
         handlers=tuple(wish.handler for wish in wishes),
@@ -93,7 +93,7 @@ def kept_version(
 ) -> WantedShim | None:
     """Return the spec of a version of a Shim on an architecture; None if none of its revisions is that version."""
     for revision in reversed(revisions):
-        wish = wish_for(view_shim(restored(revision, manifest)), architecture, require_checksum=False)
+        wish = installer_spec_for(view_shim(restored(revision, manifest)), architecture, require_checksum=False)
         if isinstance(wish, WantedShim) and wish.digest == digest:
             return wish
     return None
@@ -137,6 +137,6 @@ def undo_of(node: NodeView, job: JobView, shims: Collection[str], why: str, form
     )
 
 
-def _wishes(shims: Iterable[ShimView], node: NodeView, *, require_checksum: bool) -> tuple[WantedShim, ...]:
-    wishes = (wish_for(shim, node.architecture, require_checksum=require_checksum) for shim in shims)
+def _wanted_shims(shims: Iterable[ShimView], node: NodeView, *, require_checksum: bool) -> tuple[WantedShim, ...]:
+    wishes = (installer_spec_for(shim, node.architecture, require_checksum=require_checksum) for shim in shims)
     return tuple(wish for wish in wishes if isinstance(wish, WantedShim))

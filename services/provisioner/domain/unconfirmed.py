@@ -32,7 +32,7 @@ def doubted(node: NodeView, entry: Entry, jobs: Iterable[JobView]) -> frozenset[
     return frozenset(entry.shims).difference(node.installed, {KWASM})
 
 
-def feared_on(node: NodeView, shims: Collection[str]) -> NodeView:
+def with_unconfirmed(node: NodeView, shims: Collection[str]) -> NodeView:
     """Return a Node as if its marks named Shims that may be on its disk, without a verification of them."""
     installed = {name: unproved(None) for name in shims} | node.installed
     mine = node if node.marked_uid == node.uid else replace(node, failed_attempt=None, failed_shims=None)

@@ -35,7 +35,7 @@ def verify(snapshot: Snapshot, node: NodeView, job: JobView) -> list[Action]:
         if said not in snapshot.said:
             actions.append(Publish(ProvisionSucceeded(**about(job), verified=proof.value), said, job))
         if fulfilled(job, node):
-            actions.append(_clear_away(snapshot, job))
+            actions.append(_delete_verified_job(snapshot, job))
         else:
             actions += update_refused(snapshot, node)
         return actions
@@ -71,7 +71,7 @@ def _trial(snapshot: Snapshot, job: JobView) -> Trial:
     return trial_of(job, snapshot.canaries, snapshot.pods, overdue=overdue, refused=snapshot.refused)
 
 
-def _clear_away(snapshot: Snapshot, job: JobView) -> Action:
+def _delete_verified_job(snapshot: Snapshot, job: JobView) -> Action:
     """Delete a verified Job, with a delay: if many installers end at once, deletions must not delay the next nodes."""
     left = snapshot.timings.clear - snapshot.done_for
     return LookAgain(left) if left > 0 else DeleteJob(job, Reason.PROVED, foreground=False)

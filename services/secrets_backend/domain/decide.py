@@ -55,7 +55,7 @@ class Grant:
 
 
 @dataclass(frozen=True, slots=True)
-class LinkGrant:
+class ConnectionGrant:
     """The grant for the requests of a connection.
 
     ``home``: the namespaces of its host groups; ``groups``: namespace and lattice of each group; ``grants``: all
@@ -90,7 +90,7 @@ def view_grant(manifest: Mapping[str, Any]) -> Grant:
     return Grant(metadata["namespace"], metadata["name"], spec)
 
 
-def identify(policy: Policy, token: Token, link: LinkGrant, users: frozenset[str]) -> Identity:
+def identify(policy: Policy, token: Token, link: ConnectionGrant, users: frozenset[str]) -> Identity:
     """Return the identity that reads the Secret of a request.
 
     ``token``: the entity's. ``users``: those of the setting, which may be impersonated by their full names.
@@ -133,7 +133,7 @@ def identify(policy: Policy, token: Token, link: LinkGrant, users: frozenset[str
     raise _outside(account, policy.namespace, let, users)
 
 
-def _by_default(name: str, namespace: str, link: LinkGrant) -> Identity:
+def _by_default(name: str, namespace: str, link: ConnectionGrant) -> Identity:
     if not link.home:
         raise _refused(Reason.NO_HOST_GROUPS, "no host group is on this NATS any more, so nothing is granted there")
     if namespace not in link.home:

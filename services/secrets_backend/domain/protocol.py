@@ -148,14 +148,14 @@ def _opened(headers: Mapping[str, str], payload: bytes, keys: KeyRing, now: floa
         reply_to=sender,
         entity=_token(ErrorName.INVALID_ENTITY_JWT, entity, TokenKind.ENTITY, now),
         host=_token(ErrorName.INVALID_HOST_JWT, host, TokenKind.HOST, now),
-        policy=_or_why(read_policy, policy),
-        secret=_or_why(_secret_name, secret),
-        field=_or_why(_field, field),
+        policy=_or_refusal(read_policy, policy),
+        secret=_or_refusal(_secret_name, secret),
+        field=_or_refusal(_field, field),
         application=shown(name) if name else None,
     )
 
 
-def _or_why(read: Callable[[str], T], text: str) -> T | Refusal:
+def _or_refusal(read: Callable[[str], T], text: str) -> T | Refusal:
     try:
         return read(text)
     except Refusal as refusal:

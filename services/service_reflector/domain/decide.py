@@ -25,7 +25,7 @@ from service_reflector.domain.actions import (
 from service_reflector.domain.hosts import hosts_for
 from service_reflector.domain.resources import Mirror, make_service_patch, port_names
 from service_reflector.domain.routes import route_actions
-from service_reflector.domain.slices import FAMILIES, Reach, Slice, make_empty, pack, with_keeper
+from service_reflector.domain.slices import FAMILIES, Reach, Slice, make_empty, pack, with_address_keeper
 from service_reflector.domain.snapshot import Claim, Snapshot
 from trellis import names
 from trellis.lattice.domain.addresses import Family
@@ -48,7 +48,7 @@ def decide(snapshot: Snapshot) -> list[Action]:
     actions: list[Action] = [Warn(item.group, item.reason, item.message) for item in snapshot.refused]
     for claim in snapshot.claims:
         actions += _warnings(claim)
-    held = _held(snapshot)
+    held = _service_names(snapshot)
     for claim in snapshot.claims:
         if claim.application.listeners and claim.options.wanted:
             actions += _mirror(snapshot, claim, held.get(claim.lattice, ""))
@@ -82,7 +82,7 @@ def _uninstall(snapshot: Snapshot) -> Iterator[Action]:
 
 def mirrors_of(snapshot: Snapshot) -> dict[str, Mirror]:
     """Return the target state of each claim's Service, by name; without those whose name another owner has."""
-    held = _held(snapshot)
+    held = _service_names(snapshot)
     found = [
         _wanted(snapshot, claim, held[claim.lattice])
         for claim in snapshot.claims
@@ -91,7 +91,7 @@ def mirrors_of(snapshot: Snapshot) -> dict[str, Mirror]:
     return {mirror.name: mirror for mirror in found}
 
 
-def _held(snapshot: Snapshot) -> dict[str, str]:
+def _service_names(snapshot: Snapshot) -> dict[str, str]:
     """Return by lattice the name of its present or future Service, "" if another owner has the name."""
     plain = names.service_name(snapshot.name)
     held = {
@@ -215,7 +215,7 @@ def _remove_finalizer(there: ServiceView, reason: str, message: str) -> Iterator
 def _slices(snapshot: Snapshot, claim: Claim, mirror: Mirror, there: ServiceView | None) -> Iterator[Action]:
     found, reaches = snapshot.slices.get(mirror.name, ()), _reaches(claim, mirror)
     pieces = pack(mirror.name, reaches, found) or [make_empty(mirror.name, reaches[0])]
-    wanted = with_keeper(pieces, mirror.application, mirror.lattice)
+    wanted = with_address_keeper(pieces, mirror.application, mirror.lattice)
     for item in wanted:
         if there is None or item.differs(there):
             yield WriteSlice(mirror.name, item)

@@ -84,7 +84,7 @@ def make_empty(service: str, reach: Reach) -> Slice:
     return Slice(names.slice_name(service, reach.name, family, 0), service, family.value, ports, ())
 
 
-def with_keeper(pieces: Sequence[Slice], application: str, lattice: str) -> list[Slice]:
+def with_address_keeper(pieces: Sequence[Slice], application: str, lattice: str) -> list[Slice]:
     """Return the slices with one that keeps the addresses: the present keeper, else a present slice, else the first."""
     keeper = min(pieces, key=lambda item: 2 if item.found is None else 0 if item.found.kept else 1)
     return [replace(piece, keeps=(application, lattice)) if piece is keeper else piece for piece in pieces]

@@ -17,7 +17,7 @@ from trellis.kube.resources import HOST_CONFIGS
 from trellis.lattice.connection.address import LatticeAddress
 from trellis.lattice.connection.group_addresses import read_secrets
 from trellis.lattice.connection.groups import lattice_address
-from trellis.lattice.connection.link import Link, LinkAwayError
+from trellis.lattice.connection.link import Link, NatsUnavailableError
 from trellis.lattice.domain.group_views import GroupView, lattice_name, view_group
 from trellis.lattice.domain.subjects import SubjectError
 from trellis.lattice.wadm.client import Wadm
@@ -83,7 +83,7 @@ async def asking(address: LatticeAddress) -> AsyncIterator[Wadm]:
     """Connect to the NATS of a lattice.
 
     Raises:
-        LinkAwayError: there is no connection within 6 s; with the cause and the remedy.
+        NatsUnavailableError: there is no connection within 6 s; with the cause and the remedy.
     """
     link = Link(address.link, CONNECTION, lambda: None)
     running = asyncio.create_task(link.run())
@@ -92,7 +92,7 @@ async def asking(address: LatticeAddress) -> AsyncIterator[Wadm]:
             async with asyncio.timeout(CONNECT_SECONDS):
                 await link.there()
         except TimeoutError:
-            raise LinkAwayError(f"lattice {address.lattice}: {link.why or 'no connection'}; {HINT}") from None
+            raise NatsUnavailableError(f"lattice {address.lattice}: {link.why or 'no connection'}; {HINT}") from None
         yield Wadm(address, link)
     finally:
         running.cancel()

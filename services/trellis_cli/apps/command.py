@@ -19,7 +19,7 @@ from rich.text import Text
 from trellis.kube.client import Kube
 from trellis.kube.errors import Forbidden, KubeError
 from trellis.kube.resources import Manifest
-from trellis.lattice.connection.link import LinkAwayError
+from trellis.lattice.connection.link import NatsUnavailableError
 from trellis.lattice.domain.group_views import GroupView
 from trellis.lattice.domain.models import Model
 from trellis.lattice.domain.projection import project
@@ -63,7 +63,7 @@ PHASES: Final = {
 }
 _NONE: Final = "-"
 _ASKED_AT_ONCE: Final = 16
-_CANNOT: Final = (LinkAwayError, LatticeDataError, WadmRefusedError, NoLatticeError, KubeError)
+_CANNOT: Final = (NatsUnavailableError, LatticeDataError, WadmRefusedError, NoLatticeError, KubeError)
 
 NatsOption = Annotated[
     str | None,
@@ -130,7 +130,7 @@ async def _read(settings: ClientSettings, wanted: Wanted) -> list[Manifest]:
 
 async def _live(settings: ClientSettings, wanted: Wanted) -> list[LiveRow]:
     async with connected(settings) as kube:
-        items, groups, whole = await _around(kube, wanted.namespace)
+        items, groups, whole = await _applications_and_groups(kube, wanted.namespace)
         rows: list[LiveRow] = []
         for found in by_lattice(groups).values():
             namespaces, name = {group.namespace for group in found}, name_of(found[0])
@@ -147,7 +147,7 @@ async def _live(settings: ClientSettings, wanted: Wanted) -> list[LiveRow]:
                     rows += await _compared(wadm, name, mine)
             except _CANNOT as error:
                 rows += not_asked(name, map(row_of, mine), describe_error(error)) or [
-                    _away(name, describe_error(error))
+                    _unavailable_row(name, describe_error(error))
                 ]
     asked = {row.app.key for row in rows if row.app is not None}
     left = [row_of(item) for item in items if row_of(item).key not in asked]
@@ -158,7 +158,7 @@ async def _live(settings: ClientSettings, wanted: Wanted) -> list[LiveRow]:
     return [row for row in rows if _is_wanted(row, wanted.namespace, whole=whole)]
 
 
-async def _around(kube: Kube, namespace: str | None) -> tuple[list[Manifest], list[GroupView], bool]:
+async def _applications_and_groups(kube: Kube, namespace: str | None) -> tuple[list[Manifest], list[GroupView], bool]:
     """Return Applications, host groups, and whether they are complete: a lattice can belong to several namespaces.
 
     Raises:
@@ -179,7 +179,7 @@ def _is_wanted(row: LiveRow, namespace: str | None, *, whole: bool) -> bool:
     return namespace in {None, row.app.namespace}
 
 
-def _away(lattice: str, why: str) -> LiveRow:
+def _unavailable_row(lattice: str, why: str) -> LiveRow:
     return LiveRow(lattice, "", None, None, unknown=why)
 
 

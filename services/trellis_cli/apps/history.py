@@ -21,7 +21,7 @@ from rich.text import Text
 from trellis.kube.client import Kube
 from trellis.kube.errors import Conflict, Forbidden, NotFound
 from trellis.kube.resources import APPLICATIONS, Manifest
-from trellis.lattice.connection.link import LinkAwayError
+from trellis.lattice.connection.link import NatsUnavailableError
 from trellis.lattice.domain.reading import LatticeDataError
 from trellis.lattice.domain.replies import Version, WadmRefusedError
 from trellis.lattice.wadm.client import Wadm
@@ -54,7 +54,7 @@ from trellis_cli.common.output import (
 from trellis_cli.common.settings import ClientSettings, client_settings
 
 MANAGER: Final = "application-manager"
-_EXPECTED: Final = (LinkAwayError, LatticeDataError, WadmRefusedError, NoLatticeError, RollbackError)
+_EXPECTED: Final = (NatsUnavailableError, LatticeDataError, WadmRefusedError, NoLatticeError, RollbackError)
 
 NameArgument = Annotated[
     list[str],
@@ -219,7 +219,7 @@ async def _rollback(settings: ClientSettings, asked: Asked) -> None:
             raise CommandError(f"version {version} not found in wadm")
         plan = await _settled(kube, plan_rollback(item, manifest, version))
         if not asked.output.structured:
-            await _tell(kube, settings, plan)
+            await _warn_without_leader(kube, settings, plan)
         done = False
         if plan.changes and not asked.dry_run:
             _agree(plan, asked)
@@ -266,7 +266,7 @@ def _agree(plan: Rollback, asked: Asked) -> None:
         raise CommandError("nothing was changed")
 
 
-async def _tell(kube: Kube, settings: ClientSettings, plan: Rollback) -> None:
+async def _warn_without_leader(kube: Kube, settings: ClientSettings, plan: Rollback) -> None:
     print_result(Text(f"{plan.key}: from version {plan.former or '(none)'} to {plan.to}, as {plan.manager}"))
     for change in plan.changes:
         print_result(Text(f"  {one_line(change)}"))

@@ -17,7 +17,7 @@ import typer
 from rich.text import Text
 
 from trellis.bus.errors import BusError
-from trellis.bus.streams.stream_stats import survey
+from trellis.bus.streams.stream_stats import stream_sizes
 from trellis.config.durations import parse_seconds
 from trellis.config.settings import SettingsError
 from trellis.kube.client import Kube
@@ -117,7 +117,7 @@ async def _ask(session: aiohttp.ClientSession, pod: PodView) -> Answer:
 
 async def _bus(settings: ClientSettings) -> list[Part]:
     try:
-        streams = await survey(settings.nats_url, settings.nats_credentials)
+        streams = await stream_sizes(settings.nats_url, settings.nats_credentials)
     except BusError as error:
         return [Part("bus", "unknown", describe_error(error), {"name": "bus"})]
     missing = [stream.name for stream in streams if stream.messages is None]

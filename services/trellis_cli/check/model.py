@@ -50,7 +50,7 @@ def view_pods(pods: Iterable[Manifest]) -> list[PodView]:
         host = f"[{address}]" if ":" in address else address
         url = f"http://{host}:{port}/readyz" if address else ""
         component = (metadata.get("labels") or {}).get(_COMPONENT, "")
-        found.append(PodView(component, metadata["name"], url, _why(status)))
+        found.append(PodView(component, metadata["name"], url, _process_state(status)))
     return sorted(found, key=lambda item: item.name)
 
 
@@ -91,7 +91,7 @@ def _health_port(pod: Manifest) -> int | None:
     return None
 
 
-def _why(status: Mapping[str, Any]) -> str:
+def _process_state(status: Mapping[str, Any]) -> str:
     """Return why the process of a pod is not running, from the pod status; "" if unknown."""
     for container in status.get("containerStatuses") or ():
         waiting = (container.get("state") or {}).get("waiting") or {}

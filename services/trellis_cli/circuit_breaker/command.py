@@ -97,7 +97,7 @@ def close_command(
             print_document(output, {"closed": [row.document() for row in rows]})
             return
         for row in rows:
-            print_result(Text(_said(row)))
+            print_result(Text(_closing_text(row)))
         if not rows:
             print_result(Text(f"no circuit breaker of {service} is open"))
 
@@ -189,7 +189,7 @@ async def read_user(kube: Kube) -> str:
     return str(name)[:253]
 
 
-def _said(row: BreakerRow) -> str:
+def _closing_text(row: BreakerRow) -> str:
     assert row.closing is not None
     what = (
         "all deletions are permitted"

@@ -20,16 +20,16 @@ class _Output(io.TextIOWrapper):
         try:
             return super().write(text)
         except BrokenPipeError:
-            raise _ended(self) from None
+            raise _exit_closed(self) from None
 
     def flush(self) -> None:
         try:
             super().flush()
         except BrokenPipeError:
-            raise _ended(self) from None
+            raise _exit_closed(self) from None
 
 
-def _ended(stream: io.TextIOWrapper) -> SystemExit:
+def _exit_closed(stream: io.TextIOWrapper) -> SystemExit:
     """Return the exit; buffered output is discarded."""
     null = os.open(os.devnull, os.O_WRONLY)
     os.dup2(null, stream.fileno())

@@ -156,11 +156,11 @@ def _show(rows: Sequence[ControllerRow], namespace: str | None, output: Format, 
             *(row.figures.get(field, _NONE) for field in ("calls", "wakes", "wakeP99", "traps")),
         ]
         state = Text(one_line(row.state) or _NONE, style=STATES.get(row.state, ""))
-        table.add_row(Text(row.namespace), Text(row.name), state, *map(_text, cells), Text(_words(row)))
+        table.add_row(Text(row.namespace), Text(row.name), state, *map(_text, cells), Text(_fault_text(row)))
     print_result(table, no_headers=no_headers)
 
 
-def _words(row: ControllerRow) -> str:
+def _fault_text(row: ControllerRow) -> str:
     if row.problem or not row.fault:
         return one_line(row.problem)
     return one_line(

@@ -138,7 +138,7 @@ def replay(  # noqa: PLR0913, PLR0917 - options of a command line
         settings, filters = _asked(nats_url, asked)
         choice = Choice(tuple(dict.fromkeys(sequences or ())), filters, dry_run=dry_run)
         report = asyncio.run(replay_letters(settings.nats_url, choice, settings.nats_credentials))
-        _tell(report, output)
+        _print_report(report, output)
         if not report.complete:
             raise SystemExit(EXIT_FAILED)
 
@@ -196,7 +196,7 @@ async def _get(settings: ClientSettings, sequence: int) -> DeadLetter:
     return letter
 
 
-def _tell(report: ReplayReport, output: Format) -> None:
+def _print_report(report: ReplayReport, output: Format) -> None:
     if output.structured:
         print_document(output, report.document())
         return

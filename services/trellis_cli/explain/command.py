@@ -21,7 +21,7 @@ from trellis.installer_api.parse_int import whole
 from trellis.read_model.explain.page import Explanation
 from trellis.read_model.reading.cluster import Reading
 from trellis.read_model.reading.explained import page_of
-from trellis.read_model.reading.explained_letter import explain_letter
+from trellis.read_model.reading.explained_letter import explain_dead_letter
 from trellis.read_model.reading.find import NotThereError
 from trellis.telemetry import setup_logging
 from trellis_cli.common.complete import complete_kind_and_name
@@ -84,7 +84,9 @@ def explain(  # noqa: PLR0913, PLR0917 - options of a command line
     with exit_on_error():
         asked = read_argument(what, one_namespace(namespace, all_namespaces=all_namespaces))
         settings = client_settings(kubeconfig=kubeconfig, context=context, nats_url=nats_url)
-        page = asyncio.run(_letter(settings, asked.name) if asked.kind == "deadletter" else _page(settings, asked))
+        page = asyncio.run(
+            _dead_letter_page(settings, asked.name) if asked.kind == "deadletter" else _page(settings, asked)
+        )
         _show(page, output)
         if page.cause is not None:
             raise SystemExit(EXIT_FAILED)
@@ -115,7 +117,7 @@ async def _found(settings: ClientSettings, reading: Reading, asked: ObjectName) 
     return await page_of(reading, settings.installer_namespace, asked.kind, asked.name, asked.namespace)
 
 
-async def _letter(settings: ClientSettings, name: str) -> Explanation:
+async def _dead_letter_page(settings: ClientSettings, name: str) -> Explanation:
     """Return the page of a dead letter. Raise CommandError if ``name`` is not a number."""
     number = whole(name)
     if number is None:
@@ -124,7 +126,7 @@ async def _letter(settings: ClientSettings, name: str) -> Explanation:
     letter: DeadLetter | None
     async with dead_letters(settings.nats_url, credentials=settings.nats_credentials) as box:
         letter = await box.get(number)
-    return explain_letter(letter, name)
+    return explain_dead_letter(letter, name)
 
 
 def _show(page: Explanation, output: Format) -> None:

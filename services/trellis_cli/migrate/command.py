@@ -31,8 +31,8 @@ from trellis_cli.common.output import Format, OutputOption
 from trellis_cli.common.settings import ClientSettings, client_settings
 from trellis_cli.migrate.model.kwasm import plan_kwasm, values_of, with_values
 from trellis_cli.migrate.model.plan import (
+    ClusterSnapshot,
     Rules,
-    World,
     still_writing,
     take_over_controllers,
     view_peer_job,
@@ -144,7 +144,7 @@ async def _find(kube: Kube, asked: Asked) -> Found:
     jobs, deployments = await list_all(kube, JOBS), await list_all(kube, DEPLOYMENTS)
     values = values_of(deployments) if asked.peer is Peer.KWASM else None
     rules, told = with_values(asked.rules, values, asked.given)
-    world = World(
+    world = ClusterSnapshot(
         nodes=tuple(map(view_node, nodes)),
         shims=tuple(map(view_shim, shims)),
         jobs=tuple(job for job in map(view_peer_job, jobs) if job is not None),

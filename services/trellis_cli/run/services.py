@@ -15,7 +15,7 @@ from typing import Final, Protocol
 
 from trellis.config.settings import ServiceSettings, SettingsError, load, unknown_variables
 from trellis.runtime import gc as heap
-from trellis.runtime.run import Living, run_services
+from trellis.runtime.run import RunningService, run_services
 from trellis.services import SERVICES, Service
 from trellis.telemetry import get_logger, setup_logging
 from trellis_cli.common import additions
@@ -108,7 +108,9 @@ def run(services: Sequence[str], flags: RunFlags) -> None:
     for line in misspelt():
         _log.warning(line)
     with heap.importing():
-        apps: list[Living] = [service.load("app").create_app(its) for service, its in zip(chosen, loaded, strict=True)]
+        apps: list[RunningService] = [
+            service.load("app").create_app(its) for service, its in zip(chosen, loaded, strict=True)
+        ]
     heap.freeze()
     asyncio.run(_run(apps, loaded[0].health_port, nats))
 
@@ -134,7 +136,7 @@ def _own_nats(flags: RunFlags) -> OwnNats | None:
     return made(flags.own_nats)
 
 
-async def _run(services: Sequence[Living], health_port: int, nats: OwnNats | None) -> None:
+async def _run(services: Sequence[RunningService], health_port: int, nats: OwnNats | None) -> None:
     """Run services; the bus stays up until they have stopped."""
     async with contextlib.nullcontext() if nats is None else nats.running():
         await run_services(services, health_port=health_port)

@@ -58,13 +58,13 @@ from trellis_cli.common.settings import ClientSettings, client_settings
 from trellis_cli.secrets.model import (
     DEFINITION,
     READING,
-    Around,
     Row,
+    RuleInputs,
     Step,
+    connection_grant_of,
     impersonation_review,
     judge,
     judge_definition,
-    link_of,
     reading_review,
     uses_of,
 )
@@ -173,8 +173,8 @@ async def _check(settings: ClientSettings, asked: Asked, token: Step) -> Checked
         groups = await read_groups(kube)
         group = group_of(groups, metadata["namespace"], label)
         grants, definition = await asyncio.gather(_grants(kube), _definition(kube))
-        link = replace(link_of(group, groups, grants), known=definition.well is not False)
-        around = Around(link, asked.token, asked.users, asked.backend)
+        link = replace(connection_grant_of(group, groups, grants), known=definition.well is not False)
+        around = RuleInputs(link, asked.token, asked.users, asked.backend)
         rows = [judge(app, use, around) for use in uses_of(app)]
         asking = Asking(kube, settings.namespace)
         rows = list(await asyncio.gather(*map(asking.complete, rows)))

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import orjson
 
-from secrets_backend.domain.decide import Grant, Identity, LinkGrant, identify
+from secrets_backend.domain.decide import ConnectionGrant, Grant, Identity, identify
 from secrets_backend.domain.policy import Policy, read_policy
 from secrets_backend.domain.refusals import Refusal
 from secrets_backend.domain.resources import ACCOUNT, ACCOUNT_PREFIX, account_of
@@ -91,10 +91,10 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
-class Around:
+class RuleInputs:
     """Inputs of the rules. ``token``: None if not given; ``users``, ``backend``: settings of the service."""
 
-    link: LinkGrant
+    link: ConnectionGrant
     token: Token | None
     users: frozenset[str]
     backend: str
@@ -148,7 +148,7 @@ def _uses(place: str, holder: Any) -> Iterator[Use]:  # noqa: ANN401 - JSON; a t
         yield Use(place, *("" if word is None else str(word) for word in words))
 
 
-def judge(app: Manifest, use: Use, around: Around) -> Row:
+def judge(app: Manifest, use: Use, around: RuleInputs) -> Row:
     """Return the rules that only need manifests: the policy, and the grant."""
     row = Row(use)
     found = [item for item in (app.get("spec") or {}).get("policies") or () if item.get("name") == use.policy]
@@ -185,7 +185,7 @@ def _wanted(use: Use, policy: Policy) -> Step:
     return Step("policy", True, f"entry {use.entry} of Secret {policy.namespace}/{use.secret}, impersonate {account}")
 
 
-def _granted(row: Row, policy: Policy, around: Around) -> Row:
+def _granted(row: Row, policy: Policy, around: RuleInputs) -> Row:
     token, link, note = around.token, around.link, ""
     if token is None:
         token, link, limited = _ANYBODY, *_whoever_signed(link, policy.namespace)
@@ -198,7 +198,7 @@ def _granted(row: Row, policy: Policy, around: Around) -> Row:
     return replace(row.and_then(step), identity=identity)
 
 
-def _whoever_signed(link: LinkGrant, namespace: str) -> tuple[LinkGrant, bool]:
+def _whoever_signed(link: ConnectionGrant, namespace: str) -> tuple[ConnectionGrant, bool]:
     """Return the grant of a lattice connection without its issuer limit, and whether the limit affects a namespace."""
     counting = [grant for grant in link.grants if grant.namespace == namespace and grant.is_for(link.groups)]
     limited = any(item.spec is not None and item.spec.entity_issuers is not None for item in counting)
@@ -209,12 +209,12 @@ def _whoever_signed(link: LinkGrant, namespace: str) -> tuple[LinkGrant, bool]:
     return replace(link, grants=tuple(open_)), limited
 
 
-def link_of(group: GroupView, groups: Iterable[GroupView], grants: Sequence[Grant]) -> LinkGrant:
+def connection_grant_of(group: GroupView, groups: Iterable[GroupView], grants: Sequence[Grant]) -> ConnectionGrant:
     """Return the grant of the connection of a host group: all groups with its NATS and credentials share it."""
     mine = _nats_of(group)
     there = [item for item in groups if not item.deleting and item.spec is not None and _nats_of(item) == mine]
     pairs = frozenset((item.namespace, item.spec.lattice) for item in there if item.spec is not None)
-    return LinkGrant(frozenset(item.namespace for item in there), pairs, tuple(grants))
+    return ConnectionGrant(frozenset(item.namespace for item in there), pairs, tuple(grants))
 
 
 def _nats_of(group: GroupView) -> tuple[str, ...]:

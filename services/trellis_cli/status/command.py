@@ -17,7 +17,7 @@ from rich.text import Text
 
 from trellis import names
 from trellis.bus.errors import BusError
-from trellis.bus.streams.stream_stats import survey
+from trellis.bus.streams.stream_stats import stream_sizes
 from trellis.events.subjects import NODE_WATCHER, PROVISIONER
 from trellis.kube.client import Kube
 from trellis.kube.errors import Forbidden, KubeError, NotFound, Unauthorized, Unavailable
@@ -27,7 +27,7 @@ from trellis.lattice.domain.service_views import SLICE_SELECTOR, view_service, v
 from trellis.read_model.explain.hosts import MANAGER as HOST_MANAGER
 from trellis.read_model.explain.service import REFLECTOR
 from trellis.read_model.reading.cluster import PERMISSIONS, Reading
-from trellis.read_model.reading.explained import held_up, warned
+from trellis.read_model.reading.explained import pending_cause, warned
 from trellis.read_model.reading.leaders import read_claim, read_leadership
 from trellis_cli.apps.row import NAME, UNKNOWN, read_applications
 from trellis_cli.circuit_breaker.command import read_rows
@@ -241,7 +241,7 @@ async def _installation(kube: Kube, settings: ClientSettings, now: datetime) -> 
 async def _rollout(kube: Kube, settings: ClientSettings) -> Part:
     reading = Reading(kube, settings.namespace)
     installers = settings.installer_namespace
-    rollout, held = await asyncio.gather(read_rollout(reading, installers), held_up(reading, installers))
+    rollout, held = await asyncio.gather(read_rollout(reading, installers), pending_cause(reading, installers))
     return _with_notes(rollout_part(rollout, {name: line.text for name, line in held.items()}), reading)
 
 
@@ -297,7 +297,7 @@ async def _secrets(kube: Kube, namespace: str) -> Part:
 
 async def _bus(settings: ClientSettings) -> Part:
     try:
-        return bus_part(await survey(settings.nats_url, settings.nats_credentials))
+        return bus_part(await stream_sizes(settings.nats_url, settings.nats_credentials))
     except BusError as error:
         return Part("bus", "unknown", describe_error(error), {"streams": None, "dead_letters": None})
 

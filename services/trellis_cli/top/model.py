@@ -111,7 +111,7 @@ def _shims(entity: Entity) -> str:
     return ", ".join(f"{name}:{item['stage']}" for name, item in entity["shims"].items())
 
 
-def _why(entity: Entity) -> str:
+def _reason_and_message(entity: Entity) -> str:
     """Return ``Reason: message``, without a repeated reason."""
     reason, message = entity["reason"] or "", entity["message"] or ""
     return message if message.startswith(f"{reason}:") else ": ".join(filter(None, (reason, message)))
@@ -229,7 +229,7 @@ def rows(kind: Kind, entities: Entities, wanted: Wanted) -> list[Row]:
         Row(
             id_,
             item["health"],
-            _why(item),
+            _reason_and_message(item),
             tuple(column.say(column.cell(item)) for column in columns),
             explained=id_ if kind is not Kind.HOSTS else item["group"] or "",
         )
@@ -286,5 +286,5 @@ def _fits(id_: str, entity: Entity, sheet: Sheet, wanted: Wanted) -> bool:
     words = wanted.words.casefold().split()
     if not words:
         return True
-    text = " ".join([id_, _why(entity), *(column.say(column.cell(entity)) for column in sheet.columns)])
+    text = " ".join([id_, _reason_and_message(entity), *(column.say(column.cell(entity)) for column in sheet.columns)])
     return all(word in text.casefold() for word in words)

@@ -40,7 +40,7 @@ def screen_of(screen: Screen, entities: Entities, height: int, *, trouble: str =
     at = screen.place([row.id for row in found])
     told = [_warning(note) for note in ([trouble] if trouble else []) + notes(screen.kind, entities)]
     above = [_tabs(screen.kind), _counts(screen, entities, len(found)), *_bounded(told, height)]
-    below = [*_why(found, at), _last(screen)]
+    below = [*_details_of(found, at), _last(screen)]
     while (room := height - 1 - len(above) - len(below)) < _LEAST and len(above) + len(below) > 1:
         # The filter input and the selected line stay visible.
         if len(below) > 1:
@@ -108,7 +108,7 @@ def _table(kind: Kind, found: Sequence[Row], *, wanted: Wanted, selected: str = 
     return table
 
 
-def _why(found: Sequence[Row], at: int) -> list[Text]:
+def _details_of(found: Sequence[Row], at: int) -> list[Text]:
     """Return two lines for the selected row: the complete reason, and the command with details."""
     if not found:
         return [Text("no lines", style="dim"), Text("")]

@@ -24,16 +24,16 @@ from trellis.bus.consume.message import HEADER_MSG_ID, HEADER_TRACEPARENT, Origi
 from trellis.bus.consume.staleness import Listeners
 from trellis.bus.consume.subscriber import FactHandler, Reader, Received, Subscription
 from trellis.bus.dead_letters.write import Letter
-from trellis.bus.errors import BusError, BusUnavailable, FactRefused, NotAllowed, StreamError
+from trellis.bus.errors import BusError, BusUnavailable, EventRefused, NotAllowed, StreamError
 from trellis.bus.publish.availability import Availability
 from trellis.bus.publish.publisher import Publisher
 from trellis.bus.streams.connection_supervisor import ConnectionSupervisor, jetstream_of
-from trellis.bus.streams.history import last_facts
+from trellis.bus.streams.history import last_events
 from trellis.bus.streams.streams import DEFAULT_LIMITS, StreamLimits, ensure_streams
 from trellis.bus.timings import BusTimings
 from trellis.config.nats_credentials import Credentials
-from trellis.events.envelope import CONTENT_TYPE, FactData
-from trellis.events.subjects import STREAM_DEAD, STREAM_EVENTS, STREAM_LATTICE, copy_subject, fact_subject, spec_of
+from trellis.events.envelope import CONTENT_TYPE, EventData
+from trellis.events.subjects import STREAM_DEAD, STREAM_EVENTS, STREAM_LATTICE, copy_subject, event_subject, spec_of
 from trellis.telemetry import Telemetry, current_trace, get_logger, trace_from
 from trellis.telemetry.health import Health
 
@@ -43,15 +43,15 @@ __all__ = [
     "BusError",
     "BusTimings",
     "BusUnavailable",
+    "EventRefused",
     "FactHandler",
-    "FactRefused",
     "NotAllowed",
     "Received",
     "StreamError",
 ]
 
 _log = get_logger(__name__)
-M = TypeVar("M", bound=FactData)
+M = TypeVar("M", bound=EventData)
 
 
 class Bus:
@@ -85,7 +85,7 @@ class Bus:
         )
         self._publisher = Publisher(self._availability, lambda: self._connection.broker, self._wake, timings)
         listeners = Listeners(telemetry, health, lambda: self._availability.answering_seconds, timings.deaf)
-        self._reader = Reader(self._origin, telemetry, self._bury, self._room, listeners, timings)
+        self._reader = Reader(self._origin, telemetry, self._publish_dead_letter, self._max_payload, listeners, timings)
         self._keeper = ConnectionSupervisor(
             self._connection,
             self._availability,
@@ -120,7 +120,7 @@ class Bus:
         except nats.errors.Error as error:
             raise BusUnavailable(f"streams cannot be inspected: {describe(error)}") from error
 
-    async def publish(self, event: FactData, *, dedup: str) -> None:
+    async def publish(self, event: EventData, *, dedup: str) -> None:
         """Publish an event and wait until it is stored; safe for concurrent calls.
 
         Args:
@@ -130,9 +130,9 @@ class Bus:
         Raises:
             BusUnavailable: not stored within 10 s, or NATS has been unreachable for longer; retry later.
             NotAllowed: the NATS user lacks the permission to publish it; the bus logs a warning.
-            FactRefused: too large, or refused by the stream; do not retry.
+            EventRefused: too large, or refused by the stream; do not retry.
         """
-        spec, subject = spec_of(type(event)), fact_subject(self._origin.cluster, event)
+        spec, subject = spec_of(type(event)), event_subject(self._origin.cluster, event)
         attributes = {
             "messaging.system": "nats",
             "messaging.destination.name": subject,
@@ -162,7 +162,7 @@ class Bus:
         Raises:
             BusUnavailable: not stored within 10 s, or NATS has been unreachable for longer; retry later.
             NotAllowed: the NATS user lacks the permission to publish it; the bus logs a warning.
-            FactRefused: too large, or refused by the stream; do not retry.
+            EventRefused: too large, or refused by the stream; do not retry.
         """
         headers = {HEADER_MSG_ID: dedup, "Content-Type": CONTENT_TYPE}
         if trace_from(traceparent) is not None:
@@ -220,13 +220,13 @@ class Bus:
         await self.stop()
         await self._connection.close()
 
-    async def last_facts(self, models: Sequence[type[M]]) -> AsyncIterator[M]:
+    async def last_events(self, models: Sequence[type[M]]) -> AsyncIterator[M]:
         """Yield the last event on each subject of these models, oldest first; waits while NATS is unreachable."""
         while True:
             cancellation.check()
             await self.connected.wait()
             try:
-                facts = await last_facts(self._jetstream(), self._origin, models, self._timings.history)
+                facts = await last_events(self._jetstream(), self._origin, models, self._timings.history)
             except (BusUnavailable, nats.errors.Error):
                 await asyncio.sleep(self._timings.history.again)
                 continue
@@ -239,11 +239,11 @@ class Bus:
             raise BusUnavailable(self._availability.why)
         return jetstream_of(broker)
 
-    def _room(self) -> int:
+    def _max_payload(self) -> int:
         broker = self._connection.broker
         return client_of(broker).max_payload if broker is not None else 0
 
-    async def _bury(self, letter: Letter) -> None:
+    async def _publish_dead_letter(self, letter: Letter) -> None:
         await self._publisher.send(STREAM_DEAD, letter.subject, letter.body, letter.headers)
 
     def _wake(self) -> None:

@@ -18,7 +18,7 @@ class NotAllowed(BusUnavailable):
     """The NATS user lacks the permission to publish; retry once the permission is granted."""
 
 
-class FactRefused(BusError):  # noqa: N818
+class EventRefused(BusError):  # noqa: N818
     """The event can never be published as it is: too large, or not accepted by its stream."""
 
 
@@ -30,5 +30,5 @@ class StreamError(BusError):
     """A stream has a wrong configuration: a user has to change a setting or the stream."""
 
 
-class ClusterTaken(BusError):  # noqa: N818
+class ClusterNameInUse(BusError):  # noqa: N818
     """Another cluster uses the name of this cluster on the bus, which is unusable until that cluster is renamed."""

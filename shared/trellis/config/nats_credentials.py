@@ -102,7 +102,7 @@ class Credentials:
 
 
 @dataclass(frozen=True, slots=True)
-class HeldCredentials:
+class CachedCredentials:
     """The secret of a user that is already read, as from a Kubernetes Secret; ``where`` names the source in messages.
 
     Two are equal if their secrets are, regardless of the source.

@@ -6,10 +6,10 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from trellis.events.envelope import FactData
+from trellis.events.envelope import EventData
 
 
-class ApplicationFact(FactData):
+class ApplicationEventData(EventData):
     """Common fields of the events about an Application."""
 
     noun: ClassVar[str] = "application"
@@ -25,7 +25,7 @@ class ApplicationFact(FactData):
         return (self.namespace, self.name)
 
 
-class ApplicationSynced(ApplicationFact):
+class ApplicationSynced(ApplicationEventData):
     """The Application in Kubernetes and in wadm is in sync."""
 
     fact: ClassVar[str] = "synced"
@@ -38,7 +38,7 @@ class ApplicationSynced(ApplicationFact):
     )
 
 
-class ApplicationOverridden(ApplicationFact):
+class ApplicationOverridden(ApplicationEventData):
     """An Application was changed in Kubernetes and in wadm, and one of the changes was overridden."""
 
     fact: ClassVar[str] = "overridden"
@@ -47,7 +47,7 @@ class ApplicationOverridden(ApplicationFact):
     kept: str = Field(description="version in wadm that contains the overridden change; empty if none does")
 
 
-class ApplicationRejected(ApplicationFact):
+class ApplicationRejected(ApplicationEventData):
     """wadm rejected the manifest of an Application."""
 
     fact: ClassVar[str] = "rejected"
@@ -57,7 +57,7 @@ class ApplicationRejected(ApplicationFact):
     message: str = Field(description="error message of wadm")
 
 
-class ApplicationDeleted(ApplicationFact):
+class ApplicationDeleted(ApplicationEventData):
     """An Application was deleted from Kubernetes."""
 
     fact: ClassVar[str] = "deleted"

@@ -80,11 +80,11 @@ def _route(channel: Schema) -> tuple[str, str, list[str]]:
 def _compare(path: str, old: Any, new: Any) -> list[Break]:  # noqa: ANN401 (a schema may be true or false)
     where = path or "the data"
     if not _comparable(old, new):
-        return [] if old == new else [Break(where, Change.DIFFERENT, _words(old), _words(new))]
+        return [] if old == new else [Break(where, Change.DIFFERENT, _schema_text(old), _schema_text(new))]
     handled = {"properties", "required", "anyOf", *_NESTED}
     plain_old, plain_new = ({key: value for key, value in side.items() if key not in handled} for side in (old, new))
     same = plain_old == plain_new
-    breaks = [] if same else [Break(where, Change.DIFFERENT, _words(plain_old), _words(plain_new))]
+    breaks = [] if same else [Break(where, Change.DIFFERENT, _schema_text(plain_old), _schema_text(plain_new))]
     breaks += _compare_properties(path, old, new)
     for keyword, step in _NESTED.items():
         if keyword in old:
@@ -153,7 +153,7 @@ def _canonical(value: Any) -> str:  # noqa: ANN401 (any part of a schema)
     return json.dumps(value, sort_keys=True)
 
 
-def _words(schema: Any) -> str:  # noqa: ANN401 (as above)
+def _schema_text(schema: Any) -> str:  # noqa: ANN401 (as above)
     """Return a short text for a schema."""
     if not isinstance(schema, dict):
         return "anything" if schema is True else str(schema)

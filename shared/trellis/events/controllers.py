@@ -10,12 +10,12 @@ from typing import ClassVar
 
 from pydantic import Field
 
-from trellis.events.envelope import FactData
+from trellis.events.envelope import EventData
 
 _LONGEST = 1024
 
 
-class ControllerFact(FactData):
+class ControllerEventData(EventData):
     """Common fields of the events about a WasmController."""
 
     noun: ClassVar[str] = "controller"
@@ -30,13 +30,13 @@ class ControllerFact(FactData):
         return (self.namespace, self.name)
 
 
-class ControllerWoken(ControllerFact):
+class ControllerWoken(ControllerEventData):
     """A suspended controller was woken by a change of an object that it watches."""
 
     fact: ClassVar[str] = "woken"
 
 
-class ControllerSuspended(ControllerFact):
+class ControllerSuspended(ControllerEventData):
     """A controller was suspended to disk because it was idle or memory was low."""
 
     fact: ClassVar[str] = "suspended"
@@ -44,7 +44,7 @@ class ControllerSuspended(ControllerFact):
     bytes_on_disk: int = Field(default=0, ge=0, description="size of its snapshot on disk, in bytes")
 
 
-class ControllerTrapped(ControllerFact):
+class ControllerTrapped(ControllerEventData):
     """A call of a controller trapped or exceeded a limit."""
 
     fact: ClassVar[str] = "trapped"

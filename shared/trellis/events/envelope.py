@@ -18,7 +18,7 @@ CONTENT_TYPE = "application/cloudevents+json"
 _TYPE = re.compile(r"(.+)\.v([1-9][0-9]*)")
 
 
-class FactData(BaseModel, ABC):
+class EventData(BaseModel, ABC):
     """Base class of the data of all events: frozen; ignores fields of newer publishers."""
 
     model_config = ConfigDict(frozen=True, extra="ignore", defer_build=True)
@@ -58,7 +58,7 @@ class CloudEvent(BaseModel, Generic[D]):
 RawCloudEvent = CloudEvent[Any]
 
 
-def event_type(model: type[FactData]) -> str:
+def event_type(model: type[EventData]) -> str:
     """Return the CloudEvents type of a model: ``dev.trellis.<noun>.<fact>.v<version>``."""
     return f"dev.trellis.{model.noun}.{model.fact}.v{model.version}"
 

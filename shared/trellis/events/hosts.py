@@ -6,10 +6,10 @@ from typing import ClassVar
 
 from pydantic import Field
 
-from trellis.events.envelope import FactData
+from trellis.events.envelope import EventData
 
 
-class HostsFact(FactData):
+class HostsEventData(EventData):
     """Common fields of the events about a host group."""
 
     noun: ClassVar[str] = "hosts"
@@ -24,7 +24,7 @@ class HostsFact(FactData):
         return (self.namespace, self.name)
 
 
-class HostsReady(HostsFact):
+class HostsReady(HostsEventData):
     """All hosts of a host group are ready and up to date."""
 
     fact: ClassVar[str] = "ready"
@@ -33,13 +33,13 @@ class HostsReady(HostsFact):
     hosts: int = Field(ge=0, description="number of hosts")
 
 
-class HostsRemoved(HostsFact):
+class HostsRemoved(HostsEventData):
     """A host group was deleted; its pods terminate."""
 
     fact: ClassVar[str] = "removed"
 
 
-class HostPodFact(FactData):
+class HostPodEventData(EventData):
     """Common fields of the events about the pod of a host."""
 
     noun: ClassVar[str] = "host_pod"
@@ -54,7 +54,7 @@ class HostPodFact(FactData):
         return (self.namespace, self.name)
 
 
-class HostPodReady(HostPodFact):
+class HostPodReady(HostPodEventData):
     """The pod of a host is ready and reachable."""
 
     fact: ClassVar[str] = "ready"
@@ -68,7 +68,7 @@ class HostPodReady(HostPodFact):
     )
 
 
-class HostPodGone(HostPodFact):
+class HostPodGone(HostPodEventData):
     """The pod of a host is no longer ready, terminates, or was deleted."""
 
     fact: ClassVar[str] = "gone"

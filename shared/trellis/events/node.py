@@ -6,10 +6,10 @@ from typing import ClassVar
 
 from pydantic import Field
 
-from trellis.events.envelope import FactData
+from trellis.events.envelope import EventData
 
 
-class NodeFact(FactData):
+class NodeEventData(EventData):
     """Common fields of the events about a Node."""
 
     noun: ClassVar[str] = "node"
@@ -25,7 +25,7 @@ class NodeFact(FactData):
         return (self.name,)
 
 
-class NodeOptedIn(NodeFact):
+class NodeOptedIn(NodeEventData):
     """A Node opted in to Wasm, by its annotation or by automatic provisioning."""
 
     fact: ClassVar[str] = "opted_in"
@@ -37,13 +37,13 @@ class NodeOptedIn(NodeFact):
     by: str = Field(description="cause of the opt-in: Annotation or AutoProvision")
 
 
-class NodeOptedOut(NodeFact):
+class NodeOptedOut(NodeEventData):
     """A Node opted out of Wasm."""
 
     fact: ClassVar[str] = "opted_out"
 
 
-class NodeReplaced(NodeFact):
+class NodeReplaced(NodeEventData):
     """A Node was replaced by another one of the same name; its state starts from nothing."""
 
     fact: ClassVar[str] = "replaced"
@@ -51,13 +51,13 @@ class NodeReplaced(NodeFact):
     former_uid: str = Field(description="metadata.uid of the former Node of that name")
 
 
-class NodeGone(NodeFact):
+class NodeGone(NodeEventData):
     """An opted-in Node was deleted."""
 
     fact: ClassVar[str] = "gone"
 
 
-class NodeReady(NodeFact):
+class NodeReady(NodeEventData):
     """A Node was labelled as ready to run Wasm."""
 
     fact: ClassVar[str] = "ready"

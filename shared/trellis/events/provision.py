@@ -6,10 +6,10 @@ from typing import ClassVar
 
 from pydantic import Field
 
-from trellis.events.envelope import FactData
+from trellis.events.envelope import EventData
 
 
-class ProvisionFact(FactData):
+class ProvisionEventData(EventData):
     """Common fields of the events about provisioning."""
 
     noun: ClassVar[str] = "provision"
@@ -25,13 +25,13 @@ class ProvisionFact(FactData):
         return (self.node,)
 
 
-class ProvisionStarted(ProvisionFact):
+class ProvisionStarted(ProvisionEventData):
     """The provisioner created an installer Job for a node."""
 
     fact: ClassVar[str] = "started"
 
 
-class ProvisionSucceeded(ProvisionFact):
+class ProvisionSucceeded(ProvisionEventData):
     """The installation on a node succeeded and was verified."""
 
     fact: ClassVar[str] = "succeeded"
@@ -39,7 +39,7 @@ class ProvisionSucceeded(ProvisionFact):
     verified: str = Field(description="kind of the verification: canary, handler or job")
 
 
-class ProvisionFailed(ProvisionFact):
+class ProvisionFailed(ProvisionEventData):
     """An attempt on a node failed; the provisioner retries with backoff."""
 
     fact: ClassVar[str] = "failed"
@@ -48,7 +48,7 @@ class ProvisionFailed(ProvisionFact):
     message: str = Field(description="human-readable message with the last log lines of the installer")
 
 
-class ProvisionRemoved(ProvisionFact):
+class ProvisionRemoved(ProvisionEventData):
     """A node opted out and no installer Job of Trellis runs on it any more."""
 
     fact: ClassVar[str] = "removed"

@@ -6,10 +6,10 @@ from typing import ClassVar
 
 from pydantic import Field
 
-from trellis.events.envelope import FactData
+from trellis.events.envelope import EventData
 
 
-class RolloutFact(FactData):
+class RolloutEventData(EventData):
     """Common fields of the events about a rollout."""
 
     noun: ClassVar[str] = "rollout"
@@ -23,7 +23,7 @@ class RolloutFact(FactData):
         return (self.digest,)
 
 
-class RolloutHalted(RolloutFact):
+class RolloutHalted(RolloutEventData):
     """A rollout halted because too many nodes failed. Failed nodes are still retried, no further node is started."""
 
     fact: ClassVar[str] = "halted"
@@ -31,7 +31,7 @@ class RolloutHalted(RolloutFact):
     limit: int = Field(ge=1, description="number of failed nodes at which the rollout halts")
 
 
-class RolloutResumed(RolloutFact):
+class RolloutResumed(RolloutEventData):
     """A halted rollout resumed because fewer nodes fail than the limit."""
 
     fact: ClassVar[str] = "resumed"

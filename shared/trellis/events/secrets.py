@@ -9,12 +9,12 @@ from typing import ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from trellis.events.envelope import FactData
+from trellis.events.envelope import EventData
 
 _LONGEST = 1024
 
 
-class SecretFact(FactData):
+class SecretEventData(EventData):
     """Common fields of the events about a Secret."""
 
     noun: ClassVar[str] = "secret"
@@ -27,7 +27,7 @@ class SecretFact(FactData):
         return (self.namespace, self.name)
 
 
-class SecretAnswered(SecretFact):
+class SecretAnswered(SecretEventData):
     """Common fields of the events about a request for a Secret."""
 
     field: str = Field(description="key in the data of the Secret")
@@ -77,7 +77,7 @@ class SecretUsers(BaseModel):
     lattice: str = Field(description="name of the lattice of the host groups")
 
 
-class SecretChanged(SecretFact):
+class SecretChanged(SecretEventData):
     """A Secret changed after components received it."""
 
     fact: ClassVar[str] = "changed"

@@ -6,10 +6,10 @@ from typing import ClassVar
 
 from pydantic import Field
 
-from trellis.events.envelope import FactData
+from trellis.events.envelope import EventData
 
 
-class ServiceFact(FactData):
+class ServiceEventData(EventData):
     """Common fields of the events about a reflected Service."""
 
     noun: ClassVar[str] = "service"
@@ -25,7 +25,7 @@ class ServiceFact(FactData):
         return (self.namespace, self.name)
 
 
-class ServiceReflected(ServiceFact):
+class ServiceReflected(ServiceEventData):
     """A Service routes to the listening hosts of an application."""
 
     fact: ClassVar[str] = "reflected"
@@ -34,7 +34,7 @@ class ServiceReflected(ServiceFact):
     ports: list[int] = Field(description="ports of the Service")
 
 
-class ServiceRemoved(ServiceFact):
+class ServiceRemoved(ServiceEventData):
     """A reflected Service was deleted because its application is undeployed or no longer requests it."""
 
     fact: ClassVar[str] = "removed"

@@ -19,7 +19,7 @@ from trellis.events.applications import (
     ApplicationSynced,
 )
 from trellis.events.controllers import ControllerSuspended, ControllerTrapped, ControllerWoken
-from trellis.events.envelope import FactData, event_type
+from trellis.events.envelope import EventData, event_type
 from trellis.events.hosts import HostPodGone, HostPodReady, HostsReady, HostsRemoved
 from trellis.events.node import NodeGone, NodeOptedIn, NodeOptedOut, NodeReady, NodeReplaced
 from trellis.events.provision import ProvisionFailed, ProvisionRemoved, ProvisionStarted, ProvisionSucceeded
@@ -53,10 +53,10 @@ CONSOLE: Final = "console"
 
 
 @dataclass(frozen=True, slots=True)
-class FactSpec:
+class EventSpec:
     """A row of the table: the model of an event, its only publisher, and its stream."""
 
-    model: type[FactData]
+    model: type[EventData]
     owner: str
     stream: str = STREAM_EVENTS
 
@@ -83,34 +83,34 @@ class FactSpec:
         return self.model.model_construct(**names).key()
 
 
-FACTS: Final[tuple[FactSpec, ...]] = (
-    FactSpec(NodeOptedIn, NODE_WATCHER),
-    FactSpec(NodeOptedOut, NODE_WATCHER),
-    FactSpec(NodeReplaced, NODE_WATCHER),
-    FactSpec(NodeGone, NODE_WATCHER),
-    FactSpec(NodeReady, NODE_WATCHER),
-    FactSpec(ProvisionStarted, PROVISIONER),
-    FactSpec(ProvisionSucceeded, PROVISIONER),
-    FactSpec(ProvisionFailed, PROVISIONER),
-    FactSpec(ProvisionRemoved, PROVISIONER),
-    FactSpec(RolloutHalted, PROVISIONER),
-    FactSpec(RolloutResumed, PROVISIONER),
-    FactSpec(HostsReady, HOST_MANAGER),
-    FactSpec(HostsRemoved, HOST_MANAGER),
-    FactSpec(HostPodReady, HOST_MANAGER),
-    FactSpec(HostPodGone, HOST_MANAGER),
-    FactSpec(ServiceReflected, SERVICE_REFLECTOR),
-    FactSpec(ServiceRemoved, SERVICE_REFLECTOR),
-    FactSpec(ApplicationSynced, APPLICATION_MANAGER),
-    FactSpec(ApplicationOverridden, APPLICATION_MANAGER),
-    FactSpec(ApplicationRejected, APPLICATION_MANAGER),
-    FactSpec(ApplicationDeleted, APPLICATION_MANAGER),
-    FactSpec(SecretGranted, SECRETS_BACKEND),
-    FactSpec(SecretDenied, SECRETS_BACKEND),
-    FactSpec(SecretChanged, SECRETS_BACKEND),
-    FactSpec(ControllerWoken, CONTROLLER_HOST),
-    FactSpec(ControllerSuspended, CONTROLLER_HOST),
-    FactSpec(ControllerTrapped, CONTROLLER_HOST),
+FACTS: Final[tuple[EventSpec, ...]] = (
+    EventSpec(NodeOptedIn, NODE_WATCHER),
+    EventSpec(NodeOptedOut, NODE_WATCHER),
+    EventSpec(NodeReplaced, NODE_WATCHER),
+    EventSpec(NodeGone, NODE_WATCHER),
+    EventSpec(NodeReady, NODE_WATCHER),
+    EventSpec(ProvisionStarted, PROVISIONER),
+    EventSpec(ProvisionSucceeded, PROVISIONER),
+    EventSpec(ProvisionFailed, PROVISIONER),
+    EventSpec(ProvisionRemoved, PROVISIONER),
+    EventSpec(RolloutHalted, PROVISIONER),
+    EventSpec(RolloutResumed, PROVISIONER),
+    EventSpec(HostsReady, HOST_MANAGER),
+    EventSpec(HostsRemoved, HOST_MANAGER),
+    EventSpec(HostPodReady, HOST_MANAGER),
+    EventSpec(HostPodGone, HOST_MANAGER),
+    EventSpec(ServiceReflected, SERVICE_REFLECTOR),
+    EventSpec(ServiceRemoved, SERVICE_REFLECTOR),
+    EventSpec(ApplicationSynced, APPLICATION_MANAGER),
+    EventSpec(ApplicationOverridden, APPLICATION_MANAGER),
+    EventSpec(ApplicationRejected, APPLICATION_MANAGER),
+    EventSpec(ApplicationDeleted, APPLICATION_MANAGER),
+    EventSpec(SecretGranted, SECRETS_BACKEND),
+    EventSpec(SecretDenied, SECRETS_BACKEND),
+    EventSpec(SecretChanged, SECRETS_BACKEND),
+    EventSpec(ControllerWoken, CONTROLLER_HOST),
+    EventSpec(ControllerSuspended, CONTROLLER_HOST),
+    EventSpec(ControllerTrapped, CONTROLLER_HOST),
 )
 
 _BY_MODEL: Final = {spec.model: spec for spec in FACTS}
@@ -166,28 +166,28 @@ def unescape(token: str) -> str:
     return name
 
 
-def spec_of(model: type[FactData]) -> FactSpec:
+def spec_of(model: type[EventData]) -> EventSpec:
     """Return the row of a model; KeyError if the table does not contain it."""
     return _BY_MODEL[model]
 
 
-def spec_of_type(ce_type: str) -> FactSpec | None:
+def spec_of_type(ce_type: str) -> EventSpec | None:
     """Return the row of a CloudEvents type, None for an unknown type."""
     return _BY_TYPE.get(ce_type)
 
 
-def fact_subject(cluster: str, fact: FactData) -> str:
+def event_subject(cluster: str, fact: EventData) -> str:
     """Return the subject of an event: ``trellis.evt.<cluster>.<noun>.<fact>.<key…>``."""
     spec = spec_of(type(fact))
     return ".".join((ROOT_EVENTS, escape(cluster), spec.tokens, *map(escape, fact.key())))
 
 
-def fact_filter(cluster: str, model: type[FactData]) -> str:
+def event_filter(cluster: str, model: type[EventData]) -> str:
     """Return the subject filter for all events of a model in a cluster."""
     return f"{ROOT_EVENTS}.{escape(cluster)}.{spec_of(model).tokens}.>"
 
 
-def facts_filter(cluster: str | None, noun: str | None = None) -> str:
+def events_filter(cluster: str | None, noun: str | None = None) -> str:
     """Return the subject filter for all events, of one cluster and one noun if given.
 
     Without a noun it matches every subject below the cluster (or the root), even those of no known event.
@@ -265,7 +265,7 @@ def dead_filter(cluster: str | None = None) -> str:
     return f"{ROOT_DEAD}.{escape(cluster)}.{_REST}" if cluster else f"{ROOT_DEAD}.{_REST}"
 
 
-def can_be_said(subject: str) -> bool:
+def is_event_subject(subject: str) -> bool:
     """Return whether the subject is one of an event or of a forwarded lattice event."""
     return bool(_SAID.fullmatch(subject))
 

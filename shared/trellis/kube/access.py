@@ -105,7 +105,7 @@ class Credentials:
 
                 await load_kubeconfig(source, self._access.context, configuration, self._plugin)
         except Exception as error:  # noqa: BLE001 - the loaders raise exceptions of YAML, files and plugins
-            message = f"cannot use {source or 'the service account of this pod'}: {_why(error)}"
+            message = f"cannot use {source or 'the service account of this pod'}: {_first_line(error)}"
             raise AccessError(message) from None
         if self._access.without_identity:
             _forget_identity(configuration)
@@ -137,7 +137,7 @@ class Credentials:
         try:
             value = await self._configuration.get_api_key_with_prefix("BearerToken", alias="authorization")
         except (OSError, ConfigException) as error:
-            message = f"cannot read the token for {self.server}: {_why(error)}"
+            message = f"cannot read the token for {self.server}: {_first_line(error)}"
             raise AccessError(message) from None
         token = str(value).strip() if value else ""
         if not (token.isascii() and token.isprintable()):
@@ -153,7 +153,7 @@ class Credentials:
         try:
             return Session(self._configuration, connections, self._timings.kept)
         except (OSError, ValueError) as error:
-            message = f"cannot use the certificates for {self.server}: {_why(error)}"
+            message = f"cannot use the certificates for {self.server}: {_first_line(error)}"
             raise AccessError(message) from None
 
 
@@ -263,7 +263,7 @@ def _is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
-def _why(error: BaseException) -> str:
+def _first_line(error: BaseException) -> str:
     """Return an error's first line; without the text of a YAML error, which can quote a token."""
     mark = getattr(error, "problem_mark", None)
     if mark is not None:

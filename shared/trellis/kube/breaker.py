@@ -22,7 +22,7 @@ from trellis.kube.recorder import EventRecorder, ObjectRef
 from trellis.kube.resources import CONFIGMAPS
 from trellis.kube.timings import BreakerTimings
 from trellis.kube.unhurried_clock import UnhurriedClock
-from trellis.limits.breaker import Destruction, Limits, State, ask, held_message, settled, unreadable, without_ended
+from trellis.limits.breaker import Destruction, Limits, State, ask, paused_message, settled, unreadable, without_ended
 from trellis.limits.breaker_record import make_breakers, read_breakers
 from trellis.names import breaker_name, short_hash
 from trellis.telemetry import get_logger
@@ -121,7 +121,7 @@ class Breaker:
             await self._store_answer(request)
         if request.error is not None:
             raise request.error
-        return None if request.may_go else await self._tell(target)
+        return None if request.may_go else await self._report_pause(target)
 
     def withdraw(self, kind: str, uid: str) -> None:
         """Withdraw a paused deletion: the object exists and is no longer to be deleted."""
@@ -258,7 +258,7 @@ class Breaker:
             return
         self._complained = ""
         self._show()
-        self._say_closed(before - self._open_kinds())
+        self._on_closed(before - self._open_kinds())
 
     async def _forget_ended(self) -> None:
         """Remove deletions that are no longer paused from the record; after a conflict, the next poll retries."""
@@ -293,7 +293,7 @@ class Breaker:
             self._changed.set()
         self._show()
 
-    def _say_closed(self, kinds: set[str]) -> None:
+    def _on_closed(self, kinds: set[str]) -> None:
         for kind in sorted(kinds):
             closing = self._states.get(kind, State()).closing
             by = closing.by if closing and closing.until > self._now() else "time"
@@ -310,7 +310,7 @@ class Breaker:
         for kind in self.scope.populations:
             telemetry.metrics.circuit_breaker_open.labels(telemetry.service, kind).set(kind in open_kinds)
 
-    async def _tell(self, target: Destruction) -> float:
+    async def _report_pause(self, target: Destruction) -> float:
         """Record once per opening, by an Event, that the deletion is paused; return the remaining seconds."""
         opening = self._settled().get(target.kind, State()).opening
         if opening is None:
@@ -323,6 +323,6 @@ class Breaker:
                 regarding=ObjectRef(target.api_version, target.object_kind, target.name, target.uid, target.namespace),
                 type="Warning",
                 reason=HELD,
-                message=held_message(target, opening, self.scope.service),
+                message=paused_message(target, opening, self.scope.service),
             )
         return max(self._timings.least, opening.until - self._now())

@@ -122,10 +122,10 @@ class Caller:
                 self.contact.failed()
                 self._count(call, "timeout")
                 error = unavailable(call, f"no answer from {self.transport.server} within {timeout:g} s")
-                _mark(span, error)
+                _set_error(span, error)
                 raise error from None
             except KubeError as error:
-                _mark(span, error)
+                _set_error(span, error)
                 raise
             span.set_attribute("http.response.status_code", reply.status)
             return reply
@@ -170,7 +170,7 @@ class Caller:
                 renewed = True
                 await self._renew(call)
             elif isinstance(error, TooManyRequests):
-                await self._wait_as_told(error, deadline)
+                await self._wait_as_requested(error, deadline)
             elif isinstance(error, Unavailable) and tries > 1:
                 tries -= 1
                 await asyncio.sleep(attempts.next())
@@ -211,7 +211,7 @@ class Caller:
         except ConnectionFailed as failure:
             raise unavailable(call, str(failure)) from None
 
-    async def _wait_as_told(self, error: TooManyRequests, deadline: float) -> None:
+    async def _wait_as_requested(self, error: TooManyRequests, deadline: float) -> None:
         """Wait as long as the server requests; it refused before processing, so a write can be repeated."""
         # Longer than requested, never shorter, with jitter: concurrent requests were refused with the same delay.
         wait = (error.retry_after or self.timings.retry_after) * random.uniform(1.0, 1.5)  # noqa: S311 - spreads load, guards no secret
@@ -252,7 +252,7 @@ class Caller:
             yield span
 
 
-def _mark(span: trace.Span, error: KubeError) -> None:
+def _set_error(span: trace.Span, error: KubeError) -> None:
     span.set_attribute("http.response.status_code", error.status)
     span.set_attribute("error.type", error.reason)
     # Without the server's message for Secrets, which can contain invalid values.

@@ -14,7 +14,7 @@ from typing import Self
 from trellis.kube.calls import Contact
 from trellis.kube.reader import Reader
 from trellis.kube.shared_transport import SharedTransport
-from trellis.runtime.fair_share import Shares
+from trellis.runtime.fair_share import FairShare
 from trellis.telemetry.health import Health
 
 
@@ -75,6 +75,6 @@ class ClientViews(Reader):
         """
         view = copy.copy(self)
         inner = self._caller.transport.apart(connections)
-        transport = SharedTransport(inner, Shares(connections, each), self.timings.share)
+        transport = SharedTransport(inner, FairShare(connections, each), self.timings.share)
         view._caller = dataclasses.replace(self._caller, transport=transport, contact=Contact())  # noqa: SLF001 - a copy
         return view

@@ -228,7 +228,7 @@ class Leader:
                 error = None if renewal.cancelled() else renewal.exception()
                 log.warning("stopped leading", lease=self._name, identity=self._identity, exc_info=error)
                 return True
-            return self._ended_as_asked(work, asked=stopping.is_set())
+            return self._ended_as_requested(work, asked=stopping.is_set())
         finally:
             lost = renewal.done()
             self._held = self._held and not lost
@@ -243,7 +243,7 @@ class Leader:
             self._held = False
             self._show(leading=False)
 
-    def _ended_as_asked(self, work: asyncio.Future[None], *, asked: bool) -> bool:
+    def _ended_as_requested(self, work: asyncio.Future[None], *, asked: bool) -> bool:
         error = None if work.cancelled() else work.exception()
         if error is not None:
             log.error("leadership term failed", lease=self._name, exc_info=error)

@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager
 from typing import Final
 
 from trellis.kube.transport import ConnectionFailed, HttpRequest, Reply, Stream, Transport
-from trellis.runtime.fair_share import Shares
+from trellis.runtime.fair_share import FairShare
 
 IMPERSONATE: Final = "Impersonate-User"
 IMPERSONATE_GROUP: Final = "Impersonate-Group"
@@ -24,7 +24,7 @@ _ACCOUNT: Final = "system:serviceaccount:"
 class SharedTransport:
     """A transport whose requests wait for the share of their user."""
 
-    def __init__(self, inner: Transport, shares: Shares, wait: float) -> None:
+    def __init__(self, inner: Transport, shares: FairShare, wait: float) -> None:
         """Limit ``inner`` by ``shares``; ``wait``: maximum wait of a request for its share, in seconds."""
         self._inner = inner
         self._shares = shares

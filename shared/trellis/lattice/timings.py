@@ -28,7 +28,7 @@ class OutageTimings:
 
 
 @dataclass(frozen=True, slots=True)
-class LinkTimings:
+class ConnectionTimings:
     """Timings of one lattice connection (``link``)."""
 
     connect: int = 5
@@ -198,7 +198,7 @@ class LatticeTimings:
     """Time without a heartbeat after which a host counts as stopped, as in wadm: two intervals of 30 s and slack."""
     report: float = 60.0
     """Between two log lines about invalid messages of one lattice."""
-    link: LinkTimings = field(default_factory=LinkTimings)
+    link: ConnectionTimings = field(default_factory=ConnectionTimings)
     hosts: HostWatchTimings = field(default_factory=HostWatchTimings)
     models: ModelWatchTimings = field(default_factory=ModelWatchTimings)
     comparison: ComparisonTimings = field(default_factory=ComparisonTimings)

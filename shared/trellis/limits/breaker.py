@@ -156,13 +156,13 @@ def _ask_one(state: State, target: Destruction, population: int, now: float, lim
         rest = _without(state.admissions, token)
         return replace(state, admissions=_admitting(rest, token, population, now)), True
     if state.opening is not None:
-        return replace(state, opening=_holding(state.opening, target)), False
+        return replace(state, opening=_with_paused(state.opening, target)), False
     gone = sum(len(admission.tokens) for admission in state.admissions)
     size = max([population, *(admission.population for admission in state.admissions)])
     if gone < limits.allowed(size):
         return replace(state, admissions=_admitting(state.admissions, token, population, now)), True
     why = f"more than {limits.allowed(size)} of {size} {target.kind} were to be deleted within {limits.window:.0f} s"
-    opening = _holding(Opening(now, now + limits.open, why), target)
+    opening = _with_paused(Opening(now, now + limits.open, why), target)
     return replace(state, opening=opening), False
 
 
@@ -183,7 +183,7 @@ def _without(admissions: tuple[Admission, ...], token: str) -> tuple[Admission, 
     return tuple(item for item in rest if item.tokens)
 
 
-def _holding(opening: Opening, target: Destruction) -> Opening:
+def _with_paused(opening: Opening, target: Destruction) -> Opening:
     if target.token in opening.held:
         return opening
     examples = opening.examples
@@ -230,7 +230,7 @@ def moment(at: float) -> str:
     return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def held_message(target: Destruction, opening: Opening, service: str) -> str:
+def paused_message(target: Destruction, opening: Opening, service: str) -> str:
     """Return the message of the Event on a paused object."""
     return (
         f"{target.what} is paused until {moment(opening.until)}: {opening.why}. "

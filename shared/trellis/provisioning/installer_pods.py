@@ -36,15 +36,15 @@ def installer_state(pod: Manifest) -> InstallerState:
     2 KiB.
     """
     status: Mapping[str, Any] = pod.get("status") or {}
-    for container in (*_unfinished_first(status), *(status.get("containerStatuses") or ())):
+    for container in (*_unfinished_init_containers(status), *(status.get("containerStatuses") or ())):
         state: Mapping[str, Any] = container.get("state") or {}
         last: Mapping[str, Any] = container.get("lastState") or {}
         waits: Mapping[str, Any] = state.get("waiting") or {}
         ended: Mapping[str, Any] = state.get("terminated") or last.get("terminated") or {}
-        waiting = "" if waits.get("reason") in STARTING else words_of(waits)
+        waiting = "" if waits.get("reason") in STARTING else reason_and_message(waits)
         terminated = f"exit code {ended.get('exitCode')} ({ended.get('reason', 'Unknown')})" if ended else ""
         return InstallerState(waiting, terminated, str(ended.get("message") or ""))
-    return InstallerState(terminated=words_of(status))
+    return InstallerState(terminated=reason_and_message(status))
 
 
 def refused_pod(event: Manifest) -> str:
@@ -54,12 +54,12 @@ def refused_pod(event: Manifest) -> str:
     return re.sub(f"{re.escape(job)}{_RANDOM}", job, message) if job else message
 
 
-def _unfinished_first(status: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+def _unfinished_init_containers(status: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     """Return the init containers that have not succeeded, which the installer container waits for."""
     before: list[Mapping[str, Any]] = list(status.get("initContainerStatuses") or ())
     return [item for item in before if ((item.get("state") or {}).get("terminated") or {}).get("exitCode") != 0]
 
 
-def words_of(state: Mapping[str, Any]) -> str:
+def reason_and_message(state: Mapping[str, Any]) -> str:
     """Return ``reason: message`` of a state or an Event, without missing parts."""
     return ": ".join(str(state[part]) for part in ("reason", "message") if state.get(part))

@@ -34,7 +34,7 @@ def marks_after(job: JobView, node: NodeView) -> dict[str, str]:
     if job.operation != UNDO:
         return has | left_by(job, node)
     blamed = decode_digests(job.blamed)
-    if _ended_well(job):
+    if _succeeded(job):
         return {name: digest for name, digest in has.items() if name not in blamed} | job.shims
     return has | left_by(job, node) | {name: unproved(has.get(name)) for name in blamed}
 
@@ -66,14 +66,14 @@ def fulfilled(job: JobView, node: NodeView) -> bool:
 
 def _there_after(job: JobView) -> frozenset[str]:
     """Return the names of the Shims that are on a node after a Job of the Trellis installer, as far as known."""
-    if job.operation == UNDO and (_ended_well(job) or job.state is JobState.FAILED or job.failure is not None):
-        return frozenset(job.shims) if _ended_well(job) else concerned_by(job)
-    if not _ended_well(job):
+    if job.operation == UNDO and (_succeeded(job) or job.state is JobState.FAILED or job.failure is not None):
+        return frozenset(job.shims) if _succeeded(job) else concerned_by(job)
+    if not _succeeded(job):
         return job.feared
     return frozenset(job.shims) if _installs(job) else frozenset()
 
 
-def _ended_well(job: JobView) -> bool:
+def _succeeded(job: JobView) -> bool:
     return job.state is JobState.COMPLETE or job.succeeded
 
 

@@ -133,7 +133,7 @@ def view_job(manifest: Manifest) -> JobView:
         traceparent=annotations.get(names.ANNOTATION_TRACEPARENT),
         state=state,
         condition=condition,
-        given_up=_words_of(status, "FailureTarget") if state is JobState.ACTIVE else "",
+        given_up=_condition_text(status, "FailureTarget") if state is JobState.ACTIVE else "",
         created_at=unix_seconds(metadata.get("creationTimestamp")) or 0,
         started_at=unix_seconds(status.get("startTime")),
         finished_at=finished,
@@ -168,11 +168,11 @@ def _job_state(status: Mapping[str, Any]) -> tuple[JobState, str, int | None]:
     for condition in status.get("conditions") or ():
         if condition.get("status") == "True" and condition.get("type") in (JobState.COMPLETE, JobState.FAILED):
             ended = unix_seconds(condition.get("lastTransitionTime"))
-            return JobState(condition["type"]), _words_of(status, condition["type"]), ended
+            return JobState(condition["type"]), _condition_text(status, condition["type"]), ended
     return JobState.ACTIVE, "", None
 
 
-def _words_of(status: Mapping[str, Any], kind: str) -> str:
+def _condition_text(status: Mapping[str, Any], kind: str) -> str:
     """Return ``reason: message`` of a condition if it is True, else ""."""
     for condition in status.get("conditions") or ():
         if condition.get("status") == "True" and condition.get("type") == kind:

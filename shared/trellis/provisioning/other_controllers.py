@@ -107,7 +107,7 @@ def in_charge(controllers: Iterable[Controller | None]) -> tuple[Controller, ...
     return tuple(sorted(held, key=lambda controller: (controller.peer, controller.place)))
 
 
-def keeping_off(node: NodeView, shims: Iterable[str], controllers: Iterable[Controller]) -> Controller | None:
+def blocking_controller(node: NodeView, shims: Iterable[str], controllers: Iterable[Controller]) -> Controller | None:
     """Return the controller that blocks changes of these Shims on a node, or None.
 
     The KWasm operator manages all annotated nodes, with any Shim, and everything that its installer image installs.

@@ -154,7 +154,7 @@ def _unusable(shim: ShimView) -> str:
     if names.shim_label(shim.name) in dict(shim.selector or ()):
         return f"spec.nodeSelector: {names.shim_label(shim.name)} is the label that nodes get once they are ready"
     try:
-        parse_spec(InstallSpec((_wish(shim, shim.sources, ""),)).to_json())
+        parse_spec(InstallSpec((_wanted_shim(shim, shim.sources, ""),)).to_json())
     except SpecError as error:
         return f"spec: {str(error).removeprefix('shims[0].')}"
     return ""
@@ -248,7 +248,7 @@ def is_for(shim: ShimView, node: NodeView, *, auto_provision: bool) -> bool:
     return all(labels.get(key) == value for key, value in shim.selector)
 
 
-def wish_for(shim: ShimView, architecture: str, *, require_checksum: bool) -> WantedShim | Refusal:
+def installer_spec_for(shim: ShimView, architecture: str, *, require_checksum: bool) -> WantedShim | Refusal:
     """Return the specification for the installer on a node of this architecture, or the reason why there is none.
 
     The digest covers what is installed there: another source, handler or option results in another version, another
@@ -264,7 +264,7 @@ def wish_for(shim: ShimView, architecture: str, *, require_checksum: bool) -> Wa
         return Refusal.CHECKSUM_MISSING
     if source in shim.unsigned:
         return Refusal.UNSIGNED
-    return _wish(shim, (source,), _version(shim.handler, source, shim.options))
+    return _wanted_shim(shim, (source,), _version(shim.handler, source, shim.options))
 
 
 @lru_cache(maxsize=1024)  # called for each node of a Shim in each plan
@@ -274,5 +274,5 @@ def _version(handler: str, source: Source, options: tuple[tuple[str, str], ...])
     return hashlib.sha256(canonical.encode()).hexdigest()[:_DIGEST_LENGTH]
 
 
-def _wish(shim: ShimView, sources: tuple[Source, ...], digest: str) -> WantedShim:
+def _wanted_shim(shim: ShimView, sources: tuple[Source, ...], digest: str) -> WantedShim:
     return WantedShim(shim.name, shim.handler, digest, shim_owner(shim.name), sources, dict(shim.options))

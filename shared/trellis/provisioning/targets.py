@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 from trellis.crds.shim import RemovalPolicy
 from trellis.installer_api.spec import WantedShim
-from trellis.provisioning.shims import Refusal, ShimView, is_for, wish_for
+from trellis.provisioning.shims import Refusal, ShimView, installer_spec_for, is_for
 from trellis.provisioning.views import KWASM, SUPPORTED_OS, NodeView, OptIn, Target, opt_in_of
 
 
@@ -39,13 +39,13 @@ def stays_on(shim: ShimView, node: NodeView) -> bool:
     return bool(shim.invalid) and not shim.deleting and may and shim.name in node.installed.keys() - {KWASM}
 
 
-def wish_on(
+def installer_spec_on(
     shim: ShimView, node: NodeView, shims: Iterable[ShimView], *, auto_provision: bool, require_checksum: bool
 ) -> WantedShim | Refusal:
     """Return the specification of a Shim for one of its nodes, considering all Shims, or the reason for none."""
     if not shim.invalid and rival_of(shim, node, shims, auto_provision=auto_provision):
         return Refusal.HANDLER_CONFLICT
-    return wish_for(shim, node.architecture, require_checksum=require_checksum)
+    return installer_spec_for(shim, node.architecture, require_checksum=require_checksum)
 
 
 def wanted_on(
@@ -84,7 +84,9 @@ def target_of(
     wanted: dict[str, str] = {}
     for shim in shims:
         if shim.name in names_wanted:
-            wish = wish_on(shim, node, shims, auto_provision=auto_provision, require_checksum=require_checksum)
+            wish = installer_spec_on(
+                shim, node, shims, auto_provision=auto_provision, require_checksum=require_checksum
+            )
             digest = wish.digest if isinstance(wish, WantedShim) else installed.get(shim.name)
             wanted |= {shim.name: digest} if digest else {}
     # Beside Shims only if installed: a Job runs one installer, and annotations must not record what it did not do.

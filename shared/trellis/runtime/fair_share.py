@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 
-class Shares:
+class FairShare:
     """Slots for one event loop. ``total``: limit of all owners together; ``each``: limit of one owner."""
 
     def __init__(self, total: int, each: int) -> None:

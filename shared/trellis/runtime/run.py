@@ -20,9 +20,9 @@ from trellis.kube.client import Kube
 from trellis.kube.errors import NotLeading
 from trellis.kube.leader import Leader, readiness_of
 from trellis.runtime import gc as heap
-from trellis.runtime.service import PARTS, Base, Cluster, Compose, Living, Service, Work
+from trellis.runtime.service import PARTS, Base, Cluster, Compose, RunningService, Service, Work
 from trellis.runtime.shutdown import RELEASED, Ending
-from trellis.runtime.startup_barrier import Together
+from trellis.runtime.startup_barrier import StartupBarrier
 from trellis.telemetry import get_logger, process_metrics, setup_logging
 from trellis.telemetry.health import HealthServer
 
@@ -32,7 +32,7 @@ __all__ = [
     "Compose",
     "EqualService",
     "LedService",
-    "Living",
+    "RunningService",
     "Service",
     "Work",
     "run_alone",
@@ -138,7 +138,7 @@ class EqualService(Service):
 
 
 @exit_on_settings_error()
-def run_alone(settings_of: type[S], create_app: Callable[[S], Living]) -> None:
+def run_alone(settings_of: type[S], create_app: Callable[[S], RunningService]) -> None:
     """Run one service as ``main``: read the settings, set up logging, run until SIGTERM."""
     settings = load(settings_of)
     setup_logging(log_format=settings.log_format, level=settings.log_level)
@@ -148,7 +148,7 @@ def run_alone(settings_of: type[S], create_app: Callable[[S], Living]) -> None:
 
 
 async def run_services(
-    services: Sequence[Living], *, health_port: int, timings: ProcessTimings = ProcessTimings()
+    services: Sequence[RunningService], *, health_port: int, timings: ProcessTimings = ProcessTimings()
 ) -> None:
     """Run services in this process until SIGTERM or SIGINT, independent of each other. A second signal ends it at once.
 
@@ -156,7 +156,7 @@ async def run_services(
         SettingsError: the health port is unavailable, or the kubeconfig is invalid.
     """
     stop = asyncio.Event()
-    together = Together((service.name for service in services), timings.together)
+    together = StartupBarrier((service.name for service in services), timings.together)
     for service in services:
         service.together = together
     with Ending(stop, max(service.settings.shutdown_grace_period for service in services), timings.ending):

@@ -29,7 +29,7 @@ from trellis.kube.leader import StillRunning
 from trellis.kube.resources import NAMESPACES
 from trellis.limits.backoff import Attempts
 from trellis.runtime.shutdown import CLOSED, DRAINED, TOLD, Grace, ends_within, unless
-from trellis.runtime.startup_barrier import Together
+from trellis.runtime.startup_barrier import StartupBarrier
 from trellis.telemetry import Telemetry, bind_service, get_logger
 from trellis.telemetry.health import Health
 
@@ -84,10 +84,10 @@ class Work:
 Compose = Callable[[Base], Work]
 
 
-class Living(Protocol):
+class RunningService(Protocol):
     """A service in a process that runs until it is stopped."""
 
-    together: Together
+    together: StartupBarrier
 
     @property
     def name(self) -> str:
@@ -125,7 +125,7 @@ class Service(ABC):
 
     def __post_init__(self) -> None:
         self.health = Health(self.name)
-        self.together = Together([self.name])
+        self.together = StartupBarrier([self.name])
         self.claim: Claim | None = None
 
     async def run(self, stop: asyncio.Event) -> None:

@@ -17,7 +17,7 @@ from typing import Final
 from trellis.config.timings import ProcessTimings
 
 
-class Together:
+class StartupBarrier:
     """The startup barrier of the services of a process."""
 
     def __init__(self, services: Iterable[str], seconds: float = ProcessTimings().together) -> None:

@@ -48,7 +48,7 @@ class Health:
     def __init__(self, service: str, *, clock: Callable[[], float] = time.monotonic) -> None:
         self.service: Final = service
         self._clock = clock
-        self._why: dict[str, str] = {}
+        self._bind_advice: dict[str, str] = {}
         self._known: set[str] = set()
         self._probes: dict[str, Probe] = {}
         self._not_ready_since: float | None = None
@@ -63,14 +63,14 @@ class Health:
     def ready(self, what: str) -> None:
         """Report that a component is ready: ``kubernetes``, ``bus``, ``watch nodes``."""
         self._known.add(what)
-        self._why.pop(what, None)
-        if not self._why:
+        self._bind_advice.pop(what, None)
+        if not self._bind_advice:
             self._not_ready_since = None
 
     def not_ready(self, what: str, why: str) -> None:
         """Report that a component is not ready, with the reason for users; passwords of URLs are hidden."""
         self._known.add(what)
-        self._why[what] = redact_url(why)
+        self._bind_advice[what] = redact_url(why)
         if self._not_ready_since is None:
             self._not_ready_since = self._clock()
 
@@ -98,12 +98,12 @@ class Health:
 
     def readiness(self) -> Verdict:
         """Return whether all components are ready."""
-        reasons = tuple(f"{what}: {why}" for what, why in sorted(self._why.items()))
+        reasons = tuple(f"{what}: {why}" for what, why in sorted(self._bind_advice.items()))
         return Verdict(not reasons, reasons)
 
     def parts(self) -> dict[str, bool]:
         """Return for each component whether it is ready."""
-        return {what: what not in self._why for what in sorted(self._known)}
+        return {what: what not in self._bind_advice for what in sorted(self._known)}
 
     def liveness(self) -> Verdict:
         """Return whether no probe requires a restart."""
@@ -271,10 +271,10 @@ def _listen(port: int, host: str | None) -> socket.socket:
                 raise
             return socket.create_server(("", port))
     except OSError as error:
-        raise SettingsError(f"TRELLIS_HEALTH_PORT: has {port}, {_why(error)}") from error
+        raise SettingsError(f"TRELLIS_HEALTH_PORT: has {port}, {_bind_advice(error)}") from error
 
 
-def _why(error: OSError) -> str:
+def _bind_advice(error: OSError) -> str:
     match error.errno:
         case errno.EADDRINUSE:
             return "needs a port that no other process uses, or 0 for any free one"

@@ -9,7 +9,7 @@ import pytest
 
 from support.lattices.host_behaviour import SECONDS, HostBehaviour, NewHost, Running, own_lattice
 from support.lattices.real_lattice import HostProcess, RealLattice
-from trellis_dev.localcluster.processes import wait_gone
+from trellis_dev.localcluster.processes import wait_ended
 
 
 @pytest.fixture
@@ -32,7 +32,7 @@ class TestRealHost(HostBehaviour):
             started.append(host)
 
             async def ended() -> None:
-                assert await asyncio.to_thread(wait_gone, [host.process], SECONDS) == []
+                assert await asyncio.to_thread(wait_ended, [host.process], SECONDS) == []
 
             async def terminate() -> None:
                 await asyncio.to_thread(host.terminate)

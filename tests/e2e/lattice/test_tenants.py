@@ -23,7 +23,7 @@ from support.nodes.fleet import eventually
 from support.wadm.kept import KeptWorld, kept_world
 from support.wadm.kept_behaviour import KeptBehaviour, models
 from support.wadm.store_behaviour import followed, manifest, until
-from trellis.lattice.connection.address import LatticeAddress, LinkAddress
+from trellis.lattice.connection.address import LatticeAddress, NatsAddress
 from trellis.lattice.connection.lattices import Lattices, Part
 from trellis.lattice.domain.store import Proof
 from trellis.lattice.timings import LatticeTimings, ListingTimings
@@ -107,8 +107,8 @@ async def test_tenants_whose_lattices_have_one_name_do_not_see_each_others_appli
     tenant_lattice: TenantLattice,
 ) -> None:
     lattice, url = own_lattice(), url_of(tenant_lattice.nats.port)
-    east = LatticeAddress(LinkAddress(url), lattice, control_prefix(EAST))
-    west = LatticeAddress(LinkAddress(url), lattice, control_prefix(WEST))
+    east = LatticeAddress(NatsAddress(url), lattice, control_prefix(EAST))
+    west = LatticeAddress(NatsAddress(url), lattice, control_prefix(WEST))
     async with followed(east) as ours, followed(west) as theirs:
         await ours.synced()
         await theirs.synced()
@@ -141,7 +141,7 @@ async def test_hosts_of_a_tenant_are_seen_from_wadms_account_only_as_the_tenants
 
     async with tenant_lattice.hosts(lattice) as (host,), lattices:
         for tenant in (EAST, WEST):
-            await lattices.need(tenant, LatticeAddress(LinkAddress(url), lattice, control_prefix(tenant)))
+            await lattices.need(tenant, LatticeAddress(NatsAddress(url), lattice, control_prefix(tenant)))
         await until(lambda: ids(EAST) == [host.id])
         assert ids(WEST) == []
         await until(lambda: (view := lattices.view(EAST)) is not None and view.models is not None)

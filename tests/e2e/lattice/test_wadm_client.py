@@ -11,8 +11,8 @@ import pytest
 
 from support.lattices.host_behaviour import own_lattice
 from support.lattices.real_lattice import RealLattice, application, http_server
-from trellis.lattice.connection.address import LatticeAddress, LinkAddress
-from trellis.lattice.connection.link import Link, LinkAwayError
+from trellis.lattice.connection.address import LatticeAddress, NatsAddress
+from trellis.lattice.connection.link import Link, NatsUnavailableError
 from trellis.lattice.domain.projection import project
 from trellis.lattice.domain.replies import Put, Refusal, Version, WadmRefusedError
 from trellis.lattice.wadm.client import Wadm
@@ -76,7 +76,7 @@ EVERYTHING: dict[str, Any] = {
 
 @pytest.fixture
 async def wadm(real_lattice: RealLattice) -> AsyncIterator[Wadm]:
-    address = LatticeAddress(LinkAddress(real_lattice.url), own_lattice())
+    address = LatticeAddress(NatsAddress(real_lattice.url), own_lattice())
     link = Link(address.link, "test", lambda: None)
     running = asyncio.create_task(link.run())
     try:
@@ -145,7 +145,7 @@ async def test_wadm_takes_a_projection_of_every_field_and_gives_the_same_back(wa
 async def test_a_wadm_that_is_away_is_no_refusal(real_lattice: RealLattice, wadm: Wadm) -> None:
     await asyncio.to_thread(real_lattice.kill_wadm)
     try:
-        with pytest.raises(LinkAwayError, match=r"no responders|timeout"):
+        with pytest.raises(NatsUnavailableError, match=r"no responders|timeout"):
             await wadm.models()
     finally:
         await asyncio.to_thread(real_lattice.start_wadm)

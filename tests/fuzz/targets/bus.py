@@ -21,12 +21,12 @@ from trellis.events.subjects import (
     FACTS,
     ROOT_DEAD,
     PatternError,
-    can_be_said,
     copy_subject,
     dead_subject,
     escape,
-    fact_filter,
-    fact_subject,
+    event_filter,
+    event_subject,
+    is_event_subject,
     pattern_filter,
     spec_of,
     unescape,
@@ -74,8 +74,8 @@ def _judge_fact(case: tuple[bytes, Any]) -> str:
     assert isinstance(whole, dict)
     assert _MODELS[whole["type"]] is type(fact)
     trace_of({}, event)
-    _tokens(fact_subject("c.1", fact), 5 + len(fact.key()))
-    assert can_be_said(fact_subject("c.1", fact))
+    _tokens(event_subject("c.1", fact), 5 + len(fact.key()))
+    assert is_event_subject(event_subject("c.1", fact))
     again, _ = compose(fact, origin=_ORIGIN, dedup="x", time=_NOW, trace=None)
     assert read(again, _MODELS)[1] == fact
     return "accepted"
@@ -104,7 +104,7 @@ def _judge_names(names: tuple[str, ...]) -> str:
     assert outcome != "accepted" or escape(found) == names[0]
     _tokens(dead_subject(names[0], "provisioner", "node", names[1:]), 5 + max(1, len(names[1:])))
     _tokens(copy_subject(names[0], names[-1], names[0]), 5)
-    assert can_be_said(copy_subject(names[0], names[-1], names[0]))
+    assert is_event_subject(copy_subject(names[0], names[-1], names[0]))
     return outcome
 
 
@@ -120,7 +120,7 @@ NAMES = Target(
 
 def _pattern(rng: random.Random) -> tuple[str, str | None, Any]:
     fact = sampled(rng, rng.choice(FACTS).model)
-    subject = fact_subject(cluster := rng.choice(["c1", "c.1"]), fact)
+    subject = event_subject(cluster := rng.choice(["c1", "c.1"]), fact)
     tokens = subject.split(".")[rng.choice([0, 3, 3]) :]
     for _ in range(rng.randrange(3)):
         tokens[rng.randrange(len(tokens))] = rng.choice(["*", ">", "", "node", "a b"])
@@ -153,7 +153,7 @@ def _judge_pattern(case: tuple[str, str | None, str]) -> str:
     else:
         ours = cluster is None or subject.split(".")[2] == escape(cluster)
         assert _matches(found, subject) == (ours and _matches(pattern, subject.split(".", 3)[3]))
-    assert _matches(fact_filter("c1", spec_of(FACTS[0].model).model), fact_filter("c1", FACTS[0].model)[:-1] + "k")
+    assert _matches(event_filter("c1", spec_of(FACTS[0].model).model), event_filter("c1", FACTS[0].model)[:-1] + "k")
     return outcome
 
 
@@ -242,7 +242,7 @@ def _judge_stored(message: Stored) -> str:
     for shown in (page_of(found), json.dumps(document(found)), json.dumps(full_document(found))):
         shown.encode()
     if not found.obstacle:
-        assert can_be_said(found.subject)
+        assert is_event_subject(found.subject)
         _tokens(found.subject, len(found.subject.split(".")))
         assert all(isinstance(replayed_header, str) for replayed_header in replayed_headers(found).values())
     return "may be replayed" if not found.obstacle else "has an obstacle"

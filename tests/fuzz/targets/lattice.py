@@ -20,7 +20,7 @@ from trellis.lattice.domain.manifests import SETTINGS, Protocol, read_applicatio
 from trellis.lattice.domain.models import read_manifest, read_models, read_statuses
 from trellis.lattice.domain.oam import ManifestError
 from trellis.lattice.domain.projection import project
-from trellis.lattice.domain.reading import LatticeDataError, host_data, read_event, said_at
+from trellis.lattice.domain.reading import LatticeDataError, event_time, host_data, read_event
 from trellis.lattice.domain.replies import (
     MESSAGE_KEPT,
     VERSIONS_KEPT,
@@ -31,9 +31,9 @@ from trellis.lattice.domain.replies import (
     read_delete,
     read_deploy,
     read_get,
+    read_published_status,
     read_put,
     read_status,
-    read_status_said,
     read_versions,
 )
 from trellis.lattice.domain.store import Proof
@@ -44,7 +44,7 @@ from trellis.lattice.wadm.configurations import read_configuration, read_host_co
 
 _OPERATIONS = {
     "put": read_put, "deploy.shop": read_deploy, "undeploy.shop": read_deploy, "del.shop": read_delete,
-    "get.shop": read_get, "versions.shop": read_versions, "status.shop": read_status, "said": read_status_said,
+    "get.shop": read_get, "versions.shop": read_versions, "status.shop": read_status, "said": read_published_status,
     "list": read_models, "statuses": read_statuses, "manifest": read_manifest,
 }  # fmt: skip
 _RECORDED: dict[str, list[Any]] = {
@@ -233,7 +233,7 @@ def _judge_event(case: tuple[str, bytes, dict[str, str]]) -> str:
 
 
 def _check_time(event: dict[str, Any]) -> None:
-    said = said_at(event)
+    said = event_time(event)
     if not said:
         return
     assert datetime.fromisoformat(said).timestamp() == _by_second_reading(event["time"])

@@ -14,10 +14,10 @@ from trellis.bus.connection.dial import dial
 from trellis.bus.dead_letters.read import DeadLetter, Wanted
 from trellis.bus.dead_letters.store import dead_letters
 from trellis.bus.errors import BusUnavailable, StreamError
-from trellis.bus.streams.stream_stats import survey
+from trellis.bus.streams.stream_stats import stream_sizes
 from trellis.bus.streams.tail import Selection, Tally, replay, tail
 from trellis.events.node import NodeOptedOut
-from trellis.events.subjects import NODE_WATCHER, PROVISIONER, STREAM_DEAD, STREAM_EVENTS, fact_subject
+from trellis.events.subjects import NODE_WATCHER, PROVISIONER, STREAM_DEAD, STREAM_EVENTS, event_subject
 from trellis_dev.localcluster.nats import NatsServer
 
 pytestmark = pytest.mark.nats
@@ -55,7 +55,7 @@ async def test_they_read_the_facts_and_replay_dead_letters(buses: Buses, server:
     await provisioner.connect()
     await provisioner.start()
     client = await dial(server.url, "test", people)
-    await client.jetstream().publish(fact_subject("c1", opted_out("n")), b"poison")
+    await client.jetstream().publish(event_subject("c1", opted_out("n")), b"poison")
     await client.close()
     await eventually_async(lambda: found(server, users))
     async with dead_letters(server.url, credentials=people) as box:
@@ -70,7 +70,7 @@ async def test_they_read_the_facts_and_replay_dead_letters(buses: Buses, server:
     await eventually(lambda: listener.names == ["healthy"])
     newest = await anext(tail(server.url, Selection(cluster="c1", last=1), credentials=people))
     assert newest.key == ("healthy",)
-    assert {stream.name for stream in await survey(server.url, people)} >= {STREAM_EVENTS, STREAM_DEAD}
+    assert {stream.name for stream in await stream_sizes(server.url, people)} >= {STREAM_EVENTS, STREAM_DEAD}
 
 
 async def test_a_services_user_is_told_what_it_may_not(buses: Buses, server: NatsServer, users: NatsUsers) -> None:

@@ -14,9 +14,9 @@ from nats.js import JetStreamContext
 from nats.js.api import ConsumerConfig, ConsumerInfo, DeliverPolicy
 
 from support.nats.buses import Buses, Listener, eventually, eventually_async, opted_out
-from trellis.bus.bus import BusTimings, FactRefused, Received
+from trellis.bus.bus import BusTimings, EventRefused, Received
 from trellis.events.node import NodeOptedIn, NodeOptedOut
-from trellis.events.subjects import STREAM_DEAD, STREAM_EVENTS, fact_subject
+from trellis.events.subjects import STREAM_DEAD, STREAM_EVENTS, event_subject
 from trellis.telemetry import context_from
 
 pytestmark = [pytest.mark.nats]
@@ -84,7 +84,7 @@ async def test_headers_carry_dedup_id_trace_and_content_type(buses: Buses, jetst
     bus = buses.new()
     await bus.connect()
     await bus.publish(opted_out("a.b"), dedup="id-1")
-    message = await jetstream.get_last_msg(STREAM_EVENTS, fact_subject(buses.cluster, opted_out("a.b")))
+    message = await jetstream.get_last_msg(STREAM_EVENTS, event_subject(buses.cluster, opted_out("a.b")))
     assert message.headers is not None
     assert message.headers["Nats-Msg-Id"] == "id-1"
     assert message.headers["Content-Type"] == "application/cloudevents+json"
@@ -214,7 +214,7 @@ async def test_a_poison_message_is_a_dead_letter_and_the_healthy_one_behind_it_i
 ) -> None:
     listener = Listener()
     bus = await buses.consuming(listener)
-    subject = fact_subject(buses.cluster, opted_out("poisoned.node"))
+    subject = event_subject(buses.cluster, opted_out("poisoned.node"))
     await jetstream.publish(subject, body, headers={"X-From": "attacker"})
     await bus.publish(opted_out("healthy"), dedup=f"{buses.cluster}/healthy")
     await eventually(lambda: "healthy" in listener.names)
@@ -256,7 +256,7 @@ async def test_a_fact_that_is_too_large_is_refused_and_the_connection_stays(buse
     listener = Listener()
     bus = await buses.consuming(listener)
     huge = opted_out("huge", uid="u" * 1_100_000)
-    with pytest.raises(FactRefused, match="max_payload"):
+    with pytest.raises(EventRefused, match="max_payload"):
         await bus.publish(huge, dedup="1")
     await bus.publish(opted_out("next"), dedup=f"{buses.cluster}/2")
     await eventually(lambda: listener.names == ["next"])
@@ -268,7 +268,7 @@ async def test_a_poison_message_of_the_largest_size_becomes_a_dead_letter_cut_to
     listener = Listener()
     bus = await buses.consuming(listener)
     body = b"x" * client.max_payload
-    await jetstream.publish(fact_subject(buses.cluster, opted_out("big")), body)
+    await jetstream.publish(event_subject(buses.cluster, opted_out("big")), body)
     (letter,) = await dead_letters(jetstream, buses.cluster, 1)
     assert letter.headers is not None
     assert letter.headers["Trellis-Truncated"] == str(len(body))
@@ -295,5 +295,5 @@ async def test_the_last_fact_of_each_subject_is_remembered_in_order(buses: Buses
     await bus.connect()
     for number, name in enumerate("abab"):
         await bus.publish(opted_out(name, uid=f"uid-{number}"), dedup=f"{buses.cluster}/{number}")
-    assert [(fact.name, fact.uid) async for fact in bus.last_facts([NodeOptedOut])] == [("a", "uid-2"), ("b", "uid-3")]
-    assert [fact async for fact in bus.last_facts([NodeOptedIn])] == []
+    assert [(fact.name, fact.uid) async for fact in bus.last_events([NodeOptedOut])] == [("a", "uid-2"), ("b", "uid-3")]
+    assert [fact async for fact in bus.last_events([NodeOptedIn])] == []

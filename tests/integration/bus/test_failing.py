@@ -14,7 +14,7 @@ from support.nats.buses import Buses, eventually, eventually_async, opted_out
 from trellis.bus.bus import BusTimings, Received
 from trellis.bus.consume.queue import KeyedQueue
 from trellis.events.node import NodeOptedOut
-from trellis.events.subjects import STREAM_DEAD, STREAM_EVENTS, fact_subject
+from trellis.events.subjects import STREAM_DEAD, STREAM_EVENTS, event_subject
 from trellis.limits.backoff import Backoff
 from trellis.telemetry import Metrics, TraceContext, setup
 
@@ -63,7 +63,7 @@ async def test_three_thousand_failing_keys_and_a_poison_message_do_not_delay_a_h
     await bus.start()
     working = asyncio.create_task(service.queue.work(service.run))
     failing = [f"failing-{number}" for number in range(FAILING)]
-    await jetstream.publish(fact_subject(buses.cluster, opted_out("poison")), b"\x00")
+    await jetstream.publish(event_subject(buses.cluster, opted_out("poison")), b"\x00")
     # Not all at once: the last would wait for longer than the stream may take to answer.
     for start in range(0, FAILING, 100):
         await asyncio.gather(

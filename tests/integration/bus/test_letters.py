@@ -22,7 +22,7 @@ from trellis.bus.errors import BusUnavailable, StreamError
 from trellis.bus.streams.tail import Selection, TailedEvent, Tally, replay
 from trellis.bus.timings import ReplayTimings
 from trellis.events.node import NodeOptedOut
-from trellis.events.subjects import STREAM_DEAD, STREAM_EVENTS, fact_subject
+from trellis.events.subjects import STREAM_DEAD, STREAM_EVENTS, event_subject
 from trellis_dev.localcluster.nats import NatsServer
 
 pytestmark = [pytest.mark.nats]
@@ -53,7 +53,7 @@ async def said(buses: Buses) -> list[TailedEvent]:
 async def a_poison(buses: Buses, jetstream: JetStreamContext, body: bytes = b"poison", **headers: str) -> DeadLetter:
     """The letter of a message that the reader cannot understand."""
     await buses.consuming(Listener())
-    await jetstream.publish(fact_subject(buses.cluster, opted_out("poisoned.node")), body, headers=headers or None)
+    await jetstream.publish(event_subject(buses.cluster, opted_out("poisoned.node")), body, headers=headers or None)
     return await one_letter(buses)
 
 
@@ -269,7 +269,7 @@ async def test_letters_that_cannot_be_replayed_are_refused_by_name(buses: Buses,
     bus = buses.new()
     await bus.connect()
     subject = f"trellis.dead.{buses.cluster}.s.node.x"
-    good = fact_subject(buses.cluster, opted_out("x"))
+    good = event_subject(buses.cluster, opted_out("x"))
     cases = {
         " 99 to 4 bytes": {"Trellis-Subject": good, "Trellis-Truncated": "99"},
         "orders.new": {"Trellis-Subject": "orders.new"},
@@ -342,7 +342,7 @@ async def test_letters_that_come_into_being_meanwhile_are_left_for_the_next_time
     count = 150  # more than are read at a time
 
     async def bury() -> None:
-        headers = {"Trellis-Subject": fact_subject(buses.cluster, opted_out("n"))}
+        headers = {"Trellis-Subject": event_subject(buses.cluster, opted_out("n"))}
         await jetstream.publish(f"trellis.dead.{buses.cluster}.s.node.n", b"poison", headers=headers)
 
     for _ in range(count):

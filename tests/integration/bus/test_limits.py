@@ -121,7 +121,7 @@ async def test_a_max_payload_that_is_smaller_than_events_is_named_and_no_event_i
     async with working(buses, users) as refused:
         users.reload(server, {"accounts {": "max_payload: 256\naccounts {"})
         await eventually(lambda: "max_payload" in reasons(buses), 60)
-        assert "FactRefused" not in refused
+        assert "EventRefused" not in refused
         users.reload(server, {})
         await eventually(lambda: not reasons(buses), RECOVERS_SECONDS)
 

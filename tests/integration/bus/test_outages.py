@@ -18,7 +18,7 @@ from support.suite.settling import settle
 from trellis.bus.accounts.naming import consumer_name
 from trellis.bus.bus import BusTimings, BusUnavailable
 from trellis.bus.publish.availability import HEALTH
-from trellis.events.subjects import STREAM_DEAD, STREAM_EVENTS, fact_subject
+from trellis.events.subjects import STREAM_DEAD, STREAM_EVENTS, event_subject
 from trellis_dev.localcluster.nats import NatsServer
 
 pytestmark = [pytest.mark.nats]
@@ -283,7 +283,7 @@ async def test_a_consumer_keeps_its_place_while_nobody_reads(buses: Buses, jetst
     listener = Listener()
     bus = await buses.consuming(listener)
     await bus.close()
-    await jetstream.publish(fact_subject(buses.cluster, opted_out("x")), b"poison")
+    await jetstream.publish(event_subject(buses.cluster, opted_out("x")), b"poison")
     other = buses.new("node_watcher")
     await other.connect()
     await other.publish(opted_out("unread"), dedup=f"{buses.cluster}/1")

@@ -26,7 +26,7 @@ from trellis.bus.bus import Bus
 from trellis.events.node import NodeReady
 from trellis.events.provision import ProvisionRemoved
 from trellis.events.rollout import RolloutResumed
-from trellis.events.subjects import NODE_WATCHER, STREAM_EVENTS, fact_subject
+from trellis.events.subjects import NODE_WATCHER, STREAM_EVENTS, event_subject
 from trellis_dev.localcluster.nats import NatsServer
 from trellis_dev.localcluster.tools import ensure
 
@@ -59,7 +59,7 @@ async def said(buses: Buses) -> Callable[[], Awaitable[str]]:
     async def say() -> str:
         fact = opted_out(f"node-{next(numbers)}.{buses.cluster}")
         await bus.publish(fact, dedup=f"{buses.cluster}/{fact.name}")
-        return fact_subject(buses.cluster, fact)
+        return event_subject(buses.cluster, fact)
 
     return say
 
@@ -171,12 +171,12 @@ async def test_the_user_for_readers_from_outside_may_do_all_that(
         async def say() -> str:
             fact = opted_out(f"node-{next(numbers)}")
             await bus.publish(fact, dedup=fact.name)
-            return fact_subject("c1", fact)
+            return event_subject("c1", fact)
 
         try:
             async with running(commands[0]) as live, running(commands[1]) as past:
                 await heard_live(live, say, "c1")
-                await eventually(lambda: past.told(fact_subject("c1", fact)), seconds=60)
+                await eventually(lambda: past.told(event_subject("c1", fact)), seconds=60)
         finally:
             await place.close()
 

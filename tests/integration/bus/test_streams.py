@@ -17,7 +17,7 @@ from trellis.bus.bus import BusTimings
 from trellis.bus.errors import BusUnavailable, StreamError
 from trellis.bus.publish.availability import STORAGE
 from trellis.bus.streams.streams import DEFAULT_LIMITS, StreamLimits, ensure_streams
-from trellis.events.subjects import STREAM_DEAD, STREAM_EVENTS, STREAM_LATTICE, STREAM_SUBJECTS, fact_subject
+from trellis.events.subjects import STREAM_DEAD, STREAM_EVENTS, STREAM_LATTICE, STREAM_SUBJECTS, event_subject
 
 pytestmark = [pytest.mark.nats]
 
@@ -65,7 +65,7 @@ async def test_making_them_twice_changes_nothing_and_tells_the_same_creation_tim
 
 async def test_no_sequence_of_one_life_of_a_stream_is_one_of_the_next(empty: JetStreamContext) -> None:
     assert (await ensure_streams(empty)).distinct
-    subject = fact_subject("c", opted_out("a"))
+    subject = event_subject("c", opted_out("a"))
     former = [(await empty.publish(subject, b"x")).seq for _ in range(100)]
     await empty.delete_stream(STREAM_EVENTS)
     await ensure_streams(empty)

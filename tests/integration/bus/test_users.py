@@ -22,7 +22,7 @@ from support.nats.buses import QUICK, Buses, Listener, eventually, eventually_as
 from support.nats.nats_users import NatsUsers
 from support.suite.settling import settle
 from support.suite.tiers import first_of
-from trellis.bus.accounts.naming import CLAIM_STREAM, LAST_FACTS, consumer_name, inbox_prefix
+from trellis.bus.accounts.naming import CLAIM_STREAM, LAST_EVENTS, consumer_name, inbox_prefix
 from trellis.bus.accounts.permissions import CLI, CLI_INBOX, OUTSIDE
 from trellis.bus.bus import Bus, BusTimings, BusUnavailable, NotAllowed
 from trellis.bus.connection.connection import REFUSED
@@ -30,7 +30,7 @@ from trellis.bus.connection.user_client import PermissionDenied, UserClient
 from trellis.bus.publish.availability import HEALTH, RIGHTS
 from trellis.events.node import NodeOptedOut
 from trellis.events.provision import ProvisionRemoved
-from trellis.events.subjects import NODE_WATCHER, PROVISIONER, STREAM_DEAD, STREAM_EVENTS, fact_subject
+from trellis.events.subjects import NODE_WATCHER, PROVISIONER, STREAM_DEAD, STREAM_EVENTS, event_subject
 from trellis_dev.localcluster.nats import NatsServer
 
 pytestmark = pytest.mark.nats
@@ -103,8 +103,10 @@ async def test_both_services_say_hear_and_read_back_what_they_need(world: World)
             await bus.start()
         node = await said(watcher)
         await eventually(lambda: node in heard.names)
-        assert node in [fact.name async for fact in watcher.last_facts([NodeOptedOut])]
-        assert node in [fact.name async for fact in watcher.last_facts([NodeOptedOut])], "the first left nothing behind"
+        assert node in [fact.name async for fact in watcher.last_events([NodeOptedOut])]
+        assert node in [fact.name async for fact in watcher.last_events([NodeOptedOut])], (
+            "the first left nothing behind"
+        )
         await provisioner.publish(removed(node), dedup=f"{node}/removed")
     assert [line for line in logs if line["log_level"] in {"warning", "error"}] == []
     assert all(health.readiness().ok for health in world.buses.healths)
@@ -116,7 +118,7 @@ async def test_an_unreadable_fact_becomes_a_dead_letter(world: World) -> None:
     await provisioner.connect()
     await provisioner.start()
     node = key()
-    await people.jetstream().publish(fact_subject("c1", opted_out(node)), b"poison")
+    await people.jetstream().publish(event_subject("c1", opted_out(node)), b"poison")
 
     async def buried() -> bool:
         subjects = (await people.jetstream().stream_info(STREAM_DEAD, subjects_filter=">")).state.subjects or {}
@@ -149,7 +151,7 @@ async def test_saying_another_services_fact_is_refused_at_once_and_the_message_n
     )
     await watcher.connect()
     node = key()
-    subject = fact_subject("c1", removed(node))
+    subject = event_subject("c1", removed(node))
     with pytest.raises(NotAllowed, match=f'publish .*"{re.escape(subject)}"'):
         async with asyncio.timeout(60):  # the budget is twice that
             await watcher.publish(removed(node), dedup=node)
@@ -252,7 +254,7 @@ async def test_streams_are_not_deleted_purged_or_changed_by_anybody(world: World
             with pytest.raises(PermissionDenied):
                 await attempt
         await client.close()
-    assert node in [fact.name async for fact in watcher.last_facts([NodeOptedOut])]
+    assert node in [fact.name async for fact in watcher.last_events([NodeOptedOut])]
 
 
 async def test_a_header_that_would_roll_a_stream_up_is_refused(world: World) -> None:
@@ -263,9 +265,9 @@ async def test_a_header_that_would_roll_a_stream_up_is_refused(world: World) -> 
     for extent in ("all", "sub"):
         with pytest.raises(APIError, match="rollup"):
             await client.jetstream().publish(
-                fact_subject("c1", opted_out(key())), b"x", headers={"Nats-Rollup": extent}
+                event_subject("c1", opted_out(key())), b"x", headers={"Nats-Rollup": extent}
             )
-    assert node in [fact.name async for fact in watcher.last_facts([NodeOptedOut])]
+    assert node in [fact.name async for fact in watcher.last_events([NodeOptedOut])]
     await client.close()
 
 
@@ -296,10 +298,10 @@ async def test_a_consumer_that_pushes_elsewhere_gets_round_no_permission(world: 
     client, people = await world.client(*stranger_and_inbox()), await world.client(CLI, CLI_INBOX)
     outside, watcher, node = await world.client(OUTSIDE, "_INBOX"), world.bus(NODE_WATCHER), key()
     await watcher.connect()
-    await client.jetstream().publish(fact_subject("c1", opted_out(node)), b"")  # empty, as the API wants it
+    await client.jetstream().publish(event_subject("c1", opted_out(node)), b"")  # empty, as the API wants it
     before = await contents(people.jetstream())
     control = await outside.subscribe(f"_INBOX.{node}")
-    mine = consumer_name(NODE_WATCHER, LAST_FACTS, "c1")
+    mine = consumer_name(NODE_WATCHER, LAST_EVENTS, "c1")
     await push(client, mine, target)
     await push(outside, f"control-{node}", f"_INBOX.{node}")
     await control.next_msg(timeout=20)
@@ -333,7 +335,7 @@ async def test_nobody_else_reads_changes_removes_or_acknowledges_a_durable(world
     await eventually(lambda: node in heard.names)
     service, _, cluster = user.partition(".")
     client = await world.client(user, {CLI: CLI_INBOX, OUTSIDE: "_INBOX"}.get(user, inbox_prefix(service, cluster)))
-    for name in (consumer_name(PROVISIONER, "nodes", "c1"), consumer_name(PROVISIONER, LAST_FACTS, "c1")):
+    for name in (consumer_name(PROVISIONER, "nodes", "c1"), consumer_name(PROVISIONER, LAST_EVENTS, "c1")):
         config = ConsumerConfig(
             name=name, durable_name=name, ack_policy=AckPolicy.EXPLICIT, filter_subject="trellis.evt.>"
         )
@@ -391,7 +393,7 @@ async def test_subscribers_from_outside_read_facts_live_and_old_and_change_nothi
     live = await client.subscribe("trellis.evt.>")
     await settle(client)
     node = await said(watcher)
-    subject = fact_subject("c1", opted_out(node))
+    subject = event_subject("c1", opted_out(node))
     assert (await live.next_msg(timeout=20)).subject == subject
     assert (await jetstream.get_last_msg(STREAM_EVENTS, subject)).subject == subject
     durable = await jetstream.pull_subscribe(subject, durable=f"audit-{node}", stream=STREAM_EVENTS)

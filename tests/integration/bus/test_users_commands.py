@@ -19,7 +19,7 @@ from trellis.bus.accounts.permissions import CLI, CLI_INBOX, OUTSIDE
 from trellis.bus.connection.connection import REFUSED
 from trellis.bus.connection.user_client import UserClient
 from trellis.events.node import NodeOptedOut
-from trellis.events.subjects import STREAM_DEAD, fact_subject
+from trellis.events.subjects import STREAM_DEAD, event_subject
 from trellis_dev.localcluster.nats import NatsServer
 
 pytestmark = [pytest.mark.nats]
@@ -51,7 +51,7 @@ async def told(tmp_path: Path) -> AsyncIterator[Told]:
         await watcher.publish(opted_out("good"), dedup="good")
         people = UserClient(users.credentials(CLI))
         await people.connect(server.url, inbox_prefix=CLI_INBOX)
-        await people.jetstream().publish(fact_subject("c1", opted_out("poison")), b"poison")
+        await people.jetstream().publish(event_subject("c1", opted_out("poison")), b"poison")
 
         async def buried() -> bool:
             return (await people.jetstream().stream_info(STREAM_DEAD)).state.messages == 1

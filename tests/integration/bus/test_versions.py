@@ -11,7 +11,7 @@ from nats.js import JetStreamContext
 from support.nats.buses import Buses, Listener, eventually, eventually_async, opted_out
 from trellis.events import subjects
 from trellis.events.node import NodeOptedOut
-from trellis.events.subjects import NODE_WATCHER, STREAM_DEAD, STREAM_EVENTS, FactSpec, fact_subject
+from trellis.events.subjects import NODE_WATCHER, STREAM_DEAD, STREAM_EVENTS, EventSpec, event_subject
 
 pytestmark = [pytest.mark.nats]
 
@@ -26,7 +26,7 @@ class OptedOutV2(NodeOptedOut):
 
 @pytest.fixture(autouse=True)
 def second_version(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(subjects._BY_MODEL, OptedOutV2, FactSpec(OptedOutV2, NODE_WATCHER))
+    monkeypatch.setitem(subjects._BY_MODEL, OptedOutV2, EventSpec(OptedOutV2, NODE_WATCHER))
 
 
 def envelope(ce_type: str, name: str, **changes: Any) -> bytes:
@@ -44,7 +44,7 @@ async def dead_letters(jetstream: JetStreamContext, cluster: str) -> list[str]:
 async def test_fields_and_attributes_of_a_newer_writer_are_ignored(buses: Buses, jetstream: JetStreamContext) -> None:
     listener = Listener()
     await buses.consuming(listener)
-    await jetstream.publish(fact_subject(buses.cluster, opted_out("n")), envelope(f"{TYPE}.v1", "n"))
+    await jetstream.publish(event_subject(buses.cluster, opted_out("n")), envelope(f"{TYPE}.v1", "n"))
     await eventually(lambda: listener.names == ["n"])
     assert await dead_letters(jetstream, buses.cluster) == []
 
@@ -63,7 +63,7 @@ async def test_two_versions_said_side_by_side_reach_each_reader_in_its_own(buses
     assert {received.event.type for received in old.received} == {f"{TYPE}.v1"}
     assert {received.event.type for received in new.received} == {f"{TYPE}.v2"}
     # Each version remembers for itself what was said last.
-    assert [fact.name async for fact in writer.last_facts([NodeOptedOut])] == ["a", "b"]
+    assert [fact.name async for fact in writer.last_events([NodeOptedOut])] == ["a", "b"]
 
 
 async def test_a_newer_version_on_the_subject_of_a_known_one_is_counted_and_left_alone(
@@ -71,7 +71,9 @@ async def test_a_newer_version_on_the_subject_of_a_known_one_is_counted_and_left
 ) -> None:
     listener = Listener()
     bus = await buses.consuming(listener)
-    await jetstream.publish(fact_subject(buses.cluster, opted_out("n")), envelope(f"{TYPE}.v2", "n", data={"other": 1}))
+    await jetstream.publish(
+        event_subject(buses.cluster, opted_out("n")), envelope(f"{TYPE}.v2", "n", data={"other": 1})
+    )
     await bus.publish(opted_out("after"), dedup=f"{buses.cluster}/after")
     await eventually(lambda: listener.names == ["after"])
 

@@ -14,7 +14,7 @@ from support.chart.chart_nats import ChartServers
 from support.chart.rendered import hooks, rendered
 from support.nats.buses import Buses, eventually
 from support.suite.settling import settle
-from trellis.bus.accounts.naming import CLAIM_STREAM, LAST_FACTS, consumer_name, inbox_prefix
+from trellis.bus.accounts.naming import CLAIM_STREAM, LAST_EVENTS, consumer_name, inbox_prefix
 from trellis.bus.accounts.permissions import CLI, CLI_INBOX, PUBLISHERS, durables
 from trellis.bus.bus import Bus
 from trellis.events.subjects import FACTS, STREAM_EVENTS, STREAM_SUBJECTS
@@ -67,7 +67,7 @@ def consumers(services: Iterable[str]) -> list[str]:
     return [
         name
         for service in services
-        for name in (*durables(service, CLUSTER), consumer_name(service, LAST_FACTS, CLUSTER))
+        for name in (*durables(service, CLUSTER), consumer_name(service, LAST_EVENTS, CLUSTER))
     ]
 
 
@@ -119,7 +119,7 @@ async def works(bus: Bus, service: str) -> None:
         heard = [spec.model for spec in FACTS if spec.owner != service][:2]
         bus.subscribe(name, heard, lambda _: None)
     await bus.start()
-    assert [fact async for fact in bus.last_facts(models)] == []
+    assert [fact async for fact in bus.last_events(models)] == []
 
 
 @pytest.mark.parametrize("user", [*PUBLISHERS, CLI])

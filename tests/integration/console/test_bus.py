@@ -11,11 +11,11 @@ import pytest
 from nats.js.api import ConsumerConfig
 
 from console.access.identity import Viewer
-from console.access.permissions import Rights
+from console.access.permissions import ReviewedPermissions
 from console.http.refusals import RefusedError
 from console.live.feed import Feed, Item
 from console.live.link import Link
-from console.live.replays import letter_page, letters, read_asked, replay
+from console.live.replays import dead_letter_page, letters, read_asked, replay
 from support.console.viewers import People, may
 from support.nats.buses import Buses, Listener, eventually, eventually_async, opted_out
 from support.nats.nats_users import NatsUsers
@@ -23,7 +23,7 @@ from trellis.bus.accounts.naming import inbox_prefix
 from trellis.bus.bus import Bus
 from trellis.bus.connection.user_client import PermissionDenied, UserClient
 from trellis.events.node import NodeOptedOut
-from trellis.events.subjects import CONSOLE, NODE_WATCHER, PROVISIONER, STREAM_DEAD, STREAM_EVENTS, fact_subject
+from trellis.events.subjects import CONSOLE, NODE_WATCHER, PROVISIONER, STREAM_DEAD, STREAM_EVENTS, event_subject
 from trellis.telemetry.health import Health
 from trellis_dev.fakes.fake import FakeKube
 from trellis_dev.localcluster.nats import NatsServer
@@ -87,11 +87,11 @@ def key() -> str:
     return f"n-{secrets.token_hex(4)}"
 
 
-def rights(*rules: object) -> Rights:
+def rights(*rules: object) -> ReviewedPermissions:
     kube = FakeKube()
     kube.api.fault = People({"t": ("dev", ())}, list(rules))  # type: ignore[arg-type]
     assert Viewer("k", "dev")
-    return Rights(kube.with_token("t"))
+    return ReviewedPermissions(kube.with_token("t"))
 
 
 async def test_what_is_said_of_its_own_cluster_comes_at_once_and_nothing_of_another(world: World) -> None:
@@ -141,7 +141,7 @@ async def test_a_dead_letter_is_listed_and_shown(world: World) -> None:
     watcher = UserClient(world.users.credentials("node_watcher.c1"))
     await watcher.connect(world.server.url, inbox_prefix=inbox_prefix(NODE_WATCHER, "c1"))
     name = key()
-    await watcher.jetstream().publish(fact_subject("c1", opted_out(name)), b"garbage")
+    await watcher.jetstream().publish(event_subject("c1", opted_out(name)), b"garbage")
     await watcher.close()
     may_see = rights(may("dev"))
 
@@ -151,12 +151,12 @@ async def test_a_dead_letter_is_listed_and_shown(world: World) -> None:
 
     await eventually_async(listed)
     [sequence] = await listed()
-    page = await letter_page(world.link, may_see, sequence)
+    page = await dead_letter_page(world.link, may_see, sequence)
     assert page["letter"]["body_text"] == "garbage"
     assert page["page"]["ok"] is False
     assert (await letters(world.link, rights(), {"object": f"node/{name}"}, seconds=SECONDS))["letters"] == []
     with pytest.raises(RefusedError):
-        await letter_page(world.link, rights(), sequence)
+        await dead_letter_page(world.link, rights(), sequence)
     await eventually(
         lambda: any(item.stream == "dead-letters" and item.document["name"] == name for item in world.feed.after(0)[0])
     )
@@ -175,7 +175,7 @@ async def test_the_consoles_user_reads_and_does_nothing_else(world: World) -> No
         jetstream.purge_stream(STREAM_DEAD),
         jetstream.delete_stream(STREAM_EVENTS),
         jetstream.get_msg(STREAM_EVENTS, 1),
-        client.request(fact_subject("c1", opted_out("n")), b"{}", timeout=5),
+        client.request(event_subject("c1", opted_out("n")), b"{}", timeout=5),
     ):
         with pytest.raises(PermissionDenied):
             await attempt

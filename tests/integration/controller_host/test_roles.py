@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from controller_host.domain.resources import ACCOUNT
-from controller_host.permissions import acting_words
+from controller_host.permissions import impersonation_message
 from controller_host.watches.reviews import Reviews
 from support.cluster.grants import SYSTEM, granted, manifests
 from support.cluster.kube_world import eventually
@@ -56,7 +56,7 @@ async def test_an_account_is_acted_as_once_its_role_is_there_and_no_other_is(
             with pytest.raises(Forbidden) as refused:
                 await acting.list(JOBS, namespace)
             advice = f"trellis controllers roles -n {namespace} -a ttl"
-            assert f"`{advice} | kubectl apply -f -`" in acting_words(refused.value, user)
+            assert f"`{advice} | kubectl apply -f -`" in impersonation_message(refused.value, user)
             account.apply(yaml.safe_load_all(printed(*advice.split()[3:])))
             await eventually(lambda: _says(kube, user, namespace, user, " list jobs.batch"), "it is the account")
             assert await Reviews(kube).allowed(user, JOBS, namespace) is False
@@ -91,5 +91,5 @@ async def _says(kube: Kube, user: str, namespace: str, *named: str) -> bool:
     try:
         await kube.acting_as(user).list(JOBS, namespace)
     except Forbidden as error:
-        return bool(named) and all(item in acting_words(error, user) for item in named)
+        return bool(named) and all(item in impersonation_message(error, user) for item in named)
     return not named

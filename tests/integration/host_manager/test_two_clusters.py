@@ -16,7 +16,7 @@ from support.lattices.host_world import PATIENCE, HostWorld, host_world
 from support.lattices.stub_host import Options, StubHost, stub_host
 from support.nodes.fleet import Fleet, eventually
 from support.suite.tcp_proxy import TcpProxy
-from trellis.lattice.timings import HostWatchTimings, LatticeTimings, LinkTimings
+from trellis.lattice.timings import ConnectionTimings, HostWatchTimings, LatticeTimings
 from trellis_dev.localcluster import kill, owned_cluster, restart
 from trellis_dev.localcluster.api import Api
 from trellis_dev.localcluster.leafnodes import join
@@ -26,7 +26,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.timeout(400), pytest.mark.thoroug
 TIMINGS = Timings(
     lattice=LatticeTimings(
         silence=5.0,  # hosts beat twice a second here
-        link=LinkTimings(ping=0.5, backoff_first=0.1, backoff_most=0.5),
+        link=ConnectionTimings(ping=0.5, backoff_first=0.1, backoff_most=0.5),
         hosts=HostWatchTimings(tick=0.2),
     )
 )

@@ -23,7 +23,7 @@ from support.nats.buses import Buses, eventually, eventually_async
 from support.nats.reconnecting import left, reconnecting
 from trellis.bus.bus import Bus
 from trellis.bus.streams.tail import Selection, TailedEvent, Tally, replay
-from trellis.lattice.connection.address import LatticeAddress, LinkAddress
+from trellis.lattice.connection.address import LatticeAddress, NatsAddress
 from trellis.lattice.connection.lattices import Lattices
 from trellis.lattice.connection.link import Link
 from trellis.lattice.domain.subjects import STREAM_HOSTS, STREAM_WADM
@@ -71,7 +71,7 @@ class Origin:
 
     @property
     def address(self) -> LatticeAddress:
-        return LatticeAddress(LinkAddress(self.server.url), self.lattice)
+        return LatticeAddress(NatsAddress(self.server.url), self.lattice)
 
 
 @pytest.fixture

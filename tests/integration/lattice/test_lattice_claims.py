@@ -14,7 +14,7 @@ import pytest
 from nats.aio.client import Client
 
 from support.nats.buses import eventually
-from trellis.lattice.connection.address import LatticeAddress, LinkAddress
+from trellis.lattice.connection.address import LatticeAddress, NatsAddress
 from trellis.lattice.connection.link import Link
 from trellis.lattice.follow import lattice_claim
 from trellis.lattice.follow.lattice_claim import BUCKET, STREAM, LatticeClaim
@@ -57,10 +57,10 @@ async def cluster(
     server: NatsServer, lattice: str, name: str, lifetime: float = 600.0, url: str = ""
 ) -> AsyncIterator[Cluster]:
     owners: list[str | None] = []
-    address = LatticeAddress(LinkAddress(url or server.url), lattice)
+    address = LatticeAddress(NatsAddress(url or server.url), lattice)
 
     def link_changed() -> None:
-        claim.link_changed()
+        claim.connection_changed()
 
     link = Link(address.link, "test", link_changed)
     claim = LatticeClaim(address, link, name, lambda: owners.append(claim.owner), ClaimTimings(lifetime, look=0.5))

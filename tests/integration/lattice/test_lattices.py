@@ -14,17 +14,17 @@ from support.lattices.lattice_speaker import LatticeSpeaker
 from support.nats.buses import eventually
 from support.suite.tcp_proxy import TcpProxy
 from trellis.bus.connection.connection import REFUSED
-from trellis.config.nats_credentials import HeldCredentials, Kind, identity_of, new_seed
-from trellis.lattice.connection.address import LatticeAddress, LinkAddress
+from trellis.config.nats_credentials import CachedCredentials, Kind, identity_of, new_seed
+from trellis.lattice.connection.address import LatticeAddress, NatsAddress
 from trellis.lattice.connection.lattices import Lattices, Part
 from trellis.lattice.domain.hosts import Presence
 from trellis.lattice.domain.view import LatticeView
-from trellis.lattice.timings import HostWatchTimings, LatticeTimings, LinkTimings, ModelWatchTimings
+from trellis.lattice.timings import ConnectionTimings, HostWatchTimings, LatticeTimings, ModelWatchTimings
 from trellis_dev.localcluster.certs import write_pki
 from trellis_dev.localcluster.nats import NatsServer
 
 CERTIFICATE = {"cert_file": "crt", "key_file": "key"}
-LINK = LinkTimings(backoff_first=0.1, backoff_most=0.5)
+LINK = ConnectionTimings(backoff_first=0.1, backoff_most=0.5)
 # A host without an answer in time is heard at its next heartbeat, which most hosts here never send.
 HOSTS, MODELS = HostWatchTimings(ping=2.0, answer=15.0), ModelWatchTimings(answer=15.0, quiet=0.1)
 
@@ -32,7 +32,7 @@ HOSTS, MODELS = HostWatchTimings(ping=2.0, answer=15.0), ModelWatchTimings(answe
 class Watched:
     """Lattices, and every key that was said to have changed."""
 
-    def __init__(self, link: LinkTimings = LINK) -> None:
+    def __init__(self, link: ConnectionTimings = LINK) -> None:
         timings = LatticeTimings(link=link, hosts=HOSTS, models=MODELS)
         self.changed: list[str] = []
         self.lattices: Lattices[str] = Lattices(
@@ -64,7 +64,7 @@ def name() -> str:
 
 
 def at(server: NatsServer, lattice: str) -> LatticeAddress:
-    return LatticeAddress(LinkAddress(server.url), lattice)
+    return LatticeAddress(NatsAddress(server.url), lattice)
 
 
 def model(name: str, version: str = "v1") -> dict[str, str]:
@@ -175,7 +175,7 @@ async def test_a_connection_that_is_half_open_is_noticed(nats_server: NatsServer
         LatticeSpeaker(nats_server.url, name) as lattice,
         watched.lattices,
     ):
-        await watched.lattices.need("group", LatticeAddress(LinkAddress(f"nats://127.0.0.1:{proxy.port}"), name))
+        await watched.lattices.need("group", LatticeAddress(NatsAddress(f"nats://127.0.0.1:{proxy.port}"), name))
         await watched.linked()
         proxy.silence()
         await eventually(lambda: watched.view().linked_since is None)
@@ -226,8 +226,8 @@ async def test_credentials_are_used_and_a_rotated_secret_is_another_connection(
         )
 
     def address(seed: str) -> LatticeAddress:
-        held = HeldCredentials(seed, Kind.NKEY, "Secret lattices/nats, key nats.creds")
-        return LatticeAddress(LinkAddress(server.url, held), "default")
+        held = CachedCredentials(seed, Kind.NKEY, "Secret lattices/nats, key nats.creds")
+        return LatticeAddress(NatsAddress(server.url, held), "default")
 
     allow(old)
     with NatsServer(tmp_path / "nats", config=config) as server:
@@ -257,11 +257,11 @@ async def test_credentials_that_are_revoked_and_come_back_forget_nothing(tmp_pat
 
     allow(f'{{ nkey: "{public}" }}')
     with NatsServer(tmp_path / "nats", config=config) as server:
-        held = HeldCredentials(ours, Kind.NKEY, "Secret lattices/nats, key nats.creds")
+        held = CachedCredentials(ours, Kind.NKEY, "Secret lattices/nats, key nats.creds")
         options = {"user": "speaker", "password": "p"}
         async with LatticeSpeaker(server.url, "default", models=[model("shop")], options=options) as lattice:
             lattice.add("N1")
-            await watched.lattices.need("group", LatticeAddress(LinkAddress(server.url, held), "default"))
+            await watched.lattices.need("group", LatticeAddress(NatsAddress(server.url, held), "default"))
             await eventually(lambda: watched.ids() == ["N1"] and watched.view().models)
             server.kill()
             allow()
@@ -282,8 +282,8 @@ async def test_credentials_that_are_revoked_and_come_back_forget_nothing(tmp_pat
 async def test_credentials_that_are_none_are_told_where_they_came_from(
     nats_server: NatsServer, watched: Watched, name: str
 ) -> None:
-    held = HeldCredentials("no-seed", Kind.CREDENTIALS, "Secret lattices/nats, key nats.creds")
-    await watched.lattices.need("group", LatticeAddress(LinkAddress(nats_server.url, held), name))
+    held = CachedCredentials("no-seed", Kind.CREDENTIALS, "Secret lattices/nats, key nats.creds")
+    await watched.lattices.need("group", LatticeAddress(NatsAddress(nats_server.url, held), name))
     await eventually(lambda: "Secret lattices/nats" in watched.view().why)
     assert "no-seed" not in watched.view().why
 
@@ -302,7 +302,7 @@ async def test_a_certificate_that_nobody_vouches_for_is_told_and_asked_for_again
 
     certify("other")
     with NatsServer(tmp_path / "nats", config=config) as server:
-        link = LinkAddress(server.url, authorities=(tmp_path / "good" / "ca.crt").read_text())
+        link = NatsAddress(server.url, authorities=(tmp_path / "good" / "ca.crt").read_text())
         await watched.lattices.need("group", LatticeAddress(link, "default"))
         await eventually(lambda: "CERTIFICATE_VERIFY_FAILED" in watched.view().why)
         certify("good")
@@ -314,15 +314,15 @@ async def test_a_certificate_that_nobody_vouches_for_is_told_and_asked_for_again
 @pytest.mark.parametrize(
     "link",
     [
-        LinkAddress("nats://u:secret@[bad:4222"),
-        LinkAddress("nats://host:secret:4222"),
-        LinkAddress(":4222:4222"),
-        LinkAddress("nats://127.0.0.1:1", authorities="no certificate: é"),
+        NatsAddress("nats://u:secret@[bad:4222"),
+        NatsAddress("nats://host:secret:4222"),
+        NatsAddress(":4222:4222"),
+        NatsAddress("nats://127.0.0.1:1", authorities="no certificate: é"),
     ],
     ids=["brackets", "two ports", "no host", "no certificate"],
 )
 async def test_an_address_that_is_none_is_told_and_harms_nobody_else(
-    nats_server: NatsServer, watched: Watched, name: str, link: LinkAddress
+    nats_server: NatsServer, watched: Watched, name: str, link: NatsAddress
 ) -> None:
     async with LatticeSpeaker(nats_server.url, name) as lattice:
         lattice.add("N1")

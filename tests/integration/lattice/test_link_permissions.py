@@ -19,14 +19,14 @@ from nats.aio.msg import Msg
 from support.nats.buses import eventually, eventually_async
 from support.suite.settling import settle
 from support.suite.tiers import first_of
-from trellis.lattice.connection.address import LinkAddress
-from trellis.lattice.connection.link import INBOX, Link, LinkAwayError
+from trellis.lattice.connection.address import NatsAddress
+from trellis.lattice.connection.link import INBOX, Link, NatsUnavailableError
 from trellis.lattice.connection.questions import Question
-from trellis.lattice.timings import LinkTimings
+from trellis.lattice.timings import ConnectionTimings
 from trellis_dev.localcluster.nats import NatsServer
 
 RECOVERS_SECONDS = 30.0
-QUICK = LinkTimings(look=0.1, backoff_first=0.1, backoff_most=0.5)
+QUICK = ConnectionTimings(look=0.1, backoff_first=0.1, backoff_most=0.5)
 HEARD, ASKED, ECHO = "heard", "asked.>", "echo"
 TAKEN = {"events": HEARD, "questions": ASKED, "answers": f"{INBOX}.>"}
 
@@ -87,7 +87,7 @@ class Used:
         self.answers.add(asyncio.create_task(question.answer(b"answer")))
 
     async def echoes(self) -> bool:
-        with contextlib.suppress(LinkAwayError):
+        with contextlib.suppress(NatsUnavailableError):
             return await self.link.ask(ECHO, seconds=1.0) == b"echo"
         return False
 
@@ -108,10 +108,10 @@ class Used:
 async def test_a_subscription_that_is_denied_and_then_permitted_is_heard_within_thirty_seconds(
     permitted: Permitted, other: Client, taken: str
 ) -> None:
-    production = LinkTimings()
+    production = ConnectionTimings()
     assert production.look + production.connect < RECOVERS_SECONDS
     changes: list[str] = []
-    link = Link(LinkAddress(permitted.url("link")), "trellis-test", lambda: changes.append(link.deaf), QUICK)
+    link = Link(NatsAddress(permitted.url("link")), "trellis-test", lambda: changes.append(link.deaf), QUICK)
     async with Used(link).running() as used:
         assert await used.echoes()
         since = link.hearing_since
@@ -138,7 +138,7 @@ async def test_a_subscription_that_is_denied_and_then_permitted_is_heard_within_
 async def test_a_subscription_that_stays_denied_is_reported_once(permitted: Permitted) -> None:
     permitted.permit(ASKED, f"{INBOX}.>")
     changes: list[str] = []
-    link = Link(LinkAddress(permitted.url("link")), "trellis-test", lambda: changes.append(link.deaf), QUICK)
+    link = Link(NatsAddress(permitted.url("link")), "trellis-test", lambda: changes.append(link.deaf), QUICK)
     async with Used(link).running():
         await eventually(lambda: link.deaf)
         assert link._client is not None
@@ -162,7 +162,7 @@ async def test_a_server_without_room_for_a_connection_is_named_and_tried_until_t
     permitted.server.stop()
     permitted.server.start()
     place = await nats.connect(permitted.url("all"))
-    used = Used(Link(LinkAddress(permitted.url("link")), "trellis-test", lambda: None, QUICK))
+    used = Used(Link(NatsAddress(permitted.url("link")), "trellis-test", lambda: None, QUICK))
     task = asyncio.create_task(used.link.run())
     try:
         await eventually(lambda: "maximum connections" in used.link.why, RECOVERS_SECONDS)

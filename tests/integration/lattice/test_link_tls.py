@@ -15,11 +15,11 @@ from cryptography.hazmat.primitives import serialization
 from support.nats.buses import eventually
 from support.suite.tcp_proxy import TcpProxy
 from support.suite.tiers import first_of
-from trellis.lattice.connection.address import LatticeAddress, LinkAddress
+from trellis.lattice.connection.address import LatticeAddress, NatsAddress
 from trellis.lattice.connection.lattices import Lattices
 from trellis.lattice.connection.tls import NOT_LET_IN
 from trellis.lattice.domain.view import LatticeView
-from trellis.lattice.timings import LatticeTimings, LinkTimings
+from trellis.lattice.timings import ConnectionTimings, LatticeTimings
 from trellis_dev.localcluster.certs import KUBELET_CLIENT, write_pki
 from trellis_dev.localcluster.nats import NatsServer
 
@@ -32,7 +32,7 @@ class Watched:
     def __init__(self, lattices: Lattices[str]) -> None:
         self.lattices = lattices
 
-    async def at(self, link: LinkAddress) -> None:
+    async def at(self, link: NatsAddress) -> None:
         await self.lattices.need("group", LatticeAddress(link, "default"))
 
     @property
@@ -51,7 +51,7 @@ class Watched:
 
 @pytest.fixture
 async def watched() -> AsyncIterator[Watched]:
-    timings = LatticeTimings(link=LinkTimings(backoff_first=0.1, backoff_most=0.5))
+    timings = LatticeTimings(link=ConnectionTimings(backoff_first=0.1, backoff_most=0.5))
     lattices: Lattices[str] = Lattices("trellis-test", lambda _: None, timings=timings)
     async with lattices:
         yield Watched(lattices)
@@ -74,8 +74,8 @@ def certificate(pki: Path, name: str = KUBELET_CLIENT) -> str:
     return "\n".join((pki / f"{name}.{end}").read_text() for end in ("crt", "key"))
 
 
-def to(port: int, pki: Path, certificate: str = "") -> LinkAddress:
-    return LinkAddress(f"nats://127.0.0.1:{port}", authorities=(pki / "ca.crt").read_text(), certificate=certificate)
+def to(port: int, pki: Path, certificate: str = "") -> NatsAddress:
+    return NatsAddress(f"nats://127.0.0.1:{port}", authorities=(pki / "ca.crt").read_text(), certificate=certificate)
 
 
 @contextmanager

@@ -16,16 +16,18 @@ from nats.js.kv import KeyValue
 from support.nats.buses import eventually_async
 from support.wadm.store_behaviour import Followed, StoreBehaviour, World, followed, manifest, until
 from support.wadm.wadm_stand_in import BUCKET, WadmStandIn
-from trellis.lattice.connection.address import LatticeAddress, LinkAddress
+from trellis.lattice.connection.address import LatticeAddress, NatsAddress
 from trellis.lattice.domain.replies import Scaler, Status
 from trellis.lattice.domain.store import Proof
 from trellis.lattice.domain.subjects import STREAM_MODELS
-from trellis.lattice.timings import BucketTimings, LatticeTimings, LinkTimings, ListingTimings
+from trellis.lattice.timings import BucketTimings, ConnectionTimings, LatticeTimings, ListingTimings
 from trellis_dev.localcluster.nats import NatsServer
 
 pytestmark = [pytest.mark.nats]
 
-QUICK = LatticeTimings(link=LinkTimings(ping=0.5, backoff_first=0.1, backoff_most=0.5), bucket=BucketTimings(fetch=0.5))
+QUICK = LatticeTimings(
+    link=ConnectionTimings(ping=0.5, backoff_first=0.1, backoff_most=0.5), bucket=BucketTimings(fetch=0.5)
+)
 OFTEN = LatticeTimings(listing=ListingTimings(every=0.1))
 
 
@@ -227,7 +229,7 @@ def users_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NatsServe
 
 
 def as_user(server: NatsServer, user: str, lattice: str) -> LatticeAddress:
-    return LatticeAddress(LinkAddress(f"nats://{user}:secret@127.0.0.1:{server.port}"), lattice)
+    return LatticeAddress(NatsAddress(f"nats://{user}:secret@127.0.0.1:{server.port}"), lattice)
 
 
 @pytest.fixture
@@ -314,7 +316,7 @@ async def test_all_lattices_of_a_nats_are_read_by_one_consumer(wadm: WadmStandIn
         await seen.synced()
         await seen.wadm.put(manifest("web", "v1"))
         await seen.shows("web", "v1")
-        beside = await joined(seen, LatticeAddress(LinkAddress(world.url), other.lattice))
+        beside = await joined(seen, LatticeAddress(NatsAddress(world.url), other.lattice))
         await beside.wadm.put(manifest("api", "v1"))
         await beside.shows("api", "v1")
         await beside.wadm.put(manifest("late", "v1"))
@@ -326,9 +328,9 @@ async def test_all_lattices_of_a_nats_are_read_by_one_consumer(wadm: WadmStandIn
 
 
 async def test_a_lattice_that_is_not_needed_any_more_takes_nothing_from_the_others(wadm: WadmStandIn) -> None:
-    ours = LatticeAddress(LinkAddress(wadm.url), wadm.lattice)
+    ours = LatticeAddress(NatsAddress(wadm.url), wadm.lattice)
     async with WadmStandIn(wadm.url, f"l-{secrets.token_hex(4)}") as other, followed(ours) as seen:
-        beside = await joined(seen, LatticeAddress(LinkAddress(wadm.url), other.lattice))
+        beside = await joined(seen, LatticeAddress(NatsAddress(wadm.url), other.lattice))
         await seen.following.follow(seen.mark, None)
         await beside.wadm.put(manifest("web", "v1"))
         await beside.shows("web", "v1")
@@ -341,7 +343,7 @@ async def test_a_lattice_with_more_than_is_kept_takes_nothing_from_the_others(
 ) -> None:
     monkeypatch.setattr("trellis.lattice.domain.stored.MODELS_MOST", 3)
     async with WadmStandIn(world.url, f"l-{secrets.token_hex(4)}") as other, followed(world.address) as seen:
-        beside = await joined(seen, LatticeAddress(LinkAddress(world.url), other.lattice))
+        beside = await joined(seen, LatticeAddress(NatsAddress(world.url), other.lattice))
         await seen.synced()
         for number in range(4):
             await beside.wadm.put(manifest(f"app-{number}", "v1"))

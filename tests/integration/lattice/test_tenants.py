@@ -23,7 +23,7 @@ from support.wadm.manifests import ANY_HOST, capability, link
 from support.wadm.manifests import manifest as with_listener
 from support.wadm.store_behaviour import StoreBehaviour, World, followed, manifest, until
 from support.wadm.wadm_stand_in import WadmStandIn
-from trellis.lattice.connection.address import LatticeAddress, LinkAddress
+from trellis.lattice.connection.address import LatticeAddress, NatsAddress
 from trellis.lattice.connection.lattices import Lattices, Part
 from trellis.lattice.connection.link import Link
 from trellis.lattice.domain.replies import Status
@@ -58,11 +58,11 @@ def options(account: str = "") -> Json:
 
 
 def from_wadms(server: NatsServer, lattice: str, tenant: str) -> LatticeAddress:
-    return LatticeAddress(LinkAddress(url_of(server.port)), lattice, control_prefix(tenant))
+    return LatticeAddress(NatsAddress(url_of(server.port)), lattice, control_prefix(tenant))
 
 
 def from_its_own(server: NatsServer, lattice: str, tenant: str) -> LatticeAddress:
-    return LatticeAddress(LinkAddress(url_of(server.port, tenant)), lattice)
+    return LatticeAddress(NatsAddress(url_of(server.port, tenant)), lattice)
 
 
 def wadm_of(server: NatsServer, lattice: str, tenant: str) -> WadmStandIn:
@@ -293,7 +293,7 @@ async def test_where_nothing_of_wadm_is_heard_it_is_asked_more_often(server: Nat
 
 
 async def test_the_rights_that_are_written_down_are_enough(server: NatsServer, lattice: str) -> None:
-    viewer = LinkAddress(f"nats://viewer:{PASSWORD}@127.0.0.1:{server.port}")
+    viewer = NatsAddress(f"nats://viewer:{PASSWORD}@127.0.0.1:{server.port}")
     address = LatticeAddress(viewer, lattice, control_prefix(EAST))
     lattices: Lattices[str] = Lattices("trellis-test", lambda _: None, parts=(Part.HOSTS,))
     async with (

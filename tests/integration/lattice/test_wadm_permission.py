@@ -10,7 +10,7 @@ import nats
 from nats.aio.msg import Msg
 
 from support.nats.buses import eventually
-from trellis.lattice.connection.address import LatticeAddress, LinkAddress
+from trellis.lattice.connection.address import LatticeAddress, NatsAddress
 from trellis.lattice.connection.lattices import Lattices, Part
 from trellis.lattice.domain.subjects import model_list_subject
 from trellis.lattice.timings import LatticeTimings, ModelWatchTimings
@@ -38,7 +38,7 @@ async def test_wadm_is_asked_again_within_thirty_seconds_after_the_permission_is
         wadm = await nats.connect(server.url.replace("//", "//all:password@"))
         await wadm.subscribe(model_list_subject("default", ""), cb=answer)
         async with Lattices[str]("trellis-test", lambda _: None, parts=(Part.MODELS,), timings=QUICK) as lattices:
-            link = LinkAddress(server.url.replace("//", "//link:password@"))
+            link = NatsAddress(server.url.replace("//", "//link:password@"))
             await lattices.need("key", LatticeAddress(link, "default"))
 
             def why() -> str:

@@ -11,7 +11,7 @@ import pytest
 from secrets_backend.accounts import Accounts
 from secrets_backend.gather import Cache
 from support.nodes.fleet import eventually
-from trellis.lattice.connection.address import LinkAddress
+from trellis.lattice.connection.address import NatsAddress
 from trellis.lattice.connection.link import Link
 from trellis_dev.localcluster.nats import NatsServer
 
@@ -62,33 +62,33 @@ class Links:
     def __init__(self) -> None:
         self.cache = Cache({}, {})
         self.accounts = Accounts(self.cache)
-        self.links: dict[LinkAddress, tuple[Link, asyncio.Task[None]]] = {}
+        self.links: dict[NatsAddress, tuple[Link, asyncio.Task[None]]] = {}
 
-    async def join(self, server: NatsServer, user: str) -> LinkAddress:
+    async def join(self, server: NatsServer, user: str) -> NatsAddress:
         address = await self.connect(server, user)
         await self.look(address)
         return address
 
-    async def connect(self, server: NatsServer, user: str) -> LinkAddress:
-        address = LinkAddress(f"nats://{user}:pw@127.0.0.1:{server.port}")
+    async def connect(self, server: NatsServer, user: str) -> NatsAddress:
+        address = NatsAddress(f"nats://{user}:pw@127.0.0.1:{server.port}")
         link = Link(address, "test", lambda: None)
         await self.accounts.join(address, link)
         self.links[address] = link, asyncio.create_task(link.run())
         await asyncio.wait_for(link.there(), 20)
         return address
 
-    async def look(self, address: LinkAddress) -> None:
+    async def look(self, address: NatsAddress) -> None:
         link, _ = self.links[address]
         await asyncio.wait_for(link.there(), 20)
         await self.accounts.look(address, link)
 
-    async def lose(self, address: LinkAddress) -> None:
+    async def lose(self, address: NatsAddress) -> None:
         link, task = self.links.pop(address)
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
         assert link.since is None
 
-    def one_account(self, one: LinkAddress, other: LinkAddress) -> bool:
+    def one_account(self, one: NatsAddress, other: NatsAddress) -> bool:
         return other in self.cache.of_its_account(one) and one in self.cache.of_its_account(other)
 
 
@@ -223,7 +223,7 @@ async def test_a_server_that_takes_the_place_of_one_gets_nothing_of_its_account_
 ) -> None:
     item, two = await links.join(server, "one"), await links.join(server, "two")
     await links.lose(item)
-    moved = Link(LinkAddress(f"nats://two:pw@127.0.0.1:{another_server.port}"), "test", lambda: None)
+    moved = Link(NatsAddress(f"nats://two:pw@127.0.0.1:{another_server.port}"), "test", lambda: None)
     await links.lose(two)
     await links.accounts.join(two, moved)  # the same address, now of another server
     links.links[two] = moved, asyncio.create_task(moved.run())
@@ -246,7 +246,7 @@ async def test_links_that_come_back_one_after_the_other_stay_one_account(server:
 async def test_a_new_account_counts_at_once(server: NatsServer, links: Links) -> None:
     item, two = await links.join(server, "one"), await links.join(server, "two")
     await links.lose(two)
-    moved = Link(LinkAddress(f"nats://three:pw@127.0.0.1:{server.port}"), "test", lambda: None)
+    moved = Link(NatsAddress(f"nats://three:pw@127.0.0.1:{server.port}"), "test", lambda: None)
     await links.accounts.join(two, moved)  # the same address, now of a user in another account
     links.links[two] = moved, asyncio.create_task(moved.run())
     await links.look(two)

@@ -20,7 +20,7 @@ from support.nats.buses import Buses, Listener, eventually_async, opted_out
 from support.nats.raw_nats import ODD_BODIES, ODD_HEADERS, ODD_TOKENS, raw_publish
 from support.suite.typed import Done, bare_environment, typed
 from trellis.events.node import NodeOptedOut
-from trellis.events.subjects import STREAM_DEAD, STREAM_EVENTS, fact_subject
+from trellis.events.subjects import STREAM_DEAD, STREAM_EVENTS, event_subject
 from trellis_dev.localcluster.nats import NatsServer
 
 # Each command is a process of its own.
@@ -77,14 +77,14 @@ async def two_poisons_and_a_fact(commands: Commands) -> None:
     client = await nats.connect(commands.server.url)
     traceparent = f"00-{TRACE}-b7ad6b7169203331-01"
     await client.jetstream().publish(
-        fact_subject("c1", opted_out("n.1")), b'{"a": "\xc3\xa9"}', headers={"traceparent": traceparent}
+        event_subject("c1", opted_out("n.1")), b'{"a": "\xc3\xa9"}', headers={"traceparent": traceparent}
     )
 
     async def letters(count: int) -> bool:
         return await dead(commands) == count
 
     await eventually_async(lambda: letters(1))
-    await client.jetstream().publish(fact_subject("c1", opted_out("n.2")), b"x" * (client.max_payload - 10))
+    await client.jetstream().publish(event_subject("c1", opted_out("n.2")), b"x" * (client.max_payload - 10))
     await eventually_async(lambda: letters(2))
     await bus.publish(opted_out("healthy"), dedup="healthy")
     await client.close()

@@ -164,7 +164,7 @@ SNAPSHOTS: Final = (
         "files are deleted before all controllers are listed",
         "architecture: no deletion because of missing data",
         "controller_host",
-        "living_of",
+        "existing_controllers_of",
         "if not set(uids) <= {item.view.uid for item in hosted}:",
         "if not uids:",
         "tests/unit/controller_host/test_sweeping.py::"

@@ -193,7 +193,7 @@ SECRECY: Final = (
         "a span contains the error text of a refused write of a Secret",
         "security: no span contains a Secret",
         "trellis",
-        "_mark",
+        "_set_error",
         "error.reason if error.call.plural in _SECRET else str(error)",
         "str(error)",
         "tests/unit/kube/test_calls.py::test_a_span_has_no_words_of_a_server_about_a_secret",

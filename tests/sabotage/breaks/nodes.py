@@ -48,7 +48,7 @@ LABELS: Final = (
         "the startup taint is removed with the first of several Shims",
         "ADR 21: no label without verification",
         "node_watcher",
-        "startup_taints_over.over",
+        "removable_startup_taints.over",
         "all(name in proved",
         "any(name in proved",
         "tests/unit/node_watcher/test_shims.py::test_every_shim_of_the_node_that_names_the_taint_has_to_be_proved",

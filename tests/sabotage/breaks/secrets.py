@@ -161,7 +161,7 @@ ANSWERS: Final = (
         "a flood of one source hides the audit events of other sources",
         "security: a flood of one source hides no other audit event",
         "secrets_backend",
-        "Audit._make_room",
+        "Audit._drop_newest",
         "max(self._waiting.items()",
         "min(self._waiting.items()",
         "tests/unit/secrets_backend/test_audit.py::"
@@ -171,7 +171,7 @@ ANSWERS: Final = (
         "connections of different accounts share their grants",
         "ADR 50: the grant belongs to the lattice connection",
         "secrets_backend",
-        "Cache._link_grant",
+        "Cache._connection_grant",
         "if self.addresses.get(key) in same",
         "if self.addresses.get(key)",
         "tests/unit/secrets_backend/test_gather.py::test_links_of_one_account_share_what_they_have_and_others_do_not",

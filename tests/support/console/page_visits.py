@@ -22,7 +22,7 @@ from support.suite.jaeger import Jaeger
 from support.wadm.applications_kind import ApplicationsKind
 from trellis.bus.bus import Bus
 from trellis.events.node import NodeOptedOut
-from trellis.events.subjects import NODE_WATCHER, PROVISIONER, fact_subject
+from trellis.events.subjects import NODE_WATCHER, PROVISIONER, event_subject
 from trellis.telemetry import Metrics, setup
 from trellis.telemetry.health import Health
 from trellis_dev.definitions import define_kinds
@@ -74,7 +74,7 @@ class Visit:
         provisioner = await self.bus(PROVISIONER)
         provisioner.subscribe("nodes", [NodeOptedOut], Listener())
         await provisioner.start()
-        subject = fact_subject(self.own, opted_out(name))
+        subject = event_subject(self.own, opted_out(name))
         raw_publish(int(self.nats.url.rpartition(":")[2]), subject.encode(), b"garbage")
 
     async def change(self, jaeger: Jaeger, name: str) -> str:

@@ -21,10 +21,10 @@ from controller_host.host_calls.calling import Calling
 from controller_host.module.preparing import Preparing
 from controller_host.scheduler.hosted import Hosted
 from controller_host.scheduler.hosting import Hosting
-from controller_host.scheduler.outcomes import Outcomes, Told
+from controller_host.scheduler.outcomes import Callbacks, Outcomes
 from controller_host.scheduler.starting import Parts
 from controller_host.scheduler.turns import Places
-from controller_host.state.disk_space import Room
+from controller_host.state.disk_space import DiskSpace
 from controller_host.state.progress import Progress
 from controller_host.timings import Timings
 from controller_host.watches.news import News
@@ -90,12 +90,12 @@ class World:
         calling = Calling(lambda _: self.kube, NoKinds(), self.telemetry, lambda _: None)
         self.queue = KeyedQueue[str](workers=self.threads, name="controllers", telemetry=self.telemetry)
         self.hosting = Hosting(
-            parts=Parts(self.guests, progress, self.telemetry, Room(timings=self.timings.disk), self.timings),
+            parts=Parts(self.guests, progress, self.telemetry, DiskSpace(timings=self.timings.disk), self.timings),
             calling=calling,
             preparing=Preparing(lambda _: self.kube, self.sources, self.guests, progress, pool),
             news=News(self.watches, self.timings.turns),
             outcomes=Outcomes(
-                Told(lambda item: self.changed.append(item.key), lambda _: None, lambda _: None),
+                Callbacks(lambda item: self.changed.append(item.key), lambda _: None, lambda _: None),
                 Backoff(first=0.01, cap=0.05),
             ),
             pool=pool,

@@ -29,7 +29,7 @@ from controller_host.scheduler.guests import LocalGuests, Prepared
 from controller_host.scheduler.lifecycle import GuestLifecycle
 from controller_host.scheduler.starting import Parts
 from controller_host.scheduler.turns import Turn
-from controller_host.state.disk_space import Room
+from controller_host.state.disk_space import DiskSpace
 from controller_host.state.progress import Progress
 from controller_host.timings import Timings
 from trellis.telemetry import setup
@@ -148,7 +148,9 @@ class Host:
     def _open(self) -> None:
         self.telemetry = setup("test", metrics=Metrics())
         self.guests, self.progress = LocalGuests(self.directory, timings=self.timings), Progress(self.directory)
-        self.parts = Parts(self.guests, self.progress, self.telemetry, Room(timings=self.timings.disk), self.timings)
+        self.parts = Parts(
+            self.guests, self.progress, self.telemetry, DiskSpace(timings=self.timings.disk), self.timings
+        )
         loop = asyncio.new_event_loop()
         loop.close()
         self.calling = Calling(lambda _: FakeKube(), _NoKinds(), self.telemetry, lambda _: None, loop=loop)
@@ -175,7 +177,7 @@ class Host:
         if self.life.instance is not None:
             self.life.instance.close()
         self.progress._base.close()
-        os.close(self.guests._snapshots._held)
+        os.close(self.guests._snapshots._locked)
         self._open()
 
     def close(self) -> None:

@@ -30,7 +30,7 @@ from trellis.kube.resources import ENDPOINT_SLICES, EVENTS, PODS, SERVICES
 from trellis.kube.watch_timings import WatchTimings
 from trellis.lattice.domain.kept import belongs_to
 from trellis.lattice.domain.service_views import view_slice
-from trellis.lattice.timings import ComparisonTimings, LatticeTimings, LinkTimings
+from trellis.lattice.timings import ComparisonTimings, ConnectionTimings, LatticeTimings
 from trellis.runtime.run import LedService
 from trellis_dev.localcluster.nats import NatsServer
 
@@ -38,7 +38,7 @@ Manifest = dict[str, Any]
 QUICK = Timings(
     watch=WatchTimings(absent=0.3),
     lattice=LatticeTimings(
-        link=LinkTimings(backoff_first=0.1, backoff_most=0.5), comparison=ComparisonTimings(answer=1.0, again=0.5)
+        link=ConnectionTimings(backoff_first=0.1, backoff_most=0.5), comparison=ComparisonTimings(answer=1.0, again=0.5)
     ),
 )
 

@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterable
 from typing import Any, cast
 
-from trellis.lattice.connection.address import LatticeAddress, LinkAddress
+from trellis.lattice.connection.address import LatticeAddress, NatsAddress
 from trellis.lattice.connection.link import Heard, Link
 from trellis.lattice.follow.comparison import Comparison
 from trellis.lattice.follow.host_watch import HostWatch
@@ -50,7 +50,7 @@ class SilentLink:
 async def replay(messages: Iterable[dict[str, Any]]) -> tuple[Comparison, HostWatch]:
     """Return what is known after messages as they are recorded."""
     link = SilentLink()
-    address = LatticeAddress(LinkAddress("nats://nowhere:4222"), LATTICE)
+    address = LatticeAddress(NatsAddress("nats://nowhere:4222"), LATTICE)
     comparison = Comparison(address, cast("Link", link), lambda _names, _trace: None)
     watch = HostWatch(address, cast("Link", link), lambda: None)
     runs = [asyncio.ensure_future(item.run()) for item in (comparison, watch)]

@@ -11,7 +11,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 
 from trellis.bus.bus import Bus, BusTimings, Received
 from trellis.bus.timings import ConnectionTimings
-from trellis.events.envelope import FactData
+from trellis.events.envelope import EventData
 from trellis.events.node import NodeOptedOut
 from trellis.telemetry import Metrics, Telemetry, setup
 from trellis.telemetry.health import Health
@@ -86,7 +86,7 @@ class Buses:
         return setup(service, metrics=self.metrics, span_exporters=[self.spans])
 
     async def consuming(
-        self, listener: Listener, *models: type[FactData], service: str = "provisioner", **options: Any
+        self, listener: Listener, *models: type[EventData], service: str = "provisioner", **options: Any
     ) -> Bus:
         """A connected bus that hands facts of these models (NodeOptedOut) to the listener."""
         bus = self.new(service, **options)

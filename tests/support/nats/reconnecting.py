@@ -27,4 +27,4 @@ async def reconnecting(url: str, **options: Any) -> UserClient:
 
 async def left(client: UserClient) -> None:
     """Close it, in whatever state its connection is."""
-    await client.say_goodbye(_GOODBYE_SECONDS)
+    await client.close_permanently(_GOODBYE_SECONDS)

@@ -13,14 +13,14 @@ from typing import Any, NamedTuple
 
 from node_watcher.domain import decide as watching
 from node_watcher.domain.actions import Destroy as Unmark
-from node_watcher.domain.actions import PatchNode, Said
+from node_watcher.domain.actions import PatchNode, PublishedState
 from node_watcher.domain.actions import Snapshot as NodeSnapshot
 from provisioner.domain.actions import Action, CreateJob, DeleteJob, Destroy, EndJob, JudgeFailed, Snapshot
 from provisioner.domain.decide import decide
-from provisioner.domain.plan import FleetSnapshot, Plan, begun_of, plan
+from provisioner.domain.plan import FleetSnapshot, Plan, plan, target_of_slot
 from provisioner.domain.resources import make_installer_job
 from provisioner.domain.tasks import Rules, task_of
-from provisioner.domain.unconfirmed import doubted, feared_on
+from provisioner.domain.unconfirmed import doubted, with_unconfirmed
 from provisioner.settings import Settings
 from support.nodes.exploring import Remembered
 from trellis import names
@@ -142,7 +142,7 @@ def planned(seen: Seen, wish: OptIn, book: Book, limit: str) -> Plan:
         entry = entries.get(node.uid)
         view, known = node, node.uid in slots or (entry and entry.tried(node.uid) in certain)
         if entry and not known and (names_of := doubted(node, entry, by_uid.get(node.uid, ()))):
-            feared[node.uid], view = names_of, feared_on(node, names_of)
+            feared[node.uid], view = names_of, with_unconfirmed(node, names_of)
             nodes = (*nodes[:index], view, *nodes[index + 1 :])
         if (target := target_on(view, wish)) is not None:
             targets[node.uid] = target
@@ -156,8 +156,8 @@ def decided(
 ) -> tuple[Action, ...]:
     its = tuple(job for job in jobs if job.node_uid == node.uid)
     feared = doubted(node, entry, its) if entry and not certain else frozenset[str]()
-    node = feared_on(node, feared) if feared else node
-    target = begun_of(node, target_on(node, wish), entry)
+    node = with_unconfirmed(node, feared) if feared else node
+    target = target_of_slot(node, target_on(node, wish), entry)
     task = task_of(node, target, {shim.name: shim for shim in wish.shims()}, _RULES) if target and entry else None
     given = (node.name, node, jobs, entry, target, frozenset[str](), None, 0.0, 20.0, NOW, 60.0)
     snapshot = Snapshot(*given, feared=feared, task=task)
@@ -174,7 +174,7 @@ def marked(node: NodeView, job: JobView | None, wish: OptIn) -> NodeView | None:
     wanted = wanted_on(node, shims, auto_provision=False, legacy=False)
     handlers = {shim.name: shim.handler for shim in shims if shim.name in node.installed}
     here = tuple(shim for shim in shims if shim.name in wanted)
-    said = Said(node.uid, opted_in=bool(wanted))
+    said = PublishedState(node.uid, opted_in=bool(wanted))
     for action in watching.decide(NodeSnapshot(node.name, node, job, said, wanted, handlers, here)):
         for step in action.steps if isinstance(action, Unmark) else (action,):
             if isinstance(step, PatchNode):

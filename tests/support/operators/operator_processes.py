@@ -23,7 +23,7 @@ from trellis_dev.localcluster import ClusterInfo, gobuild, tools
 from trellis_dev.localcluster.api import Api
 from trellis_dev.localcluster.guard import Guard, guard
 from trellis_dev.localcluster.ports import LOOPBACK
-from trellis_dev.localcluster.processes import ProcessRecord, end, spawn, wait_gone
+from trellis_dev.localcluster.processes import ProcessRecord, end, spawn, wait_ended
 from trellis_dev.localcluster.progress import Lines, Quiet
 from trellis_dev.localcluster.readiness import tail, wait_ready
 
@@ -119,7 +119,7 @@ class Operators:
     def run(self, name: str, command: tuple[str | Path, ...], environment: Mapping[str, str] | None = None) -> None:
         """Start a tool that ends by itself, so that it be started anew, and wait until it has."""
         process = self._spawn(name, command, environment or {})
-        assert not wait_gone([process], _READY_SECONDS), f"{name} runs on:\n{tail((self.log(name), 0))}"
+        assert not wait_ended([process], _READY_SECONDS), f"{name} runs on:\n{tail((self.log(name), 0))}"
 
     def _spawn(self, name: str, command: tuple[str | Path, ...], environment: Mapping[str, str]) -> ProcessRecord:
         tool, *arguments = command

@@ -19,7 +19,7 @@ from trellis.provisioning.ledger import Entry, Ledger
 from trellis.provisioning.nodes_and_jobs import view_job, view_node
 from trellis.provisioning.reasons import NO_POD
 from trellis.provisioning.shim_status import read_status
-from trellis.provisioning.shims import view_shim, wish_for
+from trellis.provisioning.shims import installer_spec_for, view_shim
 from trellis.provisioning.views import FailedAttempt, JobView, Target, encode_digests
 from trellis.read_model.entities.cards import (
     view_installer,
@@ -27,7 +27,7 @@ from trellis.read_model.entities.cards import (
 )
 from trellis.read_model.entities.composing import PARTS, Composer
 from trellis.read_model.entities.entities import PartStatus
-from trellis.read_model.explain.job import held_up_by_node
+from trellis.read_model.explain.job import pending_causes
 from trellis.read_model.explain.node import NodeSnapshot, explain_node
 from trellis.read_model.explain.page import Explanation
 from trellis.read_model.explain.shim import ShimSnapshot, explain_shim
@@ -79,7 +79,7 @@ def shim(*conditions: Manifest, name: str = "spin", nodes: int = 1, **spec: Any)
 
 
 def digest(name: str = "spin") -> str:
-    return str(getattr(wish_for(view_shim(shim(name=name)), "amd64", require_checksum=True), "digest", ""))
+    return str(getattr(installer_spec_for(view_shim(shim(name=name)), "amd64", require_checksum=True), "digest", ""))
 
 
 WANTED = Target((("spin", digest()),)).digest
@@ -146,7 +146,7 @@ class Nodes:
     def __post_init__(self) -> None:
         self.views = [view_shim(item) for item in self.shims]
         self.statuses = {item.name: read_status(raw) for item, raw in zip(self.views, self.shims, strict=True)}
-        self.held = held_up_by_node(self.jobs, self.pods, self.events)
+        self.held = pending_causes(self.jobs, self.pods, self.events)
         self.job_views: tuple[JobView, ...] = tuple(map(view_job, self.jobs))
 
     def entities(self) -> dict[str, Any]:

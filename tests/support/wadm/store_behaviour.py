@@ -15,7 +15,7 @@ from nats.js.kv import KeyValue
 
 from application_manager.following import Following
 from support.nats.buses import eventually
-from trellis.lattice.connection.address import LatticeAddress, LinkAddress
+from trellis.lattice.connection.address import LatticeAddress, NatsAddress
 from trellis.lattice.domain.projection import project
 from trellis.lattice.domain.replies import Status
 from trellis.lattice.domain.store import ModelStore, Proof
@@ -44,7 +44,7 @@ class World:
     @property
     def address(self) -> LatticeAddress:
         prefix = f"{self.account}.{CONTROL_PREFIX}" if self.account else CONTROL_PREFIX
-        return LatticeAddress(LinkAddress(self.url), self.lattice, prefix)
+        return LatticeAddress(NatsAddress(self.url), self.lattice, prefix)
 
     @property
     def key(self) -> str:

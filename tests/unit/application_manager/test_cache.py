@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 
 from application_manager.cache import Cache
-from application_manager.domain.actions import Deploy, Reason, Said
+from application_manager.domain.actions import Announcement, Deploy, Reason
 from application_manager.domain.placement import Key
 from application_manager.domain.progress import SETTLED, Progress, State
 from application_manager.domain.views import ApplicationView, view_application
@@ -105,7 +105,7 @@ def test_a_lattice_has_the_groups_that_name_it_now(cache: Cache) -> None:
 
 
 def test_of_an_application_that_is_gone_on_both_sides_nothing_is_remembered(cache: Cache) -> None:
-    cache.advance(KEY, lambda progress: progress.asked(Deploy(Said(Reason.APPLIED, ""), "v1")))
+    cache.advance(KEY, lambda progress: progress.asked(Deploy(Announcement(Reason.APPLIED, ""), "v1")))
     assert cache.progress(KEY).requested == "v1"
     cache.deleted(KEY)
     assert cache._progress == {}
@@ -113,5 +113,5 @@ def test_of_an_application_that_is_gone_on_both_sides_nothing_is_remembered(cach
 
 def test_a_lattice_is_unavailable_since_it_did_not_answer_first(cache: Cache) -> None:
     assert [cache.unavailable(MARK, now) for now in (10.0, 11.0)] == [10.0, 10.0]
-    cache.outage_over(MARK)
+    cache.end_outage(MARK)
     assert cache.unavailable(MARK, 12.0) == 12.0

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
+from application_manager.domain.actions import Announcement as Because
 from application_manager.domain.actions import Decision, Lost, Put, Reason, Record, Refused
-from application_manager.domain.actions import Said as Because
 from application_manager.domain.conditions import PHASES, Seen, news_of, patch_of, status_of
 from application_manager.domain.sides import Absence, Base, Model, Side, Standing
 from application_manager.domain.snapshot import Snapshot

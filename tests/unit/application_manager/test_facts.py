@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from application_manager.domain.actions import Decision, DeleteObject, Lost, Put, Reason, Record, Said
+from application_manager.domain.actions import Announcement, Decision, DeleteObject, Lost, Put, Reason, Record
 from application_manager.domain.decide import decide
-from application_manager.domain.facts import Due, Identity, Published, facts_of
+from application_manager.domain.facts import Due, Identity, Published, events_of
 from application_manager.domain.sides import Base, Model, Object, Side
 from application_manager.domain.snapshot import Snapshot
 from trellis.events.applications import (
@@ -22,7 +22,7 @@ A, B = "a" * 64, "b" * 64
 BASE = Base(A, "v1", deployed=True, newest="v1", serial=4)
 SAME = Object(A, "v1", base=BASE)
 ABOUT = Identity("apps", "shop", "uid-1", "100", 3, "default", "Shop")
-WHY = Said(Reason.SYNCED, "both sides have version v1")
+WHY = Announcement(Reason.SYNCED, "both sides have version v1")
 
 
 def said(due: list[Due]) -> list[str]:
@@ -37,7 +37,7 @@ def tell(told: Published, holds: list[Due], key: str = ABOUT.key) -> list[str]:
 
 
 def test_equal_sides_are_said_to_be_synced_with_what_they_have() -> None:
-    [due] = facts_of(ABOUT, SAME, Decision())
+    [due] = events_of(ABOUT, SAME, Decision())
     assert due.fact == ApplicationSynced(
         namespace="apps",
         name="shop",
@@ -54,7 +54,7 @@ def test_equal_sides_are_said_to_be_synced_with_what_they_have() -> None:
 
 def test_what_is_recorded_in_this_run_counts_already() -> None:
     newer = replace(BASE, version="v2", serial=5)
-    [due] = facts_of(ABOUT, SAME, Decision((Record(WHY, newer),)))
+    [due] = events_of(ABOUT, SAME, Decision((Record(WHY, newer),)))
     assert isinstance(due.fact, ApplicationSynced)
     assert due.fact.shown == "v2"
     assert due.dedup == "uid-1.3-5.synced"
@@ -66,7 +66,7 @@ def test_what_is_recorded_in_this_run_counts_already() -> None:
         (replace(SAME, base=None), Decision()),
         (SAME, Decision((Put(WHY, "v2"),))),
         (SAME, Decision((DeleteObject(WHY),))),
-        (SAME, Decision(waits=Said(Reason.WADM_AWAY, "wadm does not answer"))),
+        (SAME, Decision(waits=Announcement(Reason.WADM_AWAY, "wadm does not answer"))),
         (replace(SAME, deleting=True), Decision()),
         (replace(SAME, digest=B), Decision((Record(WHY, replace(BASE, newest="v9")),))),
         (replace(SAME, undeploy=True), Decision((Record(WHY, replace(BASE, newest="v9")),))),
@@ -82,18 +82,18 @@ def test_what_is_recorded_in_this_run_counts_already() -> None:
     ],
 )
 def test_sides_that_are_not_known_to_be_equal_are_not_said_to_be(found: Object, decision: Decision) -> None:
-    assert facts_of(ABOUT, found, decision) == []
+    assert events_of(ABOUT, found, decision) == []
 
 
 def test_what_decide_records_before_it_pushes_is_not_said_to_be_synced() -> None:
     found = replace(SAME, digest=B)
     decision = decide(Snapshot(found, Model((("v1", A), ("v2", A)), "v1")))
     assert any(isinstance(action, Record) for action in decision.actions)
-    assert facts_of(ABOUT, found, decision) == []
+    assert events_of(ABOUT, found, decision) == []
 
 
 def test_a_refusal_and_a_lost_change_are_said_with_what_a_reader_needs() -> None:
-    facts = facts_of(ABOUT, SAME, Decision(), Lost(Side.KUBERNETES, "overridden-b"), ("Rejected", "no such link"))
+    facts = events_of(ABOUT, SAME, Decision(), Lost(Side.KUBERNETES, "overridden-b"), ("Rejected", "no such link"))
     assert [fact.dedup for fact in facts] == ["uid-1.100.overridden", "uid-1.100.rejected"]
     lost, refused = (fact.fact for fact in facts)
     assert isinstance(lost, ApplicationOverridden)
@@ -104,31 +104,31 @@ def test_a_refusal_and_a_lost_change_are_said_with_what_a_reader_needs() -> None
 
 def test_what_was_said_is_not_said_again_until_it_is_another() -> None:
     told = Published()
-    assert tell(told, facts_of(ABOUT, SAME, Decision())) == ["synced"]
-    assert tell(told, facts_of(replace(ABOUT, resource_version="101"), SAME, Decision())) == []
-    assert tell(told, facts_of(replace(ABOUT, generation=4), SAME, Decision())) == ["synced"]
+    assert tell(told, events_of(ABOUT, SAME, Decision())) == ["synced"]
+    assert tell(told, events_of(replace(ABOUT, resource_version="101"), SAME, Decision())) == []
+    assert tell(told, events_of(replace(ABOUT, generation=4), SAME, Decision())) == ["synced"]
 
 
 def test_a_refusal_that_was_mended_and_comes_back_is_said_again() -> None:
     told, refused = Published(), ("Rejected", "no such link")
-    assert tell(told, facts_of(ABOUT, SAME, Decision(), rejected=refused)) == ["rejected"]
-    assert tell(told, facts_of(ABOUT, SAME, Decision(), rejected=refused)) == []
-    assert tell(told, facts_of(ABOUT, SAME, Decision())) == ["synced"]
-    assert tell(told, facts_of(ABOUT, SAME, Decision(), rejected=refused)) == ["rejected"]
+    assert tell(told, events_of(ABOUT, SAME, Decision(), rejected=refused)) == ["rejected"]
+    assert tell(told, events_of(ABOUT, SAME, Decision(), rejected=refused)) == []
+    assert tell(told, events_of(ABOUT, SAME, Decision())) == ["synced"]
+    assert tell(told, events_of(ABOUT, SAME, Decision(), rejected=refused)) == ["rejected"]
 
 
 def test_silence_about_one_that_waits_does_not_make_it_synced_anew() -> None:
     told = Published()
-    away = Decision(waits=Said(Reason.WADM_AWAY, "wadm does not answer"))
-    assert tell(told, facts_of(ABOUT, SAME, Decision())) == ["synced"]
-    assert tell(told, facts_of(ABOUT, SAME, away)) == []
-    assert tell(told, facts_of(ABOUT, SAME, Decision())) == []
+    away = Decision(waits=Announcement(Reason.WADM_AWAY, "wadm does not answer"))
+    assert tell(told, events_of(ABOUT, SAME, Decision())) == ["synced"]
+    assert tell(told, events_of(ABOUT, SAME, away)) == []
+    assert tell(told, events_of(ABOUT, SAME, Decision())) == []
 
 
 def test_an_object_that_is_gone_is_said_to_be_once_and_never_one_of_which_nothing_was_said() -> None:
     told = Published()
     assert told.gone(ABOUT.key) == []
-    tell(told, facts_of(ABOUT, SAME, Decision()))
+    tell(told, events_of(ABOUT, SAME, Decision()))
     [due] = told.gone(ABOUT.key)
     assert due.fact == ApplicationDeleted(
         namespace="apps", name="shop", uid="uid-1", lattice="default", application="Shop"
@@ -140,18 +140,18 @@ def test_an_object_that_is_gone_is_said_to_be_once_and_never_one_of_which_nothin
 
 def test_an_object_replaced_under_its_name_says_goodbye_for_the_former_one_first() -> None:
     told = Published()
-    tell(told, facts_of(ABOUT, SAME, Decision()))
+    tell(told, events_of(ABOUT, SAME, Decision()))
     other = replace(ABOUT, uid="uid-2")
-    due = told.due(ABOUT.key, facts_of(other, SAME, Decision()))
+    due = told.due(ABOUT.key, events_of(other, SAME, Decision()))
     assert [(item.fact.fact, item.fact.uid) for item in due] == [("deleted", "uid-1"), ("synced", "uid-2")]
     for item in due:
         told.note(item.fact)
-    assert tell(told, facts_of(other, SAME, Decision())) == []
+    assert tell(told, events_of(other, SAME, Decision())) == []
 
 
 def test_what_the_bus_still_has_is_not_said_again_after_a_restart() -> None:
     before, after = Published(), Published()
-    facts = facts_of(ABOUT, SAME, Decision(), Lost(Side.WADM, "v0"))
+    facts = events_of(ABOUT, SAME, Decision(), Lost(Side.WADM, "v0"))
     for fact in facts:
         before.note(fact.fact)
         after.note(fact.fact)
@@ -165,6 +165,6 @@ def test_what_the_bus_still_has_is_not_said_again_after_a_restart() -> None:
 
 def test_the_end_of_a_former_object_does_not_forget_the_one_of_today() -> None:
     told = Published()
-    tell(told, facts_of(replace(ABOUT, uid="uid-2"), SAME, Decision()))
+    tell(told, events_of(replace(ABOUT, uid="uid-2"), SAME, Decision()))
     told.note(ApplicationDeleted(namespace="apps", name="shop", uid="uid-1", lattice="default", application="Shop"))
     assert said(told.gone(ABOUT.key)) == ["deleted"]

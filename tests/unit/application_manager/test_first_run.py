@@ -9,13 +9,13 @@ import pytest
 
 from application_manager.cache import Cache
 from application_manager.domain.actions import AddFinalizer, Decision, Put, Reason
-from application_manager.domain.actions import Said as Because
+from application_manager.domain.actions import Announcement as Because
 from application_manager.domain.placement import Key
 from application_manager.domain.sides import Absence
 from application_manager.domain.snapshot import Snapshot
 from application_manager.following import Following
 from application_manager.reconciler import Reconciler
-from trellis.lattice.connection.link import LinkAwayError, TooLargeError
+from trellis.lattice.connection.link import NatsUnavailableError, TooLargeError
 from trellis.telemetry import Metrics, TraceSpans, setup
 
 
@@ -31,7 +31,9 @@ def view(version: str, generation: int = 1) -> Any:
 
 
 @pytest.mark.parametrize(("generation", "told"), [(1, ["2"]), (2, ["1"])], ids=["as it was", "changed meanwhile"])
-@pytest.mark.parametrize("error", [LinkAwayError("silent"), TooLargeError("too large", 2, 1)], ids=["away", "refused"])
+@pytest.mark.parametrize(
+    "error", [NatsUnavailableError("silent"), TooLargeError("too large", 2, 1)], ids=["away", "refused"]
+)
 async def test_a_status_is_of_the_object_as_this_run_wrote_it(
     error: Exception, generation: int, told: list[str]
 ) -> None:

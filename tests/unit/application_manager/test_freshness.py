@@ -11,7 +11,7 @@ import pytest
 from application_manager import freshness
 from application_manager.cache import Cache
 from application_manager.following import Following
-from application_manager.freshness import TellGroups, Verdict, verdict_of, with_condition
+from application_manager.freshness import GroupConditions, Verdict, verdict_of, with_condition
 from application_manager.permissions import RIGHTS, remedy
 from support.suite.naming import lacking
 from trellis import names
@@ -102,14 +102,14 @@ def test_the_time_is_that_of_the_last_change_of_status() -> None:
     assert len(back) == 2
 
 
-def telling(kube: FakeKube, health: Health, *, remove_finalizers: bool = False) -> TellGroups:
+def telling(kube: FakeKube, health: Health, *, remove_finalizers: bool = False) -> GroupConditions:
     """Return what tells every group there is of a lattice that is there."""
     following = SimpleNamespace(store=lambda _: THERE, owner=lambda _: "here", ours=lambda _: True)
     groups = [view_group(item) for item in kube.objects(HOST_CONFIGS)]
     cache = SimpleNamespace(
-        following=following, groups_to_follow=lambda _: groups, means=lambda *_: True, outage_over=lambda _: None
+        following=following, groups_to_follow=lambda _: groups, means=lambda *_: True, end_outage=lambda _: None
     )
-    return TellGroups(kube, cast("Cache", cache), MissingPermissions(health, remedy), remove_finalizers)
+    return GroupConditions(kube, cast("Cache", cache), MissingPermissions(health, remedy), remove_finalizers)
 
 
 async def test_a_right_that_is_missing_to_say_it_makes_the_service_not_ready_until_it_is_there() -> None:
@@ -164,7 +164,7 @@ async def test_a_lattice_that_comes_back_after_its_last_group_went_has_the_whole
     group = replace(view_group(kube.objects(HOST_CONFIGS)[0]), lattice=mark)
     following = SimpleNamespace(store=lambda _: AWAY, owner=lambda _: "here", ours=lambda _: True)
     cache = Cache({}, cast("Following", following))
-    tell = TellGroups(kube, cache, MissingPermissions(Health("application_manager"), remedy))
+    tell = GroupConditions(kube, cache, MissingPermissions(Health("application_manager"), remedy))
     monkeypatch.setattr(freshness, "time", SimpleNamespace(monotonic=lambda: now))
     cache.group_changed(Change(ChangeKind.ADDED, group.key, None, group))
     assert await tell.run(mark, None) == 5.0

@@ -6,8 +6,8 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from application_manager.cache import Cache
+from application_manager.domain.actions import Announcement as Because
 from application_manager.domain.actions import Decision, DeleteObject, Reason
-from application_manager.domain.actions import Said as Because
 from application_manager.domain.placement import Key
 from application_manager.domain.sides import Absence
 from application_manager.domain.snapshot import Snapshot

@@ -21,7 +21,7 @@ from application_manager.domain.views import view_application
 from support.wadm.application_objects import seen_of, stored
 from trellis.crds.application import Application
 from trellis.lattice.connection.link import Link
-from trellis.lattice.domain.replies import read_status, read_status_said
+from trellis.lattice.domain.replies import read_published_status, read_status
 from trellis.lattice.domain.store import StoredManifest, StoredModel
 from trellis.lattice.wadm.client import Wadm
 from trellis.lattice.wadm.statuses import Statuses
@@ -235,4 +235,4 @@ def test_answers_are_the_words_that_were_said_last() -> None:
         for row in rows(life, name):
             said = row.get("said", said)
             if "answer" in row:
-                assert read_status(orjson.dumps(row["answer"])) == read_status_said(orjson.dumps(said))
+                assert read_status(orjson.dumps(row["answer"])) == read_published_status(orjson.dumps(said))

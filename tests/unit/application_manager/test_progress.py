@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from application_manager.domain.actions import (
+    Announcement,
     Decision,
     DeleteModel,
     Deploy,
     Lost,
     Put,
     Reason,
-    Said,
     Undeploy,
     wait,
 )
@@ -27,7 +27,7 @@ from trellis.lattice.domain.replies import Refusal
 from trellis.lattice.domain.store import StoredModel
 
 TIMES = Timings()
-BECAUSE = Said(Reason.APPLIED, "it was applied in Kubernetes")
+BECAUSE = Announcement(Reason.APPLIED, "it was applied in Kubernetes")
 PUT, DEPLOY = Put(BECAUSE, "v1"), Deploy(BECAUSE, "v1")
 FOUND = Object("a" * 64, "v1")
 MODEL = StoredModel("web", (("v1", {}),), "v1", 3)

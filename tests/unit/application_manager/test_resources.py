@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from application_manager.domain.resources import make_application, make_spec_patch
-from application_manager.domain.views import view_application, written_mark
+from application_manager.domain.views import received_annotation, view_application
 from support.wadm.application_objects import spec, stored
 from trellis import names
 from trellis.crds.application import Application
@@ -70,7 +70,7 @@ def test_an_object_that_is_given_a_manifest_has_nothing_of_its_own_left() -> Non
     view = view_application(after)
     assert view.object.digest == wadm.digest
     assert view.object.written == (wadm.digest, 3)
-    assert after["metadata"]["annotations"][names.ANNOTATION_LAST_SYNCED] == written_mark(wadm.digest, 3)
+    assert after["metadata"]["annotations"][names.ANNOTATION_LAST_SYNCED] == received_annotation(wadm.digest, 3)
     assert "kubectl.kubernetes.io/last-applied-configuration" in after["metadata"]["annotations"]
     assert after["metadata"]["labels"] == {names.LABEL_LATTICE: "red"}
     assert view.ignored == ()

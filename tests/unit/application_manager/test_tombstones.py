@@ -21,7 +21,7 @@ def stone(application: str = "web", revision: int = 7) -> Tombstone:
 
 async def test_what_was_let_go_is_known_until_it_changes_also_to_the_next_process() -> None:
     kube = FakeKube()
-    await Tombstones(kube, PLACE).bury(stone("Web_ü"))
+    await Tombstones(kube, PLACE).store_tombstone(stone("Web_ü"))
     found = Tombstones(kube, PLACE)
     assert await found.holds("red", "Web_ü", "b1", 7)
     assert not await found.holds("red", "Web_ü", "b1", 8)
@@ -38,7 +38,7 @@ async def test_the_oldest_are_forgotten_and_what_a_person_broke_says_nothing() -
     kube.put(CONFIGMAPS, {"metadata": metadata, "data": data | broken})
     found = Tombstones(kube, PLACE)
     assert not await found.holds("red", "web", "b1", 1)
-    await found.bury(stone("new"))
+    await found.store_tombstone(stone("new"))
     (kept,) = kube.objects(CONFIGMAPS)
     assert len(kept["data"]) == KEPT
     assert json.loads(kept["data"][stone("new").key])["application"] == "new"
@@ -47,7 +47,7 @@ async def test_the_oldest_are_forgotten_and_what_a_person_broke_says_nothing() -
 
 async def test_what_could_not_be_read_is_asked_for_again() -> None:
     kube = FakeKube()
-    await Tombstones(kube, PLACE).bury(stone())
+    await Tombstones(kube, PLACE).store_tombstone(stone())
     found = Tombstones(kube, PLACE)
     kube.fail_next(100, when=lambda request: request.method == "GET")
     with pytest.raises(Unavailable):

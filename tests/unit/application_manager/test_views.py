@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from application_manager.domain.placement import home_of, lattice_of, why_none
+from application_manager.domain.placement import home_of, lattice_of, no_lattice_message
 from application_manager.domain.sides import Base, Side, Win
-from application_manager.domain.views import ApplicationView, view_application, written_mark
+from application_manager.domain.views import ApplicationView, received_annotation, view_application
 from support.wadm.application_objects import managed, stored
 from trellis import names
 from trellis.lattice.domain.group_views import GroupView
@@ -24,7 +24,7 @@ def test_an_object_is_read_in_all_that_a_decision_needs() -> None:
     annotations = {
         "version": "v3",
         names.ANNOTATION_UNDEPLOY: "true",
-        names.ANNOTATION_LAST_SYNCED: written_mark(DIGEST, 4),
+        names.ANNOTATION_LAST_SYNCED: received_annotation(DIGEST, 4),
         names.ANNOTATION_APP_NAME: "Web_1",
     }
     item = stored(annotations=annotations, labels={names.LABEL_LATTICE: "blue"})
@@ -160,7 +160,7 @@ def test_an_object_belongs_to_a_lattice_of_its_own_namespace(
     groups: list[GroupView], label: str, shown: str, mark: str
 ) -> None:
     assert lattice_of(groups, label, shown) == mark
-    assert mark or why_none(groups, label, shown)
+    assert mark or no_lattice_message(groups, label, shown)
 
 
 def test_two_lattices_of_one_name_are_told_apart_by_age() -> None:
@@ -196,7 +196,7 @@ def test_the_version_that_wash_set_counts_only_with_its_manifest(
     managers: list[str], mark: str, version: str, of_wadm: bool
 ) -> None:
     digest = view_application(stored()).object.digest if mark == "its own" else mark
-    annotations = {"version": "w1"} | ({names.ANNOTATION_LAST_SYNCED: written_mark(digest, 1)} if digest else {})
+    annotations = {"version": "w1"} | ({names.ANNOTATION_LAST_SYNCED: received_annotation(digest, 1)} if digest else {})
     fields = {"f:metadata": {"f:annotations": {"f:version": {}}}, "f:spec": {}}
     managed_fields = [{"manager": manager, "operation": "Update", "fieldsV1": fields} for manager in managers]
     view = view_application(stored(annotations=annotations, managedFields=managed_fields))

@@ -9,7 +9,7 @@ from nats.js.api import RawStreamMsg, StreamConfig, StreamInfo, StreamState
 
 from trellis.bus.accounts.claim import Claim
 from trellis.bus.accounts.naming import CLAIM_STREAM
-from trellis.bus.errors import ClusterTaken
+from trellis.bus.errors import ClusterNameInUse
 
 
 class Stream:
@@ -33,7 +33,7 @@ class Stream:
 @pytest.mark.parametrize("held", [b'{"uid":"other","service":"provisioner"}', b"kept by hand"])
 async def test_the_name_that_another_cluster_holds_is_left_alone(held: bytes) -> None:
     stream = Stream(held)
-    with pytest.raises(ClusterTaken):
+    with pytest.raises(ClusterNameInUse):
         await Claim("east", "ours", "provisioner").hold(cast("Any", stream))
     assert stream.written == []
 

@@ -12,8 +12,8 @@ from nats.aio.msg import Msg
 from nats.js.errors import ServiceUnavailableError
 
 from support.nats.buses import eventually
-from trellis.bus.consume.pull_subscription import Fetching
-from trellis.bus.consume.staleness import Hearing, Listeners
+from trellis.bus.consume.pull_subscription import PullLoop
+from trellis.bus.consume.staleness import Listeners, Staleness
 from trellis.bus.timings import FetchTimings
 from trellis.telemetry import Metrics, setup
 from trellis.telemetry.health import Health
@@ -50,20 +50,20 @@ def message(reply: str) -> Msg:
 
 
 @pytest.fixture
-def hearing() -> Hearing:
-    return Hearing(
+def hearing() -> Staleness:
+    return Staleness(
         "nodes", Listeners(setup("provisioner", metrics=Metrics()), Health("provisioner"), lambda: 0.0, 60.0)
     )
 
 
-def fetching_of(pull: Pull, hearing: Hearing, timings: FetchTimings = FetchTimings()) -> Fetching:
-    return Fetching(cast("Any", pull), hearing, timings)
+def fetching_of(pull: Pull, hearing: Staleness, timings: FetchTimings = FetchTimings()) -> PullLoop:
+    return PullLoop(cast("Any", pull), hearing, timings)
 
 
 @pytest.mark.parametrize(
     "error", [nats.errors.TimeoutError(), ServiceUnavailableError(), nats.errors.ConnectionClosedError()]
 )
-async def test_a_server_that_refuses_at_once_is_not_asked_again_at_once(hearing: Hearing, error: Exception) -> None:
+async def test_a_server_that_refuses_at_once_is_not_asked_again_at_once(hearing: Staleness, error: Exception) -> None:
     pull = Pull()
     fetching = fetching_of(pull, hearing)
     began = time.monotonic()
@@ -73,7 +73,7 @@ async def test_a_server_that_refuses_at_once_is_not_asked_again_at_once(hearing:
     assert time.monotonic() - began > 0.7
 
 
-async def test_what_came_and_was_not_taken_is_told_once(hearing: Hearing) -> None:
+async def test_what_came_and_was_not_taken_is_told_once(hearing: Staleness) -> None:
     pull = Pull()
     fetching = fetching_of(pull, hearing)
     pull.answers.put_nowait([message(reply) for reply in "abc"])
@@ -84,7 +84,7 @@ async def test_what_came_and_was_not_taken_is_told_once(hearing: Hearing) -> Non
     assert fetching.untaken() == []
 
 
-async def test_a_batch_that_has_begun_to_come_is_waited_for_and_not_lost_with_the_loop(hearing: Hearing) -> None:
+async def test_a_batch_that_has_begun_to_come_is_waited_for_and_not_lost_with_the_loop(hearing: Staleness) -> None:
     pull = Pull()
     fetching = fetching_of(pull, hearing)
     loop = asyncio.create_task(fetching.fetch(100, 5))
@@ -117,7 +117,7 @@ class Connected:
         self.told.append("flush")
 
 
-async def test_at_the_end_the_server_may_finish_what_it_is_sending(hearing: Hearing) -> None:
+async def test_at_the_end_the_server_may_finish_what_it_is_sending(hearing: Staleness) -> None:
     timings = FetchTimings(settles=0.4, last=20)
     pulls = [Pull(), Pull()]
     connections = [Connected(), Connected()]
@@ -141,7 +141,7 @@ async def test_at_the_end_the_server_may_finish_what_it_is_sending(hearing: Hear
     await asyncio.gather(*loops, return_exceptions=True)
 
 
-async def test_what_comes_after_its_fetch_has_ended_is_handed_over_first(hearing: Hearing) -> None:
+async def test_what_comes_after_its_fetch_has_ended_is_handed_over_first(hearing: Staleness) -> None:
     pull = Pull()
     fetching = fetching_of(pull, hearing)
     pull.arrives(Msg(_client=cast("Any", None), headers={"Status": "408"}))
@@ -180,7 +180,7 @@ def asking(pull: Pull, *sends: Msg) -> Asked:
 NO_MORE = Msg(_client=cast("Any", None), headers={"Status": "404"})
 
 
-async def test_with_the_first_message_comes_what_else_there_is_and_nobody_waits_for_more(hearing: Hearing) -> None:
+async def test_with_the_first_message_comes_what_else_there_is_and_nobody_waits_for_more(hearing: Staleness) -> None:
     """The client's own fetch of many kept the first of them until its time was over, once in a while."""
     pull = Pull()
     server = asking(pull, message("b"), message("c"), NO_MORE)
@@ -192,14 +192,14 @@ async def test_with_the_first_message_comes_what_else_there_is_and_nobody_waits_
     assert server.requests == [{"batch": 99, "no_wait": True}]
 
 
-async def test_a_message_that_came_is_handed_over_though_the_server_answers_no_more(hearing: Hearing) -> None:
+async def test_a_message_that_came_is_handed_over_though_the_server_answers_no_more(hearing: Staleness) -> None:
     pull = Pull()
     asking(pull, message("b"))
     pull.answers.put_nowait([message("a")])
     assert [raw.reply for raw in await fetching_of(pull, hearing).fetch(100, 60)] == ["a", "b"]
 
 
-async def test_what_comes_between_two_fetches_is_not_lost_at_the_end(hearing: Hearing) -> None:
+async def test_what_comes_between_two_fetches_is_not_lost_at_the_end(hearing: Staleness) -> None:
     pull = Pull()
     fetching = fetching_of(pull, hearing)
     pull.answers.put_nowait([message("a")])
@@ -210,7 +210,7 @@ async def test_what_comes_between_two_fetches_is_not_lost_at_the_end(hearing: He
     assert [raw.reply for raw in fetching.untaken()] == ["b"]
 
 
-async def test_at_the_end_a_fetch_that_waits_for_nothing_is_not_waited_for_and_none_follows(hearing: Hearing) -> None:
+async def test_at_the_end_a_fetch_that_waits_for_nothing_is_not_waited_for_and_none_follows(hearing: Staleness) -> None:
     pull = Pull()
     fetching = fetching_of(pull, hearing)
     loop = asyncio.create_task(fetching.fetch(100, 5))

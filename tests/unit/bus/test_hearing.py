@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from support.suite.naming import lacking
-from trellis.bus.consume.staleness import Hearing, Listeners
+from trellis.bus.consume.staleness import Listeners, Staleness
 from trellis.telemetry import Metrics, Telemetry, setup
 from trellis.telemetry.health import Health
 
@@ -24,7 +24,7 @@ class World:
 
     def __post_init__(self) -> None:
         listeners = Listeners(self.telemetry, self.health, lambda: self.answering, DEAF, clock=lambda: self.time)
-        self.hearing = Hearing("nodes", listeners)
+        self.hearing = Staleness("nodes", listeners)
         self.hearing.begin()
 
     def pass_seconds(self, seconds: float) -> None:

@@ -5,7 +5,7 @@ from typing import Any, cast
 import pytest
 
 from trellis.bus.consume.ack import Ack
-from trellis.bus.consume.in_flight import MAX_DELIVERIES, Holding
+from trellis.bus.consume.in_flight import MAX_DELIVERIES, InFlight
 from trellis.bus.streams.streams import Epoch
 
 
@@ -29,11 +29,11 @@ TOKEN = new_ack().token
 
 @pytest.mark.parametrize("deliveries", [1, 2, 6, 1000])
 def test_what_nobody_here_saw_and_nobody_crashed_on_is_never_given_up(deliveries: int) -> None:
-    assert not Holding().hopeless(TOKEN, deliveries)
+    assert not InFlight().hopeless(TOKEN, deliveries)
 
 
 def test_deliveries_that_were_dropped_here_count() -> None:
-    holding = Holding()
+    holding = InFlight()
     for delivery in range(1, MAX_DELIVERIES + 1):
         assert not holding.hopeless(TOKEN, delivery)
         holding.take(new_ack())  # and nobody keeps it
@@ -42,7 +42,7 @@ def test_deliveries_that_were_dropped_here_count() -> None:
 
 
 def test_of_deliveries_nobody_here_saw_as_many_count_as_readers_crashed() -> None:
-    holding = Holding()
+    holding = InFlight()
     holding.crashes = 3
     assert not holding.hopeless(TOKEN, 100)
     holding.drop(TOKEN)
@@ -56,7 +56,7 @@ def test_of_deliveries_nobody_here_saw_as_many_count_as_readers_crashed() -> Non
 
 
 def test_what_is_held_is_in_work_however_often_it_is_delivered() -> None:
-    holding = Holding()
+    holding = InFlight()
     holding.crashes = 9
     ack = new_ack()
     holding.take(ack)
@@ -73,7 +73,7 @@ def test_what_is_held_is_in_work_however_often_it_is_delivered() -> None:
 
 
 async def test_what_is_done_is_forgotten() -> None:
-    holding = Holding()
+    holding = InFlight()
     holding.drop(TOKEN)
     ack = new_ack()
     holding.take(ack)
@@ -84,7 +84,7 @@ async def test_what_is_done_is_forgotten() -> None:
 
 
 async def test_what_was_let_go_is_no_drop_and_may_still_be_done() -> None:
-    holding, wire = Holding(), Wire()
+    holding, wire = InFlight(), Wire()
     ack = new_ack(wire=wire)
     holding.take(ack)
     holding.release()

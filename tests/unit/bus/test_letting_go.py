@@ -162,7 +162,7 @@ async def test_whatever_answers_is_tried_again_and_again_and_leaves_nothing_open
         if connecting is not None:
             connecting.cancel()
             await asyncio.wait({connecting})
-        await client.say_goodbye(5.0)
+        await client.close_permanently(5.0)
     assert most <= 3, "one, and those that the far side has not accepted or is about to close"
     gc.collect()  # a socket that nobody closed is a warning, and a warning is an error
     await eventually(lambda: sockets() == had)
@@ -224,7 +224,7 @@ async def test_an_attempt_that_succeeds_after_the_goodbye_leaves_no_socket(answe
     client = connecting()
     attempt = asyncio.create_task(client._connect_to_server(server_at(answering)))
     await asyncio.sleep(0)
-    await client.say_goodbye(1)
+    await client.close_permanently(1)
     with pytest.raises(asyncio.CancelledError):
         await attempt
     await eventually(lambda: answering.accepted == 1 and not answering.writers)

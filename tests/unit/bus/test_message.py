@@ -10,7 +10,7 @@ from support.nats.buses import opted_out
 from support.suite.naming import lacking
 from trellis.bus.consume.message import NewerVersion, Origin, Reason, UnreadableMessage, compose, read
 from trellis.events.node import NodeOptedOut
-from trellis.events.subjects import _BY_MODEL, NODE_WATCHER, FactSpec
+from trellis.events.subjects import _BY_MODEL, NODE_WATCHER, EventSpec
 
 TYPE = "dev.trellis.node.opted_out"
 ORIGIN = Origin("c1", "node_watcher")
@@ -67,7 +67,7 @@ def test_a_writer_that_knows_more_is_read() -> None:
 
 
 def test_two_versions_of_one_fact_are_two_messages(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(_BY_MODEL, OptedOutV3, FactSpec(OptedOutV3, NODE_WATCHER))
+    monkeypatch.setitem(_BY_MODEL, OptedOutV3, EventSpec(OptedOutV3, NODE_WATCHER))
     first, third = opted_out("n"), OptedOutV3(name="n", uid="uid-1", resource_version="1")
     ids = []
     for fact in (first, third):

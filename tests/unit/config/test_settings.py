@@ -146,13 +146,13 @@ def test_a_secret_is_never_shown(monkeypatch: pytest.MonkeyPatch, override: str 
 
 
 def test_a_rule_over_several_fields_is_told_in_its_own_words() -> None:
-    class Together(ServiceSettings):
+    class StartupBarrier(ServiceSettings):
         @model_validator(mode="after")
-        def _check(self) -> Together:
+        def _check(self) -> StartupBarrier:
             message = "TRELLIS_CLUSTER and TRELLIS_CONTEXT exclude each other"
             raise ValueError(message)
 
-    assert lines(Together) == ["TRELLIS_CLUSTER and TRELLIS_CONTEXT exclude each other"]
+    assert lines(StartupBarrier) == ["TRELLIS_CLUSTER and TRELLIS_CONTEXT exclude each other"]
 
 
 def test_an_override_wins_over_the_environment_and_none_does_not(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from console.access.permissions import MESSAGES, Right, lattice_right
-from console.live.about import about_event, about_letter
+from console.live.about import about_event, dead_letter_object
 from trellis.bus.dead_letters.read import letter_of
 from trellis.bus.streams.stream_reader import Stored
 from trellis.bus.streams.tail import event_of
@@ -83,9 +83,9 @@ def test_data_widens_nothing(noun: str, namespace: str, name: str) -> None:
 
 def test_a_letter_is_of_who_may_get_what_its_message_was_about() -> None:
     letter = letter_of(said("trellis.dead.c.node_watcher.node.n1", body=b"garbage"), "e")
-    assert about_letter(letter).right == Right("", "nodes", "", "n1")
+    assert dead_letter_object(letter).right == Right("", "nodes", "", "n1")
     unknown = letter_of(said("trellis.dead.c.node_watcher.unknown.x", body=b""), "e")
-    assert about_letter(unknown).right == MESSAGES
+    assert dead_letter_object(unknown).right == MESSAGES
     rollout = letter_of(said("trellis.dead.c.node_watcher.rollout.d1", body=b""), "e")
-    assert about_letter(rollout).right == MESSAGES
-    assert about_letter(rollout, {"shim": "spin"}).right.resource == "shims"
+    assert dead_letter_object(rollout).right == MESSAGES
+    assert dead_letter_object(rollout, {"shim": "spin"}).right.resource == "shims"

@@ -12,12 +12,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from console.access.permissions import GROUP, Rights
+from console.access.permissions import GROUP, ReviewedPermissions
 from console.domain.limits import EVENT_BYTES, EVENTS_BYTES, EVENTS_KEPT
 from console.domain.pieces import HEARTBEAT
 from console.http.refusals import RefusedError
-from console.live.feed import Feed, Filter, Item, item_of, item_of_letter, read_filter
-from console.live.replays import letter_page, letters, read_asked, replay
+from console.live.feed import Feed, Filter, Item, dead_letter_item, item_of, read_filter
+from console.live.replays import dead_letter_page, letters, read_asked, replay
 from console.timings import Timings
 from support.console.viewers import Message, People, World, console, may, messages
 from trellis.bus.dead_letters.read import letter_of
@@ -44,7 +44,7 @@ def copy(lattice: str, index: int) -> Item:
 
 
 def dead(noun: str, key: str, index: int) -> Item:
-    return item_of_letter(letter_of(stored(f"trellis.dead.c.node_watcher.{noun}.{key}", sequence=index), "e"), index)
+    return dead_letter_item(letter_of(stored(f"trellis.dead.c.node_watcher.{noun}.{key}", sequence=index), "e"), index)
 
 
 @pytest.fixture
@@ -216,10 +216,10 @@ class SeenVersions:
                 yield message, "e"
 
 
-def rights(*rules: Any) -> Rights:
+def rights(*rules: Any) -> ReviewedPermissions:
     kube = FakeKube()
     kube.api.fault = People({"t": ("dev", ())}, list(rules))
-    return Rights(kube.with_token("t"))
+    return ReviewedPermissions(kube.with_token("t"))
 
 
 NODES = tuple(stored(f"trellis.evt.c.node.ready.n{number}", {}, number) for number in range(1, 11))
@@ -302,13 +302,13 @@ async def test_letters_are_for_who_may_see_what_they_are_about() -> None:
 
 async def test_a_letter_that_is_not_there_looks_as_one_that_may_not_be_seen() -> None:
     few = rights(may("dev", namespace="team"))
-    seen = await letter_page(SeenVersions(*LETTERS), few, 2)  # type: ignore[arg-type]
+    seen = await dead_letter_page(SeenVersions(*LETTERS), few, 2)  # type: ignore[arg-type]
     assert seen["letter"]["about"] == "application/team/shop"
     assert seen["page"]["subject"] == "letter 2"
     said = []
     for sequence in (1, 3):
         with pytest.raises(RefusedError) as refused:
-            await letter_page(SeenVersions(*LETTERS), few, sequence)  # type: ignore[arg-type]
+            await dead_letter_page(SeenVersions(*LETTERS), few, sequence)  # type: ignore[arg-type]
         said.append((refused.value.status, refused.value.what.replace(str(sequence), "N")))
     assert said[0] == said[1]
 

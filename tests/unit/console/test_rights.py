@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from console.access.permissions import GROUP, MESSAGES, TRACES, Right, Rights, lattice_right
+from console.access.permissions import GROUP, MESSAGES, TRACES, ReviewedPermissions, Right, lattice_right
 from console.domain.limits import RIGHTS_KEPT
 from console.timings import Timings
 from support.console.viewers import People, may
@@ -21,11 +21,11 @@ class Clock:
         return self.now
 
 
-def world(*rules: object) -> tuple[Rights, People, FakeKube, Clock]:
+def world(*rules: object) -> tuple[ReviewedPermissions, People, FakeKube, Clock]:
     kube, clock = FakeKube(), Clock()
     people = People({"t": ("dev", ())}, list(rules))  # type: ignore[arg-type]
     kube.api.fault = people
-    return Rights(kube.with_token("t"), clock=clock), people, kube, clock
+    return ReviewedPermissions(kube.with_token("t"), clock=clock), people, kube, clock
 
 
 NODE, POD = Right("", "nodes", "", "n1"), Right("", "pods", "team", "p")

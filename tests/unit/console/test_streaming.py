@@ -12,7 +12,7 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 from console.access.identity import Viewer
-from console.access.permissions import Rights
+from console.access.permissions import ReviewedPermissions
 from console.live.streaming import CutError, Outlet, counted, send_model
 from console.live.viewer_registry import Visit
 from console.timings import Timings
@@ -45,7 +45,7 @@ class Stage:
 
     def __init__(self) -> None:
         kube = FakeKube()
-        self.visit = Visit(Viewer("k", "u"), kube, Rights(kube))
+        self.visit = Visit(Viewer("k", "u"), kube, ReviewedPermissions(kube))
         self.source, self.stopping = Source(), asyncio.Event()
         self.telemetry = setup("console", metrics=Metrics())
         self.cut: list[str] = []

@@ -13,8 +13,8 @@ import pytest
 
 from controller_host.guest.faults import FaultKind
 from controller_host.scheduler.deliveries import Served
-from controller_host.state.disk_space import DISK_FAILED, DISK_FULL, Room
-from controller_host.state.progress import Mark, NotWritten, Progress, SeenVersions
+from controller_host.state.disk_space import DISK_FAILED, DISK_FULL, DiskSpace
+from controller_host.state.progress import LastCall, NotWritten, Progress, SeenVersions
 from controller_host.timings import DiskTimings, Timings, TurnTimings
 from support.guests import wat
 from support.guests.lives import COUNTING, LOOP, LOOPING, UID, Disk, Host, calls_of, delivery, text
@@ -295,15 +295,15 @@ def test_the_size_on_disk_is_known_after_a_restart(host: Host) -> None:
 
 def test_a_full_sqlite_says_so_and_goes_on_when_there_is_room(tmp_path: Path) -> None:
     progress = Progress(tmp_path)
-    progress.commit("u", SeenVersions("sha", "c", "t", {"a": Mark("1")}))
+    progress.commit("u", SeenVersions("sha", "c", "t", {"a": LastCall("1")}))
     (pages,) = progress._base.execute("PRAGMA page_count").fetchone()
     progress._base.execute(f"PRAGMA max_page_count={pages}")
     for _ in range(2):
         with pytest.raises(NotWritten, match="full") as refused:
             progress.meet("u", [f"v1 ConfigMap team-a {number:0100}" for number in range(500)])
         assert refused.value.full
-    progress.commit("u", SeenVersions("sha", "c", "t2", {"a": Mark("2")}))
-    assert progress.recall("u") == SeenVersions("sha", "c", "t2", {"a": Mark("2")})
+    progress.commit("u", SeenVersions("sha", "c", "t2", {"a": LastCall("2")}))
+    assert progress.recall("u") == SeenVersions("sha", "c", "t2", {"a": LastCall("2")})
     progress.close()
 
 
@@ -311,7 +311,7 @@ def test_a_disk_that_takes_nothing_as_the_host_starts_is_no_reason_to_forget(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     progress = Progress(tmp_path)
-    progress.commit("u", SeenVersions("sha", "c", "t", {"a": Mark("1")}))
+    progress.commit("u", SeenVersions("sha", "c", "t", {"a": LastCall("1")}))
     progress.close()
 
     def full(_: Progress) -> None:
@@ -324,7 +324,7 @@ def test_a_disk_that_takes_nothing_as_the_host_starts_is_no_reason_to_forget(
         with pytest.raises(OSError, match="database or disk is full"):
             Progress(tmp_path)
     later = Progress(tmp_path)
-    assert later.recall("u") == SeenVersions("sha", "c", "t", {"a": Mark("1")})
+    assert later.recall("u") == SeenVersions("sha", "c", "t", {"a": LastCall("1")})
     later.close()
 
 
@@ -344,7 +344,7 @@ def test_a_start_writes_nothing_that_a_full_disk_would_have_to_take(
 
 def test_the_disk_is_tried_again_later_and_later_and_at_once_when_it_takes_something() -> None:
     now = [0.0]
-    room = Room(lambda: now[0])
+    room = DiskSpace(lambda: now[0])
     full = NotWritten(_full())
     waits = []
     for _ in range(8):
@@ -370,7 +370,7 @@ def _full() -> sqlite3.OperationalError:
 
 
 async def test_a_disk_that_is_full_for_less_than_a_look_is_said_to_take_things_again() -> None:
-    room, recovered = Room(timings=DiskTimings(first=0.05, look=0.05)), asyncio.Event()
+    room, recovered = DiskSpace(timings=DiskTimings(first=0.05, look=0.05)), asyncio.Event()
     task = asyncio.create_task(room.run(lambda: None, recovered.set))
     await asyncio.sleep(0)  # it takes everything as it is looked at
     room.refused(NotWritten(_full()))

@@ -192,8 +192,9 @@ async def test_a_namespace_that_keeps_all_threads_it_can_get_leaves_some_to_the_
             assert hostile.inside == 2
         hostile.over.set()
         await world.until(lambda: hostile.inside == 0 and world.guests.booted == 51, "each of them had its turn")
-        assert world.hosting.places.enter("team-b", "x"), "all places are given back"
-        assert world.hosting.places.enter("team-c", "y")
+        # A place is given back after its guest has ended its turn.
+        await world.until(lambda: world.hosting.places.enter("team-b", "x"), "a place is given back")
+        await world.until(lambda: world.hosting.places.enter("team-c", "y"), "all places are given back")
 
 
 async def test_what_waits_for_a_place_and_is_deleted_leaves_it_to_the_next(tmp_path: Path, recorder: Recorder) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from controller_host.state.progress import Mark
+from controller_host.state.progress import LastCall
 from support.guests.fake_guests import FakeInstance
 from support.guests.hosting_world import (
     DEADLINE,
@@ -202,7 +202,8 @@ async def test_with_neither_memory_nor_disk_some_stay_and_the_rest_say_so_and_be
             world.watches.put("a", version)
             await world.until(
                 lambda version=version: (
-                    sum(item.life.marks.get("v1 ConfigMap team-a a") == Mark(f"u-a/{version}") for item in hosted) == 2
+                    sum(item.life.marks.get("v1 ConfigMap team-a a") == LastCall(f"u-a/{version}") for item in hosted)
+                    == 2
                 ),
                 "those that stayed are called",
             )
@@ -211,7 +212,7 @@ async def test_with_neither_memory_nor_disk_some_stay_and_the_rest_say_so_and_be
         world.hosting.parts.room.took()
         world.hosting.memory.recovered()
         await world.until(
-            lambda: all(item.life.marks.get("v1 ConfigMap team-a a") == Mark("u-a/11") for item in hosted),
+            lambda: all(item.life.marks.get("v1 ConfigMap team-a a") == LastCall("u-a/11") for item in hosted),
             "all are told",
         )
         await world.until(lambda: all(item.stopped is None for item in hosted), "and none says otherwise")

@@ -13,7 +13,16 @@ from pathlib import Path
 
 import pytest
 
-from controller_host.state.progress import NEVER, Damaged, KnownModule, Mark, NotWritten, Progress, Saved, SeenVersions
+from controller_host.state.progress import (
+    NEVER,
+    Damaged,
+    KnownModule,
+    LastCall,
+    NotWritten,
+    Progress,
+    Saved,
+    SeenVersions,
+)
 
 
 @pytest.fixture
@@ -29,7 +38,9 @@ def again(progress: Progress, directory: Path) -> Progress:
 
 
 def test_what_was_done_is_known_after_a_restart(progress: Progress, tmp_path: Path) -> None:
-    past = SeenVersions("sha", "config", "t", {"v1 ConfigMap a x": Mark("u1/7"), "v1 ConfigMap a y": Mark("", 1234.5)})
+    past = SeenVersions(
+        "sha", "config", "t", {"v1 ConfigMap a x": LastCall("u1/7"), "v1 ConfigMap a y": LastCall("", 1234.5)}
+    )
     progress.commit("u", past)
     later = again(progress, tmp_path)
     assert later.recall("u") == past
@@ -38,23 +49,23 @@ def test_what_was_done_is_known_after_a_restart(progress: Progress, tmp_path: Pa
 
 
 def test_a_mark_replaces_a_former_one_and_what_is_gone_is_forgotten(progress: Progress) -> None:
-    progress.commit("u", SeenVersions("sha", "c", "t", {"a": Mark("1"), "b": Mark("1"), "c": Mark("1")}))
-    progress.commit("u", SeenVersions("sha", "c", "t", {"a": Mark("2"), "b": Mark("")}))
+    progress.commit("u", SeenVersions("sha", "c", "t", {"a": LastCall("1"), "b": LastCall("1"), "c": LastCall("1")}))
+    progress.commit("u", SeenVersions("sha", "c", "t", {"a": LastCall("2"), "b": LastCall("")}))
     found = progress.recall("u")
     assert found is not None
-    assert found.marks == {"a": Mark("2"), "c": Mark("1")}
+    assert found.marks == {"a": LastCall("2"), "c": LastCall("1")}
 
 
 def test_what_is_lost_is_not_done_and_its_keys_stay(progress: Progress) -> None:
     progress.meet("u", ["a", "b"])
-    assert progress.recall("u") == SeenVersions("", "", "", {"a": Mark(NEVER), "b": Mark(NEVER)})
-    progress.commit("u", SeenVersions("sha", "c", "t", {"a": Mark("1", 5.0), "b": Mark("")}))
+    assert progress.recall("u") == SeenVersions("", "", "", {"a": LastCall(NEVER), "b": LastCall(NEVER)})
+    progress.commit("u", SeenVersions("sha", "c", "t", {"a": LastCall("1", 5.0), "b": LastCall("")}))
     progress.lose("u")
-    assert progress.recall("u") == SeenVersions("", "", "", {"a": Mark(NEVER)})
+    assert progress.recall("u") == SeenVersions("", "", "", {"a": LastCall(NEVER)})
 
 
 def test_what_was_saved_stays_when_the_snapshot_is_lost_and_goes_with_the_controller(progress: Progress) -> None:
-    progress.commit("u", SeenVersions("sha", "c", "t", {"a": Mark("1")}))
+    progress.commit("u", SeenVersions("sha", "c", "t", {"a": LastCall("1")}))
     progress.save("u", Saved("sha", b"{}"))
     progress.lose("u")
     assert progress.saved("u") == Saved("sha", b"{}")
@@ -65,7 +76,7 @@ def test_what_was_saved_stays_when_the_snapshot_is_lost_and_goes_with_the_contro
 
 def test_a_sweep_forgets_controllers_that_are_no_more(progress: Progress) -> None:
     for uid in ("u1", "u2"):
-        progress.commit(uid, SeenVersions("sha", "c", "t", {"a": Mark("1")}))
+        progress.commit(uid, SeenVersions("sha", "c", "t", {"a": LastCall("1")}))
     progress.save("u3", Saved("sha", b"{}"))
     assert progress.sweep({"u1"}) == 2
     assert progress.recall("u1") is not None
@@ -97,7 +108,7 @@ def test_nobody_else_may_read_it(tmp_path: Path) -> None:
 
 def test_many_threads_at_once(progress: Progress) -> None:
     def work(number: int) -> bool:
-        past = SeenVersions("sha", "c", "t", {str(number): Mark("1")})
+        past = SeenVersions("sha", "c", "t", {str(number): LastCall("1")})
         progress.commit(f"u{number}", past)
         return progress.recall(f"u{number}") == past
 
@@ -163,7 +174,7 @@ def test_a_disk_that_takes_nothing_costs_asking_again_and_no_more(progress: Prog
 
 def damage(progress: Progress, directory: Path) -> None:
     """Overwrite the file under a host that has it open."""
-    marks = {f"key-{number}": Mark(f"u/{number}") for number in range(5000)}
+    marks = {f"key-{number}": LastCall(f"u/{number}") for number in range(5000)}
     progress.commit("u", SeenVersions("sha", "config", "t", marks))
     progress._base.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     with (directory / "progress.sqlite").open("r+b") as file:
@@ -179,7 +190,7 @@ def test_a_file_that_is_damaged_as_the_host_runs_is_begun_anew(progress: Progres
         progress.meet("other", [f"new-{number}" for number in range(3000)])
     progress.meet("other", ["new"])
     later = again(progress, tmp_path)
-    assert later.recall("other") == SeenVersions("", "", "", {"new": Mark(NEVER)})
+    assert later.recall("other") == SeenVersions("", "", "", {"new": LastCall(NEVER)})
     assert later.recall("u") is None
     later.close()
 
@@ -199,7 +210,7 @@ def test_a_damaged_file_is_tried_to_be_replaced_until_it_can_be(
         with pytest.raises(NotWritten, match="Read-only file system"):
             progress.meet("other", ["new"])
     progress.meet("other", ["new"])
-    assert progress.recall("other") == SeenVersions("", "", "", {"new": Mark(NEVER)})
+    assert progress.recall("other") == SeenVersions("", "", "", {"new": LastCall(NEVER)})
 
 
 def test_who_comes_after_the_end_damages_nothing(progress: Progress, tmp_path: Path) -> None:
@@ -207,5 +218,5 @@ def test_who_comes_after_the_end_damages_nothing(progress: Progress, tmp_path: P
     later = again(progress, tmp_path)
     with pytest.raises(sqlite3.ProgrammingError):
         progress.meet("u", ["b"])
-    assert later.recall("u") == SeenVersions("", "", "", {"a": Mark(NEVER)})
+    assert later.recall("u") == SeenVersions("", "", "", {"a": LastCall(NEVER)})
     later.close()

@@ -22,7 +22,7 @@ from controller_host.state.progress import KnownModule, Progress
 from controller_host.timings import ReportTimings
 from support.guests.fake_guests import FakeGuests
 from trellis.bus.errors import BusUnavailable
-from trellis.events.envelope import FactData
+from trellis.events.envelope import EventData
 from trellis.kube.informer import Informer
 from trellis.kube.recorder import EventRecorder
 from trellis.kube.resources import EVENTS, NAMESPACES, WASM_CONTROLLERS
@@ -40,10 +40,10 @@ SPEC = {
 
 class SomeBus:
     def __init__(self) -> None:
-        self.said: list[FactData] = []
+        self.said: list[EventData] = []
         self.away = False
 
-    async def publish(self, fact: FactData, *, dedup: str) -> None:
+    async def publish(self, fact: EventData, *, dedup: str) -> None:
         assert dedup
         if self.away:
             raise BusUnavailable

@@ -24,7 +24,7 @@ from controller_host.guest.runtime import Runtime
 from controller_host.module import loading
 from controller_host.settings import Settings
 from controller_host.timings import Timings, TurnTimings
-from trellis.events.envelope import FactData
+from trellis.events.envelope import EventData
 from trellis.kube.resources import CONFIGMAPS, NAMESPACES, WASM_CONTROLLERS
 from trellis.kube.transport import HttpRequest, Reply
 from trellis.runtime.service import Base, Work
@@ -39,7 +39,7 @@ DEADLINE = 30.0
 
 
 class SilentBus:
-    async def publish(self, fact: FactData, *, dedup: str) -> None:
+    async def publish(self, fact: EventData, *, dedup: str) -> None:
         assert fact.fact
         assert dedup
 

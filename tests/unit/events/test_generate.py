@@ -9,7 +9,7 @@ import pytest
 
 from support.suite.naming import lacking
 from trellis.events.compatibility import Break, Change
-from trellis.events.subjects import FACTS, FactSpec, fact_subject
+from trellis.events.subjects import FACTS, EventSpec, event_subject
 from trellis_tools.events.generate import main, render
 from trellis_tools.events.schemas import ASYNCAPI_FILE, ENVELOPE_FILE, asyncapi, documents, schema_file
 
@@ -34,10 +34,12 @@ def test_every_fact_has_a_schema_and_a_channel() -> None:
 
 
 @pytest.mark.parametrize("spec", FACTS, ids=lambda spec: spec.type)
-def test_a_channel_has_the_subject_that_is_published_on(spec: FactSpec) -> None:
+def test_a_channel_has_the_subject_that_is_published_on(spec: EventSpec) -> None:
     fields = {name: name for name in spec.model.model_fields}
     channel = asyncapi()["channels"][spec.tokens]
-    assert channel["address"].format(cluster="c1", **fields) == fact_subject("c1", spec.model.model_construct(**fields))
+    assert channel["address"].format(cluster="c1", **fields) == event_subject(
+        "c1", spec.model.model_construct(**fields)
+    )
     assert set(channel["parameters"]) == set(re.findall(r"{(\w+)}", channel["address"]))
     assert all(parameter["description"] for parameter in channel["parameters"].values())
 

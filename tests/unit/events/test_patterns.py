@@ -10,9 +10,9 @@ from trellis.events.node import NodeOptedOut
 from trellis.events.subjects import (
     PatternError,
     PatternFault,
-    can_be_said,
-    fact_subject,
-    facts_filter,
+    event_subject,
+    events_filter,
+    is_event_subject,
     pattern_filter,
     plain,
 )
@@ -61,14 +61,14 @@ def test_a_wrong_pattern_is_told_what_it_needs(pattern: str, fault: PatternFault
 
 
 def test_without_a_noun_everything_below_the_cluster_is_meant() -> None:
-    assert facts_filter(None) == "trellis.evt.>"
-    assert facts_filter("c.d") == "trellis.evt.c=2Ed.>"
-    assert facts_filter(None, "node") == "trellis.evt.*.node.>"
+    assert events_filter(None) == "trellis.evt.>"
+    assert events_filter("c.d") == "trellis.evt.c=2Ed.>"
+    assert events_filter(None, "node") == "trellis.evt.*.node.>"
 
 
 @given(st.text(), st.text(min_size=1))
 def test_every_fact_can_be_said(cluster: str, name: str) -> None:
-    assert can_be_said(fact_subject(cluster, NodeOptedOut(name=name, uid="u", resource_version="1")))
+    assert is_event_subject(event_subject(cluster, NodeOptedOut(name=name, uid="u", resource_version="1")))
 
 
 @pytest.mark.parametrize(
@@ -78,7 +78,7 @@ def test_every_fact_can_be_said(cluster: str, name: str) -> None:
      "xtrellis.evt.c.node.gone.x", "$JS.API.STREAM.PURGE.TRELLIS_EVENTS"],
 )  # fmt: skip
 def test_nothing_else_can(subject: str) -> None:
-    assert not can_be_said(subject)
+    assert not is_event_subject(subject)
 
 
 @given(st.text())

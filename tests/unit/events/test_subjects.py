@@ -7,20 +7,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trellis.events.envelope import FactData
+from trellis.events.envelope import EventData
 from trellis.events.node import NodeOptedOut
 from trellis.events.subjects import (
     FACTS,
     STREAM_EVENTS,
     STREAM_SUBJECTS,
-    FactSpec,
-    can_be_said,
+    EventSpec,
     copies_filter,
     copy_subject,
     dead_subject,
     escape,
-    fact_filter,
-    fact_subject,
+    event_filter,
+    event_subject,
+    is_event_subject,
     spec_of,
     spec_of_type,
     unescape,
@@ -78,18 +78,18 @@ def test_a_token_that_escape_does_not_make_is_refused(token: str) -> None:
         unescape(token)
 
 
-def concrete(base: type[FactData]) -> set[type[FactData]]:
+def concrete(base: type[EventData]) -> set[type[EventData]]:
     """All models of facts there are: the classes that name one."""
     found = {base} if "fact" in vars(base) and base.__module__.startswith("trellis.") else set()
     return found.union(*(concrete(child) for child in base.__subclasses__()))
 
 
 def test_every_model_of_a_fact_is_in_the_table_once() -> None:
-    assert sorted(spec.model.__name__ for spec in FACTS) == sorted(model.__name__ for model in concrete(FactData))
+    assert sorted(spec.model.__name__ for spec in FACTS) == sorted(model.__name__ for model in concrete(EventData))
 
 
 @pytest.mark.parametrize("spec", FACTS, ids=lambda spec: spec.type)
-def test_each_row_is_found_by_model_and_by_type(spec: FactSpec) -> None:
+def test_each_row_is_found_by_model_and_by_type(spec: EventSpec) -> None:
     assert spec_of(spec.model) is spec
     assert spec_of_type(spec.type) is spec
     assert re.fullmatch(r"dev\.trellis\.[a-z_]+\.[a-z_]+\.v[1-9][0-9]*", spec.type)
@@ -105,15 +105,15 @@ class NodeOptedOutAnew(NodeOptedOut):
 
 
 def test_a_second_version_has_subjects_of_its_own_that_readers_of_the_first_do_not_hear() -> None:
-    spec = FactSpec(NodeOptedOutAnew, "node_watcher")
+    spec = EventSpec(NodeOptedOutAnew, "node_watcher")
     assert (spec.type, spec.tokens) == ("dev.trellis.node.opted_out.v2", "node.opted_out-v2")
-    assert not matches(f"trellis.evt.c1.{spec.tokens}.n1", fact_filter("c1", NodeOptedOut))
+    assert not matches(f"trellis.evt.c1.{spec.tokens}.n1", event_filter("c1", NodeOptedOut))
 
 
 @given(cluster=st.text(), name=st.text(min_size=1, max_size=253))
 def test_the_subject_of_a_fact_is_caught_by_its_filter_and_its_stream_and_no_other(cluster: str, name: str) -> None:
-    subject = fact_subject(cluster, NodeOptedOut(name=name, uid="u", resource_version="1"))
-    caught = [spec.model for spec in FACTS if matches(subject, fact_filter(cluster, spec.model))]
+    subject = event_subject(cluster, NodeOptedOut(name=name, uid="u", resource_version="1"))
+    caught = [spec.model for spec in FACTS if matches(subject, event_filter(cluster, spec.model))]
     assert caught == [NodeOptedOut]
     assert [stream for stream, pattern in STREAM_SUBJECTS.items() if matches(subject, pattern)] == [STREAM_EVENTS]
     assert unescape(subject.split(".")[-1]) == name
@@ -131,7 +131,7 @@ def test_a_dead_letter_about_nothing_still_has_a_key() -> None:
 @given(st.text(), st.text(), st.text())
 def test_a_copy_is_found_by_its_cluster_and_lattice_and_by_nothing_else(cluster: str, lattice: str, event: str) -> None:
     subject = copy_subject(cluster, lattice, event)
-    assert can_be_said(subject)
+    assert is_event_subject(subject)
     for pattern in (copies_filter(cluster, lattice), copies_filter(cluster), copies_filter(None, lattice)):
         assert matches(subject, pattern)
     assert not matches(subject, copies_filter(f"{cluster}x", lattice))

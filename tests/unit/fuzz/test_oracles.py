@@ -38,7 +38,7 @@ BROKEN: dict[str, tuple[str, Breaking]] = {
     "names-in-subjects": ("fuzz.targets.bus:escape", instead(lambda name: name.replace(".", "=2E") or "=")),
     "event-patterns": ("fuzz.targets.bus:pattern_filter", lambda good: lambda pattern, cluster: good(pattern, None)),
     "dead-letters": ("trellis.bus.dead_letters.write:header_bytes", instead(lambda headers: 0)),
-    "garbage-in-the-dead-letters": ("trellis.bus.dead_letters.read:can_be_said", instead(lambda subject: True)),
+    "garbage-in-the-dead-letters": ("trellis.bus.dead_letters.read:is_event_subject", instead(lambda subject: True)),
     "wadm-replies": ("trellis.lattice.domain.replies:_answer", instead(lambda payload, *expected: json.loads(payload))),
     "wadm-bucket": ("trellis.lattice.domain.stored:Stored.absence", instead(lambda self, name: Proof.GONE)),
     "lattice-events": (

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from host_manager.domain.facts import due, ready_fact
+from host_manager.domain.facts import due, ready_event
 from host_manager.domain.group import LATEST, Inputs
 from host_manager.domain.inputs import Problem, keep_checksum, read_inputs, sources_of
 from host_manager.domain.pods import PodView, Trouble, view_pod
-from host_manager.domain.takeover import taken_over
+from host_manager.domain.takeover import transferred_fields
 from support.lattices.host_groups import custom_resource, desired
 from support.suite.naming import lacking
 from trellis import names
@@ -160,12 +160,12 @@ def test_entries_of_both_managers_become_one() -> None:
         for manager, owned in zip(managers, fields, strict=True)
     ]
     kubelet = {"manager": "kubelet", "operation": "Update", "fieldsV1": {}}
-    found = taken_over({"metadata": {"managedFields": [*entries, kubelet]}})
+    found = transferred_fields({"metadata": {"managedFields": [*entries, kubelet]}})
     assert found == [
         {**entries[1], "fieldsV1": {"f:spec": {"f:a": {}, "f:b": {"k:x": {}}}}},
         kubelet,
     ]
-    assert taken_over({"metadata": {"managedFields": [entries[1], kubelet]}}) is None
+    assert transferred_fields({"metadata": {"managedFields": [entries[1], kubelet]}}) is None
 
 
 def raw_pod(**status: Any) -> dict[str, Any]:
@@ -185,14 +185,14 @@ READY = {"conditions": [{"type": "Ready", "status": "True"}], "podIPs": [{"ip": 
 
 
 def test_a_ready_pod_is_said_with_all_that_is_needed_to_reach_it() -> None:
-    fact = ready_fact(view_pod(raw_pod(**READY)))
+    fact = ready_event(view_pod(raw_pod(**READY)))
     assert fact is not None
     assert (fact.addresses, fact.ports, fact.lattice) == (["10.0.0.1", "fd00::1"], [4222], "default")
     assert (fact.group, fact.node, fact.labels) == ("group", "n", {"zone": "a"})
 
 
 def facts(pod: PodView | None, before: PodView | None) -> list[str]:
-    return [fact.fact for fact in due(pod, ready_fact(before) if before else None)]
+    return [fact.fact for fact in due(pod, ready_event(before) if before else None)]
 
 
 def test_what_is_due_follows_from_what_was_said_and_what_is() -> None:

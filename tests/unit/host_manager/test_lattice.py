@@ -14,7 +14,7 @@ from host_manager.domain.group import LATEST, Group
 from host_manager.domain.pods import PodView, view_pod
 from host_manager.domain.resources import make_workload
 from host_manager.domain.snapshot import Snapshot
-from host_manager.domain.status import Facts, make_status
+from host_manager.domain.status import StatusInputs, make_status
 from host_manager.lattice import lattice_of
 from host_manager.lattice_status import due_in, silent_pods
 from host_manager.listening import Recycling
@@ -52,7 +52,7 @@ def world(*pods: PodView, **changes: Any) -> Snapshot:
 
 
 def status(cache: Snapshot) -> dict[str, Any]:
-    return make_status(cache, Facts(LATEST))
+    return make_status(cache, StatusInputs(LATEST))
 
 
 def condition(cache: Snapshot, kind: str = "HostsReporting") -> tuple[str, str, str]:

@@ -11,7 +11,7 @@ from host_manager.apply import Effects
 from host_manager.domain.pods import PodView
 from host_manager.domain.views import view_group
 from host_manager.gather import Cache
-from host_manager.leave import HOSTS, Leave, going_with
+from host_manager.leave import HOSTS, Leave, hosts_removed_with
 from host_manager.listening import Listening
 from host_manager.reconciler import Reconciler
 from support.lattices.host_groups import MINIMAL
@@ -128,5 +128,5 @@ def test_only_hosts_of_deleted_groups_can_be_held() -> None:
     groups = world.reconcile.leave.groups
     pods = {f"g/{name}": pod for name, pod in world.reconcile.cache.by_group[KEY].items()}
     left = PodView("g", "left", "uid-left", "1", "former", ready=True)
-    assert going_with(groups, pods | {"g/left": left}) == {"uid-0": "0", "uid-1": "1"}
-    assert going_with({KEY: replace(groups[KEY], deleting=False)}, pods) == {}, "created again"
+    assert hosts_removed_with(groups, pods | {"g/left": left}) == {"uid-0": "0", "uid-1": "1"}
+    assert hosts_removed_with({KEY: replace(groups[KEY], deleting=False)}, pods) == {}, "created again"

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from host_manager.domain.children import Marks, make_children, marks_for
-from host_manager.domain.decide import ApplyChild, changes_over, decide
+from host_manager.domain.decide import ApplyChild, completed_changes, decide
 from host_manager.domain.environment import POD_LABEL
 from host_manager.domain.group import ADOPTED, LATEST, HostGroupSpec, Inputs
 from host_manager.domain.restarts import uses
@@ -70,7 +70,7 @@ def test_a_group_whose_host_was_given_the_secret_rolls() -> None:
 def test_a_group_whose_hosts_were_not_given_it_does_not() -> None:
     cache = world(change("7", "N-another"))
     assert rolled(cache) is None
-    assert changes_over(cache) == list(cache.changes)
+    assert completed_changes(cache) == list(cache.changes)
 
 
 def test_secrets_that_change_together_make_one_roll() -> None:
@@ -82,13 +82,13 @@ def test_secrets_that_change_together_make_one_roll() -> None:
 def test_what_the_pods_say_already_rolls_nothing_again(version: str) -> None:
     cache = world(change(version), said="payments/db=7")
     assert rolled(cache) is None
-    assert changes_over(cache) == list(cache.changes)
+    assert completed_changes(cache) == list(cache.changes)
 
 
 def test_the_next_version_rolls_again_and_the_rest_stays_said() -> None:
     cache = world(change("10"), said="payments/db=9 shop/api=8")
     assert rolled(cache) == "payments/db=10 shop/api=8"
-    assert changes_over(cache) == [], "it is not over before the pods say it"
+    assert completed_changes(cache) == [], "it is not over before the pods say it"
 
 
 def test_what_pods_say_stays_although_nothing_changes() -> None:
@@ -125,7 +125,7 @@ def test_a_secret_that_changes_again_and_again_rolls_a_group_once_in_a_while() -
         if rolled(cache) is not None:
             rolls, at = rolls + 1, now
         else:
-            assert changes_over(cache) == [], "it waits"
+            assert completed_changes(cache) == [], "it waits"
     assert rolls == 3600 / REST - 1
 
 
@@ -146,14 +146,14 @@ def test_a_change_waits_until_the_hosts_have_rested(at: str, *, rolls: bool) -> 
     if rolls:
         assert rolled(cache) == "payments/db=7 shop/api=8"
         assert rolled(cache, names.ANNOTATION_RESTARTED_AT) == NOW
-    assert changes_over(cache) == [], "it is not forgotten"
+    assert completed_changes(cache) == [], "it is not forgotten"
 
 
 def test_who_wants_to_roll_no_more_while_a_change_waits_does_not() -> None:
     cache = world(change("8"), said="payments/db=7", at=ago(REST))
     without = replace(cache, head=replace(cache.head, restart_on=""))
     assert rolled(without) is None
-    assert changes_over(without) == list(cache.changes)
+    assert completed_changes(without) == list(cache.changes)
 
 
 def test_what_is_written_while_a_change_waits_says_what_the_pods_say() -> None:
@@ -170,7 +170,7 @@ def test_while_the_lattice_does_not_tell_nothing_is_rolled_and_nothing_is_over(l
     cache = world(change(), lattice=lattice)
     assert uses(cache, cache.changes[0]) is None
     assert rolled(cache) is None
-    assert changes_over(cache) == []
+    assert completed_changes(cache) == []
 
 
 def test_a_group_without_a_lattice_was_given_nothing() -> None:
@@ -247,7 +247,7 @@ async def test_only_groups_that_want_to_are_asked_and_the_fact_is_done_when_they
 
 async def test_a_group_that_goes_keeps_nobody_waiting() -> None:
     changes = Changes()
-    changes.hand_over(change(), ["shop/a"])
+    changes.add_pending(change(), ["shop/a"])
     waiting = asyncio.create_task(changes.seen("payments/db"))
     await asyncio.sleep(0)
     changes.forget("shop/a")
@@ -258,9 +258,9 @@ async def test_a_group_that_goes_keeps_nobody_waiting() -> None:
 
 def test_what_changes_again_while_a_group_looks_is_not_over() -> None:
     changes = Changes()
-    changes.hand_over(change("7"), ["shop/a"])
+    changes.add_pending(change("7"), ["shop/a"])
     seen = changes.of("shop/a")
-    changes.hand_over(change("8"), ["shop/a"])
+    changes.add_pending(change("8"), ["shop/a"])
     changes.looked_at("shop/a", seen, seen)
     assert [item.version for item in changes.of("shop/a")] == ["8"]
 

@@ -20,7 +20,7 @@ from trellis.lattice.connection.subscriptions import (
     Answers,
 )
 from trellis.lattice.domain.hosts import Host, Hosts, Presence
-from trellis.lattice.timings import FloodTimings, LinkTimings
+from trellis.lattice.timings import ConnectionTimings, FloodTimings
 from unit.lattice.test_lying_servers import Liar, met, until
 
 SMALL = b"MSG loud 1 1\r\nx\r\n"
@@ -65,7 +65,7 @@ async def test_what_comes_within_the_bound_is_heard_to_the_last() -> None:
 
 async def test_a_link_that_was_flooded_is_there_again_later() -> None:
     liar = Liar(SMALL * 1000, 40)
-    async with met(liar, LinkTimings(flood=FloodTimings(away=0.05))) as link:
+    async with met(liar, ConnectionTimings(flood=FloodTimings(away=0.05))) as link:
         await link.listen("loud", lambda *_: None)
         await until(lambda: lacking(link.why, "loud") == [])
         liar.words = b""

@@ -10,7 +10,7 @@ import pytest
 
 from support.lattices.lattice_recordings import messages
 from trellis.lattice.domain.hosts import MAX_HOSTS, Host, Hosts, Presence, presence_of, read_host
-from trellis.lattice.domain.reading import LatticeDataError, host_data, read_event, said_at
+from trellis.lattice.domain.reading import LatticeDataError, event_time, host_data, read_event
 from trellis.lattice.timings import LatticeTimings
 
 RECORDED = [message["data"]["data"] for message in messages("host_heartbeat")]
@@ -101,7 +101,7 @@ def test_data_may_stand_in_base64() -> None:
     ],
 )
 def test_a_time_is_read_in_every_form_of_it(time: object, said: str) -> None:
-    assert said_at({"time": time}) == said
+    assert event_time({"time": time}) == said
 
 
 LIMIT = LatticeTimings().silence

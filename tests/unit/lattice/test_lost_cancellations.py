@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from trellis.lattice.connection.address import LinkAddress
+from trellis.lattice.connection.address import NatsAddress
 from trellis.lattice.connection.link import Link
 
 _SECONDS = 5.0
@@ -32,7 +32,7 @@ class Dropping:
 
 
 def link_with(client: Any) -> Link:
-    link = Link(LinkAddress("nats://127.0.0.1:4222"), "test", lambda: None)
+    link = Link(NatsAddress("nats://127.0.0.1:4222"), "test", lambda: None)
     link._client, link.since = client, 1.0
     return link
 

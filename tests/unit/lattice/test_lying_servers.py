@@ -13,10 +13,10 @@ import nats.errors
 import pytest
 from nats.aio.client import Srv
 
-from trellis.lattice.connection.address import LinkAddress
+from trellis.lattice.connection.address import NatsAddress
 from trellis.lattice.connection.client import LARGEST, LONGEST
 from trellis.lattice.connection.link import Link
-from trellis.lattice.timings import LinkTimings
+from trellis.lattice.timings import ConnectionTimings
 
 INFO: dict[str, Any] = {"server_id": "N", "version": "2.11.0", "max_payload": 1_048_576, "headers": True, "proto": 1}
 VIOLATION = b"-ERR 'Permissions Violation for Subscription to \"a\"'\r\n"
@@ -62,10 +62,10 @@ class Liar:
 
 
 @asynccontextmanager
-async def met(liar: Liar, timings: LinkTimings = LinkTimings()) -> AsyncIterator[Link]:
+async def met(liar: Liar, timings: ConnectionTimings = ConnectionTimings()) -> AsyncIterator[Link]:
     server = await asyncio.start_server(liar.meet, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
-    link = Link(LinkAddress(f"nats://127.0.0.1:{port}"), "test", lambda: None, timings)
+    link = Link(NatsAddress(f"nats://127.0.0.1:{port}"), "test", lambda: None, timings)
     task = asyncio.create_task(link.run())
     try:
         yield link

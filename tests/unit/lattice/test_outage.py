@@ -7,7 +7,7 @@ import itertools
 import pytest
 
 from trellis.bus.connection.connection import REFUSED
-from trellis.lattice.connection.address import LinkAddress
+from trellis.lattice.connection.address import NatsAddress
 from trellis.lattice.connection.link import Link
 from trellis.lattice.domain.outage import Outage
 from trellis.lattice.timings import OutageTimings
@@ -71,7 +71,7 @@ def test_an_outage_that_is_over_counts_no_more() -> None:
 def test_a_link_that_fails_by_turns_tells_those_who_need_it_seldom(monkeypatch: pytest.MonkeyPatch) -> None:
     clock, told = [0.0], []
     monkeypatch.setattr("trellis.lattice.connection.link.time.monotonic", lambda: clock[0])
-    link = Link(LinkAddress("nats://a:1,nats://b:1"), "test", lambda: told.append(link.why))
+    link = Link(NatsAddress("nats://a:1,nats://b:1"), "test", lambda: told.append(link.why))
     for why in itertools.islice(itertools.cycle((REFUSES, SILENT)), 240):
         link._lost(why)
         clock[0] += 15.0

@@ -22,9 +22,9 @@ from trellis.lattice.domain.replies import (
     read_delete,
     read_deploy,
     read_get,
+    read_published_status,
     read_put,
     read_status,
-    read_status_said,
     read_versions,
 )
 
@@ -35,7 +35,7 @@ READERS: tuple[Callable[[bytes], Any], ...] = (
     read_get,
     read_versions,
     read_status,
-    read_status_said,
+    read_published_status,
 )
 
 
@@ -88,7 +88,7 @@ def test_the_recorded_statuses_are_kept_word_for_word() -> None:
 
 def test_a_status_that_wadm_says_by_itself_is_read_the_same() -> None:
     asked = replies("wadm.api.default.model.status.shop")[0]
-    assert read_status_said(json.dumps(asked["status"]).encode()) == read_status(json.dumps(asked).encode())
+    assert read_published_status(json.dumps(asked["status"]).encode()) == read_status(json.dumps(asked).encode())
 
 
 @pytest.mark.parametrize(

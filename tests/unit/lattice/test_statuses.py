@@ -12,7 +12,7 @@ from typing import Any, cast
 import pytest
 
 from support.nats.buses import eventually
-from trellis.lattice.connection.link import Heard, Link, LinkAwayError, SilenceError
+from trellis.lattice.connection.link import Heard, Link, NatsUnavailableError, SilenceError
 from trellis.lattice.domain.reading import LatticeDataError
 from trellis.lattice.domain.replies import Refusal, Status, WadmRefusedError
 from trellis.lattice.domain.store import StoredManifest, StoredModel
@@ -245,7 +245,7 @@ class TestAnswering:
         assert told == []
 
     @pytest.mark.parametrize(
-        "error", [LinkAwayError("this user may not publish"), WadmRefusedError(Refusal.FAILED, "no storage")]
+        "error", [NatsUnavailableError("this user may not publish"), WadmRefusedError(Refusal.FAILED, "no storage")]
     )
     async def test_what_is_no_silence_is_not_taken_for_it(self, error: Exception) -> None:
         lattice = Lattice()

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from support.lattices.lattice_recordings import everything, messages
-from trellis.lattice.connection.address import LatticeAddress, LinkAddress
+from trellis.lattice.connection.address import LatticeAddress, NatsAddress
 from trellis.lattice.domain.subjects import (
     SubjectError,
     copied_event,
@@ -46,7 +46,7 @@ def test_an_event_is_known_by_its_subject(subject: str, event: str | None) -> No
 @pytest.mark.parametrize("name", ["", "a.b", "*", ">", "a b", "a\tb", "a\nb", "a\r\nPUB x 0", "\x00", "a*b"])
 def test_a_name_that_is_no_token_is_refused_before_anything_is_asked(name: str) -> None:
     with pytest.raises(SubjectError, match="lattice"):
-        LatticeAddress(LinkAddress("nats://127.0.0.1"), name)
+        LatticeAddress(NatsAddress("nats://127.0.0.1"), name)
     with pytest.raises(SubjectError, match="host"):
         host_get_subject("default", name)
 
@@ -54,7 +54,7 @@ def test_a_name_that_is_no_token_is_refused_before_anything_is_asked(name: str) 
 @pytest.mark.parametrize("prefix", ["", ".", "a..b", "a.>", "a b", ".a"])
 def test_a_control_prefix_that_is_no_subject_is_refused(prefix: str) -> None:
     with pytest.raises(SubjectError, match=re.escape(repr(prefix))):
-        LatticeAddress(LinkAddress("nats://127.0.0.1"), "default", prefix)
+        LatticeAddress(NatsAddress("nats://127.0.0.1"), "default", prefix)
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trellis.lattice.connection.address import LatticeAddress, LinkAddress
+from trellis.lattice.connection.address import LatticeAddress, NatsAddress
 from trellis.lattice.domain.models import read_statuses
 from trellis.lattice.domain.reading import LatticeDataError
 from trellis.lattice.domain.replies import UNDEPLOYED, Scaler, Status
@@ -38,7 +38,7 @@ NKEY = "ADETPT36WBIBUKM3IBCVM4A5YUSDXFEJPW4M6GGVBYCBW7RRNFTV5NGE"
 
 
 def address(lattice: str, prefix: str) -> LatticeAddress:
-    return LatticeAddress(LinkAddress("nats://127.0.0.1"), lattice, prefix)
+    return LatticeAddress(NatsAddress("nats://127.0.0.1"), lattice, prefix)
 
 
 @pytest.mark.parametrize(

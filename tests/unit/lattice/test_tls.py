@@ -14,7 +14,7 @@ from typing import Any, cast
 import pytest
 
 from trellis.bus.connection.user_client import UserClient
-from trellis.lattice.connection.address import LinkAddress
+from trellis.lattice.connection.address import NatsAddress
 from trellis.lattice.connection.tls import CertificateError, client_context
 from trellis_dev.localcluster.certs import KUBELET_CLIENT, write_pki
 
@@ -48,7 +48,7 @@ def test_a_key_lies_where_nobody_else_can_read_it_and_no_longer_than_it_is_read(
         load(context, path, **options)
 
     monkeypatch.setattr(ssl.SSLContext, "load_cert_chain", spy)
-    assert client_context(LinkAddress("nats://127.0.0.1", certificate=pair)) is not None
+    assert client_context(NatsAddress("nats://127.0.0.1", certificate=pair)) is not None
     if not in_memory:
         assert seen == [(directory, 0)]
     assert len(seen) == 1
@@ -56,17 +56,17 @@ def test_a_key_lies_where_nobody_else_can_read_it_and_no_longer_than_it_is_read(
 
 
 def test_an_address_without_certificates_takes_the_servers_word() -> None:
-    assert client_context(LinkAddress("nats://127.0.0.1")) is None
+    assert client_context(NatsAddress("nats://127.0.0.1")) is None
 
 
 @pytest.mark.parametrize("authorities", ["no certificate", "no certificate: é", "-----BEGIN CERTIFICATE-----\nMII\n"])
 def test_an_authority_that_is_none_is_named_by_its_key(authorities: str) -> None:
     with pytest.raises(CertificateError, match=r"^ca\.crt\b.*\bleafTls\b"):
-        client_context(LinkAddress("nats://127.0.0.1", authorities=authorities))
+        client_context(NatsAddress("nats://127.0.0.1", authorities=authorities))
 
 
 def test_no_secret_of_an_address_is_shown(pair: str) -> None:
-    address = LinkAddress("nats://127.0.0.1", certificate=pair)
+    address = NatsAddress("nats://127.0.0.1", certificate=pair)
     assert not [line for line in pair.splitlines() if line and line in repr(address)]
 
 
@@ -81,7 +81,7 @@ async def test_a_goodbye_that_is_cut_short_lets_go_of_the_socket_all_the_same() 
         def hang_up(self) -> None:
             gone.append(True)
 
-    ending = asyncio.create_task(UserClient.say_goodbye(cast("UserClient", Client()), 1.0))
+    ending = asyncio.create_task(UserClient.close_permanently(cast("UserClient", Client()), 1.0))
     await begun.wait()
     ending.cancel()
     await asyncio.wait({ending})

@@ -15,8 +15,8 @@ import pytest
 from support.cluster.kube_world import until
 from support.lattices.real_lattice import application, wasm_component
 from support.lattices.replayed import SilentLink
-from trellis.lattice.connection.address import LatticeAddress, LinkAddress
-from trellis.lattice.connection.link import Link, LinkAwayError
+from trellis.lattice.connection.address import LatticeAddress, NatsAddress
+from trellis.lattice.connection.link import Link, NatsUnavailableError
 from trellis.lattice.follow.comparison import Comparison
 from trellis.lattice.timings import ComparisonTimings, LatticeTimings
 
@@ -56,7 +56,7 @@ class AnsweringLink(SilentLink):
 
 @contextlib.asynccontextmanager
 async def comparing(link: AnsweringLink) -> AsyncIterator[Comparison]:
-    address = LatticeAddress(LinkAddress("nats://nowhere:4222"), "default")
+    address = LatticeAddress(NatsAddress("nats://nowhere:4222"), "default")
     timings = LatticeTimings(comparison=QUICK)
     comparison = Comparison(address, cast("Link", link), lambda _names, _trace: None, timings)
     task = asyncio.create_task(comparison.run())
@@ -90,7 +90,7 @@ async def test_a_manifest_that_cannot_be_read_is_asked_for_ever_less_often(bad: 
 
 
 async def test_a_question_that_is_not_answered_is_asked_again_as_before() -> None:
-    link = AnsweringLink(LinkAwayError("silence"))
+    link = AnsweringLink(NatsUnavailableError("silence"))
     async with comparing(link):
         await until(lambda: link.asked["list"] >= 20, "it is asked every 10 ms", 10.0)
 

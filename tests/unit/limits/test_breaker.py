@@ -18,8 +18,8 @@ from trellis.limits.breaker import (
     State,
     ask,
     close,
-    held_message,
     moment,
+    paused_message,
     settled,
     unreadable,
 )
@@ -162,7 +162,7 @@ def test_what_cannot_be_read_is_open_for_ten_minutes() -> None:
 
 def test_the_event_says_what_how_long_why_and_what_to_do() -> None:
     [target] = targets(1)
-    message = held_message(target, Opening(0, 600, "more than 5 of 40 nodes were to go within 60 s"), "node_watcher")
+    message = paused_message(target, Opening(0, 600, "more than 5 of 40 nodes were to go within 60 s"), "node_watcher")
     assert moment(600) == "1970-01-01T00:10:00Z"
     for part in (
         "taking labels away",

@@ -10,7 +10,7 @@ from pathlib import Path
 import psutil
 
 from trellis_dev.localcluster.guard import guard
-from trellis_dev.localcluster.processes import ProcessRecord, alive, children, end, spawn, wait_gone
+from trellis_dev.localcluster.processes import ProcessRecord, alive, children, end, spawn, wait_ended
 from trellis_dev.localcluster.supervisor import marked, sweep
 
 
@@ -47,7 +47,7 @@ def test_what_a_component_starts_without_our_mark_ends_with_it(tmp_path: Path) -
             time.sleep(0.02)
         assert set(marked(token)) == {leader.pid, started[0].pid}
         sweep(token)
-        assert wait_gone([leader, *started], 30) == []
+        assert wait_ended([leader, *started], 30) == []
         assert marked(token) == []
         assert outside.poll() is None
         assert not alive(leader)

@@ -7,7 +7,16 @@ from typing import Any
 
 import pytest
 
-from node_watcher.domain.actions import Action, Destroy, PatchNode, Publish, Reason, RecordEvent, Said, Snapshot
+from node_watcher.domain.actions import (
+    Action,
+    Destroy,
+    PatchNode,
+    Publish,
+    PublishedState,
+    Reason,
+    RecordEvent,
+    Snapshot,
+)
 from node_watcher.domain.decide import decide
 from trellis import names
 from trellis.events.node import NodeOptedIn
@@ -20,7 +29,7 @@ from trellis_dev.testing.builders import DIGEST, OTHER_DIGEST, a_job, a_node, a_
 def deciding(
     node: NodeView | None,
     job: JobView | None = None,
-    said: Said | None = None,
+    said: PublishedState | None = None,
     *,
     auto: bool = False,
     shims: tuple[ShimView, ...] = (),
@@ -53,7 +62,7 @@ def written(actions: list[Action]) -> dict[str, str | None]:
     return keys
 
 
-IN = Said("uid-node-1", opted_in=True)
+IN = PublishedState("uid-node-1", opted_in=True)
 
 
 def test_an_annotated_node_is_said_once() -> None:
@@ -211,7 +220,7 @@ def test_opting_out_while_nobody_watched_is_found_by_the_marks() -> None:
 
 def test_out_and_in_again_is_said_again() -> None:
     node = opted_in(a_node(resource_version="9"))
-    assert facts(deciding(node, said=Said("uid-node-1", opted_in=False))) == ["node.opted_in"]
+    assert facts(deciding(node, said=PublishedState("uid-node-1", opted_in=False))) == ["node.opted_in"]
 
 
 def test_a_node_under_a_former_ones_name_starts_from_nothing() -> None:
@@ -223,7 +232,7 @@ def test_a_node_under_a_former_ones_name_starts_from_nothing() -> None:
     assert patch(actions).ops[0] == {"op": "test", "path": "/metadata/uid", "value": "uid-new"}
     # once the marks are gone it is opted in like any other
     clean = opted_in(a_node(uid="uid-new"))
-    assert facts(deciding(clean, said=Said("uid-new"))) == ["node.opted_in"]
+    assert facts(deciding(clean, said=PublishedState("uid-new"))) == ["node.opted_in"]
 
 
 def test_a_deleted_node_is_said_once_if_it_had_opted_in() -> None:
@@ -232,14 +241,14 @@ def test_a_deleted_node_is_said_once_if_it_had_opted_in() -> None:
     assert isinstance(actions[0], Publish)
     assert actions[0].then is None
     assert deciding(None) == []
-    assert deciding(None, said=Said("uid-node-1", opted_in=False)) == []
+    assert deciding(None, said=PublishedState("uid-node-1", opted_in=False)) == []
 
 
 def test_a_name_of_253_characters_is_shortened_in_the_label_and_whole_in_the_annotation() -> None:
     name = ".".join(["a" * 60] * 4) + "." + "b" * 9
     assert len(name) == 253
     node = opted_in(a_node(name))
-    actions = deciding(node, a_job(node, JobState.COMPLETE), Said(node.uid, opted_in=True))
+    actions = deciding(node, a_job(node, JobState.COMPLETE), PublishedState(node.uid, opted_in=True))
     label = written(actions)[f"labels/{names.LABEL_PROVISIONED}"]
     assert label is not None
     assert len(label) == 63
@@ -344,7 +353,7 @@ def test_the_last_shim_loses_all_labels_first_and_the_record_when_the_handler_is
         f"labels/{names.LABEL_WASM_READY}": None,
     }
     bare = replace(node, labels=POOLED.labels, provisioned=None, wasm=None)
-    out = Said("uid-node-1", opted_in=False)
+    out = PublishedState("uid-node-1", opted_in=False)
     removal = shim_job(bare, {}, removed_handlers=frozenset({"spin"}))
     assert deciding(bare, removal, out) == []  # the node still lists the handler
     gone = replace(bare, handlers=frozenset({"runc"}))
@@ -358,7 +367,7 @@ def test_the_last_shim_loses_all_labels_first_and_the_record_when_the_handler_is
 
 def test_what_a_job_left_that_nobody_wants_any_more_is_written_down_without_labels() -> None:
     job = shim_job(POOLED, {"spin": "d1"})  # its handler does not show yet
-    out = Said("uid-node-1", opted_in=False)
+    out = PublishedState("uid-node-1", opted_in=False)
     assert written(deciding(POOLED, job, out)) == {
         f"annotations/{names.ANNOTATION_DIGEST}": Target((("spin", "?"),)).digest,
         f"annotations/{names.ANNOTATION_SHIMS}": "spin=?",
@@ -376,7 +385,7 @@ def test_what_a_job_left_that_nobody_wants_any_more_is_written_down_without_labe
 
 def test_a_removal_that_failed_stands_on_the_node_once() -> None:
     node = replace(having(POOLED, {"spin": "d1"}), labels=POOLED.labels, provisioned=None, wasm=None)
-    out = Said("uid-node-1", opted_in=False)
+    out = PublishedState("uid-node-1", opted_in=False)
     job = shim_job(node, {}, JobState.FAILED, failure="ShimsInUse: pods run", removed_handlers=frozenset({"spin"}))
     actions = deciding(node, job, out)
     assert "ShimsInUse" in (written(actions)[f"annotations/{names.ANNOTATION_FAILURE}"] or "")

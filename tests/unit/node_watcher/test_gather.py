@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from node_watcher.domain.actions import Said
+from node_watcher.domain.actions import PublishedState
 from node_watcher.gather import Cache
-from node_watcher.recall import said_after
-from trellis.events.node import NodeFact, NodeGone, NodeOptedIn, NodeOptedOut, NodeReady, NodeReplaced
+from node_watcher.recall import published_after
+from trellis.events.node import NodeEventData, NodeGone, NodeOptedIn, NodeOptedOut, NodeReady, NodeReplaced
 from trellis.kube.mass_deletions import Deletions
 from trellis.kube.resources import SHIMS
 from trellis.provisioning.shim_marks import ShimMarks
@@ -21,17 +21,33 @@ READY = NodeReady(**ABOUT, digest="d1", verified="job")
 @pytest.mark.parametrize(
     ("before", "fact", "after"),
     [
-        pytest.param(None, OPTED_IN, Said("u1", opted_in=True), id="opted in"),
-        pytest.param(Said("u1", opted_in=True), READY, Said("u1", opted_in=True, ready="d1"), id="ready"),
-        pytest.param(Said("u1", ready="d1"), OPTED_IN, Said("u1", opted_in=True, ready="d1"), id="said again"),
-        pytest.param(Said("u0", ready="d1"), OPTED_IN, Said("u1", opted_in=True), id="another node of that name"),
-        pytest.param(Said("u1", opted_in=True), NodeOptedOut(**ABOUT), Said("u1", opted_in=False), id="opted out"),
-        pytest.param(Said("u0"), NodeReplaced(**ABOUT, former_uid="u0"), Said("u1"), id="replaced"),
-        pytest.param(Said("u1", opted_in=True), NodeGone(**ABOUT), None, id="gone"),
+        pytest.param(None, OPTED_IN, PublishedState("u1", opted_in=True), id="opted in"),
+        pytest.param(
+            PublishedState("u1", opted_in=True), READY, PublishedState("u1", opted_in=True, ready="d1"), id="ready"
+        ),
+        pytest.param(
+            PublishedState("u1", ready="d1"), OPTED_IN, PublishedState("u1", opted_in=True, ready="d1"), id="said again"
+        ),
+        pytest.param(
+            PublishedState("u0", ready="d1"),
+            OPTED_IN,
+            PublishedState("u1", opted_in=True),
+            id="another node of that name",
+        ),
+        pytest.param(
+            PublishedState("u1", opted_in=True),
+            NodeOptedOut(**ABOUT),
+            PublishedState("u1", opted_in=False),
+            id="opted out",
+        ),
+        pytest.param(PublishedState("u0"), NodeReplaced(**ABOUT, former_uid="u0"), PublishedState("u1"), id="replaced"),
+        pytest.param(PublishedState("u1", opted_in=True), NodeGone(**ABOUT), None, id="gone"),
     ],
 )
-def test_what_was_said_after_a_fact(before: Said | None, fact: NodeFact, after: Said | None) -> None:
-    assert said_after(before, fact) == after
+def test_what_was_said_after_a_fact(
+    before: PublishedState | None, fact: NodeEventData, after: PublishedState | None
+) -> None:
+    assert published_after(before, fact) == after
 
 
 def a_world() -> Cache:
@@ -41,7 +57,7 @@ def a_world() -> Cache:
 def test_nothing_is_kept_of_nodes_that_are_gone() -> None:
     cache = a_world()
     for index in range(100):
-        cache.remember(f"n{index}", Said(f"u{index}", opted_in=True))
+        cache.remember(f"n{index}", PublishedState(f"u{index}", opted_in=True))
         cache.observed_ns[f"n{index}"] = 1
         cache.remember(f"n{index}", None)
         cache.forget(f"n{index}")
@@ -51,6 +67,6 @@ def test_nothing_is_kept_of_nodes_that_are_gone() -> None:
 
 def test_on_a_new_stream_everything_is_said_again_but_people_are_not_scolded_twice() -> None:
     cache = a_world()
-    cache.remember("n1", Said("u1", opted_in=True, ready="d1", complained="maybe"))
-    cache.forget_said()
-    assert cache.said["n1"] == Said("u1", complained="maybe")
+    cache.remember("n1", PublishedState("u1", opted_in=True, ready="d1", complained="maybe"))
+    cache.forget_published()
+    assert cache.said["n1"] == PublishedState("u1", complained="maybe")

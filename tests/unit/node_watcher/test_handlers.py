@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from node_watcher.handlers import is_shown
-from trellis.events.provision import ProvisionFact, ProvisionFailed, ProvisionSucceeded
+from trellis.events.provision import ProvisionEventData, ProvisionFailed, ProvisionSucceeded
 from trellis.provisioning.views import JobState, JobView
 from trellis_dev.testing.builders import a_job, a_node
 
@@ -28,5 +28,5 @@ FAILED = ProvisionFailed(**ABOUT, job=JOB, reason="InstallerFailed", message="no
         pytest.param(FAILED, replace(RUNS, state=JobState.FAILED, failure="InstallerFailed: no"), True, id="a verdict"),
     ],
 )
-def test_what_an_event_says_is_shown(fact: ProvisionFact, job: JobView, *, shown: bool) -> None:
+def test_what_an_event_says_is_shown(fact: ProvisionEventData, job: JobView, *, shown: bool) -> None:
     assert is_shown(fact, [job]) is shown

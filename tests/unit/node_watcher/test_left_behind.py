@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from node_watcher.domain.actions import Action, Destroy, PatchNode, Reason, RecordEvent, Said, Snapshot
+from node_watcher.domain.actions import Action, Destroy, PatchNode, PublishedState, Reason, RecordEvent, Snapshot
 from node_watcher.domain.decide import decide
 from trellis import names
 from trellis.events.node import NodeReady
@@ -17,7 +17,7 @@ from trellis.provisioning.views import KWASM, UNDO, JobState, JobView, NodeView,
 from trellis_dev.testing.builders import a_job, a_node, a_shim, opted_in, proved
 
 SPIN, SLIGHT = a_shim(), a_shim("slight")
-IN = Said("uid-node-1", opted_in=True)
+IN = PublishedState("uid-node-1", opted_in=True)
 
 
 def having(**digests: str) -> NodeView:

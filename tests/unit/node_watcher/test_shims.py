@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from node_watcher.domain.actions import Action, PatchNode, Reason, Said, Snapshot
+from node_watcher.domain.actions import Action, PatchNode, PublishedState, Reason, Snapshot
 from node_watcher.domain.decide import decide
 from node_watcher.domain.shims import proof_by_now
 from support.suite.naming import lacking
@@ -49,7 +49,7 @@ def having(node: NodeView, *shims: str, verified: str = "handler") -> NodeView:
 def deciding(node: NodeView, *shims: ShimView, job: JobView | None = None) -> list[Action]:
     wanted = wanted_on(node, shims, auto_provision=False)
     of_node = tuple(shim for shim in shims if shim.name in wanted)
-    said = Said(node.uid, opted_in=True, ready=node.marked_digest)
+    said = PublishedState(node.uid, opted_in=True, ready=node.marked_digest)
     handlers = {shim.name: shim.handler for shim in shims if shim.name in node.installed}
     return decide(Snapshot(node.name, node, job, said, wanted, handlers, of_node))
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from node_watcher.domain.actions import Destroy, PatchNode, Reason, RecordEvent, Said, Snapshot
+from node_watcher.domain.actions import Destroy, PatchNode, PublishedState, Reason, RecordEvent, Snapshot
 from node_watcher.domain.decide import decide
 from node_watcher.gather import Cache
 from trellis import names
@@ -41,7 +41,7 @@ class Parts:
         marks = ShimMarks(lambda: self.known)
         marks.take_node(node.name, node)
         self.cache = Cache({node.name: node}, self.shims, False, self.deletions, marks)
-        self.cache.remember(node.name, Said(node.uid, opted_in=True, ready=node.marked_digest))
+        self.cache.remember(node.name, PublishedState(node.uid, opted_in=True, ready=node.marked_digest))
 
     def snapshot(self) -> Snapshot:
         return self.cache.snapshot("node-1")

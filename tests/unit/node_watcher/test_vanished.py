@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from node_watcher.domain.actions import Action, Destroy, PatchNode, Reason, RecordEvent, Said, Snapshot
+from node_watcher.domain.actions import Action, Destroy, PatchNode, PublishedState, Reason, RecordEvent, Snapshot
 from node_watcher.domain.decide import decide
 from trellis import names
 from trellis.provisioning.views import JobState, JobView, NodeView, Target, encode_digests
@@ -16,7 +16,7 @@ from trellis_dev.testing.builders import a_job, a_node, proved
 WANTED = frozenset({"spin", "slight"})
 HANDLERS = {"spin": "spin-v2", "slight": "slight-v1"}
 LISTED = frozenset({"runc", "spin-v2", "slight-v1"})
-READY = Said("uid-node-1", opted_in=True, ready="digest")
+READY = PublishedState("uid-node-1", opted_in=True, ready="digest")
 
 
 def having(*listed: str, **digests: str) -> NodeView:

@@ -95,7 +95,7 @@ async def test_a_job_whose_end_the_watch_may_have_shown_is_not_shown_again(
 
     async def create(*args: object, **options: object) -> object:
         made = await creating(*args, **options)  # type: ignore[arg-type]
-        assert provisioner.cache.begun_ended(provisioner.node.uid)  # as the watch does
+        assert provisioner.cache.request_settled(provisioner.node.uid)  # as the watch does
         return made
 
     monkeypatch.setattr(provisioner.kube, "create", create)
@@ -161,7 +161,7 @@ async def test_a_name_that_a_job_has_which_no_watch_shows_is_tried_again(provisi
     [job] = provisioner.kube.objects(JOBS)
     assert await provisioner.make() == provisioner.cache.timings.nodes.name_taken
     provisioner.kube.remove(JOBS, job["metadata"]["name"], job["metadata"]["namespace"])
-    await provisioner.effects.find_begun("node-1")
+    await provisioner.effects.find_requested_job("node-1")
     assert await provisioner.make() is None
     assert len(provisioner.jobs) == 1
 
@@ -186,7 +186,7 @@ async def test_after_a_lost_answer_the_job_is_looked_for_before_anything_is_deci
         await provisioner.make()
     assert provisioner.cache.begun() == {provisioner.node.uid: SLOT}
     before = provisioner.ended
-    await provisioner.effects.find_begun("node-1")
+    await provisioner.effects.find_requested_job("node-1")
     assert provisioner.shown == (provisioner.jobs if arrived else [])
     assert provisioner.cache.begun() == {}
     assert provisioner.ended == before + 1, "the planner may look at the slot again"

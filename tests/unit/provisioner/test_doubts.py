@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from provisioner.domain.unconfirmed import NOTHING, doubted, feared_on
+from provisioner.domain.unconfirmed import NOTHING, doubted, with_unconfirmed
 from trellis.provisioning.ledger import Entry
 from trellis.provisioning.views import KWASM, JobView, NodeView
 from trellis_dev.testing.builders import DIGEST, a_job, a_node, opted_in
@@ -57,14 +57,14 @@ def test_what_a_try_whose_job_is_gone_may_have_left(
 
 
 def test_a_node_seen_as_if_its_marks_named_what_may_be_there() -> None:
-    seen = feared_on(marked(NODE, "spin=ab"), {"slight", "spin"})
+    seen = with_unconfirmed(marked(NODE, "spin=ab"), {"slight", "spin"})
     assert seen.installed == {"spin": "ab", "slight": "?"}
     assert seen.verified == "handler"
 
 
 def test_the_record_of_a_former_node_is_not_that_of_the_one_with_its_name() -> None:
     former = replace(marked(NODE, "other=ab"), marked_uid="former", failed_attempt=f"{DIGEST}/3/7", failed_shims="x=y")
-    seen = feared_on(former, {"spin"})
+    seen = with_unconfirmed(former, {"spin"})
     assert seen.installed == {"spin": "?"}
     assert seen.failed is None
     assert seen.blamed == {}

@@ -37,9 +37,9 @@ from provisioner.settings import Settings
 from support.nodes.shown import show_job, show_ledger, show_nodes
 from support.suite.naming import lacking
 from trellis import names
-from trellis.bus.bus import Bus, BusError, BusUnavailable, FactRefused
+from trellis.bus.bus import Bus, BusError, BusUnavailable, EventRefused
 from trellis.bus.consume.queue import KeyedQueue
-from trellis.events.envelope import FactData
+from trellis.events.envelope import EventData
 from trellis.events.provision import ProvisionSucceeded
 from trellis.kube.breaker import Breaker, Scope
 from trellis.kube.errors import Conflict, Forbidden, Invalid, KubeError
@@ -65,7 +65,7 @@ class SilentBus:
         self.trouble: type[BusError] | None = BusUnavailable
         self.heard: list[str] = []
 
-    async def publish(self, fact: FactData, *, dedup: str) -> None:
+    async def publish(self, fact: EventData, *, dedup: str) -> None:
         if self.trouble is not None:
             raise self.trouble(f"{type(fact).__name__} {dedup}")
         self.heard.append(f"{fact.noun}.{fact.fact}")
@@ -175,11 +175,11 @@ async def test_while_the_bus_is_away_verdicts_are_written_but_no_job_goes_unsaid
 async def test_a_fact_the_bus_refuses_is_an_error_that_keeps_no_verdict_from_being_written(
     kube: FakeKube, effects: Effects
 ) -> None:
-    cast("SilentBus", effects.bus).trouble = FactRefused
+    cast("SilentBus", effects.bus).trouble = EventRefused
     job = job_in(kube)
     about = {"node": "node-1", "node_uid": "uid-node-1", "digest": DIGEST, "attempt": 1, "job": f"{NS}/{job.name}"}
     said = Publish(ProvisionSucceeded.model_validate({**about, "verified": "job"}), f"{job.uid}.succeeded", job)
-    with pytest.raises(FactRefused):
+    with pytest.raises(EventRefused):
         await effects.apply([said, JudgeFailed(job, Reason.HANDLER_MISSING, "why")])
     [left] = kube.objects(JOBS)
     assert left["metadata"]["annotations"][names.ANNOTATION_JOB_FAILURE] == "HandlerMissing: why"
@@ -337,7 +337,7 @@ async def test_a_stream_that_is_new_hears_of_the_halt_again(rollout: Rollout) ->
 
 
 async def test_a_halt_the_bus_refuses_is_no_reason_to_ask_for_ever(rollout: Rollout) -> None:
-    rollout.bus.trouble = FactRefused
+    rollout.bus.trouble = EventRefused
     await rollout.plan(failing=5)
     rollout.bus.trouble = None
     await rollout.plan(failing=5)

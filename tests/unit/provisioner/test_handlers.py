@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from provisioner.handlers import is_shown
-from trellis.events.node import NodeFact, NodeGone, NodeOptedOut
+from trellis.events.node import NodeEventData, NodeGone, NodeOptedOut
 from trellis.provisioning.views import NodeView
 from trellis_dev.testing.builders import a_node
 
@@ -14,7 +14,7 @@ def seen(version: str, uid: str = "uid-1") -> NodeView:
     return a_node("node-1", uid=uid, resource_version=version)
 
 
-def opted_out(version: str) -> NodeFact:
+def opted_out(version: str) -> NodeEventData:
     return NodeOptedOut(name="node-1", uid="uid-1", resource_version=version)
 
 
@@ -35,5 +35,5 @@ GONE = NodeGone(name="node-1", uid="uid-1", resource_version="")
         pytest.param(GONE, seen("9"), False, id="it is still shown"),
     ],
 )
-def test_what_an_event_says_is_shown(fact: NodeFact, node: NodeView | None, *, shown: bool) -> None:
+def test_what_an_event_says_is_shown(fact: NodeEventData, node: NodeView | None, *, shown: bool) -> None:
     assert is_shown(fact, node) is shown

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from provisioner.domain.plan import FleetSnapshot, Plan, begun_of, plan
+from provisioner.domain.plan import FleetSnapshot, Plan, plan, target_of_slot
 from trellis.provisioning.attempts import Retries, ShimLimits, changes_of, failing_on
 from trellis.provisioning.int_or_percent import CountOrPercent
 from trellis.provisioning.ledger import Entry, Ledger
@@ -150,9 +150,9 @@ def test_what_is_begun_without_a_paused_shim_is_what_the_node_is_given() -> None
     wanted = target(spin="1", slight="1")
     outcome = planning([(node, wanted)], {"spin": at_most("1", paused=True)})
     entry = outcome.ledger.entries[node.uid]
-    assert begun_of(node, wanted, entry) == target(slight="1")
-    assert begun_of(node, wanted, None) == wanted
-    assert begun_of(node, None, entry) is None
+    assert target_of_slot(node, wanted, entry) == target(slight="1")
+    assert target_of_slot(node, wanted, None) == wanted
+    assert target_of_slot(node, None, entry) is None
     later = planning([(node, target(spin="9", slight="1"))], {"spin": at_most("1", paused=True)}, outcome.ledger)
     assert later.ledger == outcome.ledger  # another version of what is paused changes nothing
     resumed = planning([(having(node, slight="1"), wanted)], {"spin": at_most("1")}, outcome.ledger)

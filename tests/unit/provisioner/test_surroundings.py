@@ -76,7 +76,7 @@ def test_the_installer_gets_the_services_endpoint_unless_it_means_something_else
     own: str | None, service: str | None, endpoint: str | None
 ) -> None:
     given = Settings(otlp_endpoint=service, installer_otlp_endpoint=own).installer()
-    assert given.surroundings.otlp_endpoint == endpoint
+    assert given.installer_env.otlp_endpoint == endpoint
 
 
 @pytest.mark.parametrize(

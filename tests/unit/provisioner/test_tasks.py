@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from provisioner.domain.plan import begun_of
+from provisioner.domain.plan import target_of_slot
 from provisioner.domain.resources import Task
 from provisioner.domain.tasks import Former, Rules, task_of, undo_of
 from trellis.crds.shim import RemovalPolicy
@@ -64,7 +64,7 @@ def test_what_is_installed_is_what_the_target_says_also_without_checksums() -> N
     changed = replace(SPIN, sources=UNPINNED)
     node = having(spin="old")
     target = target_of(node, [changed, SLIGHT], DIGEST, auto_provision=False, require_checksum=False)
-    held = begun_of(node, target, Entry("d", 1, 0, ("slight",)))
+    held = target_of_slot(node, target, Entry("d", 1, 0, ("slight",)))
     assert held is not None
     of = task_of(node, held, {"spin": changed, "slight": SLIGHT}, replace(RULES, require_checksum=False))
     assert told(of) == {"slight": ("https://example.com/slight",)}

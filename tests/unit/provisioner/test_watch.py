@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from provisioner.watches import wishes_differ
+from provisioner.watches import targets_differ
 from trellis.kube.informer import Change, ChangeKind
 from trellis.provisioning.shims import ShimView
 from trellis_dev.testing.builders import a_shim
@@ -23,4 +23,4 @@ SPIN = a_shim()
     ],
 )
 def test_nodes_may_be_to_have_something_else(old: ShimView | None, new: ShimView | None, *, differ: bool) -> None:
-    assert wishes_differ(Change(ChangeKind.MODIFIED, "spin", old, new)) is differ
+    assert targets_differ(Change(ChangeKind.MODIFIED, "spin", old, new)) is differ

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from trellis import names
-from trellis.provisioning.other_controllers import Controller, Peer, in_charge, keeping_off, view_controller
+from trellis.provisioning.other_controllers import Controller, Peer, blocking_controller, in_charge, view_controller
 from trellis.provisioning.views import KWASM
 from trellis_dev.testing.builders import a_node, opted_in
 
@@ -96,4 +96,4 @@ ANNOTATED = opted_in(a_node())
 def test_a_controller_keeps_us_off(
     node: Any, shims: tuple[str, ...], controllers: tuple[Controller, ...], expected: Controller | None
 ) -> None:
-    assert keeping_off(node, shims, controllers) is expected
+    assert blocking_controller(node, shims, controllers) is expected

@@ -12,7 +12,16 @@ from hypothesis import strategies as st
 from trellis.crds.shim import RemovalPolicy
 from trellis.installer_api.spec import Source, WantedShim
 from trellis.provisioning.int_or_percent import CountOrPercent
-from trellis.provisioning.shims import Refusal, ShimView, Signature, Taint, Verification, is_for, view_shim, wish_for
+from trellis.provisioning.shims import (
+    Refusal,
+    ShimView,
+    Signature,
+    Taint,
+    Verification,
+    installer_spec_for,
+    is_for,
+    view_shim,
+)
 from trellis.provisioning.views import KWASM, NodeView, decode_digests, encode_digests
 from trellis_dev.testing.builders import a_node, a_shim, opted_in
 
@@ -22,7 +31,7 @@ SLIGHT = a_shim("slight")
 
 
 def digest_of(shim: ShimView, architecture: str = "amd64") -> str:
-    wish = wish_for(shim, architecture, require_checksum=True)
+    wish = installer_spec_for(shim, architecture, require_checksum=True)
     assert isinstance(wish, WantedShim)
     return wish.digest
 
@@ -86,7 +95,7 @@ def test_a_version_is_what_is_installed_on_that_platform(change: dict[str, Any],
     ],
 )
 def test_a_shim_is_refused_for(sources: tuple[Source, ...], expected: Refusal) -> None:
-    assert wish_for(a_shim(sources=sources), "amd64", require_checksum=True) is expected
+    assert installer_spec_for(a_shim(sources=sources), "amd64", require_checksum=True) is expected
 
 
 @pytest.mark.parametrize(
@@ -101,19 +110,24 @@ def test_a_shim_is_refused_for(sources: tuple[Source, ...], expected: Refusal) -
     ],
 )
 def test_what_only_looks_like_a_digest_pins_nothing(location: str) -> None:
-    assert wish_for(a_shim(sources=(Source(location),)), "amd64", require_checksum=True) is Refusal.CHECKSUM_MISSING
+    assert (
+        installer_spec_for(a_shim(sources=(Source(location),)), "amd64", require_checksum=True)
+        is Refusal.CHECKSUM_MISSING
+    )
 
 
 def test_an_image_by_digest_is_pinned_and_checksums_may_be_waived() -> None:
     by_digest = a_shim(sources=(Source("oci://r/x@sha256:" + "ab" * 32),))
-    assert isinstance(wish_for(by_digest, "x86_64", require_checksum=True), WantedShim)
-    assert isinstance(wish_for(a_shim(sources=(Source("https://x"),)), "amd64", require_checksum=False), WantedShim)
+    assert isinstance(installer_spec_for(by_digest, "x86_64", require_checksum=True), WantedShim)
+    assert isinstance(
+        installer_spec_for(a_shim(sources=(Source("https://x"),)), "amd64", require_checksum=False), WantedShim
+    )
 
 
 def test_a_platforms_own_source_comes_before_one_for_all() -> None:
     shim = a_shim(sources=(Source("https://arm", "arm64", "ab" * 32), Source("https://any", None, "cd" * 32)))
     for architecture, location in (("aarch64", "https://arm"), ("amd64", "https://any")):
-        wish = wish_for(shim, architecture, require_checksum=True)
+        wish = installer_spec_for(shim, architecture, require_checksum=True)
         assert isinstance(wish, WantedShim)
         assert [source.location for source in wish.sources] == [location]
 

@@ -13,12 +13,12 @@ from trellis.provisioning.ledger import Entry, Ledger
 from trellis.provisioning.nodes_and_jobs import view_node
 from trellis.provisioning.reasons import APPLY_AGAIN, NO_POD, Reason
 from trellis.provisioning.shim_status import Reason as ShimReason
-from trellis.provisioning.shims import view_shim, wish_for
+from trellis.provisioning.shims import installer_spec_for, view_shim
 from trellis.provisioning.views import OptIn, Target, encode_digests
-from trellis.read_model.explain.job import held_up_by_node, unlabelled_by_node
+from trellis.read_model.explain.job import pending_causes, unlabelled_by_node
 from trellis.read_model.explain.node import NodeSnapshot, explain_node
 from trellis.read_model.explain.page import Leader, Line, Rank
-from trellis.read_model.explain.shim import ShimSnapshot, explain_shim, held_shims
+from trellis.read_model.explain.shim import ShimSnapshot, explain_shim, stopped_shims
 from trellis.read_model.explain.subject import Beside
 from trellis.read_model.health import Health
 from trellis.read_model.tables.nodes import NodeState, row_of
@@ -37,7 +37,7 @@ SHIM: Manifest = {
     "status": {"nodes": 1, "nodesReady": 0, "nodesUpdated": 0, "observedGeneration": 1, "conditions": []},
 }
 VIEW = view_shim(SHIM)
-WISH = wish_for(VIEW, "amd64", require_checksum=True)
+WISH = installer_spec_for(VIEW, "amd64", require_checksum=True)
 DIGEST = getattr(WISH, "digest", "")
 LEADERS = [Leader("provisioner", "pod-1", "nothing is begun"), Leader("node-watcher", "pod-2", "no label")]
 
@@ -476,7 +476,7 @@ def test_of_many_jobs_each_is_told_what_holds_it_up() -> None:
     labels = {"batch.kubernetes.io/job-name": "a-job"}
     pods.append(waiting("ErrImagePull", "not found") | {"metadata": pod()["metadata"] | {"labels": labels}})
     events.append(warning("uid-b", "FailedCreate", QUOTA))
-    held = held_up_by_node(jobs, pods, events)
+    held = pending_causes(jobs, pods, events)
     assert set(held) == {"a", "b"}
     assert lacking(held["a"].text, "ErrImagePull: not found") == []
     assert lacking(held["b"].text, "exceeded quota: small") == []
@@ -491,7 +491,7 @@ def degraded(reason: Reason | ShimReason, message: str, **metadata: Any) -> Mani
 
 
 def of_node(found: Manifest, shim: Manifest, *jobs: Manifest) -> Line | None:
-    world = NodeSnapshot(found, SYSTEM, jobs, (), [view_shim(shim)], held_shims([shim]), beside=Beside(LEADERS))
+    world = NodeSnapshot(found, SYSTEM, jobs, (), [view_shim(shim)], stopped_shims([shim]), beside=Beside(LEADERS))
     return explain_node(world).cause
 
 

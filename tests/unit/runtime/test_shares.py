@@ -9,14 +9,14 @@ from contextlib import suppress
 
 import pytest
 
-from trellis.runtime.fair_share import Shares
+from trellis.runtime.fair_share import FairShare
 
 
 class Work:
     """Owners who each want to hold a place until they are told to let go."""
 
     def __init__(self, total: int, each: int) -> None:
-        self.shares = Shares(total, each)
+        self.shares = FairShare(total, each)
         self.began: list[str] = []
         self.tasks: dict[str, list[asyncio.Task[None]]] = {}
         self.ends: dict[str, list[asyncio.Event]] = {}
@@ -111,7 +111,7 @@ async def test_a_place_that_was_given_to_who_is_called_away_goes_on() -> None:
 
 @pytest.mark.parametrize("seed", range(20))
 async def test_no_share_is_passed_and_no_place_is_lost(seed: int) -> None:
-    chance, shares = random.Random(seed), Shares(5, 2)
+    chance, shares = random.Random(seed), FairShare(5, 2)
     now: Counter[str] = Counter()
     done: Counter[str] = Counter()
 
@@ -145,7 +145,7 @@ async def test_no_share_is_passed_and_no_place_is_lost(seed: int) -> None:
 
 
 async def test_a_place_that_is_free_is_had_at_once_and_one_that_is_not_is_not() -> None:
-    shares = Shares(2, 1)
+    shares = FairShare(2, 1)
     assert shares.take_free("a")
     assert not shares.take_free("a")  # more than its share
     assert shares.take_free("b")

@@ -18,7 +18,7 @@ from trellis.kube.informer import Informer
 from trellis.kube.lease import new_lease
 from trellis.kube.resources import LEASES, NAMESPACES
 from trellis.runtime.run import Base, EqualService, LedService, Service, Work, run_services
-from trellis.runtime.startup_barrier import Together
+from trellis.runtime.startup_barrier import StartupBarrier
 from trellis.telemetry import Metrics, TraceContext, setup
 from trellis_dev.fakes.fake import FakeKube
 
@@ -86,7 +86,7 @@ class World:
 
 @asynccontextmanager
 async def running(*services: Service, seconds: float = 60.0) -> AsyncIterator[None]:
-    together, stop = Together((service.name for service in services), seconds), asyncio.Event()
+    together, stop = StartupBarrier((service.name for service in services), seconds), asyncio.Event()
     for service in services:
         service.together = together
     tasks = [asyncio.create_task(service.run(stop)) for service in services]
@@ -137,7 +137,7 @@ async def test_one_whose_lease_another_has_is_not_waited_for() -> None:
 
 
 async def test_who_takes_over_later_waits_for_nobody() -> None:
-    together = Together(("a", "b"), 60.0)
+    together = StartupBarrier(("a", "b"), 60.0)
     together.has_read("b")
     async with asyncio.timeout(DEADLINE):
         await together.wait("a")

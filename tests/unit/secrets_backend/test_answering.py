@@ -17,7 +17,7 @@ from secrets_backend import answering as module
 from secrets_backend.answering import Answering, Parts
 from secrets_backend.audit import Audit
 from secrets_backend.changes import Changes
-from secrets_backend.domain.decide import Identity, LinkGrant
+from secrets_backend.domain.decide import ConnectionGrant, Identity
 from secrets_backend.domain.keys import CurveKey, KeyRing
 from secrets_backend.domain.limits import Limits
 from secrets_backend.domain.refusals import Refusal
@@ -40,7 +40,7 @@ SECRET = {
     "metadata": {"name": "db", "namespace": "shop", "uid": "u", "resourceVersion": "7"},
     "data": {"password": base64.b64encode(PLANTED.encode()).decode()},
 }
-GRANT = LinkGrant(frozenset({"shop"}), frozenset({("shop", "default")}))
+GRANT = ConnectionGrant(frozenset({"shop"}), frozenset({("shop", "default")}))
 IDENTITY = Identity("system:serviceaccount:shop:reader", "shop", "rule")
 
 
@@ -206,7 +206,7 @@ async def test_nothing_of_a_secret_is_held_once_it_is_answered(asked: dict[str, 
 
 async def test_who_claims_another_tenants_entity_uses_up_nothing_of_its_rate() -> None:
     bench = Bench(Server(), rate=1e-9)
-    bench.grant = LinkGrant(frozenset({"evil"}), frozenset({("evil", "default")}))
+    bench.grant = ConnectionGrant(frozenset({"evil"}), frozenset({("evil", "default")}))
     assert "PolicyError" in (await bench.ask())["error"]
     assert "TRELLIS_SECRETS_ENTITY_RATE" in (await bench.ask())["error"]["Other"]
     bench.grant = GRANT

@@ -12,8 +12,8 @@ import pytest
 from secrets_backend import audit as auditing
 from secrets_backend.audit import Audit
 from secrets_backend.timings import AuditTimings
-from trellis.bus.bus import Bus, BusUnavailable, FactRefused
-from trellis.events.envelope import FactData
+from trellis.bus.bus import Bus, BusUnavailable, EventRefused
+from trellis.events.envelope import EventData
 from trellis.events.secrets import SecretDenied, SecretGranted
 from trellis.telemetry import Metrics, setup
 
@@ -27,7 +27,7 @@ class Told:
         self.trouble: Exception | None = None
         self.tries = 0
 
-    async def publish(self, fact: FactData, *, dedup: str) -> None:
+    async def publish(self, fact: EventData, *, dedup: str) -> None:
         self.tries += 1
         if self.trouble is not None:
             raise self.trouble
@@ -110,7 +110,7 @@ async def test_what_the_bus_did_not_take_is_said_when_it_is_back_and_in_order(au
     assert [(fact.name, fact.count) for fact in bus.facts] == [("s0", 2), ("s1", 1), ("s2", 1)]
 
 
-@pytest.mark.parametrize("trouble", [FactRefused("too large"), ValueError("no JSON")])
+@pytest.mark.parametrize("trouble", [EventRefused("too large"), ValueError("no JSON")])
 async def test_a_fact_that_is_refused_is_counted_and_holds_up_no_other(
     audit: Audit, bus: Told, metrics: Metrics, trouble: Exception
 ) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from secrets_backend.domain.decide import Grant, Identity, LinkGrant, identify, view_grant
+from secrets_backend.domain.decide import ConnectionGrant, Grant, Identity, identify, view_grant
 from secrets_backend.domain.policy import Policy
 from secrets_backend.domain.refusals import ErrorName, Reason, Refusal
 from secrets_backend.domain.tokens import Token
@@ -27,10 +27,10 @@ def _from(source: str) -> dict[str, str]:
     return {"namespace": namespace} | ({"lattice": lattice} if lattice else {})
 
 
-def a_link(*groups: str, grants: tuple[Grant, ...] = ()) -> LinkGrant:
+def a_link(*groups: str, grants: tuple[Grant, ...] = ()) -> ConnectionGrant:
     """Return the grant of a link; a group is ``namespace/lattice``."""
     pairs = [(namespace, lattice) for namespace, _, lattice in (group.partition("/") for group in groups)]
-    return LinkGrant(frozenset(namespace for namespace, _ in pairs), frozenset(pairs), grants)
+    return ConnectionGrant(frozenset(namespace for namespace, _ in pairs), frozenset(pairs), grants)
 
 
 def test_a_namespace_whose_grant_may_have_gone_with_its_crd_gives_nothing_and_others_do() -> None:
@@ -42,7 +42,7 @@ def test_a_namespace_whose_grant_may_have_gone_with_its_crd_gives_nothing_and_ot
 
 
 def ask(
-    link: LinkGrant,
+    link: ConnectionGrant,
     namespace: str,
     impersonate: str | None = None,
     *,
@@ -53,7 +53,7 @@ def ask(
 
 
 def refusal(
-    link: LinkGrant,
+    link: ConnectionGrant,
     namespace: str,
     impersonate: str | None = None,
     *,

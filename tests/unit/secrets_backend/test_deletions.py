@@ -16,11 +16,11 @@ from trellis.crds.secret_grants import SecretGrantSpec
 from trellis.kube.changes import Change, ChangeKind
 from trellis.kube.errors import Call, Unavailable
 from trellis.kube.resources import DEFINITIONS, SECRETS, Resource
-from trellis.lattice.connection.address import LinkAddress
+from trellis.lattice.connection.address import NatsAddress
 from trellis.lattice.domain.group_views import view_group
 from trellis_dev.fakes.fake import FakeKube
 
-LINK = LinkAddress("nats://one:4222")
+LINK = NatsAddress("nats://one:4222")
 GRANT = Grant(
     "shop", "closes", SecretGrantSpec.model_validate({"from": [{"namespace": "shop"}], "serviceAccounts": []})
 )
@@ -81,7 +81,7 @@ class World:
 
     @property
     def unsure(self) -> set[str]:
-        return set(self.cache.link_grant(LINK).unsure)
+        return set(self.cache.connection_grant(LINK).unsure)
 
 
 @pytest.fixture
@@ -152,7 +152,7 @@ async def test_a_grant_that_is_created_again_counts_at_once(world: World) -> Non
     world.lose()
     world.write()
     assert world.unsure == set()
-    assert world.cache.link_grant(LINK).grants == (GRANT,)
+    assert world.cache.connection_grant(LINK).grants == (GRANT,)
 
 
 @pytest.mark.parametrize("ago", [100.0, -50.0], ids=["by this clock", "in the future of this clock"])

@@ -7,10 +7,10 @@ import pytest
 from secrets_backend.domain.decide import Grant
 from secrets_backend.gather import Cache
 from trellis.crds.secret_grants import SecretGrantSpec
-from trellis.lattice.connection.address import LinkAddress
+from trellis.lattice.connection.address import NatsAddress
 from trellis.lattice.domain.group_views import GroupView, view_group
 
-ONE, TWO, THREE = (LinkAddress(f"nats://{name}:4222") for name in ("one", "two", "three"))
+ONE, TWO, THREE = (NatsAddress(f"nats://{name}:4222") for name in ("one", "two", "three"))
 
 
 def group(namespace: str, lattice: str = "default") -> GroupView:
@@ -31,13 +31,13 @@ def cache() -> Cache:
     return made
 
 
-def homes(cache: Cache, address: LinkAddress) -> set[str]:
-    return set(cache.link_grant(address).home)
+def homes(cache: Cache, address: NatsAddress) -> set[str]:
+    return set(cache.connection_grant(address).home)
 
 
 def test_a_link_of_which_nothing_is_known_stands_for_itself(cache: Cache) -> None:
     assert homes(cache, ONE) == {"shop"}
-    assert cache.link_grant(ONE).groups == {("shop", "default")}
+    assert cache.connection_grant(ONE).groups == {("shop", "default")}
 
 
 def test_links_of_one_account_share_what_they_have_and_others_do_not(cache: Cache) -> None:
@@ -57,23 +57,23 @@ def test_links_that_are_no_more_one_account_share_nothing_any_more(cache: Cache)
 def test_a_link_that_is_gone_shares_nothing_any_more(cache: Cache) -> None:
     cache.one_account(ONE, TWO, yes=True)
     assert homes(cache, ONE) == {"shop", "bank"}
-    cache.link_gone(TWO)
+    cache.connection_removed(TWO)
     assert homes(cache, ONE) == {"shop"}
 
 
 def test_only_the_secret_grants_for_its_groups_are_a_links(cache: Cache) -> None:
-    assert [item.namespace for item in cache.link_grant(ONE).grants] == ["vault"]
-    assert [item.namespace for item in cache.link_grant(TWO).grants] == []
+    assert [item.namespace for item in cache.connection_grant(ONE).grants] == ["vault"]
+    assert [item.namespace for item in cache.connection_grant(TWO).grants] == []
 
 
 def test_a_link_is_granted_nothing_while_secret_grants_cannot_be_listed(cache: Cache) -> None:
     listed = True
     cache.grants_known = lambda: listed
-    assert cache.link_grant(ONE).known
+    assert cache.connection_grant(ONE).known
     listed = False
-    assert not cache.link_grant(ONE).known
+    assert not cache.connection_grant(ONE).known
     listed = True
-    assert cache.link_grant(ONE).known
+    assert cache.connection_grant(ONE).known
 
 
 def test_host_groups_and_secret_grants_need_each_other(cache: Cache) -> None:
@@ -90,5 +90,5 @@ def test_grants_are_whole_once_every_group_was_looked_for_and_every_link_tried(c
     assert not cache.settled()
     cache.seen.add("zoo/group")
     assert cache.settled()
-    cache.link_gone(THREE)
+    cache.connection_removed(THREE)
     assert not cache.settled()

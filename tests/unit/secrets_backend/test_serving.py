@@ -9,10 +9,10 @@ from typing import Any, cast
 
 from secrets_backend.serving import Environment, Serving
 from trellis.bus.connection.user_client import UserClient
-from trellis.lattice.connection.address import LinkAddress
+from trellis.lattice.connection.address import NatsAddress
 from trellis.lattice.connection.questions import Question
 
-ADDRESS = LinkAddress("nats://127.0.0.1:4222")
+ADDRESS = NatsAddress("nats://127.0.0.1:4222")
 
 
 class World:

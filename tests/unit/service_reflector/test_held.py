@@ -35,7 +35,7 @@ async def held() -> tuple[Any, Any, Holding]:
     cache: Any = SimpleNamespace(
         controller=None, remove_finalizers=False, said={}, snapshot=AsyncMock(return_value=GONE)
     )
-    cache.why_preserved, cache.services = str, {}
+    cache.preserved_text, cache.services = str, {}
     breaker: Any = Holding()
     unused: Any = None
     effects = Effects(unused, AsyncMock(), cache, unused, unused, unused, breaker)

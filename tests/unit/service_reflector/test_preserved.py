@@ -27,7 +27,7 @@ async def test_no_grace_is_noted_while_the_kind_is_not_served() -> None:
     groups.synced.set()
     cache.preserved[SERVICE.key] = Preserved(SERVICE, Undecided.GROUP_MISSING, "deleted unless there is one in 300 s")
     cache.by_mark[SERVICE.lattice], cache.services[SERVICE.key] = {SERVICE.key}, SERVICE
-    health.note(PRESERVED, cache.why_preserved())
+    health.note(PRESERVED, cache.preserved_text())
     assert any("300 s" in note for note in health.notes())
     groups.lacking = Mock()
     assert groups.needed is not None

@@ -43,7 +43,7 @@ class World:
         self.controller, self.remove_finalizers, self.timings = None, False, Timings()
         self.looks = 0
 
-    def why_preserved(self) -> str:
+    def preserved_text(self) -> str:
         return ""
 
     async def snapshot(self, _: str) -> Snapshot:

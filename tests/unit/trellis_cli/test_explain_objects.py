@@ -16,7 +16,7 @@ from trellis.read_model.explain.hosts import explain_group, group_cause
 from trellis.read_model.explain.page import Explanation, Leader, Line, Rank
 from trellis.read_model.explain.subject import Beside
 from trellis.read_model.health import Health
-from trellis.read_model.reading.explained_letter import explain_letter
+from trellis.read_model.reading.explained_letter import explain_dead_letter
 from trellis_cli.common.objects import ObjectName
 from trellis_cli.explain.command import KINDS, read_argument
 from trellis_cli.explain.grant import Account, GrantSnapshot, explain_grant
@@ -226,14 +226,14 @@ LETTER = DeadLetter(
 
 
 def test_a_letter_says_who_gave_up_on_what_and_why() -> None:
-    page = explain_letter(LETTER, "7")
+    page = explain_dead_letter(LETTER, "7")
     assert page.subject == "letter 7"
     assert lacking(page.headline, "provisioner/nodes", "1", "Undecodable: no JSON") == []
     assert "`trellis dead-letters show 7`" in page.headline
     assert "`trellis dead-letters replay 7`" in page.headline
-    assert "trellis dead-letters replay" not in explain_letter(replace(LETTER, subject=""), "7").headline
-    assert explain_letter(None, "9").cause is not None
-    assert "secret" not in explain_letter(replace(LETTER, error="nats://a:secret@b no"), "7").headline
+    assert "trellis dead-letters replay" not in explain_dead_letter(replace(LETTER, subject=""), "7").headline
+    assert explain_dead_letter(None, "9").cause is not None
+    assert "secret" not in explain_dead_letter(replace(LETTER, error="nats://a:secret@b no"), "7").headline
 
 
 def test_every_kind_that_has_a_page_is_a_kind_of_the_command_line() -> None:

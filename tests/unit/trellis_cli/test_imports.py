@@ -38,10 +38,10 @@ print("wasmtime" in sys.modules)
 
 LOADED = """
 from trellis.crds.api import ApiModel
-from trellis.events.envelope import FactData
+from trellis.events.envelope import EventData
 unused = ("cryptography", "kubernetes.aio.config.kube_config", "pygments", "rich", "urllib3", "yaml")
 print(*(name for name in unused if name in sys.modules))
-models = ApiModel.__subclasses__() + FactData.__subclasses__()
+models = ApiModel.__subclasses__() + EventData.__subclasses__()
 print(*(model.__name__ for model in models if model.__pydantic_complete__))
 import rich.traceback
 """

@@ -22,6 +22,7 @@ from trellis.provisioning.targets import target_of
 from trellis.provisioning.views import KWASM, NodeView
 from trellis_cli.migrate.model.kwasm import Values, plan_kwasm, values_of, with_values
 from trellis_cli.migrate.model.plan import (
+    ClusterSnapshot,
     DeleteJob,
     Doing,
     PatchDeployment,
@@ -29,7 +30,6 @@ from trellis_cli.migrate.model.plan import (
     PatchShim,
     Rules,
     Step,
-    World,
     still_writing,
     take_over_controllers,
     view_peer_job,
@@ -42,7 +42,7 @@ RULES = Rules(INSTALLER, auto_provision=False, require_checksum=True)
 WITH_HANDLER = replace(RULES, installer=replace(INSTALLER, handler="spin"))
 LONG = "n" * 70
 
-Plan = Callable[[World], list[Step]]
+Plan = Callable[[ClusterSnapshot], list[Step]]
 
 
 def of_kwasm(what: str, node: str = "node-1") -> Manifest:
@@ -73,11 +73,11 @@ def labelled(manifest: Manifest, **labels: str) -> Manifest:
     return manifest
 
 
-def world(*manifests: Manifest, rules: Rules = RULES) -> World:
+def world(*manifests: Manifest, rules: Rules = RULES) -> ClusterSnapshot:
     by_kind: dict[str, list[Manifest]] = {}
     for manifest in manifests:
         by_kind.setdefault(manifest["kind"], []).append(manifest)
-    return World(
+    return ClusterSnapshot(
         nodes=tuple(map(view_node, by_kind.get("Node", ()))),
         shims=tuple(map(view_shim, by_kind.get("Shim", ()))),
         jobs=tuple(job for job in map(view_peer_job, by_kind.get("Job", ())) if job),
@@ -116,7 +116,7 @@ def after(plan: Plan, *manifests: Manifest, rules: Rules = RULES) -> list[Manife
     return list(left.values())
 
 
-def taken_over(seen: World, name: str = "node-1") -> NodeView:
+def taken_over(seen: ClusterSnapshot, name: str = "node-1") -> NodeView:
     """Return a node that both services must find as they want it."""
     node = next(node for node in seen.nodes if node.name == name)
     target = target_of(

@@ -13,7 +13,7 @@ from trellis.installer_api.spec import WantedShim
 from trellis.provisioning.ledger import Entry, Ledger
 from trellis.provisioning.revisions import Revision
 from trellis.provisioning.shim_status import OTHER_CONTROLLER, Condition, Counts, Status
-from trellis.provisioning.shims import ShimView, wish_for
+from trellis.provisioning.shims import ShimView, installer_spec_for
 from trellis.provisioning.views import NodeView, Target, encode_digests
 from trellis.read_model.tables.rollout import NodeStage, Phase, Standing, World, document, standing_of
 from trellis_cli.common.errors import CommandError
@@ -27,7 +27,7 @@ SEEN = Status(observed_generation=1)
 
 
 def digest() -> str:
-    wish = wish_for(SPIN, "amd64", require_checksum=True)
+    wish = installer_spec_for(SPIN, "amd64", require_checksum=True)
     assert isinstance(wish, WantedShim)
     return wish.digest
 
@@ -288,7 +288,7 @@ def test_a_failure_of_another_shim_is_none_of_a_refused_one() -> None:
 
 def test_the_text_of_a_failure_of_another_shim_is_not_shown() -> None:
     other = a_shim("other")
-    wish = wish_for(other, "amd64", require_checksum=True)
+    wish = installer_spec_for(other, "amd64", require_checksum=True)
     assert isinstance(wish, WantedShim)
     blamed = encode_digests({"spin": digest(), "other": wish.digest})
     tried = replace(failed(a_node("n"), Target((("other", wish.digest),)).digest, attempt=2), failed_shims=blamed)

@@ -8,18 +8,18 @@ from typing import Any
 
 import pytest
 
-from secrets_backend.domain.decide import Grant, Identity, LinkGrant, view_grant
+from secrets_backend.domain.decide import ConnectionGrant, Grant, Identity, view_grant
 from secrets_backend.domain.tokens import Token
 from support.suite.naming import lacking
 from trellis.lattice.domain.group_views import GroupView, view_group
 from trellis_cli.secrets.model import (
-    Around,
     Row,
+    RuleInputs,
     Use,
+    connection_grant_of,
     impersonation_review,
     judge,
     judge_definition,
-    link_of,
     reading_review,
     uses_of,
 )
@@ -61,11 +61,11 @@ APP: dict[str, Any] = {
     },
 }
 [USE, OUT, IN] = uses_of(APP)
-HOME = LinkGrant(frozenset({"shop"}), frozenset({("shop", "default")}))
+HOME = ConnectionGrant(frozenset({"shop"}), frozenset({("shop", "default")}))
 
 
-def around(link: LinkGrant = HOME, token: Token | None = TOKEN, users: tuple[str, ...] = ()) -> Around:
-    return Around(link, token, frozenset(users), "kube")
+def around(link: ConnectionGrant = HOME, token: Token | None = TOKEN, users: tuple[str, ...] = ()) -> RuleInputs:
+    return RuleInputs(link, token, frozenset(users), "kube")
 
 
 def app(**policy: Any) -> dict[str, Any]:
@@ -138,7 +138,7 @@ def a_grant(place: str = "shop", **spec: Any) -> Grant:
 
 
 def test_without_a_token_it_is_said_that_the_issuer_counts() -> None:
-    limited = LinkGrant(
+    limited = ConnectionGrant(
         HOME.home, HOME.groups, (a_grant(serviceAccounts=["*"], entityIssuers=["A" + "C3" * 27 + "D"]),)
     )
     row = judge(APP, USE, around(limited, None))
@@ -152,7 +152,7 @@ def test_without_a_token_it_is_said_that_the_issuer_counts() -> None:
 @pytest.mark.parametrize("other", [{"place": "ledger"}, {"from": [{"namespace": "till"}]}], ids=["namespace", "hosts"])
 def test_issuers_of_grants_for_others_leave_no_doubt(other: dict[str, Any]) -> None:
     grant = a_grant(serviceAccounts=["*"], entityIssuers=["A" + "C3" * 27 + "D"], **other)
-    row = judge(APP, USE, around(LinkGrant(HOME.home, HOME.groups, (grant,)), None))
+    row = judge(APP, USE, around(ConnectionGrant(HOME.home, HOME.groups, (grant,)), None))
     assert row.steps[-1].well is True
     assert "--entity-jwt" not in told(row)
 
@@ -192,11 +192,11 @@ def group(namespace: str, lattice: str = "default", **spec: Any) -> GroupView:
 def test_groups_share_a_link_by_nats_and_credentials_whatever_their_lattice() -> None:
     mine = group("shop")
     others = [mine, group("till", "other"), group("far", natsAddress="nats://far"), group("own", secretName="creds")]
-    link = link_of(mine, others, [])
+    link = connection_grant_of(mine, others, [])
     assert link.home == {"shop", "till"}
     assert link.groups == {("shop", "default"), ("till", "other")}
     keyed = group("shop", secretName="creds")
-    assert link_of(keyed, [*others, keyed], []).home == {"shop"}, (
+    assert connection_grant_of(keyed, [*others, keyed], []).home == {"shop"}, (
         "a Secret of that name elsewhere may hold another user"
     )
 

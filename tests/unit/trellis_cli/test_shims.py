@@ -18,7 +18,7 @@ from trellis import names
 from trellis.installer_api.spec import WantedShim
 from trellis.kube.errors import NotFound
 from trellis.kube.resources import ALL, SHIMS
-from trellis.provisioning.shims import view_shim, wish_for
+from trellis.provisioning.shims import installer_spec_for, view_shim
 from trellis_cli.common.errors import CommandError
 from trellis_cli.common.output import Format
 from trellis_cli.shims import command
@@ -85,7 +85,7 @@ def test_each_release_installs_on_both_architectures(release: Release) -> None:
     shim = view_shim(installing(release, release.runtime))
     assert not shim.invalid
     for arch in ("amd64", "arm64"):
-        wish = wish_for(shim, arch, require_checksum=True)
+        wish = installer_spec_for(shim, arch, require_checksum=True)
         assert isinstance(wish, WantedShim)
         [source] = wish.sources
         assert source.location.startswith("https://github.com/")

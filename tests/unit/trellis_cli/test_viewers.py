@@ -77,7 +77,7 @@ READ = [
 def kube(monkeypatch: pytest.MonkeyPatch) -> FakeKube:
     """A cluster in which nothing is wrong; the fake selects no Events."""
     monkeypatch.setattr(status, "warned", AsyncMock(return_value=[]))
-    monkeypatch.setattr(status, "held_up", AsyncMock(return_value={}))
+    monkeypatch.setattr(status, "pending_cause", AsyncMock(return_value={}))
     kube = FakeKube(telemetry=setup("test", metrics=Metrics()))
     kube.put(NAMESPACES, {"metadata": {"name": NS}})
     lease = new_lease(f"{names.LEASE_PREFIX}provisioner", NS)

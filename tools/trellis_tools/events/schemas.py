@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from trellis.events.envelope import CONTENT_TYPE, CloudEvent, RawCloudEvent
-from trellis.events.subjects import FACTS, ROOT_EVENTS, FactSpec
+from trellis.events.subjects import FACTS, ROOT_EVENTS, EventSpec
 
 Document = dict[str, Any]
 
@@ -31,16 +31,16 @@ _HEADERS: Final = {
 }
 
 
-def schema_file(spec: FactSpec) -> str:
+def schema_file(spec: EventSpec) -> str:
     """Return the file name of the schema of an event."""
     return f"{spec.type}.json"
 
 
-def documents(facts: Sequence[FactSpec] = FACTS) -> dict[str, Document]:
+def documents(facts: Sequence[EventSpec] = FACTS) -> dict[str, Document]:
     """Return all documents by file name."""
     return {
         ENVELOPE_FILE: envelope_schema(),
-        **{schema_file(spec): fact_schema(spec) for spec in facts},
+        **{schema_file(spec): event_schema(spec) for spec in facts},
         ASYNCAPI_FILE: asyncapi(facts),
     }
 
@@ -52,7 +52,7 @@ def envelope_schema() -> Document:
     return {"$schema": _DIALECT, **schema, "title": title, "description": summary(CloudEvent)}
 
 
-def fact_schema(spec: FactSpec) -> Document:
+def event_schema(spec: EventSpec) -> Document:
     """Return the schema of the data of an event."""
     return {
         "$schema": _DIALECT,
@@ -62,7 +62,7 @@ def fact_schema(spec: FactSpec) -> Document:
     }
 
 
-def asyncapi(facts: Sequence[FactSpec] = FACTS) -> Document:
+def asyncapi(facts: Sequence[EventSpec] = FACTS) -> Document:
     """Return the AsyncAPI document: a channel for each event, and the only service that sends on it."""
     return {
         "asyncapi": "3.0.0",
@@ -78,7 +78,7 @@ def asyncapi(facts: Sequence[FactSpec] = FACTS) -> Document:
     }
 
 
-def _channel(spec: FactSpec) -> Document:
+def _channel(spec: EventSpec) -> Document:
     payload = {
         "allOf": [
             {"$ref": f"./{ENVELOPE_FILE}"},
@@ -106,12 +106,12 @@ def _channel(spec: FactSpec) -> Document:
     }
 
 
-def address(spec: FactSpec) -> str:
+def address(spec: EventSpec) -> str:
     """Return the subject of an event with its parameters: ``trellis.evt.{cluster}.node.gone.{name}``."""
     return ".".join((ROOT_EVENTS, "{cluster}", spec.tokens, *(f"{{{name}}}" for name in spec.key_fields)))
 
 
-def _operation(spec: FactSpec) -> Document:
+def _operation(spec: EventSpec) -> Document:
     return {"action": "send", "channel": {"$ref": f"#/channels/{spec.tokens}"}, "tags": [{"name": spec.owner}]}
 
 

@@ -10,8 +10,8 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from trellis.events.subjects import FACTS, FactSpec
-from trellis_tools.events.schemas import address, fact_schema, schema_file, summary
+from trellis.events.subjects import FACTS, EventSpec
+from trellis_tools.events.schemas import address, event_schema, schema_file, summary
 from trellis_tools.reference.markdown import GENERATED, cell, code, table
 
 Hears = Mapping[str, Sequence[str]]
@@ -37,24 +37,24 @@ users, audits and automation.
 """
 
 
-def facts_page(hears: Hears) -> str:
+def events_page(hears: Hears) -> str:
     """Return the page."""
     rows = [
         (f"[{code(spec.tokens)}](#{anchor(spec)})", cell(summary(spec.model)), code(spec.owner), _heard(spec, hears))
         for spec in FACTS
     ]
     head = table(("event", "description", "publisher", "subscribers"), rows)
-    return "\n".join([GENERATED, _INTRODUCTION, head, *(_fact(spec, hears) for spec in FACTS)])
+    return "\n".join([GENERATED, _INTRODUCTION, head, *(_event(spec, hears) for spec in FACTS)])
 
 
-def anchor(spec: FactSpec) -> str:
+def anchor(spec: EventSpec) -> str:
     """Return the anchor of the heading of an event."""
     return spec.tokens.replace(".", "-").replace("_", "-")
 
 
-def example(spec: FactSpec) -> dict[str, Any]:
+def example(spec: EventSpec) -> dict[str, Any]:
     """Return example data of an event without optional nullable fields."""
-    schema = fact_schema(spec)
+    schema = event_schema(spec)
     definitions = schema.get("$defs", {})
     required = schema.get("required", ())
     return {
@@ -64,8 +64,8 @@ def example(spec: FactSpec) -> dict[str, Any]:
     }
 
 
-def _fact(spec: FactSpec, hears: Hears) -> str:
-    schema = fact_schema(spec)
+def _event(spec: EventSpec, hears: Hears) -> str:
+    schema = event_schema(spec)
     required = schema.get("required", ())
     rows = [
         (code(name), _type(item), "yes" if name in required else "", cell(str(item.get("description", ""))))
@@ -89,7 +89,7 @@ def _fact(spec: FactSpec, hears: Hears) -> str:
     )
 
 
-def _heard(spec: FactSpec, hears: Hears) -> str:
+def _heard(spec: EventSpec, hears: Hears) -> str:
     return ", ".join(code(service) for service in hears.get(spec.type, ())) or "none"
 
 

@@ -22,7 +22,7 @@ uses. The [security model](../security.md) describes the consequences.
 """
 
 
-def rights_page(files: Files) -> str:
+def permissions_page(files: Files) -> str:
     """Return the page: a table for each file."""
     return "\n".join([GENERATED, _INTRODUCTION, *(_file(name, objects) for name, objects in sorted(files.items()))])
 

@@ -13,7 +13,17 @@ from typing import Any, Final
 from trellis import names
 from trellis.provisioning.other_controllers import Peer, is_of
 from trellis.provisioning.views import KWASM, JobState, NodeView, OptIn, Proof, opt_in_of
-from trellis_cli.migrate.model.plan import DeleteJob, Doing, Listed, PeerJob, Rules, Step, World, listed, take_over
+from trellis_cli.migrate.model.plan import (
+    ClusterSnapshot,
+    DeleteJob,
+    Doing,
+    Listed,
+    PeerJob,
+    Rules,
+    Step,
+    listed,
+    take_over,
+)
 
 _IMAGE: Final = "INSTALLER_IMAGE"
 _AUTO: Final = "AUTO_PROVISION_NODES"
@@ -66,7 +76,7 @@ def with_values(rules: Rules, values: Values | None, given: frozenset[str]) -> t
     return rules, [f"KWasm's values are taken from {values.place}: start the services with {' '.join(taken)}"]
 
 
-def plan_kwasm(world: World) -> list[Step]:
+def plan_kwasm(world: ClusterSnapshot) -> list[Step]:
     """Return the steps for each node with the label of KWasm, and for each of its Jobs; nodes first, by name."""
     jobs = [job for job in world.jobs if not job.shim]
     steps = []
@@ -89,7 +99,7 @@ def _is_ours(node: NodeView, job: PeerJob | None) -> bool:
     return node.marked_digest is not None and job is None
 
 
-def _node(world: World, node: NodeView, job: PeerJob | None) -> Step:
+def _node(world: ClusterSnapshot, node: NodeView, job: PeerJob | None) -> Step:
     what = f"labelled {names.LABEL_PROVISIONED}={node.provisioned}"
     if reason := _unfit(world, node, job):
         return Step(f"Node {node.name}", what, Doing.LEAVE, reason)
@@ -114,7 +124,7 @@ def _proof(node: NodeView, handler: str | None) -> str:
     return f"not verified, so it keeps the KWasm label without {names.LABEL_WASM_READY}={names.WASM_READY}: {lack}"
 
 
-def _unfit(world: World, node: NodeView, job: PeerJob | None) -> str:
+def _unfit(world: ClusterSnapshot, node: NodeView, job: PeerJob | None) -> str:
     """Return why a node is not taken over, "" if it is."""
     if node.provisioned not in {node.name, names.provisioned_label_value(node.name)}:
         return "the label value is not the node name, so KWasm did not provision this node"

@@ -144,7 +144,7 @@ class Rules:
 
 
 @dataclass(frozen=True, slots=True)
-class World:
+class ClusterSnapshot:
     """All inputs of a plan."""
 
     nodes: tuple[NodeView, ...]
@@ -180,7 +180,9 @@ def listed(node: NodeView, handler: str | None) -> Listed:
     return Listed.YES if handler in node.handlers else Listed.NO
 
 
-def take_over(world: World, node: NodeView, shims: Mapping[str, str], proof: Proof, what: tuple[str, str]) -> Step:
+def take_over(
+    world: ClusterSnapshot, node: NodeView, shims: Mapping[str, str], proof: Proof, what: tuple[str, str]
+) -> Step:
     """Return the step that marks a node with these Shims in addition to its own; ``what``: description and reason.
 
     The verification of a node is the best one of its Shims, as after a Job of Trellis. The step has no write if the

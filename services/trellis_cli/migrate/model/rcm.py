@@ -15,16 +15,26 @@ from provisioner.domain.shim_snapshot import RuntimeClassView
 from trellis import names
 from trellis.installer_api.spec import WantedShim
 from trellis.kube.preconditions import only_if
-from trellis.provisioning.shims import Refusal, ShimView, is_for, wish_for
+from trellis.provisioning.shims import Refusal, ShimView, installer_spec_for, is_for
 from trellis.provisioning.views import JobState, NodeView, Proof
-from trellis_cli.migrate.model.plan import DeleteJob, Doing, Listed, PatchShim, PeerJob, Step, World, listed, take_over
+from trellis_cli.migrate.model.plan import (
+    ClusterSnapshot,
+    DeleteJob,
+    Doing,
+    Listed,
+    PatchShim,
+    PeerJob,
+    Step,
+    listed,
+    take_over,
+)
 
 FINALIZERS: Final = frozenset({"rcm.spinkube.dev/finalizer", "kwasm.sh/finalizer"})
 """Finalizers of runtime-class-manager: the current one, and that of its former name."""
 _VALUES: Final = frozenset({"provisioned", "pending", "failed", "uninstall"})
 
 
-def plan_rcm(world: World) -> list[Step]:
+def plan_rcm(world: ClusterSnapshot) -> list[Step]:
     """Return the steps for nodes, Shims, RuntimeClasses and Jobs, in execution order."""
     steps: list[Step] = []
     holders: dict[str, set[str]] = {
@@ -50,9 +60,9 @@ def plan_rcm(world: World) -> list[Step]:
     return [*steps, *(_job(job, holders.get(job.shim, set())) for job in jobs)]
 
 
-def _version(world: World, node: NodeView, shim: ShimView, value: str) -> str | Step:
+def _version(world: ClusterSnapshot, node: NodeView, shim: ShimView, value: str) -> str | Step:
     """Return the digest of the installation on a node, from its label, or the step that leaves the node unchanged."""
-    wish = wish_for(shim, node.architecture, require_checksum=False)
+    wish = installer_spec_for(shim, node.architecture, require_checksum=False)
     job = next((job for job in world.jobs if job.shim == shim.name and job.is_on(node) and _active(job)), None)
     reason = ""
     if job is not None:
@@ -78,7 +88,7 @@ def _active(job: PeerJob) -> bool:
     return job.state is JobState.ACTIVE
 
 
-def _node(world: World, node: NodeView, taken: dict[str, tuple[ShimView, str]]) -> Step:
+def _node(world: ClusterSnapshot, node: NodeView, taken: dict[str, tuple[ShimView, str]]) -> Step:
     labels = (f"{names.shim_label(name)}={names.SHIM_PROVISIONED}" for name in taken)
     proved = all(listed(node, shim.handler) is Listed.YES for shim, _ in taken.values())
     handlers = ", ".join(repr(shim.handler) for shim, _ in taken.values())
@@ -98,9 +108,9 @@ def _node(world: World, node: NodeView, taken: dict[str, tuple[ShimView, str]]) 
     return take_over(world, node, digests, proof, (f"labelled {', '.join(labels)}", why))
 
 
-def _unpinned(world: World, node: NodeView, shim: ShimView) -> bool:
+def _unpinned(world: ClusterSnapshot, node: NodeView, shim: ShimView) -> bool:
     required = world.rules.require_checksum
-    return wish_for(shim, node.architecture, require_checksum=required) is Refusal.CHECKSUM_MISSING
+    return installer_spec_for(shim, node.architecture, require_checksum=required) is Refusal.CHECKSUM_MISSING
 
 
 def _shim(shim: ShimView) -> Step | None:

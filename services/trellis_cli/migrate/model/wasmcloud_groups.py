@@ -123,7 +123,7 @@ def _children(former: FormerGroup, group: Group, inputs: Inputs) -> Iterable[Ste
         found = former.children.get((kind, name))
         if found is None:
             yield Step(_at(group, kind), f"missing, {of}", Doing.KEEP, "host_manager creates it")
-        elif owner := _stranger(found, group):
+        elif owner := _other_owner(found, group):
             why = f"it belongs to {owner}: host_manager ignores the group until one of them is renamed"
             yield Step(_at(group, kind), f"name conflict with a child {of}", Doing.LEAVE, why)
         elif kind in WORKLOADS and (why := _roll(found, group, inputs)):
@@ -145,7 +145,7 @@ def _roll(workload: Manifest, group: Group, inputs: Inputs) -> str:
     return ""
 
 
-def _stranger(found: Manifest, group: Group) -> str:
+def _other_owner(found: Manifest, group: Group) -> str:
     """Return the other object that controls a child, "" if there is none."""
     for owner in found["metadata"].get("ownerReferences") or ():
         if owner.get("controller") and owner.get("uid") != group.uid:

@@ -45,7 +45,7 @@ def warnings_of(former: Former) -> list[str]:
 def _parts(former: Former) -> Iterable[Step]:
     parts = [item for item in former.deployments if is_of(Peer.WASMCLOUD_OPERATOR, item) and not _runs(item)]
     parts += [item for item in former.services if _is_named_so(item) and not mirrors_application(item)]
-    parts += _accounts_and_rights(former)
+    parts += _accounts_and_roles(former)
     shared = {_release(group.manifest) for group in former.groups}
     when = "not needed once the operator is removed" if any(map(_runs, former.deployments)) else "no longer needed"
     for item in sorted(parts, key=place_of):
@@ -57,7 +57,7 @@ def _runs(deployment: Manifest) -> bool:
     return view_controller(deployment, (Peer.WASMCLOUD_OPERATOR,)) is not None
 
 
-def _accounts_and_rights(former: Former) -> list[Manifest]:
+def _accounts_and_roles(former: Former) -> list[Manifest]:
     """Return the accounts of the operator, its roles, and the bindings of the accounts to any role."""
     accounts = [item for item in former.objects if item["kind"] == "ServiceAccount" and _is_named_so(item)]
     keys = {(item["metadata"]["namespace"], item["metadata"]["name"]) for item in accounts}

@@ -1,6 +1,6 @@
 """The claim of a cluster to its name: two clusters of one name would receive each other's events.
 
-In: JetStream, the name, the UID of kube-system. Out: nothing, or ``ClusterTaken``. Called by
+In: JetStream, the name, the UID of kube-system. Out: nothing, or ``ClusterNameInUse``. Called by
 ``trellis.bus.streams.connection_supervisor`` before the bus is used, and at each check. Invariants: a claim is created
 only if there is none, by compare-and-swap; it is refreshed three times within its lifetime and expires by itself; a
 claim of another UID is never changed (ADR 0013).
@@ -18,7 +18,7 @@ from nats.js.api import Header, RawStreamMsg, RetentionPolicy, StorageType, Stre
 from nats.js.errors import APIError, NotFoundError
 
 from trellis.bus.accounts.naming import CLAIM_BUCKET, CLAIM_STREAM, CLAIM_SUBJECTS, claim_subject
-from trellis.bus.errors import ClusterTaken, StreamError
+from trellis.bus.errors import ClusterNameInUse, StreamError
 from trellis.bus.streams.streams import lack_of_servers
 from trellis.bus.timings import BusTimings
 from trellis.telemetry import get_logger
@@ -56,7 +56,7 @@ class Claim:
         """Claim the name, or refresh the claim if that is due.
 
         Raises:
-            ClusterTaken: another cluster holds the name.
+            ClusterNameInUse: another cluster holds the name.
             StreamError: the bucket of claims cannot be created; a user has to act.
             nats.errors.Error: NATS or JetStream did not answer.
         """
@@ -64,7 +64,7 @@ class Claim:
             entry = await self._entry(jetstream)
             owner = _uid_of(entry)
             if owner is not None and owner != self.uid:
-                raise ClusterTaken(self._taken(owner))
+                raise ClusterNameInUse(self._in_use_message(owner))
             if owner is not None and time.monotonic() < self._refresh_at:
                 return
             if await self._put(jetstream, after=(entry.seq or 0) if entry is not None else 0):
@@ -122,7 +122,7 @@ class Claim:
             raise
         _log.info("created the bucket of cluster names", bucket=CLAIM_BUCKET)
 
-    def _taken(self, owner: str) -> str:
+    def _in_use_message(self, owner: str) -> str:
         return (
             f"another cluster uses the name {self.cluster} on this NATS (UID of kube-system: {owner} there, {self.uid} "
             f"here); set TRELLIS_CLUSTER to another name in one of them. If that cluster no longer exists, its claim "

@@ -11,12 +11,12 @@ from typing import Final
 
 from trellis.events.subjects import escape
 
-LAST_FACTS: Final = "last_facts"
+LAST_EVENTS: Final = "last_facts"
 """Purpose of the consumer that reads back the last published events."""
 
 
 def consumer_name(service: str, purpose: str, cluster: str) -> str:
-    """Return the name of a service's consumer; the purpose is a subscription's name or ``LAST_FACTS``."""
+    """Return the name of a service's consumer; the purpose is a subscription's name or ``LAST_EVENTS``."""
     return f"{service}-{purpose}-{escape(cluster)}"
 
 

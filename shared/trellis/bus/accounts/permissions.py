@@ -16,7 +16,7 @@ from typing import Final
 from trellis.bus.accounts.naming import (
     CLAIM_STREAM,
     CLAIM_SUBJECTS,
-    LAST_FACTS,
+    LAST_EVENTS,
     claim_subject,
     consumer_name,
     inbox_prefix,
@@ -35,7 +35,7 @@ from trellis.events.subjects import (
     copies_filter,
     dead_filter,
     escape,
-    facts_filter,
+    events_filter,
 )
 from trellis.services import SERVICES
 
@@ -96,7 +96,7 @@ def service_user(service: str, cluster: str) -> User:
     for durable in durables(service, cluster):
         publish += [f"{_API}.CONSUMER.{verb}.{STREAM_EVENTS}.{durable}" for verb in _READ_BY_CONSUMER]
         publish += _acknowledgements(durable)
-    reader = consumer_name(service, LAST_FACTS, cluster)
+    reader = consumer_name(service, LAST_EVENTS, cluster)
     publish += [f"{_API}.CONSUMER.{verb}.{STREAM_EVENTS}.{reader}" for verb in (*_READ_BY_CONSUMER, "DELETE")]
     return User(
         f"{service}.{cluster}",
@@ -112,7 +112,7 @@ def console_user(cluster: str, clusters: Sequence[str]) -> User:
     The filter of a consumer is part of the subject of the request that creates it, so a permission can enforce it.
     """
     filters = {
-        STREAM_EVENTS: facts_filter(cluster),
+        STREAM_EVENTS: events_filter(cluster),
         STREAM_LATTICE: copies_filter(cluster),
         STREAM_DEAD: dead_filter(cluster),
     }
@@ -189,7 +189,7 @@ def _acknowledgements(consumer: str, stream: str = STREAM_EVENTS) -> tuple[str, 
 def _no_durables(clusters: Sequence[str]) -> tuple[str, ...]:
     """Return the denied subjects that protect the durable consumers of services; reading their state is allowed."""
     names = [name for cluster in clusters for service in PUBLISHERS for name in durables(service, cluster)]
-    names += [consumer_name(service, LAST_FACTS, cluster) for cluster in clusters for service in PUBLISHERS]
+    names += [consumer_name(service, LAST_EVENTS, cluster) for cluster in clusters for service in PUBLISHERS]
     verbs = ("CREATE", "MSG.NEXT", "DELETE")
     denied = [f"{_API}.CONSUMER.{verb}.{STREAM_EVENTS}.{name}" for name in names for verb in verbs]
     denied += [f"{_API}.CONSUMER.CREATE.{STREAM_EVENTS}.{name}.>" for name in names]

@@ -138,7 +138,7 @@ class Connection:
         """Close the client; pending messages are flushed if the server responds within two seconds."""
         broker, self._broker = self._broker, None
         if broker is not None and isinstance(broker.connection, UserClient):
-            await broker.connection.say_goodbye(self._timings.stop)
+            await broker.connection.close_permanently(self._timings.stop)
 
     def _new_broker(self) -> NatsBroker:
         broker = _Broker(

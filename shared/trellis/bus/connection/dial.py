@@ -73,4 +73,4 @@ async def dial(
 
 async def hang_up(client: UserClient, timings: DialTimings = DialTimings()) -> None:
     """Close a client in any state of its connection, with a timeout for the answer of the server."""
-    await client.say_goodbye(timings.goodbye)
+    await client.close_permanently(timings.goodbye)

@@ -126,10 +126,10 @@ class UserClient(RobustNatsClient):
         asking.add(refused)
         try:
             async with refused:
-                self._check_hearing()
+                self._raise_if_denied()
                 return await super().request(subject, payload, seconds, old_style, headers)
         except TimeoutError:
-            self._check_hearing()
+            self._raise_if_denied()
             if refused.expired():
                 raise PermissionDenied("publish to", subject) from None
             raise
@@ -167,7 +167,7 @@ class UserClient(RobustNatsClient):
         elif transport is not None:
             transport.close()  # type: ignore[no-untyped-call] # the library lacks the annotation
 
-    async def say_goodbye(self, seconds: float) -> None:
+    async def close_permanently(self, seconds: float) -> None:
         """Close the connection permanently, with a timeout in seconds; suppresses the errors of the library."""
         self._left = True
         # The library asserts that it has a connection to close, which is not the case for an invalid address.
@@ -200,7 +200,7 @@ class UserClient(RobustNatsClient):
         if self._left:
             raise asyncio.CancelledError
 
-    def _check_hearing(self) -> None:
+    def _raise_if_denied(self) -> None:
         inbox = self._inbox_prefix.decode().lower()
         for subject, denied in self._denied.items():
             if subject.startswith(inbox):

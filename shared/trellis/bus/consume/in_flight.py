@@ -20,7 +20,7 @@ MAX_DELIVERIES: Final = 5
 """Number of failed deliveries after which a message is dead-lettered."""
 
 
-class Holding:
+class InFlight:
     """The open messages of one subscription. ``crashes`` is the number of consecutive earlier readers that crashed."""
 
     def __init__(self) -> None:

@@ -16,7 +16,7 @@ from typing import Any, Final, TypeVar, cast
 
 from pydantic import ValidationError
 
-from trellis.events.envelope import CONTENT_TYPE, CloudEvent, FactData, RawCloudEvent, event_source, version_of
+from trellis.events.envelope import CONTENT_TYPE, CloudEvent, EventData, RawCloudEvent, event_source, version_of
 from trellis.events.subjects import spec_of
 from trellis.telemetry import TraceContext, trace_from
 
@@ -25,7 +25,7 @@ HEADER_TRACEPARENT: Final = "traceparent"
 HEADER_TRACESTATE: Final = "tracestate"
 _SHOWN_ERRORS: Final = 3
 
-M = TypeVar("M", bound=FactData)
+M = TypeVar("M", bound=EventData)
 
 
 class Reason(StrEnum):
@@ -61,13 +61,13 @@ class Origin:
     service: str
 
 
-def message_id(fact: FactData, dedup: str) -> str:
+def message_id(fact: EventData, dedup: str) -> str:
     """Return the message id of an event; two versions of the same event are two messages."""
     return dedup if fact.version == 1 else f"{dedup}.v{fact.version}"
 
 
 def compose(
-    fact: FactData, *, origin: Origin, dedup: str, time: datetime, trace: TraceContext | None
+    fact: EventData, *, origin: Origin, dedup: str, time: datetime, trace: TraceContext | None
 ) -> tuple[bytes, dict[str, str]]:
     """Return body and headers of an event: a CloudEvent in JSON, structured mode.
 
@@ -94,7 +94,7 @@ def compose(
 
 
 @functools.cache
-def _envelope(model: type[FactData]) -> type[CloudEvent[Any]]:
+def _envelope(model: type[EventData]) -> type[CloudEvent[Any]]:
     # With a bare CloudEvent pydantic would serialise only the fields of the base class.
     return cast("type[CloudEvent[Any]]", CloudEvent.__class_getitem__(model))
 

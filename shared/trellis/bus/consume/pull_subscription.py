@@ -20,7 +20,7 @@ from nats.aio.subscription import Subscription
 from nats.js import JetStreamContext
 
 from trellis.bus.consume.pulling import more
-from trellis.bus.consume.staleness import Hearing
+from trellis.bus.consume.staleness import Staleness
 from trellis.bus.timings import FetchTimings
 from trellis.telemetry import get_logger
 
@@ -29,13 +29,13 @@ _NO_MORE: Final = {"Status": "408"}
 _log = get_logger(__name__)
 
 
-class Fetching:
+class PullLoop:
     """The replacement of the pull subscription; the loop of FastStream calls ``fetch`` and ``unsubscribe``."""
 
     def __init__(
         self,
         subscription: JetStreamContext.PullSubscription,
-        hearing: Hearing,
+        hearing: Staleness,
         timings: FetchTimings = FetchTimings(),
     ) -> None:
         self._timings = timings

@@ -42,7 +42,7 @@ class Listeners:
         return self.deaf / _ROUNDS
 
 
-class Hearing:
+class Staleness:
     """The staleness of one subscription."""
 
     def __init__(self, name: str, listeners: Listeners) -> None:

@@ -26,25 +26,25 @@ from opentelemetry.trace import SpanKind
 from trellis.bus.connection.connection import client_of
 from trellis.bus.consume.ack import Ack
 from trellis.bus.consume.consumer import Consumer, crashes, reader_of
-from trellis.bus.consume.in_flight import MAX_DELIVERIES, Holding
+from trellis.bus.consume.in_flight import MAX_DELIVERIES, InFlight
 from trellis.bus.consume.message import NewerVersion, Origin, Reason, UnreadableMessage, read, trace_of
 from trellis.bus.consume.other_reader import OtherReader
-from trellis.bus.consume.pull_subscription import Fetching
-from trellis.bus.consume.staleness import Hearing, Listeners
+from trellis.bus.consume.pull_subscription import PullLoop
+from trellis.bus.consume.staleness import Listeners, Staleness
 from trellis.bus.dead_letters.write import Delivered, Letter, letter
 from trellis.bus.errors import BusError
 from trellis.bus.streams.specification import payload_of
 from trellis.bus.streams.streams import Epoch
 from trellis.bus.timings import BusTimings
-from trellis.events.envelope import FactData, RawCloudEvent
-from trellis.events.subjects import STREAM_EVENTS, fact_filter, spec_of
+from trellis.events.envelope import EventData, RawCloudEvent
+from trellis.events.subjects import STREAM_EVENTS, event_filter, spec_of
 from trellis.telemetry import Telemetry, TraceContext, context_from, current_trace, get_logger
 
 # A batch is handed over as soon as the server has no more messages, so a single message does not wait.
 _BATCH: Final = 100
 
 _log = get_logger(__name__)
-M = TypeVar("M", bound=FactData)
+M = TypeVar("M", bound=EventData)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,21 +86,21 @@ class Subscription(Generic[M]):
         self._epoch: Epoch | None = None
         self._began = False
         self._told: set[str] = set()
-        self._fetching: Fetching | None = None
+        self._fetching: PullLoop | None = None
         self._consumer = Consumer(
             reader.origin.service,
             reader.origin.cluster,
             name,
-            [fact_filter(reader.origin.cluster, model) for model in models],
+            [event_filter(reader.origin.cluster, model) for model in models],
             reader.timings.ack_wait,
             reader.timings.sign_off,
             secrets.token_hex(8),
         )
         self._other = OtherReader(self._consumer.reader, reader.timings.stranger)
-        self._holding = Holding()
+        self._holding = InFlight()
         self._signed_on = False
         self.paused = False
-        self.hearing: Final = Hearing(name, reader.listeners)
+        self.hearing: Final = Staleness(name, reader.listeners)
 
     @property
     def shared(self) -> bool:
@@ -138,7 +138,7 @@ class Subscription(Generic[M]):
         subscriber = self.register(broker, epoch, inbox_prefix=prefix)
         self._epoch = epoch
         await subscriber.start()
-        fetching = Fetching(
+        fetching = PullLoop(
             cast("JetStreamContext.PullSubscription", subscriber.subscription), self.hearing, self._reader.timings.fetch
         )
         subscriber.subscription = cast("Any", fetching)  # its loop has not started: no await in between

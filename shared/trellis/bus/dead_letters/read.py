@@ -28,7 +28,7 @@ from trellis.bus.dead_letters.write import (
     HEADER_TRUNCATED,
 )
 from trellis.bus.streams.stream_reader import Stored
-from trellis.events.subjects import ROOT_DEAD, can_be_said, plain
+from trellis.events.subjects import ROOT_DEAD, is_event_subject, plain
 from trellis.installer_api.parse_int import whole
 from trellis.telemetry import trace_from
 
@@ -84,7 +84,7 @@ class DeadLetter:
             return f"its body was cut from {self.truncated or 'more'} to {self.size} bytes"
         if not self.subject:
             return "header with the original subject is missing"
-        if not can_be_said(self.subject):
+        if not is_event_subject(self.subject):
             return f"its original subject is not a subject of Trellis: {self.subject}"
         if self.original_headers is None:
             return f"header {HEADER_HEADERS} with the original headers is invalid"

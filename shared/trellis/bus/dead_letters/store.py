@@ -133,14 +133,14 @@ class DeadLetters:
                 return  # the stream was re-created; another letter may have this sequence
             await jetstream.delete_msg(STREAM_DEAD, letter.sequence)
         except (nats.errors.Error, OSError) as error:
-            if isinstance(error, NotFoundError) or await self._gone(letter):
+            if isinstance(error, NotFoundError) or await self._is_deleted(letter):
                 return  # removed by another user, or expired
             raise BusUnavailable(
                 f"letter {letter.sequence} was replayed, but could not be removed: {describe(error)}; a replay "
                 f"within {DUPLICATE_WINDOW:g} s is not stored a second time"
             ) from error
 
-    async def _gone(self, letter: DeadLetter) -> bool:
+    async def _is_deleted(self, letter: DeadLetter) -> bool:
         try:
             return await self.get(letter.sequence) is None
         except BusError:

@@ -45,7 +45,7 @@ class Availability:
         health.not_ready(HEALTH, f"{self.why} to {self._address}")
 
     @property
-    def away_seconds(self) -> float:
+    def unavailable_seconds(self) -> float:
         """Seconds since the bus became unusable, 0 if it is usable."""
         return 0.0 if self.usable.is_set() else time.monotonic() - self._since
 

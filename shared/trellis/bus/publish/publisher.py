@@ -20,7 +20,7 @@ from nats.js.errors import APIError, BadRequestError, NoStreamResponseError
 from trellis.bus.connection.connection import client_of, describe
 from trellis.bus.connection.user_client import PermissionDenied
 from trellis.bus.dead_letters.write import header_bytes
-from trellis.bus.errors import BusUnavailable, FactRefused, NotAllowed
+from trellis.bus.errors import BusUnavailable, EventRefused, NotAllowed
 from trellis.bus.publish.availability import Availability
 from trellis.bus.streams.streams import LEAST_MESSAGE
 from trellis.bus.timings import BusTimings
@@ -49,12 +49,12 @@ class Publisher:
             BusUnavailable: not stored within the budget (seconds), or NATS has been unreachable for longer; the message
                 may still be stored later, once.
             NotAllowed: the NATS user lacks the permission to publish it; raised at once.
-            FactRefused: the message can never be stored.
+            EventRefused: the message can never be stored.
         """
         last = self.availability.why
         try:
             # A longer outage has used up the budget: callers have work that does not need the bus.
-            async with asyncio.timeout(max(0.0, self.timings.publish_budget - self.availability.away_seconds)):
+            async with asyncio.timeout(max(0.0, self.timings.publish_budget - self.availability.unavailable_seconds)):
                 for attempt in itertools.count(1):
                     await self.availability.usable.wait()
                     try:
@@ -82,7 +82,7 @@ class Publisher:
         room = client_of(broker).max_payload
         if len(body) + header_bytes(headers) > room:
             # The server would close the connection.
-            raise FactRefused(f"{subject} has {len(body)} bytes, the max_payload of the NATS server is {room}")
+            raise EventRefused(f"{subject} has {len(body)} bytes, the max_payload of the NATS server is {room}")
         try:
             stored: PubAck = await broker.config.connection_state.stream.publish(
                 subject, body, timeout=self.timings.publish_attempt, headers=dict(headers)
@@ -93,10 +93,10 @@ class Publisher:
         except APIError as error:
             if error.err_code == _TOO_LARGE:
                 if len(body) > LEAST_MESSAGE:
-                    raise FactRefused(
+                    raise EventRefused(
                         f"{subject} has {len(body)} bytes, more than the max_msg_size of stream {stream}"
                     ) from error
             elif isinstance(error, BadRequestError) and error.err_code not in _OF_THE_STREAM:
-                raise FactRefused(f"stream {stream} rejected {subject}: {error.description}") from error
+                raise EventRefused(f"stream {stream} rejected {subject}: {error.description}") from error
             raise
         return stored.seq

@@ -22,7 +22,7 @@ from trellis.bus.accounts.permissions import ADVISORIES
 from trellis.bus.connection.connection import Connection, client_of, describe
 from trellis.bus.connection.user_client import UserClient
 from trellis.bus.consume.subscriber import Subscription
-from trellis.bus.errors import BusError, ClusterTaken, ServerTooNarrow
+from trellis.bus.errors import BusError, ClusterNameInUse, ServerTooNarrow
 from trellis.bus.publish.availability import Availability
 from trellis.bus.streams.streams import LEAST_MESSAGE, Epoch, StreamLimits, ensure_streams
 from trellis.bus.timings import BusTimings
@@ -40,7 +40,7 @@ def jetstream_of(broker: NatsBroker) -> JetStreamContext:
     return jetstream
 
 
-def _require_room(broker: NatsBroker) -> None:
+def _require_payload_size(broker: NatsBroker) -> None:
     room = client_of(broker).max_payload
     if room < LEAST_MESSAGE:
         raise ServerTooNarrow(f"max_payload of NATS is {room} bytes: raise it to at least {LEAST_MESSAGE}")
@@ -157,7 +157,7 @@ class ConnectionSupervisor:
                 await self._pause()
                 return
             try:
-                _require_room(broker)
+                _require_payload_size(broker)
                 await _see_to_permissions(broker, self._timings.subscribe_again)
                 renewed = await self._see_to_streams(broker)
                 await self._see_to_name(broker)
@@ -215,10 +215,10 @@ class ConnectionSupervisor:
         return True
 
     async def _see_to_name(self, broker: NatsBroker) -> None:
-        """Claim the name of the cluster; raises ClusterTaken while another cluster holds it."""
+        """Claim the name of the cluster; raises ClusterNameInUse while another cluster holds it."""
         try:
             await self._claim.hold(jetstream_of(broker))
-        except ClusterTaken:
+        except ClusterNameInUse:
             if self._epoch is not None:
                 # The other cluster reads with a durable of the same name: messages in progress here belong to it.
                 self._epoch.over = True

@@ -15,18 +15,18 @@ from nats.js import JetStreamContext
 from nats.js.api import AckPolicy, ConsumerConfig, DeliverPolicy
 from nats.js.errors import NotFoundError
 
-from trellis.bus.accounts.naming import LAST_FACTS, consumer_name
+from trellis.bus.accounts.naming import LAST_EVENTS, consumer_name
 from trellis.bus.consume.message import Origin, UnreadableMessage, read
 from trellis.bus.timings import HistoryTimings
-from trellis.events.envelope import FactData
-from trellis.events.subjects import STREAM_EVENTS, fact_filter, spec_of
+from trellis.events.envelope import EventData
+from trellis.events.subjects import STREAM_EVENTS, event_filter, spec_of
 
 _BATCH: Final = 500
 
-M = TypeVar("M", bound=FactData)
+M = TypeVar("M", bound=EventData)
 
 
-async def last_facts(
+async def last_events(
     jetstream: JetStreamContext, origin: Origin, models: Sequence[type[M]], timings: HistoryTimings
 ) -> list[M]:
     """Return the last event of these models on each subject of a cluster, oldest first.
@@ -38,12 +38,12 @@ async def last_facts(
     Raises:
         nats.errors.Error: NATS or JetStream did not answer, or became unreachable in between.
     """
-    name = consumer_name(origin.service, LAST_FACTS, origin.cluster)
+    name = consumer_name(origin.service, LAST_EVENTS, origin.cluster)
     with contextlib.suppress(NotFoundError):
         await jetstream.delete_consumer(STREAM_EVENTS, name)  # of an interrupted reader: it would continue
     config = ConsumerConfig(
         name=name,
-        filter_subjects=[fact_filter(origin.cluster, model) for model in models],
+        filter_subjects=[event_filter(origin.cluster, model) for model in models],
         deliver_policy=DeliverPolicy.LAST_PER_SUBJECT,
         ack_policy=AckPolicy.NONE,
         inactive_threshold=timings.inactive,

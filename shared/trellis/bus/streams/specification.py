@@ -16,13 +16,13 @@ from faststream.nats import NatsBroker
 from faststream.specification import AsyncAPI
 from pydantic import create_model
 
-from trellis.events.envelope import CloudEvent, FactData
+from trellis.events.envelope import CloudEvent, EventData
 from trellis.events.subjects import spec_of
 
 _ASYNCAPI: Final = "3.0.0"
 
 
-def payload_of(models: Iterable[type[FactData]]) -> Any:  # noqa: ANN401 (a type made at run time)
+def payload_of(models: Iterable[type[EventData]]) -> Any:  # noqa: ANN401 (a type made at run time)
     """Return the type of the messages with events of these models."""
     return Union[tuple(_message(model) for model in models)]  # noqa: UP007 (of a tuple)
 
@@ -34,7 +34,7 @@ def asyncapi_of(broker: NatsBroker) -> dict[str, Any]:
 
 
 @functools.cache
-def _message(model: type[FactData]) -> type[CloudEvent[Any]]:
+def _message(model: type[EventData]) -> type[CloudEvent[Any]]:
     ce_type = spec_of(model).type
     base = cast("type[CloudEvent[Any]]", CloudEvent.__class_getitem__(model))
     fields: dict[str, Any] = {"type": (Literal[ce_type], ...)}

@@ -34,7 +34,7 @@ class StreamCount:
     first: int | None = None
 
 
-async def survey(
+async def stream_sizes(
     url: str, credentials: Credentials | None = None, timings: DialTimings = DialTimings()
 ) -> list[StreamCount]:
     """Return the current size of each stream, in the order of the subject table.

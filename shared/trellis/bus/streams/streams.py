@@ -131,7 +131,7 @@ async def _ensure(jetstream: JetStreamContext, wanted: StreamConfig) -> StreamIn
         raise StreamError(f"stream {name} {why}")
     copies, more = info.config.num_replicas or 1, wanted.num_replicas or 1
     if copies < more:
-        _tell_of_copies(name, copies, more)
+        _log_replicas(name, copies, more)
     return info
 
 
@@ -210,7 +210,7 @@ def lack_of_servers(replicas: int, error: APIError) -> str | None:
 
 
 @functools.cache
-def _tell_of_copies(name: str, copies: int, wanted: int) -> None:
+def _log_replicas(name: str, copies: int, wanted: int) -> None:
     """Log, once per process, that a stream has fewer replicas than configured: services may not change it."""
     _log.warning(
         "existing stream keeps its replicas: change them with `nats stream edit STREAM --replicas N`",

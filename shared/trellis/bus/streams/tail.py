@@ -26,7 +26,7 @@ from trellis.events.subjects import (
     STREAM_EVENTS,
     STREAM_LATTICE,
     copies_filter,
-    facts_filter,
+    events_filter,
     plain,
 )
 from trellis.telemetry import trace_from
@@ -88,7 +88,7 @@ class Selection:
         """The subject filter."""
         if self.lattice is not None:
             return copies_filter(self.cluster, self.lattice)
-        return self.pattern or facts_filter(self.cluster, self.noun)
+        return self.pattern or events_filter(self.cluster, self.noun)
 
     def over(self, moment: datetime) -> bool:
         """Return True if the selection ends before this time."""

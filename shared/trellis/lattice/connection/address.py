@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from trellis.config.nats_credentials import HeldCredentials
+from trellis.config.nats_credentials import CachedCredentials
 from trellis.events.subjects import escape
 from trellis.lattice.domain.subjects import CONTROL_PREFIX, account_of, host_ping_subject
 
 
 @dataclass(frozen=True, slots=True)
-class LinkAddress:
+class NatsAddress:
     """Address of a NATS server, with the credentials of the client.
 
     ``authorities``: CA certificates in PEM, in addition to those of the system; ``certificate``: client certificate in
@@ -22,7 +22,7 @@ class LinkAddress:
     """
 
     url: str
-    credentials: HeldCredentials | None = None
+    credentials: CachedCredentials | None = None
     authorities: str = field(default="", repr=False)
     certificate: str = field(default="", repr=False)
 
@@ -40,7 +40,7 @@ class LatticeAddress:
         SubjectError: the name or the prefix cannot be part of a subject.
     """
 
-    link: LinkAddress
+    link: NatsAddress
     lattice: str
     control_prefix: str = CONTROL_PREFIX
 

@@ -11,9 +11,9 @@ import binascii
 from collections.abc import Mapping
 from typing import Any, Final
 
-from trellis.config.nats_credentials import HeldCredentials, Kind
+from trellis.config.nats_credentials import CachedCredentials, Kind
 from trellis.crds.host_config import WasmCloudHostConfigSpec
-from trellis.lattice.connection.address import LatticeAddress, LinkAddress
+from trellis.lattice.connection.address import LatticeAddress, NatsAddress
 from trellis.lattice.domain.subjects import CONTROL_PREFIX
 
 Manifest = Mapping[str, Any]
@@ -45,9 +45,9 @@ def lattice_address(
     where = f"Secret {namespace}/{spec.secret_name}, key {CREDENTIALS_KEY}"
     tls = spec.leaf_tls.secret_name if spec.leaf_tls else None
     pair = [_decoded(secrets, tls, key) for key in CERTIFICATE_KEYS]
-    link = LinkAddress(
+    link = NatsAddress(
         f"{spec.nats_address}:{spec.nats_client_port}",
-        HeldCredentials(text, Kind.CREDENTIALS, where) if text else None,
+        CachedCredentials(text, Kind.CREDENTIALS, where) if text else None,
         _decoded(secrets, tls, AUTHORITY_KEY),
         "\n".join(pair) if all(pair) else "",
     )

@@ -14,7 +14,7 @@ from enum import Enum, auto
 from types import TracebackType
 from typing import Generic, Self, TypeVar
 
-from trellis.lattice.connection.address import LatticeAddress, LinkAddress
+from trellis.lattice.connection.address import LatticeAddress, NatsAddress
 from trellis.lattice.connection.link import Link
 from trellis.lattice.domain.view import LatticeView
 from trellis.lattice.follow.host_watch import HostWatch
@@ -63,11 +63,11 @@ class _Watched:
             silence=self.silence,
         )
 
-    def link_changed(self) -> None:
+    def connection_changed(self) -> None:
         """Notify the watches that the connection was lost or restored."""
         for watch in (self.hosts, self.models):
             if watch is not None:
-                watch.link_changed()
+                watch.connection_changed()
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +100,7 @@ class Lattices(Generic[Key]):
         self._beside = beside
         self._beside_link = beside_link
         self._needs: dict[Key, LatticeAddress] = {}
-        self._links: dict[LinkAddress, _Linked] = {}
+        self._links: dict[NatsAddress, _Linked] = {}
         self._followed: dict[LatticeAddress, _Followed] = {}
         self._lock = asyncio.Lock()
         self._tasks = asyncio.TaskGroup()
@@ -156,10 +156,10 @@ class Lattices(Generic[Key]):
     def _follow(self, address: LatticeAddress) -> None:
         if address in self._followed:
             return
-        link, timings = self._link(address.link), self._timings
+        link, timings = self._connection_of(address.link), self._timings
 
         def changed() -> None:
-            self._tell(lambda need: need == address)
+            self._notify(lambda need: need == address)
 
         hosts = HostWatch(address, link, changed, timings) if Part.HOSTS in self._parts else None
         models = ModelWatch(address, link, changed, timings) if Part.MODELS in self._parts else None
@@ -175,10 +175,10 @@ class Lattices(Generic[Key]):
             if self._beside is not None:
                 tasks.create_task(self._beside(address, watched.link))
 
-    def _link(self, address: LinkAddress) -> Link:
+    def _connection_of(self, address: NatsAddress) -> Link:
         linked = self._links.get(address)
         if linked is None:
-            link = Link(address, self._name, lambda: self._on_link(address), self._timings.link)
+            link = Link(address, self._name, lambda: self._on_connection(address), self._timings.link)
             linked = self._links[address] = _Linked(link, self._tasks.create_task(self._keep(link), name="link"))
         return linked.link
 
@@ -188,13 +188,13 @@ class Lattices(Generic[Key]):
             if self._beside_link is not None:
                 tasks.create_task(self._beside_link(link))
 
-    def _on_link(self, address: LinkAddress) -> None:
+    def _on_connection(self, address: NatsAddress) -> None:
         for lattice, followed in self._followed.items():
             if lattice.link == address:
-                followed.watched.link_changed()
-        self._tell(lambda need: need.link == address)
+                followed.watched.connection_changed()
+        self._notify(lambda need: need.link == address)
 
-    def _tell(self, concerns: Callable[[LatticeAddress], bool]) -> None:
+    def _notify(self, concerns: Callable[[LatticeAddress], bool]) -> None:
         for key, need in list(self._needs.items()):
             if concerns(need):
                 self._changed(key)

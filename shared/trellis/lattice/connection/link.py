@@ -22,19 +22,40 @@ from nats.js import JetStreamContext
 from trellis.bus.connection import cancellation
 from trellis.bus.connection.connection import REFUSED, describe
 from trellis.installer_api.redaction import redact_url
-from trellis.lattice.connection.address import LinkAddress
+from trellis.lattice.connection.address import NatsAddress
 from trellis.lattice.connection.client import UntrustedNatsClient
 from trellis.lattice.connection.flood import Flood
 from trellis.lattice.connection.questions import Asked, Counter
-from trellis.lattice.connection.subscriptions import PENDING_BYTES, PENDING_MESSAGES, TROUBLE, Answers, Heard, Hearing
+from trellis.lattice.connection.subscriptions import (
+    PENDING_BYTES,
+    PENDING_MESSAGES,
+    TROUBLE,
+    Answers,
+    Heard,
+    Subscriptions,
+)
 from trellis.lattice.connection.tls import NOT_LET_IN, CertificateError, advised, client_context
-from trellis.lattice.domain.errors import LinkAwayError, NobodyAnswersError, SilenceError, TooLargeError, require_room
+from trellis.lattice.domain.errors import (
+    NatsUnavailableError,
+    NoLatticeRespondersError,
+    SilenceError,
+    TooLargeError,
+    require_room,
+)
 from trellis.lattice.domain.outage import Outage
-from trellis.lattice.timings import LinkTimings
+from trellis.lattice.timings import ConnectionTimings
 from trellis.limits.backoff import Backoff
 from trellis.telemetry import get_logger
 
-__all__ = ["INBOX", "Heard", "Link", "LinkAwayError", "NobodyAnswersError", "SilenceError", "TooLargeError"]
+__all__ = [
+    "INBOX",
+    "Heard",
+    "Link",
+    "NatsUnavailableError",
+    "NoLatticeRespondersError",
+    "SilenceError",
+    "TooLargeError",
+]
 
 INBOX: Final = "_INBOX_trellis"
 _UNANSWERED_PINGS: Final = 2
@@ -47,7 +68,11 @@ class Link:
     """A lattice connection. ``changed`` is called in the event loop whenever it is lost or established."""
 
     def __init__(
-        self, address: LinkAddress, name: str, changed: Callable[[], None], timings: LinkTimings = LinkTimings()
+        self,
+        address: NatsAddress,
+        name: str,
+        changed: Callable[[], None],
+        timings: ConnectionTimings = ConnectionTimings(),
     ) -> None:
         self._timings = timings
         self._attempts = Backoff(first=timings.backoff_first, cap=timings.backoff_most)
@@ -56,7 +81,7 @@ class Link:
         self._changed = changed
         self._client: UntrustedNatsClient | None = None
         self._flood = Flood(timings.flood)
-        self._hearing = Hearing(self._flood.came)
+        self._hearing = Subscriptions(self._flood.came)
         self._counters: dict[str, Counter] = {}
         self._outage = Outage("not connected yet", timings.outage)
         self._warned = False
@@ -87,7 +112,7 @@ class Link:
 
     @property
     def limit(self) -> int:
-        """Maximum size of a message in bytes; raises LinkAwayError while the server is unreachable."""
+        """Maximum size of a message in bytes; raises NatsUnavailableError while the server is unreachable."""
         return self._there().max_payload
 
     async def there(self) -> None:
@@ -98,7 +123,7 @@ class Link:
         """Return the JetStream context of the current connection.
 
         Raises:
-            LinkAwayError: the server is unreachable.
+            NatsUnavailableError: the server is unreachable.
         """
         return self._there().jetstream()
 
@@ -114,12 +139,12 @@ class Link:
         """Publish a message, without confirmation of its delivery.
 
         Raises:
-            LinkAwayError: the server is unreachable.
+            NatsUnavailableError: the server is unreachable.
         """
         try:
             await self._there().publish(subject, payload)
         except TROUBLE as error:
-            raise LinkAwayError(f"{subject}: {describe(error)}") from None
+            raise NatsUnavailableError(f"{subject}: {describe(error)}") from None
 
     async def ask(
         self, subject: str, payload: bytes = b"", *, seconds: float, headers: dict[str, str] | None = None
@@ -127,8 +152,8 @@ class Link:
         """Send a request and return the first answer.
 
         Raises:
-            NobodyAnswersError: the subject has no responders. SilenceError: no answer arrived in time.
-            LinkAwayError: the server is unreachable.
+            NoLatticeRespondersError: the subject has no responders. SilenceError: no answer arrived in time.
+            NatsUnavailableError: the server is unreachable.
             TooLargeError: the message exceeds the limit of the server.
         """
         client = self._there()
@@ -136,11 +161,11 @@ class Link:
         try:
             answer = await client.request(subject, payload, timeout=seconds, headers=headers)
         except nats.errors.NoRespondersError:
-            raise NobodyAnswersError(f"no responders on {subject}") from None
+            raise NoLatticeRespondersError(f"no responders on {subject}") from None
         except TimeoutError as error:
             raise SilenceError(f"{subject}: {describe(error)}") from None
         except TROUBLE as error:
-            raise LinkAwayError(f"{subject}: {describe(error)}") from None
+            raise NatsUnavailableError(f"{subject}: {describe(error)}") from None
         cancellation.check()  # otherwise a cancelled caller would continue until its next check
         return answer.data
 
@@ -148,7 +173,7 @@ class Link:
         """Return the answers that arrive within ``seconds``, at most ``most``; there may be none.
 
         Raises:
-            LinkAwayError: the server is unreachable.
+            NatsUnavailableError: the server is unreachable.
         """
         client = self._there()
         answers = Answers(most)
@@ -161,7 +186,7 @@ class Link:
             await asyncio.sleep(seconds)  # the number of responders is unknown: the protocol waits a fixed time
             await subscription.unsubscribe()
         except TROUBLE as error:
-            raise LinkAwayError(f"{subject}: {describe(error)}") from None
+            raise NatsUnavailableError(f"{subject}: {describe(error)}") from None
         return answers.taken
 
     async def serve(self, subject: str, queue: str, asked: Asked) -> None:
@@ -227,7 +252,7 @@ class Link:
         finally:
             self._client = None
             self._hearing.closed()
-            await client.say_goodbye(self._timings.goodbye)
+            await client.close_permanently(self._timings.goodbye)
 
     async def _connect(self, client: UntrustedNatsClient, attempt: int, closed: asyncio.Event) -> None:
         connected = False
@@ -264,7 +289,7 @@ class Link:
 
     def _there(self) -> UntrustedNatsClient:
         if self._client is None or self.since is None:
-            raise LinkAwayError(self.why)
+            raise NatsUnavailableError(self.why)
         return self._client
 
     def _is_deaf(self, why: str) -> None:

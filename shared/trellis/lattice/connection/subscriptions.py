@@ -39,7 +39,7 @@ _STATUS: Final = "Status"
 _MOST: Final = f"{MESSAGES_PER_SECOND:,.0f} messages and {BYTES_PER_SECOND / 2**20:.0f} MiB a second"
 
 
-class Hearing:
+class Subscriptions:
     """Subscriptions of one lattice connection. ``client``: the current connection, None if there is none.
 
     ``too_much`` is called with a message for users when at least one message was dropped because of the limits.

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import IO, Final
 
-from trellis.lattice.connection.address import LinkAddress
+from trellis.lattice.connection.address import NatsAddress
 
 _NAME: Final = "trellis-link"
 _PAIR: Final = "tls.crt and tls.key of the Secret for leafTls"
@@ -32,7 +32,7 @@ def advised(why: str) -> str:
     return f"{why}: {NOT_LET_IN}" if any(alert in why for alert in _ALERTS) else why
 
 
-def client_context(address: LinkAddress) -> ssl.SSLContext | None:
+def client_context(address: NatsAddress) -> ssl.SSLContext | None:
     """Return the TLS context, None if the address has no certificates: then the server decides about TLS.
 
     Raises:

@@ -24,7 +24,7 @@ _REMEMBERED: Final = 5_000
 @dataclass(frozen=True, slots=True)
 class Known:
     """The state of one application. ``said``: time of the newest event by the clock of wadm, in the form of
-    ``said_at``, "" without an event.
+    ``event_time``, "" without an event.
 
     ``application``: None while it is not deployed. ``heard``: arrival of that event, monotonic seconds; ``count``: its
     number. ``gone``: wadm published a deletion that no query confirmed yet. ``sure``: an answer of wadm confirms it.
@@ -65,7 +65,7 @@ class Applications:
     def published(self, application: Application, said: str, now: float) -> bool:
         """Process an event of wadm that an application is deployed; return whether anything changed.
 
-        ``said``: time of the event, in the form of ``said_at``; ``now``: monotonic seconds.
+        ``said``: time of the event, in the form of ``event_time``; ``now``: monotonic seconds.
         """
         former = self.known.get(application.name, Known())
         if said <= former.said:

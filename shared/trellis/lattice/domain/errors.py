@@ -9,15 +9,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 
-class LinkAwayError(Exception):
+class NatsUnavailableError(Exception):
     """The NATS of the lattice is unreachable; the message has the reason, for users."""
 
 
-class SilenceError(LinkAwayError):
+class SilenceError(NatsUnavailableError):
     """The NATS of the lattice is reachable, but no answer arrived in time, or the subject has no responders."""
 
 
-class NobodyAnswersError(SilenceError):
+class NoLatticeRespondersError(SilenceError):
     """The NATS of the lattice is reachable, but the subject has no responders."""
 
 

@@ -119,7 +119,7 @@ class Hosts:
         return len(self._seen)
 
     def heard(self, host: Host, now: float, said: str = "") -> bool:
-        """Process the description of a host (``said``: see ``said_at``); return whether more than uptime changed."""
+        """Process the description of a host (``said``: see ``event_time``); return whether more than uptime changed."""
         before = self._seen.get(host.id)
         if before is not None and is_late(said, before.said, now - before.told, self._silence):
             self._seen[host.id] = before.heard_again(now)

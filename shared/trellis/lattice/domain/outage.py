@@ -38,7 +38,7 @@ class Outage:
             urgent: a user has to act; the first report has no delay.
         """
         if not self._told:
-            return self._tell(why, now, vague=vague)
+            return self._may_report(why, now, vague=vague)
         if why == self.why:
             return False
         known = why in self._told or len(self._told) > _KINDS_MAX
@@ -48,7 +48,7 @@ class Outage:
             return False
         if known:
             self._repeats += 1
-        return self._tell(why, now, vague=False)
+        return self._may_report(why, now, vague=False)
 
     def over(self) -> None:
         """End the outage; the next reason starts another one."""
@@ -56,7 +56,7 @@ class Outage:
         self._told.clear()
         self._repeats = 0
 
-    def _tell(self, why: str, now: float, *, vague: bool) -> bool:
+    def _may_report(self, why: str, now: float, *, vague: bool) -> bool:
         self._told.add(why)
         self.why, self._at, self._vague = why, now, vague
         return True

@@ -76,7 +76,7 @@ def host_data(event: Mapping[str, Any]) -> Mapping[str, Any]:
     return data if "host_id" in data else {"host_id": event.get("source"), **data}
 
 
-def said_at(event: Mapping[str, Any]) -> str:
+def event_time(event: Mapping[str, Any]) -> str:
     """Return the time of an event in UTC, in a fixed format that sorts by time; "" if it is invalid."""
     said = event.get("time")
     found = _TIME.fullmatch(said) if isinstance(said, str) else None

@@ -185,7 +185,7 @@ def read_status(payload: bytes) -> Status:
     return UNDEPLOYED if answer["result"] == "notfound" else read_status_in(answer.get("status"))
 
 
-def read_status_said(payload: bytes) -> Status:
+def read_published_status(payload: bytes) -> Status:
     """Return the status that wadm published on ``wadm.status.<lattice>.<application>``.
 
     Raises:
@@ -202,15 +202,15 @@ def read_status_in(value: object) -> Status:
     """
     if not isinstance(value, dict):
         raise LatticeDataError("`status` is not a map")
-    kind, message = _said(value, WHOLE_MESSAGE_KEPT)
+    kind, message = _type_and_message(value, WHOLE_MESSAGE_KEPT)
     scalers = []
     for row in _rows(value, "scalers")[:SCALERS_KEPT]:
-        status, words = _said(row, MESSAGE_KEPT)
+        status, words = _type_and_message(row, MESSAGE_KEPT)
         scalers.append(Scaler(_kept(text(row, "kind")), _kept(text(row, "name")), status, words))
     return Status(kind, message, tuple(scalers))
 
 
-def _said(holder: Mapping[str, Any], most: int) -> tuple[str, str]:
+def _type_and_message(holder: Mapping[str, Any], most: int) -> tuple[str, str]:
     inner = holder.get("status")
     if not isinstance(inner, dict):
         raise LatticeDataError("`status.status` is not a map")

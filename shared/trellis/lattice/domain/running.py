@@ -25,7 +25,7 @@ class Running:
         self._said: dict[tuple[str, str], tuple[float, bool, str]] = {}
 
     def said(self, provider: str, host: str, runs: bool, at: float, said: str = "") -> bool:
-        """Process an event (``at``: monotonic seconds, ``said``: as of ``said_at``); return whether it is new."""
+        """Process an event (``at``: monotonic seconds, ``said``: as of ``event_time``); return whether it is new."""
         former = self._said.get((provider, host))
         if former is not None and is_late(said, former[2], at - former[0], self._silence):
             return False

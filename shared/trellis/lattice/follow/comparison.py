@@ -20,12 +20,12 @@ import orjson
 
 from trellis.bus.connection import cancellation
 from trellis.lattice.connection.address import LatticeAddress
-from trellis.lattice.connection.link import Link, LinkAwayError
+from trellis.lattice.connection.link import Link, NatsUnavailableError
 from trellis.lattice.domain.applications import Applications
 from trellis.lattice.domain.hosts import APPLICATION
 from trellis.lattice.domain.manifests import Application, read_application
 from trellis.lattice.domain.models import read_manifest, read_models
-from trellis.lattice.domain.reading import LatticeDataError, host_data, read_event, said_at, text, texts
+from trellis.lattice.domain.reading import LatticeDataError, event_time, host_data, read_event, text, texts
 from trellis.lattice.domain.running import Running
 from trellis.lattice.domain.subjects import (
     CONFIG_DELETED,
@@ -84,7 +84,7 @@ class Comparison:
         self._asked_on: float | None = None
         self._deaf = False
         self._said_something = True
-        self._garbage_told = -self._report
+        self._invalid_logged = -self._report
         self._away = True
         """True if a query of the last comparison had no answer."""
         self._garbled = False
@@ -93,7 +93,7 @@ class Comparison:
         """Number of consecutive comparisons with an invalid answer."""
         self._backoff = Backoff(self._timings.again, self._timings.every)
 
-    def link_changed(self) -> None:
+    def connection_changed(self) -> None:
         """Query everything again after a reconnect."""
         if self._link.since is not None and self._link.since != self._asked_on:
             self._configurations.invalidate_all()
@@ -164,7 +164,7 @@ class Comparison:
         asked, before, trouble = self.applications.events, self._shown(), (self.asked, bool(self.why))
         try:
             models = read_models(await self._link.ask(model_list_subject(*self._of), seconds=self._timings.answer))
-        except (LinkAwayError, LatticeDataError) as error:
+        except (NatsUnavailableError, LatticeDataError) as error:
             self._away = True
             self._failed(str(error))
             self.applications.refused(asked)
@@ -204,7 +204,7 @@ class Comparison:
                         subject, orjson.dumps({"version": version}), seconds=self._timings.answer
                     )
                     application = await self._resolved(read_manifest(answer))
-                except (LinkAwayError, LatticeDataError, ValueError) as error:
+                except (NatsUnavailableError, LatticeDataError, ValueError) as error:
                     self._missed(error)
                     self._failed(f"application {name}: {error}")  # it stays wanted, with its former state
                 else:
@@ -216,7 +216,7 @@ class Comparison:
         """Return the application of a manifest, with its named configurations.
 
         Raises:
-            LinkAwayError, LatticeDataError: a configuration could not be read.
+            NatsUnavailableError, LatticeDataError: a configuration could not be read.
         """
         application = read_application(manifest, self._configurations.known)
         if not application.configurations:
@@ -233,7 +233,7 @@ class Comparison:
         self._configurations.keep(named)
         try:
             await self._configurations.read(named)
-        except (LinkAwayError, LatticeDataError) as error:
+        except (NatsUnavailableError, LatticeDataError) as error:
             self._missed(error)
             self._failed(f"configurations: {error}")
         for manifest in self._manifests.values():
@@ -249,7 +249,7 @@ class Comparison:
             self._take(wadm_event_of(subject), read_event(payload))
         except LatticeDataError as error:
             self._want()
-            self._tell_garbage(subject, error)
+            self._log_invalid(subject, error)
         self._news.set()
 
     def _take(self, event: str, envelope: dict[str, Any]) -> None:
@@ -258,7 +258,7 @@ class Comparison:
         Raises:
             LatticeDataError: the event is invalid.
         """
-        said, data = _said(envelope), envelope["data"]
+        said, data = _time_of(envelope), envelope["data"]
         if event == MANIFEST_PUBLISHED:
             application = read_application(data, self._configurations.known)
             if not self._configurations.known.keys() >= set(application.configurations):
@@ -278,23 +278,23 @@ class Comparison:
             if self._configurations.invalidate(text(read_event(payload)["data"], "config_name", required=True)):
                 self._want()
         except LatticeDataError as error:
-            self._tell_garbage(subject, error)
+            self._log_invalid(subject, error)
 
     def _on_provider(self, subject: str, payload: bytes) -> None:
         self.heard = time.monotonic()
         try:
             envelope = read_event(payload)
-            data, said = host_data(envelope), said_at(envelope)
+            data, said = host_data(envelope), event_time(envelope)
             host, provider = text(data, "host_id", required=True), text(data, "provider_id", required=True)
             application = texts(data, "annotations").get(APPLICATION, "")
             started = subject.endswith(PROVIDER_STARTED)
             if self.running.said(provider, host, started, time.monotonic(), said):
                 self._changed([application] if application else list(self.applications.known), _trace_of(envelope))
         except LatticeDataError as error:
-            self._tell_garbage(subject, error)
+            self._log_invalid(subject, error)
 
     def _missed(self, error: Exception) -> None:
-        if isinstance(error, LinkAwayError):
+        if isinstance(error, NatsUnavailableError):
             self._away = True
         else:
             self._garbled = True
@@ -308,10 +308,10 @@ class Comparison:
             )
         self.why = why
 
-    def _tell_garbage(self, subject: str, error: LatticeDataError) -> None:
+    def _log_invalid(self, subject: str, error: LatticeDataError) -> None:
         now = time.monotonic()
-        if now - self._garbage_told >= self._report:
-            self._garbage_told = now
+        if now - self._invalid_logged >= self._report:
+            self._invalid_logged = now
             _log.warning(
                 "skipped an invalid lattice message",
                 lattice=self._address.name,
@@ -320,13 +320,13 @@ class Comparison:
             )
 
 
-def _said(envelope: dict[str, Any]) -> str:
+def _time_of(envelope: dict[str, Any]) -> str:
     """Return the time of an event of wadm, or the current time if it has none.
 
     Raises:
         LatticeDataError: the time is invalid.
     """
-    found = said_at(envelope if envelope.get("time") is not None else {"time": datetime.now(UTC).isoformat()})
+    found = event_time(envelope if envelope.get("time") is not None else {"time": datetime.now(UTC).isoformat()})
     if not found:
         raise LatticeDataError("`time` is not an RFC 3339 time")
     return found

@@ -27,7 +27,7 @@ from trellis.bus.connection.connection import describe
 from trellis.bus.connection.user_client import PermissionDenied
 from trellis.bus.consume.pulling import fetch
 from trellis.lattice.connection.address import LatticeAddress
-from trellis.lattice.connection.link import Link, LinkAwayError
+from trellis.lattice.connection.link import Link, NatsUnavailableError
 from trellis.lattice.domain.subjects import copied_event, event_streams
 from trellis.lattice.timings import ForwarderTimings
 from trellis.limits.backoff import Backoff
@@ -40,7 +40,7 @@ BYTES_PER_SECOND: Final = 1.0 * 2**20
 """Limit per lattice: all share one stream of forwarded events, which drops the oldest."""
 BYTES_AT_ONCE: Final = 64.0 * 2**20
 _BATCH: Final = 100
-_TROUBLE: Final = (nats.errors.Error, LinkAwayError, OSError, TimeoutError)
+_TROUBLE: Final = (nats.errors.Error, NatsUnavailableError, OSError, TimeoutError)
 
 _log = get_logger(__name__)
 
@@ -125,7 +125,7 @@ class Forwarder:
                 await self._read(stream, subject)
             except _TROUBLE as error:
                 self.lags[stream].seen(None)
-                self._tell(stream, error)
+                self._report(stream, error)
             failures = 1 if time.monotonic() - began > self.timings.look else failures + 1
             await asyncio.sleep(self._again.delay(failures))
 
@@ -133,7 +133,7 @@ class Forwarder:
         """Forward the events of a stream until it cannot be read.
 
         Raises:
-            LinkAwayError, nats.errors.Error, OSError, TimeoutError: the stream cannot be read.
+            NatsUnavailableError, nats.errors.Error, OSError, TimeoutError: the stream cannot be read.
         """
         jetstream = self.link.jetstream()
         lag = self.lags[stream]
@@ -148,7 +148,7 @@ class Forwarder:
                 if messages := await _fetch(subscription, self.timings.fetch):
                     left = messages[-1].metadata.num_pending
                     lag.seen(left + len(messages))
-                    await self._hand_on(messages)
+                    await self._forward_batch(messages)
                     lag.seen(left)
                     await self._slow_down(messages)
                 if not messages or time.monotonic() - looked > self.timings.look:
@@ -170,7 +170,7 @@ class Forwarder:
             inactive_threshold=self.timings.inactive,
         )
 
-    async def _hand_on(self, messages: list[Msg]) -> None:
+    async def _forward_batch(self, messages: list[Msg]) -> None:
         """Forward a batch in order, then acknowledge it; messages without acknowledgement are redelivered."""
         events = [(message, event_in(message.subject, message.data, message.headers)) for message in messages]
         # Started in order and sent on one connection, they are stored in order, without waiting for each answer.
@@ -199,13 +199,13 @@ class Forwarder:
                 )
             self.late = longest > self.timings.late
 
-    def _tell(self, stream: str, error: Exception) -> None:
+    def _report(self, stream: str, error: Exception) -> None:
         if isinstance(error, APIError) and isinstance(error, NotFoundError):
             why = f"stream {stream} does not exist: wadm creates it, and does not run in this NATS account"
         elif isinstance(error, PermissionDenied):
             why = f"the NATS user has no permission to read stream {stream}: {describe(error)}"
         else:
-            why = str(error) if isinstance(error, LinkAwayError) else describe(error)
+            why = str(error) if isinstance(error, NatsUnavailableError) else describe(error)
         if stream not in self.why and self.link.since is not None:
             _log.warning(
                 "lattice event forwarding failed, retrying", lattice=self.address.name, stream=stream, reason=why

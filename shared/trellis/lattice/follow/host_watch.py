@@ -14,9 +14,9 @@ from typing import Final
 
 from trellis.bus.connection import cancellation
 from trellis.lattice.connection.address import LatticeAddress
-from trellis.lattice.connection.link import Link, LinkAwayError
+from trellis.lattice.connection.link import Link, NatsUnavailableError
 from trellis.lattice.domain.hosts import MAX_HOSTS, Host, Hosts, Sighting, read_host
-from trellis.lattice.domain.reading import LatticeDataError, decoded, host_data, read_event, said_at, text
+from trellis.lattice.domain.reading import LatticeDataError, decoded, event_time, host_data, read_event, text
 from trellis.lattice.domain.subjects import (
     HOST_EVENTS,
     HOST_STOPPED,
@@ -56,7 +56,7 @@ class HostWatch:
         self._asked_on: float | None = None
         self._asked = False
         self._ask = asyncio.Event()
-        self._garbage_told = -self._report
+        self._invalid_logged = -self._report
 
     @property
     def settled(self) -> bool:
@@ -72,7 +72,7 @@ class HostWatch:
         """Return the current hosts."""
         return self._hosts.sightings()
 
-    def link_changed(self) -> None:
+    def connection_changed(self) -> None:
         """Query the hosts again after a reconnect."""
         self._ask.set()
 
@@ -86,7 +86,7 @@ class HostWatch:
             self._ask.set()
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._forget())
-                tasks.create_task(self._ask_on_each_link())
+                tasks.create_task(self._ask_on_each_connection())
         finally:
             for subject in subjects:
                 await self._link.ignore(subject, self._on_host)
@@ -94,7 +94,7 @@ class HostWatch:
     def _on_host(self, subject: str, payload: bytes) -> None:
         try:
             event = read_event(payload)
-            data, said = host_data(event), said_at(event)
+            data, said = host_data(event), event_time(event)
             if event_of(subject) == HOST_STOPPED:
                 news = self._hosts.left(text(data, "host_id", required=True), time.monotonic(), said)
             elif "version" in data:
@@ -102,7 +102,7 @@ class HostWatch:
             else:  # host_started of old hosts contains little more than a name
                 return
         except LatticeDataError as error:
-            self._tell_garbage(subject, error)
+            self._log_invalid(subject, error)
             return
         if news:
             self._changed()
@@ -132,7 +132,7 @@ class HostWatch:
                 )
                 self._changed()
 
-    async def _ask_on_each_link(self) -> None:
+    async def _ask_on_each_connection(self) -> None:
         while True:
             cancellation.check()
             await self._ask.wait()
@@ -151,7 +151,7 @@ class HostWatch:
         try:
             ping = host_ping_subject(lattice, prefix)
             answers = await self._link.ask_all(ping, seconds=self._timings.ping, most=MAX_HOSTS)
-        except LinkAwayError:
+        except NatsUnavailableError:
             return
         gate = asyncio.Semaphore(_ASKED_AT_ONCE)
 
@@ -162,8 +162,8 @@ class HostWatch:
                     answer = decoded(await self._link.ask(subject, seconds=self._timings.answer))
                     return self._heard(read_host(_response(answer)))
                 except LatticeDataError as error:
-                    self._tell_garbage("host.get", error)
-                except (LinkAwayError, ValueError):
+                    self._log_invalid("host.get", error)
+                except (NatsUnavailableError, ValueError):
                     pass  # its heartbeat follows
                 return False
 
@@ -185,13 +185,13 @@ class HostWatch:
                 if isinstance(response, dict):
                     ids.add(text(response, "id") or text(response, "host_id", required=True))
             except LatticeDataError as error:
-                self._tell_garbage("host.ping", error)
+                self._log_invalid("host.ping", error)
         return sorted(ids)
 
-    def _tell_garbage(self, subject: str, error: LatticeDataError) -> None:
+    def _log_invalid(self, subject: str, error: LatticeDataError) -> None:
         now = time.monotonic()
-        if now - self._garbage_told >= self._report:
-            self._garbage_told = now
+        if now - self._invalid_logged >= self._report:
+            self._invalid_logged = now
             _log.warning(
                 "skipped an invalid lattice message",
                 lattice=self._address.lattice,

@@ -25,7 +25,7 @@ from trellis.bus.connection.connection import describe
 from trellis.bus.connection.user_client import PermissionDenied
 from trellis.events.subjects import escape
 from trellis.lattice.connection.address import LatticeAddress
-from trellis.lattice.connection.link import Link, LinkAwayError
+from trellis.lattice.connection.link import Link, NatsUnavailableError
 from trellis.lattice.timings import ClaimTimings
 from trellis.telemetry import get_logger
 
@@ -40,7 +40,7 @@ _REFUSALS: Final = 6
 _NAME_IN_USE: Final = 10058
 _NO_STREAM: Final = 10059
 _WRONG_LAST_SEQUENCE: Final = frozenset({10071, 10164})
-_TROUBLE: Final = (nats.errors.Error, LinkAwayError, OSError, TimeoutError)
+_TROUBLE: Final = (nats.errors.Error, NatsUnavailableError, OSError, TimeoutError)
 
 _log = get_logger(__name__)
 
@@ -82,7 +82,7 @@ class LatticeClaim:
         """Name of the cluster that owns the applications of the lattice, None if unknown."""
         return self._cluster if self.ours else self._other or None
 
-    def link_changed(self) -> None:
+    def connection_changed(self) -> None:
         """Read the claim at once after a reconnect."""
         self._look_now.set()
 
@@ -90,12 +90,12 @@ class LatticeClaim:
         """Keep the claim, or wait for it, until cancelled."""
         while True:
             cancellation.check()
-            self._tell()
+            self._report_owner()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(self._timings.look):
                     await self._link.there()
                     await self._look()
-            self._tell()
+            self._report_owner()
             self._look_now.clear()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(self._timings.look):
@@ -103,7 +103,7 @@ class LatticeClaim:
 
     async def _look(self) -> None:
         try:
-            await self._hold(self._link.jetstream())
+            await self._claim(self._link.jetstream())
         except PermissionDenied as error:
             self._refused(describe(error))
         except (nats.errors.NoRespondersError, ServiceUnavailableError):
@@ -114,11 +114,11 @@ class LatticeClaim:
             # An own claim stays valid for its lifetime; another owner stays recorded until the next successful read.
             _log.debug("lattice ownership could not be read", lattice=self._lattice, reason=describe(error))
 
-    async def _hold(self, jetstream: JetStreamContext) -> None:
+    async def _claim(self, jetstream: JetStreamContext) -> None:
         """Claim the lattice if it has no owner, or refresh the claim of this cluster if it is due.
 
         Raises:
-            nats.errors.Error, LinkAwayError, OSError, TimeoutError: NATS or its JetStream did not answer.
+            nats.errors.Error, NatsUnavailableError, OSError, TimeoutError: NATS or its JetStream did not answer.
         """
         entry = await self._entry(jetstream)
         owner = _owner_of(entry)
@@ -191,7 +191,7 @@ class LatticeClaim:
             )
         self.unclaimed = why
 
-    def _tell(self) -> None:
+    def _report_owner(self) -> None:
         owner = self.owner
         if owner != self._told:
             if owner is not None:

@@ -14,7 +14,7 @@ from collections.abc import Callable
 
 from trellis.bus.connection import cancellation
 from trellis.lattice.connection.address import LatticeAddress
-from trellis.lattice.connection.link import Link, LinkAwayError
+from trellis.lattice.connection.link import Link, NatsUnavailableError
 from trellis.lattice.domain.manifests import read_identity
 from trellis.lattice.domain.model_list import ModelList
 from trellis.lattice.domain.models import Model, read_models
@@ -64,7 +64,7 @@ class ModelWatch:
         """Return the current applications, None before the first answer of wadm."""
         return self._list.models
 
-    def link_changed(self) -> None:
+    def connection_changed(self) -> None:
         """Query wadm again after a reconnect."""
         self._wake.set()
 
@@ -122,7 +122,7 @@ class ModelWatch:
             subject = model_list_subject(self._address.lattice, self._address.account)
             self._list.listed(read_models(await self._link.ask(subject, seconds=self._timings.answer)))
             self._wadm.over()
-        except LinkAwayError as error:
+        except NatsUnavailableError as error:
             self._wadm.away(f"wadm: {error}", time.monotonic())
         except LatticeDataError as error:
             self._wadm.away(f"wadm's answer: {error}", time.monotonic())

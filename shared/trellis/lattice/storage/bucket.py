@@ -27,7 +27,7 @@ from trellis.bus.connection import cancellation
 from trellis.bus.connection.connection import describe
 from trellis.bus.connection.user_client import PermissionDenied
 from trellis.bus.consume.pulling import fetch
-from trellis.lattice.connection.link import Link, LinkAwayError
+from trellis.lattice.connection.link import Link, NatsUnavailableError
 from trellis.lattice.domain.stored import Entry, TooManyError
 from trellis.lattice.domain.subjects import MODEL_KEYS, STREAM_MODELS
 from trellis.lattice.storage.portion import Portion
@@ -37,7 +37,7 @@ from trellis.telemetry import get_logger
 
 _BATCH: Final = 200
 _REMOVED: Final = frozenset({"DEL", "PURGE"})
-_TROUBLE: Final = (nats.errors.Error, LinkAwayError, OSError, TimeoutError)
+_TROUBLE: Final = (nats.errors.Error, NatsUnavailableError, OSError, TimeoutError)
 
 _log = get_logger(__name__)
 
@@ -82,7 +82,7 @@ class Bucket:
         if not self._portions:
             self._somebody.clear()
 
-    def link_changed(self) -> None:
+    def connection_changed(self) -> None:
         """Cancel the read if the connection changed: a fetch of the former connection would wait in vain."""
         if self._reading is not None and self._link.since != self._read_on:
             self._reading.cancel()
@@ -96,9 +96,9 @@ class Bucket:
             await self._somebody.wait()
             began = time.monotonic()
             try:
-                await self._read_on_this_link()
+                await self._read_on_this_connection()
             except _TROUBLE as error:
-                self._away(error)
+                self._unavailable(error)
                 failures = 1 if time.monotonic() - began > self._timings.look else failures + 1
                 await self._pause(self._again.delay(failures))
 
@@ -109,11 +109,11 @@ class Bucket:
                 await self._waiting.wait()
                 await asyncio.sleep(self._timings.join)
 
-    async def _read_on_this_link(self) -> None:
+    async def _read_on_this_connection(self) -> None:
         """Read until the next complete read is due, a lattice joins, or the connection changes.
 
         Raises:
-            LinkAwayError, nats.errors.Error, OSError, TimeoutError: the bucket cannot be read.
+            NatsUnavailableError, nats.errors.Error, OSError, TimeoutError: the bucket cannot be read.
         """
         self._read_on = self._link.since
         self._completed = False
@@ -132,7 +132,7 @@ class Bucket:
         if error is not None:
             raise error
         if reading.cancelled() and not anew:
-            raise LinkAwayError(self._link.why or "connection lost")
+            raise NatsUnavailableError(self._link.why or "connection lost")
 
     async def _joined(self) -> None:
         """Wait until a lattice needs another read, and the current read is complete."""
@@ -228,7 +228,7 @@ class Bucket:
             self._aside.discard(portion)
             self.join(portion)
 
-    def _away(self, error: Exception) -> None:
+    def _unavailable(self, error: Exception) -> None:
         if isinstance(error, MissedError):  # retried at once; the cached entries are valid until then
             return
         missing = isinstance(error, APIError) and isinstance(error, NotFoundError)
@@ -239,7 +239,7 @@ class Bucket:
         elif isinstance(error, nats.errors.NoRespondersError | ServiceUnavailableError):
             why = "JetStream does not answer: the server is starting, or the account has no JetStream"
         else:
-            why = str(error) if isinstance(error, LinkAwayError) else describe(error)
+            why = str(error) if isinstance(error, NatsUnavailableError) else describe(error)
         unreadable = missing or isinstance(
             error, PermissionDenied | nats.errors.NoRespondersError | ServiceUnavailableError
         )

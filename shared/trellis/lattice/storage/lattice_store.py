@@ -101,9 +101,9 @@ class LatticeStore:
         """Return the last status of the deployed version of an application, None if there is none."""
         return self._statuses.find(name)
 
-    def link_changed(self) -> None:
+    def connection_changed(self) -> None:
         """Update the readers after a change of the connection."""
-        self._bucket.link_changed()
+        self._bucket.connection_changed()
         self._listing.want()
         self._statuses.want()
         there = self._link.since is not None

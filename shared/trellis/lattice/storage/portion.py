@@ -48,7 +48,7 @@ class Portion:
         self._changed = changed
         self._synced: tuple[float, float] | None = None
         self._news: set[str] = set()
-        self._garbage_told = -self._report
+        self._invalid_logged = -self._report
 
     @property
     def synced_at(self) -> float | None:
@@ -71,7 +71,7 @@ class Portion:
         try:
             self._news |= self.stored.take(entry)
         except LatticeDataError as error:
-            self._tell_garbage(error)
+            self._log_invalid(error)
 
     def complete(self, read_on: float, *, first: bool) -> None:
         """Note that all entries were processed. ``read_on``: start of that connection; ``first``: once per read."""
@@ -101,8 +101,8 @@ class Portion:
         if was_there or news:  # without the report, dependents would wait without a reason
             self._changed(None)
 
-    def _tell_garbage(self, error: LatticeDataError) -> None:
+    def _log_invalid(self, error: LatticeDataError) -> None:
         now = time.monotonic()
-        if now - self._garbage_told >= self._report:
-            self._garbage_told = now
+        if now - self._invalid_logged >= self._report:
+            self._invalid_logged = now
             _log.warning("skipped an invalid entry of the wadm storage", lattice=self._lattice, reason=str(error))

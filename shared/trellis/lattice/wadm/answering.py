@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Final
 
 from trellis.bus.connection import cancellation
-from trellis.lattice.connection.link import Link, LinkAwayError, SilenceError
+from trellis.lattice.connection.link import Link, NatsUnavailableError, SilenceError
 from trellis.lattice.domain.reading import LatticeDataError
 from trellis.lattice.domain.replies import WadmRefusedError
 from trellis.lattice.timings import AnsweringTimings
@@ -45,7 +45,7 @@ class Answering:
             why = await self._ask()
             failures = failures + 1 if why and self._link.since is not None else 0
             if not why or failures >= _SILENT:
-                self._tell(why)
+                self._report(why)
             await asyncio.sleep(self._timings.again if failures else self._timings.every)
 
     async def _ask(self) -> str:
@@ -54,11 +54,11 @@ class Answering:
             await self._wadm.status(_ASKED)
         except SilenceError as error:
             return str(error)
-        except (LinkAwayError, LatticeDataError, WadmRefusedError):
+        except (NatsUnavailableError, LatticeDataError, WadmRefusedError):
             return ""
         return ""
 
-    def _tell(self, why: str) -> None:
+    def _report(self, why: str) -> None:
         news, self.why = bool(why) != bool(self.why), why
         if news:
             self._changed()

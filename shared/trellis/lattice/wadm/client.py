@@ -38,8 +38,8 @@ _JSON: Final = {"Content-Type": "application/json"}
 class Wadm:
     """Client of wadm for the applications of a lattice. ``wrote`` is called after wadm acknowledged a change.
 
-    Every method raises ``LinkAwayError`` if wadm does not answer, ``WadmRefusedError`` if it rejects the request,
-    ``LatticeDataError`` if its answer is invalid, and ``SubjectError`` for a name that is invalid in subjects.
+    Every method raises ``NatsUnavailableError`` if wadm does not answer, ``WadmRefusedError`` if it rejects the
+    request, ``LatticeDataError`` if its answer is invalid, and ``SubjectError`` for a name that is invalid in subjects.
     """
 
     def __init__(

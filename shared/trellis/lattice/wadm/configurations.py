@@ -66,7 +66,7 @@ class NamedConfigurations:
         """Read the configurations that are missing or invalidated.
 
         Raises:
-            LinkAwayError: a configuration could not be read; the other ones may be read.
+            NatsUnavailableError: a configuration could not be read; the other ones may be read.
             LatticeDataError: an answer is invalid.
         """
         gate = asyncio.Semaphore(_ASKED_AT_ONCE)

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, Final
 
-from trellis.lattice.connection.link import Link, LinkAwayError
+from trellis.lattice.connection.link import Link, NatsUnavailableError
 from trellis.lattice.domain.models import Model
 from trellis.lattice.domain.reading import LatticeDataError
 from trellis.lattice.domain.replies import WadmRefusedError
@@ -24,7 +24,7 @@ from trellis.lattice.wadm.client import Wadm
 from trellis.lattice.wadm.statuses import Statuses
 
 _ASKED_AT_ONCE: Final = 16
-_TROUBLE: Final = (LinkAwayError, LatticeDataError, WadmRefusedError, SubjectError)
+_TROUBLE: Final = (NatsUnavailableError, LatticeDataError, WadmRefusedError, SubjectError)
 
 Manifest = Mapping[str, Any]
 

@@ -17,9 +17,9 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from trellis.bus.connection import cancellation
-from trellis.lattice.connection.link import Link, LinkAwayError
+from trellis.lattice.connection.link import Link, NatsUnavailableError
 from trellis.lattice.domain.reading import LatticeDataError
-from trellis.lattice.domain.replies import Status, WadmRefusedError, read_status_said
+from trellis.lattice.domain.replies import Status, WadmRefusedError, read_published_status
 from trellis.lattice.domain.store import StoredModel
 from trellis.lattice.domain.subjects import SubjectError, status_of, status_subject
 from trellis.lattice.timings import LatticeTimings
@@ -83,7 +83,7 @@ class Statuses:
         self._wanted = asyncio.Event()
         self._asked_on: float | None = None
         self._asked_at = 0.0
-        self._garbage_told = -self._report
+        self._invalid_logged = -self._report
 
     def find(self, name: str) -> Status | None:
         """Return the last status of the deployed version of an application, None if there is none."""
@@ -178,7 +178,7 @@ class Statuses:
         answered = self.asking()
         try:
             status = await self._wadm.status(name)
-        except LinkAwayError:
+        except NatsUnavailableError:
             self._missed[name] = _Missed(0, time.monotonic() + self._timings.again)
         except _USELESS:
             useless = self._missed.get(name, _Missed(0, 0.0)).useless + 1
@@ -201,9 +201,9 @@ class Statuses:
         if name is None or self._models.find(name) is None:
             return  # the status of an application created a moment later is queried then
         try:
-            status = read_status_said(payload)
+            status = read_published_status(payload)
         except LatticeDataError as error:
-            self._tell_garbage(subject, error)
+            self._log_invalid(subject, error)
             return
         self._missed.pop(name, None)
         self._count += 1
@@ -216,8 +216,8 @@ class Statuses:
         for held in (self._heard, self._doubted, self._missed):
             held.pop(name, None)
 
-    def _tell_garbage(self, subject: str, error: LatticeDataError) -> None:
+    def _log_invalid(self, subject: str, error: LatticeDataError) -> None:
         now = time.monotonic()
-        if now - self._garbage_told >= self._report:
-            self._garbage_told = now
+        if now - self._invalid_logged >= self._report:
+            self._invalid_logged = now
             _log.warning("skipped an invalid wadm status", subject=subject, reason=str(error))

@@ -140,7 +140,7 @@ class Composer:
 
     def _nodes_and_shims(self, dirty: dict[str, set[str]]) -> Iterator[tuple[str, Entity | None]]:
         ledger = next(iter(self.seen.ledgers.values()), _NO_LEDGER)
-        touched, held = set(dirty["nodes"]), self._held()
+        touched, held = set(dirty["nodes"]), self._pending_causes()
         if dirty["shims"]:
             # The stage shows whether a Shim selects a node, except on nodes where no installer runs.
             touched.update(node.name for node in self.seen.nodes.values() if node.skip is not None)
@@ -190,7 +190,7 @@ class Composer:
                 rollout.nodes[name] = stage
         return standing_with(world, outlook, rollout.nodes.values())
 
-    def _held(self) -> dict[str, Line]:
+    def _pending_causes(self) -> dict[str, Line]:
         """Return by name of a node the cause that the pod of its installer Job does not start."""
         if not self.seen.installers:
             return {}

@@ -15,7 +15,7 @@ from trellis.lattice.domain.group_views import lattice_name
 from trellis.lattice.domain.service_views import ServiceView
 from trellis.read_model.explain.hosts import group_cause, lattice_lines
 from trellis.read_model.explain.page import Explanation, Line, Rank
-from trellis.read_model.explain.service import Warned, told_of
+from trellis.read_model.explain.service import Warned, events_about
 from trellis.read_model.explain.subject import NOT_EVALUATED, Absence, Beside, Subject, cause_of, looked_at
 from trellis.read_model.health import Health, Verdict
 from trellis.read_model.tables.apps import TROUBLE, application_of, condition, history_of, is_held, row_of
@@ -138,7 +138,7 @@ def _chain(world: AppSnapshot) -> Iterator[Line]:
     yield from _phase(item, status)
     yield from _service(world, row.namespace, row.application, row.lattice)
     # A missing Service is the state of the Service, which has its own page.
-    yield from told_of(world.warnings, row.application, Rank.ASIDE)
+    yield from events_about(world.warnings, row.application, Rank.ASIDE)
 
 
 def _object(metadata: Manifest) -> Line:

@@ -16,7 +16,7 @@ from trellis.provisioning.installer_pods import SUSPENDED, installer_state, refu
 from trellis.provisioning.nodes_and_jobs import view_job
 from trellis.provisioning.reasons import APPLY_AGAIN, NO_POD, NODE_UPDATE_REFUSED, Reason
 from trellis.provisioning.views import JobState, JobView, NodeView, recorded_on
-from trellis.read_model.explain.page import PULL_FAILED, Line, Rank, told_since, warnings_of, words
+from trellis.read_model.explain.page import PULL_FAILED, Line, Rank, events_since, warnings_of, words
 
 Manifest = Mapping[str, Any]
 
@@ -56,7 +56,7 @@ def job_lines(job: Manifest, pods: Sequence[Manifest], events: Sequence[Manifest
     yield Line("job", text, well=None if view.state is JobState.ACTIVE else view.state is JobState.COMPLETE)
     if view.state is not JobState.ACTIVE:
         return
-    if (held := held_up(job, pods, events)) is not None:
+    if (held := pending_cause(job, pods, events)) is not None:
         yield held
 
 
@@ -66,7 +66,7 @@ def _state(view: JobView) -> str:
     return view.condition or view.state.value
 
 
-def held_up(job: Manifest, pods: Sequence[Manifest], events: Sequence[Manifest]) -> Line | None:
+def pending_cause(job: Manifest, pods: Sequence[Manifest], events: Sequence[Manifest]) -> Line | None:
     """Return the cause that stops an active Job, None if it runs."""
     metadata = job["metadata"]
     if (job.get("spec") or {}).get("suspend"):
@@ -204,7 +204,7 @@ def unlabelled_by_node(events: Sequence[Manifest], jobs: Iterable[Manifest]) -> 
     told, found = _by_uid(events), dict[str, Line]()
     for raw in jobs:
         job = view_job(dict(raw))
-        warnings = warnings_of(told_since(told.get(job.node_uid, ()), raw), job.node_uid)
+        warnings = warnings_of(events_since(told.get(job.node_uid, ()), raw), job.node_uid)
         if warnings and job.state is JobState.COMPLETE:
             message = str(warnings[0].get("message") or "no reason given")
             text, do = f"{NODE_UPDATE_REFUSED}: {message}", refusal_advice(message, job.namespace)
@@ -212,7 +212,7 @@ def unlabelled_by_node(events: Sequence[Manifest], jobs: Iterable[Manifest]) -> 
     return found
 
 
-def held_up_by_node(jobs: Iterable[Manifest], pods: Sequence[Manifest], events: Sequence[Manifest]) -> dict[str, Line]:
+def pending_causes(jobs: Iterable[Manifest], pods: Sequence[Manifest], events: Sequence[Manifest]) -> dict[str, Line]:
     """Return the causes that stop Jobs, by the name of their node."""
     told, of_job = _by_uid(events), _by_job(pods)
     found: dict[str, Line] = {}
@@ -221,7 +221,7 @@ def held_up_by_node(jobs: Iterable[Manifest], pods: Sequence[Manifest], events: 
             continue
         mine = of_job.get(job["metadata"]["name"], ())
         uids = [str(item["metadata"]["uid"]) for item in (job, *mine)]
-        held = held_up(job, mine, [event for uid in uids for event in told.get(uid, ())])
+        held = pending_cause(job, mine, [event for uid in uids for event in told.get(uid, ())])
         if held is not None:
             found[str((job["metadata"].get("annotations") or {}).get(names.ANNOTATION_NODE, ""))] = held
     return found

@@ -17,7 +17,7 @@ from trellis.provisioning.nodes_and_jobs import view_job, view_node
 from trellis.provisioning.reasons import NO_POD, NODE_UPDATE_REFUSED
 from trellis.provisioning.shim_status import Reason, Status
 from trellis.provisioning.shims import ShimView, is_for
-from trellis.provisioning.targets import wish_on
+from trellis.provisioning.targets import installer_spec_on
 from trellis.provisioning.views import (
     SUPPORTED_OS,
     JobState,
@@ -29,7 +29,7 @@ from trellis.provisioning.views import (
     proved_of,
 )
 from trellis.read_model.explain.job import failure_line, job_lines, refusal_advice, refused_job, since_outcome
-from trellis.read_model.explain.page import Explanation, Line, Rank, condition, told_since, warnings_of, words
+from trellis.read_model.explain.page import Explanation, Line, Rank, condition, events_since, warnings_of, words
 from trellis.read_model.explain.subject import Beside, Subject
 from trellis.read_model.health import Health
 from trellis.read_model.tables.nodes import (
@@ -87,14 +87,14 @@ def _chain(world: NodeSnapshot, view: NodeView, jobs: tuple[JobView, ...], row: 
     if view.skip is not None:
         reason = view.skip.reason.value
         yield Line("skipped", f"{reason}: {view.skip.message}", False, "", Rank.CAUSE, reason, Health.SUSPENDED)
-    yield from _leaving(world, view)
-    yield _wish(world, view, concern=row.concern and row.wish is OptIn.IN)
+    yield from _deleting_shims(world, view)
+    yield _opted_in_line(world, view, concern=row.concern and row.wish is OptIn.IN)
     yield from _shims(world, view, started=row.state in _STARTED)
     job = newest(jobs)
     raw = next((item for item in world.jobs if job is not None and item["metadata"]["uid"] == job.uid), None)
     events = since_outcome(world.beside.events, view)
-    told = warnings_of(told_since(events, raw), view.uid)
-    yield from _hold(world, view, row.state, told)
+    told = warnings_of(events_since(events, raw), view.uid)
+    yield from _obstacles(world, view, row.state, told)
     if raw is not None and row.state is not NodeState.READY:
         yield from job_lines(raw, world.pods, events)
     if row.state in {NodeState.WAITING, NodeState.PROVISIONING} and job is None:
@@ -120,20 +120,20 @@ def _kubelet(node: Manifest, view: NodeView) -> Line:
     return Line("kubelet", text, False, do, Rank.CAUSE, NODE_NOT_READY)
 
 
-def _leaving(world: NodeSnapshot, view: NodeView) -> Iterator[Line]:
+def _deleting_shims(world: NodeSnapshot, view: NodeView) -> Iterator[Line]:
     """Yield the Shims of the node that are being deleted, if the circuit breaker pauses that."""
     for name in sorted(shim.name for shim in world.shims if shim.deleting and shim.name in world.held):
         if name in view.installed:
-            yield _held(world, name, "it is being deleted and still installed here")
+            yield _shim_obstacle(world, name, "it is being deleted and still installed here")
 
 
-def _held(world: NodeSnapshot, name: str, what: str) -> Line:
+def _shim_obstacle(world: NodeSnapshot, name: str, what: str) -> Line:
     """Return why a Shim makes no progress; its own page has the resolution."""
     text, reason = f"{name}: {what}: {world.held[name]}", world.held[name].partition(":")[0]
     return Line("shim", text, False, f"`trellis explain shim/{name}`", Rank.CAUSE, reason)
 
 
-def _wish(world: NodeSnapshot, view: NodeView, *, concern: bool) -> Line:
+def _opted_in_line(world: NodeSnapshot, view: NodeView, *, concern: bool) -> Line:
     if view.operating_system != SUPPORTED_OS:
         text = f"only {SUPPORTED_OS} nodes are provisioned, this one runs {view.operating_system}"
         return Line("opted in", text, False, "", Rank.CAUSE, UNSUPPORTED_OS, Health.SUSPENDED)
@@ -167,7 +167,7 @@ def _shims(world: NodeSnapshot, view: NodeView, *, started: bool) -> Iterator[Li
     for shim in sorted(world.shims, key=lambda item: item.name):
         if shim.invalid or not is_for(shim, view, auto_provision=False):
             continue
-        wish = wish_on(shim, view, world.shims, auto_provision=False, require_checksum=False)
+        wish = installer_spec_on(shim, view, world.shims, auto_provision=False, require_checksum=False)
         has = proved.get(shim.name)
         if not isinstance(wish, WantedShim):
             text = f"{shim.name} is not installed here, {wish.value}"
@@ -177,10 +177,10 @@ def _shims(world: NodeSnapshot, view: NodeView, *, started: bool) -> Iterator[Li
         else:
             text = "another version is verified here" if has else "not verified here yet"
             held = shim.name in world.held and not started
-            yield _held(world, shim.name, text) if held else Line("shim", f"{shim.name}: {text}", well=False)
+            yield _shim_obstacle(world, shim.name, text) if held else Line("shim", f"{shim.name}: {text}", well=False)
 
 
-def _hold(world: NodeSnapshot, view: NodeView, state: NodeState, told: Sequence[Manifest]) -> Iterator[Line]:
+def _obstacles(world: NodeSnapshot, view: NodeView, state: NodeState, told: Sequence[Manifest]) -> Iterator[Line]:
     """Yield the obstacles of the node: a halt, a pause, another operator, a rejection.
 
     ``told``: the warnings about the node since its newest Job was created, newest first.

@@ -116,7 +116,7 @@ class Explanation:
             return f"{self.subject} is {self.wanted}"
         if cause.rank is Rank.SERVICE and self.verdict.health is Health.HEALTHY:
             return f"{self.subject} is {self.wanted}, but {cause.text}: {cause.do}".removesuffix(": ")
-        told = f"{self.subject} is not {self.wanted}: {_ended(cause.text)}"
+        told = f"{self.subject} is not {self.wanted}: {_as_sentence(cause.text)}"
         return f"{told} {cause.do[:1].upper()}{cause.do[1:]}" if cause.do else told.removesuffix(".")
 
     def document(self) -> dict[str, object]:
@@ -181,7 +181,7 @@ def warnings_of(events: Iterable[Manifest], *uids: str) -> list[Manifest]:
     return list({words(item): item for item in reversed(newest)}.values())[::-1]
 
 
-def told_since(events: Iterable[Manifest], created: Manifest | None) -> Iterator[Manifest]:
+def events_since(events: Iterable[Manifest], created: Manifest | None) -> Iterator[Manifest]:
     """Yield the Events about an object, or repeated after its creation; None: the object does not exist.
 
     An Event stays for an hour, and is repeated every minute while its cause persists: an older one is about a former
@@ -211,6 +211,6 @@ def _when(event: Manifest) -> str:
     return next((str(time) for time in times if time), "")
 
 
-def _ended(text: str) -> str:
+def _as_sentence(text: str) -> str:
     text = text.rstrip()
     return text if text.endswith((".", "!", "?")) else f"{text}."

@@ -75,7 +75,7 @@ def explain_no_service(
     """Return the page of a Service that does not exist; ``asked``: its name and namespace."""
     name, namespace = asked
     refused = [warning for warning in warnings if _is_of(warning, name, namespace)]
-    told = [*_lines(refused, Rank.CAUSE), *told_of(warnings, name, Rank.CAUSE)]
+    told = [*_lines(refused, Rank.CAUSE), *events_about(warnings, name, Rank.CAUSE)]
     hints = told or [Line("hint", _UNTOLD.format(name=name))]
     return SUBJECT.absent(name, namespace, absence, *hints, *beside.lines())
 
@@ -95,7 +95,7 @@ _UNTOLD = (
 def _chain(world: World) -> Iterator[Line]:
     item = world.service
     if not item.application:
-        told = [*told_of(world.warnings, item.name, Rank.CAUSE)]
+        told = [*events_about(world.warnings, item.name, Rank.CAUSE)]
         text, do = f"{item.key} reflects no application", "it is not managed by Trellis; its owner maintains it"
         rank = Rank.SYMPTOM if told else Rank.CAUSE
         yield Line("service", text, False, do, rank, "NotReflected", Health.UNKNOWN)
@@ -117,7 +117,7 @@ def _chain(world: World) -> Iterator[Line]:
     leads = any(line.about == "endpoints" and line.well for line in endpoints)
     yield replace(group_line, rank=Rank.ASIDE) if leads else group_line
     yield from endpoints
-    yield from told_of(world.warnings, item.application, Rank.ASIDE if leads else Rank.CAUSE)
+    yield from events_about(world.warnings, item.application, Rank.ASIDE if leads else Rank.CAUSE)
 
 
 def _groups(world: World, groups: Sequence[GroupView]) -> Line:
@@ -195,7 +195,7 @@ def _labels(requirement: Sequence[tuple[str, str]]) -> str:
     return ",".join(f"{key}={value}" for key, value in requirement)
 
 
-def told_of(warnings: Sequence[Warned], application: str, rank: Rank) -> Iterator[Line]:
+def events_about(warnings: Sequence[Warned], application: str, rank: Rank) -> Iterator[Line]:
     """Yield Events on groups about an application, each once, with all groups that have it."""
     begins = (f"application {application} ", f"application {application},")
     yield from _lines([warning for warning in warnings if any(words in warning.message for words in begins)], rank)

@@ -66,7 +66,7 @@ def shim_cause(shim: Manifest) -> Line | None:
     return next(_spec(shim.get("status") or {}, str(shim["metadata"]["name"])), None)
 
 
-def held_shims(shims: Iterable[Manifest]) -> dict[str, str]:
+def stopped_shims(shims: Iterable[Manifest]) -> dict[str, str]:
     """Return by name the Shims that make no progress on any node, and the reason."""
     said = {str(shim["metadata"]["name"]): condition(shim.get("status") or {}, "Degraded") for shim in shims}
     return {

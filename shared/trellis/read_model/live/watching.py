@@ -186,7 +186,7 @@ class Watches:
         """Return the obstacle of a watch and the resolution; an outage is shown elsewhere."""
         error = informer.lacking or informer.failing
         if isinstance(error, Forbidden):
-            return self._words(name, error)
+            return self._error_lines(name, error)
         if error is None or not error.status:
             return None
         if informer.lacking is None:
@@ -194,7 +194,7 @@ class Watches:
         why = self._unserved[name][1] if name in self._unserved else ""
         return (why, _AGAIN) if why else None
 
-    def _words(self, name: str, error: Forbidden) -> tuple[str, str]:
+    def _error_lines(self, name: str, error: Forbidden) -> tuple[str, str]:
         wide = name in self._namespaced and not self._named
         place = "" if error.namespace else " in the whole cluster"
         do = (

@@ -46,13 +46,13 @@ from trellis.read_model.explain.controller import explain_controller
 from trellis.read_model.explain.hosts import MANAGER as HOST_MANAGER
 from trellis.read_model.explain.hosts import SUBJECT as GROUP
 from trellis.read_model.explain.hosts import explain_group
-from trellis.read_model.explain.job import held_up_by_node, refused_by_node, unlabelled_by_node
+from trellis.read_model.explain.job import pending_causes, refused_by_node, unlabelled_by_node
 from trellis.read_model.explain.node import SUBJECT as NODE
 from trellis.read_model.explain.node import NodeSnapshot, explain_node
 from trellis.read_model.explain.page import Explanation, Leader, Line
 from trellis.read_model.explain.service import REFLECTOR, Warned, World, explain_no_service, explain_service
 from trellis.read_model.explain.shim import SUBJECT as SHIM
-from trellis.read_model.explain.shim import ShimSnapshot, explain_shim, held_shims
+from trellis.read_model.explain.shim import ShimSnapshot, explain_shim, stopped_shims
 from trellis.read_model.explain.subject import Beside
 from trellis.read_model.reading.applications import read_apps
 from trellis.read_model.reading.cluster import Reading
@@ -108,7 +108,7 @@ async def node_page(reading: Reading, installers: str, name: str) -> Explanation
         events += await reading.list(EVENTS, installers, fields=_WARNING)
     views, beside = [view_shim(shim) for shim in shims], Beside(leaders, events, reading.notes)
     statuses = {view.name: read_status(item) for view, item in zip(views, shims, strict=True)}
-    held = held_shims(shims)
+    held = stopped_shims(shims)
     return explain_node(NodeSnapshot(node, installers, jobs, pods, views, held, statuses, ledger, beside))
 
 
@@ -118,7 +118,7 @@ async def shim_page(reading: Reading, installers: str, name: str) -> Explanation
     nodes, shims, held, events, ledger, leaders = await asyncio.gather(
         reading.list(NODES),
         reading.list(SHIMS),
-        held_up(reading, installers),
+        pending_cause(reading, installers),
         _events_of(reading, shim),
         _ledger(reading),
         _provisioning(reading),
@@ -128,7 +128,7 @@ async def shim_page(reading: Reading, installers: str, name: str) -> Explanation
     return explain_shim(ShimSnapshot(shim, views, every, held, ledger, beside))
 
 
-async def held_up(reading: Reading, installers: str) -> dict[str, Line]:
+async def pending_cause(reading: Reading, installers: str) -> dict[str, Line]:
     """Return the causes that stop installer Jobs, by the name of their node."""
     jobs, pods, events, jobs_refused, pods_refused, unlabelled = await asyncio.gather(
         reading.list(JOBS, installers, labels=INSTALLER_JOBS),
@@ -140,7 +140,7 @@ async def held_up(reading: Reading, installers: str) -> dict[str, Line]:
     )
     refused = [*jobs_refused, *pods_refused]
     nodes = [view_node(item) for item in await reading.list(NODES)] if refused else []
-    held = refused_by_node(refused, jobs, nodes, installers) | held_up_by_node(jobs, pods, events)
+    held = refused_by_node(refused, jobs, nodes, installers) | pending_causes(jobs, pods, events)
     return held | unlabelled_by_node(unlabelled, jobs)
 
 

@@ -13,7 +13,7 @@ from trellis.installer_api.redaction import redact_url
 from trellis.read_model.explain.page import Explanation, Line, Rank
 
 
-def explain_letter(letter: DeadLetter | None, name: str) -> Explanation:
+def explain_dead_letter(letter: DeadLetter | None, name: str) -> Explanation:
     """Return the page of a dead letter; None: it does not exist."""
     subject = f"letter {name}"
     if letter is None:

@@ -99,7 +99,7 @@ async def absence(
         AnswerError: the kind is not defined in the cluster.
         KubeError: the API server is unavailable.
     """
-    if namespace is not None and await _gone(reading, namespace):
+    if namespace is not None and await _namespace_is_missing(reading, namespace):
         return Absence(gone=True)
     try:
         others = await listed(reading, res, None)
@@ -120,7 +120,7 @@ def _alike(name: str, places: Collection[tuple[str, str]]) -> list[str]:
     return [key for _, key in sorted(found)]
 
 
-async def _gone(reading: Reading, namespace: str) -> bool:
+async def _namespace_is_missing(reading: Reading, namespace: str) -> bool:
     """Return True if a namespace does not exist; a forbidden one counts as existing."""
     try:
         await reading.kube.get(NAMESPACES, namespace)

@@ -195,10 +195,10 @@ def node_health(row: NodeRow, stages: Mapping[str, ShimNode], held: Line | None 
         return held.verdict
     if row.state is NodeState.FAILED:
         return Verdict(Health.DEGRADED, row.reason, row.message)
-    return _held_by_shim(row, stages) or _progress(row, stages)
+    return _shim_obstacle(row, stages) or _progress(row, stages)
 
 
-def _held_by_shim(row: NodeRow, stages: Mapping[str, ShimNode]) -> Verdict | None:
+def _shim_obstacle(row: NodeRow, stages: Mapping[str, ShimNode]) -> Verdict | None:
     """Return the health if a Shim is held on the node, or its installers are rejected."""
     for name, item in sorted(stages.items()):
         if item.stage is NodeStage.HELD:

@@ -21,7 +21,7 @@ from trellis.provisioning.reasons import Reason as NodeReason
 from trellis.provisioning.revisions import Revision
 from trellis.provisioning.shim_status import BLOCKING, OTHER_CONTROLLER, Condition, Reason, Status
 from trellis.provisioning.shims import Refusal, ShimView, is_for
-from trellis.provisioning.targets import stays_on, target_of, wish_on
+from trellis.provisioning.targets import installer_spec_on, stays_on, target_of
 from trellis.provisioning.views import FailedAttempt, NodeView, Target
 from trellis.read_model.explain.page import Line
 from trellis.read_model.health import UNDECIDED, Health, Verdict
@@ -298,20 +298,20 @@ def node_of(world: World, node: NodeView, outlook: Outlook) -> ShimNode | None:
     entry = entry if entry and shim.name in entry.shims else None
     if not wanted and has is None and entry is None:
         return None
-    wish = wish_on(shim, node, world.shims, auto_provision=auto, require_checksum=False)
+    wish = installer_spec_on(shim, node, world.shims, auto_provision=auto, require_checksum=False)
     if wanted and isinstance(wish, WantedShim) and has == wish.digest:
         return ShimNode(node.name, NodeStage.UPDATED)
     if wanted and node.skip is not None and entry is None:
         return None
     target = _failed_target(world, node, auto)
     failure, message = (None, "") if target is None else (node.failed, failure_text(node, target, shim.name))
-    if entry is not None and not _ended(entry, failure):
+    if entry is not None and not _is_recorded(entry, failure):
         return ShimNode(node.name, NodeStage.IN_WORK, entry.attempt, message, outlook.rejected)
     if failure is not None:
         return ShimNode(node.name, NodeStage.FAILED, failure.attempt, message)
     if not wanted:
         return ShimNode(node.name, NodeStage.LEAVING)
-    reason = _hold(world, wish, halted)
+    reason = _hold_reason(world, wish, halted)
     if reason:
         return ShimNode(node.name, NodeStage.HELD, message=reason)
     return ShimNode(node.name, NodeStage.WAITING, rejected=outlook.rejected)
@@ -348,7 +348,7 @@ def stages_of_node(
     return found
 
 
-def _ended(entry: Entry, failure: FailedAttempt | None) -> bool:
+def _is_recorded(entry: Entry, failure: FailedAttempt | None) -> bool:
     """Return whether the failure of exactly this attempt is recorded: then the slot is freed soon."""
     return failure is not None and (failure.digest, failure.attempt) == (entry.digest, entry.attempt)
 
@@ -371,7 +371,7 @@ def _failed_target(world: World, node: NodeView, auto: bool) -> Target | None:
     return None
 
 
-def _hold(world: World, wish: WantedShim | Refusal, halted: bool) -> str:
+def _hold_reason(world: World, wish: WantedShim | Refusal, halted: bool) -> str:
     """Return the reason that a node is held, "" if it waits for a slot."""
     if isinstance(wish, Refusal):
         return wish.value
@@ -432,7 +432,7 @@ def _phase(world: World, nodes: tuple[ShimNode, ...], halted: bool) -> tuple[Pha
         if failing:
             message = f"the last attempt failed on {_listed(failing)}"
             return Phase.DEGRADED, message, f"fix the cause: the nodes are retried automatically; or {back}"
-        return Phase.DEGRADED, *_held(world, nodes)
+        return Phase.DEGRADED, *_stop_reason(world, nodes)
     observed = world.status.observed_generation == shim.generation
     return Phase.PROGRESSING, *_waiting(world, observed=observed)
 
@@ -473,7 +473,7 @@ def _of_status(world: World) -> tuple[Phase, str, str]:
     return Phase.PAUSED if world.shim.paused else Phase.PROGRESSING, message, ""
 
 
-def _held(world: World, nodes: tuple[ShimNode, ...]) -> tuple[str, str]:
+def _stop_reason(world: World, nodes: tuple[ShimNode, ...]) -> tuple[str, str]:
     """Return why no node is left that the rollout can continue on."""
     held = [node for node in nodes if node.stage is NodeStage.HELD]
     reason = held[0].message

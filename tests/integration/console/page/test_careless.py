@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 import pytest
 from playwright.async_api import Request, Route, expect
 
-from console.live.feed import Item, item_of_letter
+from console.live.feed import Item, dead_letter_item
 from support.console import seen_objects as objects
 from support.console.page_browser import Chrome
 from support.console.viewers import People, World, console, may
@@ -29,7 +29,7 @@ async def world() -> AsyncIterator[World]:
 
 
 def letter(index: int) -> Item:
-    return item_of_letter(
+    return dead_letter_item(
         letter_of(Stored(index, NOW, f"trellis.dead.c.node_watcher.node.n{index}", {}, b"", 0), "e"), index
     )
 

@@ -19,7 +19,7 @@ from support.console.page_browser import ROOT, Chrome, Window
 from support.nats.buses import opted_out
 from support.nats.raw_nats import raw_publish
 from support.suite.demos import Machine
-from trellis.events.subjects import fact_subject
+from trellis.events.subjects import event_subject
 from trellis.names import ANNOTATION_OPT_IN
 
 pytestmark = [
@@ -178,7 +178,7 @@ async def test_a_message_that_is_none_is_a_dead_letter(demo: Demo, window: Windo
     await window.sees(".nothing", "No dead letters")
     answer = await window.page.request.get("/api/session")
     told: dict[str, Any] = await answer.json()
-    raw_publish(demo.nats, fact_subject(told["cluster"], opted_out("lost")).encode(), b"garbage")
+    raw_publish(demo.nats, event_subject(told["cluster"], opted_out("lost")).encode(), b"garbage")
     await window.page.locator(".letter", has_text="node/lost").first.click()
     await window.sees("aside.panel .data", "garbage")
     await window.in_both("demo-letters")

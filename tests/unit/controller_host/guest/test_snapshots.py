@@ -162,7 +162,7 @@ def test_what_a_run_wrote_that_ended_cleanly_is_trusted_and_else_read(module: Mo
         if cleanly:
             first.close()
         else:
-            os.close(first._held)
+            os.close(first._locked)
         changed(path, PARTS["a page of its memory"])
         second = Snapshots(directory)
         found = second.find(identity(module)) is not None
@@ -181,7 +181,7 @@ def test_the_mark_of_a_clean_end_counts_once_and_over_several_clean_runs(module:
     assert second.run == first.run
     second.close()
     third = Snapshots(tmp_path / "s")
-    os.close(third._held)
+    os.close(third._locked)
     assert Snapshots(tmp_path / "s").run != first.run
 
 
