@@ -50,7 +50,7 @@ _TLS_KEYS: Final = ("tls.crt", "tls.key", "ca.crt")
 
 
 class Outcome(StrEnum):
-    """What was done to a Secret."""
+    """Change of a Secret."""
 
     CREATED = "created"
     UPDATED = "updated"
