@@ -128,13 +128,13 @@ async def apply_with_kubectl(world: World) -> None:
     acknowledged, recorded = [], []
     for number in range(SINGLE):
         name = f"kubectl-{number}"
-        begun = time.monotonic()
+        started = time.monotonic()
         path = f"{APPLICATIONS.path(NAMESPACE)}?fieldManager=kubectl"
         await asyncio.to_thread(create, world.api, path, application(name, "v1"))
         await until(lambda name=name: deployed(world, name, "v1"), name)  # type: ignore[misc]
-        acknowledged.append(time.monotonic() - begun)
+        acknowledged.append(time.monotonic() - started)
         await until(lambda name=name: world.seen.bases.get(name) == "v1/True", name)  # type: ignore[misc]
-        recorded.append(time.monotonic() - begun)
+        recorded.append(time.monotonic() - started)
         await asyncio.sleep(PAUSE)
     told("kubectl apply -> stored and deployed in wadm", acknowledged)
     told("kubectl apply -> the object says so", recorded)
@@ -146,10 +146,10 @@ async def deploy_with_wash(world: World) -> bool:
         name = f"wash-{number}"
         await world.store.wadm.put(application(name, "v1"))
         await until(lambda name=name: world.seen.bases.get(name) == "v1/False", name)  # type: ignore[misc]
-        begun = time.monotonic()
+        started = time.monotonic()
         await world.store.wadm.deploy(name, "v1")
         await until(lambda name=name: world.seen.bases.get(name) == "v1/True", name)  # type: ignore[misc]
-        took.append(time.monotonic() - begun)
+        took.append(time.monotonic() - started)
         await asyncio.sleep(PAUSE)
     return told("wash app deploy -> the object says so", took) <= TARGET_WASH_P99
 
@@ -169,11 +169,11 @@ async def seed(info: ClusterInfo, names: list[str]) -> None:
 
 
 async def show_many(world: World, names: list[str]) -> None:
-    begun = time.monotonic()
+    started = time.monotonic()
     await seed(world.info, names)
-    stored = time.monotonic() - begun
+    stored = time.monotonic() - started
     await until(lambda: all(world.seen.bases.get(name) == "v1/True" for name in names), "all are there", 600)
-    took = time.monotonic() - begun
+    took = time.monotonic() - started
     print(f"{len(names)} applications stored in {stored:.1f} s: all objects after {took:.1f} s", flush=True)
 
 
@@ -183,10 +183,10 @@ async def start_with_many(world: World, names: list[str]) -> bool:
     await world.store.wadm.put(application(changed, "v2"))
     await world.store.wadm.deploy(changed, "v2")
     await world.store.wadm.delete(removed)
-    begun = time.monotonic()
+    started = time.monotonic()
     with manager(world.info) as running:
         await until(lambda: world.seen.bases.get(changed) == "v2/True" and removed not in world.seen.bases, "compared")
-        took, memory = time.monotonic() - begun, running.memory_info().rss / 2**20
+        took, memory = time.monotonic() - started, running.memory_info().rss / 2**20
         print(f"start of the process -> {len(names)} applications compared: {took:.1f} s, {memory:.0f} MiB resident")
         return await stays_quiet(world.info) and took <= TARGET_START
 

@@ -90,10 +90,10 @@ def one_by_one(api: Api) -> list[float]:
     took = []
     for number in range(SINGLE):
         name = f"single-{number}"
-        begun = time.monotonic()
+        started = time.monotonic()
         create(api, name)
         wait(lambda name=name: exists(api, name), name)  # type: ignore[misc]
-        took.append(time.monotonic() - begun)
+        took.append(time.monotonic() - started)
         time.sleep(PAUSE)
     return took
 
@@ -118,16 +118,16 @@ def measure(info: ClusterInfo, api: Api, process: psutil.Process, groups: int) -
     wait(lambda: settled(api) == SINGLE, "they are settled", pause=LIST_PAUSE)
     before = process.memory_info().rss
 
-    begun = time.monotonic()
+    started = time.monotonic()
     for number in range(groups):
         create(api, f"many-{number}")
-    created = time.monotonic() - begun
+    created = time.monotonic() - started
     wait(lambda: deployments(api) >= SINGLE + groups, "all Deployments", pause=COUNT_PAUSE)
-    many = time.monotonic() - begun
+    many = time.monotonic() - started
     print(f"{groups} groups at once: requests {created:.1f} s, all Deployments after {many:.1f} s")
     wait(lambda: settled(api) == SINGLE + groups, "they are settled", pause=LIST_PAUSE)
     grown = (process.memory_info().rss - before) / 2**20
-    print(f"all settled after {time.monotonic() - begun:.1f} s; memory + {grown:.1f} MiB")
+    print(f"all settled after {time.monotonic() - started:.1f} s; memory + {grown:.1f} MiB")
 
     assert info.audit_log is not None
     time.sleep(PAUSE * 10)  # what was said last is written

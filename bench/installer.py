@@ -92,8 +92,8 @@ class Bench:
     def wish(self, form: str, location: str = "") -> str:
         """Return a specification that asks for the shim in one form, at an address or in the image."""
         source = {"location": location or f"/{form}", "sha256": sha256(self.forms[form])}
-        wish = {"name": "spin", "handler": "spin", "owner": "bench", "digest": form, "sources": [source]}
-        return a_spec(wish, allowHttp=bool(location))
+        wanted = {"name": "spin", "handler": "spin", "owner": "bench", "digest": form, "sources": [source]}
+        return a_spec(wanted, allowHttp=bool(location))
 
     def fresh(self) -> None:
         """Make the node one that nothing was installed on."""

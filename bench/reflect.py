@@ -94,10 +94,10 @@ async def one_by_one(world: World) -> float:
     took, used = [], spent(world)
     for number in range(SINGLE):
         name = f"single-{number}"
-        begun = time.monotonic()
+        started = time.monotonic()
         await world.wadm.deploy(FIRST, name)
         await until(lambda name=name: name in world.seen.services, name)  # type: ignore[misc]
-        took.append(world.seen.services[name] - begun)
+        took.append(world.seen.services[name] - started)
         await asyncio.sleep(PAUSE)
     p50, p90 = statistics.median(took), percentile(took, 0.9)
     print(
@@ -157,15 +157,15 @@ async def many(world: World) -> tuple[float, float]:
         ("become Services", wadm.deploy, lambda name: name in seen.services),
         ("are removed", wadm.undeploy, lambda name: name not in seen.services),
     ):
-        before, begun, used = writes(world.port), time.monotonic(), spent(world)
-        machine = begun, psutil.cpu_times()
+        before, started, used = writes(world.port), time.monotonic(), spent(world)
+        machine = started, psutil.cpu_times()
         for name in wanted:
             await act(FIRST, name)
         await until(lambda done=done: all(map(done, wanted)), what)  # type: ignore[misc]
-        took, had, until_then = time.monotonic() - begun, cores(machine), each(world, used, MANY)
+        took, had, until_then = time.monotonic() - started, cores(machine), each(world, used, MANY)
         if act == wadm.deploy:
             await until(lambda: all(name in seen.slices for name in wanted), "all have endpoints")
-            print(f"  {MANY} at once have endpoints: {time.monotonic() - begun:.2f} s")
+            print(f"  {MANY} at once have endpoints: {time.monotonic() - started:.2f} s")
         await asyncio.sleep(2)  # what follows the last one is written, too
         counted = {key: f"{number / MANY:.2f}" for key, number in sorted((writes(world.port) - before).items())}
         print(
@@ -194,10 +194,10 @@ async def pods(world: World, applications: int) -> bool:
         lattice = lattices[number % LATTICES]
         services = [f"{lattice}-a{item}" for item in range(each)]
         address = f"10.80.{2 * (number % LATTICES) // 250}.{2 * (number % LATTICES) % 250 + 1}"
-        begun = time.monotonic()
+        started = time.monotonic()
         await asyncio.to_thread(set_ready, api, f"{lattice}-0", address, ready=False)
         await until(lambda: all("," not in seen.slices[service][0] for service in services), "slices")  # noqa: B023 - at once
-        took += [seen.slices[service][1] - begun for service in services]
+        took += [seen.slices[service][1] - started for service in services]
     p50, p99 = statistics.median(took), percentile(took, 0.99)
     print(
         f"host pod change -> EndpointSlice, {each * LATTICES} applications on {LATTICES} lattices, {CHANGES} changes "

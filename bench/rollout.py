@@ -148,7 +148,7 @@ def read(history: list[dict[str, Any]]) -> Rollout:
     assert proved.keys() == created.keys(), f"{len(created) - len(proved)} Jobs led to no label"
     return Rollout(
         took=max(proved.values()) - begin,
-        jobs={node: proved[node] - begun for node, begun in created.items()},
+        jobs={node: proved[node] - started for node, started in created.items()},
         labels={node: proved[node] - ended[node] for node in created},
         most=most_in_work(history),
         writes=sum(map(is_ours, history)),

@@ -105,7 +105,7 @@ class Wadm:
 
     async def phase(self, names: Iterable[str], verb: str, item: Callable[[str], Awaitable[None]]) -> Phase:
         """Do something with each application, some at a time."""
-        left, before, begun = iter(names), Counter(self._requests.all), time.monotonic()
+        left, before, started = iter(names), Counter(self._requests.all), time.monotonic()
 
         async def work() -> None:
             nonlocal own
@@ -117,15 +117,15 @@ class Wadm:
         async with asyncio.TaskGroup() as tasks:
             for _ in range(AT_ONCE):
                 tasks.create_task(work())
-        took = time.monotonic() - begun
+        took = time.monotonic() - started
         await self.quiet()
         return Phase(took, self._requests.all - before - Counter({verb: own}))
 
     async def quiet(self) -> None:
         """Wait until nobody asks wadm for a while."""
-        begun = time.monotonic()
+        started = time.monotonic()
         while True:
-            until_ = min(max(begun, self._requests.last) + QUIET, begun + 8 * QUIET)  # some ask once in a while
+            until_ = min(max(started, self._requests.last) + QUIET, started + 8 * QUIET)  # some ask once in a while
             if (left := until_ - time.monotonic()) <= 0:
                 return
             await asyncio.sleep(left)

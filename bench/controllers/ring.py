@@ -106,14 +106,14 @@ def prepare(ring: Ring) -> None:
     api, namespace = ring.api, ring.namespace
     post(api, NAMESPACES.path(), {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})
     base = f"/api/v1/namespaces/{namespace}"
-    rights = f"/apis/rbac.authorization.k8s.io/v1/namespaces/{namespace}"
+    permissions = f"/apis/rbac.authorization.k8s.io/v1/namespaces/{namespace}"
     post(api, f"{base}/serviceaccounts", {"metadata": {"name": "ring"}})
     verbs = ["get", "list", "watch", "create", "patch"]
     rules = [{"apiGroups": [""], "resources": ["configmaps"], "verbs": verbs}]
-    post(api, f"{rights}/roles", {"metadata": {"name": "ring"}, "rules": rules})
+    post(api, f"{permissions}/roles", {"metadata": {"name": "ring"}, "rules": rules})
     role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "ring"}
     subjects = [{"kind": "ServiceAccount", "name": "ring", "namespace": namespace}]
-    post(api, f"{rights}/rolebindings", {"metadata": {"name": "ring"}, "roleRef": role, "subjects": subjects})
+    post(api, f"{permissions}/rolebindings", {"metadata": {"name": "ring"}, "roleRef": role, "subjects": subjects})
     for number in range(ring.size if ring.distinct else 1):
         content = MODULE.read_bytes() + custom_section(str(number).encode())
         binary = {"ring.wasm": base64.b64encode(content).decode()}
@@ -239,25 +239,25 @@ async def run_hosted(ring: Ring, mode: str, data: Path) -> bool:
     for number in range(ring.size):
         await asyncio.to_thread(post, ring.api, path, controller(ring, number, idle))
     port = free_port()
-    begun = time.monotonic()
+    started = time.monotonic()
     with hosted(ring, data, port) as processes:
         await http_ready(port)
 
         async def quiet() -> None:
             await asyncio.sleep(QUIET_SECONDS / 2)
 
-        return await measure(ring, mode, processes, begun, quiet)
+        return await measure(ring, mode, processes, started, quiet)
 
 
 async def run_native(ring: Ring, program: Path) -> bool:
     """Measure a process for each member."""
-    begun = time.monotonic()
+    started = time.monotonic()
     with native(ring, program) as processes:
 
         async def quiet() -> None:
             await asyncio.sleep(QUIET_SECONDS / 2)
 
-        return await measure(ring, "native", processes, begun, quiet)
+        return await measure(ring, "native", processes, started, quiet)
 
 
 def build_native(folder: Path) -> Path | None:

@@ -138,20 +138,20 @@ async def measure(info: ClusterInfo, size: int, folder: Path) -> bool:
     (folder / "modules").mkdir()
     shutil.copy(MODULE, folder / "modules")
     port = free_port()
-    begun = time.monotonic()
+    start = time.monotonic()
     async with hosted(ring, folder, port):
         await http_ready(port)
         await all_on_disk(ring, port)
-        first = time.monotonic() - begun
+        first = time.monotonic() - start
         await all_told(ring, port)
-        told = time.monotonic() - begun
+        told = time.monotonic() - start
         await asyncio.sleep(FIGURES_SECONDS + 2 * QUIET_SECONDS)
         written = writes(port)
-    begun = time.monotonic()
+    start = time.monotonic()
     async with hosted(ring, folder, port) as started:
         await http_ready(port)
         await all_on_disk(ring, port)
-        again = time.monotonic() - begun
+        again = time.monotonic() - start
         good = await asyncio.to_thread(ready, ring)
         calls = figure(port, "trellis_controller_call_seconds_count")
         used = processor([started])

@@ -103,10 +103,10 @@ def _remove_unused(site: Path) -> None:
         for path in sorted(site.glob(pattern)):
             removed |= set(_files(path))
             shutil.rmtree(path) if path.is_dir() else path.unlink()
-    gone = {str(path.relative_to(site)) for path in removed}
+    deleted = {str(path.relative_to(site)) for path in removed}
     for record in site.glob("*.dist-info/RECORD"):
         lines = record.read_text(encoding="utf-8").splitlines(keepends=True)
-        kept = [line for line in lines if line.split(",")[0] not in gone and not line.startswith("../")]
+        kept = [line for line in lines if line.split(",")[0] not in deleted and not line.startswith("../")]
         record.write_text("".join(kept), encoding="utf-8")
 
 

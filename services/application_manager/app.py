@@ -94,9 +94,9 @@ def compose(settings: Settings, base: Base, timings: Timings = Timings()) -> Wor
         *(settings.remove_finalizers, timings),
     )
     effects = Effects(kube, recorder, cache, watches.applications, tombstones, breaker, timings)
-    rights = MissingPermissions(base.health, remedy)
+    permissions = MissingPermissions(base.health, remedy)
     metrics = ApplicationMetrics(telemetry.metrics, cache, timings)
-    reconciler = Reconciler(gather, cache, effects, base.bus, TraceSpans(telemetry), rights, timings)
+    reconciler = Reconciler(gather, cache, effects, base.bus, TraceSpans(telemetry), permissions, timings)
 
     async def follow(mark: str, address: LatticeAddress | None) -> None:
         await cache.following.follow(mark, address)
@@ -104,10 +104,10 @@ def compose(settings: Settings, base: Base, timings: Timings = Timings()) -> Wor
         applications_changed(mark, None)  # the lattice may have other host groups now
 
     def noted_lattice(mark: str) -> AbstractContextManager[None]:
-        return rights.noted(f"lattice {mark}")
+        return permissions.noted(f"lattice {mark}")
 
     follow_groups = GroupLattices(kube, cache.groups_to_follow, follow, noted_lattice, settings.sources_interval)
-    tell = GroupConditions(kube, cache, rights, settings.remove_finalizers, timings)
+    tell = GroupConditions(kube, cache, permissions, settings.remove_finalizers, timings)
     refused = Refusals(queue, noted(base.health))
     refused_lattices = Refusals(lattices, noted(base.health, f"{WRITE_REFUSED}, lattices"))
     refused_groups = Refusals(groups, noted(base.health, f"{WRITE_REFUSED}, groups"))

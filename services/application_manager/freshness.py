@@ -117,11 +117,11 @@ class GroupConditions:
         if self.cache.means(group.namespace, group.lattice):
             return said
         name = name_of(group.lattice)
-        why = (
+        reason = (
             f"an older host group of this namespace is on another lattice {name}, so this lattice's applications are "
             "not shown"
         )
-        return Verdict("Unknown", "NameTaken", why)
+        return Verdict("Unknown", "NameTaken", reason)
 
     async def _update_condition(self, group: GroupView, said: Verdict | None) -> bool:
         """Update the condition of a host group; return False if it has no status yet: host_manager writes it first."""

@@ -85,17 +85,17 @@ class Gather:
         key, view = found.key, found.view
         nothing_awaited = found.progress.storage_read(None, answered=False, now=found.monotonic)
         if not self.groups_known():
-            why = "host groups cannot be listed: the application's lattice is not known"
-            return replace(found, progress=nothing_awaited, why=why)
+            reason = "host groups cannot be listed: the application's lattice is not known"
+            return replace(found, progress=nothing_awaited, why=reason)
         groups = self.cache.groups_of(key.mark).values() if key.mark else ()
         home = home_of(group for group in groups if self.cache.means(group.namespace, key.mark))
         if not groups or (view is None and not home):
-            why = (
+            reason = (
                 ""
                 if view is None
                 else no_lattice_message(self.cache.groups_in(view.namespace), view.lattice, view.shown)
             )
-            return replace(found, standing=Standing.NO_LATTICE, progress=nothing_awaited, why=why)
+            return replace(found, standing=Standing.NO_LATTICE, progress=nothing_awaited, why=reason)
         # While the owner of the lattice is unknown, wadm counts as unavailable: no finalizer is removed on a guess.
         following = self.cache.following
         others = following.owner(key.mark) is not None and not following.ours(key.mark)

@@ -22,6 +22,6 @@ from trellis.events.applications import (
 async def recall(published: Published, bus: Bus) -> None:
     """Read the last event about each Application; deletions during the gap between leaders are published later."""
     kinds = (ApplicationSynced, ApplicationOverridden, ApplicationRejected, ApplicationDeleted)
-    facts: AsyncIterator[ApplicationEventData] = bus.last_events(kinds)
-    async for fact in facts:
-        published.note(fact)
+    events: AsyncIterator[ApplicationEventData] = bus.last_events(kinds)
+    async for event in events:
+        published.note(event)

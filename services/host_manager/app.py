@@ -93,9 +93,9 @@ def compose(settings: Settings, base: Base, timings: Timings = Timings()) -> Wor
     breaker = Breaker(kube, recorder, scope, list_all)
     defined = None if settings.watch_namespaces else HOST_CONFIGS  # a confined service has no permission for the CRD
     leave = Leave(groups, Deletions(kube, defined, timings.deletions), breaker)
-    rights = MissingPermissions(base.health, Advice(settings).remedy)
+    permissions = MissingPermissions(base.health, Advice(settings).remedy)
     stories: TraceSpans[str] = TraceSpans(telemetry)
-    reconcile = Reconciler(cache, effects, bus, stories, settings.sources_interval, watches.knows, rights, leave)
+    reconcile = Reconciler(cache, effects, bus, stories, settings.sources_interval, watches.knows, permissions, leave)
     follow = PodReconciler(cache, bus, stories, watches.knows)
     changed = SecretReconciler(cache.changes, groups, lambda key, trace: queue.add(key, trace=trace), timings)
     refusals = Refusals(queue, noted(base.health), timings.refusals)

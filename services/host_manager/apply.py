@@ -134,15 +134,15 @@ class Effects:
 
     async def _recycle(self, key: str, action: RecyclePod) -> None:
         """Evict the pod, and record an Event on the host group; a disruption budget may delay the eviction."""
-        begun = True
+        started = True
         try:
             with contextlib.suppress(NotFound):
                 await self.kube.evict(action.pod.namespace, action.pod.name, uid=action.pod.uid)
         except TooManyRequests:
-            begun = False  # no host restarts, so the pause before the next attempt does not start
+            started = False  # no host restarts, so the pause before the next attempt does not start
             raise
         finally:
-            if begun:
+            if started:
                 self.cache.listening.recycling.begun(key, time.monotonic())
         _log.info("pod of a host without heartbeat evicted", group=key, pod=action.pod.name)
         await self._one(key, RecordGroupEvent(action.head, "HostRecycled", action.message), "")

@@ -66,15 +66,15 @@ def make_conditions(snapshot: Snapshot, shown: Mapping[str, Any]) -> list[Publis
     """Return the conditions about the lattice; ``shown``: the part of the status from ``make_lattice``."""
     view = snapshot.lattice
     if view is None:
-        why = (
+        cause = (
             snapshot.lattice_why or "host_manager is not connected to the lattice, so the reports of hosts are unknown"
         )
-        return [(kind, "Unknown", "LatticeNotConnected", why) for kind in (REPORTED, APPLICATIONS)]
+        return [(kind, "Unknown", "LatticeNotConnected", cause) for kind in (REPORTED, APPLICATIONS)]
     if not view.settled:
         return [_as_it_was(snapshot, kind) for kind in (REPORTED, APPLICATIONS)]
     if view.linked_since is None:
-        why = f"host_manager cannot reach the NATS of the lattice, so nothing is removed: {view.why}"
-        return [(kind, "Unknown", "LatticeUnreachable", why) for kind in (REPORTED, APPLICATIONS)]
+        cause = f"host_manager cannot reach the NATS of the lattice, so nothing is removed: {view.why}"
+        return [(kind, "Unknown", "LatticeUnreachable", cause) for kind in (REPORTED, APPLICATIONS)]
     wadm: PublishedEvents = (APPLICATIONS, "True", "Healthy", _left_out(shown, "apps", len(view.models or ())))
     if view.models_why:
         wadm = (APPLICATIONS, "Unknown", "WadmUnavailable", view.models_why)

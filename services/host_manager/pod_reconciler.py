@@ -32,15 +32,15 @@ class PodReconciler:
             return self.cache.timings.unknown  # the namespace is not listed yet: the pod may exist
         said = self.cache.said.ready
         pod = self.cache.pods.get(key)
-        for fact in due(pod, said.get(key)):
-            state = pod.resource_version if pod is not None and pod.uid == fact.uid else "deleted"
+        for event in due(pod, said.get(key)):
+            state = pod.resource_version if pod is not None and pod.uid == event.uid else "deleted"
             try:
-                with self.stories.follow(f"{fact.namespace}/{fact.group}"):
-                    await self.bus.publish(fact, dedup=f"{fact.uid}.{state}.{fact.fact}")
+                with self.stories.follow(f"{event.namespace}/{event.group}"):
+                    await self.bus.publish(event, dedup=f"{event.uid}.{state}.{event.fact}")
             except BusUnavailable:
                 return self.cache.timings.publish
-            if isinstance(fact, HostPodReady):
-                said[key] = fact
+            if isinstance(event, HostPodReady):
+                said[key] = event
             else:
                 said.pop(key, None)
         return None

@@ -16,14 +16,14 @@ from trellis.events.hosts import HostPodGone, HostPodReady, HostsReady
 
 async def recall(cache: Cache, bus: Bus) -> None:
     """Read which pods and groups were published as ready; the deletion of a pod that is gone is published later."""
-    facts: AsyncIterator[EventData] = bus.last_events((HostPodReady, HostPodGone, HostsReady))
-    async for fact in facts:
-        if isinstance(fact, HostsReady):
-            cache.said.groups[f"{fact.namespace}/{fact.name}"] = f"{fact.uid}.{fact.generation}.ready"
+    events: AsyncIterator[EventData] = bus.last_events((HostPodReady, HostPodGone, HostsReady))
+    async for event in events:
+        if isinstance(event, HostsReady):
+            cache.said.groups[f"{event.namespace}/{event.name}"] = f"{event.uid}.{event.generation}.ready"
             continue
-        assert isinstance(fact, HostPodReady | HostPodGone)
-        key = f"{fact.namespace}/{fact.name}"
-        if isinstance(fact, HostPodReady):
-            cache.said.ready[key] = fact
-        elif (said := cache.said.ready.get(key)) is not None and said.uid == fact.uid:
+        assert isinstance(event, HostPodReady | HostPodGone)
+        key = f"{event.namespace}/{event.name}"
+        if isinstance(event, HostPodReady):
+            cache.said.ready[key] = event
+        elif (said := cache.said.ready.get(key)) is not None and said.uid == event.uid:
             del cache.said.ready[key]

@@ -155,24 +155,24 @@ class Reconciler:
             "uid": head.uid,
             "lattice": snapshot.group.spec.lattice,
         }
-        fact: HostsReady | HostsRemoved
+        event: HostsReady | HostsRemoved
         if head.deleting:
-            mark, fact = f"{head.uid}.removed", HostsRemoved(**about)
+            mark, event = f"{head.uid}.removed", HostsRemoved(**about)
         else:
             conditions = {condition["type"]: condition for condition in status.get("conditions") or ()}
-            mine = status.get("observedGeneration") == head.generation
+            own = status.get("observedGeneration") == head.generation
             done = (conditions.get("Available", {}).get("status"), conditions.get("Progressing", {}).get("status"))
-            if not mine or done != ("True", "False"):
+            if not own or done != ("True", "False"):
                 said.pop(head.key, None)  # it is published once more when it is ready again
                 return None
             mark = f"{head.uid}.{head.generation}.ready"
-            fact = HostsReady(**about, generation=head.generation, hosts=status.get("readyReplicas") or 0)
+            event = HostsReady(**about, generation=head.generation, hosts=status.get("readyReplicas") or 0)
         if said.get(head.key) == mark:
             self.stories.end(head.key)
             return None
         try:
             with self.stories.follow(head.key):
-                await self.bus.publish(fact, dedup=f"{head.uid}.{head.resource_version}.{fact.fact}")
+                await self.bus.publish(event, dedup=f"{head.uid}.{head.resource_version}.{event.fact}")
         except BusUnavailable:
             return None if head.deleting else self.cache.timings.publish  # an outage does not block a deletion
         said[head.key] = mark

@@ -165,8 +165,8 @@ def _unusable(disk: Disk, base: str) -> str:
 
 
 def _free_bytes(disk: Disk, base: str) -> int:
-    facts = os.statvfs(disk.real(disk.nearest(base)))
-    return facts.f_bavail * facts.f_frsize
+    events = os.statvfs(disk.real(disk.nearest(base)))
+    return events.f_bavail * events.f_frsize
 
 
 def _imports(disk: Disk, main: str, live: Live | None) -> tuple[tuple[str, ...], tuple[str, ...]]:

@@ -89,7 +89,7 @@ def perform(session: Session, make_node: Callable[[Session], Node] = real_node) 
 
 def _failed(outcome: Outcome, error: InstallError, operation: str, spec: InstallSpec | None) -> InstallResult:
     """Return the result of a failed run; each shim that caused the failure has its requested version."""
-    versions = {wish.handler: wish.digest for wish in spec.shims} if spec else {}
+    versions = {wanted.handler: wanted.digest for wanted in spec.shims} if spec else {}
     shims = tuple(replace(shim, digest=shim.digest or versions.get(shim.handler, "")) for shim in error.shims)
     restarted = outcome is Outcome.ROLLED_BACK
     return InstallResult(operation, outcome, error.reason, error.message, restarted=restarted, shims=shims)

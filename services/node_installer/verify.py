@@ -58,13 +58,13 @@ def verify(found: Inspection, spec: InstallSpec | None, run: Run) -> tuple[ShimR
             _verified(found, handler, shim, defined, run) for handler, shim in sorted(found.state.shims.items())
         )
     results = []
-    for wish in spec.shims:
-        shim = found.state.shims.get(wish.handler)
-        problem = "it is not installed" if shim is None else _differs(found, wish, shim)
+    for wanted in spec.shims:
+        shim = found.state.shims.get(wanted.handler)
+        problem = "it is not installed" if shim is None else _differs(found, wanted, shim)
         if shim is None or problem:
-            results.append(ShimResult(wish.handler, wish.digest, problem=problem))
+            results.append(ShimResult(wanted.handler, wanted.digest, problem=problem))
         else:
-            results.append(_verified(found, wish.handler, shim, defined, run))
+            results.append(_verified(found, wanted.handler, shim, defined, run))
     return tuple(results)
 
 

@@ -22,11 +22,11 @@ def on_provision(jobs: JobIndex, queue: KeyedQueue[str]) -> Callable[[Received[P
     """Return the handler of provisioning events; ``jobs``: as the watch reports them."""
 
     def handle(received: Received[ProvisionEventData]) -> None:
-        fact = received.fact
-        if is_shown(fact, jobs.of_uid(fact.node_uid)):
-            queue.cover(fact.node, received.ack)
+        event = received.fact
+        if is_shown(event, jobs.of_uid(event.node_uid)):
+            queue.cover(event.node, received.ack)
         else:
-            queue.add(fact.node, received.ack, received.trace)
+            queue.add(event.node, received.ack, received.trace)
 
     return handle
 

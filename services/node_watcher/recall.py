@@ -16,9 +16,9 @@ NODE_FACTS = (NodeOptedIn, NodeOptedOut, NodeReplaced, NodeGone, NodeReady)
 
 async def recall(cache: Cache, bus: Bus) -> None:
     """Read the last events of each node from the stream."""
-    facts = [fact async for fact in bus.last_events(NODE_FACTS)]
-    for fact in facts:
-        cache.remember(fact.name, published_after(cache.said.get(fact.name), fact))
+    events = [event async for event in bus.last_events(NODE_FACTS)]
+    for event in events:
+        cache.remember(event.name, published_after(cache.said.get(event.name), event))
 
 
 def published_after(said: PublishedState | None, fact: NodeEventData) -> PublishedState | None:

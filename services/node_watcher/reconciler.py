@@ -65,9 +65,9 @@ class Reconciler:
         done = [type(action).__name__ for action in actions]
         attributes = {"k8s.node.name": snapshot.name, "trellis.actions": done}
         former = self.cache.traces.get(snapshot.name)
-        begun = self.telemetry.trace_of(cause) if cause is not None else None
-        again = former is not None and begun is not None and former.trace_id == begun.trace_id
-        parent = begun if again else self._trace_of(snapshot)
+        started = self.telemetry.trace_of(cause) if cause is not None else None
+        again = former is not None and started is not None and former.trace_id == started.trace_id
+        parent = started if again else self._trace_of(snapshot)
         if parent is None and cause is not None:
             return self.telemetry.begin(name, cause, start_ns=observed_ns, attributes=attributes)
         parent = parent or trace

@@ -80,7 +80,7 @@ def compose(settings: Settings, base: Base, timings: Timings = Timings()) -> Wor
     cache = Cache(
         *(kube, settings, node_views, shim_views, canary_pods, timings),
         shims_known=lambda: shims.known,
-        refused=RefusedNodes(lambda reason, why: unready(base.health, reason.value)(why)),
+        refused=RefusedNodes(lambda reason, cause: unready(base.health, reason.value)(cause)),
         handover_until=time.monotonic() + (base.claim.settles_in if base.claim is not None else 0.0),
     )
     queues = Queues(

@@ -56,11 +56,11 @@ class Gather:
         """
         cache, settings = self.cache, self.cache.settings
         ledger = cache.ledger or Ledger({})
-        jobs, begun, feared = cache.jobs.by_uid(), cache.begun(), dict[str, frozenset[str]]()
-        targets, resting = cache.fleet.look_at({**jobs, **ledger.entries, **begun})
+        jobs, requested, unconfirmed = cache.jobs.by_uid(), cache.begun(), dict[str, frozenset[str]]()
+        targets, resting = cache.fleet.look_at({**jobs, **ledger.entries, **requested})
         for index, (node, _) in enumerate(targets):
             if shims := self._unconfirmed(node, ledger.entries.get(node.uid)):
-                feared[node.uid], view = shims, with_unconfirmed(node, shims)
+                unconfirmed[node.uid], view = shims, with_unconfirmed(node, shims)
                 targets[index] = view, cache.fleet.target(view)
         left = {job.uid: cache.clock.left(job) for of_node in jobs.values() for job in of_node}
         named = () if cache.shims_known() else {name for entry in ledger.entries.values() for name in entry.shims}
@@ -79,8 +79,8 @@ class Gather:
                 node.uid for node, target in targets if target and (labelled(node, target) or self._other(node, target))
             ),
             now=self.kube.now(),
-            begun=begun,
-            feared=feared,
+            begun=requested,
+            feared=unconfirmed,
             stuck=frozenset(uid for uid, seconds in left.items() if seconds <= 0),
             stuck_in=min((seconds for seconds in left.values() if 0 < seconds < math.inf), default=None),
             shims_unknown=cache.marks.unknown or any(name != KWASM for name in named),
@@ -95,11 +95,11 @@ class Gather:
         if job is not None and inspect(job, inspect_after=settings.inspect_after, now=now):
             installer = await pods.installer(job)
         entry = cache.ledger.entries.get(node.uid) if node and cache.ledger else None
-        feared = self._unconfirmed(node, entry) if node else frozenset[str]()
-        if node and feared:
-            node = with_unconfirmed(node, feared)
+        unconfirmed = self._unconfirmed(node, entry) if node else frozenset[str]()
+        if node and unconfirmed:
+            node = with_unconfirmed(node, unconfirmed)
         target = target_of_slot(node, cache.fleet.target(node), entry) if node else None
-        going = leaving(node, target) if node and target and entry else ()
+        deleting = leaving(node, target) if node and target and entry else ()
         begins = node is not None and entry is not None and to_begin(node, jobs, entry)
         timeout = self._verify_timeout(job)
         done_for = cache.clock.done_for(job) if job is not None else 0.0
@@ -116,7 +116,7 @@ class Gather:
             inspect_after=settings.inspect_after,
             now=now,
             done_for=done_for,
-            feared=feared,
+            feared=unconfirmed,
             stuck_in=cache.clock.left(job) if job is not None and at_work(job) else math.inf,
             pod_refused=cache.pod_refusals.words(job.uid) if job is not None else "",
             pod_refused_for=cache.pod_refusals.seconds(job.uid) if job is not None else 0.0,
@@ -130,12 +130,12 @@ class Gather:
             canaries=self._canaries(job, target),
             pods=await self._pods(job, explain=done_for >= timeout),
             unserved=node is not None and self._unserved(node),
-            users=await pods.users(name, going, cache.shims) if going else (),
+            users=await pods.users(name, deleting, cache.shims) if deleting else (),
             other=self._other(node, target) if node and target else None,
             deleting=cache.deletions.alone(cache.shims.values()),
             timings=cache.timings.nodes,
             shims_unknown=cache.marks.unknown,
-            policies=tuple((shim.name, shim.removal_policy) for shim in cache.shims.values() if shim.name in going),
+            policies=tuple((shim.name, shim.removal_policy) for shim in cache.shims.values() if shim.name in deleting),
         )
 
     async def with_former(self, snapshot: Snapshot) -> Snapshot:
@@ -149,7 +149,7 @@ class Gather:
             return snapshot
         there = {name: self.cache.shims[name] for name in shims if name in self.cache.shims}
         kept = [await self._kept(name, node, digest) for name, digest in had_of(node, there).items()]
-        former = Former(tuple(wish for wish in kept if wish is not None), there, self.cache.settings.allow_http)
+        former = Former(tuple(wanted for wanted in kept if wanted is not None), there, self.cache.settings.allow_http)
         return replace(snapshot, former=former)
 
     async def _kept(self, name: str, node: NodeView, digest: str) -> WantedShim | None:

@@ -24,13 +24,13 @@ def on_node_event(
     """Return the handler of events about nodes; an opt-in without an annotation provides the trace for its Job."""
 
     def handle(received: Received[NodeEventData]) -> None:
-        fact = received.fact
-        if isinstance(fact, NodeOptedIn):
-            cache.record_trace(fact.uid, received.trace)
-        if is_shown(fact, cache.nodes.get(fact.name)):
-            queue.cover(fact.name, received.ack)
+        event = received.fact
+        if isinstance(event, NodeOptedIn):
+            cache.record_trace(event.uid, received.trace)
+        if is_shown(event, cache.nodes.get(event.name)):
+            queue.cover(event.name, received.ack)
             return
-        queue.add(fact.name, received.ack, received.trace)
+        queue.add(event.name, received.ack, received.trace)
         plan()
 
     return handle

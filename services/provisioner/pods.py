@@ -103,21 +103,21 @@ class Pods:
         ]
         return max(told)[1] if told else ""
 
-    async def users(self, node: str, going: tuple[str, ...], shims: Mapping[str, ShimView]) -> tuple[User, ...]:
+    async def users(self, node: str, deleting: tuple[str, ...], shims: Mapping[str, ShimView]) -> tuple[User, ...]:
         """Return the pods on a node that still run with a Shim to uninstall."""
         listing = await self.kube.list(PODS, field_selector=f"spec.nodeName={node}")
-        return users_of(listing.items, going, shims)
+        return users_of(listing.items, deleting, shims)
 
 
-def users_of(pods: Iterable[Manifest], going: Iterable[str], shims: Mapping[str, ShimView]) -> tuple[User, ...]:
+def users_of(pods: Iterable[Manifest], deleting: Iterable[str], shims: Mapping[str, ShimView]) -> tuple[User, ...]:
     """Return the pods that run with one of the Shims to uninstall.
 
     A pod is identified by its RuntimeClass; if that was deleted with the Shim, by the label in its nodeSelector:
     Kubernetes copies the nodeSelector of a RuntimeClass into its pods.
     """
-    going = tuple(going)
-    by_class = {shims[name].runtime_class: name for name in going if name in shims}
-    by_label = {names.shim_label(name): name for name in going}
+    deleting = tuple(deleting)
+    by_class = {shims[name].runtime_class: name for name in deleting if name in shims}
+    by_label = {names.shim_label(name): name for name in deleting}
     users: list[User] = []
     for pod in pods:
         metadata, spec = pod["metadata"], pod["spec"]

@@ -64,10 +64,10 @@ class Reconciler:
         if node is None:
             return None
         job = newest(tuple(job for job in snapshot.jobs if job.node_uid == node.uid))
-        begun = self.cache.noted(node.uid).trace
+        requested = self.cache.noted(node.uid).trace
         of_job = trace_from(job.traceparent) if job else None
         creates = any(isinstance(action, CreateJob) for action in actions)
-        return (begun or of_job) if creates else (of_job or begun)
+        return (requested or of_job) if creates else (of_job or requested)
 
 
 @dataclass(frozen=True, slots=True)

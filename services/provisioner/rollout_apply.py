@@ -82,18 +82,18 @@ class RolloutEffects:
         told = frozenset() if self.cache.halts_lost else frozenset(ledger.told)
         for shim in sorted(told ^ {*ledger.halted}):
             failing, digest = plan.failing.get(shim, 0), self._digest(shim)
-            fact: RolloutHalted | RolloutResumed = (
+            event: RolloutHalted | RolloutResumed = (
                 RolloutHalted(digest=digest, shim=shim, failing=failing, limit=self._limit(shim))
                 if shim in ledger.halted
                 else RolloutResumed(digest=digest, shim=shim, failing=failing)
             )
             try:
-                await self.bus.publish(fact, dedup=f"{names.LEDGER}.{self._version()}.{shim}.{fact.fact}")
+                await self.bus.publish(event, dedup=f"{names.LEDGER}.{self._version()}.{shim}.{event.fact}")
             except BusUnavailable:
                 return True  # the bus itself logs its outage, once
             except EventRefused as error:
                 # A retry would be refused, too; the ledger and its Event have the same information.
-                _log.error("rollout event not published", fact=fact.fact, error=str(error))
+                _log.error("rollout event not published", fact=event.fact, error=str(error))
         self.cache.halts_published()
         if ledger.halted != ledger.told:
             await self.write_ledger(replace(plan, ledger=replace(ledger, told=ledger.halted)))

@@ -96,8 +96,8 @@ class ShimGather:
         """Return the nodes from which a Shim cannot be removed, with the reason."""
         in_use = self.cache.in_use()
         members = ((tally.members.get(node.name), node) for node in self.cache.fleet.named(in_use))
-        leaving = (node for item, node in members if item is not None and item.has is not None and item.wish is None)
-        return tuple((node, in_use[node.uid]) for node in leaving)
+        to_remove = (node for item, node in members if item is not None and item.has is not None and item.wish is None)
+        return tuple((node, in_use[node.uid]) for node in to_remove)
 
     async def _ledger(self) -> Ledger:
         """Return the ledger; an empty one if reading it is refused, which the status reports."""

@@ -88,16 +88,16 @@ class Accounts:
         host groups of the former account are granted. If an unreachable connection was of this account, this waits for
         it a little, so that both may reconnect in any order; it calls this itself after its reconnect.
         """
-        mine = self._ears[address]
-        if mine.link is not link:
+        own = self._ears[address]
+        if own.link is not link:
             return  # this connection ends
         await self._wait_for_former(address)
         until = time.monotonic() + self._timings.look
         for _ in range(_TIMES):
-            if await self._publish_token_to_all(mine, until):
+            if await self._publish_token_to_all(own, until):
                 break
         for other in self._cache.of_its_account(address):
-            if other not in self._ears or not mine.is_one_with(self._ears[other]):
+            if other not in self._ears or not own.is_one_with(self._ears[other]):
                 self._cache.one_account(address, other, yes=False)
         self._cache.looked_for(address)
 

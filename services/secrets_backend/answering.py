@@ -127,24 +127,24 @@ class Answering:
             await self._give(question, request, secret)
         except Refusal as refused:
             # Without its frames: they refer to this one, with the Secret, until the garbage collector runs.
-            why = refused.with_traceback(None)
+            reason = refused.with_traceback(None)
         except TooLargeError as error:
             words = f"the answer is too large: {error} (bytes that are not text take up to four times their size)"
-            why = Refusal(ErrorName.OTHER, words)
+            reason = Refusal(ErrorName.OTHER, words)
         except (AnswerLost, TimeoutError):
             raise
         except Exception as error:  # noqa: BLE001 - a failure affects only its request; its text may contain a value
             _log.error("request failed with an internal error", error=type(error).__name__, where=_where(error))
-            why = Refusal(ErrorName.OTHER, "secrets_backend failed to answer this request: see its log")
+            reason = Refusal(ErrorName.OTHER, "secrets_backend failed to answer this request: see its log")
         else:
             self._granted(opened, identity, secret, grant)
             return GRANTED
-        await question.answer(why.body())
+        await question.answer(reason.body())
         if opened is None:
-            self._unreadable(why)
+            self._unreadable(reason)
         else:
-            self._denied(opened, identity, why, grant_of())
-        return why.error.value
+            self._denied(opened, identity, reason, grant_of())
+        return reason.error.value
 
     async def _open(self, question: Question) -> Opened:
         key = self._parts.key
@@ -171,23 +171,23 @@ class Answering:
         await question.answer(payload, headers)
 
     def _denied(self, opened: Opened, identity: Identity | None, refusal: Refusal, grant: ConnectionGrant) -> None:
-        fact = SecretDenied(
+        event = SecretDenied(
             **_about(opened, identity, self._parts.backend),
             error=refusal.error.value,
             message=refusal.message[:_MESSAGE_MOST],
         )
-        self._parts.audit.say(fact, grant.groups)
+        self._parts.audit.say(event, grant.groups)
 
     def _granted(self, opened: Opened, identity: Identity, secret: Manifest, grant: ConnectionGrant) -> None:
         metadata = secret["metadata"]
-        fact = SecretGranted(
+        event = SecretGranted(
             **_about(opened, identity, self._parts.backend),
             uid=str(metadata["uid"]),
             resource_version=str(metadata["resourceVersion"]),
             rule=identity.rule,
         )
-        self._parts.audit.say(fact, grant.groups)
-        self._parts.changes.remember(fact, grant.groups)
+        self._parts.audit.say(event, grant.groups)
+        self._parts.changes.remember(event, grant.groups)
 
     def _unreadable(self, refusal: Refusal) -> None:
         """Log requests without identity at a limited rate, as any client of the NATS can send them at any rate."""

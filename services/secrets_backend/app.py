@@ -95,8 +95,8 @@ def compose(settings: Settings, base: Base, *, timings: Timings) -> Work:
     reading = base.kube.apart(*_READING)
     parts = _parts(settings, base, reading, timings)
     links = GroupConnections(cache, _environment(settings, base, cache, parts, timings))
-    rights = MissingPermissions(base.health, Advice(settings.namespace).remedy)
-    of_groups = ConnectionsOfGroups(cache, links, rights)
+    permissions = MissingPermissions(base.health, Advice(settings.namespace).remedy)
+    of_groups = ConnectionsOfGroups(cache, links, permissions)
     follow = GroupLattices(base.kube, of_groups.groups, of_groups.follow, of_groups.noted, settings.sources_interval)
 
     def list_all() -> None:

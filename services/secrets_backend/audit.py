@@ -73,17 +73,17 @@ class Audit:
 
     def __len__(self) -> int:
         """Return the number of waiting events."""
-        return sum(len(facts) for facts in self._waiting.values())
+        return sum(len(events) for events in self._waiting.values())
 
     def say(self, fact: SecretGranted | SecretDenied, source: Hashable = "") -> None:
         """Log an answer, and enqueue its event; ``source``: requests that share a limit."""
         what = fact.model_dump(exclude={"count"}, exclude_defaults=True)
         _log.info(f"secret {fact.fact}", **what)
-        mine = self._waiting.setdefault(source, OrderedDict())
-        if fact not in mine and len(self) >= MOST:
+        own = self._waiting.setdefault(source, OrderedDict())
+        if fact not in own and len(self) >= MOST:
             self._drop_newest()
-            mine = self._waiting.setdefault(source, OrderedDict())
-        mine[fact] = _Waiting(1, current_trace()).after(mine.get(fact))
+            own = self._waiting.setdefault(source, OrderedDict())
+        own[fact] = _Waiting(1, current_trace()).after(own.get(fact))
         self._empty.clear()
         self._news.set()
 
@@ -99,7 +99,7 @@ class Audit:
             async with asyncio.timeout(seconds):
                 await self._empty.wait()
         if self._waiting:
-            left = sum(sum(fact.count for fact in facts.values()) for facts in self._waiting.values())
+            left = sum(sum(event.count for event in events.values()) for events in self._waiting.values())
             _log.error("secret events not published before the shutdown", facts=left)
 
     async def _send(self) -> None:
@@ -110,11 +110,11 @@ class Audit:
                 if source is None:
                     await asyncio.sleep(self._timings.pace)
                     continue
-                fact, waiting = self._take(source)
-                if not await self._published(fact, waiting):
-                    facts = self._waiting.setdefault(source, OrderedDict())
-                    facts[fact] = waiting if fact not in facts else facts[fact].after(waiting)
-                    facts.move_to_end(fact, last=False)
+                event, waiting = self._take(source)
+                if not await self._published(event, waiting):
+                    events = self._waiting.setdefault(source, OrderedDict())
+                    events[event] = waiting if event not in events else events[event].after(waiting)
+                    events.move_to_end(event, last=False)
                     await asyncio.sleep(self._timings.bus_retry)
                 await asyncio.sleep(self._timings.gap)
             self._news.clear()
@@ -134,17 +134,17 @@ class Audit:
 
     def _take(self, source: Hashable) -> tuple[SecretAnswered, _Waiting]:
         """Remove and return the oldest event of a source; all other sources come before its next event."""
-        facts = self._waiting.pop(source)
-        fact, waiting = facts.popitem(last=False)
-        if facts:
-            self._waiting[source] = facts
-        return fact, waiting
+        events = self._waiting.pop(source)
+        event, waiting = events.popitem(last=False)
+        if events:
+            self._waiting[source] = events
+        return event, waiting
 
     def _drop_newest(self) -> None:
         """Drop the newest event of the source with the most events, so that a flood displaces no other source."""
-        source, facts = max(self._waiting.items(), key=lambda item: len(item[1]))
-        _, waiting = facts.popitem()
-        if not facts:
+        source, events = max(self._waiting.items(), key=lambda item: len(item[1]))
+        _, waiting = events.popitem()
+        if not events:
             del self._waiting[source]
         self._drop(waiting.count)
 

@@ -123,19 +123,19 @@ class Changes:
         former = {version: holders for version, holders in given.versions.items() if version != now}
         if not former:
             return
-        fact = changed(place, now, former.values())
+        event = changed(place, now, former.values())
         attributes = {"k8s.namespace.name": place[0], "k8s.object.name": place[1]}
         try:
             with linked(self._telemetry, "secret changed", given.answers, attributes):
-                await self._bus.publish(fact, dedup=f"{fact.uid}.{fact.resource_version}.changed.{_digest(fact)}")
+                await self._bus.publish(event, dedup=f"{event.uid}.{event.resource_version}.changed.{_digest(event)}")
         except BusUnavailable:
             return
         except EventRefused as error:
             _log.error(
-                "event of a changed Secret not published", namespace=fact.namespace, name=fact.name, error=str(error)
+                "event of a changed Secret not published", namespace=event.namespace, name=event.name, error=str(error)
             )
         else:
-            _log.info("granted Secret changed", namespace=fact.namespace, name=fact.name)
+            _log.info("granted Secret changed", namespace=event.namespace, name=event.name)
         for version in former:
             given.versions.pop(version, None)
 

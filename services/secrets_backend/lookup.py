@@ -50,11 +50,11 @@ class Lookup:
             kube = self.kube.acting_as(identity.user)
             found = await kube.get(SECRETS, name, identity.namespace, timeout=max(0.001, seconds))
         except KubeError as error:
-            why = describe_error(error, identity)
+            reason = describe_error(error, identity)
         else:
             self._keep(key, found)
             return found
-        raise Refusal(ErrorName.UPSTREAM, why)
+        raise Refusal(ErrorName.UPSTREAM, reason)
 
     def sweep(self) -> None:
         """Drop expired Secrets, also without a request for them."""

@@ -337,27 +337,29 @@ class Cache:
         match owner.undecided:
             case Undecided.GROUP_INVALID:
                 groups = tuple(group for group in owner.groups if not group.lattice)
-                why = f"the spec of host group {groups[0].key} is invalid, so it names no lattice"
+                reason = f"the spec of host group {groups[0].key} is invalid, so it names no lattice"
             case Undecided.LATTICE_UNREACHABLE:
                 groups = tuple(group for group in owner.groups if self._trouble(group.lattice))
                 if not groups:
                     return None  # the query is in progress
-                why = f"host group {groups[0].key} has another lattice: {self._trouble(groups[0].lattice)}"
+                reason = f"host group {groups[0].key} has another lattice: {self._trouble(groups[0].lattice)}"
             case Undecided.GROUP_MISSING:
                 groups, at = (), self.timings.group_grace
-                why = f"no host group names lattice {lattice}: they are deleted unless one is created within {at:.0f} s"
+                reason = (
+                    f"no host group names lattice {lattice}: they are deleted unless one is created within {at:.0f} s"
+                )
             case _:
                 return None
-        message = f"Services of applications on lattice {lattice} stay as they are: {why}"
+        message = f"Services of applications on lattice {lattice} stay as they are: {reason}"
         return Preserved(service, owner.undecided, message, groups)
 
     def _trouble(self, mark: str) -> str:
         """Return why the lattice of a host group does not answer, "" while no error is known."""
-        why = self.unreadable.get(mark) or self.following.trouble(mark)
+        reason = self.unreadable.get(mark) or self.following.trouble(mark)
         group = self._group(mark, "")
-        if not why or group is None or group.spec is None:
-            return why
-        return f"{redact_url(group.spec.nats_address)}: {why}"
+        if not reason or group is None or group.spec is None:
+            return reason
+        return f"{redact_url(group.spec.nats_address)}: {reason}"
 
     async def _is_deleting(self, namespace: str) -> bool:
         try:
@@ -368,9 +370,9 @@ class Cache:
 
 
 def _refusal(options: ServiceOptions, application: Application, group: GroupView) -> Refused:
-    why = (
+    reason = (
         f"application {application.name} requests its Service in namespace {options.namespace}, where its lattice has "
         f"no host group: change annotation {names.ANNOTATION_SERVICE_NAMESPACE}, or add the namespace to "
         "TRELLIS_SERVICE_NAMESPACES"
     )
-    return Refused("NamespaceNotAllowed", why, group)
+    return Refused("NamespaceNotAllowed", reason, group)

@@ -16,12 +16,12 @@ from trellis.events.services import ServiceReflected, ServiceRemoved
 
 async def recall(cache: Cache, bus: Bus) -> None:
     """Read the last event of each Service; the removal of one that no longer exists is published afterwards."""
-    facts: AsyncIterator[EventData] = bus.last_events((ServiceReflected, ServiceRemoved))
-    async for fact in facts:
-        assert isinstance(fact, ServiceReflected | ServiceRemoved)
-        key = f"{fact.namespace}/{fact.name}"
-        said = cache.said.setdefault(f"{fact.namespace}/{fact.application}", {})
-        if isinstance(fact, ServiceReflected):
-            said[key] = fact
-        elif key in said and said[key].uid == fact.uid:
+    events: AsyncIterator[EventData] = bus.last_events((ServiceReflected, ServiceRemoved))
+    async for event in events:
+        assert isinstance(event, ServiceReflected | ServiceRemoved)
+        key = f"{event.namespace}/{event.name}"
+        said = cache.said.setdefault(f"{event.namespace}/{event.application}", {})
+        if isinstance(event, ServiceReflected):
+            said[key] = event
+        elif key in said and said[key].uid == event.uid:
             del said[key]

@@ -106,10 +106,10 @@ class Reconciler:
                 service = cache.services.get(mirror.key)
                 if service is None or service.application != mirror.application or service.deleting:
                     continue
-                fact = reflected(mirror, service)
-                if said.get(mirror.key) != fact:
-                    await self._publish(fact, service.resource_version)
-                    said[mirror.key] = fact
+                event = reflected(mirror, service)
+                if said.get(mirror.key) != event:
+                    await self._publish(event, service.resource_version)
+                    said[mirror.key] = event
             for key, former in list(said.items()):
                 if key not in cache.services:
                     await self._publish(removed(former), "deleted")

@@ -155,18 +155,18 @@ async def await_served(kube: Kube, kind: Kind) -> None:
     res = Resource(kind.group, kind.version, kind.plural, kind.model.__name__, namespaced=kind.scope == "Namespaced")
     deadline = time.monotonic() + SERVED_SECONDS
     while True:
-        why = ""
+        reason = ""
         try:
             async with contextlib.aclosing(kube.pages(Selection(res), limit=1)) as pages:
                 await anext(pages)
         except (NotFound, Unavailable) as error:
-            why = str(error)
+            reason = str(error)
         _, standing, _ = await look_at(kube, kind)
-        why = standing.message or why
-        if not why:
+        reason = standing.message or reason
+        if not reason:
             return
         if time.monotonic() > deadline:
-            raise CommandError(f"CRD {kind.name} is not served: {why}")
+            raise CommandError(f"CRD {kind.name} is not served: {reason}")
         await asyncio.sleep(_POLL_SECONDS)
 
 

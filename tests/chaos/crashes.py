@@ -223,12 +223,12 @@ class _World:
         await self.side.release()
         telling.wrong += await self._until_none(self.side.left)
         records = self.fleet.writes(self.mark)
-        mine = [record for record in records if self.fleet.id in json.dumps(record.get("objectRef") or {})]
-        until = len(mine) - sum(
+        own = [record for record in records if self.fleet.id in json.dumps(record.get("objectRef") or {})]
+        until = len(own) - sum(
             self.fleet.id in json.dumps(write.get("objectRef") or {}) for write in self.fleet.writes(mark)
         )
         case = judge.Case(self.fleet.system, self.fleet.installers, frozenset(self.side.deleted), until)
-        telling.wrong += judge.violations(mine, case)
+        telling.wrong += judge.violations(own, case)
 
     async def _undone(self, telling: Telling) -> AsyncIterator[str]:
         telling.take(self.directory)

@@ -61,8 +61,8 @@ def _by_people(record: Record) -> bool:
 
 def work(records: Iterable[Record]) -> Counter[str]:
     """Count the accepted writes of services by kind; leases are not work, and reviews are questions."""
-    mine = (record for record in records if ours(record) and accepted(record))
-    kinds = (place(record)[0] for record in mine)
+    own = (record for record in records if ours(record) and accepted(record))
+    kinds = (place(record)[0] for record in own)
     return Counter(kind for kind in kinds if kind != "leases" and not kind.endswith("reviews"))
 
 

@@ -166,7 +166,7 @@ class NodeSide:
             if (labels.get(self.shim(shim)) == names.SHIM_PROVISIONED) != (shim in end.shims):
                 yield f"node {name} is {'not ' if shim in end.shims else ''}labelled with {shim}"
         disk = self.kubelets.disks.get(metadata["uid"], Disk())
-        has = {handler: wish.sources[0].sha256 for handler, wish in disk.shims.items()}
+        has = {handler: installer_spec.sources[0].sha256 for handler, installer_spec in disk.shims.items()}
         wanted = {self.shim(shim): sha256_of(version) for shim, version in end.shims.items()}
         if has != wanted:
             yield f"on the disk of node {name} is {has}, not {wanted}"

@@ -42,27 +42,29 @@ class Witness:
 
     def asked_for(self, step: Step, now: float) -> None:
         """A step begins to be carried out: what it gives may hold from now on."""
-        if (fact := _given(step)) is not None:
-            self._times[fact].append([now, math.inf])
+        if (event := _given(step)) is not None:
+            self._times[event].append([now, math.inf])
 
     def taken(self, step: Step, now: float) -> None:
         """The API server has taken a step: what it ends does not hold from now on."""
         new = _given(step)
-        for fact, times in self._times.items():
-            if fact != new and _ends(step, fact):
+        for event, times in self._times.items():
+            if event != new and _ends(step, event):
                 for time in times:
                     time[1] = min(time[1], now)
 
     def wrong(self, answer: Answer) -> list[str]:
         """Return what is wrong with an answer: nothing, if all that it needs may have held."""
-        facts: dict[Fact, float] = {
+        events: dict[Fact, float] = {
             ("value", answer.secret, answer.value): DECIDED_SECONDS,
             ("right", answer.account, answer.secret): DECIDED_SECONDS,
             ("grant", answer.account, ""): GRANT_SECONDS,
         }
-        lacking = [fact for fact, late in facts.items() if not self._held(fact, answer.asked - late, answer.answered)]
+        lacking = [
+            event for event, late in events.items() if not self._held(event, answer.asked - late, answer.answered)
+        ]
         who = f"{answer.account} was given {answer.secret} in version {answer.value}"
-        return [f"{who} at {answer.answered:.1f} s, without {' '.join(fact).strip()}" for fact in lacking]
+        return [f"{who} at {answer.answered:.1f} s, without {' '.join(event).strip()}" for event in lacking]
 
     def _held(self, fact: Fact, since: float, until: float) -> bool:
         return any(begin <= until and end >= since for begin, end in self._times.get(fact, ()))

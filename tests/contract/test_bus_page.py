@@ -64,11 +64,11 @@ def test_the_fact_it_shows_is_a_fact_with_all_its_fields_on_the_subject_it_names
     spec = spec_of_type(event.type)
     assert spec is not None
     assert set(event.data) == set(spec.model.model_fields)
-    fact = spec.model.model_validate(event.data)
+    event_data = spec.model.model_validate(event.data)
     cluster, service = event.source.removeprefix("/trellis/").split("/")
     assert service == spec.owner
-    assert event.subject == "/".join(fact.key())
-    assert f"`{event_subject(cluster, fact)}`" in BUS_PAGE.read_text()
+    assert event.subject == "/".join(event_data.key())
+    assert f"`{event_subject(cluster, event_data)}`" in BUS_PAGE.read_text()
     assert set(json.loads(blocks(BUS_PAGE)["json", "fact"])) == set(RawCloudEvent.model_fields) - {"tracestate"}
     trace = trace_from(event.traceparent)
     assert trace is not None

@@ -48,9 +48,9 @@ def test_an_annotated_node_gets_the_runtime_of_the_image_by_its_checksum(arch: s
     assert is_for(shim, opted_in(node), auto_provision=False)
     assert is_for(shim, node, auto_provision=True)
     assert not is_for(shim, node, auto_provision=False)
-    wish = installer_spec_for(shim, arch, require_checksum=True)
-    assert isinstance(wish, WantedShim)
-    [source] = wish.sources
+    wanted = installer_spec_for(shim, arch, require_checksum=True)
+    assert isinstance(wanted, WantedShim)
+    [source] = wanted.sources
     assert (source.location, source.sha256) == (f"{IN_IMAGE}/{SHIM}", SUMS[arch])
 
 

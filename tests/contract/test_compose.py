@@ -73,9 +73,9 @@ def test_annotated_nodes_get_the_runtime_of_the_image_that_is_built_by_its_check
     shim = view_shim(manifest | {"metadata": {**manifest["metadata"], "uid": "u", "resourceVersion": "1"}})
     assert not shim.invalid
     assert is_for(shim, opted_in(a_node()), auto_provision=False)
-    wish = installer_spec_for(shim, "amd64", require_checksum=True)
-    assert isinstance(wish, WantedShim)
-    [source] = wish.sources
+    wanted = installer_spec_for(shim, "amd64", require_checksum=True)
+    assert isinstance(wanted, WantedShim)
+    [source] = wanted.sources
     assert (source.location, source.binary_sha256) == (RUNTIME, hashlib.sha256(b"a program").hexdigest())
 
 

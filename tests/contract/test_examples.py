@@ -154,9 +154,9 @@ def test_the_controllers_have_their_modules_and_trellis_may_be_their_accounts() 
         module = item["spec"]["module"]["configMap"]
         assert made[module["name"]] == [module["key"]]
         assert (EXAMPLES / "controllers" / module["key"]).exists()
-    rights = list(yaml.safe_load_all((EXAMPLES / "controllers/rights.yaml").read_text()))
+    permissions = list(yaml.safe_load_all((EXAMPLES / "controllers/rights.yaml").read_text()))
     actors = actors_of("team-a", [item["spec"]["serviceAccountName"] for item in found])
-    assert rights == manifests_of(actors, [], "trellis-system")
+    assert permissions == manifests_of(actors, [], "trellis-system")
 
 
 @pytest.mark.parametrize("folder", folders())

@@ -57,13 +57,13 @@ def chunk(part: tuple[str, range]) -> Came:
     name, numbers = part
     logging.disable()  # libraries warn of what they are given
     came = Came(name)
-    begun = time.process_time()
+    started = time.process_time()
     for number in numbers:
         try:
             came.outcomes[TARGETS[name].verdict(number)] += 1
         except (Exception, TooLong) as error:  # noqa: BLE001 (a crash is what is looked for)
             came.findings.append(_finding(name, number, error))
-    came.seconds = time.process_time() - begun
+    came.seconds = time.process_time() - started
     return came
 
 
@@ -123,7 +123,7 @@ def main() -> int:
     if unknown := [name for name in names if name not in TARGETS]:
         parser.error(f"there is no target {', '.join(unknown)}: there are {', '.join(TARGETS)}")
     came = {name: Came(name) for name in names}
-    begun = time.monotonic()
+    started = time.monotonic()
     try:
         for result in results(asked.jobs, parts(names, asked.seed, asked.cases)):
             came[result.target].add(result)
@@ -134,7 +134,7 @@ def main() -> int:
             f"no answer for {HUNG_SECONDS:.0f} s: a case hangs in a library; try each target by --only", file=sys.stderr
         )
         return 1
-    report(came.values(), time.monotonic() - begun)
+    report(came.values(), time.monotonic() - started)
     if asked.record:
         record.append(record.RECORD, record.lines(came.values(), asked.seed))
     return 1 if any(item.findings for item in came.values()) else 0

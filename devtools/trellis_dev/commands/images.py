@@ -118,5 +118,5 @@ def _options(value: str, image: dict[str, str]) -> str:
 def _nowhere(name: str) -> str:
     named = "" if name == "default" else f" --name {name}"
     found: list[ClusterInfo] = [status for status in cluster.status() if status.name == name]
-    why = f"cluster '{name}' has no real nodes" if found else f"there is no cluster '{name}'"
-    return f"Not loaded: {why}; run `trellis dev up{named} --real-node`, then retry. Or: docker load --input ARCHIVE"
+    reason = f"cluster '{name}' has no real nodes" if found else f"there is no cluster '{name}'"
+    return f"Not loaded: {reason}; run `trellis dev up{named} --real-node`, then retry. Or: docker load --input ARCHIVE"

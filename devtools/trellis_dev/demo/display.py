@@ -87,8 +87,8 @@ class OnTerminal:
         self.live.update(self._view())
 
     def _view(self) -> Group:
-        facts = (Text(f"  {line}", style="dim", no_wrap=True, overflow="ellipsis") for line in self._facts)
-        return Group(self._bar, *facts)
+        events = (Text(f"  {line}", style="dim", no_wrap=True, overflow="ellipsis") for line in self._facts)
+        return Group(self._bar, *events)
 
 
 @contextmanager

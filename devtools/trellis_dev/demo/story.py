@@ -91,7 +91,7 @@ async def run_story(stage: Stage, display: Display) -> Story:
     watching.accept(failed)
     display.say(f"{faulty} failed and was rolled back: {failed.reason}")
     status = await run("trellis", "rollout", "status", NAME, statuses=(0, EXIT_FAILED))
-    why = await run("trellis", "explain", f"node/{faulty}", statuses=(0, EXIT_FAILED))
+    reason = await run("trellis", "explain", f"node/{faulty}", statuses=(0, EXIT_FAILED))
 
     fixed = await run("kubectl", "annotate", "node", faulty, f"{FAULT}-")
     resumed = await run("trellis", "rollout", "resume", NAME)
@@ -101,7 +101,7 @@ async def run_story(stage: Stage, display: Display) -> Story:
     shown = await run("trellis", "nodes")
     return Story(
         rollout=(applied, replace(labelled, output=""), status),  # its output is a line per node
-        failure=(why,),
+        failure=(reason,),
         repair=(fixed, resumed, shown),
         faulty=faulty,
         failed=failed,

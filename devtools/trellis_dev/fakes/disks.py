@@ -57,27 +57,27 @@ class Disk:
 
     def _install(self, text: str, promised: Mapping[str, str]) -> None:
         spec = parse_spec(text)
-        for wish in spec.shims:
-            former = self.shims.get(wish.handler)
-            if former is not None and former.owner != wish.owner:
-                message = f"HandlerConflict: {wish.handler} belongs to {former.owner}, not to {wish.owner}"
+        for wanted in spec.shims:
+            former = self.shims.get(wanted.handler)
+            if former is not None and former.owner != wanted.owner:
+                message = f"HandlerConflict: {wanted.handler} belongs to {former.owner}, not to {wanted.owner}"
                 raise SpecError(message)
-            if promised.get(wish.name) != wish.digest:
-                message = f"the Job promises {dict(promised)}, and installs {wish.name}={wish.digest}"
+            if promised.get(wanted.name) != wanted.digest:
+                message = f"the Job promises {dict(promised)}, and installs {wanted.name}={wanted.digest}"
                 raise SpecError(message)
             if spec.require_checksum and not all(
-                source.sha256 or "@sha256:" in source.location for source in wish.sources
+                source.sha256 or "@sha256:" in source.location for source in wanted.sources
             ):
-                message = f"ChecksumMissing: {wish.name}"
+                message = f"ChecksumMissing: {wanted.name}"
                 raise SpecError(message)
-        self.shims |= {wish.handler: wish for wish in spec.shims}
+        self.shims |= {wanted.handler: wanted for wanted in spec.shims}
 
     def _uninstall(self, text: str) -> None:
-        for wish in parse_spec(text, removal=True).shims:
+        for wanted in parse_spec(text, removal=True).shims:
             meant = [
                 handler
                 for handler, shim in self.shims.items()
-                if shim.owner == wish.owner and wish.handler in {"", handler}
+                if shim.owner == wanted.owner and wanted.handler in {"", handler}
             ]
             for handler in meant:
                 del self.shims[handler]

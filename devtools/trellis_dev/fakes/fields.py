@@ -43,14 +43,14 @@ class FieldOwners:
 
     def applied(self, old: Manifest, wanted: Manifest, manager: str) -> Manifest:
         """Record a forced apply and return the object after it."""
-        mine = f"Apply {manager}"
+        own = f"Apply {manager}"
         fields = _leaves_of(wanted)
-        left_out = self._fields.get(mine, set()) - fields
+        left_out = self._fields.get(own, set()) - fields
         taken = {path for path in fields if _value(old, path) != _value(wanted, path)}
         for owner, owned in self._fields.items():
-            if owner != mine:
+            if owner != own:
                 owned.difference_update(taken)
-        self._fields[mine] = fields
+        self._fields[own] = fields
         others = set().union(*self._fields.values())
         result: Manifest = merge_patch(old, wanted)
         for path in left_out:

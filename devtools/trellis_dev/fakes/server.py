@@ -240,8 +240,8 @@ class FakeApiServer:
             if cut.is_set():
                 raise ConnectionFailed(f"{self.server} cannot be reached: connection reset")
             if version < self.store.oldest:
-                gone = RefusedError(410, "Expired", f"too old resource version: {version} ({self.store.oldest})")
-                yield orjson.dumps({"type": "ERROR", "object": gone.body})
+                deleted = RefusedError(410, "Expired", f"too old resource version: {version} ({self.store.oldest})")
+                yield orjson.dumps({"type": "ERROR", "object": deleted.body})
                 return
             for happening in [item for item in self.store.tables[target.res].history if item.version > version]:
                 version = happening.version

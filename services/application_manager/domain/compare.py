@@ -181,8 +181,8 @@ def _push(found: Object, model: Model | None, changed: bool, lost: str = NOT_PRO
     """Give wadm the state of Kubernetes; ``changed``: a user changed it there; False: wadm lost it."""
     version = version_of(found.version, found.digest, model)
     reason = Reason.APPLIED if changed else Reason.RESTORED
-    why = "it was applied in Kubernetes" if changed else lost
-    said, deployed = Announcement(reason, why), "" if model is None else model.deployed
+    cause = "it was applied in Kubernetes" if changed else lost
+    said, deployed = Announcement(reason, cause), "" if model is None else model.deployed
     actions: list[Put | Deploy | Undeploy] = []
     if model is None or version not in model.digests:
         actions.append(Put(said, version))

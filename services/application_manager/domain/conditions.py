@@ -132,8 +132,8 @@ def _word(model: StoredModel, said: Status | None) -> tuple[str, str, tuple[Scal
     if said is None:
         return "Reconciling", f"version {model.deployed} is deployed; wadm has not reported its status yet", ()
     if said.status == "undeployed":
-        why = "the lattice has no host yet, or the application has nothing to scale"
-        return "Waiting", f"version {model.deployed} is deployed, and wadm reports it as undeployed: {why}", ()
+        reason = "the lattice has no host yet, or the application has nothing to scale"
+        return "Waiting", f"version {model.deployed} is deployed, and wadm reports it as undeployed: {reason}", ()
     if said.status not in PHASES:
         return "Reconciling", said.message or f"wadm reports status {said.status}", said.scalers
     return PHASES[said.status], said.message, said.scalers

@@ -76,8 +76,8 @@ def paused(action: Action) -> Decision:
 
 def unavailable(snapshot: Snapshot, message: str) -> tuple[Snapshot, Decision]:
     """Return the snapshot and the decision to report after wadm did not answer a request."""
-    why = f"wadm does not answer: {message}"
-    return replace(snapshot, wadm=Absence.AWAY, why=why), wait(Reason.WADM_AWAY, why)
+    reason = f"wadm does not answer: {message}"
+    return replace(snapshot, wadm=Absence.AWAY, why=reason), wait(Reason.WADM_AWAY, reason)
 
 
 def refused_by_kubernetes(message: str) -> Decision:

@@ -74,29 +74,29 @@ def events_of(
         overridden: the overridden change, as in the former or the new status.
         rejected: reason and message of wadm's rejection, None if there is none.
     """
-    facts = []
+    events = []
     base = found.base
     for action in decision.actions:
         base = action.base if isinstance(action, Record) else None
     # A base can also be recorded while the object differs: then only the newest version of wadm was recorded.
     equal = base is not None and (base.digest, base.undeploy) == (found.digest, found.undeploy)
     if base is not None and equal and decision.waits is None and rejected is None and not found.deleting:
-        fact = ApplicationSynced(
+        event = ApplicationSynced(
             **about.fields,
             generation=about.generation,
             shown=base.version,
             deployed=base.deployed,
             digest=base.digest,
         )
-        facts.append(Due(fact, f"{about.uid}.{about.generation}-{base.serial}.synced"))
+        events.append(Due(event, f"{about.uid}.{about.generation}-{base.serial}.synced"))
     if overridden is not None:
         lost = ApplicationOverridden(**about.fields, side=overridden.side.value, kept=overridden.version)
-        facts.append(Due(lost, f"{about.uid}.{about.resource_version}.overridden"))
+        events.append(Due(lost, f"{about.uid}.{about.resource_version}.overridden"))
     if rejected is not None:
         reason, message = rejected
         refusal = ApplicationRejected(**about.fields, generation=about.generation, reason=reason, message=message)
-        facts.append(Due(refusal, f"{about.uid}.{about.resource_version}.rejected"))
-    return facts
+        events.append(Due(refusal, f"{about.uid}.{about.resource_version}.rejected"))
+    return events
 
 
 @dataclass(slots=True)
@@ -153,11 +153,11 @@ class Published:
 
 
 def _deleted(said: ApplicationEventData) -> Due:
-    fact = ApplicationDeleted(
+    event = ApplicationDeleted(
         namespace=said.namespace,
         name=said.name,
         uid=said.uid,
         lattice=said.lattice,
         application=said.application,
     )
-    return Due(fact, f"{said.uid}.deleted")
+    return Due(event, f"{said.uid}.deleted")

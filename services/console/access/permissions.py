@@ -90,9 +90,9 @@ class ReviewedPermissions:
 
     async def lacking(self, wanted: Iterable[Right]) -> list[str]:
         """Return those of the permissions that the viewer does not have: ``get nodes``."""
-        rights = [*wanted]
-        found = await asyncio.gather(*(self.allowed(right) for right in rights))
-        return [str(right) for right, allowed in zip(rights, found, strict=True) if not allowed]
+        permissions = [*wanted]
+        found = await asyncio.gather(*(self.allowed(right) for right in permissions))
+        return [str(right) for right, allowed in zip(permissions, found, strict=True) if not allowed]
 
     async def _has(self, right: Right) -> bool:
         known = self._known.get(right)

@@ -59,9 +59,9 @@ class Sessions:
         """
         now = self._clock()
         self._expire(now)
-        mine = [(session.used, digest) for digest, session in self._by_digest.items() if session.viewer == viewer]
-        if len(mine) >= SESSIONS_EACH:
-            del self._by_digest[min(mine)[1]]
+        own = [(session.used, digest) for digest, session in self._by_digest.items() if session.viewer == viewer]
+        if len(own) >= SESSIONS_EACH:
+            del self._by_digest[min(own)[1]]
         elif len(self._by_digest) >= SESSIONS:
             self._evict(viewer.user)
         name = secrets.token_urlsafe(_ID_BYTES)
@@ -94,10 +94,10 @@ class Sessions:
 
     def end_all_of(self, key: str) -> int:
         """End all sessions of a viewer, and return their number."""
-        gone = [digest for digest, session in self._by_digest.items() if session.viewer.key == key]
-        for digest in gone:
+        deleted = [digest for digest, session in self._by_digest.items() if session.viewer.key == key]
+        for digest in deleted:
             del self._by_digest[digest]
-        return len(gone)
+        return len(deleted)
 
     def per_viewer(self) -> Counter[str]:
         """Return the number of sessions of each viewer."""

@@ -45,7 +45,7 @@ def delta_messages(epoch: str, delta: Delta, most: int) -> Iterator[bytes]:
     """Yield the messages of a difference, each with one entity, or with about ``most`` bytes of entities."""
     bundle: dict[str, Any] = {}
     size = 0
-    gone = list(delta.gone)
+    deleted = list(delta.gone)
     for id_, entity in delta.changed.items():
         length = len(orjson.dumps(entity)) + len(orjson.dumps(id_))
         if bundle and size + length > most:
@@ -53,7 +53,7 @@ def delta_messages(epoch: str, delta: Delta, most: int) -> Iterator[bytes]:
             bundle, size = {}, 0
         bundle[id_] = entity
         size += length
-    yield _delta(delta, bundle, gone, more=False, id_=mark(epoch, delta.revision))
+    yield _delta(delta, bundle, deleted, more=False, id_=mark(epoch, delta.revision))
 
 
 def _delta(delta: Delta, changed: dict[str, Any], gone: list[str], *, more: bool, id_: str = "") -> bytes:

@@ -85,8 +85,8 @@ def _socket(settings: Settings) -> socket.socket:
             return socket.create_server(("", port), family=socket.AF_INET6, dualstack_ipv6=True)
         return socket.create_server(("", port))
     except OSError as error:
-        why = error.strerror or str(error)
-        raise SettingsError(f"TRELLIS_CONSOLE_PORT: has {port}, cannot listen: {why}") from error
+        reason = error.strerror or str(error)
+        raise SettingsError(f"TRELLIS_CONSOLE_PORT: has {port}, cannot listen: {reason}") from error
 
 
 def _tls(settings: Settings) -> ssl.SSLContext | None:

@@ -78,9 +78,9 @@ class Routes:
 
     async def log_out(self, request: web.Request) -> web.StreamResponse:
         """End the session of a cookie, and the streams of its viewer with the last one."""
-        gone, response = self.doors.log_out(request)
-        if gone:
-            self.lobby.dismiss(gone)
+        deleted, response = self.doors.log_out(request)
+        if deleted:
+            self.lobby.dismiss(deleted)
         self._count_sessions()
         return response
 

@@ -83,11 +83,11 @@ class Link:
             try:
                 await self._follow_all(name)
             except* BusError as errors:
-                why = "; ".join(dict.fromkeys(str(error) for error in errors.exceptions))
-                self._health.note("bus", why)
-                if self._away[0] != why:
-                    _log.warning("bus unavailable, retrying", error=why)
-                self._away = (why, _TRY)
+                reason = "; ".join(dict.fromkeys(str(error) for error in errors.exceptions))
+                self._health.note("bus", reason)
+                if self._away[0] != reason:
+                    _log.warning("bus unavailable, retrying", error=reason)
+                self._away = (reason, _TRY)
             finally:
                 await self._close()
             await asyncio.sleep(attempts.next())

@@ -69,10 +69,10 @@ class Asked:
         if self.stream == LATTICE:
             return f"{escape(self.wanted.lattice)}.>" if self.wanted.lattice else "*.>"
         item = self.wanted.types[0] if len(self.wanted.types) == 1 else ""
-        noun, _, fact = item.partition(".")
+        noun, _, event = item.partition(".")
         if not noun or "*" in noun:
             return ">"
-        return f"{escape(noun)}.{escape(fact)}.>" if fact and "*" not in fact else f"{escape(noun)}.>"
+        return f"{escape(noun)}.{escape(event)}.>" if event and "*" not in event else f"{escape(noun)}.>"
 
 
 def read_asked(query: Mapping[str, str]) -> Asked:

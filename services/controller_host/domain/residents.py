@@ -46,14 +46,14 @@ class Residents:
         """Remove a guest that is no longer in memory."""
         self.total -= self._bytes.pop(key, 0)
 
-    def surplus(self, may_go: Callable[[str], bool], going: Callable[[str], bool]) -> list[str]:
+    def surplus(self, may_go: Callable[[str], bool], deleting: Callable[[str], bool]) -> list[str]:
         """Return the guests to suspend so that the rest fits into the budget; fewer, if too few of them ``may_go``.
 
         Guests that are ``going`` were selected before: their memory counts as free.
         """
         if not self.budget or self.total <= self.budget:
             return []
-        left, found = self.total - sum(size for key, size in self._bytes.items() if going(key)), []
+        left, found = self.total - sum(size for key, size in self._bytes.items() if deleting(key)), []
         for key, size in self._bytes.items():
             if left <= self.budget:
                 break

@@ -59,10 +59,10 @@ class Compiler:
             raise self._above()
         answer = self._answer(sha256, wasm)
         length = int.from_bytes(answer[:LENGTH_BYTES], "big")
-        facts: dict[str, Any] = orjson.loads(answer[LENGTH_BYTES : LENGTH_BYTES + length])
-        if (refused := facts.get("refused")) is not None:
+        events: dict[str, Any] = orjson.loads(answer[LENGTH_BYTES : LENGTH_BYTES + length])
+        if (refused := events.get("refused")) is not None:
             raise ModuleRefused(RefusalReason(refused[0]), refused[1])
-        return facts, answer[LENGTH_BYTES + length :]
+        return events, answer[LENGTH_BYTES + length :]
 
     @property
     def under_way(self) -> int:

@@ -68,12 +68,12 @@ def main(memory_bytes: int, cpu_seconds: int) -> None:
     os.environ["RAYON_NUM_THREADS"] = _THREADS  # of the engine
     code = b""
     try:
-        facts, code = compile_module(wasmtime.Engine(make_config()), sys.stdin.buffer.read())
+        events, code = compile_module(wasmtime.Engine(make_config()), sys.stdin.buffer.read())
     except ModuleRefused as refused:
-        facts = {"refused": [refused.reason.value, refused.message]}
+        events = {"refused": [refused.reason.value, refused.message]}
     except MemoryError:
         sys.exit(OUT_OF_MEMORY)
-    head = orjson.dumps(facts)
+    head = orjson.dumps(events)
     for part in (len(head).to_bytes(LENGTH_BYTES, "big"), head, code):
         sys.stdout.buffer.write(part)
     sys.stdout.buffer.flush()

@@ -44,17 +44,17 @@ class Lines:
 
     def write(self, stream: int, data: bytes) -> None:
         """Add bytes of a stream; complete lines are logged immediately."""
-        begun = self._begun.setdefault(stream, bytearray())
+        started = self._begun.setdefault(stream, bytearray())
         *whole, rest = data.split(b"\n")
         for part in whole:
-            self._end(begun, part)
-        begun += rest[: max(0, MOST_LINE_BYTES - len(begun))]
+            self._end(started, part)
+        started += rest[: max(0, MOST_LINE_BYTES - len(started))]
 
     def finish(self) -> None:
         """End the call: log incomplete lines, and the number of dropped lines."""
-        for begun in self._begun.values():
-            if begun:
-                self._end(begun, b"")
+        for started in self._begun.values():
+            if started:
+                self._end(started, b"")
         if self._count > MOST_LINES:
             self._log(WARNING, f"{self._count - MOST_LINES} more lines of this call were dropped")
 

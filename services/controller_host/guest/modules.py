@@ -147,13 +147,13 @@ class Modules:
         return kept
 
     def _compiled(self, sha256: str, wasm: bytes) -> Module:
-        facts, code = self._compiler.compile(wasm)
+        events, code = self._compiler.compile(wasm)
         with self._compiling:
-            self._store(sha256, code, facts)
+            self._store(sha256, code, events)
             # Load from disk, so that the code is a mapped file; from memory if the file cannot be written or run.
             module = self._from_disk(sha256)
         if module is None:
-            module = self._module(sha256, facts, wasmtime.Module.deserialize(self.engine.native, code))
+            module = self._module(sha256, events, wasmtime.Module.deserialize(self.engine.native, code))
         with self._lock:
             return self._keep(module)
 
@@ -172,10 +172,10 @@ class Modules:
     def _from_disk(self, sha256: str) -> Module | None:
         path = self._path(sha256, "cwasm")
         try:
-            facts: dict[str, Any] = orjson.loads(self._path(sha256, "json").read_bytes())
-            self._check(sha256, path, facts["checksum"])
+            events: dict[str, Any] = orjson.loads(self._path(sha256, "json").read_bytes())
+            self._check(sha256, path, events["checksum"])
             code = wasmtime.Module.deserialize_file(self.engine.native, str(path))
-            return self._module(sha256, facts, code)
+            return self._module(sha256, events, code)
         except (OSError, ValueError, KeyError, TypeError, wasmtime.WasmtimeError):
             return None  # missing, damaged, or of another engine: recompiled
 

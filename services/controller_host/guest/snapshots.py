@@ -131,10 +131,10 @@ class Snapshots:
 
     def sweep(self, keep: Iterable[str]) -> set[str]:
         """Remove the snapshots of all controllers except ``keep``; return the removed uids."""
-        gone = self.uids() - set(keep)
-        for uid in gone:
+        deleted = self.uids() - set(keep)
+        for uid in deleted:
             self.forget(uid)
-        return gone
+        return deleted
 
     def close(self) -> None:
         """Record a clean shutdown, so that the next run of the same boot trusts the snapshots without verification.

@@ -78,8 +78,8 @@ def _clock_res_get(guest: Guest, clock: int, pointer: int) -> int:
 def _fd_fdstat_get(guest: Guest, fd: int, pointer: int) -> int:
     if fd not in _STREAMS:
         return BADF
-    rights = 1 << 6 if fd else 1 << 1  # fd_write, fd_read
-    guest.memory.write(pointer, struct.pack("<BxHxxxxQQ", _CHARACTER_DEVICE, 0, rights, 0))
+    permissions = 1 << 6 if fd else 1 << 1  # fd_write, fd_read
+    guest.memory.write(pointer, struct.pack("<BxHxxxxQQ", _CHARACTER_DEVICE, 0, permissions, 0))
     return SUCCESS
 
 

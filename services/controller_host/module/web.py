@@ -77,8 +77,8 @@ class _Resolver(AbstractResolver):
         loop = asyncio.get_running_loop()
         found = await loop.run_in_executor(self._threads, _addresses, host, port, family)
         for item in found:
-            if why := forbidden(item["host"], self._allowed):
-                raise _NotAllowedError(f"{host} resolves to {why}")
+            if reason := forbidden(item["host"], self._allowed):
+                raise _NotAllowedError(f"{host} resolves to {reason}")
         return found
 
     async def close(self) -> None:
@@ -157,8 +157,8 @@ class Web:
             message = f"{_shown(place)} is not https: use an https address, plain connections can be modified"
             raise SourceError(SourceReason.NOT_ALLOWED, message)
         # The resolver is not called for IP addresses.
-        if is_address(place.host) and (why := forbidden(place.host, self._allowed)):
-            raise _not_allowed(place, why)
+        if is_address(place.host) and (reason := forbidden(place.host, self._allowed)):
+            raise _not_allowed(place, reason)
 
     async def _once(self, request: _Request, arrived: Arrived) -> tuple[Answer, URL | None]:
         place, asked = request.place, (request.method, request.place)

@@ -234,11 +234,11 @@ class Reporting:
     async def _publish(
         self, hosted: Hosted, model: type[ControllerEventData], number: int, fields: dict[str, object]
     ) -> None:
-        fact = model.model_validate(
+        event = model.model_validate(
             {"namespace": hosted.view.namespace, "name": hosted.view.name, "uid": hosted.view.uid, **fields}
         )
         with self._telling(hosted):
-            await self.bus.publish(fact, dedup=f"{hosted.view.uid}/{model.fact}/{number}/{int(time.time())}")
+            await self.bus.publish(event, dedup=f"{hosted.view.uid}/{model.fact}/{number}/{int(time.time())}")
 
     def _telling(self, hosted: Hosted) -> AbstractContextManager[Span]:
         """Start a span for all calls since the last report, with a link to the most recent call."""

@@ -113,14 +113,14 @@ class Progress(Database):
     def commit(self, uid: str, past: SeenVersions) -> None:
         """Record a complete snapshot, with the changes of ``past.marks`` since the last; "" without due: deleted."""
         with self._writing() as base:
-            gone = [(uid, key) for key, mark in past.marks.items() if not mark.version and mark.due is None]
+            deleted = [(uid, key) for key, mark in past.marks.items() if not mark.version and mark.due is None]
             held = [
                 (uid, key, mark.version, mark.due)
                 for key, mark in past.marks.items()
                 if mark.version or mark.due is not None
             ]
-            if gone:
-                base.executemany("DELETE FROM done WHERE uid = ? AND key = ?", gone)
+            if deleted:
+                base.executemany("DELETE FROM done WHERE uid = ? AND key = ?", deleted)
             if held:
                 base.executemany("INSERT OR REPLACE INTO done VALUES (?, ?, ?, ?)", held)
             row = (uid, past.sha256, past.config, past.token)
@@ -151,10 +151,10 @@ class Progress(Database):
 
     def sweep(self, keep: Collection[str]) -> int:
         """Delete all controllers except ``keep``; return the number of deleted ones."""
-        gone = self.uids() - set(keep)
-        for uid in gone:
+        deleted = self.uids() - set(keep)
+        for uid in deleted:
             self.forget(uid)
-        return len(gone)
+        return len(deleted)
 
     def save(self, uid: str, saved: Saved) -> None:
         """Store the state for the next version, until a snapshot of another module is committed, or ``drop_saved``."""

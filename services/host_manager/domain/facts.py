@@ -46,9 +46,9 @@ def ready_event(pod: PodView) -> HostPodReady | None:
 def due(pod: PodView | None, said: HostPodReady | None) -> list[HostPodReady | HostPodGone]:
     """Return the events to publish about a pod: the end of its former state, and its new state."""
     now = ready_event(pod) if pod is not None else None
-    facts: list[HostPodReady | HostPodGone] = []
+    events: list[HostPodReady | HostPodGone] = []
     if said is not None and (now is None or now.uid != said.uid):
-        facts.append(HostPodGone(namespace=said.namespace, name=said.name, uid=said.uid, group=said.group))
+        events.append(HostPodGone(namespace=said.namespace, name=said.name, uid=said.uid, group=said.group))
     if now is not None and now != said:
-        facts.append(now)
-    return facts
+        events.append(now)
+    return events

@@ -100,10 +100,10 @@ def keep_checksum(inputs: Inputs, workload: Manifest | None, uid: str) -> Inputs
         return inputs
     template = workload["spec"]["template"].get("metadata") or {}
     has = (template.get("annotations") or {}).get(names.ANNOTATION_CHECKSUM)
-    mine = any(
+    own = any(
         owner_reference.get("uid") == uid for owner_reference in workload["metadata"].get("ownerReferences") or ()
     )
-    if has == inputs.former_checksum or (has is None and mine):
+    if has == inputs.former_checksum or (has is None and own):
         return replace(inputs, checksum=inputs.former_checksum)
     return inputs
 

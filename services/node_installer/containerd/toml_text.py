@@ -120,12 +120,12 @@ def cut_tables(text: str, path: Path, *, comment: re.Pattern[str] | None = None,
         keep_comments: lines that are comments stay, also inside of the tables.
     """
     lines = lines_of(text)
-    gone: set[int] = set()
+    deleted: set[int] = set()
     for start, end in tables_under(text, path):
-        gone.update(line for line in range(start, end) if not (keep_comments and _is_comment(lines[line])))
+        deleted.update(line for line in range(start, end) if not (keep_comments and _is_comment(lines[line])))
         if comment and start > 0 and comment.fullmatch(lines[start - 1].rstrip("\r\n")):
-            gone.add(start - 1)
-    return "".join(line for number, line in enumerate(lines) if number not in gone)
+            deleted.add(start - 1)
+    return "".join(line for number, line in enumerate(lines) if number not in deleted)
 
 
 def _is_comment(line: str) -> bool:

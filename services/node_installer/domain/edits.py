@@ -53,8 +53,8 @@ def adoptions(found: Inspection, aim: target.Target, handlers: Iterable[str]) ->
     defined = target.definitions(found, aim)
     result = []
     for handler in handlers:
-        mine = [(path, runtimes[handler]) for path, runtimes in defined.items() if handler in runtimes]
-        foreign = [(path, kind) for path, kind in mine if not _ours(kind)]
+        own = [(path, runtimes[handler]) for path, runtimes in defined.items() if handler in runtimes]
+        foreign = [(path, kind) for path, kind in own if not _ours(kind)]
         if not foreign:
             continue
         leftover, binary = _whose(found, aim, handler, foreign)

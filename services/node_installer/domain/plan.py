@@ -73,15 +73,15 @@ def check_node(found: Inspection) -> None:
 def needed(found: Inspection, spec: InstallSpec) -> list[tuple[WantedShim, Reason]]:
     """Return the shims to download, with the reasons."""
     result: list[tuple[WantedShim, Reason]] = []
-    for wish in spec.shims:
-        known = found.state.shims.get(wish.handler)
-        present = found.binaries.get(Layout(found.base).shim(wish.handler))
+    for wanted in spec.shims:
+        known = found.state.shims.get(wanted.handler)
+        present = found.binaries.get(Layout(found.base).shim(wanted.handler))
         if known is None or present is None:
-            result.append((wish, Reason.SHIM_MISSING))
-        elif known.digest != wish.digest:
-            result.append((wish, Reason.SHIM_OUTDATED))
+            result.append((wanted, Reason.SHIM_MISSING))
+        elif known.digest != wanted.digest:
+            result.append((wanted, Reason.SHIM_OUTDATED))
         elif known.sha256 != present:
-            result.append((wish, Reason.SHIM_DAMAGED))
+            result.append((wanted, Reason.SHIM_DAMAGED))
     return result
 
 
@@ -91,15 +91,15 @@ def check_owners(found: Inspection, spec: InstallSpec) -> None:
     Raises:
         InstallError: ``HandlerConflict``.
     """
-    for wish in spec.shims:
-        known = found.state.shims.get(wish.handler)
-        others = owners.others(known, wish) if known else ()
-        if known and others and known.digest != wish.digest:
+    for wanted in spec.shims:
+        known = found.state.shims.get(wanted.handler)
+        others = owners.others(known, wanted) if known else ()
+        if known and others and known.digest != wanted.digest:
             message = (
-                f"handler {wish.handler!r} belongs to {', '.join(others)} in version {known.digest}, and {wish.owner} "
-                f"requires version {wish.digest}: a handler has one shim, so set another handler for one of them"
+                f"handler {wanted.handler!r} belongs to {', '.join(others)} in version {known.digest}, and "
+                f"{wanted.owner} requires version {wanted.digest}: a handler has one shim, so set another handler for one of them"
             )
-            shim = ShimResult(wish.handler, wish.digest, problem=message)
+            shim = ShimResult(wanted.handler, wanted.digest, problem=message)
             raise InstallError(FailureReason.HANDLER_CONFLICT, message, (shim,))
 
 
@@ -119,8 +119,8 @@ def plan_install(found: Inspection, spec: InstallSpec, staged: Mapping[str, Stag
     check_owners(found, spec)
     _check_space(found, staged)
     aim = target.choose(found)
-    taken = adoptions(found, aim, [wish.handler for wish in spec.shims])
-    shims = {**found.state.shims, **{wish.handler: _shim(found, wish, staged, taken) for wish in spec.shims}}
+    taken = adoptions(found, aim, [wanted.handler for wanted in spec.shims])
+    shims = {**found.state.shims, **{wanted.handler: _shim(found, wanted, staged, taken) for wanted in spec.shims}}
     edits = edits_for(found, aim, shims, taken)
     directories = _directories(found, aim.path if aim.path in edits.files else "")
     retiring = {adoption.binary for adoption in taken if adoption.binary in found.binaries}
@@ -144,9 +144,9 @@ def plan_install(found: Inspection, spec: InstallSpec, staged: Mapping[str, Stag
     if final != state:
         actions.append(write_state(layout.state, final, "adopted files are removed"))
     results = tuple(
-        ShimResult(wish.handler, wish.digest, shims[wish.handler].sha256)
-        for wish in spec.shims
-        if wish.handler in shims
+        ShimResult(wanted.handler, wanted.digest, shims[wanted.handler].sha256)
+        for wanted in spec.shims
+        if wanted.handler in shims
     )
     return Plan(tuple(actions), takeover.empty_folders(taken, kept), results, _warnings(found, taken))
 
@@ -202,26 +202,26 @@ def _made(found: Inspection, directories: list[MakeDirectory]) -> tuple[str, ...
 
 def _put_shims(found: Inspection, spec: InstallSpec, staged: Mapping[str, Staged]) -> list[Action]:
     actions: list[Action] = []
-    for wish, reason in needed(found, spec):
-        fetched = staged[wish.handler]
-        path = Layout(found.base).shim(wish.handler)
+    for wanted, reason in needed(found, spec):
+        fetched = staged[wanted.handler]
+        path = Layout(found.base).shim(wanted.handler)
         if found.binaries.get(path) != fetched.sha256 or not fetched.sha256:
-            source = wish.source_for(found.arch)
+            source = wanted.source_for(found.arch)
             message = {
-                Reason.SHIM_MISSING: f"the node has no shim for handler {wish.handler!r}",
-                Reason.SHIM_OUTDATED: f"version {wish.digest} is required",
+                Reason.SHIM_MISSING: f"the node has no shim for handler {wanted.handler!r}",
+                Reason.SHIM_OUTDATED: f"version {wanted.digest} is required",
                 Reason.SHIM_DAMAGED: f"{path} was changed after its installation",
             }[reason]
             location = source.location if source else ""
-            actions.append(PutShim(path, wish.handler, fetched.path, reason, message, location))
+            actions.append(PutShim(path, wanted.handler, fetched.path, reason, message, location))
         # Also for an unchanged file: a run may have been killed between its installation and its test.
-        proof = f"the shim of {wish.handler!r} must run here before it is added to containerd's configuration"
-        actions.append(ProbeShim(path, wish.handler, Reason.VERIFICATION_PENDING, proof))
+        proof = f"the shim of {wanted.handler!r} must run here before it is added to containerd's configuration"
+        actions.append(ProbeShim(path, wanted.handler, Reason.VERIFICATION_PENDING, proof))
     return actions
 
 
 def _write_files(edits: Edits, spec: InstallSpec) -> list[Action]:
-    names = ", ".join(wish.handler for wish in spec.shims)
+    names = ", ".join(wanted.handler for wanted in spec.shims)
     actions: list[Action] = []
     for path, content in sorted(edits.files.items()):
         if content is None:

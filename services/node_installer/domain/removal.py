@@ -33,15 +33,15 @@ def plan_uninstall(found: Inspection, unwanted: Unwanted) -> Plan:
     # A handler that a distribution detects by itself is removed with its program, without any edit.
     edits = replace(edits, meaning_changes=edits.meaning_changes or bool(early))
     kept = tuple(path for path in found.state.retired if path in found.running and goes.shims)
-    gone = [shim.path for shim in goes.removed.values()] + [path for path in found.state.retired if path not in kept]
-    before, after = _endings(found, [*gone, *(item.binary for item in goes.taken)]) if unwanted.force else ([], [])
+    deleted = [shim.path for shim in goes.removed.values()] + [path for path in found.state.retired if path not in kept]
+    before, after = _endings(found, [*deleted, *(item.binary for item in goes.taken)]) if unwanted.force else ([], [])
     actions: list[Action] = [*_write_files(edits, goes.handlers), *before, *early]
     restart = restart_for(found, edits, goes.shims, frozenset(goes.handlers))
     actions += [restart] if restart else []
     actions += after
     actions += [
         RemoveFile(path, Reason.SHIM_UNWANTED, "it has no owner any more")
-        for path in dict.fromkeys(gone)
+        for path in dict.fromkeys(deleted)
         if path in found.binaries
     ]
     actions += late
@@ -68,10 +68,10 @@ def _endings(found: Inspection, paths: Iterable[str]) -> tuple[list[Action], lis
     if not programs:
         return [], []
     processes = tuple(process for path in programs for process in found.executing.get(path, ()))
-    why = "force is allowed, and pods must end before the runtime drops their handler"
-    before = [EndProcesses(programs, processes, signals=False, reason=Reason.SHIM_IN_USE, message=why)]
-    why = "force is allowed, and remaining or new processes must end"
-    after = EndProcesses(programs, (), signals=True, reason=Reason.SHIM_IN_USE, message=why)
+    reason = "force is allowed, and pods must end before the runtime drops their handler"
+    before = [EndProcesses(programs, processes, signals=False, reason=Reason.SHIM_IN_USE, message=reason)]
+    reason = "force is allowed, and remaining or new processes must end"
+    after = EndProcesses(programs, (), signals=True, reason=Reason.SHIM_IN_USE, message=reason)
     return [*before] if processes else [], [after]
 
 

@@ -25,17 +25,17 @@ def after(
     early: list[Action] = []
     late: list[Action] = []
     kept: list[str] = []
-    gone: set[str] = set()
+    deleted: set[str] = set()
     for path in retired:
         # A template's base would define the handler a second time as long as the former shim can be found.
         found_by_base = aim.style is Style.TEMPLATE and any(item.binary == path and not item.files for item in taken)
         if found_by_base or path not in found.running:
             message = "its handler was adopted, and no process runs it any more"
             (early if found_by_base else late).append(RemoveFile(path, Reason.ADOPTED, message))
-            gone.add(path)
+            deleted.add(path)
         else:
             kept.append(path)
-    late += _other_state(found, taken, gone)
+    late += _other_state(found, taken, deleted)
     return early, late, tuple(kept)
 
 

@@ -65,12 +65,12 @@ def handlers_to_remove(found: Inspection, aim: target.Target, unwanted: Unwanted
     else:
         shims, notes = dict(present), []
         taken: list[Adoption] = []
-        for wish in unwanted.spec.shims:
-            meant = [handler for handler, shim in present.items() if owners.is_meant(handler, shim, wish)]
+        for wanted in unwanted.spec.shims:
+            meant = [handler for handler, shim in present.items() if owners.is_meant(handler, shim, wanted)]
             for handler in meant:
-                notes += _leave(shims, handler, wish)
+                notes += _leave(shims, handler, wanted)
             if not meant:
-                adopted, note = _unknown(found, aim, wish)
+                adopted, note = _unknown(found, aim, wanted)
                 taken += [item for item in adopted if item not in taken]
                 notes += [note]
         removed = {handler: shim for handler, shim in present.items() if handler not in shims}

@@ -25,15 +25,15 @@ def unfetched(found: Inspection, spec: InstallSpec) -> dict[str, Staged]:
         InstallError: a required shim has no source, or none that is allowed.
     """
     errors: list[InstallError] = []
-    for wish, _ in needed(found, spec):
+    for wanted, _ in needed(found, spec):
         try:
-            with about(wish.handler):
-                source_of(wish, found.arch, require_checksum=spec.require_checksum)
+            with about(wanted.handler):
+                source_of(wanted, found.arch, require_checksum=spec.require_checksum)
         except InstallError as error:
             errors.append(error.bare())
     if errors:
         raise combined(errors)
-    return {wish.handler: Staged("", 0) for wish, _ in needed(found, spec)}
+    return {wanted.handler: Staged("", 0) for wanted, _ in needed(found, spec)}
 
 
 def fetched(session: Session, found: Inspection, spec: InstallSpec, work: Path) -> dict[str, Staged]:
@@ -52,12 +52,12 @@ def fetched(session: Session, found: Inspection, spec: InstallSpec, work: Path) 
     stage = Stage(work, web, spec.require_checksum, _docker_config(settings), settings.pull_secrets, session.image_root)
     staged: dict[str, Staged] = {}
     errors: list[InstallError] = []
-    for wish, reason in needed(found, spec):
-        session.say(f"fetching the shim of {wish.handler} ({reason})")
+    for wanted, reason in needed(found, spec):
+        session.say(f"fetching the shim of {wanted.handler} ({reason})")
         try:
-            with session.tracer.span("Fetch", **{"trellis.handler": wish.handler}) as span, about(wish.handler):
-                staged[wish.handler] = stage.fetch(wish, found.arch)
-                span.attributes["trellis.bytes"] = staged[wish.handler].size
+            with session.tracer.span("Fetch", **{"trellis.handler": wanted.handler}) as span, about(wanted.handler):
+                staged[wanted.handler] = stage.fetch(wanted, found.arch)
+                span.attributes["trellis.bytes"] = staged[wanted.handler].size
         except InstallError as error:
             if not error.shims:
                 raise

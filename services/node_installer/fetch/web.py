@@ -140,8 +140,8 @@ def opener(url: str, ca_file: Path | None, *handlers: urllib.request.BaseHandler
         try:
             context.load_verify_locations(ca_file)
         except OSError as error:
-            why = error.strerror or error
-            message = f"the CA file {ca_file} cannot be read ({why}): does its ConfigMap exist?"
+            reason = error.strerror or error
+            message = f"the CA file {ca_file} cannot be read ({reason}): does its ConfigMap exist?"
             raise InstallError(FailureReason.DOWNLOAD_FAILED, message) from error
     proxies = {} if _bypassed(url) else urllib.request.getproxies()
     return urllib.request.build_opener(

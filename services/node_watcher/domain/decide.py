@@ -83,16 +83,16 @@ def _deleted_event(name: str, said: PublishedState | None) -> list[Action]:
     """Return the event for a deleted Node that had opted in."""
     if said is None or not said.opted_in:
         return []
-    fact = NodeGone(name=name, uid=said.uid, resource_version="")
-    return [Publish(fact, f"{said.uid}.gone", None)]
+    event = NodeGone(name=name, uid=said.uid, resource_version="")
+    return [Publish(event, f"{said.uid}.gone", None)]
 
 
 def _replaced(node: NodeView, said: PublishedState) -> list[Action]:
     """Return the event, once, that another Node has the name, if the former Node had opted in."""
     if not said.opted_in:
         return []
-    fact = NodeReplaced(name=node.name, uid=node.uid, resource_version=node.resource_version, former_uid=said.uid)
-    return [Publish(fact, f"{node.uid}.{said.uid}.replaced", PublishedState(node.uid))]
+    event = NodeReplaced(name=node.name, uid=node.uid, resource_version=node.resource_version, former_uid=said.uid)
+    return [Publish(event, f"{node.uid}.{said.uid}.replaced", PublishedState(node.uid))]
 
 
 def _opted_in(node: NodeView, said: PublishedState | None, snapshot: Snapshot) -> list[Action]:
@@ -163,14 +163,14 @@ def _opted_in_event(node: NodeView, wanted: frozenset[str]) -> NodeOptedIn:
 
 def _ready(node: NodeView, said: PublishedState) -> Publish:
     digest = node.marked_digest or ""
-    fact = NodeReady(
+    event = NodeReady(
         name=node.name,
         uid=node.uid,
         resource_version=node.resource_version,
         digest=digest,
         verified=node.verified or "",
     )
-    return Publish(fact, f"{node.uid}.{node.resource_version}.ready", replace(said, ready=digest))
+    return Publish(event, f"{node.uid}.{node.resource_version}.ready", replace(said, ready=digest))
 
 
 def _record(
@@ -190,12 +190,12 @@ def _record(
     annotations = {**proof_annotations(node, marks), **({} if still else no_failure(node))}
     what = ", ".join(sorted(proved_of(job.shims))) if job.installs is not None else "Wasm runtime"
     message = f"{what} {job.digest} is provisioned (verified: {proof.value})"
-    gone = removable_startup_taints(node, shims, marks.ready)
+    deleted = removable_startup_taints(node, shims, marks.ready)
     has = dict(node.labels)
     stay = {name for name in node.installed if name != KWASM and names.shim_label(name) in has}
-    ops = patch_of(node, proof_labels(node, marks, wanted | stay), annotations, gone)
+    ops = patch_of(node, proof_labels(node, marks, wanted | stay), annotations, deleted)
     event = RecordEvent(node.uid, False, Reason.PROVED, f"{message} by Job {job.namespace}/{job.name}")
-    return [PatchNode(node, ops, Reason.PROVED, f"{message}{_without(gone)}"), event]
+    return [PatchNode(node, ops, Reason.PROVED, f"{message}{_without(deleted)}"), event]
 
 
 def _record_left(node: NodeView, left: Mapping[str, str], wanted: frozenset[str]) -> list[Action]:
@@ -216,24 +216,24 @@ def _restore(node: NodeView, marks: Marks, snapshot: Snapshot) -> list[Action]:
     deletion of a Shim affects all of its nodes, and the circuit breaker does not pause it (ADR 27).
     """
     wanted = snapshot.wanted
-    gone = removable_startup_taints(node, snapshot.shims, marks.ready)
+    deleted = removable_startup_taints(node, snapshot.shims, marks.ready)
     labels, annotations = proof_labels(node, marks, wanted), proof_annotations(node, marks)
-    ops = patch_of(node, labels, annotations, gone)
+    ops = patch_of(node, labels, annotations, deleted)
     if not ops:
         return []
-    going = sorted(name for name in marks.shims if name not in wanted and name != KWASM)
-    if going:
-        message = f"{', '.join(going)} no longer wanted: labels removed, uninstallation follows"
+    deleting = sorted(name for name in marks.shims if name not in wanted and name != KWASM)
+    if deleting:
+        message = f"{', '.join(deleting)} no longer wanted: labels removed, uninstallation follows"
         patch = PatchNode(node, ops, Reason.OPTED_OUT, message)
         leaves = {name for name in marks.shims if name not in wanted and (name != KWASM or not wanted)}
         return [patch] if leaves <= snapshot.deleting else _unmark(node, patch)
     if marks.proof is not node.proof:
         message = f"{', '.join(sorted(marks.shims))}: the kubelet lists the handlers (verified: {marks.proof.value})"
-        return [PatchNode(node, ops, Reason.PROVED, f"{message}{_without(gone)}")]
+        return [PatchNode(node, ops, Reason.PROVED, f"{message}{_without(deleted)}")]
     if not patch_of(node, labels, annotations):
-        message = f"Wasm runtime {marks.digest} is ready{_without(gone)}"
+        message = f"Wasm runtime {marks.digest} is ready{_without(deleted)}"
         return [PatchNode(node, ops, Reason.STARTUP_TAINT_REMOVED, message)]
-    message = f"labels of Wasm runtime {marks.digest} were changed by another client: restored{_without(gone)}"
+    message = f"labels of Wasm runtime {marks.digest} were changed by another client: restored{_without(deleted)}"
     return [PatchNode(node, ops, Reason.LABELS_RESTORED, message)]
 
 
@@ -283,9 +283,9 @@ def _opted_out(node: NodeView, said: PublishedState | None, snapshot: Snapshot) 
     actions: list[Action] = []
     was_in = (said is not None and said.opted_in) or (said is None and node.bears_marks)
     if was_in:
-        fact = NodeOptedOut(name=node.name, uid=node.uid, resource_version=node.resource_version)
+        event = NodeOptedOut(name=node.name, uid=node.uid, resource_version=node.resource_version)
         then = PublishedState(node.uid, opted_in=False)
-        actions.append(Publish(fact, f"{node.uid}.{node.resource_version}.opted_out", then))
+        actions.append(Publish(event, f"{node.uid}.{node.resource_version}.opted_out", then))
     if left := unwanted_left(snapshot.job, node, ()):
         return [*actions, *_record_left(node, left, frozenset())]
     if not node.bears_marks:

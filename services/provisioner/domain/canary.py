@@ -113,7 +113,9 @@ def trial_of(
             begin.append(canary)
         elif pod.phase == "Failed" and not pod.deleting:
             again.append(pod)
-    message = "; ".join(f"Shim {shim} does not run Wasm on this node: {why}" for shim, why in sorted(failed.items()))
+    message = "; ".join(
+        f"Shim {shim} does not run Wasm on this node: {reason}" for shim, reason in sorted(failed.items())
+    )
     return Trial(tuple(begin), tuple(again), tuple(sorted(failed)), message, passed)
 
 

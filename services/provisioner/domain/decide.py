@@ -162,8 +162,8 @@ def _begin(snapshot: Snapshot, node: NodeView, jobs: tuple[JobView, ...]) -> lis
         return blocked
     if snapshot.blocked_for > 0:
         return [LookAgain(snapshot.blocked_for)]  # the run that released the slot may have failed since
-    gone = {action.job.uid for action in _outlived(jobs, newest(jobs))}
-    clear = [DeleteJob(job, Reason.SUPERSEDED, foreground=False) for job in jobs if job.uid not in gone]
+    deleted = {action.job.uid for action in _outlived(jobs, newest(jobs))}
+    clear = [DeleteJob(job, Reason.SUPERSEDED, foreground=False) for job in jobs if job.uid not in deleted]
     return [*clear, CreateJob(node, replace(snapshot.task, feared=snapshot.feared), entry.attempt)]
 
 
@@ -178,24 +178,24 @@ def labelled(node: NodeView, target: Target) -> bool:
 
     node_watcher removes the label first, and the circuit breaker may pause that: until then no Job is created there.
     """
-    going = leaving(node, target)  # nothing, of most nodes
-    labels = dict(node.labels) if going else {}
-    return any(names.shim_label(name) in labels for name in going)
+    deleting = leaving(node, target)  # nothing, of most nodes
+    labels = dict(node.labels) if deleting else {}
+    return any(names.shim_label(name) in labels for name in deleting)
 
 
 def _blocked(snapshot: Snapshot, node: NodeView, target: Target) -> list[Action]:
     """Return the steps before a removal of Shims: first the labels, which stop scheduling, then pods, by policy."""
-    going = leaving(node, target)
+    deleting = leaving(node, target)
     if labelled(node, target):
         return [GiveBackSlot(node, snapshot.timings.labels)]
     policies = dict(snapshot.policies)
     of: dict[RemovalPolicy, list[User]] = {policy: [] for policy in RemovalPolicy}
     for user in snapshot.users:
-        if user.shim in going:
+        if user.shim in deleting:
             of[policies.get(user.shim, RemovalPolicy.REFUSE)].append(user)
     if refusing := of[RemovalPolicy.REFUSE]:
         message = (
-            f"{', '.join(going)} cannot be removed: {_listed(refusing)} still run with it; delete them, or set "
+            f"{', '.join(deleting)} cannot be removed: {_listed(refusing)} still run with it; delete them, or set "
             "spec.removalPolicy of the Shim to Drain or Force"
         )
         return [WarnNode(node, Reason.IN_USE, message), GiveBackSlot(node, snapshot.timings.in_use, message)]

@@ -26,8 +26,8 @@ def judge(
     job: JobView, reason: Reason, message: str, *, disruptive: bool = False, blamed: str | None = None
 ) -> list[Action]:
     """Return the actions for a failed Job: the event, then the verdict on the Job. ``blamed``: as on the Job."""
-    fact = ProvisionFailed(**about(job), reason=reason.value, message=message)
-    return [Publish(fact, f"{job.uid}.failed", job), JudgeFailed(job, reason, message, disruptive, blamed)]
+    event = ProvisionFailed(**about(job), reason=reason.value, message=message)
+    return [Publish(event, f"{job.uid}.failed", job), JudgeFailed(job, reason, message, disruptive, blamed)]
 
 
 def unlike(job: JobView, node: NodeView) -> str:

@@ -196,8 +196,8 @@ def _kept(snapshot: FleetSnapshot) -> dict[str, Entry]:
     for uid, entry in snapshot.ledger.entries.items():
         node = nodes.get(uid)
         jobs = snapshot.jobs.get(uid, ())
-        if node is not None and (feared := snapshot.feared.get(uid)) is not None:
-            kept[uid] = _doubtful(snapshot, node, entry, feared)
+        if node is not None and (unconfirmed := snapshot.feared.get(uid)) is not None:
+            kept[uid] = _doubtful(snapshot, node, entry, unconfirmed)
             continue
         if node is None or _recorded(node, entry, jobs):
             continue
@@ -207,14 +207,14 @@ def _kept(snapshot: FleetSnapshot) -> dict[str, Entry]:
             kept[uid] = entry
             continue
         target, job = snapshot.targets.get(uid), newest(jobs)
-        begun = target_of_slot(node, target, entry)
+        requested = target_of_slot(node, target, entry)
         # A removal leaves no mark, and its Job is deleted when it is done: no change remains then.
         # On a skipped node nothing is started, so only the end of a former Job matters.
-        may = node.skip is None and begun is not None and entry.digest == begun.digest
-        to_do = may and begun is not None and bool(changes_of(node, begun))
+        may = node.skip is None and requested is not None and entry.digest == requested.digest
+        to_do = may and requested is not None and bool(changes_of(node, requested))
         # An older Job does not count: it would keep the slot of an attempt that is no longer made.
         its = job is not None and (job.digest, job.attempt) == (entry.digest, entry.attempt)
-        current = to_do or (begun is not None and its and not overtaken(job, node, begun))
+        current = to_do or (requested is not None and its and not overtaken(job, node, requested))
         if current or left_by(job, node):
             kept[uid] = entry
     return kept

@@ -137,35 +137,35 @@ def member_of(
     has = node.installed.get(shim.name)
     if is_for(shim, node, auto_provision=auto_provision) or stays_on(shim, node):
         shims = tuple(shims)
-        wish = installer_spec_on(shim, node, shims, auto_provision=auto_provision, require_checksum=require_checksum)
-        return Member(node, wish, has, rival_of(shim, node, shims, auto_provision=auto_provision))
+        wanted = installer_spec_on(shim, node, shims, auto_provision=auto_provision, require_checksum=require_checksum)
+        return Member(node, wanted, has, rival_of(shim, node, shims, auto_provision=auto_provision))
     return None if has is None else Member(node, None, has)
 
 
 def _marks(member: Member) -> Iterator[_Mark]:
     """Yield the totals for which a member counts."""
-    node, wish, has = member.node, member.wish, member.has
+    node, wanted, has = member.node, member.wish, member.has
     if has is not None:
         yield _Kind.HOLDING, None
         yield _Kind.CARRIED, (node.architecture, last_proved(has))
-    if isinstance(wish, WantedShim):
-        yield _Kind.DIGEST, wish.digest
-    elif wish is not None:
-        yield _Kind.REFUSED, wish
+    if isinstance(wanted, WantedShim):
+        yield _Kind.DIGEST, wanted.digest
+    elif wanted is not None:
+        yield _Kind.REFUSED, wanted
     if member.rival:
         yield _Kind.RIVAL, member.rival
     if node.skip is None:
         yield from _progress(member)
-    elif wish is not None:
+    elif wanted is not None:
         yield _Kind.SKIPPED, None
 
 
 def _progress(member: Member) -> Iterator[_Mark]:
     """Yield the totals of progress for which a member counts whose node is not skipped."""
-    wish, has = member.wish, member.has
-    updated = isinstance(wish, WantedShim) and has == wish.digest
-    yield (_Kind.LEAVING if wish is None else _Kind.NODES), None
-    if wish is not None and has is not None and not has.startswith(VERIFICATION_FAILED):
+    wanted, has = member.wish, member.has
+    updated = isinstance(wanted, WantedShim) and has == wanted.digest
+    yield (_Kind.LEAVING if wanted is None else _Kind.NODES), None
+    if wanted is not None and has is not None and not has.startswith(VERIFICATION_FAILED):
         yield _Kind.READY, None
     if updated:
         yield _Kind.UPDATED, None

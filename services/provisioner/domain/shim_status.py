@@ -189,12 +189,12 @@ def _degraded(snapshot: Snapshot) -> Condition:
     if refused := _refused(snapshot):
         return refused
     if failing := snapshot.failing:
-        first, why = failing[0]
-        message = f"the last attempt failed on {listed(node for node, _ in failing)}; {first.name}: {why}"
+        first, cause = failing[0]
+        message = f"the last attempt failed on {listed(node for node, _ in failing)}; {first.name}: {cause}"
         return Condition(kind, "True", Reason.FAILING.value, message)
     if snapshot.in_use:
-        node, why = min(snapshot.in_use, key=lambda pair: pair[0].name)
-        message = f"the shim cannot be removed from {listed(node for node, _ in snapshot.in_use)}; {node.name}: {why}"
+        node, cause = min(snapshot.in_use, key=lambda pair: pair[0].name)
+        message = f"the shim cannot be removed from {listed(node for node, _ in snapshot.in_use)}; {node.name}: {cause}"
         return Condition(kind, "True", Reason.IN_USE.value, message)
     return Condition(kind, "False", Reason.HEALTHY.value, "")
 

@@ -44,35 +44,35 @@ def task_of(node: NodeView, target: Target, shims: Mapping[str, ShimView], rules
     wanted, installed = dict(target.shims), node.installed
     if tuple(wanted) == (KWASM,) and not installed.keys() - {KWASM}:
         return Task(target, handlers=(rules.handler,) if rules.handler else ())
-    going = sorted(name for name in installed if name not in wanted and name != KWASM)
-    if going:
-        return _removal(target, going, shims, rules)
+    deleting = sorted(name for name in installed if name not in wanted and name != KWASM)
+    if deleting:
+        return _removal(target, deleting, shims, rules)
     changed = [shims[name] for name in changes_of(node, target) if name in shims]
     wishes = _wanted_shims(changed, node, require_checksum=rules.require_checksum)
     return Task(
         target,
-        handlers=tuple(wish.handler for wish in wishes),
+        handlers=tuple(installer_spec.handler for installer_spec in wishes),
         spec=rules.spec(wishes),
         canaries=tuple(shim.name for shim in changed if canary_of(shim, rules.canary_image) is not None),
     )
 
 
-def _removal(target: Target, going: Iterable[str], shims: Mapping[str, ShimView], rules: Rules) -> Task:
+def _removal(target: Target, deleting: Iterable[str], shims: Mapping[str, ShimView], rules: Rules) -> Task:
     """Return the removal of Shims. Force is for all of them or for none: ``target_of`` keeps the two apart."""
-    removals = removals_of(going, shims)
+    removals = removals_of(deleting, shims)
     stay = {shims[name].handler for name, _ in target.shims if name in shims}
     return Task(
         target,
-        removed_handlers=tuple(wish.handler for wish in removals if wish.handler and wish.handler not in stay),
+        removed_handlers=tuple(wanted.handler for wanted in removals if wanted.handler and wanted.handler not in stay),
         spec=rules.spec(removals),
         removes=True,
-        force=all(name in shims and shims[name].removal_policy is RemovalPolicy.FORCE for name in going),
+        force=all(name in shims and shims[name].removal_policy is RemovalPolicy.FORCE for name in deleting),
     )
 
 
-def removals_of(going: Iterable[str], shims: Mapping[str, ShimView]) -> tuple[WantedShim, ...]:
+def removals_of(deleting: Iterable[str], shims: Mapping[str, ShimView]) -> tuple[WantedShim, ...]:
     """Return the removals of Shims from a node. For a deleted Shim, the record on the node has the handler."""
-    return tuple(removal_of(name, shim_owner(name), shims[name].handler if name in shims else "") for name in going)
+    return tuple(removal_of(name, shim_owner(name), shims[name].handler if name in shims else "") for name in deleting)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,9 +93,9 @@ def kept_version(
 ) -> WantedShim | None:
     """Return the spec of a version of a Shim on an architecture; None if none of its revisions is that version."""
     for revision in reversed(revisions):
-        wish = installer_spec_for(view_shim(restored(revision, manifest)), architecture, require_checksum=False)
-        if isinstance(wish, WantedShim) and wish.digest == digest:
-            return wish
+        wanted = installer_spec_for(view_shim(restored(revision, manifest)), architecture, require_checksum=False)
+        if isinstance(wanted, WantedShim) and wanted.digest == digest:
+            return wanted
     return None
 
 
@@ -112,25 +112,25 @@ def undo_of(node: NodeView, job: JobView, shims: Collection[str], why: str, form
     they are, and the outcome of the Job reports them (ADR 29).
     """
     had = had_of(node, shims)
-    gone = [name for name in shims if name not in had]
-    back = {wish.name: wish for wish in former.kept if wish.name in had}
+    deleted = [name for name in shims if name not in had]
+    back = {wanted.name: wanted for wanted in former.kept if wanted.name in had}
     lost = sorted(had.keys() - back.keys())
     if lost:
         why += f"; the former version of {', '.join(lost)} has no revision, so this one stays without its label"
-    after = {name: digest for name, digest in node.installed.items() if name not in gone}
+    after = {name: digest for name, digest in node.installed.items() if name not in deleted}
     after |= {name: unproved(node.installed.get(name)) for name in lost}
-    after |= {wish.name: wish.digest for wish in back.values()}
-    after |= {name: unproved(None) for name in job.shims if name not in node.installed and name not in gone}
-    removed, removes = removals_of(gone, former.shims), bool(gone) and not back
+    after |= {wanted.name: wanted.digest for wanted in back.values()}
+    after |= {name: unproved(None) for name in job.shims if name not in node.installed and name not in deleted}
+    removed, removes = removals_of(deleted, former.shims), bool(deleted) and not back
     removals = InstallSpec(removed, require_checksum=False, allow_http=former.allow_http)
     installs = InstallSpec(tuple(back.values()), require_checksum=False, allow_http=former.allow_http)
     return Task(
         Target(tuple(sorted(after.items()))),
-        removed_handlers=tuple(wish.handler for wish in removed if wish.handler),
+        removed_handlers=tuple(wanted.handler for wanted in removed if wanted.handler),
         spec=removals if removes else installs,
         removes=removes,
         force=removes,
-        first=removals if gone and back else None,
+        first=removals if deleted and back else None,
         undoes=job,
         blamed=encode_digests({name: job.shims[name] for name in shims}),
         why=why,
@@ -139,4 +139,4 @@ def undo_of(node: NodeView, job: JobView, shims: Collection[str], why: str, form
 
 def _wanted_shims(shims: Iterable[ShimView], node: NodeView, *, require_checksum: bool) -> tuple[WantedShim, ...]:
     wishes = (installer_spec_for(shim, node.architecture, require_checksum=require_checksum) for shim in shims)
-    return tuple(wish for wish in wishes if isinstance(wish, WantedShim))
+    return tuple(wanted for wanted in wishes if isinstance(wanted, WantedShim))

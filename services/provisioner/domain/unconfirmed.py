@@ -35,9 +35,9 @@ def doubted(node: NodeView, entry: Entry, jobs: Iterable[JobView]) -> frozenset[
 def with_unconfirmed(node: NodeView, shims: Collection[str]) -> NodeView:
     """Return a Node as if its marks named Shims that may be on its disk, without a verification of them."""
     installed = {name: unproved(None) for name in shims} | node.installed
-    mine = node if node.marked_uid == node.uid else replace(node, failed_attempt=None, failed_shims=None)
+    own = node if node.marked_uid == node.uid else replace(node, failed_attempt=None, failed_shims=None)
     return replace(
-        mine,
+        own,
         marked_uid=node.uid,
         shims=encode_digests(installed),
         digest=Target(tuple(sorted(installed.items()))).digest,

@@ -105,7 +105,7 @@ def take_back(snapshot: Snapshot, node: NodeView, job: JobView, reason: Reason, 
         return judge(job, reason, message)
     shims = in_vain(snapshot, node, job)
     if not node.ready:
-        why = f"{message} (the node is not ready, so it was not rolled back)"
-        return judge(job, reason, why, blamed=blame(job, shims))
+        cause = f"{message} (the node is not ready, so it was not rolled back)"
+        return judge(job, reason, cause, blamed=blame(job, shims))
     task = undo_of(node, job, shims, f"{reason.value}: {message}", snapshot.former)
     return [CreateUndo(node, job, task, reason)]

@@ -77,5 +77,5 @@ def _key(entry: str, seed: str) -> CurveKey:
     try:
         return CurveKey.from_seed(seed)
     except KeyFormatError as error:
-        why = str(error)
-    raise KeySecretError(f"its entry {entry} is not a seed of a curve key (SX…): {why}")
+        reason = str(error)
+    raise KeySecretError(f"its entry {entry} is not a seed of a curve key (SX…): {reason}")

@@ -172,18 +172,18 @@ def _unsealed(payload: bytes, keys: KeyRing, sender: str) -> bytes:
     try:
         return unseal(payload, keys, sender)
     except KeyFormatError as error:
-        why = f"the header {HOST_KEY_HEADER} is not a curve key: {error}"
+        reason = f"the header {HOST_KEY_HEADER} is not a curve key: {error}"
     except BoxError as error:
-        why = f"the request does not open: {error}"
-    raise Refusal(ErrorName.DECRYPTION, why)
+        reason = f"the request does not open: {error}"
+    raise Refusal(ErrorName.DECRYPTION, reason)
 
 
 def _token(error: ErrorName, text: str, kind: TokenKind, now: float) -> Token:
     try:
         return read_token(text, kind, now)
     except TokenError as refused:
-        why = str(refused)
-    raise Refusal(error, why)
+        reason = str(refused)
+    raise Refusal(error, reason)
 
 
 def _object(parent: dict[str, Any], name: str) -> dict[str, Any]:

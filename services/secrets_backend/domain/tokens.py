@@ -125,8 +125,8 @@ def _key(what: str, text: str, allowed: tuple[Prefix, ...]) -> bytes:
     try:
         return decode_public(text, *allowed)
     except KeyFormatError as error:
-        why = str(error)
-    raise TokenError(f"its {what} is not accepted: {why}")
+        reason = str(error)
+    raise TokenError(f"its {what} is not accepted: {reason}")
 
 
 def _time(claims: dict[str, Any], name: str) -> int | None:

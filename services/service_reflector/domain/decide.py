@@ -191,11 +191,11 @@ def _mirror(snapshot: Snapshot, claim: Claim, name: str) -> Iterator[Action]:
 
 def _name_taken(snapshot: Snapshot, claim: Claim) -> Iterator[Action]:
     if claim.group is not None:
-        why = (
+        reason = (
             f"Service {snapshot.namespace}/{names.service_name(snapshot.name)} is not managed by Trellis, "
             f"so application {snapshot.name} has no Service: rename one of them"
         )
-        yield Warn(claim.group, "ServiceNameTaken", why)
+        yield Warn(claim.group, "ServiceNameTaken", reason)
 
 
 def _former(snapshot: Snapshot, mirror: Mirror) -> Mapping[str, Any] | None:
@@ -253,11 +253,11 @@ def _removals(snapshot: Snapshot, held: dict[str, str]) -> Iterator[Action]:
             continue
         if service.application and snapshot.lattice_of(service) not in snapshot.unknown:
             lattice = lattice_name(service.lattice)
-            why = f"application {service.application} of lattice {lattice} is not deployed, or has no Service here"
+            reason = f"application {service.application} of lattice {lattice} is not deployed, or has no Service here"
             if service.deleting:
-                yield from _remove_finalizer(service, "Unpublished", why)
+                yield from _remove_finalizer(service, "Unpublished", reason)
             else:
-                yield RemoveService(service, "Unpublished", why, _destruction(service))
+                yield RemoveService(service, "Unpublished", reason, _destruction(service))
         elif service.deleting and (snapshot.terminating or (service.peers and snapshot.sure)):
             yield from _remove_finalizer(service, "NamespaceTerminating", "no Service is to exist here")
     for name, pieces in snapshot.slices.items():

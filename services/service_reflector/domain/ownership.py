@@ -83,8 +83,8 @@ def owner_of(service: ServiceView, groups: HostGroups, answers: Answers) -> Owne
         return Owner(mark, Undecided.GROUPS_UNKNOWN)
     after = tuple(successors(service, groups))
     if not after:
-        gone = answers(mark, service.application) is False or service.deleting or groups.grace_left(mark) <= 0
-        return Owner(mark, None if gone else Undecided.GROUP_MISSING)
+        deleted = answers(mark, service.application) is False or service.deleting or groups.grace_left(mark) <= 0
+        return Owner(mark, None if deleted else Undecided.GROUP_MISSING)
     found = {group.lattice: answers(group.lattice, service.application) for group in after if group.lattice}
     for lattice, deployed in found.items():
         if deployed:

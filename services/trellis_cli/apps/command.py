@@ -136,7 +136,7 @@ async def _live(settings: ClientSettings, wanted: Wanted) -> list[LiveRow]:
             namespaces, name = {group.namespace for group in found}, name_of(found[0])
             if (wanted.namespace or found[0].namespace) not in namespaces or wanted.lattice not in {None, name}:
                 continue
-            mine = [
+            own = [
                 item
                 for item in items
                 if item["metadata"]["namespace"] in namespaces and row_of(item).lattice in {name, ""}
@@ -144,17 +144,17 @@ async def _live(settings: ClientSettings, wanted: Wanted) -> list[LiveRow]:
             try:
                 address = await address_of(kube, found[0], wanted.nats)
                 async with asking(address) as wadm:
-                    rows += await _compared(wadm, name, mine)
+                    rows += await _compared(wadm, name, own)
             except _CANNOT as error:
-                rows += not_asked(name, map(row_of, mine), describe_error(error)) or [
+                rows += not_asked(name, map(row_of, own), describe_error(error)) or [
                     _unavailable_row(name, describe_error(error))
                 ]
     asked = {row.app.key for row in rows if row.app is not None}
     left = [row_of(item) for item in items if row_of(item).key not in asked]
-    why = "no host group of its namespace has its lattice"
+    reason = "no host group of its namespace has its lattice"
     for entry in left:
         if wanted.lattice in {None, entry.lattice}:
-            rows += not_asked(entry.lattice, [entry], why)
+            rows += not_asked(entry.lattice, [entry], reason)
     return [row for row in rows if _is_wanted(row, wanted.namespace, whole=whole)]
 
 

@@ -61,5 +61,5 @@ def applications_part(rows: Sequence[AppRow], causes: Mapping[str, str], leader:
     bad = {row.key: row.problem for row in rows if row.phase in TROUBLE} | dict(causes)
     text = ", ".join(f"{count} {phase}" for phase, count in phases.items())
     led = Led(MANAGER, leader, "Kubernetes and wadm are not synchronized")
-    facts = {"count": len(rows), "phases": phases, "unhealthy": sorted(bad)}
-    return led_part(NAME, text, led, Unwell("unhealthy", "application", bad), facts)
+    events = {"count": len(rows), "phases": phases, "unhealthy": sorted(bad)}
+    return led_part(NAME, text, led, Unwell("unhealthy", "application", bad), events)

@@ -111,8 +111,8 @@ async def _ask(session: aiohttp.ClientSession, pod: PodView) -> Answer:
         async with session.get(pod.url) as answer:
             return Answer(pod, reasons_of(await answer.json(content_type=None), answer.status))
     except (aiohttp.ClientError, TimeoutError, ValueError) as error:
-        why = pod.waits or network_reason(error)
-        return Answer(pod, f"{pod.url} unreachable: {why}")
+        reason = pod.waits or network_reason(error)
+        return Answer(pod, f"{pod.url} unreachable: {reason}")
 
 
 async def _bus(settings: ClientSettings) -> list[Part]:

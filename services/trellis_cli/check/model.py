@@ -79,8 +79,8 @@ def _part(component: str, answers: Sequence[Answer]) -> Part:
     problem = "; ".join(f"pod {item.pod.name}: {item.problem}" for item in sick)
     if not answers:
         problem = "no pod: see its Deployment"
-    facts = {"name": component, "pods": len(answers), "ready": len(answers) - len(sick)}
-    return Part(component, f"{facts['ready']} of {len(answers)} pods ready", problem, facts)
+    events = {"name": component, "pods": len(answers), "ready": len(answers) - len(sick)}
+    return Part(component, f"{events['ready']} of {len(answers)} pods ready", problem, events)
 
 
 def _health_port(pod: Manifest) -> int | None:

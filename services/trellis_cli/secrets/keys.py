@@ -245,9 +245,9 @@ def _ring(manifest: Manifest, settings: ClientSettings) -> KeyRing:
     try:
         return read_ring(manifest)
     except KeySecretError as error:
-        why = str(error)
+        reason = str(error)
     raise CommandError(
-        f"Secret {settings.namespace}/{names.SECRETS_KEY} cannot be used: {why}; delete it, and "
+        f"Secret {settings.namespace}/{names.SECRETS_KEY} cannot be used: {reason}; delete it, and "
         "secrets_backend creates a new one; running hosts get DecryptionError until they are restarted"
     )
 

@@ -211,8 +211,8 @@ def _whoever_signed(link: ConnectionGrant, namespace: str) -> tuple[ConnectionGr
 
 def connection_grant_of(group: GroupView, groups: Iterable[GroupView], grants: Sequence[Grant]) -> ConnectionGrant:
     """Return the grant of the connection of a host group: all groups with its NATS and credentials share it."""
-    mine = _nats_of(group)
-    there = [item for item in groups if not item.deleting and item.spec is not None and _nats_of(item) == mine]
+    own = _nats_of(group)
+    there = [item for item in groups if not item.deleting and item.spec is not None and _nats_of(item) == own]
     pairs = frozenset((item.namespace, item.spec.lattice) for item in there if item.spec is not None)
     return ConnectionGrant(frozenset(item.namespace for item in there), pairs, tuple(grants))
 

@@ -27,9 +27,9 @@ def check_files(release: Release, shim: str, web: Web) -> None:
     for file in release.files:
         print_note(f"checking {file.location}")
         source = Source(file.location, file.arch, file.sha256)
-        wish = WantedShim(shim, release.handler, release.version, shim_owner(shim), (source,))
+        wanted = WantedShim(shim, release.handler, release.version, shim_owner(shim), (source,))
         with tempfile.TemporaryDirectory() as work:
             try:
-                Stage(Path(work), web).fetch(wish, file.arch)
+                Stage(Path(work), web).fetch(wanted, file.arch)
             except InstallError as error:
                 raise CommandError(f"nothing was changed: {error.message}") from error

@@ -214,12 +214,12 @@ def _with_notes(part: Part, reading: Reading) -> Part:
 
 
 async def _kubernetes(kube: Kube) -> Part:
-    facts: dict[str, Any] = {"server": kube.server, "version": None}
+    events: dict[str, Any] = {"server": kube.server, "version": None}
     try:
         version = await read_version(kube)
     except KubeError as error:
-        return Part("kubernetes", kube.server, describe_error(error), facts)
-    return Part("kubernetes", f"{version} at {kube.server}", facts=facts | {"version": version})
+        return Part("kubernetes", kube.server, describe_error(error), events)
+    return Part("kubernetes", f"{version} at {kube.server}", facts=events | {"version": version})
 
 
 async def _service(kube: Kube, name: str, namespace: str, now: datetime) -> Part:

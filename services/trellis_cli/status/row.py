@@ -71,8 +71,8 @@ def named(unwell: Unwell) -> str:
     more = f" and {len(keys) - _NAMED} more" if len(keys) > _NAMED else ""
     # Objects with a known cause come first.
     first = min(keys, key=lambda key: (not unwell.causes[key], key))
-    why = f": {first}: {unwell.causes[first]}" if unwell.causes[first] else ""
-    return f"{unwell.what}: {', '.join(keys[:_NAMED])}{more}{why}: see `{command(unwell.kind, first)}`"
+    reason = f": {first}: {unwell.causes[first]}" if unwell.causes[first] else ""
+    return f"{unwell.what}: {', '.join(keys[:_NAMED])}{more}{reason}: see `{command(unwell.kind, first)}`"
 
 
 def led_part(name: str, text: str, led: Led, unwell: Unwell, facts: dict[str, Any]) -> Part:

@@ -45,11 +45,11 @@ def service_part(name: str, lead: Leadership | None, namespace: str) -> Part:
         problem = f"no replica leads, it {never}: start it with `trellis run {name}`"
         return replace(unknown_service(name, problem), text="no leader")
     age = round(lead.age, 1) if lead.age is not None else None
-    facts = {"name": name, "holder": lead.holder, "renewed_seconds_ago": age}
+    events = {"name": name, "holder": lead.holder, "renewed_seconds_ago": age}
     text = f"{'held' if lead.stranger else 'led'} by {lead.holder}"
     if age is not None and age >= -SKEW_SECONDS and not lead.stranger:
         text += f", renewed {max(age, 0)} s ago"
-    return Part(name, text, trouble_of(lead), facts)
+    return Part(name, text, trouble_of(lead), events)
 
 
 def claim_part(claim: NodesClaim | None, namespace: str) -> Part:
@@ -57,21 +57,21 @@ def claim_part(claim: NodesClaim | None, namespace: str) -> Part:
     name = INSTALLATION
     if claim is None or not claim.holder:
         return Part(name, "no installation provisions the nodes", facts={"name": name, "holder": None, "waiting": []})
-    facts = {"name": name, "holder": claim.holder, "waiting": [*claim.waiting]}
+    events = {"name": name, "holder": claim.holder, "waiting": [*claim.waiting]}
     text = f"{claim.holder} provisions the nodes"
     if claim.ahead > SKEW_SECONDS:
         what, then = (
             f"its claim, Lease {names.LEASE_NODES},",
             "another installation provisions the nodes after a minute",
         )
-        return Part(name, text, of_the_future(what, claim.ahead, then), facts)
+        return Part(name, text, of_the_future(what, claim.ahead, then), events)
     others = [item for item in claim.waiting if item != claim.holder]
     if claim.holder != namespace:
         problem = f"installation {claim.holder} provisions the nodes, so {namespace} does not: uninstall one of them"
-        return Part(name, text, problem, facts)
+        return Part(name, text, problem, events)
     if others:
-        return Part(name, text, f"installation {', '.join(others)} waits for the nodes: uninstall one of them", facts)
-    return Part(name, text, facts=facts)
+        return Part(name, text, f"installation {', '.join(others)} waits for the nodes: uninstall one of them", events)
+    return Part(name, text, facts=events)
 
 
 def unknown_service(name: str, problem: str) -> Part:
@@ -103,14 +103,14 @@ def rollout_part(rollout: Rollout, held: Mapping[str, str] | None = None) -> Par
         problems.append(named(Unwell("Shims blocked", "shim", causes)))
     in_work = len(rollout.ledger.entries)
     text = f"{in_work} in progress{', halted' if halted else ''}; {summary(rollout.rows)}"
-    facts = {
+    events = {
         "in_progress": in_work,
         "halted": halted,
         "counts": {state.value: count for state, count in counts.items()},
         "causes": failed | stuck,
         "shims": causes,
     }
-    return Part("rollout", text, "; ".join(problems), facts)
+    return Part("rollout", text, "; ".join(problems), events)
 
 
 def _shim_cause(shim: Manifest, *, told: bool) -> str:
@@ -132,8 +132,8 @@ def _stuck(rows: Sequence[NodeRow], held: Mapping[str, str]) -> dict[str, str]:
     for row in rows:
         if row.state not in UNDONE:
             continue
-        if why := row.message if not row.kubelet_ready else held.get(row.name):
-            found[row.name] = why
+        if reason := row.message if not row.kubelet_ready else held.get(row.name):
+            found[row.name] = reason
     return found
 
 
@@ -167,9 +167,9 @@ def mirrors_part(found: Mirrors) -> Part:
     if found.unreached:
         text = f"{text or 'no Services'}, {len(found.unreached)} applications without Service"
     led = Led(REFLECTOR, found.leader, "endpoints are not updated")
-    facts = {"services": found.services, "without_endpoints": without, "unreached": sorted(found.unreached)}
+    events = {"services": found.services, "without_endpoints": without, "unreached": sorted(found.unreached)}
     causes = dict.fromkeys(without, "") | dict(found.unreached)
-    return led_part("reflected-services", text, led, Unwell("no endpoint", "service", causes), facts)
+    return led_part("reflected-services", text, led, Unwell("no endpoint", "service", causes), events)
 
 
 def hosts_part(groups: Sequence[Manifest], leader: str | None) -> Part:
@@ -183,8 +183,8 @@ def hosts_part(groups: Sequence[Manifest], leader: str | None) -> Part:
     ready, wanted = (sum(status.get(name) or 0 for status in statuses) for name in ("readyReplicas", "desiredReplicas"))
     text = f"{len(groups)} host groups, {ready} of {wanted} hosts ready" if groups else ""
     led = Led(HOST_MANAGER, leader, "host groups are not reconciled")
-    facts: dict[str, Any] = {"groups": len(groups), "hosts_ready": ready, "hosts": wanted, "unhealthy": sorted(causes)}
-    return led_part(HOSTS, text, led, Unwell("unhealthy", "hostgroup", causes), facts)
+    events: dict[str, Any] = {"groups": len(groups), "hosts_ready": ready, "hosts": wanted, "unhealthy": sorted(causes)}
+    return led_part(HOSTS, text, led, Unwell("unhealthy", "hostgroup", causes), events)
 
 
 def secrets_part(grants: Sequence[Manifest], groups: Sequence[Manifest] | None, pods: Sequence[Manifest]) -> Part:
@@ -206,9 +206,9 @@ def secrets_part(grants: Sequence[Manifest], groups: Sequence[Manifest] | None, 
     if causes:
         problems.append(named(Unwell("not ready", "secretgrant", causes)))
     runs = f"{ready} of {len(pods)} pods of {BACKEND} ready" if pods else f"{BACKEND} has no separate pods"
-    facts = {"grants": len(grants), "without_effect": sorted(causes), "causes": causes}
+    events = {"grants": len(grants), "without_effect": sorted(causes), "causes": causes}
     text = f"{len(grants)} grants; {runs}"
-    return Part(SECRETS, text, "; ".join(problems), facts | {"pods": len(pods), "pods_ready": ready})
+    return Part(SECRETS, text, "; ".join(problems), events | {"pods": len(pods), "pods_ready": ready})
 
 
 def bus_part(streams: list[StreamCount]) -> Part:
@@ -227,8 +227,8 @@ def bus_part(streams: list[StreamCount]) -> Part:
         for stream in streams
         if stream.messages is not None
     )
-    facts = {
+    events = {
         "streams": [{"name": stream.name, "messages": stream.messages, "bytes": stream.size} for stream in streams],
         "dead_letters": dead,
     }
-    return Part("bus", text or "connected", "; ".join(problems), facts)
+    return Part("bus", text or "connected", "; ".join(problems), events)

@@ -177,16 +177,16 @@ async def _follow(settings: ClientSettings, asked: Asked, output: Format) -> Non
     """Print each change, starting with the complete state."""
     async with _looking(settings, asked) as (_, audience):
         before: Entities = {}
-        begun = False
+        started = False
         while True:
             news = audience.news.next
             entities = audience.journal.entities
-            if begun or not unread(entities):
+            if started or not unread(entities):
                 after = chosen(asked.kinds, entities, asked.wanted)
-                changed, gone = difference(before, after)
-                if changed or gone or not begun:
-                    print_document(output, {"set": changed, "gone": gone}, lines=True)
-                before, begun = after, True
+                changed, deleted = difference(before, after)
+                if changed or deleted or not started:
+                    print_document(output, {"set": changed, "gone": deleted}, lines=True)
+                before, started = after, True
             await news.wait()
 
 

@@ -184,13 +184,13 @@ async def _until(task: Task, attempt: Callable[[], Awaitable[str]]) -> None:
     """
     while True:
         try:
-            why = await attempt()
+            reason = await attempt()
         except _PASSING as error:
-            why = str(error)
-        if not why:
+            reason = str(error)
+        if not reason:
             return
         if time.monotonic() >= task.deadline:
-            raise CommandError(f"not complete at the time limit: {why}")
+            raise CommandError(f"not complete at the time limit: {reason}")
         await asyncio.sleep(task.poll)
 
 

@@ -170,10 +170,10 @@ def _left(piece: Manifest, service: str) -> Left:
     remedy = f"delete the slice: kubectl delete endpointslice -n {metadata['namespace']} {metadata['name']}"
     unreadable = f"annotation {names.ANNOTATION_PRESERVED} cannot be read"
     if not service:
-        why = f"{unreadable}, and the label {names.LABEL_SERVICE_NAME} is missing, so no Service uses the slice"
-        return Left(LeftReason.SERVICE_UNKNOWN, f"{why}: {remedy}")
-    why = f"{unreadable}, and Service {service} of label {names.LABEL_SERVICE_NAME} does not exist"
-    return Left(LeftReason.SERVICE_MISSING, f"{why}: {remedy}")
+        reason = f"{unreadable}, and the label {names.LABEL_SERVICE_NAME} is missing, so no Service uses the slice"
+        return Left(LeftReason.SERVICE_UNKNOWN, f"{reason}: {remedy}")
+    reason = f"{unreadable}, and Service {service} of label {names.LABEL_SERVICE_NAME} does not exist"
+    return Left(LeftReason.SERVICE_MISSING, f"{reason}: {remedy}")
 
 
 SLICES: Final = KeptGuard(
@@ -269,8 +269,8 @@ class Row:
         if self.unfinished:
             parts.append(f"were being deleted, {self.guard.unfinished}: {', '.join(self.unfinished)}")
         if self.unreadable:
-            why = f"annotation {self.guard.finalizer} cannot be read, so the Service of the label is the owner"
-            parts.append(f"{why}: {', '.join(sorted(self.unreadable))}")
+            reason = f"annotation {self.guard.finalizer} cannot be read, so the Service of the label is the owner"
+            parts.append(f"{reason}: {', '.join(sorted(self.unreadable))}")
         parts += [f"not changed: {key}: {item.message}" for key, item in sorted(self.left.items())]
         return "; ".join(parts)
 

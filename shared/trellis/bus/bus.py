@@ -226,12 +226,12 @@ class Bus:
             cancellation.check()
             await self.connected.wait()
             try:
-                facts = await last_events(self._jetstream(), self._origin, models, self._timings.history)
+                events = await last_events(self._jetstream(), self._origin, models, self._timings.history)
             except (BusUnavailable, nats.errors.Error):
                 await asyncio.sleep(self._timings.history.again)
                 continue
-            for fact in facts:
-                yield fact
+            for event in events:
+                yield event
             return
 
     def _jetstream(self) -> JetStreamContext:

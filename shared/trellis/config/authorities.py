@@ -24,7 +24,7 @@ def trust(ca_file: Path | None) -> ssl.SSLContext:
         authorities = ca_file.read_bytes().decode("ascii", errors="ignore")  # bundles have names in UTF-8
         return ssl.create_default_context(cadata=authorities or "nothing")
     except (ssl.SSLError, ValueError):
-        why = "it contains none"
+        reason = "it contains none"
     except OSError as error:
-        why = error.strerror or type(error).__name__
-    raise CredentialsError(f"needs a file with CA certificates (PEM): {why}")
+        reason = error.strerror or type(error).__name__
+    raise CredentialsError(f"needs a file with CA certificates (PEM): {reason}")

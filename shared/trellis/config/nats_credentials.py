@@ -87,8 +87,8 @@ class Credentials:
         try:
             return identity_of(self._text(), self.kind)
         except CredentialsError as error:
-            why = str(error)
-            raise CredentialsError(f"needs a file with {self.kind.value}: {why[:1].lower()}{why[1:]}") from None
+            reason = str(error)
+            raise CredentialsError(f"needs a file with {self.kind.value}: {reason[:1].lower()}{reason[1:]}") from None
 
     def _text(self) -> str:
         if self.path is None:

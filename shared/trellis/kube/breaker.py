@@ -197,17 +197,17 @@ class Breaker:
         now = self._now()
         states, answers = self._settled(), dict[int, bool]()
         for kind in sorted({request.target.kind for request in requests}):
-            mine = [request for request in requests if request.target.kind == kind]
+            own = [request for request in requests if request.target.kind == kind]
             state, said = ask(
                 states.get(kind, State()),
-                [request.target for request in mine],
+                [request.target for request in own],
                 self.scope.populations[kind](),
                 now,
                 self.limits,
             )
             if state != State() or kind in states:
                 states[kind] = state
-            answers |= {id(request): answer for request, answer in zip(mine, said, strict=True)}
+            answers |= {id(request): answer for request, answer in zip(own, said, strict=True)}
         return states, [answers[id(request)] for request in requests]
 
     def _settled(self) -> dict[str, State]:
@@ -252,8 +252,8 @@ class Breaker:
                 await self._forget_ended()
         except _FAILED as error:
             self._known = False
-            if self._complained != (why := type(error).__name__):
-                self._complained = why
+            if self._complained != (reason := type(error).__name__):
+                self._complained = reason
                 _log.warning("circuit breakers cannot be read, deletions paused", error=str(error))
             return
         self._complained = ""

@@ -121,9 +121,9 @@ class Claim:
         if holder in {"", self.installation}:
             return
         self._waiting.set()
-        why = (
+        reason = (
             f"installation {holder} provisions the nodes of this cluster, so installation {self.installation} does "
             f"not change them: uninstall one of them; {self.installation} takes over when both services of {holder}, "
             "node_watcher and provisioner, are stopped"
         )
-        self.kube.health.not_ready(readiness_of(names.LEASE_NODES), why)
+        self.kube.health.not_ready(readiness_of(names.LEASE_NODES), reason)

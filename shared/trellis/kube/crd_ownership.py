@@ -133,9 +133,9 @@ def _foreign(kind: Kind, definition: Manifest) -> Standing:
     others = [item for item in stored if item != kind.version]
     former = _FORMER_OWNERS.get(kind.name)
     if others:
-        why = f"its objects are stored in version {', '.join(others)}, which Trellis does not support"
+        reason = f"its objects are stored in version {', '.join(others)}, which Trellis does not support"
         return Standing(
-            kind.name, Place.OTHER_VERSION, f"another owner applied {kind.name}, and {why}: migrate them first"
+            kind.name, Place.OTHER_VERSION, f"another owner applied {kind.name}, and {reason}: migrate them first"
         )
     if former is not None:
         message = (

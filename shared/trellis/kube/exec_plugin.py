@@ -99,13 +99,13 @@ async def run_plugin(entry: Mapping[str, Any], timings: PluginTimings = PluginTi
         raise PluginFailed(f"{name} {failure}") from None
     except (OSError, ValueError, TypeError, LookupError) as error:
         hint = str(entry.get("installHint") or "").strip()[:_MOST_WORDS]
-        why = getattr(error, "strerror", None) or type(error).__name__
-        raise PluginFailed(f"{name} cannot be run: {why}" + (f"; {hint}" if hint else "")) from None
+        reason = getattr(error, "strerror", None) or type(error).__name__
+        raise PluginFailed(f"{name} cannot be run: {reason}" + (f"; {hint}" if hint else "")) from None
     try:
         return _credential(printed, str(entry.get("apiVersion") or ""))
     except (ValueError, TypeError, AttributeError, LookupError) as error:
-        why = str(error) if isinstance(error, _UnfitError) else "invalid format"
-        raise PluginFailed(f"{name} printed no valid ExecCredential: {why}") from None
+        reason = str(error) if isinstance(error, _UnfitError) else "invalid format"
+        raise PluginFailed(f"{name} printed no valid ExecCredential: {reason}") from None
 
 
 class _UnfitError(ValueError):

@@ -356,15 +356,15 @@ class Leader:
 
     def _complain(self, error: KubeError | TimeoutError) -> None:
         """Report an error: not ready, and one warning per cause."""
-        why = self._kube.describe_error(error) if isinstance(error, KubeError) else "no answer in time"
+        reason = self._kube.describe_error(error) if isinstance(error, KubeError) else "no answer in time"
         if isinstance(error, NotFound):
-            why = (
+            reason = (
                 f"namespace {self._namespace} does not exist: create it with kubectl create namespace {self._namespace}"
             )
-        self._kube.health.not_ready(self._what, why)
+        self._kube.health.not_ready(self._what, reason)
         cause = getattr(error, "reason", "Timeout")
         if self._told != cause:
-            log.warning("lease unavailable, retrying", lease=f"{self._namespace}/{self._name}", error=why)
+            log.warning("lease unavailable, retrying", lease=f"{self._namespace}/{self._name}", error=reason)
         self._told = cause
 
     def _show(self, *, leading: bool) -> None:

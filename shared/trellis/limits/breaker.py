@@ -157,12 +157,12 @@ def _ask_one(state: State, target: Destruction, population: int, now: float, lim
         return replace(state, admissions=_admitting(rest, token, population, now)), True
     if state.opening is not None:
         return replace(state, opening=_with_paused(state.opening, target)), False
-    gone = sum(len(admission.tokens) for admission in state.admissions)
+    deleted = sum(len(admission.tokens) for admission in state.admissions)
     size = max([population, *(admission.population for admission in state.admissions)])
-    if gone < limits.allowed(size):
+    if deleted < limits.allowed(size):
         return replace(state, admissions=_admitting(state.admissions, token, population, now)), True
-    why = f"more than {limits.allowed(size)} of {size} {target.kind} were to be deleted within {limits.window:.0f} s"
-    opening = _with_paused(Opening(now, now + limits.open, why), target)
+    reason = f"more than {limits.allowed(size)} of {size} {target.kind} were to be deleted within {limits.window:.0f} s"
+    opening = _with_paused(Opening(now, now + limits.open, reason), target)
     return replace(state, opening=opening), False
 
 

@@ -84,11 +84,13 @@ def read_ledger(manifest: Manifest) -> Ledger:
     """Return the ledger in a ConfigMap of the API server, without invalid entries (their Jobs are adopted later)."""
     entries: dict[str, Entry] = {}
     for uid, value in (manifest.get("data") or {}).items():
-        feared = value.endswith(_FEARED)
+        unconfirmed = value.endswith(_FEARED)
         digest, attempt, since, shims = (*value.removesuffix(_FEARED).split("/"), "", "", "")[:4]
-        number, begun = whole(attempt), whole(since)
-        if digest and number is not None and begun is not None:
-            entries[uid] = Entry(digest, number, begun, tuple(filter(None, shims.split(","))) or (KWASM,), feared)
+        number, requested = whole(attempt), whole(since)
+        if digest and number is not None and requested is not None:
+            entries[uid] = Entry(
+                digest, number, requested, tuple(filter(None, shims.split(","))) or (KWASM,), unconfirmed
+            )
     metadata = manifest["metadata"]
     marks = metadata.get("annotations") or {}
     halted, told = (

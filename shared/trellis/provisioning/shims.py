@@ -137,10 +137,10 @@ def view_shim(manifest: Manifest) -> ShimView:
         return replace(view, invalid=_unusable(view))
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
-        why = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
+        reason = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
     except ValueError as error:
-        why = str(error)
-    return ShimView(**place, **_legible(manifest), invalid=why)
+        reason = str(error)
+    return ShimView(**place, **_legible(manifest), invalid=reason)
 
 
 def _unusable(shim: ShimView) -> str:
@@ -237,10 +237,10 @@ def is_for(shim: ShimView, node: NodeView, *, auto_provision: bool) -> bool:
     """
     if shim.invalid or shim.deleting or node.operating_system != SUPPORTED_OS:
         return False
-    wish = opt_in_of(node, auto_provision=auto_provision and shim.default)
-    if node.opt_in is not None and wish is not OptIn.IN:
+    wanted = opt_in_of(node, auto_provision=auto_provision and shim.default)
+    if node.opt_in is not None and wanted is not OptIn.IN:
         return False
-    if shim.default and wish is OptIn.IN:
+    if shim.default and wanted is OptIn.IN:
         return True
     if shim.selector is None:
         return not shim.default

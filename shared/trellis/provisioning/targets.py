@@ -75,19 +75,19 @@ def target_of(
     shims = tuple(shims)
     installed = node.installed
     names_wanted = wanted_on(node, shims, auto_provision=auto_provision, legacy=kwasm is not None)
-    going = {name for name in installed if name not in names_wanted and name != KWASM}
-    if going:
+    deleting = {name for name in installed if name not in names_wanted and name != KWASM}
+    if deleting:
         # Separately: an installer with the option force would use it on pods of all Shims.
         forced = {shim.name for shim in shims if shim.removal_policy is RemovalPolicy.FORCE}
-        now = (going & forced) or going
+        now = (deleting & forced) or deleting
         return Target(tuple(sorted((name, digest) for name, digest in installed.items() if name not in now)))
     wanted: dict[str, str] = {}
     for shim in shims:
         if shim.name in names_wanted:
-            wish = installer_spec_on(
+            installer_spec = installer_spec_on(
                 shim, node, shims, auto_provision=auto_provision, require_checksum=require_checksum
             )
-            digest = wish.digest if isinstance(wish, WantedShim) else installed.get(shim.name)
+            digest = installer_spec.digest if isinstance(installer_spec, WantedShim) else installed.get(shim.name)
             wanted |= {shim.name: digest} if digest else {}
     # Beside Shims only if installed: a Job runs one installer, and annotations must not record what it did not do.
     legacy = installed.get(KWASM) if wanted else kwasm

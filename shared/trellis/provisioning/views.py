@@ -175,16 +175,16 @@ class NodeView:
 
     def __post_init__(self) -> None:
         """Decode the annotations once, as each plan needs them. Equal values of several Nodes share the result."""
-        mine, proof = self.marked_uid == self.uid, PROOFS.get(self.verified or "")
-        recorded, digest = decode_digests(self.shims), self.digest if mine and proof else None
+        own, proof = self.marked_uid == self.uid, PROOFS.get(self.verified or "")
+        recorded, digest = decode_digests(self.shims), self.digest if own and proof else None
         installed = decode_digests(None)
         if digest is not None:
             installed = recorded if self.shims is not None else _of_legacy(digest)
         decoded = {
             "proof": proof,
             "marked_digest": digest,
-            "failed": FailedAttempt.decode(self.failed_attempt) if mine else None,
-            "blamed": decode_digests(self.failed_shims if mine else None),
+            "failed": FailedAttempt.decode(self.failed_attempt) if own else None,
+            "blamed": decode_digests(self.failed_shims if own else None),
             "recorded": recorded,
             "installed": installed,
         }

@@ -98,7 +98,7 @@ class Health:
 
     def readiness(self) -> Verdict:
         """Return whether all components are ready."""
-        reasons = tuple(f"{what}: {why}" for what, why in sorted(self._bind_advice.items()))
+        reasons = tuple(f"{what}: {reason}" for what, reason in sorted(self._bind_advice.items()))
         return Verdict(not reasons, reasons)
 
     def parts(self) -> dict[str, bool]:
@@ -108,7 +108,7 @@ class Health:
     def liveness(self) -> Verdict:
         """Return whether no probe requires a restart."""
         answers = ((what, probe()) for what, probe in sorted(self._probes.items()))
-        reasons = tuple(f"{what}: {redact_url(why)}" for what, why in answers if why is not None)
+        reasons = tuple(f"{what}: {redact_url(reason)}" for what, reason in answers if reason is not None)
         return Verdict(not reasons, reasons)
 
     def not_ready_seconds(self) -> float:

@@ -61,8 +61,8 @@ class World:
         """Return a wish for the shim in one form, whose digest is the form's name."""
         source = {"location": f"{self.url}/{file}", "arch": architecture(), "sha256": self.digest(file)}
         source = {key: value for key, value in {**source, **fields}.items() if value is not None}
-        wish = {"name": "wasi", "handler": "wasi", "digest": file, "owner": "shim/wasi", "sources": [source]}
-        return {"shims": [wish], "allowHttp": True}
+        wanted = {"name": "wasi", "handler": "wasi", "digest": file, "owner": "shim/wasi", "sources": [source]}
+        return {"shims": [wanted], "allowHttp": True}
 
     def digest(self, file: str) -> str:
         return hashlib.sha256((self.files / file).read_bytes()).hexdigest()

@@ -38,8 +38,8 @@ class World:
         """Run the installer to its end; ``archive`` is the version that is wished for."""
         file = f"{archive}.tar.gz"
         source = {"location": self.archives.url(file), "arch": architecture(), "sha256": self.archives.sha256(file)}
-        wish = {"name": "wasi", "handler": "wasi", "digest": archive, "owner": "shim/wasi", "sources": [source]}
-        job = installer_job(name, [operation, *arguments], {"shims": [wish]})
+        wanted = {"name": "wasi", "handler": "wasi", "digest": archive, "owner": "shim/wasi", "sources": [source]}
+        job = installer_job(name, [operation, *arguments], {"shims": [wanted]})
         if trusting:
             _trust(job["spec"]["template"]["spec"])
         self.node.kubectl.create(job)

@@ -102,7 +102,7 @@ def test_a_nodes_tree_shows_a_change_and_forgets_one_that_was_undone(
 ) -> None:
     before, digest = tree(node), tree_hash(node)
     assert run_in(node.cluster.name, node.name, ["sh", "-ec", change]).returncode == 0
-    assert {name for name, facts in tree(node).items() if before.get(name) != facts} == {path}
+    assert {name for name, events in tree(node).items() if before.get(name) != events} == {path}
     assert tree_hash(node) != digest
     assert run_in(node.cluster.name, node.name, ["sh", "-ec", back]).returncode == 0
     assert tree(node) == before

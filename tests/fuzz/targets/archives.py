@@ -235,11 +235,11 @@ def _laid(said: list[Layer]) -> dict[str, bytes]:
             if path.name == ".wh..wh..opq":
                 seen = {item: data for item, data in seen.items() if path.parent not in PurePosixPath(item).parents}
             elif path.name.startswith(".wh."):
-                gone = path.with_name(path.name.removeprefix(".wh."))
+                deleted = path.with_name(path.name.removeprefix(".wh."))
                 seen = {
                     item: data
                     for item, data in seen.items()
-                    if PurePosixPath(item) != gone and gone not in PurePosixPath(item).parents
+                    if PurePosixPath(item) != deleted and deleted not in PurePosixPath(item).parents
                 }
             else:
                 seen.pop(str(path), None)

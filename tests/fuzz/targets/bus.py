@@ -51,12 +51,12 @@ def _tokens(subject: str, count: int) -> None:
 
 def _fact(rng: random.Random) -> tuple[bytes, Any]:
     model = rng.choice(FACTS).model
-    fact = sampled(rng, model)
+    event = sampled(rng, model)
     trace = rng.choice([None, TraceContext(_TRACE), TraceContext(_TRACE, "a=b")])
     time = _NOW + timedelta(microseconds=rng.choice([0, 1, 999_999, 10**9]))
-    body, _ = compose(fact, origin=_ORIGIN, dedup=rng.choice(["uid/5/node", "é", "x" * 300]), time=time, trace=trace)
+    body, _ = compose(event, origin=_ORIGIN, dedup=rng.choice(["uid/5/node", "é", "x" * 300]), time=time, trace=trace)
     if rng.random() < 0.3:
-        return body, fact
+        return body, event
     return dumped(rng, mutated(rng, json.loads(body))), None
 
 
@@ -68,16 +68,16 @@ def _judge_fact(case: tuple[bytes, Any]) -> str:
         assert isinstance(found.reason, Reason)
         assert len(str(found)) < 10_000
         return str(found.reason)
-    event, fact = found
-    assert said is None or fact == said
+    event, event_data = found
+    assert said is None or event_data == said
     whole = jsonable(body)
     assert isinstance(whole, dict)
-    assert _MODELS[whole["type"]] is type(fact)
+    assert _MODELS[whole["type"]] is type(event_data)
     trace_of({}, event)
-    _tokens(event_subject("c.1", fact), 5 + len(fact.key()))
-    assert is_event_subject(event_subject("c.1", fact))
-    again, _ = compose(fact, origin=_ORIGIN, dedup="x", time=_NOW, trace=None)
-    assert read(again, _MODELS)[1] == fact
+    _tokens(event_subject("c.1", event_data), 5 + len(event_data.key()))
+    assert is_event_subject(event_subject("c.1", event_data))
+    again, _ = compose(event_data, origin=_ORIGIN, dedup="x", time=_NOW, trace=None)
+    assert read(again, _MODELS)[1] == event_data
     return "accepted"
 
 
@@ -119,8 +119,8 @@ NAMES = Target(
 
 
 def _pattern(rng: random.Random) -> tuple[str, str | None, Any]:
-    fact = sampled(rng, rng.choice(FACTS).model)
-    subject = event_subject(cluster := rng.choice(["c1", "c.1"]), fact)
+    event = sampled(rng, rng.choice(FACTS).model)
+    subject = event_subject(cluster := rng.choice(["c1", "c.1"]), event)
     tokens = subject.split(".")[rng.choice([0, 3, 3]) :]
     for _ in range(rng.randrange(3)):
         tokens[rng.randrange(len(tokens))] = rng.choice(["*", ">", "", "node", "a b"])

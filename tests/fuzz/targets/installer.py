@@ -178,11 +178,11 @@ def _check_removal(before: str, new: str, later: list[Entry], theirs: Mapping[st
         return  # edited in place: what takes that away is told which handlers were ours
     bare = before if toml_text.without_stray_marks(before) == before else None
     changed = config.merged(new, later, path="f") if _loaded(new) is not None else new
-    gone = config.merged(changed, [], path="f")
+    deleted = config.merged(changed, [], path="f")
     if bare is not None:
-        assert gone == bare
+        assert deleted == bare
     else:
-        assert same(_loaded(gone), _loaded(before))
+        assert same(_loaded(deleted), _loaded(before))
 
 
 CONFIG = Target(

@@ -159,10 +159,10 @@ def _judge_entries(entries: list[Entry]) -> str:
             last[entry.key] = (entry.value is None, None if entry.value is None else jsonable(entry.value))
     listed = last.get("default", (True, None))[1]
     there = set()
-    for key, (gone, value) in last.items():
+    for key, (deleted, value) in last.items():
         name = key.removeprefix("default-")
         if key == "default" or not isinstance(value, dict):
-            if key != "default" and gone and isinstance(listed, list) and name not in listed:
+            if key != "default" and deleted and isinstance(listed, list) and name not in listed:
                 assert stored.absence(name) is Proof.GONE
             elif key != "default":
                 assert stored.absence(name) is not Proof.GONE

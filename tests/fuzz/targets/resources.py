@@ -113,13 +113,13 @@ def _judge_shim(found: dict[str, Any]) -> str:
     view = view_shim(found)
     node = view_node({"metadata": _METADATA | {"labels": {"a": "b"}}})
     is_for(view, node, auto_provision=True)
-    wish = installer_spec_for(view, "amd64", require_checksum=False)
-    assert (wish is Refusal.INVALID) == bool(view.invalid)
+    wanted = installer_spec_for(view, "amd64", require_checksum=False)
+    assert (wanted is Refusal.INVALID) == bool(view.invalid)
     hash((view.selector, view.overhead, view.options, view.sources))
-    if isinstance(wish, Refusal):
+    if isinstance(wanted, Refusal):
         return "refused"
-    wish.source_for("amd64")
-    InstallSpec((wish,)).to_json().encode()
+    wanted.source_for("amd64")
+    InstallSpec((wanted,)).to_json().encode()
     return "accepted"
 
 

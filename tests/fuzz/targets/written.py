@@ -140,7 +140,7 @@ def _judge_host(case: tuple[str, list[str]]) -> str:
         assert tried(lambda: forbidden(written, []), ValueError)[0] != "accepted"
         return "no address"
     networks = [ipaddress.ip_network(item) for item in allowed]
-    why = forbidden(written, networks)
+    reason = forbidden(written, networks)
     address = ipaddress.ip_address(written.partition("%")[0])
     raw = address.packed
     if len(raw) == 16:  # what an address of IPv4 is hidden in, by its bytes
@@ -155,10 +155,10 @@ def _judge_host(case: tuple[str, list[str]]) -> str:
     inside = any(meant.version == network.version and meant in network for network in networks)
     local = meant.is_private or meant.is_loopback or meant.is_link_local or meant.is_multicast or meant.is_unspecified
     if inside:
-        assert not why
+        assert not reason
     elif local:
-        assert why, written
-    return "forbidden" if why else "allowed"
+        assert reason, written
+    return "forbidden" if reason else "allowed"
 
 
 HOST = Target(

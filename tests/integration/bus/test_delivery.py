@@ -49,7 +49,7 @@ async def test_a_fact_arrives_as_it_was_said_in_the_senders_trace(buses: Buses) 
     bus = await buses.consuming(listener, NodeOptedIn, NodeOptedOut)
     watcher = buses.new("node_watcher")
     await watcher.connect()
-    fact = NodeOptedIn(
+    event = NodeOptedIn(
         name="ip-10-0-0-1.ec2.internal",
         uid="uid-1",
         resource_version="7",
@@ -59,10 +59,10 @@ async def test_a_fact_arrives_as_it_was_said_in_the_senders_trace(buses: Buses) 
         labels={"zone": "a"},
         by="Annotation",
     )
-    await watcher.publish(fact, dedup="uid-1/7/opted_in")
+    await watcher.publish(event, dedup="uid-1/7/opted_in")
     await eventually(lambda: listener.received)
     (received,) = listener.received
-    assert received.fact == fact
+    assert received.fact == event
     assert received.deliveries == 1
     assert received.event.id == "uid-1/7/opted_in"
     assert received.event.source == f"/trellis/{buses.cluster}/node_watcher"
@@ -295,5 +295,8 @@ async def test_the_last_fact_of_each_subject_is_remembered_in_order(buses: Buses
     await bus.connect()
     for number, name in enumerate("abab"):
         await bus.publish(opted_out(name, uid=f"uid-{number}"), dedup=f"{buses.cluster}/{number}")
-    assert [(fact.name, fact.uid) async for fact in bus.last_events([NodeOptedOut])] == [("a", "uid-2"), ("b", "uid-3")]
-    assert [fact async for fact in bus.last_events([NodeOptedIn])] == []
+    assert [(event.name, event.uid) async for event in bus.last_events([NodeOptedOut])] == [
+        ("a", "uid-2"),
+        ("b", "uid-3"),
+    ]
+    assert [event async for event in bus.last_events([NodeOptedIn])] == []

@@ -121,9 +121,9 @@ async def test_a_queue_that_stops_in_mid_work_hands_over_what_is_not_done(
 ) -> None:
     done: list[list[str]] = [[], []]
     names = [f"n{number}" for number in range(300)]
-    for turn, mine in enumerate(done):
+    for turn, own in enumerate(done):
 
-        async def run(key: str, _: TraceContext | None, mine: list[str] = mine) -> None:
+        async def run(key: str, _: TraceContext | None, mine: list[str] = own) -> None:
             await asyncio.sleep(0.005)
             mine.append(key)
 
@@ -135,7 +135,7 @@ async def test_a_queue_that_stops_in_mid_work_hands_over_what_is_not_done(
         working = asyncio.create_task(queue.work(run))
         if turn == 0:
             await say(bus, buses.cluster, names)
-            await eventually(lambda mine=mine: len(mine) > 50)
+            await eventually(lambda own=own: len(own) > 50)
             await bus.stop()
             await queue.drain(10)
         else:

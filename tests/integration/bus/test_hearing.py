@@ -175,7 +175,7 @@ async def test_a_consumer_that_a_user_pauses_is_named_asks_for_no_restart_and_go
 
     await pause(datetime.now(UTC) + timedelta(hours=1))
     await bus.publish(opted_out("late"), dedup="late")
-    await eventually(lambda: any(name in why for why in health.readiness().reasons))
+    await eventually(lambda: any(name in reason for reason in health.readiness().reasons))
     until = time.monotonic() + 3 * deaf
     await eventually(lambda: not health.liveness().ok or time.monotonic() > until)
     assert health.liveness().ok

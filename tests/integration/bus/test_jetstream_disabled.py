@@ -41,7 +41,7 @@ async def buses(server: NatsServer) -> AsyncIterator[Buses]:
 
 
 def reasons(buses: Buses) -> list[str]:
-    return [why for health in buses.healths for why in health.readiness().reasons]
+    return [reason for health in buses.healths for reason in health.readiness().reasons]
 
 
 async def published(bus: Bus, name: str) -> None:
@@ -96,7 +96,7 @@ async def test_jetstream_that_is_disabled_is_named_and_what_was_published_meanwh
     await eventually(lambda: heard.names == ["before"] and not reasons(buses))
     await asyncio.to_thread(off, users, server)
     await eventually(
-        lambda: sum(bool(re.search(named, why)) for why in reasons(buses)) == len(buses.healths), RECOVERS_SECONDS
+        lambda: sum(bool(re.search(named, reason)) for reason in reasons(buses)) == len(buses.healths), RECOVERS_SECONDS
     )
     names = [f"n-{secrets.token_hex(4)}" for _ in range(3)]
     meanwhile = [asyncio.create_task(published(watcher, name)) for name in names]

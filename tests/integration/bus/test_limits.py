@@ -52,7 +52,7 @@ def setting(users: NatsUsers, name: str) -> str:
 
 
 def reasons(buses: Buses) -> str:
-    return " ".join(why for health in buses.healths for why in health.readiness().reasons)
+    return " ".join(reason for health in buses.healths for reason in health.readiness().reasons)
 
 
 async def publishing(bus: Bus, refused: list[str]) -> None:

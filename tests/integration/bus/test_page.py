@@ -57,9 +57,9 @@ async def said(buses: Buses) -> Callable[[], Awaitable[str]]:
     numbers = itertools.count()
 
     async def say() -> str:
-        fact = opted_out(f"node-{next(numbers)}.{buses.cluster}")
-        await bus.publish(fact, dedup=f"{buses.cluster}/{fact.name}")
-        return event_subject(buses.cluster, fact)
+        event = opted_out(f"node-{next(numbers)}.{buses.cluster}")
+        await bus.publish(event, dedup=f"{buses.cluster}/{event.name}")
+        return event_subject(buses.cluster, event)
 
     return say
 
@@ -163,20 +163,20 @@ async def test_the_user_for_readers_from_outside_may_do_all_that(
         place = Buses(server.url, "c1")
         bus = place.new(NODE_WATCHER, credentials=users.credentials(f"{NODE_WATCHER}.c1"))
         await bus.connect()
-        fact = opted_out("before")
-        await bus.publish(fact, dedup="before")
+        event = opted_out("before")
+        await bus.publish(event, dedup="before")
         commands = [programs.command(language, name, server.url, users.seed_file(OUTSIDE)) for name in ("live", "past")]
         numbers = itertools.count()
 
         async def say() -> str:
-            fact = opted_out(f"node-{next(numbers)}")
-            await bus.publish(fact, dedup=fact.name)
-            return event_subject("c1", fact)
+            event = opted_out(f"node-{next(numbers)}")
+            await bus.publish(event, dedup=event.name)
+            return event_subject("c1", event)
 
         try:
             async with running(commands[0]) as live, running(commands[1]) as past:
                 await heard_live(live, say, "c1")
-                await eventually(lambda: past.told(event_subject("c1", fact)), seconds=60)
+                await eventually(lambda: past.told(event_subject("c1", event)), seconds=60)
         finally:
             await place.close()
 

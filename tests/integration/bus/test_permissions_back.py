@@ -68,7 +68,7 @@ async def buses(server: NatsServer, users: NatsUsers) -> AsyncIterator[Buses]:
 
 
 def reasons(buses: Buses) -> list[str]:
-    return [why for health in buses.healths for why in health.readiness().reasons]
+    return [reason for health in buses.healths for reason in health.readiness().reasons]
 
 
 async def pair(buses: Buses, users: NatsUsers, heard: Listener, timings: BusTimings = TIMINGS) -> tuple[Bus, Bus]:
@@ -113,7 +113,7 @@ async def test_a_permission_that_is_given_back_is_used_within_thirty_seconds(
     try:
         await eventually(lambda: heard.names and not reasons(buses))
         users.reload(server, {taken: NOTHING})
-        await eventually(lambda: any(taken.rstrip(".>*").lower() in why.lower() for why in reasons(buses)), 60)
+        await eventually(lambda: any(taken.rstrip(".>*").lower() in reason.lower() for reason in reasons(buses)), 60)
     finally:
         users.reload(server, {})
     async with asyncio.timeout(RECOVERS_SECONDS):
@@ -132,7 +132,9 @@ async def test_permissions_for_the_bucket_of_names_that_are_given_back_are_used_
         watcher, _ = await pair(brief, users, heard, timings=BRIEF)
         try:
             users.reload(own, {taken: NOTHING})
-            await eventually(lambda: sum(f"{named}trellis_clusters" in why.lower() for why in reasons(brief)) == 2)
+            await eventually(
+                lambda: sum(f"{named}trellis_clusters" in reason.lower() for reason in reasons(brief)) == 2
+            )
             users.reload(own, {})
             async with asyncio.timeout(RECOVERS_SECONDS):
                 node = await published(watcher)
@@ -167,7 +169,7 @@ async def test_a_user_that_is_removed_and_added_again_is_let_in_within_thirty_se
     former = users.seed_file(name).read_text()
     users.rotate(name, server)
     users.seed_file(name).write_text(former)
-    await eventually(lambda: any(REFUSED in why for why in reasons(buses)), 60)
+    await eventually(lambda: any(REFUSED in reason for reason in reasons(buses)), 60)
     assert not consumer.connected.is_set()
     users.restore(name, former.strip(), server)
     async with asyncio.timeout(RECOVERS_SECONDS):

@@ -116,7 +116,9 @@ async def test_a_bus_with_a_wrong_stream_is_not_ready_says_why_and_recovers(
     await empty.add_stream(StreamConfig(name="FOREIGN", subjects=["trellis.>"]))
     bus = buses.new()
     connecting = asyncio.create_task(bus.connect())
-    await eventually(lambda: any("nats stream ls --subjects" in why for why in buses.healths[0].readiness().reasons))
+    await eventually(
+        lambda: any("nats stream ls --subjects" in reason for reason in buses.healths[0].readiness().reasons)
+    )
     await empty.delete_stream("FOREIGN")
     await connecting
     await bus.publish(opted_out("a"), dedup="1")
@@ -134,7 +136,9 @@ async def test_a_stream_that_stores_nothing_is_told_and_so_is_its_recovery(
     async def is_told() -> bool:
         with contextlib.suppress(BusUnavailable):
             await bus.publish(opted_out("b"), dedup="b")
-        return any(why.startswith(STORAGE) and STREAM_EVENTS in why for why in buses.healths[0].readiness().reasons)
+        return any(
+            reason.startswith(STORAGE) and STREAM_EVENTS in reason for reason in buses.healths[0].readiness().reasons
+        )
 
     await eventually_async(is_told)
     await empty.purge_stream(STREAM_EVENTS)
@@ -159,7 +163,7 @@ async def test_a_stream_that_a_person_made_take_nothing_is_named_and_no_event_is
         await bus.publish(opted_out("b"), dedup="b")
     [name] = change
     words = name if mended else "is sealed"
-    await eventually(lambda: any(words in why for why in buses.healths[0].readiness().reasons))
+    await eventually(lambda: any(words in reason for reason in buses.healths[0].readiness().reasons))
     if mended is None:
         await empty.delete_stream(STREAM_EVENTS)
     else:

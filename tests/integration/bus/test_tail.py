@@ -195,8 +195,8 @@ async def swallowed(jetstream: JetStreamContext, cluster: str) -> bool:
 
     async def sent() -> bool:
         consumers = await jetstream.consumers_info(STREAM_EVENTS)
-        mine = [info for info in consumers if cluster in (info.config.filter_subject or "")]
-        return any(info.delivered.stream_seq >= newest for info in mine if info.delivered)
+        own = [info for info in consumers if cluster in (info.config.filter_subject or "")]
+        return any(info.delivered.stream_seq >= newest for info in own if info.delivered)
 
     with contextlib.suppress(TimeoutError):
         await eventually_async(sent, 2.0)

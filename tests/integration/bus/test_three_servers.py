@@ -53,7 +53,7 @@ class Trio:
 
     @property
     def reasons(self) -> list[str]:
-        return [why for health in self.buses.healths for why in health.readiness().reasons]
+        return [reason for health in self.buses.healths for reason in health.readiness().reasons]
 
     async def say(self, bus: Bus, count: int) -> None:
         """Publish events, and go on with each until it is stored."""

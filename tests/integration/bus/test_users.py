@@ -103,8 +103,8 @@ async def test_both_services_say_hear_and_read_back_what_they_need(world: World)
             await bus.start()
         node = await said(watcher)
         await eventually(lambda: node in heard.names)
-        assert node in [fact.name async for fact in watcher.last_events([NodeOptedOut])]
-        assert node in [fact.name async for fact in watcher.last_events([NodeOptedOut])], (
+        assert node in [event.name async for event in watcher.last_events([NodeOptedOut])]
+        assert node in [event.name async for event in watcher.last_events([NodeOptedOut])], (
             "the first left nothing behind"
         )
         await provisioner.publish(removed(node), dedup=f"{node}/removed")
@@ -180,7 +180,7 @@ async def test_a_permission_that_is_taken_away_is_told_once_and_given_back_nothi
         world.users.reload(world.server, {taken: "trellis.nothing"})
         try:
             second = await said_until(
-                watcher, lambda: any(why.startswith(RIGHTS) and told(taken, why) for why in reasons(world))
+                watcher, lambda: any(reason.startswith(RIGHTS) and told(taken, reason) for reason in reasons(world))
             )
         finally:
             world.users.reload(world.server, {})
@@ -194,7 +194,7 @@ def told(permission: str, why: str) -> bool:
 
 
 def reasons(world: World) -> list[str]:
-    return [why for health in world.buses.healths for why in health.readiness().reasons]
+    return [reason for health in world.buses.healths for reason in health.readiness().reasons]
 
 
 async def said_until(watcher: Bus, holds: Callable[[], bool]) -> str:
@@ -224,7 +224,9 @@ async def test_a_service_of_another_cluster_hears_no_answer_and_says_so(world: W
     """As when TRELLIS_CLUSTER is not the name that the users were made for."""
     stranger = world.bus(PROVISIONER, user="provisioner.c2")
     connecting = asyncio.create_task(stranger.connect())
-    await eventually(lambda: any("_inbox_provisioner.c1" in why for why in world.buses.healths[0].readiness().reasons))
+    await eventually(
+        lambda: any("_inbox_provisioner.c1" in reason for reason in world.buses.healths[0].readiness().reasons)
+    )
     assert not connecting.done()
     connecting.cancel()
 
@@ -254,7 +256,7 @@ async def test_streams_are_not_deleted_purged_or_changed_by_anybody(world: World
             with pytest.raises(PermissionDenied):
                 await attempt
         await client.close()
-    assert node in [fact.name async for fact in watcher.last_events([NodeOptedOut])]
+    assert node in [event.name async for event in watcher.last_events([NodeOptedOut])]
 
 
 async def test_a_header_that_would_roll_a_stream_up_is_refused(world: World) -> None:
@@ -267,7 +269,7 @@ async def test_a_header_that_would_roll_a_stream_up_is_refused(world: World) -> 
             await client.jetstream().publish(
                 event_subject("c1", opted_out(key())), b"x", headers={"Nats-Rollup": extent}
             )
-    assert node in [fact.name async for fact in watcher.last_events([NodeOptedOut])]
+    assert node in [event.name async for event in watcher.last_events([NodeOptedOut])]
     await client.close()
 
 
@@ -301,12 +303,12 @@ async def test_a_consumer_that_pushes_elsewhere_gets_round_no_permission(world: 
     await client.jetstream().publish(event_subject("c1", opted_out(node)), b"")  # empty, as the API wants it
     before = await contents(people.jetstream())
     control = await outside.subscribe(f"_INBOX.{node}")
-    mine = consumer_name(NODE_WATCHER, LAST_EVENTS, "c1")
-    await push(client, mine, target)
+    own = consumer_name(NODE_WATCHER, LAST_EVENTS, "c1")
+    await push(client, own, target)
     await push(outside, f"control-{node}", f"_INBOX.{node}")
     await control.next_msg(timeout=20)
     with contextlib.suppress(NotFoundError):  # some targets are refused when the consumer is made
-        await client.jetstream().delete_consumer(STREAM_EVENTS, mine)
+        await client.jetstream().delete_consumer(STREAM_EVENTS, own)
     assert await contents(people.jetstream()) == before
     for each in (client, people, outside):
         await each.close()
@@ -441,7 +443,7 @@ async def test_a_key_file_that_breaks_later_is_said_and_its_repair_is_followed(w
         path.write_text(broken) if broken else path.unlink()
         world.server.kill()
         world.server.start()
-        await eventually(lambda: any(str(path) in why for why in world.buses.healths[0].readiness().reasons))
+        await eventually(lambda: any(str(path) in reason for reason in world.buses.healths[0].readiness().reasons))
         assert seed.strip() not in str(world.buses.healths[0].readiness().reasons)
         path.write_text(seed)
         await watcher.connected.wait()
@@ -452,6 +454,6 @@ async def test_whoever_is_refused_by_the_key_of_another_service_says_which_permi
     wrong = world.buses.new(PROVISIONER, credentials=world.users.credentials("node_watcher.c1"), timings=QUICK)
     connecting = asyncio.create_task(wrong.connect())
     health = world.buses.healths[0]
-    await eventually(lambda: any(re.search(r'"\S+"', why) for why in health.readiness().reasons))
-    assert not any(REFUSED in why for why in health.readiness().reasons)
+    await eventually(lambda: any(re.search(r'"\S+"', reason) for reason in health.readiness().reasons))
+    assert not any(REFUSED in reason for reason in health.readiness().reasons)
     connecting.cancel()

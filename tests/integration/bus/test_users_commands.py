@@ -63,9 +63,9 @@ async def told(tmp_path: Path) -> AsyncIterator[Told]:
 
 
 async def test_people_read_facts_and_read_replay_and_remove_dead_letters(told: Told) -> None:
-    facts = await asyncio.to_thread(told.trellis, CLI, "events", "replay", "-o", "json")
-    assert facts.returncode == 0, facts.stderr
-    assert '"good"' in facts.stdout
+    events = await asyncio.to_thread(told.trellis, CLI, "events", "replay", "-o", "json")
+    assert events.returncode == 0, events.stderr
+    assert '"good"' in events.stdout
     listed = await asyncio.to_thread(told.trellis, CLI, "dead-letters", "list", "-o", "json")
     assert "poison" in listed.stdout, listed.stderr
     replayed = await asyncio.to_thread(told.trellis, CLI, "dead-letters", "replay", "--all")

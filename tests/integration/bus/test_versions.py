@@ -63,7 +63,7 @@ async def test_two_versions_said_side_by_side_reach_each_reader_in_its_own(buses
     assert {received.event.type for received in old.received} == {f"{TYPE}.v1"}
     assert {received.event.type for received in new.received} == {f"{TYPE}.v2"}
     # Each version remembers for itself what was said last.
-    assert [fact.name async for fact in writer.last_events([NodeOptedOut])] == ["a", "b"]
+    assert [event.name async for event in writer.last_events([NodeOptedOut])] == ["a", "b"]
 
 
 async def test_a_newer_version_on_the_subject_of_a_known_one_is_counted_and_left_alone(

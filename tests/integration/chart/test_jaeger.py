@@ -71,9 +71,9 @@ def chart_jaeger(storage: dict[str, Any], directory: Path) -> Iterator[ChartJaeg
     probe = runs["readinessProbe"]["httpGet"]
     ports = {port["name"]: port["containerPort"] for port in runs["ports"]}
     assert (probe["path"], probe["port"]) == ("/", "metrics")
-    mine = dict(zip(ports.values(), free_ports(len(ports)), strict=True))
+    own = dict(zip(ports.values(), free_ports(len(ports)), strict=True))
     arguments = [
-        re.sub(r"0\.0\.0\.0:(\d+)$", lambda found: f"{LOOPBACK}:{mine[int(found[1])]}", item).replace(
+        re.sub(r"0\.0\.0\.0:(\d+)$", lambda found: f"{LOOPBACK}:{own[int(found[1])]}", item).replace(
             "=/badger", f"={directory}/badger"
         )
         for item in runs["args"]
@@ -83,7 +83,7 @@ def chart_jaeger(storage: dict[str, Any], directory: Path) -> Iterator[ChartJaeg
     arguments += [f"--{name}={LOOPBACK}:{port}" for name, port in zip(OTHERS, free, strict=True)]
     [kind] = runs["env"]
     argv = ["/usr/bin/env", f"{kind['name']}={kind['value']}", str(tools.ensure("jaeger", Lines())), *arguments]
-    found = ChartJaeger(mine[ports["otlp-http"]], mine[ports["query"]], mine[ports["metrics"]])
+    found = ChartJaeger(own[ports["otlp-http"]], own[ports["query"]], own[ports["metrics"]])
     with running(argv, directory, found.is_ready):
         yield found
 

@@ -119,7 +119,7 @@ async def works(bus: Bus, service: str) -> None:
         heard = [spec.model for spec in FACTS if spec.owner != service][:2]
         bus.subscribe(name, heard, lambda _: None)
     await bus.start()
-    assert [fact async for fact in bus.last_events(models)] == []
+    assert [event async for event in bus.last_events(models)] == []
 
 
 @pytest.mark.parametrize("user", [*PUBLISHERS, CLI])

@@ -178,8 +178,8 @@ async def kubelet(installation: Installation, started: list[Running]) -> AsyncIt
     async def follow() -> None:
         while True:
             found = installation.deployments()
-            gone = {item["metadata"]["name"] for item in found if item["spec"]["replicas"] == 0}
-            await asyncio.gather(*(item.end() for item in started if item.deployment in gone))
+            deleted = {item["metadata"]["name"] for item in found if item["spec"]["replicas"] == 0}
+            await asyncio.gather(*(item.end() for item in started if item.deployment in deleted))
             await asyncio.sleep(0.2)
 
     task = asyncio.create_task(follow())

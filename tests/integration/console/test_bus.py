@@ -95,12 +95,12 @@ def rights(*rules: object) -> ReviewedPermissions:
 
 
 async def test_what_is_said_of_its_own_cluster_comes_at_once_and_nothing_of_another(world: World) -> None:
-    mine, others = await world.bus(NODE_WATCHER), await world.bus(NODE_WATCHER, "c2")
+    own, others = await world.bus(NODE_WATCHER), await world.bus(NODE_WATCHER, "c2")
     first, theirs, last = key(), key(), key()
-    await mine.publish(opted_out(first), dedup=first)
+    await own.publish(opted_out(first), dedup=first)
     await eventually(lambda: first in world.names())
     await others.publish(opted_out(theirs), dedup=theirs)
-    await mine.publish(opted_out(last), dedup=last)
+    await own.publish(opted_out(last), dedup=last)
     await eventually(lambda: last in world.names())
     assert theirs not in world.names()
     assert world.last().document["type"] == "node.opted_out"

@@ -124,10 +124,10 @@ def serve_beside_each(host: Host, cluster: ClusterInfo, tenant: str, target: str
         neighbourhood.settle()
         for kind in BAD:
             with neighbourhood.beside(kind, limits={"cpuPerCall": "200ms"}):
-                begun = bad_things(host)
+                started = bad_things(host)
                 rounds = 0
                 # Not one change that slips through before it begins: some, and then some while it surely goes on.
-                while rounds < 5 or bad_things(host) - rounds < begun + 2 * EACH:
+                while rounds < 5 or bad_things(host) - rounds < started + 2 * EACH:
                     neighbourhood.served()
                     rounds += 1
     finally:

@@ -106,8 +106,8 @@ async def test_a_trace_leads_from_the_change_over_the_wake_to_what_was_written(
 async def test_a_guest_is_told_its_span_and_nothing_that_it_reads_or_says_is_in_one(
     host: Host, tenant: Tenant, receiver: OtlpReceiver
 ) -> None:
-    rights = CONFIG_MAPS | {"resources": ["configmaps", "secrets"]}
-    tenant.account("says", rights)
+    permissions = CONFIG_MAPS | {"resources": ["configmaps", "secrets"]}
+    tenant.account("says", permissions)
     metadata = {"namespace": tenant.name, "name": "token"}
     secret = {"apiVersion": "v1", "kind": "Secret", "metadata": metadata}
     tenant.make(secret | {"data": {"token": base64.b64encode(CONTENT.encode()).decode()}})

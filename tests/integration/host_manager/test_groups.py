@@ -53,7 +53,7 @@ async def test_a_group_becomes_pods_and_scales_and_goes(hosts: HostWorld) -> Non
             while True:
                 events = await hosts.fleet.facts_until_now()
                 heard = [f"{event.noun}.{event.fact}" for event in events]
-                if all(heard.count(fact) >= count for fact, count in wanted.items()):
+                if all(heard.count(event_data) >= count for event_data, count in wanted.items()):
                     break
         ready = next(event.event["data"] for event in events if (event.noun, event.fact) == ("host_pod", "ready"))
         assert (ready["lattice"], ready["labels"], ready["ports"]) == ("default", {"zone": "a"}, [4222])

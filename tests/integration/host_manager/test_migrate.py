@@ -344,11 +344,11 @@ async def test_users_that_secrets_were_read_as_are_listed_with_what_they_need(ho
         hosts.call("POST", res, body=body)
     mark = hosts.fleet.mark()
     planned, done = await former.told("--dry-run"), await former.told("--yes")
-    mine = [step for step in planned["steps"] if step["object"] == f"RoleBinding {hosts.namespace}/readers"]
-    assert [(step["do"], step["what"].split()[2]) for step in mine] == [("leave", "jane"), ("leave", "john")]
+    own = [step for step in planned["steps"] if step["object"] == f"RoleBinding {hosts.namespace}/readers"]
+    assert [(step["do"], step["what"].split()[2]) for step in own] == [("leave", "jane"), ("leave", "john")]
     for named in (f"{hosts.namespace}/cart", "jane", "TRELLIS_SECRETS_USERS"):
-        assert named in mine[0]["why"]
-    assert "john" in mine[1]["why"]
-    assert f"{hosts.namespace}/cart" not in mine[1]["why"]
-    assert [step for step in done["steps"] if step["object"].startswith("RoleBinding")] == mine
+        assert named in own[0]["why"]
+    assert "john" in own[1]["why"]
+    assert f"{hosts.namespace}/cart" not in own[1]["why"]
+    assert [step for step in done["steps"] if step["object"].startswith("RoleBinding")] == own
     assert former.writes(mark) == []

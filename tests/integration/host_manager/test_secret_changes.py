@@ -37,10 +37,10 @@ class Told:
 
     async def changed(self, name: str, version: str, *hosts: str) -> None:
         groups = [SecretUsers(namespace=self.hosts.namespace, lattice="default")]
-        fact = SecretChanged(
+        event = SecretChanged(
             namespace="payments", name=name, uid=f"u-{name}", resource_version=version, hosts=list(hosts), groups=groups
         )
-        await self.bus.publish(fact, dedup=f"{name}.{version}.{len(hosts)}.{self.hosts.namespace}")
+        await self.bus.publish(event, dedup=f"{name}.{version}.{len(hosts)}.{self.hosts.namespace}")
 
 
 @asynccontextmanager

@@ -58,40 +58,40 @@ async def test_a_revoked_token_is_read_again_by_calls_and_watches(
     kube: Kube, connect: Connect, account: Account, namespace: str
 ) -> None:
     await kube.create(CONFIGMAPS, configmap(namespace, "a", x="1"))
-    mine = await connect(account.kubeconfig)
-    async with Watched(mine, namespace, timings=SHORT) as watched:
+    own = await connect(account.kubeconfig)
+    async with Watched(own, namespace, timings=SHORT) as watched:
         account.revoke()
-        await eventually(lambda: is_refused(mine, namespace, Unauthorized), "the token is worthless", PATIENCE)
-        await until(lambda: not mine.health.readiness().ok, "the watch is refused too", PATIENCE)
-        assert "401 Unauthorized" in mine.health.readiness().reasons[0]
-        assert mine.health.liveness().ok, "no restart brings a better token"
-        assert account.token.read_text().strip() not in str(mine.health.readiness().reasons)
+        await eventually(lambda: is_refused(own, namespace, Unauthorized), "the token is worthless", PATIENCE)
+        await until(lambda: not own.health.readiness().ok, "the watch is refused too", PATIENCE)
+        assert "401 Unauthorized" in own.health.readiness().reasons[0]
+        assert own.health.liveness().ok, "no restart brings a better token"
+        assert account.token.read_text().strip() not in str(own.health.readiness().reasons)
 
-        before = asked(mine)
+        before = asked(own)
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(asyncio.shield(watched.task), 4)
-        assert 1 <= asked(mine) - before <= 30, "tries go on, with backoff of 0 … 1 s"
+        assert 1 <= asked(own) - before <= 30, "tries go on, with backoff of 0 … 1 s"
 
         patch = {"data": {"x": "2"}}
         await kube.merge_patch(CONFIGMAPS, "a", patch, namespace, field_manager=MANAGER)
         account.issue()
-        assert (await mine.get(CONFIGMAPS, "a", namespace))["data"] == {"x": "2"}
+        assert (await own.get(CONFIGMAPS, "a", namespace))["data"] == {"x": "2"}
         await until(lambda: len(watched.kinds_of(f"{namespace}/a")) == 2, "what happened meanwhile", PATIENCE)
         assert watched.kinds_of(f"{namespace}/a") == [ChangeKind.ADDED, ChangeKind.MODIFIED]
-        await until(lambda: mine.health.readiness().ok, "ready again")
+        await until(lambda: own.health.readiness().ok, "ready again")
 
 
 @pytest.mark.thorough
 async def test_a_write_meets_the_new_token_at_its_second_try(
     connect: Connect, account: Account, namespace: str
 ) -> None:
-    mine = await connect(account.kubeconfig)
-    await mine.create(CONFIGMAPS, configmap(namespace, "a"))
+    own = await connect(account.kubeconfig)
+    await own.create(CONFIGMAPS, configmap(namespace, "a"))
     account.revoke()
-    await eventually(lambda: is_refused(mine, namespace, Unauthorized), "the token is worthless", PATIENCE)
+    await eventually(lambda: is_refused(own, namespace, Unauthorized), "the token is worthless", PATIENCE)
     account.issue()
-    made = await mine.create(CONFIGMAPS, configmap(namespace, "b"))
-    await mine.delete(CONFIGMAPS, "b", namespace, uid=made["metadata"]["uid"])
+    made = await own.create(CONFIGMAPS, configmap(namespace, "b"))
+    await own.delete(CONFIGMAPS, "b", namespace, uid=made["metadata"]["uid"])
 
 
 async def test_an_authority_that_rotated_in_its_file_is_followed_by_calls_and_watches(
@@ -101,17 +101,17 @@ async def test_an_authority_that_rotated_in_its_file_is_followed_by_calls_and_wa
     (tmp_path / "other").mkdir()
     write_pki(tmp_path / "other")
     account.authority.write_bytes((tmp_path / "other" / "ca.crt").read_bytes())
-    mine = await connect(account.kubeconfig)
-    watched = Watched(mine, namespace, timings=SHORT)
+    own = await connect(account.kubeconfig)
+    watched = Watched(own, namespace, timings=SHORT)
     watching = asyncio.create_task(watched.informer.run())
     try:
-        await until(lambda: NOT_TRUSTED in str(mine.health.readiness().reasons), "it is named")
-        assert await is_refused(mine, namespace, Unavailable)
+        await until(lambda: NOT_TRUSTED in str(own.health.readiness().reasons), "it is named")
+        assert await is_refused(own, namespace, Unavailable)
         await kube.create(CONFIGMAPS, configmap(namespace, "a"))
         account.authority.write_bytes(account.trusted)
-        await mine.get(CONFIGMAPS, "a", namespace)
+        await own.get(CONFIGMAPS, "a", namespace)
         await until(lambda: f"{namespace}/a" in watched.informer.objects, "the watch goes on")
-        await until(lambda: mine.health.readiness().ok, "ready")
+        await until(lambda: own.health.readiness().ok, "ready")
     finally:
         watching.cancel()
         await asyncio.gather(watching, return_exceptions=True)
@@ -122,9 +122,9 @@ async def test_what_an_account_may_not_read_is_done_without_until_it_may(
 ) -> None:
     await kube.create(CONFIGMAPS, configmap(namespace, "a", x="1"))
     account.remove()
-    mine = await connect(account.kubeconfig)
-    async with Watched(mine, namespace, refusable=True, timings=WatchTimings(refused=0.3)) as watched:
+    own = await connect(account.kubeconfig)
+    async with Watched(own, namespace, refusable=True, timings=WatchTimings(refused=0.3)) as watched:
         assert watched.informer.objects == {}
-        assert mine.health.readiness().ok
+        assert own.health.readiness().ok
         account.bind()
         await until(lambda: f"{namespace}/a" in watched.informer.objects, "it is read", PATIENCE)

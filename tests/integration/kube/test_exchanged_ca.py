@@ -46,17 +46,17 @@ async def test_a_new_authority_is_named_until_its_file_has_it_and_then_followed(
             encoding="utf-8",
         )
         authority.write_bytes(proxy.authorities[0])
-        mine = await connect(path)
-        async with Watched(mine, namespace, timings=TIMINGS) as watched:
+        own = await connect(path)
+        async with Watched(own, namespace, timings=TIMINGS) as watched:
             await proxy.exchange_authority()
-            await until(lambda: NOT_TRUSTED in str(mine.health.readiness().reasons), "it is named")
+            await until(lambda: NOT_TRUSTED in str(own.health.readiness().reasons), "it is named")
             with pytest.raises(Unavailable, match=NOT_TRUSTED):
-                await mine.create(CONFIGMAPS, configmap(namespace, "never"))
-            assert mine.health.liveness().ok
+                await own.create(CONFIGMAPS, configmap(namespace, "never"))
+            assert own.health.liveness().ok
             await kube.create(CONFIGMAPS, configmap(namespace, "meanwhile"))
             authority.write_bytes(proxy.authorities[1])
             await until(lambda: f"{namespace}/meanwhile" in watched.informer.objects, "the watch goes on")
-            await until(lambda: mine.health.readiness().ok, "ready")
-            await mine.create(CONFIGMAPS, configmap(namespace, "after"))
+            await until(lambda: own.health.readiness().ok, "ready")
+            await own.create(CONFIGMAPS, configmap(namespace, "after"))
             await until(lambda: f"{namespace}/after" in watched.informer.objects, "its own change")
             assert f"{namespace}/never" not in watched.informer.objects

@@ -132,8 +132,8 @@ async def test_a_list_whose_page_token_was_compacted_away_starts_again(
     pages = kube.pages(ours, limit=2)
     first = await anext(pages)
     assert first.first
-    gone = first.items[0]["metadata"]
-    await kube.delete(CONFIGMAPS, gone["name"], namespace, uid=gone["uid"])
+    deleted = first.items[0]["metadata"]
+    await kube.delete(CONFIGMAPS, deleted["name"], namespace, uid=deleted["uid"])
     await asyncio.to_thread(compact_etcd, cluster)
     await asyncio.to_thread(restart, cluster.name, "kube-apiserver")  # which has snapshots of its own
     await kube.wait_available()
@@ -141,7 +141,7 @@ async def test_a_list_whose_page_token_was_compacted_away_starts_again(
     assert not ahead.first, "it was read before"
     assert rest[0].first, "what came before does not count any more"
     names = {item["metadata"]["name"] for page in rest for item in page.items}
-    assert names == {f"c{number}" for number in range(5)} - {gone["name"]}
+    assert names == {f"c{number}" for number in range(5)} - {deleted["name"]}
 
 
 def compact_etcd(cluster: ClusterInfo) -> None:

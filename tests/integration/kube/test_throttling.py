@@ -87,14 +87,14 @@ def one_seat(cluster_api: Api, namespace: str, account: Account) -> Iterator[str
 @pytest.fixture
 async def throttled(connect: Connect, account: Account, one_seat: str, namespace: str) -> Kube:
     """A connection whose calls are known to be counted against the one seat."""
-    mine = await connect(account.kubeconfig)
+    own = await connect(account.kubeconfig)
 
     async def is_counted() -> bool:
-        reply = await mine._caller.transport.send(HttpRequest("GET", CONFIGMAPS.path(namespace)))
+        reply = await own._caller.transport.send(HttpRequest("GET", CONFIGMAPS.path(namespace)))
         return reply.headers.get("X-Kubernetes-PF-PriorityLevel-UID") == one_seat
 
     await eventually(is_counted, "the priority level is in force")
-    return mine
+    return own
 
 
 def refused(kube: Kube, verb: str) -> float:

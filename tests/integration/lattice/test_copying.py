@@ -260,9 +260,9 @@ async def test_lattices_of_one_nats_are_kept_apart(buses: Buses, origin: Origin)
     bus = await connected(buses)
     other = Origin(origin.server, f"l-{secrets.token_hex(4)}", origin.jetstream)
     async with copying(buses, bus, origin, other):
-        mine = [await origin.say("manifest_published", {"n": 0})]
+        own = [await origin.say("manifest_published", {"n": 0})]
         theirs = [await other.say("manifest_published", {"n": 1})]
-        await copied(buses, origin, mine)
+        await copied(buses, origin, own)
         await copied(buses, other, theirs)
 
 

@@ -156,9 +156,9 @@ async def test_a_certificate_that_cannot_be_used_is_told_and_nobody_is_asked_for
     with demanding(tmp_path, pki) as server:
         text = made(pki)
         await watched.at(to(server.port, pki, text))
-        why = await watched.away("leafTls")
-        assert NOT_LET_IN not in why
-        assert not [line for line in text.splitlines() if line and line in why]
+        reason = await watched.away("leafTls")
+        assert NOT_LET_IN not in reason
+        assert not [line for line in text.splitlines() if line and line in reason]
         await watched.at(to(server.port, pki, certificate(pki)))
         await watched.linked()
 

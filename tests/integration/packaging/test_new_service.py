@@ -146,13 +146,13 @@ def test_five_edits_add_a_service(checkout: Checkout, cluster: ClusterInfo, clus
         "Deployment",
     ]
 
-    rights = yaml.safe_load_all(checkout.text("deploy/rbac/greeter.yaml"))
+    permissions = yaml.safe_load_all(checkout.text("deploy/rbac/greeter.yaml"))
     config = bus_of(checkout.root, tmp_path)
     with (
         NatsServer(tmp_path / "server", config=config) as server,
         granted(cluster, cluster_api, "trellis-greeter", tmp_path) as account,
     ):
-        account.apply(rights)
+        account.apply(permissions)
         port = free_port()
         settings = {
             "TRELLIS_KUBECONFIG": account.kubeconfig,

@@ -112,7 +112,7 @@ async def eventually_said(url: str, fleet: Fleet, wanted: set[str], nodes: int) 
                     info = await stream.stream_info(STREAM_EVENTS, subjects_filter=f"trellis.evt.{fleet.id}.>")
                     subjects = info.state.subjects or {}
                     heard = [".".join(subject.split(".")[3:5]) for subject in subjects]
-                    if all(heard.count(fact) == nodes for fact in wanted):
+                    if all(heard.count(event) == nodes for event in wanted):
                         return True
                 await asyncio.sleep(0.2)
     finally:

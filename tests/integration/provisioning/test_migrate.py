@@ -80,8 +80,8 @@ class Former:
         done = await self.migrate(*arguments, "-o", "json")
         assert done.returncode == 0, done.stderr
         document: dict[str, Any] = json.loads(done.stdout)
-        mine = [step for step in document["steps"] if self.fleet.id in step["object"]]
-        return {step["object"]: step["do"] for step in mine}
+        own = [step for step in document["steps"] if self.fleet.id in step["object"]]
+        return {step["object"]: step["do"] for step in own}
 
     def nodes_of_jobs(self, mark: int) -> list[str]:
         """Return the nodes of the installer Jobs that were made since a mark."""
@@ -154,8 +154,8 @@ async def test_nodes_of_kwasm_are_taken_over_and_nothing_is_installed_again(flee
     fleet.annotate(broken, None)  # that one is to be installed, and is no matter of this test
     mark = fleet.mark()
     async with fleet.services(handler="spin", installer_image=IMAGE):
-        facts = await fleet.facts(4, seconds=60)
-        assert sorted(fact.fact for fact in facts) == ["opted_in", "opted_in", "ready", "ready"]
+        events = await fleet.facts(4, seconds=60)
+        assert sorted(event.fact for event in events) == ["opted_in", "opted_in", "ready", "ready"]
         [fresh] = fleet.add("node", opted_in=False)
         former.show(fresh, "spin")
         fleet.annotate(fresh, "true")

@@ -76,7 +76,7 @@ async def test_a_job_that_is_suspended_is_reported_at_once_and_retried_within_se
             await eventually(lambda: shim.condition("Degraded") == ("True", reason), "reported on the Shim")
             assert "suspended" in shim.message("Degraded")
             assert "suspended" in fleet.events(node)[reason]
-            assert any("suspended" in why for item in running for why in item.health.readiness().reasons)
+            assert any("suspended" in cause for item in running for cause in item.health.readiness().reasons)
         await eventually(lambda: shim.has(node), "provisioned", seconds=30)
         await fleet.quiet()
         await eventually(lambda: all(item.health.readiness().ok for item in running), "ready again")
@@ -93,7 +93,7 @@ async def test_a_job_that_is_suspended_while_it_runs_is_reported_at_once_and_rep
         suspend(fleet, former)
         await eventually(lambda: shim.condition("Degraded") == ("True", reason), "reported on the Shim")
         assert "suspended" in fleet.events(hangs)[reason]
-        assert any("suspended" in why for item in running for why in item.health.readiness().reasons)
+        assert any("suspended" in cause for item in running for cause in item.health.readiness().reasons)
         await eventually(lambda: shim.has(other), "another node has the slot", seconds=30)
         again = await eventually(lambda: at_work(fleet, hangs), "the node is tried again", seconds=30)
         assert again["metadata"]["uid"] != former["metadata"]["uid"]

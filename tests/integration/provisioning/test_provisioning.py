@@ -33,9 +33,9 @@ async def test_annotated_nodes_are_provisioned_and_nothing_is_left_behind(fleet:
             assert annotations[names.ANNOTATION_NODE_UID] == fleet.node(name)["metadata"]["uid"]
             assert names.LABEL_WASM_READY not in fleet.labels(name)
         assert names.LABEL_PROVISIONED not in fleet.labels(plain[0])
-        facts = await fleet.facts(4 * len(nodes))
+        events = await fleet.facts(4 * len(nodes))
         for name in nodes:
-            said = types([event for event in facts if event.event["subject"] == name])
+            said = types([event for event in events if event.event["subject"] == name])
             # Two services that watch the same: in order is what each of them publishes.
             assert [item for item in said if item.startswith("node.")] == ["node.opted_in", "node.ready"]
             assert [item for item in said if item.startswith("provision.")] == [
@@ -104,9 +104,9 @@ async def test_a_node_that_fails_once_is_ready_after_the_second_attempt(fleet: F
     async with fleet.services():
         await fleet.all_provisioned([flaky])
         assert names.ANNOTATION_FAILURE not in fleet.annotations(flaky)
-        facts = types(await fleet.facts(6))
-        assert facts.count("provision.failed") == 1
-        assert facts.count("provision.started") == 2
+        events = types(await fleet.facts(6))
+        assert events.count("provision.failed") == 1
+        assert events.count("provision.started") == 2
 
 
 async def test_enough_failing_nodes_halt_the_rollout(fleet: Fleet) -> None:
@@ -121,8 +121,8 @@ async def test_enough_failing_nodes_halt_the_rollout(fleet: Fleet) -> None:
         assert halted
         for name in late:
             fleet.annotate(name, "true")
-        facts = types(await fleet.facts(10))
-        assert facts.count("rollout.halted") == 1
+        events = types(await fleet.facts(10))
+        assert events.count("rollout.halted") == 1
         assert not any(fleet.provisioned(name) for name in late)
         # the cause is gone: the failing nodes leave, the rollout goes on by itself
         for name in bad:
@@ -223,8 +223,8 @@ async def test_opting_out_takes_the_labels_away_and_says_what_stays(fleet: Fleet
         assert "RuntimeLeftInPlace" in fleet.events(name)
         fleet.annotate(name, "true")
         await fleet.all_provisioned([name])
-        facts = types(await fleet.facts(9))
-        assert [fact for fact in facts if fact in ("node.opted_in", "node.opted_out")] == [
+        events = types(await fleet.facts(9))
+        assert [event for event in events if event in ("node.opted_in", "node.opted_out")] == [
             "node.opted_in",
             "node.opted_out",
             "node.opted_in",
@@ -301,8 +301,8 @@ async def test_a_deleted_node_frees_its_slot(fleet: Fleet) -> None:
         [waiting] = fleet.add("node")
         fleet.delete(hanging)
         await fleet.all_provisioned([waiting])
-        facts = types(await fleet.facts(7))
-        assert "node.gone" in facts
+        events = types(await fleet.facts(7))
+        assert "node.gone" in events
 
 
 @pytest.mark.thorough

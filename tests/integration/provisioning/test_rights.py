@@ -132,7 +132,7 @@ async def test_each_right_is_used_and_none_is_missing(fleet: Fleet, shim: Shim, 
     for name in (SYSTEM, fleet.system, fleet.installers):
         api.call("POST", NAMESPACES.path(), {"metadata": {"name": name}})
     forget_former(api)
-    rights = {WATCHER: applied(fleet, "nodeWatcher"), PROVISIONER: applied(fleet, "provisioner")}
+    permissions = {WATCHER: applied(fleet, "nodeWatcher"), PROVISIONER: applied(fleet, "provisioner")}
     [well, sick, bad] = sorted(shim.add_nodes(1, "sick") + fleet.add("bad"), reverse=True)
     sick, well = (sick, well) if sick.startswith("sick") else (well, sick)
     mark = fleet.mark()
@@ -140,8 +140,8 @@ async def test_each_right_is_used_and_none_is_missing(fleet: Fleet, shim: Shim, 
         granted(fleet.info, api, WATCHER, tmp_path) as watcher,
         granted(fleet.info, api, PROVISIONER, tmp_path) as installer,
     ):
-        watcher.apply(rights[WATCHER])
-        installer.apply(rights[PROVISIONER])
+        watcher.apply(permissions[WATCHER])
+        installer.apply(permissions[PROVISIONER])
         settings = fleet.settings(
             namespace=SYSTEM, claim_namespace=CLAIM_NAMESPACE, halt_after_failures=1, max_unavailable="100%"
         )
@@ -166,7 +166,7 @@ async def test_each_right_is_used_and_none_is_missing(fleet: Fleet, shim: Shim, 
         assert refused(records, account.user) == []
         assert elsewhere(records, account.user) == {"/readyz"}
     for account, name in ((watcher, WATCHER), (installer, PROVISIONER)):
-        wanted = given(rights[name])
+        wanted = given(permissions[name])
         found = placed(used(records, account.user), wanted)
         assert found - wanted == set(), f"{name}: used, but given by other rules than these"
         unused = {item[:2] for item in wanted - found}
@@ -224,8 +224,8 @@ async def test_a_namespace_of_installers_that_is_created_again_is_reported_until
         granted(fleet.info, api, WATCHER, tmp_path) as watcher,
         granted(fleet.info, api, PROVISIONER, tmp_path) as installer,
     ):
-        rights = {watcher: applied(fleet, "nodeWatcher"), installer: applied(fleet, "provisioner")}
-        for account, found in rights.items():
+        permissions = {watcher: applied(fleet, "nodeWatcher"), installer: applied(fleet, "provisioner")}
+        for account, found in permissions.items():
             account.apply(found)
         as_watcher, as_installer = ({**settings, "kubeconfig": item.kubeconfig} for item in (watcher, installer))
         async with (
@@ -241,7 +241,7 @@ async def test_a_namespace_of_installers_that_is_created_again_is_reported_until
             assert APPLY_AGAIN in shim.message("Degraded")
             await eventually(lambda: APPLY_AGAIN in fleet.events(more).get(NodeReason.JOB_REFUSED, ""), "on the Node")
             await eventually(lambda: APPLY_AGAIN in str(installing.health.readiness().reasons), "not ready")
-            for account, found in rights.items():
+            for account, found in permissions.items():
                 account.restore(item for item in found if item["metadata"].get("namespace") == fleet.installers)
             await eventually(lambda: shim.has(more), "the node has it", seconds=30)
             await eventually(lambda: shim.condition("Degraded")[0] == "False", "the Shim has recovered")

@@ -104,9 +104,9 @@ async def test_under_load_it_ends_well_releases_its_leases_and_the_next_one_fini
     async with running(log, **environment):
         await fleet.all_provisioned(nodes, seconds=90)
         await fleet.quiet()
-        facts = await eventually_all_ready(fleet, nodes)
+        events = await eventually_all_ready(fleet, nodes)
     assert "left behind" not in log.read_text()
-    ready = [fact.key[0] for fact in facts if fact.fact == "ready"]
+    ready = [event.key[0] for event in events if event.fact == "ready"]
     assert sorted(set(ready)) == sorted(nodes)
 
 
@@ -114,9 +114,9 @@ async def eventually_all_ready(fleet: Fleet, nodes: list[str]) -> list[Any]:
     """Return all facts once every node is said to be ready."""
     async with asyncio.timeout(60):
         while True:
-            facts = await fleet.facts_until_now()
-            if {fact.key[0] for fact in facts if fact.fact == "ready"} == set(nodes):
-                return facts
+            events = await fleet.facts_until_now()
+            if {event.key[0] for event in events if event.fact == "ready"} == set(nodes):
+                return events
 
 
 @pytest.mark.thorough
@@ -129,7 +129,7 @@ async def test_what_is_said_at_the_end_is_so(fleet: Fleet, tmp_path: Path) -> No
         await eventually(lambda: any(map(fleet.provisioned, nodes)), "the first node", seconds=60)
         assert await ends(process) == 0
     labelled = {name for name in nodes if fleet.provisioned(name)}
-    said_ready = {fact.key[0] for fact in await fleet.facts_until_now() if fact.fact == "ready"}
+    said_ready = {event.key[0] for event in await fleet.facts_until_now() if event.fact == "ready"}
     assert said_ready <= labelled
 
 

@@ -124,7 +124,7 @@ async def test_who_is_asked_to_stop_answers_what_it_took_and_the_other_goes_on(s
         async with secret_world.backend() as second:
             await eventually(lambda: second.health.readiness().ok, "the second replica is there")
             asking = asyncio.create_task(ask(host, secret_world, 2000))
-            begun = host.client.stats["in_msgs"]
-            await eventually(lambda: host.client.stats["in_msgs"] > begun + 200, "answers come")
+            started = host.client.stats["in_msgs"]
+            await eventually(lambda: host.client.stats["in_msgs"] > started + 200, "answers come")
             assert not asking.done()
         assert await asking == {"hunter2": 2000}

@@ -135,7 +135,7 @@ def test_a_replica_that_is_killed_costs_what_it_had_in_hand(pair: Pair) -> None:
         pair.asked.servers[0].end(signal.SIGKILL)
         done = load.result()
     assert sum(done["wrong"].values()) <= AT_ONCE, done["wrong"]
-    assert all("timed out" in why for why in done["wrong"]), done["wrong"]
+    assert all("timed out" in reason for reason in done["wrong"]), done["wrong"]
     with pair.load(200) as load:
         assert load.result()["wrong"] == {}
 

@@ -133,11 +133,11 @@ async def test_no_answer_waits_for_a_bus_that_is_away_and_no_fact_is_lost(
                         == "hunter2"
                     )
                 bus.start()
-                assert sum(fact["count"] for fact in await facts(secret_world, 20, "granted", bus.url)) == 20
+                assert sum(event["count"] for event in await facts(secret_world, 20, "granted", bus.url)) == 20
                 for _ in range(20):
                     await host.get("db", "none", namespace=secret_world.namespace)
             # It was asked to stop right after: what it had to say is said all the same.
-            assert sum(fact["count"] for fact in await facts(secret_world, 20, "denied", bus.url)) == 20
+            assert sum(event["count"] for event in await facts(secret_world, 20, "denied", bus.url)) == 20
 
 
 async def test_a_secret_that_was_given_and_is_another_now_is_said_with_who_has_it(secret_world: SecretsWorld) -> None:

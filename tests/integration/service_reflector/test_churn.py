@@ -179,11 +179,11 @@ def endpoint(one: dict[str, Any]) -> Endpoint:
 async def watch_for_what_is_gone(model: Model, stale: dict[str, float]) -> None:
     """Note for how long a pod that was gone was named by a slice."""
     while True:
-        gone = dict(model.gone)
-        begun = time.monotonic()  # what is named now was named then, too
+        deleted = dict(model.gone)
+        started = time.monotonic()  # what is named now was named then, too
         named = {pod for _, of in led(model.world).values() for pod, *_ in of}
-        for pod in named & gone.keys():
-            stale[pod] = max(stale.get(pod, 0.0), begun - gone[pod])
+        for pod in named & deleted.keys():
+            stale[pod] = max(stale.get(pod, 0.0), started - deleted[pod])
         await asyncio.sleep(0.5)
 
 

@@ -132,10 +132,10 @@ async def test_letters_are_listed_shown_and_replayed(commands: Commands) -> None
     assert "`trellis dead-letters list`" in absent["message"]
     assert [letter["sequence"] for letter in commands.json("dead-letters", "list")["letters"]] == [2]
     assert commands.json("dead-letters", "replay", "--all", "--noun", "rollout")["letters"] == []
-    gone = commands.run("dead-letters", "show", "1")
-    assert (gone.returncode, gone.stdout, gone.stderr.count("\n")) == (1, "", 1)
-    assert gone.stderr.startswith("Error: ")
-    assert "letter 1" in gone.stderr
+    deleted = commands.run("dead-letters", "show", "1")
+    assert (deleted.returncode, deleted.stdout, deleted.stderr.count("\n")) == (1, "", 1)
+    assert deleted.stderr.startswith("Error: ")
+    assert "letter 1" in deleted.stderr
 
 
 async def test_facts_of_the_past_are_shown_by_time_subject_and_trace(commands: Commands) -> None:

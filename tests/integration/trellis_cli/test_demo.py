@@ -121,8 +121,8 @@ async def shows_the_node(url: str, token: str) -> None:
                 page.take(await anext(said))
         assert page.entities["node/node-0000"]["health"] == "Healthy"
         assert [page.entities[part]["lacking"] for part in parts] == [[]] * len(parts), "it may see all there is"
-        async with browser.get("/api/explain/node/node-0000") as why:
-            assert (await why.json())["ok"] is True
+        async with browser.get("/api/explain/node/node-0000") as reason:
+            assert (await reason.json())["ok"] is True
         async with browser.get("/api/events?types=node.ready") as past:
             assert "node/node-0000" in [event["about"] for event in (await past.json())["events"]]
 

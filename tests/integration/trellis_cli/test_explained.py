@@ -249,9 +249,9 @@ async def test_rights_that_are_lacking_are_named_and_hide_nothing_else(
             account.apply([{"kind": "ServiceAccount", "metadata": {"namespace": SYSTEM, "name": "looks"}}, role, bound])
             person = Person(account.kubeconfig, str(fleet.info.nats_url), fleet.system, fleet.installers)
             code, page = await person.told("explain", f"node/{node}")
-            rights = [line["text"] for line in page["lines"] if line["about"] == "permissions"]
+            permissions = [line["text"] for line in page["lines"] if line["about"] == "permissions"]
             assert code == 1
-            assert any(f"list jobs.batch in namespace {fleet.installers}" in text for text in rights), page
+            assert any(f"list jobs.batch in namespace {fleet.installers}" in text for text in permissions), page
             code, status = await person.told("status")
             assert code == int(status["ok"] is False), "what may not be read is no problem"
             assert status["kubernetes"]["ok"]

@@ -88,4 +88,4 @@ class Outside:
         """Return all facts that the bus has, by their ids, as `trellis events replay` prints them."""
         with self.bus() as settings:
             said = self.trellis("events", "replay", "-o", "json", **settings)
-        return {fact["id"]: fact for fact in map(json.loads, said.splitlines())}
+        return {event["id"]: event for event in map(json.loads, said.splitlines())}

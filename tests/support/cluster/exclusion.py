@@ -76,14 +76,14 @@ def late_writes(records: Iterable[Record], lease: Lease) -> list[str]:
                 term, holder = term + 1, who
             term_of[who] = term
             continue
-        mine = term_of.get(who, 0)
+        own = term_of.get(who, 0)
         led, before = newest.get(where, (0, record))
-        if not mine:
+        if not own:
             found.append(f"{_say(record)} by {who}, who never led")
-        elif mine < led and who != unaware:
+        elif own < led and who != unaware:
             found.append(f"{_say(record)} by {who}, after {_say(before)} by {writer(before, lease.product)}")
         else:
-            newest[where] = (mine, record)
+            newest[where] = (own, record)
     return found
 
 

@@ -67,17 +67,17 @@ def user_of(record: Manifest) -> str:
 
 def used(records: Iterable[Manifest], user: str) -> set[Right]:
     """Return the rights that a user's calls needed; an apply that made something needed ``create`` too."""
-    rights: set[Right] = set()
+    permissions: set[Right] = set()
     for record in records:
         ref = record.get("objectRef")
         if user_of(record) != user or not ref:
             continue
         resource = ref["resource"] + (f"/{ref['subresource']}" if ref.get("subresource") else "")
         named = _named(resource, ref.get("apiGroup", ""))
-        rights.add((record["verb"], named, ref.get("namespace", "")))
+        permissions.add((record["verb"], named, ref.get("namespace", "")))
         if record["verb"] == "patch" and record["responseStatus"]["code"] == http.HTTPStatus.CREATED:
-            rights.add(("create", named, ref.get("namespace", "")))
-    return rights
+            permissions.add(("create", named, ref.get("namespace", "")))
+    return permissions
 
 
 def elsewhere(records: Iterable[Manifest], user: str) -> set[str]:

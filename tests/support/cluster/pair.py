@@ -157,8 +157,8 @@ class Pair:
 
     def codes(self, name: str) -> Counter[tuple[str, int]]:
         """Count a replica's writes as the API server logged them, by resource and status."""
-        mine = (record for record in self.audited() if writer(record, self.lease.product) == name)
-        return Counter((place(record)[0], record["responseStatus"]["code"]) for record in mine)
+        own = (record for record in self.audited() if writer(record, self.lease.product) == name)
+        return Counter((place(record)[0], record["responseStatus"]["code"]) for record in own)
 
     def both_wrote(self) -> bool:
         who = {writer(record, self.lease.product) for record in self.audited() if accepted(record)}

@@ -111,9 +111,9 @@ class PageWorld:
     def _shim(self) -> None:
         manifest = {"apiVersion": "runtime.spinkube.dev/v1alpha1", "kind": "Shim"} | objects.shim(self.own)
         manifest["spec"]["nodeSelector"] = {"page": self.own}
-        wish = installer_spec_for(view_shim(_read(manifest)), "amd64", require_checksum=False)
-        assert isinstance(wish, WantedShim)
-        self.digest = wish.digest
+        wanted = installer_spec_for(view_shim(_read(manifest)), "amd64", require_checksum=False)
+        assert isinstance(wanted, WantedShim)
+        self.digest = wanted.digest
         self.put(_SHIMS, manifest)
 
     def _nodes(self, api: Api, numbers: list[int]) -> list[str]:

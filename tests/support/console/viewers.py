@@ -229,8 +229,8 @@ class Page:
                 self.entities = {}
             case "delta":
                 self.entities |= message.data["set"]
-                for gone in message.data["gone"]:
-                    self.entities.pop(gone, None)
+                for deleted in message.data["gone"]:
+                    self.entities.pop(deleted, None)
                 self.last = message.id or self.last
             case _:
                 pass

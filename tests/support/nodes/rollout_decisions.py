@@ -131,23 +131,25 @@ class Seen(NamedTuple):
 
 @cache
 def planned(seen: Seen, wish: OptIn, book: Book, limit: str) -> Plan:
-    nodes, jobs, begun, certain = seen
+    nodes, jobs, started, certain = seen
     by_uid: dict[str, tuple[JobView, ...]] = {}
     for job in jobs:
         by_uid[job.node_uid] = (*by_uid.get(job.node_uid, ()), job)
-    slots = {uid: entry for uid, entry, _ in begun}
+    slots = {uid: entry for uid, entry, _ in started}
     entries, targets = dict(book.entries), dict[str, Target]()
-    feared: dict[str, frozenset[str]] = {}
+    unconfirmed: dict[str, frozenset[str]] = {}
     for index, node in enumerate(nodes):
         entry = entries.get(node.uid)
         view, known = node, node.uid in slots or (entry and entry.tried(node.uid) in certain)
         if entry and not known and (names_of := doubted(node, entry, by_uid.get(node.uid, ()))):
-            feared[node.uid], view = names_of, with_unconfirmed(node, names_of)
+            unconfirmed[node.uid], view = names_of, with_unconfirmed(node, names_of)
             nodes = (*nodes[:index], view, *nodes[index + 1 :])
         if (target := target_on(view, wish)) is not None:
             targets[node.uid] = target
     limits = {name: ShimLimits(CountOrPercent.parse(limit)) for name in wish.names}
-    return plan(FleetSnapshot(nodes, targets, by_uid, book.ledger(), limits, RETRIES, NOW, begun=slots, feared=feared))
+    return plan(
+        FleetSnapshot(nodes, targets, by_uid, book.ledger(), limits, RETRIES, NOW, begun=slots, feared=unconfirmed)
+    )
 
 
 @cache
@@ -155,12 +157,12 @@ def decided(
     node: NodeView, jobs: tuple[JobView, ...], entry: Entry | None, wish: OptIn, *, certain: bool
 ) -> tuple[Action, ...]:
     its = tuple(job for job in jobs if job.node_uid == node.uid)
-    feared = doubted(node, entry, its) if entry and not certain else frozenset[str]()
-    node = with_unconfirmed(node, feared) if feared else node
+    unconfirmed = doubted(node, entry, its) if entry and not certain else frozenset[str]()
+    node = with_unconfirmed(node, unconfirmed) if unconfirmed else node
     target = target_of_slot(node, target_on(node, wish), entry)
     task = task_of(node, target, {shim.name: shim for shim in wish.shims()}, _RULES) if target and entry else None
     given = (node.name, node, jobs, entry, target, frozenset[str](), None, 0.0, 20.0, NOW, 60.0)
-    snapshot = Snapshot(*given, feared=feared, task=task)
+    snapshot = Snapshot(*given, feared=unconfirmed, task=task)
     steps: list[Action] = []
     for action in decide(snapshot):
         steps += action.steps if isinstance(action, Destroy) else [action]

@@ -160,17 +160,17 @@ class Rollout:
         if rest := left.less("jobs_deleted"):
             yield from self._deleted_by_hand(replace(state, left=rest))
         if rest := left.less("crashes"):
-            begun = Replica(state.nodes, state.jobs, state.version)
-            yield "another replica leads", replace(state, leader=begun, left=rest)
+            started = Replica(state.nodes, state.jobs, state.version)
+            yield "another replica leads", replace(state, leader=started, left=rest)
 
     def _deleted_by_hand(self, state: State) -> Iterator[tuple[str, State]]:
         """A person deletes a Job: its installer is past the point of no return, or takes its changes back."""
         for job in state.jobs:
             node = next((node for node in state.nodes if node.uid == job.node_uid), None)
-            gone = replace(state, jobs=_without(state.jobs, job))
-            yield f"{job.name} is deleted by hand", gone
+            deleted = replace(state, jobs=_without(state.jobs, job))
+            yield f"{job.name} is deleted by hand", deleted
             if node is not None and job.state is JobState.ACTIVE:
-                yield f"{job.name} {TOO_LATE}", _with_node(gone, _changed_by(job, node))
+                yield f"{job.name} {TOO_LATE}", _with_node(deleted, _changed_by(job, node))
 
     def _replica(self, state: State, replica: Replica) -> Iterator[tuple[str, State]]:
         """The steps of the provisioner that leads."""
@@ -222,15 +222,15 @@ class Rollout:
         if not self.keeps_begun:
             yield f"the leader: CreateJob {action.node.name}", _with(made, after)
             return
-        if uid not in {begun for begun, *_ in replica.begun}:
+        if uid not in {started for started, *_ in replica.begun}:
             books = [book for book in (replica.ledger, replica.writes) if book is not None]
             slots = [dict(book.entries).get(uid) for book in books]
             slot = slots[-1] if slots else None
             if replica.ledger is None or slot is None or any(_not_for(slot, action) for slot in slots):
                 yield f"the leader finds no slot for {action.node.name}", _with(state, after)
             else:
-                begun = tuple(sorted((*replica.begun, (uid, slot, job.name))))
-                sent = replace(replica, begun=begun, certain=replica.certain - {job.tried})
+                started = tuple(sorted((*replica.begun, (uid, slot, job.name))))
+                sent = replace(replica, begun=started, certain=replica.certain - {job.tried})
                 yield f"the leader asks for {job.name}", _with(state, sent)
             return
         seen = self._finds(after, uid, job.name, made.jobs)
@@ -241,20 +241,20 @@ class Rollout:
 
     def _sees_jobs(self, replica: Replica, jobs: tuple[JobView, ...]) -> Replica:
         seen = {job.name for job in jobs}
-        return replace(replica, jobs=jobs, begun=tuple(begun for begun in replica.begun if begun[2] not in seen))
+        return replace(replica, jobs=jobs, begun=tuple(started for started in replica.begun if started[2] not in seen))
 
     def _finds(self, replica: Replica, uid: str, name: str, jobs: tuple[JobView, ...]) -> Replica:
         """A Job as the API server has it is shown before the watch does; where there is none, none is expected."""
         known = {job.name for job in replica.jobs}
         found = tuple(job for job in jobs if job.name == name and name not in known)
         shown = tuple(sorted((*replica.jobs, *found), key=lambda job: job.uid))
-        return replace(replica, jobs=shown, begun=tuple(begun for begun in replica.begun if begun[0] != uid))
+        return replace(replica, jobs=shown, begun=tuple(started for started in replica.begun if started[0] != uid))
 
     def _plan(self, state: State, replica: Replica) -> Iterator[tuple[str, State]]:
         known, current = (replica.ledger, replica.current) if replica.ledger is not None else (state.book, True)
-        wish = OptIn(self.shims, replica.version)
+        wanted = OptIn(self.shims, replica.version)
         certain = replica.certain if replica.ledger is not None else replica.certain & known.tries()
-        plan = planned(Seen(replica.nodes, replica.jobs, replica.begun, certain), wish, known, self.limit)
+        plan = planned(Seen(replica.nodes, replica.jobs, replica.begun, certain), wanted, known, self.limit)
         outcome = Book.of(plan.ledger)
         knows = replace(replica, ledger=known, current=current, certain=certain)
         if outcome != known:

@@ -107,8 +107,8 @@ class TwoRealSides:
         async def work() -> None:
             nonlocal done
             for person in left:
-                for wish in person.wishes:
-                    await wish()
+                for wanted in person.wishes:
+                    await wanted()
                 done += 1
                 await fault(done, len(people))
 
@@ -123,8 +123,8 @@ class TwoRealSides:
         assert one.state is not None
         if choice == "mark":
             one.annotated = annotated = not one.annotated
-            wish = [lambda: self._mark(one.name, annotated)]
-            return Person(wish, (one.state[0], not annotated), stops=annotated)
+            wanted = [lambda: self._mark(one.name, annotated)]
+            return Person(wanted, (one.state[0], not annotated), stops=annotated)
         one.annotated = False
         return Person([lambda: self._kube("DELETE", one.name)], None, stops=True, goes=True)
 

@@ -142,8 +142,8 @@ class WadmStandIn:
             return {"result": "notfound", "message": "", "name": name}
         version = body.get("version") or list(stored["manifests"])[-1]
         if version not in stored["manifests"]:
-            why = f"Application with the name {name} does not have the specified version to deploy"
-            return {"result": "error", "message": why, "name": name}
+            reason = f"Application with the name {name} does not have the specified version to deploy"
+            return {"result": "error", "message": reason, "name": name}
         await self._store(name, {**stored, "deployed_version": version})
         return {"result": "acknowledged", "message": "", "name": name, "version": version}
 

@@ -110,8 +110,8 @@ def test_what_wadm_refused_is_reported_and_not_asked_for_before_its_time(until: 
 
 
 def test_a_newer_object_of_the_same_application_is_reported_and_let_go_when_it_is_deleted() -> None:
-    gone = replace(DELETED, object=replace(DELETED.object, finalizer=False))
-    decision = decide(snapshot(others=(OTHER, DELETED, gone)))
+    removed = replace(DELETED, object=replace(DELETED.object, finalizer=False))
+    decision = decide(snapshot(others=(OTHER, DELETED, removed)))
     reported, deleted, without = [about for _, about in decision.duplicates]
     assert reported.waits is not None
     assert (reported.waits.reason, reported.actions, reported.silent) == (Reason.DUPLICATE, (), False)

@@ -93,9 +93,9 @@ def test_what_decide_records_before_it_pushes_is_not_said_to_be_synced() -> None
 
 
 def test_a_refusal_and_a_lost_change_are_said_with_what_a_reader_needs() -> None:
-    facts = events_of(ABOUT, SAME, Decision(), Lost(Side.KUBERNETES, "overridden-b"), ("Rejected", "no such link"))
-    assert [fact.dedup for fact in facts] == ["uid-1.100.overridden", "uid-1.100.rejected"]
-    lost, refused = (fact.fact for fact in facts)
+    events = events_of(ABOUT, SAME, Decision(), Lost(Side.KUBERNETES, "overridden-b"), ("Rejected", "no such link"))
+    assert [event.dedup for event in events] == ["uid-1.100.overridden", "uid-1.100.rejected"]
+    lost, refused = (event.fact for event in events)
     assert isinstance(lost, ApplicationOverridden)
     assert (lost.side, lost.kept) == ("Kubernetes", "overridden-b")
     assert isinstance(refused, ApplicationRejected)
@@ -151,16 +151,16 @@ def test_an_object_replaced_under_its_name_says_goodbye_for_the_former_one_first
 
 def test_what_the_bus_still_has_is_not_said_again_after_a_restart() -> None:
     before, after = Published(), Published()
-    facts = events_of(ABOUT, SAME, Decision(), Lost(Side.WADM, "v0"))
-    for fact in facts:
-        before.note(fact.fact)
-        after.note(fact.fact)
-    assert after.due(ABOUT.key, facts) == []
-    [gone] = before.gone(ABOUT.key)
-    before.note(gone.fact)
+    events = events_of(ABOUT, SAME, Decision(), Lost(Side.WADM, "v0"))
+    for event in events:
+        before.note(event.fact)
+        after.note(event.fact)
+    assert after.due(ABOUT.key, events) == []
+    [deleted] = before.gone(ABOUT.key)
+    before.note(deleted.fact)
     assert before.gone(ABOUT.key) == []
     after.forget()
-    assert said(after.due(ABOUT.key, facts)) == ["synced", "overridden"]
+    assert said(after.due(ABOUT.key, events)) == ["synced", "overridden"]
 
 
 def test_the_end_of_a_former_object_does_not_forget_the_one_of_today() -> None:

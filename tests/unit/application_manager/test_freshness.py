@@ -128,8 +128,10 @@ async def test_a_right_that_is_missing_to_say_it_makes_the_service_not_ready_unt
     )
     with pytest.raises(Forbidden):
         await tell.run("red/1", None)
-    [why] = health.readiness().reasons
-    assert lacking(why, "me", "patch wasmcloudhostconfigs.k8s.wasmcloud.dev/status", "namespace default", RIGHTS) == []
+    [reason] = health.readiness().reasons
+    assert (
+        lacking(reason, "me", "patch wasmcloudhostconfigs.k8s.wasmcloud.dev/status", "namespace default", RIGHTS) == []
+    )
     assert await tell.run("red/1", None) is None
     assert health.readiness().reasons == ()
 

@@ -61,8 +61,8 @@ def test_a_writer_that_knows_more_is_read() -> None:
         sampledrate=3,
         dataschema="https://example.test/schema",
     )
-    event, fact = read(newer, {f"{TYPE}.v1": NodeOptedOut})
-    assert fact == NodeOptedOut(name="n", uid="u", resource_version="1")
+    event, event_data = read(newer, {f"{TYPE}.v1": NodeOptedOut})
+    assert event_data == NodeOptedOut(name="n", uid="u", resource_version="1")
     assert event.id == "1"
 
 
@@ -70,8 +70,8 @@ def test_two_versions_of_one_fact_are_two_messages(monkeypatch: pytest.MonkeyPat
     monkeypatch.setitem(_BY_MODEL, OptedOutV3, EventSpec(OptedOutV3, NODE_WATCHER))
     first, third = opted_out("n"), OptedOutV3(name="n", uid="uid-1", resource_version="1")
     ids = []
-    for fact in (first, third):
-        content, headers = compose(fact, origin=ORIGIN, dedup="uid-1.1.opted_out", time=NOW, trace=None)
+    for event in (first, third):
+        content, headers = compose(event, origin=ORIGIN, dedup="uid-1.1.opted_out", time=NOW, trace=None)
         assert headers["Nats-Msg-Id"] == json.loads(content)["id"]
         ids.append(headers["Nats-Msg-Id"])
     assert ids == ["uid-1.1.opted_out", "uid-1.1.opted_out.v3"]

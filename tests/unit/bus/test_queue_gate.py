@@ -20,10 +20,10 @@ class Gate:
 
 
 async def runs_begun(gate: Gate) -> tuple[list[str], KeyedQueue[str]]:
-    begun: list[str] = []
+    started: list[str] = []
 
     async def run(key: str, _: TraceContext | None) -> None:
-        begun.append(key)
+        started.append(key)
 
     queue = KeyedQueue(workers=1, name="nodes", telemetry=setup("test", metrics=Metrics()))
     for key in "abc":
@@ -33,21 +33,21 @@ async def runs_begun(gate: Gate) -> tuple[list[str], KeyedQueue[str]]:
         await asyncio.sleep(0)
     working.cancel()
     await asyncio.gather(working, return_exceptions=True)
-    return begun, queue
+    return started, queue
 
 
 async def test_every_run_is_asked_for() -> None:
-    begun, _ = await runs_begun(Gate(float("inf")))
-    assert begun == ["a", "b", "c"]
+    started, _ = await runs_begun(Gate(float("inf")))
+    assert started == ["a", "b", "c"]
 
 
 async def test_a_gate_that_closes_lets_nothing_more_begin_and_nothing_is_forgotten() -> None:
-    begun, queue = await runs_begun(Gate(2))  # asked once before a run is made ready, once when it begins
-    assert begun == ["a"]
+    started, queue = await runs_begun(Gate(2))  # asked once before a run is made ready, once when it begins
+    assert started == ["a"]
     assert queue.depth == 2
 
 
 async def test_a_gate_that_closes_in_the_moment_before_a_run_begins_is_in_time() -> None:
-    begun, queue = await runs_begun(Gate(1))
-    assert begun == []
+    started, queue = await runs_begun(Gate(1))
+    assert started == []
     assert queue.depth == 3, "owed, and not tried again in a hot loop"

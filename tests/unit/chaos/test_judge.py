@@ -37,7 +37,7 @@ GOOD = {
     "a Job that somebody deleted is made again": [leads("first-1"), job(), job("delete", by="kubectl"), job()],
     "a Job is made again for what is wanted again": [
         leads("first-1"),
-        *(item for wish in "aba" for item in (job(wish=wish), job("delete", wish=wish, code=200))),
+        *(item for wanted in "aba" for item in (job(wish=wanted), job("delete", wish=wanted, code=200))),
     ],
     "a Job is made again for who opted out and in again": [
         leads("first-1"),

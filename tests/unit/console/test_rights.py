@@ -49,45 +49,45 @@ NODE, POD = Right("", "nodes", "", "n1"), Right("", "pods", "team", "p")
     ],
 )
 async def test_a_viewer_may_see_what_he_may_get(rule: object, right: Right, allowed: bool) -> None:
-    rights, *_ = world(rule)
-    assert await rights.allowed(right) is allowed
+    permissions, *_ = world(rule)
+    assert await permissions.allowed(right) is allowed
 
 
 async def test_who_may_get_all_is_asked_about_once() -> None:
-    rights, people, *_ = world(may("dev"))
-    assert all([await rights.allowed(Right("", "pods", "team", f"p{number}")) for number in range(50)])
+    permissions, people, *_ = world(may("dev"))
+    assert all([await permissions.allowed(Right("", "pods", "team", f"p{number}")) for number in range(50)])
     assert len(people.seen) == 1
 
 
 async def test_an_answer_is_believed_for_some_seconds_and_no_longer() -> None:
-    rights, people, _, clock = world(may("dev"))
-    assert await rights.allowed(NODE)
+    permissions, people, _, clock = world(may("dev"))
+    assert await permissions.allowed(NODE)
     people.rules.clear()
     clock.now += Timings().rights - 0.1
-    assert await rights.allowed(NODE)
+    assert await permissions.allowed(NODE)
     clock.now += 0.2
-    assert not await rights.allowed(NODE)
+    assert not await permissions.allowed(NODE)
     people.rules.append(may("dev"))
     clock.now += Timings().rights
-    assert await rights.allowed(NODE)
+    assert await permissions.allowed(NODE)
 
 
 async def test_an_api_server_that_does_not_answer_allows_nothing_and_is_asked_again() -> None:
-    rights, people, kube, _ = world(may("dev"))
+    permissions, people, kube, _ = world(may("dev"))
     kube.fail_next(100)
-    assert not await rights.allowed(NODE)
+    assert not await permissions.allowed(NODE)
     kube.api.fault = people
-    assert await rights.allowed(NODE)
+    assert await permissions.allowed(NODE)
 
 
 async def test_all_who_ask_at_once_share_a_question() -> None:
-    rights, people, *_ = world(may("dev"))
-    assert all(await asyncio.gather(*(rights.allowed(NODE) for _ in range(20))))
+    permissions, people, *_ = world(may("dev"))
+    assert all(await asyncio.gather(*(permissions.allowed(NODE) for _ in range(20))))
     assert len(people.seen) == 1
 
 
 async def test_what_is_kept_is_bounded() -> None:
-    rights, *_ = world()
+    permissions, *_ = world()
     for number in range(RIGHTS_KEPT + 50):
-        await rights.allowed(Right("", "nodes", "", f"n{number}"))
-    assert len(rights._known) <= RIGHTS_KEPT
+        await permissions.allowed(Right("", "nodes", "", f"n{number}"))
+    assert len(permissions._known) <= RIGHTS_KEPT

@@ -213,7 +213,7 @@ def ended(work: Callable[[], object], host: Host, running_seconds: float) -> Non
     thread = threading.Thread(target=work)
     thread.start()
     deadline = time.monotonic() + 10
-    while (begun := host.life._begun) is None or begun.guest.budget.wall_seconds() < running_seconds:
+    while (started := host.life._begun) is None or started.guest.budget.wall_seconds() < running_seconds:
         assert time.monotonic() < deadline
         time.sleep(0.001)
     host.life.interrupt()

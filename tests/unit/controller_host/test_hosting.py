@@ -204,12 +204,12 @@ async def test_what_waits_for_a_place_and_is_deleted_leaves_it_to_the_next(tmp_p
     async with world.running():
         world.add("hostile", "first")
         await world.until(lambda: hostile.inside == 1, "kept")
-        gone, last = world.add("recorder", "gone"), world.add("recorder", "last")
+        deleted, last = world.add("recorder", "gone"), world.add("recorder", "last")
         await world.until(lambda: len(world.hosting.hosted) == 3, "they wait")
         assert recorder.inits == []
-        del world.views[gone]
+        del world.views[deleted]
         hostile.over.set()
-        world.queue.add(gone)
+        world.queue.add(deleted)
         await world.until(lambda: bool(recorder.inits), "the next one is started")
         assert [told["controller"]["name"] for told in recorder.inits] == ["last"]
         assert last in world.hosting.hosted

@@ -134,9 +134,9 @@ def test_without_the_engine_what_is_on_disk_stays_as_it_is(tmp_path: Path, monke
 
 
 def test_a_sweep_needs_no_engine(tmp_path: Path) -> None:
-    kept, gone = "a" * 64, "b" * 64
+    kept, deleted = "a" * 64, "b" * 64
     guests = LocalGuests(tmp_path)
-    for sha256 in (kept, gone):
+    for sha256 in (kept, deleted):
         for kind in ("cwasm", "json"):
             (tmp_path / "modules" / f"{sha256}.key.{kind}").touch()
     (tmp_path / "modules" / f".{kept}.key.cwasm.1.partial").touch()

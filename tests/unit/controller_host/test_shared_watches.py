@@ -438,9 +438,9 @@ async def test_of_a_kind_that_is_gone_it_may_be_told_that_its_objects_are() -> N
     async with running(World()) as world:
         world.want("a/own", {"apiVersion": "example.com/v1", "kind": "Widget"})
         await until(lambda: bool(world.watches.refused("a/own")))
-        gone = key("a", "w", "Widget", "example.com/v1")
-        assert await world.watches.allowed("a/own", "system:serviceaccount:a:own", gone) is True
-        assert world.watches.watched("a/own", gone)
+        deleted = key("a", "w", "Widget", "example.com/v1")
+        assert await world.watches.allowed("a/own", "system:serviceaccount:a:own", deleted) is True
+        assert world.watches.watched("a/own", deleted)
         assert not world.watches.watched("a/own", key("a", "x"))
 
 

@@ -103,13 +103,13 @@ async def test_nothing_goes_before_all_have_said_what_they_want_and_nothing_is_d
 
 
 async def test_a_module_that_nobody_runs_any_more_goes(host: Host) -> None:
-    gone = host.guests.load(wat.text(COUNTING[:-1] + "(func))")).sha256
+    deleted = host.guests.load(wat.text(COUNTING[:-1] + "(func))")).sha256
     host.life.adopt(host.prepared(FIRST))
     await sweeping(host, existing_controllers_of({UID}, hosted_by(host, "one"))).sweep()
-    assert host.guests.module(gone) is None
+    assert host.guests.module(deleted) is None
     assert host.life.prepared is not None
     assert host.guests.module(host.life.prepared.sha256) is not None
-    assert host.guests.note(Owner(UID, gone, "c")) is None
+    assert host.guests.note(Owner(UID, deleted, "c")) is None
 
 
 @pytest.mark.parametrize("error", [OSError(30, "Read-only file system"), sqlite3.OperationalError("disk I/O error")])

@@ -178,9 +178,9 @@ def test_whoever_comes_next_finds_a_place_and_nobody_who_may_have_one_waits(
 ) -> None:
     places, inside, waiting = Places[int](total), dict[int, str](), dict[int, str]()
     for number, (owner, leaves) in enumerate(steps):
-        mine = [key for key, whose in inside.items() if whose == owner]
-        if leaves and mine:
-            del inside[mine[0]]
+        own = [key for key, whose in inside.items() if whose == owner]
+        if leaves and own:
+            del inside[own[0]]
             for key in places.leave(owner):
                 inside[key] = waiting.pop(key)
                 assert places.enter(inside[key], key), "what it was told it has"

@@ -349,8 +349,8 @@ def test_a_daemonset_takes_the_place_of_the_deployment() -> None:
     known = settled(group=with_spec(schedulingOptions={"daemonset": True}))
     actions = decide(known)
     assert "DaemonSet" in kinds(actions)
-    gone = [action.found["kind"] for action in actions if isinstance(action, DeleteChild)]
-    assert gone == ["Deployment", "PodDisruptionBudget"], "a budget forbids every eviction of a DaemonSet's pod"
+    deleted = [action.found["kind"] for action in actions if isinstance(action, DeleteChild)]
+    assert deleted == ["Deployment", "PodDisruptionBudget"], "a budget forbids every eviction of a DaemonSet's pod"
 
 
 def test_no_budget_is_made_beside_somebody_elses() -> None:

@@ -185,14 +185,14 @@ READY = {"conditions": [{"type": "Ready", "status": "True"}], "podIPs": [{"ip": 
 
 
 def test_a_ready_pod_is_said_with_all_that_is_needed_to_reach_it() -> None:
-    fact = ready_event(view_pod(raw_pod(**READY)))
-    assert fact is not None
-    assert (fact.addresses, fact.ports, fact.lattice) == (["10.0.0.1", "fd00::1"], [4222], "default")
-    assert (fact.group, fact.node, fact.labels) == ("group", "n", {"zone": "a"})
+    event = ready_event(view_pod(raw_pod(**READY)))
+    assert event is not None
+    assert (event.addresses, event.ports, event.lattice) == (["10.0.0.1", "fd00::1"], [4222], "default")
+    assert (event.group, event.node, event.labels) == ("group", "n", {"zone": "a"})
 
 
 def facts(pod: PodView | None, before: PodView | None) -> list[str]:
-    return [fact.fact for fact in due(pod, ready_event(before) if before else None)]
+    return [event.fact for event in due(pod, ready_event(before) if before else None)]
 
 
 def test_what_is_due_follows_from_what_was_said_and_what_is() -> None:

@@ -122,11 +122,11 @@ def test_a_lattice_that_is_away_is_unknown_and_takes_nothing_away() -> None:
 def test_a_service_that_has_just_begun_says_what_was_said_before() -> None:
     before = world(pod(), lattice=view(heard(), models=(Model("shop", "v1"),)))
     before = replace(before, status=status(before))
-    begun = replace(before, lattice=view(linked_since=None, models=None, settled=False))
-    assert status(begun)["hosts"] == before.status["hosts"]
-    assert status(begun)["conditions"] == before.status["conditions"]
-    assert status(begun)["app_count"] == 1
-    assert status(begun)["latticeHosts"] == before.status["latticeHosts"]
+    started = replace(before, lattice=view(linked_since=None, models=None, settled=False))
+    assert status(started)["hosts"] == before.status["hosts"]
+    assert status(started)["conditions"] == before.status["conditions"]
+    assert status(started)["app_count"] == 1
+    assert status(started)["latticeHosts"] == before.status["latticeHosts"]
 
 
 @pytest.mark.parametrize(

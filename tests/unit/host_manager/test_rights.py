@@ -124,12 +124,12 @@ def test_a_kind_that_is_not_defined_is_defined_by_one_command() -> None:
         message="x",
     )
     assert f"kubectl apply -f {DEFINITION}" in advice.describe_error(missing)
-    gone = NotFound(
+    deleted = NotFound(
         Call("GET", "WasmCloudHostConfig", "wasmcloudhostconfigs", "team-a", "group"),
         status=404,
         reason="NotFound",
         message="no such group",
     )
-    assert advice.describe_error(gone) == str(gone)
+    assert advice.describe_error(deleted) == str(deleted)
     other: KubeError = lacks("list", "pods")
     assert advice.describe_error(other).endswith(advice.remedy(Right(ME, "list", "pods", "team-a")))

@@ -75,9 +75,9 @@ def test_the_recorded_manifests_are_read() -> None:
     application = read_application(published["data"]["data"])
     assert (application.name, application.version) == ("hello-world", "01M7Y7F1MZ8QC56GGXYTJ2R95E")
     assert application.listeners == ()
-    (why,) = application.unreachable
-    assert (why.component, why.reason) == ("httpserver", "LoopbackAddress")
-    assert "127.0.0.1:8081" in why.message
+    (reason,) = application.unreachable
+    assert (reason.component, reason.reason) == ("httpserver", "LoopbackAddress")
+    assert "127.0.0.1:8081" in reason.message
     (reply,) = replies("wadm.api.default.model.get.shop")
     assert only(reply["manifest"]) == Listener(
         "httpserver", 8095, Protocol.HTTP, Family.IPV4, ((("zone", "b"),),), ("shop-httpserver",)
@@ -181,8 +181,8 @@ def test_ports_by_annotation() -> None:
         (5432, Protocol.TCP),
         (8080, Protocol.HTTP),
     ]
-    (why,) = application.unreachable
-    assert (why.reason, "nobody" in why.message) == ("UnknownComponent", True)
+    (reason,) = application.unreachable
+    assert (reason.reason, "nobody" in reason.message) == ("UnknownComponent", True)
 
 
 @pytest.mark.parametrize(

@@ -72,8 +72,8 @@ def test_a_link_that_fails_by_turns_tells_those_who_need_it_seldom(monkeypatch: 
     clock, told = [0.0], []
     monkeypatch.setattr("trellis.lattice.connection.link.time.monotonic", lambda: clock[0])
     link = Link(NatsAddress("nats://a:1,nats://b:1"), "test", lambda: told.append(link.why))
-    for why in itertools.islice(itertools.cycle((REFUSES, SILENT)), 240):
-        link._lost(why)
+    for reason in itertools.islice(itertools.cycle((REFUSES, SILENT)), 240):
+        link._lost(reason)
         clock[0] += 15.0
-    assert told[:2] == [f"{why} (nats://a:1,nats://b:1)" for why in (REFUSES, SILENT)]
+    assert told[:2] == [f"{reason} (nats://a:1,nats://b:1)" for reason in (REFUSES, SILENT)]
     assert len(told) <= 8, "of an hour; each is a write for every group"

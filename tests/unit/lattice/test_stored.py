@@ -268,8 +268,8 @@ def test_what_wadm_lists_is_never_gone(deeds: list[tuple[str, str, str]]) -> Non
     for deed, lattice, name in deeds:
         getattr(wadm, deed)(lattice, name)
         for of, read in wadm.reads.items():
-            gone = {name for name in NAMES if read.find(name) is None and read.absence(name) is Proof.GONE}
-            assert not gone & wadm.lists.get(of, set())
+            deleted = {name for name in NAMES if read.find(name) is None and read.absence(name) is Proof.GONE}
+            assert not deleted & wadm.lists.get(of, set())
 
 
 @given(DEEDS)

@@ -71,18 +71,18 @@ def test_no_secret_of_an_address_is_shown(pair: str) -> None:
 
 
 async def test_a_goodbye_that_is_cut_short_lets_go_of_the_socket_all_the_same() -> None:
-    begun, gone = asyncio.Event(), []
+    started, deleted = asyncio.Event(), []
 
     class Client:
         async def close(self) -> None:
-            begun.set()
+            started.set()
             await asyncio.Event().wait()
 
         def hang_up(self) -> None:
-            gone.append(True)
+            deleted.append(True)
 
     ending = asyncio.create_task(UserClient.close_permanently(cast("UserClient", Client()), 1.0))
-    await begun.wait()
+    await started.wait()
     ending.cancel()
     await asyncio.wait({ending})
-    assert gone == [True]
+    assert deleted == [True]

@@ -54,38 +54,38 @@ def asking(state: State, number: int, population: int, now: float = NOW, first: 
 )
 def test_five_may_go_or_ten_percent_and_the_next_one_opens_it(population: int, allowed: int) -> None:
     wanted = min(population, allowed)
-    state, gone = asking(State(), wanted, population)
-    assert (gone, state.opening) == (wanted, None)
+    state, deleted = asking(State(), wanted, population)
+    assert (deleted, state.opening) == (wanted, None)
     if population > allowed:
-        state, gone = asking(state, 1, population - wanted, first=wanted)
-        assert gone == 0
+        state, deleted = asking(state, 1, population - wanted, first=wanted)
+        assert deleted == 0
         assert state.opening is not None
         assert (state.opening.since, state.opening.until) == (NOW, NOW + 600)
         assert f"more than {allowed} of {population} nodes" in state.opening.why
 
 
 def test_a_mass_that_goes_one_by_one_is_measured_by_the_number_there_was_at_first() -> None:
-    state, gone = State(), 0
+    state, deleted = State(), 0
     for n in range(100):
-        state, went = asking(state, 1, 100 - gone, NOW + n * 0.1, first=n)
-        gone += went
-    assert gone == 10
+        state, went = asking(state, 1, 100 - deleted, NOW + n * 0.1, first=n)
+        deleted += went
+    assert deleted == 10
 
 
 def test_the_window_slides() -> None:
     state, _ = asking(State(), 3, 20)
     state, _ = asking(state, 2, 20, NOW + 30, first=3)
     assert asking(state, 1, 20, NOW + 59.9, first=5)[1] == 0
-    state, gone = asking(state, 3, 20, NOW + 60, first=5)  # the first three are a window ago
-    assert gone == 3
+    state, deleted = asking(state, 3, 20, NOW + 60, first=5)  # the first three are a window ago
+    assert deleted == 3
     assert asking(state, 1, 20, NOW + 60, first=8)[1] == 0
 
 
 def test_one_object_tried_again_is_one_object() -> None:
     state = State()
     for n in range(20):
-        state, gone = asking(state, 1, 20, NOW + n)
-        assert gone == 1
+        state, deleted = asking(state, 1, 20, NOW + n)
+        assert deleted == 1
     assert asking(state, 4, 20, NOW + 20, first=1)[1] == 4
 
 
@@ -96,14 +96,14 @@ def test_an_object_tried_again_counts_from_its_last_try() -> None:
 
 
 def test_an_open_breaker_holds_everything_for_ten_minutes_and_then_begins_anew() -> None:
-    state, gone = asking(State(), 30, 40)
-    assert gone == 5
+    state, deleted = asking(State(), 30, 40)
+    assert deleted == 5
     assert state.opening is not None
     assert len(state.opening.held) == 25
     assert len(state.opening.examples) == EXAMPLES
     assert asking(state, 1, 40, NOW + 599, first=99)[1] == 0
-    again, gone = asking(state, 25, 35, NOW + 600, first=5)
-    assert gone == 5, "at most so many in each ten minutes"
+    again, deleted = asking(state, 25, 35, NOW + 600, first=5)
+    assert deleted == 5, "at most so many in each ten minutes"
     assert again.opening is not None
     assert again.opening.since == NOW + 600
 
@@ -114,11 +114,11 @@ def test_closing_lets_what_is_held_go_and_nothing_else() -> None:
     assert state.opening is None
     assert state.closing is not None
     assert (state.closing.by, state.closing.at) == ("ada", NOW + 10)
-    state, gone = asking(state, 25, 35, NOW + 11, first=5)
-    assert (gone, state.opening) == (25, None)
+    state, deleted = asking(state, 25, 35, NOW + 11, first=5)
+    assert (deleted, state.opening) == (25, None)
     # what is new has the usual limit: the first five are still within their 60 s
-    state, gone = asking(state, 1, 10, NOW + 12, first=90)
-    assert gone == 0
+    state, deleted = asking(state, 1, 10, NOW + 12, first=90)
+    assert deleted == 0
     assert asking(state, 25, 35, NOW + 13, first=5)[1] == 25, "a new opening does not take the leave back"
     assert asking(state, 25, 35, NOW + 611, first=5)[1] < 25, "the leave ends"
 
@@ -132,10 +132,10 @@ def test_closing_twice_keeps_the_first_leave() -> None:
 
 def test_everything_may_go_for_a_time_that_was_asked_for() -> None:
     state = close(State(), by="ada", now=NOW, everything_for=900, limits=LIMITS)
-    state, gone = asking(state, 500, 500, NOW + 899)
-    assert (gone, state.admissions) == (500, ())
-    state, gone = asking(state, 10, 20, NOW + 900, first=600)
-    assert gone == 5
+    state, deleted = asking(state, 500, 500, NOW + 899)
+    assert (deleted, state.admissions) == (500, ())
+    state, deleted = asking(state, 10, 20, NOW + 900, first=600)
+    assert deleted == 5
     assert state.closing is not None
     assert state.closing.by == "ada"
 
@@ -202,8 +202,8 @@ def test_in_no_sixty_seconds_do_more_go_than_five_or_ten_percent(history: list[t
     for end, _, _ in went:
         within = [item for item in went if end - 60 < item[0] <= end]
         # Each was let through, the first time, by the most there were in the minute before it.
-        begun = min(first_of_tries(went, uid, at) for at, uid, _ in within)
-        most = max(population for at, _, population in went if begun - 60 < at <= end)
+        started = min(first_of_tries(went, uid, at) for at, uid, _ in within)
+        most = max(population for at, _, population in went if started - 60 < at <= end)
         # An object that is tried again within a minute goes once, however often it is let through.
         assert len({uid for _, uid, _ in within}) <= LIMITS.allowed(most)
 

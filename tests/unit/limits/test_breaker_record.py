@@ -20,7 +20,7 @@ states = st.builds(
     st.lists(st.builds(Admission, times, st.integers(0, 10_000), tokens), max_size=4).map(tuple),
     st.none()
     | st.builds(
-        lambda span, why, held, some: Opening(*span, why, held, tuple(some)),
+        lambda span, reason, held, some: Opening(*span, reason, held, tuple(some)),
         spans, st.text(), tokens, st.lists(st.text(), max_size=3),
     ),
     st.none()

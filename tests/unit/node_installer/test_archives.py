@@ -66,10 +66,10 @@ def test_a_zip_that_cannot_be_unpacked_is_refused_with_the_reason(content: bytes
 
 def test_an_encrypted_zip_is_a_result_and_no_traceback(tmp_path: Path) -> None:
     world = a_world(tmp_path)
-    wish = a_wish(world.image, content=a_zip(flags=1))
-    wish["sources"][0].pop("binarySha256")
+    wanted = a_wish(world.image, content=a_zip(flags=1))
+    wanted["sources"][0].pop("binarySha256")
     before = snapshot(world.root)
-    result = world.install(wish)
+    result = world.install(wanted)
     assert result.reason is FailureReason.UNSAFE_ARCHIVE
     assert "encrypted" in result.message
     assert snapshot(world.root) == before

@@ -53,13 +53,13 @@ def source(**fields: Any) -> InstallSpec:
 
 
 def test_a_wish_comes_back_from_its_json() -> None:
-    wish = spec()
-    assert parse_spec(wish.to_json()) == wish
-    assert wish.shims[0].sources[0].arch == "amd64"
-    assert wish.shims[0].sources[0].sha256 == "a" * 64
-    assert wish.shims[0].sources[0].pull_secret == "a"
-    assert wish.require_checksum
-    assert not wish.allow_http
+    wanted = spec()
+    assert parse_spec(wanted.to_json()) == wanted
+    assert wanted.shims[0].sources[0].arch == "amd64"
+    assert wanted.shims[0].sources[0].sha256 == "a" * 64
+    assert wanted.shims[0].sources[0].pull_secret == "a"
+    assert wanted.require_checksum
+    assert not wanted.allow_http
 
 
 def test_what_it_does_not_know_is_ignored() -> None:

@@ -101,12 +101,12 @@ def test_force_ends_what_runs_the_shim_after_the_restart_and_nothing_else(world:
     linked.hardlink_to(world.root / SHIM)
     others = [start(elsewhere), start(linked)]
     ours = [start(world.root / SHIM) for _ in range(2)]
-    gone: list[bool] = []
-    at_restart(world, lambda: gone.extend(map(is_gone, ours)))
+    deleted: list[bool] = []
+    at_restart(world, lambda: deleted.extend(map(is_gone, ours)))
     result = forced(world)
     assert result.outcome is Outcome.REMOVED, result.message
     # A containerd that starts while shims are dead may never come up.
-    assert gone == [False, False]
+    assert deleted == [False, False]
     assert [process.wait(10) for process in ours] == [-signal.SIGTERM] * 2
     assert not any(map(is_gone, others))
     assert sorted((item.pid, item.name, item.killed) for item in result.ended) == sorted(
@@ -299,11 +299,11 @@ def test_the_runtime_is_asked_before_its_restart_to_stop_the_pods_that_shims_say
         for process in processes_of_pod:
             process.communicate("\n")
 
-    gone: list[bool] = []
+    deleted: list[bool] = []
     monkeypatch.setattr(world.runtime, "stop", stop)
-    at_restart(world, lambda: gone.extend(map(is_gone, processes_of_pod)))
+    at_restart(world, lambda: deleted.extend(map(is_gone, processes_of_pod)))
     result = forced(world)
-    assert gone == [True, True]
+    assert deleted == [True, True]
     assert {process.returncode for process in processes_of_pod} == {0}
     assert {(item.pid, item.killed) for item in result.ended} == {(process.pid, False) for process in processes_of_pod}
 

@@ -54,8 +54,8 @@ def a_job(fetch: dict[str, Any], *, removes: bool = False, **settings: Any) -> d
             "rolloutStrategy": {"type": "recreate"},
         },
     }
-    wish = installer_spec_for(view_shim(manifest), ARCH, require_checksum=True)
-    spec = InstallSpec((wish,))  # type: ignore[arg-type]
+    wanted = installer_spec_for(view_shim(manifest), ARCH, require_checksum=True)
+    spec = InstallSpec((wanted,))  # type: ignore[arg-type]
     task = Task(Target((("spin", DIGEST),)), handlers=("spin",), spec=spec, removes=removes)
     return make_installer_job(Settings(**settings).installer(), a_node(), task, 1, None)
 

@@ -57,12 +57,12 @@ def test_an_inline_table_that_was_empty_before_stays(original: str, tmp_path: Pa
     main = world.root / MAIN
     main.write_text(original)
     world.runtime.load()
-    wish = a_wish(world.image)
-    assert world.install(wish).outcome is Outcome.INSTALLED
+    wanted = a_wish(world.image)
+    assert world.install(wanted).outcome is Outcome.INSTALLED
     first = main.read_text()
     assert "# keep" in first
-    assert world.install(wish).outcome is Outcome.UNCHANGED
-    assert world.install(wish, a_wish(world.image, handler="wws")).outcome is Outcome.INSTALLED
+    assert world.install(wanted).outcome is Outcome.UNCHANGED
+    assert world.install(wanted, a_wish(world.image, handler="wws")).outcome is Outcome.INSTALLED
     assert "# keep" in main.read_text()
     main.write_text(main.read_text().replace("oom_score = 0", "oom_score = -1"))
     assert world.uninstall().ok
@@ -124,15 +124,15 @@ def test_a_template_however_it_is_spaced_is_extended_and_comes_back(template: st
     world = a_world(tmp_path, "k3s-v2")
     file = world.root / "var/lib/rancher/k3s/agent/etc/containerd/config.toml.tmpl"
     file.write_bytes(template.encode())
-    wish = a_wish(world.image)
+    wanted = a_wish(world.image)
     # What k3s renders of a condition or a trimmed line only a Go program knows: the node's runtime has it or not.
     world.runtime.effective = lambda: rendered(file)  # type: ignore[method-assign]
     world.runtime.load()
-    result = world.install(wish)
+    result = world.install(wanted)
     assert result.outcome is Outcome.INSTALLED, result.message
     assert config.runtimes_of_template(file.read_text())["spin"] == "/opt/trellis/bin/containerd-shim-spin"
     assert file.read_bytes().startswith(template.encode())
-    assert world.install(wish).outcome is Outcome.UNCHANGED
+    assert world.install(wanted).outcome is Outcome.UNCHANGED
     assert world.uninstall().ok
     assert file.read_bytes() == template.encode()
 

@@ -378,11 +378,11 @@ def test_inspect_says_what_is_on_a_node(tmp_path: Path) -> None:
 @pytest.mark.parametrize("operation", ["install", "uninstall"])
 def test_a_dry_run_shows_a_diff_and_does_nothing(operation: str, tmp_path: Path) -> None:
     world = a_node(tmp_path)
-    wish = a_wish(world.image)
+    wanted = a_wish(world.image)
     if operation == "uninstall":
-        assert world.install(wish).ok
+        assert world.install(wanted).ok
     before = snapshot(world.root)
-    done = program(operation, "--dry-run", NODE_ROOT=str(world.root), TRELLIS_INSTALLER_SPEC=a_spec(wish))
+    done = program(operation, "--dry-run", NODE_ROOT=str(world.root), TRELLIS_INSTALLER_SPEC=a_spec(wanted))
     assert done.returncode == 0, done.stderr
     sign = "+" if operation == "install" else "-"
     assert f'{sign}runtime_type = "/opt/trellis/bin/containerd-shim-spin"' in done.stderr
@@ -427,17 +427,17 @@ def test_the_last_word_is_the_termination_message(tmp_path: Path) -> None:
 
 def test_verify_finds_what_is_not_there(tmp_path: Path) -> None:
     world = a_world(tmp_path)
-    wish = a_wish(world.image)
-    assert "not installed" in world.perform("verify", a_spec(wish)).message
-    assert world.install(wish).ok
-    assert world.perform("verify", a_spec(wish)).outcome is Outcome.VERIFIED
+    wanted = a_wish(world.image)
+    assert "not installed" in world.perform("verify", a_spec(wanted)).message
+    assert world.install(wanted).ok
+    assert world.perform("verify", a_spec(wanted)).outcome is Outcome.VERIFIED
     assert "version" in world.perform("verify", a_spec(a_wish(world.image, content=a_shim("new")))).message
     shim = world.root / "opt/trellis/bin/containerd-shim-spin"
     shim.chmod(0o644)
     assert "not executable" in world.perform("verify").message
     shim.unlink()
     assert "missing" in world.perform("verify").message
-    assert world.install(wish).ok
+    assert world.install(wanted).ok
     world.runtime.up = False
     assert world.perform("verify").reason is FailureReason.VERIFICATION_FAILED
     world.runtime.up = True

@@ -39,9 +39,9 @@ def verdicts(source: Source, *, required: bool) -> tuple[bool, bool]:
     """Whether the planner gives a node this source, and whether the installer takes it."""
     planned = installer_spec_for(a_shim(sources=(source,)), "amd64", require_checksum=required)
     assert isinstance(planned, WantedShim) or planned is Refusal.CHECKSUM_MISSING
-    wish = WantedShim("spin", "spin", "1", "shim/spin", (source,))
+    wanted = WantedShim("spin", "spin", "1", "shim/spin", (source,))
     try:
-        taken = source_of(wish, "amd64", require_checksum=required) is source
+        taken = source_of(wanted, "amd64", require_checksum=required) is source
     except InstallError as error:
         taken = error.reason is not FailureReason.CHECKSUM_MISSING
     return isinstance(planned, WantedShim), taken

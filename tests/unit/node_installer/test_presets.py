@@ -68,10 +68,10 @@ def test_the_runtime_has_our_handler_and_all_it_had(fixture: str, tmp_path: Path
 @pytest.mark.parametrize("fixture", USABLE)
 def test_a_second_installation_does_nothing(fixture: str, tmp_path: Path) -> None:
     world = a_world(tmp_path, fixture)
-    wish = a_wish(world.image, containerdRuntimeOptions=OPTIONS)
-    assert world.install(wish).ok
+    wanted = a_wish(world.image, containerdRuntimeOptions=OPTIONS)
+    assert world.install(wanted).ok
     before = snapshot(world.root)
-    result = world.install(wish)
+    result = world.install(wanted)
     assert result.outcome is Outcome.UNCHANGED
     assert snapshot(world.root) == before
     assert world.runtime.restarts == 1
@@ -89,14 +89,14 @@ def test_uninstalling_leaves_the_node_as_it_was(fixture: str, tmp_path: Path) ->
     world.runtime.load()
     before = snapshot(world.root)
     loaded = world.runtime.loaded
-    wish = a_wish(world.image, containerdRuntimeOptions=OPTIONS)
-    assert world.install(wish).ok
-    result = world.uninstall(wish)
+    wanted = a_wish(world.image, containerdRuntimeOptions=OPTIONS)
+    assert world.install(wanted).ok
+    result = world.uninstall(wanted)
     assert result.outcome is Outcome.REMOVED, result.message
     assert snapshot(world.root) == before
     assert world.runtime.loaded == loaded
     assert world.runtime.restarts == 2
-    assert world.uninstall(wish).outcome is Outcome.UNCHANGED
+    assert world.uninstall(wanted).outcome is Outcome.UNCHANGED
 
 
 @pytest.mark.parametrize("fixture", USABLE)
@@ -104,9 +104,9 @@ def test_it_stays_right_when_the_runtime_tells_nothing(fixture: str, tmp_path: P
     world = a_world(tmp_path, fixture)
     world.runtime.tells = False
     before = snapshot(world.root)
-    wish = a_wish(world.image)
-    assert world.install(wish).ok
-    assert world.install(wish).outcome is Outcome.UNCHANGED
+    wanted = a_wish(world.image)
+    assert world.install(wanted).ok
+    assert world.install(wanted).outcome is Outcome.UNCHANGED
     assert world.uninstall().ok
     assert snapshot(world.root) == before
 
@@ -116,8 +116,8 @@ def test_it_stays_right_when_the_runtime_tells_nothing(fixture: str, tmp_path: P
 def test_what_cannot_be_changed_is_refused_with_advice(fixture: str, operation: str, tmp_path: Path) -> None:
     world = a_world(tmp_path, fixture)
     before = snapshot(world.root)
-    wish = a_wish(world.image)
-    result = world.install(wish) if operation == "install" else world.uninstall(wish)
+    wanted = a_wish(world.image)
+    result = world.install(wanted) if operation == "install" else world.uninstall(wanted)
     if operation == "install":
         assert result.reason is FailureReason.UNSUPPORTED_NODE
         assert fixture in result.message

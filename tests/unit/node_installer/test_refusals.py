@@ -75,8 +75,8 @@ def test_another_try_is_made_when_something_changed(change: str, tmp_path: Path)
 
 def test_a_person_may_ask_for_another_try_at_once(tmp_path: Path) -> None:
     world = refused(tmp_path)
-    wish = a_wish(world.image, content=a_shim("one"))
-    again = json.dumps({**json.loads(a_spec(wish)), "retryRefused": True})
+    wanted = a_wish(world.image, content=a_shim("one"))
+    again = json.dumps({**json.loads(a_spec(wanted)), "retryRefused": True})
     assert world.perform("install", again).outcome is Outcome.ROLLED_BACK
     assert world.runtime.restarts == 4
     assert install(world).reason is FailureReason.REFUSED_BEFORE  # that was one try, and it is remembered

@@ -64,8 +64,8 @@ def special(name: str, kind: bytes, link: str = "") -> tarfile.TarInfo:
 
 
 def install_from(world: World, source: dict[str, Any], tls: Path | None = None, **fields: Any) -> InstallResult:
-    wish = {"name": "spin", "handler": "spin", "owner": "shim/spin", "sources": [{"arch": ARCH, **source}]}
-    return world.perform("install", a_spec(wish, **fields), ca_file=tls / "ca.pem" if tls else None)
+    wanted = {"name": "spin", "handler": "spin", "owner": "shim/spin", "sources": [{"arch": ARCH, **source}]}
+    return world.perform("install", a_spec(wanted, **fields), ca_file=tls / "ca.pem" if tls else None)
 
 
 def refused(tmp_path: Path, source: dict[str, Any], tls: Path | None = None, **fields: Any) -> InstallResult:
@@ -227,9 +227,9 @@ def test_a_wrong_checksum_is_refused(key: str, tls: Path, tmp_path: Path) -> Non
 def test_a_file_of_the_installers_image_with_another_checksum_is_refused(key: str, tmp_path: Path) -> None:
     world = a_world(tmp_path)
     before = snapshot(world.root)
-    wish = a_wish(world.image)
-    wish["sources"][0][key] = "0" * 64
-    result = world.install(wish)
+    wanted = a_wish(world.image)
+    wanted["sources"][0][key] = "0" * 64
+    result = world.install(wanted)
     assert result.reason is FailureReason.CHECKSUM_MISMATCH
     assert snapshot(world.root) == before
 
@@ -363,12 +363,12 @@ def registry_world(registry: Registry, tls: Path, tmp_path: Path, reference: str
     before = snapshot(world.root)
     with serving(registry.respond, tls) as server:
         registry.url = server.url
-        wish = {
+        wanted = {
             "name": "spin",
             "owner": "shim/spin",
             "sources": [{"location": f"oci://{server.host}/team/shim{reference}"}],
         }
-        result = world.perform("install", a_spec(wish, requireChecksum=False), ca_file=tls / "ca.pem", **settings)
+        result = world.perform("install", a_spec(wanted, requireChecksum=False), ca_file=tls / "ca.pem", **settings)
     if result.ok:
         assert world.disk.read("/opt/trellis/bin/" + NAME) == a_shim()
     else:
@@ -399,9 +399,9 @@ def test_an_artifact_with_several_files_and_an_archive(tls: Path, tmp_path: Path
 
 def test_an_image_of_several_platforms(tls: Path, tmp_path: Path) -> None:
     registry = Registry()
-    mine = registry.manifest(None, registry.blob(a_tar((f"assets/{NAME}", a_shim())), TAR))
+    own = registry.manifest(None, registry.blob(a_tar((f"assets/{NAME}", a_shim())), TAR))
     other = registry.manifest(None, registry.blob(a_tar((f"assets/{NAME}", a_shim(arch=OTHER_ARCH))), TAR))
-    digest = registry.index("1.0", {OTHER_ARCH: other, ARCH: mine})
+    digest = registry.index("1.0", {OTHER_ARCH: other, ARCH: own})
     assert registry_world(registry, tls, tmp_path / "tag", ":1.0").ok
     assert registry_world(registry, tls, tmp_path / "digest", f":old@{digest}").ok
 
@@ -451,8 +451,8 @@ def test_a_pull_secret_opens_a_private_registry(form: str, tls: Path, tmp_path: 
         registry.url = server.url
         entry = {"auth": "bWU6aHVudGVyMg=="} if form == "auth" else {"username": "me", "password": "hunter2"}
         (secret / ".dockerconfigjson").write_text(json.dumps({"auths": {server.host: entry}}))
-        wish = {"name": "spin", "sources": [{"location": f"oci://{server.host}/team/shim:1.0"}]}
-        spec = a_spec(wish, requireChecksum=False)
+        wanted = {"name": "spin", "sources": [{"location": f"oci://{server.host}/team/shim:1.0"}]}
+        spec = a_spec(wanted, requireChecksum=False)
         result = world.perform("install", spec, ca_file=tls / "ca.pem", docker_config=secret)
     assert result.ok, result.message
 

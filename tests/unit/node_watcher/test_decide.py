@@ -356,8 +356,8 @@ def test_the_last_shim_loses_all_labels_first_and_the_record_when_the_handler_is
     out = PublishedState("uid-node-1", opted_in=False)
     removal = shim_job(bare, {}, removed_handlers=frozenset({"spin"}))
     assert deciding(bare, removal, out) == []  # the node still lists the handler
-    gone = replace(bare, handlers=frozenset({"runc"}))
-    assert written(deciding(gone, removal, out)) == {
+    deleted = replace(bare, handlers=frozenset({"runc"}))
+    assert written(deciding(deleted, removal, out)) == {
         f"annotations/{names.ANNOTATION_DIGEST}": None,
         f"annotations/{names.ANNOTATION_SHIMS}": None,
         f"annotations/{names.ANNOTATION_VERIFIED}": None,

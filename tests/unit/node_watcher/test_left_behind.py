@@ -100,8 +100,8 @@ def test_what_was_brought_back_keeps_its_label() -> None:
 def test_what_was_taken_back_at_last_leaves_nothing_but_the_failure() -> None:
     node = having(spin="?")
     patch = written(deciding(node, undo(node, "spin=2", JobState.COMPLETE), SPIN))
-    for gone in (names.ANNOTATION_SHIMS, names.ANNOTATION_DIGEST, names.ANNOTATION_VERIFIED):
-        assert patch[gone] is None
+    for deleted in (names.ANNOTATION_SHIMS, names.ANNOTATION_DIGEST, names.ANNOTATION_VERIFIED):
+        assert patch[deleted] is None
     assert patch[names.ANNOTATION_FAILURE]
     assert names.ANNOTATION_NODE_UID not in patch
 
@@ -112,8 +112,8 @@ def test_a_node_with_nothing_proved_is_not_ready_and_nothing_more_is_written() -
     wanted = frozenset({"spin"})
     assert decide(Snapshot(node.name, node, None, said, wanted, {"spin": "spin"}, (SPIN,))) == []
     ready = having(spin="1")
-    facts = decide(Snapshot(ready.name, ready, None, said, wanted, {"spin": "spin"}, (SPIN,)))
-    assert [type(getattr(fact, "fact", None)) for fact in facts] == [NodeReady]
+    events = decide(Snapshot(ready.name, ready, None, said, wanted, {"spin": "spin"}, (SPIN,)))
+    assert [type(getattr(event, "fact", None)) for event in events] == [NodeReady]
 
 
 def test_what_was_never_proved_is_not_missed_when_its_handler_goes() -> None:

@@ -158,9 +158,9 @@ def test_a_trace_begins_with_an_opting_in_and_ends_with_what_is_proved() -> None
         cache.node_changed(Change(ChangeKind.MODIFIED, new.name, old, new), trace_of)
         return cache.noted(new.uid).trace
 
-    begun = trace_of(f"{node.uid}/6")
-    assert change(plain, node) == begun
-    assert change(node, replace(node, labels=(("a", "b"),))) == begun
+    requested = trace_of(f"{node.uid}/6")
+    assert change(plain, node) == requested
+    assert change(node, replace(node, labels=(("a", "b"),))) == requested
     done = proved(node)
     assert change(node, done) is None, "what happens to it from now on is another trace"
     assert change(None, done) is None

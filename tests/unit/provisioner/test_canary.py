@@ -172,9 +172,9 @@ def test_what_a_pod_proved_is_written_on_the_job_and_then_said() -> None:
     passed = (a_pod(job, "Succeeded"),)
     assert decide(a_snapshot(LISTS, job, pods=passed)) == [ProveJob(job, Proof.CANARY)]
     proved = replace(job, proved=Proof.CANARY)
-    fact = only(decide(a_snapshot(LISTS, proved, pods=passed)), Publish).fact
-    assert isinstance(fact, ProvisionSucceeded)
-    assert fact.verified == "canary"
+    event = only(decide(a_snapshot(LISTS, proved, pods=passed)), Publish).fact
+    assert isinstance(event, ProvisionSucceeded)
+    assert event.verified == "canary"
 
 
 def test_a_job_of_two_shims_of_which_one_was_tried_is_proved_by_its_handlers() -> None:
@@ -368,8 +368,8 @@ def test_a_pods_status_in_words(status: dict[str, Any], interrupted: bool, troub
 
 def test_a_pod_that_is_being_deleted_is_waited_for() -> None:
     job = a_shims_job(LISTS)
-    going = a_pod(job, "Failed", interrupted=True, deleting=True)
-    trial = trial_of(job, [CANARY], [going], overdue=False)
+    deleting = a_pod(job, "Failed", interrupted=True, deleting=True)
+    trial = trial_of(job, [CANARY], [deleting], overdue=False)
     assert (trial.begin, trial.again, trial.failed, trial.passed) == ((), (), (), False)
 
 

@@ -116,8 +116,8 @@ def test_work_on_a_node_that_is_away_is_given_up_when_its_time_is_up() -> None:
     away = replace(NODE, ready=False)
     job = a_job(away, given_up="DeadlineExceeded: too long")
     said = frozenset({f"{job.uid}.started"})
-    fact, verdict = deciding(away, job, entry=SLOT, said=said)
-    assert isinstance(fact, Publish)
+    event, verdict = deciding(away, job, entry=SLOT, said=said)
+    assert isinstance(event, Publish)
     assert isinstance(verdict, JudgeFailed)
     assert verdict.reason is Reason.NODE_NOT_READY
     assert verdict.message.startswith("DeadlineExceeded: too long; ")

@@ -147,8 +147,8 @@ async def test_a_ledger_another_wrote_meanwhile_is_not_written_over(
     kube: FakeKube, cache: Cache, effects: Effects
 ) -> None:
     rollout = of_plans(effects)
-    mine = Plan(Ledger({"uid-a": Entry(DIGEST, 1, 5)}))
-    await rollout.write_ledger(mine)
+    own = Plan(Ledger({"uid-a": Entry(DIGEST, 1, 5)}))
+    await rollout.write_ledger(own)
     found = kube.objects(CONFIGMAPS)[-1]
     kube.put(CONFIGMAPS, {**found, "data": {"uid-b": f"{DIGEST}/1/6"}})
     with pytest.raises(Conflict):
@@ -359,9 +359,9 @@ async def test_a_pod_that_its_budget_keeps_is_named_on_the_node(kube: FakeKube, 
 
 async def test_a_job_that_a_quota_refuses_is_told_on_the_node_and_tried_again(kube: FakeKube, effects: Effects) -> None:
     node = kube.put(NODES, {"metadata": {"name": "node-1"}})  # its Jobs are the node's
-    why = 'jobs.batch "x" is forbidden: exceeded quota: few, requested: count/jobs.batch=1'
+    reason = 'jobs.batch "x" is forbidden: exceeded quota: few, requested: count/jobs.batch=1'
     kube.answer_next(
-        1, lambda _: status_reply(403, "Forbidden", why), when=lambda request: request.path.endswith("jobs")
+        1, lambda _: status_reply(403, "Forbidden", reason), when=lambda request: request.path.endswith("jobs")
     )
     create = CreateJob(a_node(uid=node["metadata"]["uid"]), Task(Target(((KWASM, DIGEST),))), 1)
     show_ledger(effects.cache, Ledger({create.node.uid: Entry(DIGEST, 1, 5)}))
@@ -373,7 +373,7 @@ async def test_a_job_that_a_quota_refuses_is_told_on_the_node_and_tried_again(ku
         "InstallerJobRefused",
         "node-1",
     )
-    assert why in event["message"]
+    assert reason in event["message"]
     await effects.apply([create])
     assert len(kube.objects(JOBS)) == 1
 
@@ -428,7 +428,7 @@ async def test_a_refusal_is_not_taken_back_while_the_next_write_is_refused_too(
 ) -> None:
     node, canary = opted_in(a_node("a")), Canary("wasmtime", "uid-wasmtime", "wasmtime", "image")
     said: list[str] = []
-    cache.refused.report = lambda _, why: said.append(why)
+    cache.refused.report = lambda _, reason: said.append(reason)
     cache.refusal_reported(node, Reason.INSTALLER_REFUSED, "no owner is named")
     kube.answer_next(9, lambda _: status_reply(422, "Invalid", "no owner is named"))
     with pytest.raises(Invalid):

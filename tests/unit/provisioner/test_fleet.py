@@ -35,20 +35,20 @@ def member(shim: ShimView, node: NodeView, shims: tuple[ShimView, ...]) -> Membe
 
 def variants(name: str) -> st.SearchStrategy[NodeView]:
     plain = a_node(name)
-    mine = opted_in(plain)
+    own = opted_in(plain)
     return st.sampled_from(
         [
             plain,
-            mine,
-            proved(mine),
+            own,
+            proved(own),
             proved(plain),
-            proved(mine, OTHER_DIGEST),
-            failed(mine),
-            failed(proved(mine, OTHER_DIGEST), at=9_999),
-            replace(mine, skip=SKIPPED),
-            replace(proved(mine), skip=SKIPPED),
-            replace(mine, ready=False),
-            replace(mine, uid=f"uid-{name}-again"),
+            proved(own, OTHER_DIGEST),
+            failed(own),
+            failed(proved(own, OTHER_DIGEST), at=9_999),
+            replace(own, skip=SKIPPED),
+            replace(proved(own), skip=SKIPPED),
+            replace(own, ready=False),
+            replace(own, uid=f"uid-{name}-again"),
         ]
     )
 
@@ -112,7 +112,7 @@ def in_order(nodes: ShimNodes) -> ShimNodes:
         skipped=named(nodes.skipped),
         leaving=named(nodes.leaving),
         away=named(nodes.away),
-        refused={why: named(found) for why, found in nodes.refused.items()},
+        refused={reason: named(found) for reason, found in nodes.refused.items()},
     )
 
 

@@ -99,7 +99,7 @@ def test_a_paused_shim_begins_nothing_and_another_goes_on() -> None:
 def test_a_shim_that_fails_too_often_is_halted_and_another_goes_on() -> None:
     nodes = fleet(6)
     wishes = [(node, target(spin="1") if index < 4 else target(slight="1")) for index, node in enumerate(nodes)]
-    broken = [(failed(node, wish.digest, at=int(NOW)), wish) for node, wish in wishes[:2]]
+    broken = [(failed(node, wanted.digest, at=int(NOW)), wanted) for node, wanted in wishes[:2]]
     outcome = planning([*broken, *wishes[2:]], {"spin": at_most(None, 2), "slight": at_most(None, 2)})
     assert outcome.ledger.halted == ("spin",)
     assert claimed(outcome) == ["node-04", "node-05"]
@@ -107,9 +107,9 @@ def test_a_shim_that_fails_too_often_is_halted_and_another_goes_on() -> None:
 
 
 def halted_world(*, forgiven: int, failed_at: tuple[int, ...] = (9_998, 9_999)) -> Plan:
-    nodes, wish = fleet(5), target(spin="1")
-    broken = [failed(node, wish.digest, at=at) for node, at in zip(nodes, failed_at, strict=False)]
-    wishes = [(node, wish) for node in (*broken, *nodes[len(broken) :])]
+    nodes, wanted = fleet(5), target(spin="1")
+    broken = [failed(node, wanted.digest, at=at) for node, at in zip(nodes, failed_at, strict=False)]
+    wishes = [(node, wanted) for node in (*broken, *nodes[len(broken) :])]
     return planning(wishes, {"spin": replace(at_most(None, 2), forgiven=forgiven)})
 
 

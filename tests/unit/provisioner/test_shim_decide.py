@@ -64,12 +64,12 @@ def deciding(
 ) -> list[Action]:
     """Decide with nodes that the Shim is for, and ``holders`` that it is not for and that have it."""
     members = [Member(node, refusal or wish(), node.installed.get("spin"), rival) for node in nodes]
-    leaving = [Member(node, None, node.installed.get("spin", "")) for node in holders]
+    to_remove = [Member(node, None, node.installed.get("spin", "")) for node in holders]
     snapshot = Snapshot(
         shim=shim,
         status=status or Status(),
         runtime_class=ours(),
-        nodes=Tally([*members, *leaving]).nodes(),
+        nodes=Tally([*members, *to_remove]).nodes(),
         holders=holders,
         in_work=(),
         failing=(),
@@ -276,11 +276,11 @@ def test_a_copy_of_a_shim_conflicts_over_the_handler_before_the_runtime_class() 
 
 def test_what_keeps_a_shim_on_a_node_that_it_is_to_leave_is_said() -> None:
     held = having("node-1", "old")
-    why = "spin cannot be removed: apps/web still run with it"
+    reason = "spin cannot be removed: apps/web still run with it"
     deleting = replace(SPIN, deleting=True)
-    said = degraded(deciding(shim=deleting, holders=(held,), in_use=((held, why),)))
+    said = degraded(deciding(shim=deleting, holders=(held,), in_use=((held, reason),)))
     assert (said.status, said.reason) == ("True", "RuntimeInUse")
-    assert said.message.endswith(f"; node-1: {why}")
+    assert said.message.endswith(f"; node-1: {reason}")
 
 
 def test_a_runtime_class_that_is_refused_is_said() -> None:

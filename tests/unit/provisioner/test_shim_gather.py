@@ -47,9 +47,9 @@ class Provisioner:
             "rolloutStrategy": {"type": "recreate"},
         }
         shim = view_shim(self.kube.put(SHIMS, {"metadata": {"name": "spin"}, "spec": spec}))
-        wish = installer_spec_for(shim, "amd64", require_checksum=True)
-        assert isinstance(wish, WantedShim)
-        return wish.digest
+        wanted = installer_spec_for(shim, "amd64", require_checksum=True)
+        assert isinstance(wanted, WantedShim)
+        return wanted.digest
 
     async def run(self) -> None:
         """Follow the Shim once."""
@@ -137,14 +137,14 @@ async def test_a_node_that_fails_has_the_error_of_the_shim_itself() -> None:
     provisioner, node = Provisioner(), a_node()
     digests = {"spin": provisioner.change(1)}
     other = a_shim("other")
-    wish = installer_spec_for(other, "amd64", require_checksum=True)
-    assert isinstance(wish, WantedShim)
-    tried = failed(node, Target((("other", wish.digest),)).digest, attempt=2)
-    digests["other"] = wish.digest
+    wanted = installer_spec_for(other, "amd64", require_checksum=True)
+    assert isinstance(wanted, WantedShim)
+    tried = failed(node, Target((("other", wanted.digest),)).digest, attempt=2)
+    digests["other"] = wanted.digest
     provisioner.nodes[node.name] = replace(tried, failed_shims=encode_digests(digests))
     provisioner.watched |= {"other": other, "spin": view_shim(next(iter(provisioner.kube.objects(SHIMS))))}
     snapshot = await provisioner.gather.snapshot("spin")
     assert snapshot is not None
-    [(found, why)] = snapshot.failing
+    [(found, reason)] = snapshot.failing
     assert found.name == node.name
-    assert "it broke" not in why
+    assert "it broke" not in reason

@@ -78,9 +78,9 @@ def installed(manifest: Manifest, *keys: Any, require_checksum: bool = True, arc
     """Say whether it would be installed; if not, that this is because nobody signed it."""
     view = Keys.parse("".join(pem(key) for key in keys)).judge(view_shim(manifest))
     assert not view.invalid
-    wish = installer_spec_for(view, arch, require_checksum=require_checksum)
-    assert isinstance(wish, WantedShim) or wish is Refusal.UNSIGNED
-    return isinstance(wish, WantedShim)
+    wanted = installer_spec_for(view, arch, require_checksum=require_checksum)
+    assert isinstance(wanted, WantedShim) or wanted is Refusal.UNSIGNED
+    return isinstance(wanted, WantedShim)
 
 
 def test_without_keys_nothing_has_to_be_signed() -> None:

@@ -63,9 +63,9 @@ class History:
         kept = make_revision(name, found["metadata"]["uid"], version_of(found), number, SETTINGS.namespace)
         self.kube.put(CONTROLLER_REVISIONS, kept)
         self.shims[name] = view_shim(found)
-        wish = installer_spec_for(self.shims[name], "amd64", require_checksum=True)
-        assert isinstance(wish, WantedShim)
-        return wish.digest
+        wanted = installer_spec_for(self.shims[name], "amd64", require_checksum=True)
+        assert isinstance(wanted, WantedShim)
+        return wanted.digest
 
     async def gathered(self, snapshot: Snapshot) -> Snapshot:
         assert snapshot.node is not None
@@ -140,7 +140,7 @@ async def test_former_versions_are_read_when_they_are_needed(phase: str) -> None
     old, new = history.keep("spin", "ab" * 32), history.keep("spin", "cd" * 32)
     node, before = having(spin=old), len(history.kube.api.requests)
     snapshot = await history.gathered(trial(node, tried(node, spin=new), ("spin",), phase))
-    assert [wish.digest for wish in snapshot.former.kept] == [old] * (phase == "Failed")
+    assert [wanted.digest for wanted in snapshot.former.kept] == [old] * (phase == "Failed")
     assert len(history.kube.api.requests) == before + 2 * (phase == "Failed")
 
 

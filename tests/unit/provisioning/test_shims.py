@@ -31,9 +31,9 @@ SLIGHT = a_shim("slight")
 
 
 def digest_of(shim: ShimView, architecture: str = "amd64") -> str:
-    wish = installer_spec_for(shim, architecture, require_checksum=True)
-    assert isinstance(wish, WantedShim)
-    return wish.digest
+    wanted = installer_spec_for(shim, architecture, require_checksum=True)
+    assert isinstance(wanted, WantedShim)
+    return wanted.digest
 
 
 @pytest.mark.parametrize(
@@ -127,9 +127,9 @@ def test_an_image_by_digest_is_pinned_and_checksums_may_be_waived() -> None:
 def test_a_platforms_own_source_comes_before_one_for_all() -> None:
     shim = a_shim(sources=(Source("https://arm", "arm64", "ab" * 32), Source("https://any", None, "cd" * 32)))
     for architecture, location in (("aarch64", "https://arm"), ("amd64", "https://any")):
-        wish = installer_spec_for(shim, architecture, require_checksum=True)
-        assert isinstance(wish, WantedShim)
-        assert [source.location for source in wish.sources] == [location]
+        wanted = installer_spec_for(shim, architecture, require_checksum=True)
+        assert isinstance(wanted, WantedShim)
+        assert [source.location for source in wanted.sources] == [location]
 
 
 digests = st.dictionaries(

@@ -20,9 +20,9 @@ SLIGHT = a_shim("slight")
 
 
 def digest_of(shim: ShimView) -> str:
-    wish = installer_spec_for(shim, "amd64", require_checksum=True)
-    assert isinstance(wish, WantedShim)
-    return wish.digest
+    wanted = installer_spec_for(shim, "amd64", require_checksum=True)
+    assert isinstance(wanted, WantedShim)
+    return wanted.digest
 
 
 def having(node: NodeView, digests: dict[str, str]) -> NodeView:
@@ -145,9 +145,9 @@ def test_a_second_shim_with_the_handler_stops_no_rollout_of_the_first() -> None:
 
 
 def test_the_handler_is_free_once_its_shim_is_off_the_node() -> None:
-    going = a_shim(deleting=True)
-    assert targeting(having(a_node(), {"spin": "old"}), going, ZEBRA) == {}
-    assert targeting(a_node(), going, ZEBRA) == {"zebra": digest_of(ZEBRA)}
+    deleting = a_shim(deleting=True)
+    assert targeting(having(a_node(), {"spin": "old"}), deleting, ZEBRA) == {}
+    assert targeting(a_node(), deleting, ZEBRA) == {"zebra": digest_of(ZEBRA)}
 
 
 def test_shims_with_one_handler_on_different_nodes_are_no_rivals() -> None:

@@ -230,11 +230,11 @@ def test_a_node_that_a_shim_selects_is_opted_in_as_in_trellis_nodes() -> None:
     for name, node in nodes.items():
         composer.take("nodes", name, node)
     card = view_shim_card(filled(objects.shim("spin")))
-    for found, wish in ((None, "false"), (card, "true"), (None, "false")):
+    for found, wanted in ((None, "false"), (card, "true"), (None, "false")):
         composer.take("shims", "spin", found)
         shown.write(composer.flush())
         phases = {name: shown.entities[f"node/{name}"] for name in nodes}
         shims = [found.view] if found is not None else []
         rows = {row.name: row for row in rows_of(nodes.values(), {}, Ledger({}), shims)}
         assert {name: item["phase"] for name, item in phases.items()} == {name: row.state for name, row in rows.items()}
-        assert {phase["opt_in"] for phase in phases.values()} == {wish}
+        assert {phase["opt_in"] for phase in phases.values()} == {wanted}

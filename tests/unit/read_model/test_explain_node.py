@@ -520,12 +520,12 @@ def test_a_node_of_a_shim_that_the_circuit_breaker_holds_points_to_the_shim() ->
 
 @pytest.mark.parametrize("had", ["", "d1"], ids=["nothing", "another version"])
 def test_a_node_that_waits_for_a_refused_ledger_points_to_the_shim(had: str) -> None:
-    why = "no node is begun, because the rollout ledger is refused"
-    shim = degraded(ShimReason.LEDGER_REFUSED, why)
+    reason = "no node is begun, because the rollout ledger is refused"
+    shim = degraded(ShimReason.LEDGER_REFUSED, reason)
     found = node(**marked(digest=had))
     cause = of_node(found, shim)
     assert cause is not None
-    assert f"LedgerRefused: {why}" in cause.text
+    assert f"LedgerRefused: {reason}" in cause.text
     assert "trellis explain shim/spin" in cause.do
     at_work = of_node(found, shim, job(active=1))
     assert at_work is None or "LedgerRefused" not in at_work.text, "its installer runs"

@@ -140,7 +140,7 @@ class Bench:
     @property
     def denied(self) -> list[SecretDenied]:
         """The facts of refusals that wait."""
-        return [fact for facts in self.audit._waiting.values() for fact in facts if isinstance(fact, SecretDenied)]
+        return [event for events in self.audit._waiting.values() for event in events if isinstance(event, SecretDenied)]
 
     @property
     def attributes(self) -> dict[str, Any]:
@@ -241,14 +241,14 @@ async def test_what_somebody_known_asks_for_that_cannot_be_is_a_fact_about_who_a
     answer = await bench.ask(**changes)
     assert error in answer["error"]
     assert not server.asked
-    (fact,) = bench.denied
-    assert (fact.error, fact.namespace, fact.name, fact.field) == (error, namespace, name, entry)
-    assert (fact.entity, fact.user, fact.backend) == (bench.entity.public, "", "kube")
-    assert (fact.issuer[0], fact.host[0]) == ("A", "N")
-    assert fact.application == (None if case == "nothing that can be" else "app")
+    (event,) = bench.denied
+    assert (event.error, event.namespace, event.name, event.field) == (error, namespace, name, entry)
+    assert (event.entity, event.user, event.backend) == (bench.entity.public, "", "kube")
+    assert (event.issuer[0], event.host[0]) == ("A", "N")
+    assert event.application == (None if case == "nothing that can be" else "app")
     if not isinstance(answer["error"], str):
-        assert answer["error"] == {error: fact.message}
-    said = fact.model_dump()
+        assert answer["error"] == {error: event.message}
+    said = event.model_dump()
     assert all(len(text) < 500 and text.isprintable() for text in said.values() if isinstance(text, str)), said
 
 
@@ -267,14 +267,14 @@ async def test_who_asks_too_often_for_what_cannot_be_is_told_that_and_no_more_of
     bench = Bench(Server(), rate=1e-9)
     assert "PolicyError" in (await bench.ask(**{POLICY: ""}))["error"]
     assert "TRELLIS_SECRETS_ENTITY_RATE" in (await bench.ask(**{POLICY: ""}))["error"]["Other"]
-    assert [fact.error for fact in bench.denied] == ["PolicyError", "Other"]
+    assert [event.error for event in bench.denied] == ["PolicyError", "Other"]
 
 
 async def test_of_a_long_message_a_fact_has_as_much_as_a_fact_may_have() -> None:
     trouble = NotFound(CALL, status=404, reason="NotFound", message="x" * 5000)
     bench = Bench(Server(trouble))
     await bench.ask()
-    assert [fact.message for fact in bench.denied] == ["x" * 1024]
+    assert [event.message for event in bench.denied] == ["x" * 1024]
 
 
 async def test_a_span_says_who_asked_over_which_lattices_and_how_it_ended() -> None:

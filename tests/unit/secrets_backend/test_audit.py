@@ -85,7 +85,7 @@ async def test_each_answer_is_said_under_a_number_of_its_own(audit: Audit, bus: 
         audit.say(granted())
         audit.say(SecretDenied(**ABOUT, name="db", error="PolicyError", message="no"))
         await audit.close(5)
-    assert [type(fact).__name__ for fact in bus.facts] == ["SecretGranted", "SecretGranted", "SecretDenied"]
+    assert [type(event).__name__ for event in bus.facts] == ["SecretGranted", "SecretGranted", "SecretDenied"]
     assert len(set(bus.marks)) == 3
 
 
@@ -95,7 +95,7 @@ async def test_equal_answers_that_wait_become_one_fact_with_their_count(audit: A
     audit.say(granted("other"))
     async with running(audit):
         await audit.close(5)
-    assert [(fact.name, fact.count) for fact in bus.facts] == [("db", 1000), ("other", 1)]
+    assert [(event.name, event.count) for event in bus.facts] == [("db", 1000), ("other", 1)]
 
 
 async def test_what_the_bus_did_not_take_is_said_when_it_is_back_and_in_order(audit: Audit, bus: Told) -> None:
@@ -107,7 +107,7 @@ async def test_what_the_bus_did_not_take_is_said_when_it_is_back_and_in_order(au
         audit.say(granted("s0"))
         bus.trouble = None
         await audit.close(5)
-    assert [(fact.name, fact.count) for fact in bus.facts] == [("s0", 2), ("s1", 1), ("s2", 1)]
+    assert [(event.name, event.count) for event in bus.facts] == [("s0", 2), ("s1", 1), ("s2", 1)]
 
 
 @pytest.mark.parametrize("trouble", [EventRefused("too large"), ValueError("no JSON")])
@@ -146,7 +146,7 @@ async def test_a_flood_of_one_source_drops_nothing_of_another_and_keeps_it_waiti
     assert (len(audit), dropped(metrics)) == (10, 23)
     async with running(audit):
         await audit.close(5)
-    names = [fact.name for fact in bus.facts]
+    names = [event.name for event in bus.facts]
     assert [name for name in names if name.startswith("s")] == ["s0", "s1", "s2"]
     assert names.index("s2") == 5
 

@@ -52,10 +52,10 @@ class World:
 
     def give(self, host: str = "N1", version: str = "1", application: str | None = "app", name: str = "db") -> None:
         about = {"namespace": "shop", "name": name, "field": "f", "entity": "M", "issuer": "A", "backend": "kube"}
-        fact = SecretGranted(
+        event = SecretGranted(
             **about, host=host, application=application, user="reader", uid="u", resource_version=version, rule="r"
         )
-        self.changes.remember(fact, GROUPS)
+        self.changes.remember(event, GROUPS)
 
     async def look(self, times: int = 2) -> None:
         """Wait until everything was looked at."""
@@ -92,9 +92,9 @@ async def test_a_change_is_said_once_with_all_who_have_an_older_version(world: W
     world.version = ("u", "3")
     async with running(world):
         await world.look(4)
-    [(fact, _)] = world.facts
-    assert (fact.hosts, fact.applications, fact.resource_version) == (["N1", "N2"], ["bank", "shop"], "3")
-    assert [(group.namespace, group.lattice) for group in fact.groups] == GROUPS
+    [(event, _)] = world.facts
+    assert (event.hosts, event.applications, event.resource_version) == (["N1", "N2"], ["bank", "shop"], "3")
+    assert [(group.namespace, group.lattice) for group in event.groups] == GROUPS
 
 
 async def test_a_secret_made_anew_is_another(world: World) -> None:
@@ -102,7 +102,7 @@ async def test_a_secret_made_anew_is_another(world: World) -> None:
     world.version = ("other", "1")
     async with running(world):
         await world.look()
-    assert [fact.uid for fact, _ in world.facts] == ["other"]
+    assert [event.uid for event, _ in world.facts] == ["other"]
 
 
 async def test_a_secret_that_is_deleted_is_said_when_it_is_there_again(world: World) -> None:

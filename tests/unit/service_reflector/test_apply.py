@@ -55,13 +55,13 @@ async def test_a_removal_is_one_write_and_one_more_for_the_finalizer_of_a_former
     marks = {names.ANNOTATION_APPLICATION: "shop", names.ANNOTATION_LATTICE: "east/1"}
     metadata = {"name": "shop", "namespace": "default", "annotations": marks, "finalizers": finalizers}
     kube.put(SERVICES, {"metadata": metadata, "spec": {}})
-    gone: set[str] = set()
-    parts: list[Any] = [SimpleNamespace(gone=gone), None, None, None]
+    deleted: set[str] = set()
+    parts: list[Any] = [SimpleNamespace(gone=deleted), None, None, None]
     effects = Effects(kube, cast("Any", None), *parts, cast("Any", Breaker(None)))
     seen: list[int] = []
     while kube.objects(SERVICES):
         found = view_service(kube.objects(SERVICES)[0])
-        assert found.uid not in gone, "it is looked at until it is gone"
+        assert found.uid not in deleted, "it is looked at until it is gone"
         await effects.apply("default", decide(Snapshot("default", "shop", services={"shop": found}, sure=True)))
         seen.append(len(kube.writes))
     assert seen == [1, 2][: 1 + len(finalizers)]

@@ -161,8 +161,8 @@ def test_a_port_keeps_its_name_when_another_comes_before_it() -> None:
 
 def test_what_is_not_deployed_goes_and_what_is_not_known_stays() -> None:
     had = after(snapshot(claim()))
-    (gone,) = decide(replace(had, claims=()))
-    assert isinstance(gone, RemoveService)
+    (removed,) = decide(replace(had, claims=()))
+    assert isinstance(removed, RemoveService)
     assert decide(replace(had, claims=(), unknown=frozenset({"east/1"}))) == []
 
 
@@ -286,9 +286,9 @@ def test_two_lattices_have_a_service_each_and_keep_it() -> None:
     assert {name: item.lattice for name, item in world.services.items()} == {"shop": "east/1", second: "west/2"}
     assert decide(world) == []
     assert decide(replace(world, claims=(west, east))) == [], "whoever is first by now"
-    (gone,) = decide(replace(world, claims=(west,)))
-    assert isinstance(gone, RemoveService)
-    assert gone.found.lattice == "east/1"
+    (removed,) = decide(replace(world, claims=(west,)))
+    assert isinstance(removed, RemoveService)
+    assert removed.found.lattice == "east/1"
     without = after(replace(world, claims=(west,)))
     assert [item.found for item in decide(without) if isinstance(item, DeleteSlice)] == list(world.slices["shop"])
     assert decide(after(without)) == [], "it keeps its name"
@@ -419,14 +419,16 @@ def test_what_is_kept_goes_with_the_application_and_waits_for_its_lattice() -> N
     had = after(snapshot(claim()))
     world = kept(had)
     (piece,) = world.slices["shop"]
-    gone = replace(world, claims=())
-    assert decide(gone) == [DeleteSlice(piece, "Unpublished")]
-    assert decide(replace(gone, awaited=(piece,))) == []
+    removed = replace(world, claims=())
+    assert decide(removed) == [DeleteSlice(piece, "Unpublished")]
+    assert decide(replace(removed, awaited=(piece,))) == []
     theirs = replace(foreign(), uid="theirs")
     taken = decide(replace(world, services={"shop": theirs}))
     assert DeleteSlice(piece, "Unpublished") in taken, "it would lead somebody else's Service to our hosts"
     edited = replace(addressed(had.services["shop"]), application="", lattice="", peers=True)
-    assert decide(replace(gone, services={"shop": edited})) == [], "its Service is there, and nobody knows whose it is"
+    assert decide(replace(removed, services={"shop": edited})) == [], (
+        "its Service is there, and nobody knows whose it is"
+    )
 
 
 def test_a_name_that_waits_with_its_addresses_is_given_to_no_other_lattice() -> None:
@@ -492,8 +494,8 @@ def test_uninstalling_leaves_no_slice_that_outlives_its_service() -> None:
     ]
     assert len(writes) == 2
     assert decide(after(world)) == []
-    gone = replace(kept(after(snapshot(claim()))), remove_finalizers=True)
-    assert kinds(decide(gone)) == ["DeleteSlice"]
+    removed = replace(kept(after(snapshot(claim()))), remove_finalizers=True)
+    assert kinds(decide(removed)) == ["DeleteSlice"]
 
 
 def test_what_is_asked_for_in_vain_is_told() -> None:

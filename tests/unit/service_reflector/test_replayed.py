@@ -161,10 +161,10 @@ def test_a_cloud_event_with_its_data_in_base64_is_taken() -> None:
 
 
 def test_times_in_several_zones_are_put_in_order() -> None:
-    gone = {"data": {"name": APPLICATION}, "time": "2026-11-21T05:57:34.1+01:00"}
-    message = {"subject": "wadm.evt.default.manifest_unpublished", "data": gone}
+    deleted = {"data": {"name": APPLICATION}, "time": "2026-11-21T05:57:34.1+01:00"}
+    message = {"subject": "wadm.evt.default.manifest_unpublished", "data": deleted}
     assert made(*run([published(), message]))[0] == {"http"}, "that was before"
-    gone["time"] = "2026-11-21T04:27:34.2-00:30"
+    deleted["time"] = "2026-11-21T04:27:34.2-00:30"
     assert made(*run([message, published()]))[0] == set()
 
 

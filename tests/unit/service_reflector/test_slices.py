@@ -93,8 +93,8 @@ class Packed:
 
     def step(self) -> int:
         wanted = pack("shop", [reach(self.pods[number] for number in sorted(self.pods))], self.slices)
-        gone = {item.name for item in self.slices} - {item.name for item in wanted}
-        writes = len(gone) + sum(item.differs(OWNER) for item in wanted)
+        deleted = {item.name for item in self.slices} - {item.name for item in wanted}
+        writes = len(deleted) + sum(item.differs(OWNER) for item in wanted)
         self.slices = stored(wanted)
         return writes
 

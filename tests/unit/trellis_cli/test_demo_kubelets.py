@@ -37,10 +37,10 @@ def handlers(kube: FakeKube, name: str = "n") -> list[str]:
 def install(kube: FakeKube, *, removes: bool = False, job: str = "job") -> None:
     """Have an installer Job on node ``n`` that succeeded."""
     [node] = [view_node(node) for node in kube.objects(NODES) if node["metadata"]["name"] == "n"]
-    wish = installer_spec_for(SHIM, node.architecture, require_checksum=True)
-    assert isinstance(wish, WantedShim)
-    shims = (removal_of(NAME, shim_owner(NAME), NAME),) if removes else (wish,)
-    task = Task(Target(((NAME, wish.digest),)), handlers=(NAME,), spec=InstallSpec(shims), removes=removes)
+    wanted = installer_spec_for(SHIM, node.architecture, require_checksum=True)
+    assert isinstance(wanted, WantedShim)
+    shims = (removal_of(NAME, shim_owner(NAME), NAME),) if removes else (wanted,)
+    task = Task(Target(((NAME, wanted.digest),)), handlers=(NAME,), spec=InstallSpec(shims), removes=removes)
     manifest: dict[str, Any] = make_installer_job(Settings().installer(), node, task, 1, None)
     manifest["metadata"] |= {"name": job, "namespace": INSTALLERS}
     kube.put(NAMESPACES, {"metadata": {"name": INSTALLERS}})

@@ -33,9 +33,9 @@ def viewed(shim: dict[str, Any]) -> ShimView:
 
 
 def version(shim: ShimView) -> str:
-    wish = installer_spec_for(shim, "amd64", require_checksum=True)
-    assert isinstance(wish, WantedShim)
-    return wish.digest
+    wanted = installer_spec_for(shim, "amd64", require_checksum=True)
+    assert isinstance(wanted, WantedShim)
+    return wanted.digest
 
 
 def test_the_shim_installs_what_the_example_installs() -> None:

@@ -79,8 +79,8 @@ def test_a_page_ends_with_who_leads_what_was_told_and_which_rights_were_lacking(
     found = {"metadata": {"name": "x", "namespace": "a", "uid": "u"}}
     page = Subject("Thing", "thing", "things").page(found, [Line("thing", "well", well=True)], beside)
     assert (page.cause, page.subject) == (None, "thing a/x")
-    well, leader, event, rights = (line.text for line in page.lines)
-    assert (well, event, rights) == ("well", f"Odd: {EVENT['message']}", "none")
+    well, leader, event, permissions = (line.text for line in page.lines)
+    assert (well, event, permissions) == ("well", f"Odd: {EVENT['message']}", "none")
     assert lacking(leader, "pod") == []
 
 
@@ -136,10 +136,10 @@ async def test_a_kind_that_nobody_defined_is_not_taken_for_an_object_that_is_mis
 
 
 async def test_where_only_one_namespace_may_be_read_nothing_is_said_of_others(kube: FakeKube) -> None:
-    why = 'is forbidden: User "a" cannot list resource "wasmcloudhostconfigs" in API group "k8s.wasmcloud.dev"'
+    reason = 'is forbidden: User "a" cannot list resource "wasmcloudhostconfigs" in API group "k8s.wasmcloud.dev"'
     kube.answer_next(
         9,
-        lambda _: status_reply(403, "Forbidden", why),
+        lambda _: status_reply(403, "Forbidden", reason),
         when=lambda request: request.path == HOST_CONFIGS.path() or request.path == NAMESPACES.path(None, "vault"),
     )
     told = await said_of(kube, "shop", "vault")

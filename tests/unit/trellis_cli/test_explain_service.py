@@ -216,14 +216,14 @@ def test_services_that_lead_nowhere_are_counted_and_named() -> None:
 def test_an_application_that_gets_no_service_is_counted_until_it_has_one_or_is_gone() -> None:
     group = {"metadata": {"namespace": "g", "name": "group"}, "status": {"apps": [{"name": "shop"}]}}
     known = {"type": "ApplicationsKnown", "status": "True"}
-    gone = group | {"status": {"apps": [], "conditions": [known]}}
-    why = "LoopbackAddress: it listens on 127.0.0.1:80"
-    assert unreached(LOOPBACK, [], [group]) == {"g/shop": why}
-    assert unreached(LOOPBACK, [], [gone]) == {}, "its lattice has it no more"
+    deleted = group | {"status": {"apps": [], "conditions": [known]}}
+    reason = "LoopbackAddress: it listens on 127.0.0.1:80"
+    assert unreached(LOOPBACK, [], [group]) == {"g/shop": reason}
+    assert unreached(LOOPBACK, [], [deleted]) == {}, "its lattice has it no more"
     assert unreached(LOOPBACK, [SERVICE], [group]) == {}
     assert unreached(LOOPBACK, [], []) == {}, "its hosts are gone"
-    part = mirrors_part(Mirrors(leader="x", unreached={"g/shop": why}))
-    assert lacking(part.problem, f"g/shop: {why}", "trellis explain service/shop -n g") == []
+    part = mirrors_part(Mirrors(leader="x", unreached={"g/shop": reason}))
+    assert lacking(part.problem, f"g/shop: {reason}", "trellis explain service/shop -n g") == []
     assert lacking(part.text, "1", "service-reflector", "x") == []
 
 

@@ -179,11 +179,11 @@ LEFT_OF_KWASM = {
 
 @pytest.mark.parametrize("case", LEFT_OF_KWASM)
 def test_kwasm_leaves_as_it_is(case: str) -> None:
-    manifests, why = LEFT_OF_KWASM[case]
+    manifests, reason = LEFT_OF_KWASM[case]
     steps = plan_kwasm(world(*manifests))
     assert steps
     assert {step.doing for step in steps} == {Doing.LEAVE}
-    assert why in steps[0].why
+    assert reason in steps[0].why
 
 
 def test_a_node_of_kwasm_that_lists_other_handlers_only_is_left_to_be_installed() -> None:
@@ -261,10 +261,10 @@ LEFT_OF_RCM = {
 
 @pytest.mark.parametrize("case", LEFT_OF_RCM)
 def test_runtime_class_manager_leaves_a_node_as_it_is(case: str) -> None:
-    manifests, why = LEFT_OF_RCM[case]
+    manifests, reason = LEFT_OF_RCM[case]
     step = plan_rcm(world(*manifests))[0]
     assert (step.object, step.doing) == ("Node node-1", Doing.LEAVE)
-    assert why in step.why
+    assert reason in step.why
 
 
 def test_a_shim_being_deleted_that_nobody_of_ours_guards_is_left_to_a_person() -> None:

@@ -96,8 +96,8 @@ def test_rules_for_everything_count_as_well() -> None:
 
 
 def test_who_may_read_everywhere_is_told_only_if_a_policy_names_him() -> None:
-    rights = (a_role("admin", "", resourceNames=[]), a_binding("jane", "john", role="admin", namespace=""))
-    [step] = plan(*rights, apps=(an_app("jane"),))
+    permissions = (a_role("admin", "", resourceNames=[]), a_binding("jane", "john", role="admin", namespace=""))
+    [step] = plan(*permissions, apps=(an_app("jane"),))
     assert step.object == "ClusterRoleBinding admin"
     assert "jane" in step.what
 

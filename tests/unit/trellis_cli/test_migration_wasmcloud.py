@@ -252,8 +252,8 @@ def parts(**metadata: Any) -> Former:
 def test_parts_of_the_operator_are_named_with_the_command_and_not_removed() -> None:
     steps = plan_rest(parts())
     assert not [step for step in steps if step.write is not None]
-    why = {step.object: step.why for step in steps}
-    assert why.keys() == {
+    reason = {step.object: step.why for step in steps}
+    assert reason.keys() == {
         "Deployment ns/wadm-operator",
         "Service ns/wadm-operator",
         "ServiceAccount ns/wadm-operator",
@@ -261,9 +261,9 @@ def test_parts_of_the_operator_are_named_with_the_command_and_not_removed() -> N
         "ClusterRoleBinding wadm-operator-delegator",
         "CustomResourceDefinition wasmcloudhostconfigs.k8s.wasmcloud.dev",
     }
-    assert why["Service ns/wadm-operator"].endswith("kubectl -n ns delete service wadm-operator")
-    assert why["ClusterRole wadm-operator"].endswith("kubectl delete clusterrole wadm-operator")
-    assert "kubectl" not in why["CustomResourceDefinition wasmcloudhostconfigs.k8s.wasmcloud.dev"]
+    assert reason["Service ns/wadm-operator"].endswith("kubectl -n ns delete service wadm-operator")
+    assert reason["ClusterRole wadm-operator"].endswith("kubectl delete clusterrole wadm-operator")
+    assert "kubectl" not in reason["CustomResourceDefinition wasmcloudhostconfigs.k8s.wasmcloud.dev"]
 
 
 def test_a_release_is_uninstalled_by_helm() -> None:

@@ -27,9 +27,9 @@ SEEN = Status(observed_generation=1)
 
 
 def digest() -> str:
-    wish = installer_spec_for(SPIN, "amd64", require_checksum=True)
-    assert isinstance(wish, WantedShim)
-    return wish.digest
+    wanted = installer_spec_for(SPIN, "amd64", require_checksum=True)
+    assert isinstance(wanted, WantedShim)
+    return wanted.digest
 
 
 WANTED = Target((("spin", digest()),))
@@ -288,10 +288,10 @@ def test_a_failure_of_another_shim_is_none_of_a_refused_one() -> None:
 
 def test_the_text_of_a_failure_of_another_shim_is_not_shown() -> None:
     other = a_shim("other")
-    wish = installer_spec_for(other, "amd64", require_checksum=True)
-    assert isinstance(wish, WantedShim)
-    blamed = encode_digests({"spin": digest(), "other": wish.digest})
-    tried = replace(failed(a_node("n"), Target((("other", wish.digest),)).digest, attempt=2), failed_shims=blamed)
+    wanted = installer_spec_for(other, "amd64", require_checksum=True)
+    assert isinstance(wanted, WantedShim)
+    blamed = encode_digests({"spin": digest(), "other": wanted.digest})
+    tried = replace(failed(a_node("n"), Target((("other", wanted.digest),)).digest, attempt=2), failed_shims=blamed)
     stages = {shim.name: standing(tried, shim=shim, shims=(SPIN, other)).nodes[0] for shim in (SPIN, other)}
     assert {node.stage for node in stages.values()} == {NodeStage.FAILED}
     assert stages["other"].message == tried.failure

@@ -35,8 +35,8 @@ def test_without_a_terminal_there_is_a_line_a_change_and_one_for_each_failure(
     for standing in (BEGUN, BEGUN, LATER, LATER):
         lines.show(standing, WORLD)
     shown = [line.partition(" s  ")[2] for line in capsys.readouterr().out.splitlines()]
-    begun, failed, halted = shown
-    assert lacking(begun, "spin", "2", "Progressing", "0 of 1 nodes", "1") == []
+    started, failed, halted = shown
+    assert lacking(started, "spin", "2", "Progressing", "0 of 1 nodes", "1") == []
     assert lacking(failed, "broken", "no [bold]space left") == []
     assert lacking(halted, "spin", "2", "Halted", "1 of 2 nodes", "1", "too many") == []
 

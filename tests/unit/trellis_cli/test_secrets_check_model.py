@@ -190,9 +190,9 @@ def group(namespace: str, lattice: str = "default", **spec: Any) -> GroupView:
 
 
 def test_groups_share_a_link_by_nats_and_credentials_whatever_their_lattice() -> None:
-    mine = group("shop")
-    others = [mine, group("till", "other"), group("far", natsAddress="nats://far"), group("own", secretName="creds")]
-    link = connection_grant_of(mine, others, [])
+    own = group("shop")
+    others = [own, group("till", "other"), group("far", natsAddress="nats://far"), group("own", secretName="creds")]
+    link = connection_grant_of(own, others, [])
     assert link.home == {"shop", "till"}
     assert link.groups == {("shop", "default"), ("till", "other")}
     keyed = group("shop", secretName="creds")

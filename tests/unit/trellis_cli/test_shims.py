@@ -85,9 +85,9 @@ def test_each_release_installs_on_both_architectures(release: Release) -> None:
     shim = view_shim(installing(release, release.runtime))
     assert not shim.invalid
     for arch in ("amd64", "arm64"):
-        wish = installer_spec_for(shim, arch, require_checksum=True)
-        assert isinstance(wish, WantedShim)
-        [source] = wish.sources
+        wanted = installer_spec_for(shim, arch, require_checksum=True)
+        assert isinstance(wanted, WantedShim)
+        [source] = wanted.sources
         assert source.location.startswith("https://github.com/")
         assert release.version in source.location
 

@@ -169,10 +169,10 @@ def test_counts_are_of_all_and_not_of_what_fits() -> None:
 
 @given(*[st.dictionaries(st.sampled_from("abcd"), st.integers(0, 2).map(lambda n: {"n": n}))] * 2)
 def test_a_difference_leads_from_one_state_to_the_other(before: dict[str, Any], after: dict[str, Any]) -> None:
-    changed, gone = difference(before, after)
-    state = {id_: item for id_, item in (before | changed).items() if id_ not in gone}
+    changed, deleted = difference(before, after)
+    state = {id_: item for id_, item in (before | changed).items() if id_ not in deleted}
     assert state == after
-    assert not set(changed) & set(gone)
+    assert not set(changed) & set(deleted)
 
 
 def test_only_the_sheets_that_are_asked_for_are_for_programs() -> None:

@@ -86,8 +86,8 @@ def kube(monkeypatch: pytest.MonkeyPatch) -> FakeKube:
 
 
 def denied(verb: str, res: Resource) -> Reply:
-    why = f'User "jane" cannot {verb} resource "{res.plural}" in API group "{res.group}" at the cluster scope'
-    return status_reply(403, "Forbidden", f"{res.plural} is forbidden: {why}")
+    reason = f'User "jane" cannot {verb} resource "{res.plural}" in API group "{res.group}" at the cluster scope'
+    return status_reply(403, "Forbidden", f"{res.plural} is forbidden: {reason}")
 
 
 def deny(kube: FakeKube, res: Resource) -> None:

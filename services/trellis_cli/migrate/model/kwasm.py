@@ -105,16 +105,16 @@ def _node(world: ClusterSnapshot, node: NodeView, job: PeerJob | None) -> Step:
         return Step(f"Node {node.name}", what, Doing.LEAVE, reason)
     configured = world.rules.installer
     image = job.image if job and job.image else configured.image
-    why = _proof(node, configured.handler)
+    cause = _proof(node, configured.handler)
     if job is None:
-        why += f"; the KWasm Job no longer exists, assuming image {image}"
+        cause += f"; the KWasm Job no longer exists, assuming image {image}"
     elif image != configured.image:
-        why += (
+        cause += (
             f"; installed from {image}, but the provisioner uses {configured.image or 'no such image'}: set its "
             "TRELLIS_INSTALLER_IMAGE to the former image to keep the installation"
         )
     proof = Proof.HANDLER if listed(node, configured.handler) is Listed.YES else Proof.JOB
-    return take_over(world, node, {KWASM: world.legacy_digest(image)}, proof, (what, why))
+    return take_over(world, node, {KWASM: world.legacy_digest(image)}, proof, (what, cause))
 
 
 def _proof(node: NodeView, handler: str | None) -> str:

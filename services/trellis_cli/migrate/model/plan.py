@@ -200,10 +200,10 @@ def take_over(
         verified=proof.value,
         marked_uid=node.uid,
     )
-    described, why = what
+    described, reason = what
     if missing := world.still_missing(marked):
-        why += f"; Trellis will still roll out {', '.join(missing)} there"
-    return Step(f"Node {node.name}", described, Doing.TAKE_OVER, why, PatchNode(node.name, ops) if ops else None)
+        reason += f"; Trellis will still roll out {', '.join(missing)} there"
+    return Step(f"Node {node.name}", described, Doing.TAKE_OVER, reason, PatchNode(node.name, ops) if ops else None)
 
 
 def view_peer_job(manifest: Manifest) -> PeerJob | None:
@@ -247,9 +247,9 @@ def take_over_controllers(peer: Peer, deployments: Iterable[Manifest]) -> list[S
             {"op": "add", "path": path, "value": "true"},
         )
         what = f"runs {peer.value}"
-        why = f"annotated {mark}=true: Trellis runs next to it; remove the annotation to stop that"
+        reason = f"annotated {mark}=true: Trellis runs next to it; remove the annotation to stop that"
         write = PatchDeployment(controller.namespace, controller.name, ops)
-        steps.append(Step(controller.place, what, Doing.TAKE_OVER, why, write))
+        steps.append(Step(controller.place, what, Doing.TAKE_OVER, reason, write))
     return steps
 
 

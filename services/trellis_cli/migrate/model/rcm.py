@@ -62,7 +62,7 @@ def plan_rcm(world: ClusterSnapshot) -> list[Step]:
 
 def _version(world: ClusterSnapshot, node: NodeView, shim: ShimView, value: str) -> str | Step:
     """Return the digest of the installation on a node, from its label, or the step that leaves the node unchanged."""
-    wish = installer_spec_for(shim, node.architecture, require_checksum=False)
+    wanted = installer_spec_for(shim, node.architecture, require_checksum=False)
     job = next((job for job in world.jobs if job.shim == shim.name and job.is_on(node) and _active(job)), None)
     reason = ""
     if job is not None:
@@ -77,10 +77,10 @@ def _version(world: ClusterSnapshot, node: NodeView, shim: ShimView, value: str)
         reason = "never provisioned: Trellis will install it"
     elif listed(node, shim.handler) is Listed.NO:
         reason = f"the kubelet lists handlers, and {shim.handler!r} is none of them: Trellis will install it"
-    elif isinstance(wish, Refusal):
+    elif isinstance(wanted, Refusal):
         reason = f"spec.fetchStrategy has no source for linux/{node.architecture or 'unknown'}"
-    if isinstance(wish, WantedShim) and not reason:
-        return wish.digest
+    if isinstance(wanted, WantedShim) and not reason:
+        return wanted.digest
     return Step(f"Node {node.name}", f"labelled {names.shim_label(shim.name)}={value}", Doing.LEAVE, reason)
 
 
@@ -92,7 +92,7 @@ def _node(world: ClusterSnapshot, node: NodeView, taken: dict[str, tuple[ShimVie
     labels = (f"{names.shim_label(name)}={names.SHIM_PROVISIONED}" for name in taken)
     proved = all(listed(node, shim.handler) is Listed.YES for shim, _ in taken.values())
     handlers = ", ".join(repr(shim.handler) for shim, _ in taken.values())
-    why = (
+    reason = (
         f"the kubelet lists {handlers}"
         if proved
         else (
@@ -102,10 +102,10 @@ def _node(world: ClusterSnapshot, node: NodeView, taken: dict[str, tuple[ShimVie
     )
     unpinned = sorted(name for name, (shim, _) in taken.items() if _unpinned(world, node, shim))
     if unpinned:
-        why += f"; {', '.join(unpinned)} has no sha256: adding one changes the version and starts a rollout"
+        reason += f"; {', '.join(unpinned)} has no sha256: adding one changes the version and starts a rollout"
     proof = Proof.HANDLER if proved else Proof.JOB
     digests = {name: digest for name, (_, digest) in taken.items()}
-    return take_over(world, node, digests, proof, (f"labelled {', '.join(labels)}", why))
+    return take_over(world, node, digests, proof, (f"labelled {', '.join(labels)}", reason))
 
 
 def _unpinned(world: ClusterSnapshot, node: NodeView, shim: ShimView) -> bool:
@@ -120,18 +120,18 @@ def _shim(shim: ShimView) -> Step | None:
         return None
     place, what = f"Shim {shim.name}", f"has the finalizer {', '.join(theirs)}"
     if shim.deleting and names.FINALIZER not in shim.finalizers:
-        why = (
+        reason = (
             "being deleted, and not managed by Trellis: remove the finalizer to complete the deletion; "
             "its runtime stays on its nodes"
         )
-        return Step(place, what, Doing.LEAVE, why)
+        return Step(place, what, Doing.LEAVE, reason)
     others = [name for name in shim.finalizers if name not in FINALIZERS and name != names.FINALIZER]
     ops = (
         *only_if(shim.uid, shim.resource_version),
         {"op": "replace", "path": "/metadata/finalizers", "value": [*others, names.FINALIZER]},
     )
-    why = f"no controller removes it; {names.FINALIZER} replaces it and waits until no node has the Shim"
-    return Step(place, what, Doing.TAKE_OVER, why, PatchShim(shim.name, ops))
+    reason = f"no controller removes it; {names.FINALIZER} replaces it and waits until no node has the Shim"
+    return Step(place, what, Doing.TAKE_OVER, reason, PatchShim(shim.name, ops))
 
 
 def _classes(shim: ShimView, classes: Iterable[RuntimeClassView]) -> Iterable[Step]:
@@ -142,11 +142,11 @@ def _classes(shim: ShimView, classes: Iterable[RuntimeClassView]) -> Iterable[St
         place, what = f"RuntimeClass {found.name}", f"of Shim {shim.name}, handler {found.handler!r}"
         if found.owner == shim.uid or (not found.owner and found.handler == shim.handler):
             (label, value), *_ = wanted_selector(shim)
-            why = f"the provisioner takes it over unchanged, then limits its pods to nodes with {label}={value}"
-            yield Step(place, what, Doing.KEEP, why)
+            reason = f"the provisioner takes it over unchanged, then limits its pods to nodes with {label}={value}"
+            yield Step(place, what, Doing.KEEP, reason)
         else:
-            why = "it does not belong to this Shim: set another spec.runtimeClass.name, or delete it"
-            yield Step(place, what, Doing.LEAVE, why)
+            reason = "it does not belong to this Shim: set another spec.runtimeClass.name, or delete it"
+            yield Step(place, what, Doing.LEAVE, reason)
 
 
 def _job(job: PeerJob, holders: set[str]) -> Step:

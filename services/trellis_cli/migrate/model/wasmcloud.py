@@ -107,14 +107,14 @@ def plan_registration(former: Former) -> list[Step]:
     what = f"aggregated API of applications, served by Service {service.get('namespace')}/{service.get('name')}"
     if not is_registered(found):
         return [Step(place_of(found), what, Doing.LEAVE, "it does not belong to wasmcloud-operator")]
-    why = (
+    reason = (
         "without its operator it blocks the deletion of every namespace of the cluster, and it hides the "
         "CustomResourceDefinition of applications; applications themselves stay in wadm"
     )
     if any(view_controller(item, (Peer.WASMCLOUD_OPERATOR,)) for item in former.deployments):
-        why += "; the operator re-registers it when it restarts: rerun the command then"
+        reason += "; the operator re-registers it when it restarts: rerun the command then"
     write = DeleteObject(API_SERVICES, None, metadata["name"], metadata["uid"], metadata["resourceVersion"])
-    return [Step(place_of(found), what, Doing.DELETE, why, write)]
+    return [Step(place_of(found), what, Doing.DELETE, reason, write)]
 
 
 def plan_services(former: Former) -> list[Step]:
@@ -149,16 +149,16 @@ def _service(item: Manifest, slices: Iterable[Manifest], running: set[str]) -> S
     if metadata.get("deletionTimestamp"):
         if not guarded:
             return Step(place_of(item), what, Doing.LEAVE, "being deleted")
-        why = f"being deleted, and no controller removes the finalizer {names.WASMCLOUD_OPERATOR_SERVICE}"
+        reason = f"being deleted, and no controller removes the finalizer {names.WASMCLOUD_OPERATOR_SERVICE}"
         write = without_finalizer(SERVICES, item, names.WASMCLOUD_OPERATOR_SERVICE)
-        return Step(place_of(item), what, Doing.FINALIZER_REMOVED, why, write)
+        return Step(place_of(item), what, Doing.FINALIZER_REMOVED, reason, write)
     if spec.get("selector"):
-        why = "it selects the pods of hosts by their labels, and continues to work"
+        reason = "it selects the pods of hosts by their labels, and continues to work"
     else:
-        why = _addresses(slices, running)
+        reason = _addresses(slices, running)
     if guarded:
-        why += "; it has the operator's finalizer: to remove it, delete it, then rerun the command"
-    return Step(place_of(item), what, Doing.KEEP, why)
+        reason += "; it has the operator's finalizer: to remove it, delete it, then rerun the command"
+    return Step(place_of(item), what, Doing.KEEP, reason)
 
 
 def _addresses(slices: Iterable[Manifest], running: set[str]) -> str:

@@ -63,12 +63,12 @@ def _group(former: FormerGroup) -> Iterable[Step]:
     place, group = place_of(former.manifest), view_former_group(former.manifest)
     if metadata.get("deletionTimestamp"):
         if names.WASMCLOUD_OPERATOR in finalizers:
-            why = (
+            reason = (
                 f"being deleted, and no controller removes the finalizer {names.WASMCLOUD_OPERATOR}; its "
                 "hosts end with it"
             )
             write = without_finalizer(HOST_CONFIGS, former.manifest, names.WASMCLOUD_OPERATOR)
-            yield Step(place, _what(group), Doing.FINALIZER_REMOVED, why, write)
+            yield Step(place, _what(group), Doing.FINALIZER_REMOVED, reason, write)
         return
     if isinstance(group, str):
         yield Step(place, _what(group), Doing.LEAVE, f"invalid spec: {group}; its hosts keep running unchanged")
@@ -82,8 +82,8 @@ def _group(former: FormerGroup) -> Iterable[Step]:
     if any(step.doing is Doing.LEAVE for step in children):
         blocking.append("one of its children is owned by another controller")
     if blocking:
-        why = f"host_manager does not take it over, its hosts keep running unchanged: {'; '.join(blocking)}"
-        yield Step(place, _what(group), Doing.LEAVE, why)
+        reason = f"host_manager does not take it over, its hosts keep running unchanged: {'; '.join(blocking)}"
+        yield Step(place, _what(group), Doing.LEAVE, reason)
     else:
         yield Step(place, _what(group), Doing.KEEP, _adoption(group, children))
     yield from children
@@ -124,10 +124,10 @@ def _children(former: FormerGroup, group: Group, inputs: Inputs) -> Iterable[Ste
         if found is None:
             yield Step(_at(group, kind), f"missing, {of}", Doing.KEEP, "host_manager creates it")
         elif owner := _other_owner(found, group):
-            why = f"it belongs to {owner}: host_manager ignores the group until one of them is renamed"
-            yield Step(_at(group, kind), f"name conflict with a child {of}", Doing.LEAVE, why)
-        elif kind in WORKLOADS and (why := _roll(found, group, inputs)):
-            yield Step(_at(group, kind), f"{_RUNS} {of}", Doing.KEEP, why)
+            reason = f"it belongs to {owner}: host_manager ignores the group until one of them is renamed"
+            yield Step(_at(group, kind), f"name conflict with a child {of}", Doing.LEAVE, reason)
+        elif kind in WORKLOADS and (reason := _roll(found, group, inputs)):
+            yield Step(_at(group, kind), f"{_RUNS} {of}", Doing.KEEP, reason)
 
 
 def _roll(workload: Manifest, group: Group, inputs: Inputs) -> str:

@@ -26,12 +26,12 @@ def plan_kind(former: Former) -> list[Step]:
     standing = standing_of(APPLICATIONS, former.applications, None)
     match standing.place:
         case Place.MISSING:
-            why = (
+            reason = (
                 "served once the operator's API is deleted; application_manager then lists the applications of wadm, "
                 "which are not changed"
             )
             write = CreateObject(DEFINITIONS, None, make_definition(APPLICATIONS))
-            return [Step(_PLACE, _WHAT, Doing.DEFINE, why, write)]
+            return [Step(_PLACE, _WHAT, Doing.DEFINE, reason, write)]
         case Place.CURRENT:
             return []
         case _:

@@ -49,8 +49,8 @@ def _parts(former: Former) -> Iterable[Step]:
     shared = {_release(group.manifest) for group in former.groups}
     when = "not needed once the operator is removed" if any(map(_runs, former.deployments)) else "no longer needed"
     for item in sorted(parts, key=place_of):
-        why = f"{when}: {_command(item, shared)}"
-        yield Step(place_of(item), "part of wasmcloud-operator", Doing.LEAVE, why)
+        reason = f"{when}: {_command(item, shared)}"
+        yield Step(place_of(item), "part of wasmcloud-operator", Doing.LEAVE, reason)
 
 
 def _runs(deployment: Manifest) -> bool:
@@ -109,5 +109,5 @@ def _command(item: Manifest, shared: set[tuple[str, str] | None]) -> str:
 
 def _definition(former: Former) -> Iterable[Step]:
     if former.definition is not None:
-        why = "Trellis uses it. Never delete it: that would delete every host group with its hosts"
-        yield Step(place_of(former.definition), f"CRD of {len(former.groups)} host groups", Doing.LEAVE, why)
+        reason = "Trellis uses it. Never delete it: that would delete every host group with its hosts"
+        yield Step(place_of(former.definition), f"CRD of {len(former.groups)} host groups", Doing.LEAVE, reason)

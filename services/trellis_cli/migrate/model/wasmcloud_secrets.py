@@ -77,10 +77,10 @@ def plan_secrets(former: Former) -> list[Step]:
         for namespace, apps in sorted(asking):
             steps.append(_needed(place_of(reading.binding), what, reading.user, namespace, apps, given))
         if not asking and reading.namespace:
-            why = f"no policy of a known application names {reading.user}; otherwise: " + _line(
+            reason = f"no policy of a known application names {reading.user}; otherwise: " + _line(
                 reading.user, reading.namespace, hosts[:_NAMED] or ["NAMESPACE-OF-THE-HOSTS"], given
             )
-            steps.append(Step(place_of(reading.binding), what, Doing.LEAVE, why))
+            steps.append(Step(place_of(reading.binding), what, Doing.LEAVE, reason))
     steps += _unbound(named, readings, given)
     return sorted(steps, key=lambda step: (step.object, step.what, step.why))
 

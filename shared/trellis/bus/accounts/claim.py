@@ -117,8 +117,8 @@ class Claim:
         except APIError as error:
             if error.err_code == _NAME_IN_USE:
                 return  # another service was faster
-            if (why := lack_of_servers(self.replicas, error)) is not None:
-                raise StreamError(f"bucket {CLAIM_BUCKET} cannot be created: {why}") from error
+            if (reason := lack_of_servers(self.replicas, error)) is not None:
+                raise StreamError(f"bucket {CLAIM_BUCKET} cannot be created: {reason}") from error
             raise
         _log.info("created the bucket of cluster names", bucket=CLAIM_BUCKET)
 

@@ -61,9 +61,9 @@ async def dial(
                 error_cb=on_error,
             )
     except (nats.errors.Error, OSError, TimeoutError) as error:
-        why = describe(failures[-1] if failures else error)
+        reason = describe(failures[-1] if failures else error)
         await hang_up(client, timings)  # may add to failures, so the reason is read before
-        raise BusUnavailable(f"no NATS at {redact_url(url)}: {why}") from error
+        raise BusUnavailable(f"no NATS at {redact_url(url)}: {reason}") from error
     except BaseException:
         client.hang_up()
         raise

@@ -243,14 +243,14 @@ class Subscription(Generic[M]):
             await self._give_up(delivered, ack, Reason.NO_RESULT, f"delivered {MAX_DELIVERIES} times without a result")
             return
         try:
-            event, fact = read(raw.data, self._models)
+            event, event_data = read(raw.data, self._models)
         except NewerVersion as newer:
             await self._leave_alone(newer, ack)
             return
         except UnreadableMessage as unreadable:
             await self._give_up(delivered, ack, unreadable.reason, str(unreadable))
             return
-        self._hand_over(delivered, event, fact, ack)
+        self._hand_over(delivered, event, event_data, ack)
 
     def _ack_of(self, raw: Msg) -> Ack | None:
         """Return the acknowledgement of the message, or None if its stream was deleted."""

@@ -112,17 +112,17 @@ class DeadLetters:
                             headers=replayed_headers(letter),
                         )
                     except _REFUSALS as error:
-                        why = f"{letter.subject} is refused: {describe(error)}"
-                        raise ReplayRefused(f"letter {letter.sequence} cannot be replayed: {why}") from error
+                        reason = f"{letter.subject} is refused: {describe(error)}"
+                        raise ReplayRefused(f"letter {letter.sequence} cannot be replayed: {reason}") from error
                     except (nats.errors.Error, OSError) as error:
                         met = error
                         await asyncio.sleep(self._timings.again)
                     else:
                         return Replayed(ack.stream, ack.seq, again=bool(ack.duplicate))
-        why = describe(met) if met is not None else "no answer in time"
+        reason = describe(met) if met is not None else "no answer in time"
         raise BusUnavailable(
             f"letter {letter.sequence} was not replayed, {letter.subject} could not be stored within "
-            f"{self._timings.budget:g} s: {why}"
+            f"{self._timings.budget:g} s: {reason}"
         )
 
     async def _remove(self, letter: DeadLetter) -> None:

@@ -126,12 +126,12 @@ class Availability:
             self._health.forget(SHARED)
             _log.info("no other cluster uses the consumers of this cluster any more", url=self._address)
             return
-        why = (
+        reason = (
             f"another cluster with the same name and UID of kube-system reads subscription "
             f"{subscription}: each receives a part of the events; set TRELLIS_CLUSTER to another name in one of them"
         )
-        _log.warning("another cluster uses the consumers of this cluster", url=self._address, reason=why)
-        self._health.not_ready(SHARED, why)
+        _log.warning("another cluster uses the consumers of this cluster", url=self._address, reason=reason)
+        self._health.not_ready(SHARED, reason)
 
     def paused(self, consumer: str) -> None:
         """Report a consumer that a user paused, "" if none; not a liveness failure, as a restart does not resume it."""
@@ -142,9 +142,11 @@ class Availability:
             self._health.forget(PAUSED)
             _log.info("all consumers resumed", url=self._address)
             return
-        why = f"{consumer} is paused, events are waiting: resume it (nats consumer resume {STREAM_EVENTS} {consumer})"
-        _log.warning("consumer paused", url=self._address, reason=why)
-        self._health.not_ready(PAUSED, why)
+        reason = (
+            f"{consumer} is paused, events are waiting: resume it (nats consumer resume {STREAM_EVENTS} {consumer})"
+        )
+        _log.warning("consumer paused", url=self._address, reason=reason)
+        self._health.not_ready(PAUSED, reason)
 
     def forget(self) -> None:
         """Stop reporting because the bus is closed; later events of its connection are ignored.

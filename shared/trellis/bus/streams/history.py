@@ -52,15 +52,15 @@ async def last_events(
     by_type = {spec_of(model).type: model for model in models}
     await jetstream.add_consumer(STREAM_EVENTS, config)
     subscription = await jetstream.pull_subscribe_bind(stream=STREAM_EVENTS, name=name)
-    facts: list[M] = []
+    events: list[M] = []
     try:
         left = (await subscription.consumer_info()).num_pending or 0
         while left > 0:
             for message in await subscription.fetch(min(left, _BATCH), timeout=timings.fetch):
                 left = message.metadata.num_pending
                 with contextlib.suppress(UnreadableMessage):
-                    facts.append(read(message.data, by_type)[1])
+                    events.append(read(message.data, by_type)[1])
     finally:
         with contextlib.suppress(nats.errors.Error):
             await subscription.unsubscribe()
-    return facts
+    return events

@@ -127,8 +127,8 @@ async def _ensure(jetstream: JetStreamContext, wanted: StreamConfig) -> StreamIn
             f"stream {name} takes {', '.join(info.config.subjects or ()) or 'no subjects'}, but not {subject}: "
             f"add it (nats stream edit {name}), or delete the stream, and Trellis re-creates it"
         )
-    if (why := _takes_nothing(info.config)) is not None:
-        raise StreamError(f"stream {name} {why}")
+    if (reason := _takes_nothing(info.config)) is not None:
+        raise StreamError(f"stream {name} {reason}")
     copies, more = info.config.num_replicas or 1, wanted.num_replicas or 1
     if copies < more:
         _log_replicas(name, copies, more)
@@ -172,8 +172,8 @@ async def _make(jetstream: JetStreamContext, wanted: StreamConfig) -> StreamInfo
     except APIError as error:
         if error.err_code == _NAME_IN_USE:
             return await jetstream.stream_info(str(wanted.name))  # another service was faster
-        if (why := _refusal(wanted, error)) is not None:
-            raise StreamError(f"stream {wanted.name} cannot be created: {why}") from error
+        if (reason := _refusal(wanted, error)) is not None:
+            raise StreamError(f"stream {wanted.name} cannot be created: {reason}") from error
         raise
     _log.info(
         "created the stream",
@@ -201,12 +201,12 @@ def _refusal(wanted: StreamConfig, error: APIError) -> str | None:
 def lack_of_servers(replicas: int, error: APIError) -> str | None:
     """Return the reason why the replicas cannot be placed, with the fix; None if the error has another cause."""
     if error.err_code == _NOT_CLUSTERED:
-        why = "the NATS server is not clustered: add servers, or set TRELLIS_STREAM_REPLICAS=1"
+        reason = "the NATS server is not clustered: add servers, or set TRELLIS_STREAM_REPLICAS=1"
     elif error.err_code == _NO_PEERS:
-        why = f"fewer servers of the NATS cluster are available or have free space: {error.description}"
+        reason = f"fewer servers of the NATS cluster are available or have free space: {error.description}"
     else:
         return None
-    return f"{replicas} replicas are configured, but {why}"
+    return f"{replicas} replicas are configured, but {reason}"
 
 
 @functools.cache

@@ -97,8 +97,8 @@ class Link:
     @property
     def why(self) -> str:
         """Why it is unreachable, or a subscription is denied; empty if neither applies."""
-        why = self.deaf if self.since is not None else self._outage.why
-        return f"{why} ({redact_url(self._address.url)})" if why else ""
+        reason = self.deaf if self.since is not None else self._outage.why
+        return f"{reason} ({redact_url(self._address.url)})" if reason else ""
 
     @property
     def tried(self) -> bool:

@@ -61,8 +61,8 @@ def _present(context: ssl.SSLContext, certificate: str) -> None:
         with _written(certificate.encode()) as path:
             context.load_cert_chain(path, password=_no_password)
     except ssl.SSLError as error:
-        why = error.reason or "they hold no certificate and key in PEM, or the key has a password"
-        raise CertificateError(f"{_PAIR} cannot be used: {why}") from None
+        reason = error.reason or "they hold no certificate and key in PEM, or the key has a password"
+        raise CertificateError(f"{_PAIR} cannot be used: {reason}") from None
     except ValueError:
         raise CertificateError(f"{_PAIR} cannot be used: the key has a password") from None
     except OSError as error:

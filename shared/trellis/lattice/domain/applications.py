@@ -142,10 +142,10 @@ class Applications:
 
     def refused(self, asked: int) -> bool:
         """Process a failed query: remove applications whose deletion wadm published; return whether there are any."""
-        gone = [name for name, item in self.known.items() if item.gone and item.count <= asked]
-        for name in gone:
+        deleted = [name for name, item in self.known.items() if item.gone and item.count <= asked]
+        for name in deleted:
             self.known[name] = replace(self.known[name], application=None, gone=False)
-        return bool(gone)
+        return bool(deleted)
 
     def recheck_in(self, now: float) -> float | None:
         """Return the seconds until the next query of wadm, None if every event is confirmed.

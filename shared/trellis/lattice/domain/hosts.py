@@ -139,11 +139,11 @@ class Hosts:
         before = self._seen.get(host_id)
         if before is not None and is_late(said, before.said, now - before.told, self._silence):
             return False
-        gone = self._seen.pop(host_id, None)
-        if gone is not None:
-            self._characters -= gone.host.characters
+        deleted = self._seen.pop(host_id, None)
+        if deleted is not None:
+            self._characters -= deleted.host.characters
             self.refused = False
-        return gone is not None
+        return deleted is not None
 
     def sightings(self) -> tuple[Sighting, ...]:
         """Return all hosts, ordered by their IDs."""
@@ -162,8 +162,8 @@ class Hosts:
 
     def forget_silent(self, now: float, linked_since: float | None) -> tuple[Host, ...]:
         """Remove and return the hosts whose heartbeat is missing: they count as stopped."""
-        gone = [host_id for host_id in self._seen if self.presence(host_id, now, linked_since) is Presence.SILENT]
-        hosts = tuple(self._seen[host_id].host for host_id in sorted(gone))
+        deleted = [host_id for host_id in self._seen if self.presence(host_id, now, linked_since) is Presence.SILENT]
+        hosts = tuple(self._seen[host_id].host for host_id in sorted(deleted))
         for host in hosts:
             self.left(host.id)
         return hosts

@@ -114,8 +114,8 @@ def read_application(manifest: object, configurations: Configurations = _NONE_KN
     listeners = [item for item in all_of_them if isinstance(item, Listener)]
     unreachable = [*(item for item in all_of_them if isinstance(item, Unreachable)), *wrong]
     for component in named:
-        why = f"annotation {names.ANNOTATION_SERVICE_PORTS} names {component!r}, which is not a capability of {name}"
-        unreachable.append(Unreachable(component, "UnknownComponent", why))
+        reason = f"annotation {names.ANNOTATION_SERVICE_PORTS} names {component!r}, which is not a capability of {name}"
+        unreachable.append(Unreachable(component, "UnknownComponent", reason))
     return Application(
         name,
         annotations.get(_VERSION, ""),
@@ -200,8 +200,8 @@ def _listeners_of(
         address = settings.get("address") or settings.get("default_address") or ""
         if not address and not settings.get("port"):
             named = " ".join(word(config, "name", place) for config, place in rows_) or "(it has none)"
-            why = f"{capability.name}: its configuration {named} contains no listen address"
-            yield Unreachable(capability.name, "NoAddress", why)
+            reason = f"{capability.name}: its configuration {named} contains no listen address"
+            yield Unreachable(capability.name, "NoAddress", reason)
             continue
         yield _listener(base, address, settings.get("port", ""))
     for protocol, port in ports:
@@ -214,8 +214,8 @@ def _listener(base: Listener, address: str, port: str) -> Listener | Unreachable
     except AddressError as error:
         return Unreachable(base.component, "InvalidAddress", f"{base.component}: {error}")
     if found.loopback:
-        why = f"{base.component} listens on the loopback address {address}: change it to 0.0.0.0:{found.port}"
-        return Unreachable(base.component, "LoopbackAddress", why)
+        reason = f"{base.component} listens on the loopback address {address}: change it to 0.0.0.0:{found.port}"
+        return Unreachable(base.component, "LoopbackAddress", reason)
     return replace(base, port=found.port, family=found.family)
 
 
@@ -298,14 +298,16 @@ def _named(annotations: Mapping[str, str]) -> tuple[dict[str, tuple[tuple[Protoc
     for part in filter(None, map(str.strip, annotations.get(names.ANNOTATION_SERVICE_PORTS, "").split(","))):
         component, _, rest = map(str.strip, part.partition("="))
         port, _, protocol = map(str.strip, rest.partition("/"))
-        why = "" if protocol in {"", *Protocol} else f"{protocol!r} is neither tcp nor http"
+        reason = "" if protocol in {"", *Protocol} else f"{protocol!r} is neither tcp nor http"
         try:
             read_port(port, part)
         except AddressError as error:
-            why = str(error)
-        if why:
-            why = f"annotation {names.ANNOTATION_SERVICE_PORTS}: {why}; write component=port, as db=5432,web=8080/http"
-            wrong.append(Unreachable(component, "InvalidAnnotation", why))
+            reason = str(error)
+        if reason:
+            reason = (
+                f"annotation {names.ANNOTATION_SERVICE_PORTS}: {reason}; write component=port, as db=5432,web=8080/http"
+            )
+            wrong.append(Unreachable(component, "InvalidAnnotation", reason))
         else:
             found[component] = (*found.get(component, ()), (Protocol(protocol or Protocol.TCP), port))
     return found, wrong

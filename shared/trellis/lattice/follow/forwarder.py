@@ -201,16 +201,16 @@ class Forwarder:
 
     def _report(self, stream: str, error: Exception) -> None:
         if isinstance(error, APIError) and isinstance(error, NotFoundError):
-            why = f"stream {stream} does not exist: wadm creates it, and does not run in this NATS account"
+            reason = f"stream {stream} does not exist: wadm creates it, and does not run in this NATS account"
         elif isinstance(error, PermissionDenied):
-            why = f"the NATS user has no permission to read stream {stream}: {describe(error)}"
+            reason = f"the NATS user has no permission to read stream {stream}: {describe(error)}"
         else:
-            why = str(error) if isinstance(error, NatsUnavailableError) else describe(error)
+            reason = str(error) if isinstance(error, NatsUnavailableError) else describe(error)
         if stream not in self.why and self.link.since is not None:
             _log.warning(
-                "lattice event forwarding failed, retrying", lattice=self.address.name, stream=stream, reason=why
+                "lattice event forwarding failed, retrying", lattice=self.address.name, stream=stream, reason=reason
             )
-        self.why[stream] = why
+        self.why[stream] = reason
 
     def _found(self, stream: str) -> None:
         if self.why.pop(stream, None) is not None:

@@ -121,13 +121,13 @@ class HostWatch:
     async def _forget(self) -> None:
         while True:
             await asyncio.sleep(self._timings.tick)
-            gone = self._hosts.forget_silent(time.monotonic(), self._link.since)
-            if gone:
-                named = [host.id for host in gone[:_GONE_NAMED]]
+            deleted = self._hosts.forget_silent(time.monotonic(), self._link.since)
+            if deleted:
+                named = [host.id for host in deleted[:_GONE_NAMED]]
                 _log.info(
                     "hosts missed their heartbeats, treating them as stopped",
                     lattice=self._address.lattice,
-                    count=len(gone),
+                    count=len(deleted),
                     examples=named,
                 )
                 self._changed()

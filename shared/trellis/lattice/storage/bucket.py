@@ -233,21 +233,21 @@ class Bucket:
             return
         missing = isinstance(error, APIError) and isinstance(error, NotFoundError)
         if missing:
-            why = f"stream {STREAM_MODELS} does not exist: wadm creates it, and does not run in this NATS account"
+            reason = f"stream {STREAM_MODELS} does not exist: wadm creates it, and does not run in this NATS account"
         elif isinstance(error, PermissionDenied):
-            why = f"the NATS user has no permission to read stream {STREAM_MODELS}: {describe(error)}"
+            reason = f"the NATS user has no permission to read stream {STREAM_MODELS}: {describe(error)}"
         elif isinstance(error, nats.errors.NoRespondersError | ServiceUnavailableError):
-            why = "JetStream does not answer: the server is starting, or the account has no JetStream"
+            reason = "JetStream does not answer: the server is starting, or the account has no JetStream"
         else:
-            why = str(error) if isinstance(error, NatsUnavailableError) else describe(error)
+            reason = str(error) if isinstance(error, NatsUnavailableError) else describe(error)
         unreadable = missing or isinstance(
             error, PermissionDenied | nats.errors.NoRespondersError | ServiceUnavailableError
         )
         if not self._warned and self._link.since is not None:
             self._warned = True
-            _log.warning("wadm storage cannot be read, retrying", lattices=len(self._portions), reason=why)
+            _log.warning("wadm storage cannot be read, retrying", lattices=len(self._portions), reason=reason)
         for portion in [item for portions in self._portions.values() for item in portions]:
-            portion.away(why, unreadable=unreadable)
+            portion.away(reason, unreadable=unreadable)
 
 
 def list_keys(key: str) -> Iterator[str]:

@@ -42,10 +42,10 @@ class Answering:
         while True:
             cancellation.check()
             await self._link.there()
-            why = await self._ask()
-            failures = failures + 1 if why and self._link.since is not None else 0
-            if not why or failures >= _SILENT:
-                self._report(why)
+            reason = await self._ask()
+            failures = failures + 1 if reason and self._link.since is not None else 0
+            if not reason or failures >= _SILENT:
+                self._report(reason)
             await asyncio.sleep(self._timings.again if failures else self._timings.every)
 
     async def _ask(self) -> str:

@@ -71,11 +71,11 @@ def pending_cause(job: Manifest, pods: Sequence[Manifest], events: Sequence[Mani
     metadata = job["metadata"]
     if (job.get("spec") or {}).get("suspend"):
         return _no_pod(metadata["namespace"], SUSPENDED)
-    mine = [pod for pod in pods if (pod["metadata"].get("labels") or {}).get(LABEL_JOB_NAME) == metadata["name"]]
-    if not mine:
+    own = [pod for pod in pods if (pod["metadata"].get("labels") or {}).get(LABEL_JOB_NAME) == metadata["name"]]
+    if not own:
         told = [warning for warning in warnings_of(events, metadata["uid"]) if warning.get("reason") == "FailedCreate"]
         return _no_pod(metadata["namespace"], refused_pod(told[0])) if told else None
-    pod = max(mine, key=lambda item: str(item["metadata"].get("creationTimestamp") or ""))
+    pod = max(own, key=lambda item: str(item["metadata"].get("creationTimestamp") or ""))
     return _waits(pod, warnings_of(events, pod["metadata"]["uid"]))
 
 
@@ -219,9 +219,9 @@ def pending_causes(jobs: Iterable[Manifest], pods: Sequence[Manifest], events: S
     for job in jobs:
         if view_job(dict(job)).state is not JobState.ACTIVE:
             continue
-        mine = of_job.get(job["metadata"]["name"], ())
-        uids = [str(item["metadata"]["uid"]) for item in (job, *mine)]
-        held = pending_cause(job, mine, [event for uid in uids for event in told.get(uid, ())])
+        own = of_job.get(job["metadata"]["name"], ())
+        uids = [str(item["metadata"]["uid"]) for item in (job, *own)]
+        held = pending_cause(job, own, [event for uid in uids for event in told.get(uid, ())])
         if held is not None:
             found[str((job["metadata"].get("annotations") or {}).get(names.ANNOTATION_NODE, ""))] = held
     return found

@@ -167,12 +167,12 @@ def _shims(world: NodeSnapshot, view: NodeView, *, started: bool) -> Iterator[Li
     for shim in sorted(world.shims, key=lambda item: item.name):
         if shim.invalid or not is_for(shim, view, auto_provision=False):
             continue
-        wish = installer_spec_on(shim, view, world.shims, auto_provision=False, require_checksum=False)
+        wanted = installer_spec_on(shim, view, world.shims, auto_provision=False, require_checksum=False)
         has = proved.get(shim.name)
-        if not isinstance(wish, WantedShim):
-            text = f"{shim.name} is not installed here, {wish.value}"
-            yield Line("shim", text, False, f"`trellis explain shim/{shim.name}`", Rank.CAUSE, wish.value)
-        elif has == wish.digest:
+        if not isinstance(wanted, WantedShim):
+            text = f"{shim.name} is not installed here, {wanted.value}"
+            yield Line("shim", text, False, f"`trellis explain shim/{shim.name}`", Rank.CAUSE, wanted.value)
+        elif has == wanted.digest:
             yield Line("shim", f"{shim.name}: verified by {view.verified}", well=True)
         else:
             text = "another version is verified here" if has else "not verified here yet"
@@ -188,15 +188,15 @@ def _obstacles(world: NodeSnapshot, view: NodeView, state: NodeState, told: Sequ
     entry = world.ledger.entries.get(view.uid)
     if entry is not None:
         yield Line("rollout", f"it has a slot for {entry.digest}, attempt {entry.attempt}", well=True)
-    mine = {shim.name for shim in world.shims if is_for(shim, view, auto_provision=False)}
-    halted = [name for name in world.ledger.halted if name in mine or not mine]
+    own = {shim.name for shim in world.shims if is_for(shim, view, auto_provision=False)}
+    halted = [name for name in world.ledger.halted if name in own or not own]
     if halted and entry is None and state is not NodeState.READY:
         text = (
             f"the rollout of {', '.join(halted)} is halted, because too many nodes failed, and this node waits for it"
         )
         do = f"`trellis explain shim/{halted[0]}` names the failure; then `trellis rollout resume {halted[0]}`"
         yield Line("rollout", text, False, do, Rank.CAUSE, Reason.HALTED.value, Health.SUSPENDED)
-    paused = [shim.name for shim in world.shims if shim.name in mine and shim.paused]
+    paused = [shim.name for shim in world.shims if shim.name in own and shim.paused]
     if paused and entry is None and state is NodeState.WAITING:
         text = f"the rollout of {', '.join(sorted(paused))} is paused by spec.paused"
         do = f"`trellis rollout resume {min(paused)}`"

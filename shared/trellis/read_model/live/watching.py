@@ -143,9 +143,9 @@ class Watches:
         for name, places in self._parts.items():
             for informer in places.values():
                 if isinstance(informer.lacking, Forbidden) and informer.objects:
-                    gone = list(informer.objects)
+                    deleted = list(informer.objects)
                     informer.objects.clear()  # so that a list, once it is allowed again, is news
-                    for key in gone:
+                    for key in deleted:
                         self._take(name, key, None)
 
     async def prove_absences(self, seconds: float) -> None:
@@ -191,8 +191,8 @@ class Watches:
             return None
         if informer.lacking is None:
             return str(error), _AGAIN
-        why = self._unserved[name][1] if name in self._unserved else ""
-        return (why, _AGAIN) if why else None
+        reason = self._unserved[name][1] if name in self._unserved else ""
+        return (reason, _AGAIN) if reason else None
 
     def _error_lines(self, name: str, error: Forbidden) -> tuple[str, str]:
         wide = name in self._namespaced and not self._named

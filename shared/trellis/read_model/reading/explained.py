@@ -167,12 +167,12 @@ async def service_page(reading: Reading, name: str, namespace: str | None) -> Ex
     if not views:
         there = await absence(reading, SERVICES, name, namespace)
         return explain_no_service((name, namespace), there, warnings, Beside([leader], notes=reading.notes))
-    mine = next(item for item in found if item["metadata"]["uid"] == views[0].uid)
+    own = next(item for item in found if item["metadata"]["uid"] == views[0].uid)
     slices, groups, pods, events = await asyncio.gather(
         reading.list(ENDPOINT_SLICES, namespace, labels=SLICE_SELECTOR),
         reading.wide(HOST_CONFIGS, namespace),
         reading.wide(PODS, namespace, labels=POD_SELECTOR),
-        _events_of(reading, mine),
+        _events_of(reading, own),
     )
     world = World(
         views[0],
@@ -187,9 +187,9 @@ async def service_page(reading: Reading, name: str, namespace: str | None) -> Ex
 
 async def application_page(reading: Reading, name: str, namespace: str | None) -> Explanation:
     """Return the page of an Application."""
-    mine = [app for app in await _apps(reading, namespace) if is_named(app, name)]
-    one_place("Application", name, {item["metadata"]["namespace"] for item in mine})
-    if not mine:
+    own = [app for app in await _apps(reading, namespace) if is_named(app, name)]
+    one_place("Application", name, {item["metadata"]["namespace"] for item in own})
+    if not own:
         leader = await reading.leader(MANAGER, _APART)
         there = await absence(reading, APPLICATIONS, name, namespace)
         return explain_no_application(name, namespace, there, Beside([leader], notes=reading.notes))
@@ -197,11 +197,11 @@ async def application_page(reading: Reading, name: str, namespace: str | None) -
         reading.list(HOST_CONFIGS, namespace),
         reading.list(SERVICES, namespace),
         warned(reading, namespace),
-        _beside(reading, mine[0], MANAGER, _APART),
+        _beside(reading, own[0], MANAGER, _APART),
     )
     views = [view_service(service) for service in services]
     return explain_application(
-        AppSnapshot(mine[0], groups if reading.knows(HOST_CONFIGS) else None, views, warnings, beside)
+        AppSnapshot(own[0], groups if reading.knows(HOST_CONFIGS) else None, views, warnings, beside)
     )
 
 

@@ -28,8 +28,8 @@ def explain_dead_letter(letter: DeadLetter | None, name: str) -> Explanation:
 def _chain(letter: DeadLetter) -> Iterator[Line]:
     reader, times = letter.reader or "a service", letter.deliveries
     tried = f" after {times} deliver{'y' if times == 1 else 'ies'}" if times is not None else ""
-    why = redact_url(letter.error or "no cause is given")
-    text = f"{reader} could not process it{tried}, {letter.reason or 'no reason'}: {why}"
+    reason = redact_url(letter.error or "no cause is given")
+    text = f"{reader} could not process it{tried}, {letter.reason or 'no reason'}: {reason}"
     do = f"`trellis dead-letters show {letter.sequence}` shows the message"
     if letter.obstacle:
         do += "; it cannot be replayed"

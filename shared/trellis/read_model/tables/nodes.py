@@ -158,13 +158,13 @@ def row_of(
     chosen = any(is_for(shim, node, auto_provision=False) for shim in shims)
     touched = chosen or node.bears_marks or job is not None or entry is not None
     # Without annotation and Shim, only auto-provisioning, or an opt-out of this moment, leaves marks on a node.
-    wish = opt_in_of(node, auto_provision=touched)
-    state = _state(node, job, entry) if wish is OptIn.IN else _apart(wish)
+    wanted = opt_in_of(node, auto_provision=touched)
+    state = _state(node, job, entry) if wanted is OptIn.IN else _apart(wanted)
     current = _current(node, job, entry)
     reason, message = _message(node, job, state)
     row = NodeRow(
         name=node.name,
-        wish=wish,
+        wish=wanted,
         by="Annotation" if node.opt_in is not None else "Shim" if chosen else "",
         state=state,
         verified=node.proof.value if node.proof and node.marked_digest else None,
@@ -172,7 +172,7 @@ def row_of(
         attempt=current[1] if current else None,
         message=_one_line(message),
         kubelet_ready=node.ready,
-        concern=touched or wish is not OptIn.OUT,
+        concern=touched or wanted is not OptIn.OUT,
         reason=reason,
     )
     found = stages or {}

@@ -298,8 +298,8 @@ def node_of(world: World, node: NodeView, outlook: Outlook) -> ShimNode | None:
     entry = entry if entry and shim.name in entry.shims else None
     if not wanted and has is None and entry is None:
         return None
-    wish = installer_spec_on(shim, node, world.shims, auto_provision=auto, require_checksum=False)
-    if wanted and isinstance(wish, WantedShim) and has == wish.digest:
+    installer_spec = installer_spec_on(shim, node, world.shims, auto_provision=auto, require_checksum=False)
+    if wanted and isinstance(installer_spec, WantedShim) and has == installer_spec.digest:
         return ShimNode(node.name, NodeStage.UPDATED)
     if wanted and node.skip is not None and entry is None:
         return None
@@ -311,7 +311,7 @@ def node_of(world: World, node: NodeView, outlook: Outlook) -> ShimNode | None:
         return ShimNode(node.name, NodeStage.FAILED, failure.attempt, message)
     if not wanted:
         return ShimNode(node.name, NodeStage.LEAVING)
-    reason = _hold_reason(world, wish, halted)
+    reason = _hold_reason(world, installer_spec, halted)
     if reason:
         return ShimNode(node.name, NodeStage.HELD, message=reason)
     return ShimNode(node.name, NodeStage.WAITING, rejected=outlook.rejected)

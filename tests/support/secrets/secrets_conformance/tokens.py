@@ -178,7 +178,8 @@ def _both() -> list[Case]:
 
         found += [Case(f"the {who}'s token {what}", ask(make), refused(error)) for what, make in REFUSED.items()]
         found += [
-            Case(f"the {who}'s token {what}", ask(make), refused(error), why) for what, (why, make) in STRICT.items()
+            Case(f"the {who}'s token {what}", ask(make), refused(error), reason)
+            for what, (reason, make) in STRICT.items()
         ]
         found += [Case(f"the {who}'s token {what}", ask(make), granted()) for what, make in TAKEN.items()]
         found += [

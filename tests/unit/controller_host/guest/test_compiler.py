@@ -46,8 +46,8 @@ def test_a_count_that_there_are_no_bytes_for_is_not_begun(number: int) -> None:
 
 def test_a_process_compiles_what_is_not_small(compiler: Callable[..., Compiler], modules: Modules) -> None:
     assert len(LARGE) > SMALL_BYTES >= len(wat.guest())
-    facts, code = compiler().compile(LARGE)
-    assert facts["exports"] == ["alloc", "reconcile"]
+    events, code = compiler().compile(LARGE)
+    assert events["exports"] == ["alloc", "reconcile"]
     assert code == compiler().compile(LARGE)[1]
     assert modules.load(LARGE).exports == {"alloc", "reconcile"}
 

@@ -128,10 +128,10 @@ def test_a_module_runs_from_memory_where_the_disk_takes_nothing(
 
 def test_sweeping_keeps_what_is_wanted(tmp_path: Path) -> None:
     modules = Modules(tmp_path / "m")
-    kept, gone = modules.load(distinct(1)).sha256, modules.load(distinct(2)).sha256
+    kept, deleted = modules.load(distinct(1)).sha256, modules.load(distinct(2)).sha256
     modules.sweep([kept], young_seconds=0.0)
     again = Modules(tmp_path / "m")
-    assert again.cached(gone) is None
+    assert again.cached(deleted) is None
     assert works(again, kept)
 
 

@@ -89,10 +89,10 @@ async def test_a_server_nobody_vouches_for_is_not_believed(tls: Path, tmp_path: 
 async def test_what_is_cut_and_what_is_away_is_unavailable(tls: Path, tmp_path: Path) -> None:
     async with world(tls, tmp_path, lambda _: Answer(body=WASM, cut=10)) as here:
         assert (await here.refusal(url=here.url(), sha256=SHA)).reason is SourceReason.UNAVAILABLE
-        gone = here.url()
+        deleted = here.url()
     (tmp_path / "again").mkdir()
     async with world(tls, tmp_path / "again", files()) as here:
-        assert (await here.refusal(url=gone, sha256=SHA)).reason is SourceReason.UNAVAILABLE
+        assert (await here.refusal(url=deleted, sha256=SHA)).reason is SourceReason.UNAVAILABLE
         assert (await here.refusal(url=here.url("/no"), sha256=SHA)).reason is SourceReason.NOT_FOUND
 
 
@@ -123,8 +123,8 @@ async def test_a_server_that_does_not_end_tls_keeps_no_connection(tls: Path, tmp
     held = threading.Event()
 
     def connected() -> list[Any]:
-        mine = psutil.Process().net_connections(kind="tcp")
-        return [item for item in mine if item.raddr and item.raddr.port == URL(here.url()).port]
+        own = psutil.Process().net_connections(kind="tcp")
+        return [item for item in own if item.raddr and item.raddr.port == URL(here.url()).port]
 
     async with world(tls, tmp_path, lambda _: held.wait() and Answer(404), timings=SourceTimings(patience=0.3)) as here:
         try:
