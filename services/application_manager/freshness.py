@@ -40,15 +40,15 @@ def verdict_of(store: ModelStore | None, owner: str | None, *, ours: bool) -> Ve
     if store is None:
         return Verdict("Unknown", "NotFollowed", "application_manager is not connected to the lattice yet")
     if store.synced_at is None:
-        return Verdict("Unknown", "WadmUnavailable", f"the applications shown may be outdated: {store.why}")
+        return Verdict("Unknown", "WadmUnavailable", f"the applications shown may be outdated: {store.reason}")
     if store.silent:
         return Verdict("Unknown", "WadmUnavailable", f"the last reports of wadm may be outdated: {store.silent}")
     if owner is None:
         return Verdict("Unknown", "OwnerUnknown", "the cluster that owns the lattice's applications is not known yet")
     if not ours:
         return Verdict("True", "ReadOnly", f"cluster {owner} owns the lattice's applications; they are shown here")
-    if store.why:
-        return Verdict("True", "DeletionsNotProved", store.why)
+    if store.reason:
+        return Verdict("True", "DeletionsNotProved", store.reason)
     return Verdict("True", "Synced", "changes in wadm are shown as they occur")
 
 

@@ -86,7 +86,7 @@ class Gather:
         nothing_awaited = found.progress.storage_read(None, answered=False, now=found.monotonic)
         if not self.groups_known():
             reason = "host groups cannot be listed: the application's lattice is not known"
-            return replace(found, progress=nothing_awaited, why=reason)
+            return replace(found, progress=nothing_awaited, reason=reason)
         groups = self.cache.groups_of(key.mark).values() if key.mark else ()
         home = home_of(group for group in groups if self.cache.means(group.namespace, key.mark))
         if not groups or (view is None and not home):
@@ -95,7 +95,7 @@ class Gather:
                 if view is None
                 else no_lattice_message(self.cache.groups_in(view.namespace), view.lattice, view.shown)
             )
-            return replace(found, standing=Standing.NO_LATTICE, progress=nothing_awaited, why=reason)
+            return replace(found, standing=Standing.NO_LATTICE, progress=nothing_awaited, reason=reason)
         # While the owner of the lattice is unknown, wadm counts as unavailable: no finalizer is removed on a guess.
         following = self.cache.following
         others = following.owner(key.mark) is not None and not following.ours(key.mark)
@@ -125,7 +125,7 @@ class Gather:
             progress=progress.newest_read(wadm if isinstance(wadm, Model) else None, base, now),
             model=model,
             said=store.status(key.name) if store is not None else None,
-            why=_unavailable_reason(store) if answers is None else "",
+            reason=_unavailable_reason(store) if answers is None else "",
         )
 
     def _answering(self, key: Key, store: ModelStore | None) -> ModelStore | None:
@@ -139,7 +139,7 @@ def _unavailable_reason(store: ModelStore | None) -> str:
     if store is None:
         return "application_manager is not connected to the lattice yet"
     if store.synced_at is None:
-        return f"the state of wadm is unknown: {store.why}"
+        return f"the state of wadm is unknown: {store.reason}"
     if store.silent:
         return f"wadm does not answer, so its last report may be outdated: {store.silent}"
     return "the cluster that owns its lattice's applications is not known yet"

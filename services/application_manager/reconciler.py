@@ -77,7 +77,7 @@ class Reconciler:
 
     async def _duplicate(self, snapshot: Snapshot, view: ApplicationView, decision: Decision) -> None:
         """Apply the decision about a newer object that names the same application."""
-        snapshot = replace(snapshot, view=view, object=view.object, why="", progress=SETTLED)
+        snapshot = replace(snapshot, view=view, object=view.object, reason="", progress=SETTLED)
         if decision.silent:
             await self.effects.apply(snapshot, decision.actions)
         else:

@@ -229,15 +229,15 @@ def telling(health: Health) -> Callable[[str], None]:
     """Return a thread-safe function that reports the state of the engine to ``health``: "" or the error."""
     loop = asyncio.get_running_loop()
 
-    def say(why: str) -> None:
-        if why:
-            health.not_ready(_ENGINE, why)
+    def say(reason: str) -> None:
+        if reason:
+            health.not_ready(_ENGINE, reason)
         else:
             health.ready(_ENGINE)
 
-    def tell(why: str) -> None:
+    def tell(reason: str) -> None:
         with contextlib.suppress(RuntimeError):  # the loop is closed: the process ends
-            loop.call_soon_threadsafe(say, why)
+            loop.call_soon_threadsafe(say, reason)
 
     return tell
 

@@ -73,11 +73,11 @@ def make_conditions(snapshot: Snapshot, shown: Mapping[str, Any]) -> list[Publis
     if not view.settled:
         return [_as_it_was(snapshot, kind) for kind in (REPORTED, APPLICATIONS)]
     if view.linked_since is None:
-        cause = f"host_manager cannot reach the NATS of the lattice, so nothing is removed: {view.why}"
+        cause = f"host_manager cannot reach the NATS of the lattice, so nothing is removed: {view.reason}"
         return [(kind, "Unknown", "LatticeUnreachable", cause) for kind in (REPORTED, APPLICATIONS)]
     wadm: PublishedEvents = (APPLICATIONS, "True", "Healthy", _left_out(shown, "apps", len(view.models or ())))
-    if view.models_why:
-        wadm = (APPLICATIONS, "Unknown", "WadmUnavailable", view.models_why)
+    if view.models_reason:
+        wadm = (APPLICATIONS, "Unknown", "WadmUnavailable", view.models_reason)
     kind, status, reason, message = _reported(snapshot)
     left_out = _left_out(shown, "latticeHosts", len(view.hosts), more=view.refused)
     return [(kind, status, reason, "; ".join(part for part in (message, left_out) if part)), wadm]

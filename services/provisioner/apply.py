@@ -105,7 +105,7 @@ class Effects:
                 case LookAgain():
                     again.append(action.seconds)
                 case GiveBackSlot():
-                    self.cache.slot_given_back(action.node.uid, action.seconds, action.why)
+                    self.cache.slot_given_back(action.node.uid, action.seconds, action.reason)
                     again.append(action.seconds)
                     self.plan_soon()
                 case _:

@@ -218,9 +218,9 @@ class Cache:
         finally:
             self._writing = None
 
-    def ledger_refused(self, why: str) -> None:
+    def ledger_refused(self, reason: str) -> None:
         """Record the error of the API server for the ledger; "" if it can be read and written."""
-        self.ledger_refusal = why
+        self.ledger_refusal = reason
 
     def planned(self, plan: Plan, now: float) -> None:
         """Record the nodes that wait for a slot, or have one but no Job yet. ``now``: Unix seconds."""
@@ -279,9 +279,9 @@ class Cache:
         """Record that an attempt left nothing on its node, as its Job was refused or deleted; or that it may have."""
         self._certain.add(tried) if certain else self._certain.discard(tried)
 
-    def slot_given_back(self, uid: str, seconds: float, why: str) -> None:
-        """Record that a node waits for another condition. ``why``: for users, why a Shim cannot be removed; or ""."""
-        self._note(uid, blocked_until=time.monotonic() + seconds, **({"in_use": why} if why else {}))
+    def slot_given_back(self, uid: str, seconds: float, reason: str) -> None:
+        """Record that a node waits for another condition. ``reason``: why a Shim cannot be removed, for users."""
+        self._note(uid, blocked_until=time.monotonic() + seconds, **({"in_use": reason} if reason else {}))
 
     def event_published(self, mark: str) -> None:
         """Record that an event about a Job was published."""
@@ -311,9 +311,9 @@ class Cache:
 
     # Changes by runs of Shims.
 
-    def class_refused(self, shim: str, why: str) -> None:
+    def class_refused(self, shim: str, reason: str) -> None:
         """Record the error of the API server for the RuntimeClass of a Shim; "" if it was accepted."""
-        self._class_refusals[shim] = why
+        self._class_refusals[shim] = reason
 
     def versions_read(self, name: str, snapshot: ShimSnapshot | None) -> None:
         """Record the newest revision of a Shim, if a run has read its revisions; None: the Shim is deleted."""

@@ -92,7 +92,7 @@ class ProofEffects:
                 await create_job(self.kube, manifest)
             except AlreadyExists:  # from a lost response, or without labels and thus not watched
                 return self.cache.timings.nodes.name_taken
-        _log.warning("verification failed, rolling back", node=job.node, shims=task.blamed, message=task.why)
+        _log.warning("verification failed, rolling back", node=job.node, shims=task.blamed, message=task.reason)
         return None
 
     async def _ensure_class(self, canary: Canary) -> None:

@@ -78,7 +78,7 @@ class FleetReconciler:
         begin = (
             [node for node in snapshot.nodes if node.uid in outcome.ledger.entries]
             if just_read
-            else (*outcome.claimed, *outcome.feared)
+            else (*outcome.claimed, *outcome.unconfirmed)
         )
         for node in begin:
             self.nodes.add(node.name)
@@ -113,8 +113,8 @@ async def show_handover(health: Health, until: float, plan_soon: Callable[[], No
         health.note(HANDOVER, "")
 
 
-def report_ledger(health: Health, queues: Queues, why: str) -> None:
+def report_ledger(health: Health, queues: Queues, reason: str) -> None:
     """Report in readiness and on all Shims that the ledger is refused; "" ends the report."""
-    queues.cache.ledger_refused(why)
-    unready(health, LEDGER_REFUSED)(why)
+    queues.cache.ledger_refused(reason)
+    unready(health, LEDGER_REFUSED)(reason)
     queues.status_soon()

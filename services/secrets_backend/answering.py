@@ -103,13 +103,13 @@ class Answering:
         self._parts.metrics.answered(outcome, time.monotonic() - question.at)
         return outcome
 
-    async def _late(self, question: Question, why: str) -> str:
+    async def _late(self, question: Question, reason: str) -> str:
         """Answer that the time limit is exceeded, or count that: hosts wait a little longer than the limit."""
         try:
             async with asyncio.timeout(self._parts.timings.late):
                 await question.answer(_LATE_ANSWER)
         except (AnswerLost, TooLargeError, TimeoutError):
-            return self._parts.metrics.dropped(why)
+            return self._parts.metrics.dropped(reason)
         self._parts.metrics.answered(LATE, time.monotonic() - question.at)
         return LATE
 

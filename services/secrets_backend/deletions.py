@@ -132,12 +132,12 @@ class GrantDeletions:
         self.health.note(_WHAT, "")
         self.cache.changed()
 
-    def _unknown(self, why: str) -> float:
+    def _unknown(self, reason: str) -> float:
         if self.stands:
-            _log.warning("SecretGrant CRD not found, refusing all requests", crd=GRANT_DEFINITION, reason=why)
+            _log.warning("SecretGrant CRD not found, refusing all requests", crd=GRANT_DEFINITION, reason=reason)
         self.stands = False
         if (needed := self.cache.needs_grants()) is None:
             self.health.ready(_WHAT)
         else:
-            self.health.not_ready(_WHAT, f"{why}; {needed}")
+            self.health.not_ready(_WHAT, f"{reason}; {needed}")
         return self.timings.definition

@@ -117,15 +117,15 @@ class Key:
     async def _read(self) -> Manifest:
         return await self._kube.get(SECRETS, names.SECRETS_KEY, self._namespace, timeout=self._timings.read)
 
-    def _trouble(self, why: str, *, counts: bool = True) -> None:
+    def _trouble(self, reason: str, *, counts: bool = True) -> None:
         if counts:
-            self._health.not_ready(HEALTH, why)
+            self._health.not_ready(HEALTH, reason)
         else:
-            self._health.note(HEALTH, f"using the former key: {why}")
-        if why != self._told:
+            self._health.note(HEALTH, f"using the former key: {reason}")
+        if reason != self._told:
             effect = "using the former key" if self._ring is not None else "refusing all requests"
-            _log.warning("key Secret cannot be read", reason=why, effect=effect)
-        self._told = why
+            _log.warning("key Secret cannot be read", reason=reason, effect=effect)
+        self._told = reason
 
 
 def make_secret(namespace: str, ring: KeyRing) -> Manifest:

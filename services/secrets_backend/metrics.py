@@ -22,10 +22,10 @@ class SecretMetrics:
         self._metrics.secrets_requests_total.labels(self._service, outcome).inc()
         self._seconds.observe(seconds)
 
-    def dropped(self, why: str) -> str:
+    def dropped(self, reason: str) -> str:
         """Count a request without an answer, and return the reason."""
-        self._metrics.secrets_dropped_total.labels(self._service, why).inc()
-        return why
+        self._metrics.secrets_dropped_total.labels(self._service, reason).inc()
+        return reason
 
     def links(self, state: str, read: Read) -> None:
         """Read the number of connections in a state at each scrape."""

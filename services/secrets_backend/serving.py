@@ -221,8 +221,8 @@ class Serving:
     def _show(self) -> None:
         words = {
             State.OTHER: _OTHER.format(self._environment.backend),
-            State.UNREACHABLE: self._link.why,
-            State.SUBSCRIPTION_DENIED: self._link.why,
+            State.UNREACHABLE: self._link.reason,
+            State.SUBSCRIPTION_DENIED: self._link.reason,
         }
         self._environment.health.note(self._note, words.get(self.state, ""))
 

@@ -79,7 +79,7 @@ class Following:
         view, comparison = self._lattices.view(mark), self.comparison(mark)
         if view is None or not view.settled:
             return ""
-        return view.why or (comparison.why if comparison is not None and comparison.asked else "")
+        return view.reason or (comparison.reason if comparison is not None and comparison.asked else "")
 
     def heard(self, mark: str) -> float | None:
         """Return the monotonic time of the last message of a lattice; None if it is not followed (yet)."""

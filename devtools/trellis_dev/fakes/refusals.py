@@ -50,9 +50,9 @@ class Target:
         """Return the response for an object that has changed since it was read."""
         return RefusedError(409, "Conflict", f'Operation cannot be fulfilled on {self._label} "{self.name}": {message}')
 
-    def invalid(self, why: str, *, field_at_fault: str | None = None) -> RefusedError:
+    def invalid(self, reason: str, *, field_at_fault: str | None = None) -> RefusedError:
         """Return the response for a body that this kind does not accept."""
-        message = f'{self.res.kind} "{self.name}" is invalid: {why}'
+        message = f'{self.res.kind} "{self.name}" is invalid: {reason}'
         return RefusedError(422, "Invalid", message, field_at_fault=field_at_fault)
 
     def immutable_uid(self, uid: str) -> RefusedError:

@@ -221,8 +221,8 @@ def _trouble(layout: Layout, names: list[str], late: list[str]) -> str:
     return f"node {name} is not Ready; the end of {kubelet} ({logs} has all of its logs):\n{tail((kubelet, 0))}"
 
 
-def wait_until(check: Callable[[], bool], why: Callable[[], str], abort: threading.Event) -> None:
-    """Wait until ``check`` succeeds; after 180 s, raise an error with the text of ``why``.
+def wait_until(check: Callable[[], bool], reason: Callable[[], str], abort: threading.Event) -> None:
+    """Wait until ``check`` succeeds; after 180 s, raise an error with the text of ``reason``.
 
     Raises:
         StartError: after that time. AbortedError: stop was requested.
@@ -232,5 +232,5 @@ def wait_until(check: Callable[[], bool], why: Callable[[], str], abort: threadi
         if abort.is_set():
             raise AbortedError("stop requested while waiting for nodes")
         if time.monotonic() > deadline:
-            raise StartError(f"not ready after {_READY_SECONDS:.0f} s: {why()}")
+            raise StartError(f"not ready after {_READY_SECONDS:.0f} s: {reason()}")
         time.sleep(_POLL)

@@ -190,7 +190,7 @@ def _synced(seen: Seen) -> Verdict:
         return Verdict("Synced", "False", refused.refusal.value, refused.words)
     if waits is not None:
         verdict = "Unknown" if waits.reason is Reason.WADM_AWAY else "False"
-        return Verdict("Synced", verdict, waits.reason.value, seen.snapshot.why or waits.message)
+        return Verdict("Synced", verdict, waits.reason.value, seen.snapshot.reason or waits.message)
     done = seen.recorded or (seen.view.object.base if not actions else None)
     if done is not None and all(isinstance(action, Record) for action in actions):
         return Verdict("Synced", "True", Reason.SYNCED.value, f"Kubernetes and wadm have version {done.version}")
@@ -198,7 +198,7 @@ def _synced(seen: Seen) -> Verdict:
     reason, message = (
         (said.reason.value, said.message) if said else ("Pending", "wadm does not have the application yet")
     )
-    return Verdict("Synced", "False", reason, seen.snapshot.why or message)
+    return Verdict("Synced", "False", reason, seen.snapshot.reason or message)
 
 
 def _stalled(seen: Seen, status: Json) -> tuple[str, str] | None:

@@ -77,7 +77,7 @@ def paused(action: Action) -> Decision:
 def unavailable(snapshot: Snapshot, message: str) -> tuple[Snapshot, Decision]:
     """Return the snapshot and the decision to report after wadm did not answer a request."""
     reason = f"wadm does not answer: {message}"
-    return replace(snapshot, wadm=Absence.AWAY, why=reason), wait(Reason.WADM_AWAY, reason)
+    return replace(snapshot, wadm=Absence.AWAY, reason=reason), wait(Reason.WADM_AWAY, reason)
 
 
 def refused_by_kubernetes(message: str) -> Decision:

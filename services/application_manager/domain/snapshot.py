@@ -38,7 +38,7 @@ class Snapshot:
     ``tombstone``: a user removed the finalizer of its object, and wadm's model is unchanged since. ``progress``:
     includes the observations of this moment. ``view``: its object, None if there is none; ``others``: newer objects
     that name the same application. ``model`` and ``said``: the last state and status of wadm, for users, also while it
-    does not answer. ``home``: the namespace for a new object of wadm's model, "" for none. ``why``: reason of a wait,
+    does not answer. ``home``: the namespace for a new object of wadm's model, "" for none. ``reason``: cause of a wait,
     as a message for users.
     """
 
@@ -57,7 +57,7 @@ class Snapshot:
     model: StoredModel | None = None
     said: Status | None = None
     home: str = ""
-    why: str = ""
+    reason: str = ""
 
     @property
     def unsettled(self) -> float:

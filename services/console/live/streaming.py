@@ -103,7 +103,7 @@ class Outlet:
         that the connection is alive.
         """
         for over, reason in (
-            (self._visit.over.is_set(), self._visit.why),
+            (self._visit.over.is_set(), self._visit.reason),
             (self._stopping.is_set(), "stopping"),
             (asyncio.get_running_loop().time() >= self._until, "again"),
         ):

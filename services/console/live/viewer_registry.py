@@ -66,7 +66,7 @@ class Watched:
 
 @dataclass(eq=False)
 class Visit:
-    """An active viewer. ``over``: set when the identity becomes invalid, or on eviction; ``why``: for the streams."""
+    """An active viewer. ``over``: set if the identity becomes invalid, or on eviction; ``reason``: for the streams."""
 
     viewer: Viewer
     kube: Kube
@@ -76,7 +76,7 @@ class Visit:
     left: float = 0.0
     checked: float = 0.0
     over: asyncio.Event = field(default_factory=asyncio.Event)
-    why: str = "login"
+    reason: str = "login"
     reads: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(READS_EACH))
     watched: dict[tuple[str, ...], Watched] = field(default_factory=dict)
 
@@ -222,7 +222,7 @@ class ViewerRegistry:
         if most is None:
             raise busy(f"the limit of {self._most} viewers is reached", 30)
         visit = next(item for item in self._visits.values() if item.viewer.user == most)
-        visit.why = "again"  # the identity is still valid: the page may reconnect when there is room
+        visit.reason = "again"  # the identity is still valid: the page may reconnect when there is room
         visit.over.set()
         self._leaving.append(self._visits.pop(visit.viewer.key))
 

@@ -146,5 +146,5 @@ class Registry:
         given = "it rejects the credentials of pullSecret" if self._credentials else "it requires a pullSecret"
         return SourceError(SourceReason.FORBIDDEN, f"{self._reference}: {given} ({answer.status})")
 
-    def _no_module(self, why: object) -> SourceError:
-        return SourceError(SourceReason.NO_MODULE, f"{self._reference} {why}")
+    def _no_module(self, reason: object) -> SourceError:
+        return SourceError(SourceReason.NO_MODULE, f"{self._reference} {reason}")

@@ -211,8 +211,8 @@ async def _nothing(_count: int) -> None:
     """Ignore the number of received bytes."""
 
 
-def _not_allowed(place: URL, why: str) -> SourceError:
-    message = f"modules cannot be fetched from {_shown(place)}: {why}; to allow it, add its network to {_SETTING}"
+def _not_allowed(place: URL, reason: str) -> SourceError:
+    message = f"modules cannot be fetched from {_shown(place)}: {reason}; to allow it, add its network to {_SETTING}"
     return SourceError(SourceReason.NOT_ALLOWED, message)
 
 

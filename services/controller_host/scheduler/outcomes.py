@@ -139,4 +139,4 @@ class Outcomes:
 
 def disk_full(room: DiskSpace, what: str) -> Trouble:
     """Return the problem of a controller while the disk refuses writes; ``what``: the effect."""
-    return Trouble(room.reason or DISK_FULL, f"{what}: the disk of controller_host refuses writes ({room.why})")
+    return Trouble(room.reason or DISK_FULL, f"{what}: the disk of controller_host refuses writes ({room.reason})")

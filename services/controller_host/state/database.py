@@ -81,8 +81,8 @@ class Database:
                 raise OSError(f"{self._path} cannot be opened: {error}") from error
             return self._reconnect(str(error))
 
-    def _reconnect(self, why: str) -> sqlite3.Connection:
-        _log.warning("controller progress unreadable, delivering all objects again", error=why)
+    def _reconnect(self, error: str) -> sqlite3.Connection:
+        _log.warning("controller progress unreadable, delivering all objects again", error=error)
         for suffix in ("", "-wal", "-shm"):
             self._path.with_name(self._path.name + suffix).unlink(missing_ok=True)
         return self._connect()

@@ -57,9 +57,9 @@ def check_directory(settings: Settings) -> None:
         raise _unusable(settings, error.strerror or str(error)) from error
 
 
-def _unusable(settings: Settings, why: str) -> SettingsError:
+def _unusable(settings: Settings, error: str) -> SettingsError:
     directory = settings.controller_data_dir
-    return SettingsError(f"TRELLIS_CONTROLLER_DATA_DIR: has {directory}, needs a writable directory: {why}")
+    return SettingsError(f"TRELLIS_CONTROLLER_DATA_DIR: has {directory}, needs a writable directory: {error}")
 
 
 def open_disk(

@@ -29,7 +29,7 @@ _log = get_logger(__name__)
 
 
 class DiskSpace:
-    """State of the disk. ``reason`` is "" while writes succeed; otherwise ``why`` is the error.
+    """State of the disk. ``reason`` is "" while writes succeed; otherwise ``error`` is the error.
 
     ``backoff``: for a single guest that cannot be suspended.
     """
@@ -46,7 +46,7 @@ class DiskSpace:
         self._again_at = 0.0
         self._refusals = 0
         self.reason = ""
-        self.why = ""
+        self.error = ""
 
     @property
     def refuses(self) -> bool:
@@ -69,7 +69,7 @@ class DiskSpace:
             if now >= self._again_at:  # count only the first of concurrent failures
                 self._refusals += 1
                 self._again_at = now + self.backoff.bound(self._refusals)
-            begins, self.reason, self.why = not self.reason, reason, str(error)
+            begins, self.reason, self.error = not self.reason, reason, str(error)
         if begins:
             _log.error(
                 "controller data directory not writable, controllers stay in memory", reason=reason, error=str(error)
@@ -80,7 +80,7 @@ class DiskSpace:
         if not self.reason:
             return
         with self._lock:
-            over, self.reason, self.why = bool(self.reason), "", ""
+            over, self.reason, self.error = bool(self.reason), "", ""
             self._refusals = 0
             self._again_at = 0.0
         if over:

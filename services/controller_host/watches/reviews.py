@@ -149,11 +149,11 @@ class Reviews:
             answers.known.popitem(last=False)
         return allowed
 
-    def _failed(self, why: str) -> None:
+    def _failed(self, reason: str) -> None:
         self._not_before = self._clock() + self._attempts.next()
         if not self.failing:
-            _log.warning("access reviews fail, retrying", error=why)
-        self.failing = why
+            _log.warning("access reviews fail, retrying", error=reason)
+        self.failing = reason
 
     async def _review(self, user: str, place: _Place) -> bool:
         for verb in _VERBS:

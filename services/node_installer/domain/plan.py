@@ -97,7 +97,8 @@ def check_owners(found: Inspection, spec: InstallSpec) -> None:
         if known and others and known.digest != wanted.digest:
             message = (
                 f"handler {wanted.handler!r} belongs to {', '.join(others)} in version {known.digest}, and "
-                f"{wanted.owner} requires version {wanted.digest}: a handler has one shim, so set another handler for one of them"
+                f"{wanted.owner} requires version {wanted.digest}: a handler has one shim, so set another handler "
+                "for one of them"
             )
             shim = ShimResult(wanted.handler, wanted.digest, problem=message)
             raise InstallError(FailureReason.HANDLER_CONFLICT, message, (shim,))

@@ -154,9 +154,9 @@ class _Work:
             time.sleep(self.timings.poll)
         return True
 
-    def refuse(self, why: str) -> None:
+    def refuse(self, reason: str) -> None:
         """Record for all present processes why they were not ended."""
-        self.refused |= {process.key: f"still runs: {why}" for process in self.there()}
+        self.refused |= {process.key: f"still runs: {reason}" for process in self.there()}
 
     def ending(self) -> Ending:
         """Return the result for all processes that were found."""

@@ -61,7 +61,7 @@ class Snapshot:
     """Handling of pods that still use a Shim, by its name; Refuse for a Shim that is not named."""
     other: Controller | None = None
     """The controller of another owner that works on the node: nothing is started beside it."""
-    feared: frozenset[str] = frozenset()
+    unconfirmed: frozenset[str] = frozenset()
     """Shims that a deleted Job may have left there; ``node`` is as if its marks named them."""
     canaries: tuple[Canary, ...] = ()
     """Canaries of the Shims of the newest Job, without Shims that are no longer wanted."""
@@ -214,11 +214,11 @@ class EvictPod:
 
 @dataclass(frozen=True, slots=True)
 class GiveBackSlot:
-    """Release the slot to other nodes: a Shim to uninstall is in use, ``why``: by which pods. Retried after a while."""
+    """Release the slot to other nodes: a Shim to uninstall is in use; ``reason``: by which pods. Retried later."""
 
     node: NodeView
     seconds: float
-    why: str = ""
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,7 +29,7 @@ from provisioner.domain.actions import (
     WarnNode,
 )
 from provisioner.domain.job_clock import at_work
-from provisioner.domain.job_failure import about, blamed_by, judge, result_of, why
+from provisioner.domain.job_failure import about, blamed_by, failure_message, judge, result_of
 from provisioner.domain.refused import pod_refused, refusal_ended_by
 from provisioner.domain.verification import verify
 from trellis import names
@@ -164,7 +164,7 @@ def _begin(snapshot: Snapshot, node: NodeView, jobs: tuple[JobView, ...]) -> lis
         return [LookAgain(snapshot.blocked_for)]  # the run that released the slot may have failed since
     deleted = {action.job.uid for action in _outlived(jobs, newest(jobs))}
     clear = [DeleteJob(job, Reason.SUPERSEDED, foreground=False) for job in jobs if job.uid not in deleted]
-    return [*clear, CreateJob(node, replace(snapshot.task, feared=snapshot.feared), entry.attempt)]
+    return [*clear, CreateJob(node, replace(snapshot.task, unconfirmed=snapshot.unconfirmed), entry.attempt)]
 
 
 def leaving(node: NodeView, target: Target) -> tuple[str, ...]:
@@ -225,7 +225,7 @@ def _follow(snapshot: Snapshot, node: NodeView, job: JobView) -> list[Action]:
                 return [DeleteJob(job, Reason.SUPERSEDED, foreground=False)]
             if job.failure is not None:
                 return []
-            message, result = why(job, snapshot.installer), result_of(snapshot.installer)
+            message, result = failure_message(job, snapshot.installer), result_of(snapshot.installer)
             disruptive, blamed = result is not None and result.restarted, blamed_by(job, result)
             return judge(job, Reason.INSTALLER_FAILED, message, disruptive=disruptive, blamed=blamed)
         case JobState.COMPLETE:
@@ -291,7 +291,7 @@ def _follow_undo(snapshot: Snapshot, node: NodeView, job: JobView) -> list[Actio
         case JobState.COMPLETE:
             message = f"{message}; the node was rolled back"
         case JobState.FAILED:
-            message = f"{message}; the rollback of the node failed: {why(job, snapshot.installer)}"
+            message = f"{message}; the rollback of the node failed: {failure_message(job, snapshot.installer)}"
     return judge(job, Reason(reason), message, disruptive=True, blamed=job.blamed)
 
 

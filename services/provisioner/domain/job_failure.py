@@ -47,7 +47,7 @@ def unlike(job: JobView, node: NodeView) -> str:
     )
 
 
-def why(job: JobView, installer: InstallerState | None) -> str:
+def failure_message(job: JobView, installer: InstallerState | None) -> str:
     """Return the error of the Trellis installer; for another one the state of Job and pod, and its last log lines."""
     installer = installer or InstallerState()
     result = parse_result(installer.log_tail)

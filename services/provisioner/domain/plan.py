@@ -43,8 +43,8 @@ class FleetSnapshot:
     start now, evaluated again after ``held_again`` seconds; ``hands_off``: nodes that do not start while another
     controller works there. ``settles_in``: seconds in which no node starts, as more Shims may be applied.
     ``begun``: slots whose Jobs were requested but are in ``jobs`` not yet, or never: no other node gets these.
-    ``feared``: by Node UID, shims that a deleted Job may have left there; such a node is in ``nodes`` as if its marks
-    named them. ``shims_unknown``: Shims cannot be listed although something names them: no plan is allowed.
+    ``unconfirmed``: by Node UID, shims that a deleted Job may have left there; such a node is in ``nodes`` as if its
+    marks named them. ``shims_unknown``: Shims cannot be listed although something names them: no plan is allowed.
     ``stuck``: UIDs of Jobs that should have ended; ``stuck_in``: seconds until the next one is.
     """
 
@@ -59,7 +59,7 @@ class FleetSnapshot:
     settles_in: float = 0.0
     hands_off: frozenset[str] = frozenset()
     begun: Mapping[str, Entry] = field(default_factory=dict)
-    feared: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    unconfirmed: Mapping[str, frozenset[str]] = field(default_factory=dict)
     stuck: frozenset[str] = frozenset()
     stuck_in: float | None = None
     held_again: float = Timings().held
@@ -71,12 +71,12 @@ class FleetSnapshot:
 class Plan:
     """The next ledger, and how it differs from the one before. ``wake_in``: seconds until time alone changes it.
 
-    ``feared``: nodes whose slot has another purpose now, and on which the effect of a deleted Job is unknown.
+    ``unconfirmed``: nodes whose slot has another purpose now, and on which the effect of a deleted Job is unknown.
     """
 
     ledger: Ledger
     claimed: tuple[NodeView, ...] = ()
-    feared: tuple[NodeView, ...] = ()
+    unconfirmed: tuple[NodeView, ...] = ()
     released: tuple[str, ...] = ()
     failing: Mapping[str, int] = field(default_factory=dict)
     waiting: tuple[NodeView, ...] = ()
@@ -113,8 +113,8 @@ def plan(snapshot: FleetSnapshot) -> Plan:
     return Plan(
         Ledger(entries, halted, snapshot.ledger.told),
         claimed=tuple(claimed),
-        feared=tuple(
-            node for node in snapshot.nodes if node.uid in snapshot.feared and _is_new(snapshot, entries, node.uid)
+        unconfirmed=tuple(
+            node for node in snapshot.nodes if node.uid in snapshot.unconfirmed and _is_new(snapshot, entries, node.uid)
         ),
         released=released,
         failing=failing,
@@ -133,7 +133,7 @@ def _is_idle(snapshot: FleetSnapshot, node: NodeView) -> bool:
         return all(job.uid in snapshot.stuck for job in live)
     if (job := newest(snapshot.jobs.get(node.uid, ()))) is not None and job.uid in snapshot.stuck:
         return True  # its Node cannot be labelled
-    return node.skip is not None and node.uid in snapshot.feared and node.uid not in snapshot.begun
+    return node.skip is not None and node.uid in snapshot.unconfirmed and node.uid not in snapshot.begun
 
 
 def target_of_slot(node: NodeView, target: Target | None, entry: Entry | None) -> Target | None:
@@ -196,7 +196,7 @@ def _kept(snapshot: FleetSnapshot) -> dict[str, Entry]:
     for uid, entry in snapshot.ledger.entries.items():
         node = nodes.get(uid)
         jobs = snapshot.jobs.get(uid, ())
-        if node is not None and (unconfirmed := snapshot.feared.get(uid)) is not None:
+        if node is not None and (unconfirmed := snapshot.unconfirmed.get(uid)) is not None:
             kept[uid] = _doubtful(snapshot, node, entry, unconfirmed)
             continue
         if node is None or _recorded(node, entry, jobs):
@@ -220,17 +220,17 @@ def _kept(snapshot: FleetSnapshot) -> dict[str, Entry]:
     return kept
 
 
-def _doubtful(snapshot: FleetSnapshot, node: NodeView, entry: Entry, feared: frozenset[str]) -> Entry:
+def _doubtful(snapshot: FleetSnapshot, node: NodeView, entry: Entry, unconfirmed: frozenset[str]) -> Entry:
     """Return the slot of an attempt whose Job was deleted, for the present target: it is not released in between.
 
     Shims that it may have left are reinstalled if they are still wanted, otherwise removed.
     """
     asked = asked_of(node, snapshot.targets[node.uid], snapshot.limits, snapshot.ledger.halted)
     target = target_of_slot(node, asked, entry) or asked
-    shims = {*changes_of(node, target), *feared}
+    shims = {*changes_of(node, target), *unconfirmed}
     if entry.digest == target.digest and shims <= {*entry.shims}:
         return entry
-    return Entry(target.digest, next_attempt(node, target), entry.since, tuple(sorted(shims)), feared=True)
+    return Entry(target.digest, next_attempt(node, target), entry.since, tuple(sorted(shims)), unconfirmed=True)
 
 
 def _is_new(snapshot: FleetSnapshot, entries: Mapping[str, Entry], uid: str) -> bool:

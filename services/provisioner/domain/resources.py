@@ -26,9 +26,9 @@ class Task:
 
     ``spec`` None: the legacy installer image, which has no parameters. Otherwise the Trellis installer, which adds the
     shims of ``spec``, or with ``removes`` removes them. ``canaries``: Shims that a pod tests before the Job counts.
-    ``undoes``: the Job that is rolled back, ``why``, and the shims ``blamed``; ``target`` is then the state of the
+    ``undoes``: the Job that is rolled back, ``reason``, and the shims ``blamed``; ``target`` is then the state of the
     node's marks after it. ``first``: shims that are removed by force before those of ``spec`` are installed.
-    ``feared``: unconfirmed shims, which may be on the node before it starts though the node's marks do not name them.
+    ``unconfirmed``: shims that may be on the node before it starts though the node's marks do not name them.
     """
 
     target: Target
@@ -41,8 +41,8 @@ class Task:
     canaries: tuple[str, ...] = ()
     undoes: JobView | None = None
     blamed: str = ""
-    why: str = ""
-    feared: frozenset[str] = frozenset()
+    reason: str = ""
+    unconfirmed: frozenset[str] = frozenset()
 
     @property
     def operation(self) -> str:
@@ -111,7 +111,7 @@ def make_installer_job(
     for annotation, listed in (
         (names.ANNOTATION_HANDLER, task.handlers),
         (names.ANNOTATION_REMOVED_HANDLERS, task.removed_handlers),
-        (names.ANNOTATION_UNCONFIRMED, tuple(sorted(task.feared))),
+        (names.ANNOTATION_UNCONFIRMED, tuple(sorted(task.unconfirmed))),
         (names.ANNOTATION_CANARIES, task.canaries),
     ):
         if listed:
@@ -119,7 +119,7 @@ def make_installer_job(
     if task.spec is not None:
         annotations[names.ANNOTATION_SHIMS] = encode_digests(dict(task.target.shims))
     if task.undoes is not None:
-        annotations[names.ANNOTATION_ROLLS_BACK] = task.why
+        annotations[names.ANNOTATION_ROLLS_BACK] = task.reason
         if task.blamed:
             annotations[names.ANNOTATION_BLAMED] = task.blamed
     if traceparent:

@@ -104,7 +104,7 @@ def had_of(node: NodeView, shims: Iterable[str]) -> dict[str, str]:
     return {name: digest for name in shims if (digest := last_proved(node.installed.get(name)))}
 
 
-def undo_of(node: NodeView, job: JobView, shims: Collection[str], why: str, former: Former) -> Task:
+def undo_of(node: NodeView, job: JobView, shims: Collection[str], reason: str, former: Former) -> Task:
     """Return the task that rolls back some shims of a Job to the state in the node's marks.
 
     Shims that were never verified on the node are removed, even if pods run with them; former versions of the rest are
@@ -116,7 +116,7 @@ def undo_of(node: NodeView, job: JobView, shims: Collection[str], why: str, form
     back = {wanted.name: wanted for wanted in former.kept if wanted.name in had}
     lost = sorted(had.keys() - back.keys())
     if lost:
-        why += f"; the former version of {', '.join(lost)} has no revision, so this one stays without its label"
+        reason += f"; the former version of {', '.join(lost)} has no revision, so this one stays without its label"
     after = {name: digest for name, digest in node.installed.items() if name not in deleted}
     after |= {name: unproved(node.installed.get(name)) for name in lost}
     after |= {wanted.name: wanted.digest for wanted in back.values()}
@@ -133,7 +133,7 @@ def undo_of(node: NodeView, job: JobView, shims: Collection[str], why: str, form
         first=removals if deleted and back else None,
         undoes=job,
         blamed=encode_digests({name: job.shims[name] for name in shims}),
-        why=why,
+        reason=reason,
     )
 
 

@@ -26,7 +26,7 @@ def doubted(node: NodeView, entry: Entry, jobs: Iterable[JobView]) -> frozenset[
     """
     tried, failed = (entry.digest, entry.attempt), node.failed
     recorded = node.marked_digest == entry.digest or (failed and (failed.digest, failed.attempt) == tried)
-    removed = not entry.feared and entry.digest == NOTHING
+    removed = not entry.unconfirmed and entry.digest == NOTHING
     if recorded or removed or any((job.digest, job.attempt) == tried for job in jobs):
         return frozenset()
     return frozenset(entry.shims).difference(node.installed, {KWASM})

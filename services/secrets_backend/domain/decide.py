@@ -192,5 +192,5 @@ def _joined(grants: Iterable[Grant]) -> str:
     return " and ".join(found[:_NAMED]) + (" and others" if len(found) > _NAMED else "")
 
 
-def _refused(reason: Reason, why: str) -> Refusal:
-    return Refusal(ErrorName.POLICY, why, reason)
+def _refused(reason: Reason, message: str) -> Refusal:
+    return Refusal(ErrorName.POLICY, message, reason)

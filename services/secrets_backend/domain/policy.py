@@ -72,5 +72,5 @@ def _account(properties: dict[str, Any]) -> str | None:
     return name or None
 
 
-def _refused(why: str) -> Refusal:
-    return Refusal(ErrorName.POLICY, why)
+def _refused(reason: str) -> Refusal:
+    return Refusal(ErrorName.POLICY, reason)

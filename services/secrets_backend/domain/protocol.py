@@ -204,8 +204,8 @@ def _text(parent: dict[str, Any], name: str) -> str:
     return value
 
 
-def _ill_formed(why: str) -> Refusal:
-    return Refusal(ErrorName.INVALID_PAYLOAD, f"the request is not understood: {why}")
+def _ill_formed(reason: str) -> Refusal:
+    return Refusal(ErrorName.INVALID_PAYLOAD, f"the request is not understood: {reason}")
 
 
 def _secret_name(name: str) -> str:

@@ -92,7 +92,7 @@ async def asking(address: LatticeAddress) -> AsyncIterator[Wadm]:
             async with asyncio.timeout(CONNECT_SECONDS):
                 await link.there()
         except TimeoutError:
-            raise NatsUnavailableError(f"lattice {address.lattice}: {link.why or 'no connection'}; {HINT}") from None
+            raise NatsUnavailableError(f"lattice {address.lattice}: {link.reason or 'no connection'}; {HINT}") from None
         yield Wadm(address, link)
     finally:
         running.cancel()

@@ -179,8 +179,8 @@ def _is_wanted(row: LiveRow, namespace: str | None, *, whole: bool) -> bool:
     return namespace in {None, row.app.namespace}
 
 
-def _unavailable_row(lattice: str, why: str) -> LiveRow:
-    return LiveRow(lattice, "", None, None, unknown=why)
+def _unavailable_row(lattice: str, reason: str) -> LiveRow:
+    return LiveRow(lattice, "", None, None, unknown=reason)
 
 
 async def _compared(wadm: Wadm, lattice: str, items: Sequence[Manifest]) -> list[LiveRow]:

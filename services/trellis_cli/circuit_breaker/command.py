@@ -53,7 +53,7 @@ def status(
 
     A circuit breaker opens if a service is about to delete more than 5 objects, and more than 10 % of their kind,
     within 60 s. Ends with 1 if one is open. JSON: `{"ok", "breakers": [{"service", "kind", "state", "since", "until",
-    "held", "examples", "why", "closed": {"by", "at"}, "leave": {"what", "until"}}]}`. `state` is Closed, Open or
+    "held", "examples", "reason", "closed": {"by", "at"}, "leave": {"what", "until"}}]}`. `state` is Closed, Open or
     Unreadable; `held` counts paused deletions, `closed` is the last closing by a user, `leave` the deletions permitted
     now: Held or Everything.
     """
@@ -215,7 +215,7 @@ def _show(rows: Sequence[BreakerRow], output: Format, *, no_headers: bool) -> No
             moment(row.opening.since) if row.opening else _NONE,
             moment(row.opening.until) if row.opening else _NONE,
             str(row.held),
-            Text(row.why or _NONE),
+            Text(row.reason or _NONE),
             Text(_closed_text(row)),
         )
     print_result(table, no_headers=no_headers)

@@ -40,11 +40,11 @@ class BreakerRow:
         return len(self.opening.held) if self.opening else 0
 
     @property
-    def why(self) -> str:
+    def reason(self) -> str:
         """Reason why it is not closed, "" if it is."""
         if self.position is Position.UNREADABLE:
             return UNREADABLE
-        return self.opening.why if self.opening else ""
+        return self.opening.reason if self.opening else ""
 
     @property
     def leave(self) -> str:
@@ -81,7 +81,7 @@ class BreakerRow:
             "until": moment(opening.until) if opening else None,
             "held": self.held,
             "examples": list(opening.examples) if opening else [],
-            "why": self.why or None,
+            "reason": self.reason or None,
             "closed": {"by": closing.by, "at": moment(closing.at)} if closing else None,
             "leave": {"what": self.leave, "until": moment(closing.until)} if closing and self.leave else None,
         }

@@ -93,8 +93,8 @@ def kwasm(  # noqa: PLR0913, PLR0917 - options of a command line
     first (`helm uninstall`), or use --take-over. A node whose kubelet lists the handler is verified; another node keeps
     KWasm's label only. Run it before the services start.
 
-    JSON: `{"peer", "writing": ["…"], "notes": ["…"], "steps": [{"object", "what", "do", "why"}], "done": 3}`; `do` is
-    take over, delete, keep or leave.
+    JSON: `{"peer", "writing": ["…"], "notes": ["…"], "steps": [{"object", "what", "do", "reason"}], "done": 3}`; `do`
+    is take over, delete, keep or leave.
     """
     with exit_on_error():
         settings = client_settings(kubeconfig=kubeconfig, context=context)

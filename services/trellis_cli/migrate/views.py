@@ -34,6 +34,6 @@ def table_of(steps: Sequence[Step]) -> Table:
     table = make_table("OBJECT", "DESCRIPTION", "ACTION", "REASON", fold={"OBJECT", "DESCRIPTION", "REASON"})
     for step in steps:
         table.add_row(
-            Text(step.object), Text(step.what), Text(_PAST[step.doing], style=_STYLES[step.doing]), Text(step.why)
+            Text(step.object), Text(step.what), Text(_PAST[step.doing], style=_STYLES[step.doing]), Text(step.reason)
         )
     return table

@@ -90,8 +90,8 @@ def wasmcloud_operator(
     remaining ones, and the plan lists the effect on each. The commands that remove the rest of the operator are
     printed.
 
-    JSON: `{"peer", "writing": ["…"], "notes": ["…"], "steps": [{"object", "what", "do", "why"}], "done": 3}`; `do` is
-    define, take over, delete, remove finalizer, keep or leave.
+    JSON: `{"peer", "writing": ["…"], "notes": ["…"], "steps": [{"object", "what", "do", "reason"}], "done": 3}`; `do`
+    is define, take over, delete, remove finalizer, keep or leave.
     """
     with exit_on_error():
         settings = client_settings(kubeconfig=kubeconfig, context=context)

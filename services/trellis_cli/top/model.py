@@ -72,7 +72,7 @@ class Row:
 
     id: str
     state: str
-    why: str
+    reason: str
     cells: tuple[str, ...]
     explained: str
 

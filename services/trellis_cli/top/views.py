@@ -104,7 +104,7 @@ def _table(kind: Kind, found: Sequence[Row], *, wanted: Wanted, selected: str = 
             Text(one_line(cell), style=STYLES[Health(row.state)] if column.heading == "HEALTH" else "")
             for column, cell in zip(columns, row.cells, strict=True)
         ]
-        table.add_row(*cells, Text(one_line(row.why)), style="reverse" if row.id == selected else "")
+        table.add_row(*cells, Text(one_line(row.reason)), style="reverse" if row.id == selected else "")
     return table
 
 
@@ -117,7 +117,7 @@ def _details_of(found: Sequence[Row], at: int) -> list[Text]:
     namespace, _, name = rest.rpartition("/")
     place = f" --namespace {namespace}" if namespace else ""
     asked = f"   trellis explain {kind}/{name}{place}" if name else ""
-    first = Text.assemble((f"{row.id}: ", "bold"), one_line(row.why) or row.state, no_wrap=True, overflow="ellipsis")
+    first = Text.assemble((f"{row.id}: ", "bold"), one_line(row.reason) or row.state, no_wrap=True, overflow="ellipsis")
     return [first, Text(one_line(asked), style="dim", no_wrap=True, overflow="ellipsis")]
 
 

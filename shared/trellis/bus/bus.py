@@ -236,7 +236,7 @@ class Bus:
 
     def _jetstream(self) -> JetStreamContext:
         if (broker := self._connection.broker) is None:
-            raise BusUnavailable(self._availability.why)
+            raise BusUnavailable(self._availability.reason)
         return jetstream_of(broker)
 
     def _max_payload(self) -> int:

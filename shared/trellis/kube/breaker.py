@@ -286,7 +286,7 @@ class Breaker:
             _log.error(
                 "circuit breaker opened, deletions paused",
                 kind=kind,
-                reason=opening.why,
+                reason=opening.reason,
                 seconds=round(opening.until - opening.since),
                 close=f"trellis circuit-breaker close {self.scope.service.replace('_', '-')} {kind}",
             )

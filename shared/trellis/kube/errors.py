@@ -159,9 +159,9 @@ def error_from_event(call: Call, status: Mapping[str, Any]) -> KubeError:
     return error_from(call, code, orjson.dumps(status), {})
 
 
-def unavailable(call: Call, why: str) -> Unavailable:
+def unavailable(call: Call, reason: str) -> Unavailable:
     """Return the exception for a call without an answer."""
-    return Unavailable(call, status=0, reason="Unavailable", message=why)
+    return Unavailable(call, status=0, reason="Unavailable", message=reason)
 
 
 def too_large(call: Call, most: int) -> AnswerTooLarge:

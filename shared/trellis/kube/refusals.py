@@ -62,9 +62,9 @@ def noted(health: Health, what: str = WRITE_REFUSED) -> Callable[[str], None]:
 def unready(health: Health, what: str) -> Callable[[str], None]:
     """Return a ``report`` that makes the service not ready while keys are refused."""
 
-    def report(why: str) -> None:
-        if why:
-            health.not_ready(what, why)
+    def report(reason: str) -> None:
+        if reason:
+            health.not_ready(what, reason)
         else:
             health.forget(what)
 

@@ -72,7 +72,7 @@ class Opening:
 
     since: float
     until: float
-    why: str
+    reason: str
     held: frozenset[str] = frozenset()
     examples: tuple[str, ...] = ()
 
@@ -233,7 +233,7 @@ def moment(at: float) -> str:
 def paused_message(target: Destruction, opening: Opening, service: str) -> str:
     """Return the message of the Event on a paused object."""
     return (
-        f"{target.what} is paused until {moment(opening.until)}: {opening.why}. "
+        f"{target.what} is paused until {moment(opening.until)}: {opening.reason}. "
         f"To permit it, run: trellis circuit-breaker close {service.replace('_', '-')} {target.kind}. "
         "If it is a mistake, revert its cause: this object was not changed"
     )

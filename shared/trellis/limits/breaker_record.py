@@ -55,7 +55,7 @@ def encode(state: State) -> str:
         document["open"] = {
             "since": opening.since,
             "until": opening.until,
-            "why": opening.why,
+            "why": opening.reason,
             "held": sorted(opening.held),
             "examples": list(opening.examples),
         }

@@ -25,7 +25,7 @@ Try = tuple[str, str, int]
 class Entry:
     """One node in progress: digest of its target, attempt, start (Unix seconds), and Shims that change.
 
-    ``feared``: the Shims may be installed although no annotation names them, by an earlier attempt whose Job is
+    ``unconfirmed``: the Shims may be installed although no annotation names them, by an earlier attempt whose Job is
     deleted.
     """
 
@@ -33,7 +33,7 @@ class Entry:
     attempt: int
     since: int
     shims: tuple[str, ...] = (KWASM,)
-    feared: bool = False
+    unconfirmed: bool = False
 
     def tried(self, uid: str) -> Try:
         """Return the attempt of the slot, for the Node with this UID."""
@@ -77,7 +77,7 @@ def make_ledger(namespace: str, ledger: Ledger, resource_version: str | None) ->
 
 
 def _encode(entry: Entry) -> str:
-    return f"{entry.digest}/{entry.attempt}/{entry.since}/{','.join(entry.shims)}{_FEARED if entry.feared else ''}"
+    return f"{entry.digest}/{entry.attempt}/{entry.since}/{','.join(entry.shims)}{_FEARED if entry.unconfirmed else ''}"
 
 
 def read_ledger(manifest: Manifest) -> Ledger:

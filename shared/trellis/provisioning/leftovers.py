@@ -41,7 +41,7 @@ def marks_after(job: JobView, node: NodeView) -> dict[str, str]:
 
 def concerned_by(job: JobView) -> frozenset[str]:
     """Return the names of the Shims that a Job leaves on its node, or rolls back there."""
-    return frozenset({*job.shims, *job.feared, *(decode_digests(job.blamed) if job.operation == UNDO else ())})
+    return frozenset({*job.shims, *job.unconfirmed, *(decode_digests(job.blamed) if job.operation == UNDO else ())})
 
 
 def unwanted_left(job: JobView | None, node: NodeView, wanted: Collection[str]) -> dict[str, str]:
@@ -69,7 +69,7 @@ def _there_after(job: JobView) -> frozenset[str]:
     if job.operation == UNDO and (_succeeded(job) or job.state is JobState.FAILED or job.failure is not None):
         return frozenset(job.shims) if _succeeded(job) else concerned_by(job)
     if not _succeeded(job):
-        return job.feared
+        return job.unconfirmed
     return frozenset(job.shims) if _installs(job) else frozenset()
 
 

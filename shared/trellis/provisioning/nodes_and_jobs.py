@@ -128,7 +128,7 @@ def view_job(manifest: Manifest) -> JobView:
         attempt=whole(labels.get(names.LABEL_ATTEMPT)) or 1,
         handlers=_names(annotations.get(names.ANNOTATION_HANDLER)),
         removed_handlers=_names(annotations.get(names.ANNOTATION_REMOVED_HANDLERS)),
-        feared=_names(annotations.get(names.ANNOTATION_UNCONFIRMED)),
+        unconfirmed=_names(annotations.get(names.ANNOTATION_UNCONFIRMED)),
         installs=annotations.get(names.ANNOTATION_SHIMS),
         traceparent=annotations.get(names.ANNOTATION_TRACEPARENT),
         state=state,

@@ -207,9 +207,9 @@ class JobView:
 
     ``succeeded``: one of its pods succeeded, in any state of the Job. ``ends_now``: it must end before its deadline.
     ``given_up``: reason for which Kubernetes fails it once its pods have ended; "" if there is none.
-    ``feared``: names of Shims that may be installed from before although no annotation names them. ``has_pods``: a pod
-    was created, in any state. ``suspended``: it creates no pods, and its deadline is stopped; ``has_pods`` is then true
-    if a former pod may still run, or succeeded.
+    ``unconfirmed``: names of Shims that may be installed from before although no annotation names them. ``has_pods``: a
+    pod was created, in any state. ``suspended``: it creates no pods, and its deadline is stopped; ``has_pods`` is then
+    true if a former pod may still run, or succeeded.
     """
 
     namespace: str
@@ -223,7 +223,7 @@ class JobView:
     attempt: int = 1
     handlers: frozenset[str] = frozenset()
     removed_handlers: frozenset[str] = frozenset()
-    feared: frozenset[str] = frozenset()
+    unconfirmed: frozenset[str] = frozenset()
     installs: str | None = None
     traceparent: str | None = None
     state: JobState = JobState.ACTIVE

@@ -67,10 +67,10 @@ class Health:
         if not self._bind_advice:
             self._not_ready_since = None
 
-    def not_ready(self, what: str, why: str) -> None:
+    def not_ready(self, what: str, reason: str) -> None:
         """Report that a component is not ready, with the reason for users; passwords of URLs are hidden."""
         self._known.add(what)
-        self._bind_advice[what] = redact_url(why)
+        self._bind_advice[what] = redact_url(reason)
         if self._not_ready_since is None:
             self._not_ready_since = self._clock()
 

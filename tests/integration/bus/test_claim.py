@@ -57,7 +57,7 @@ async def jetstream(server: NatsServer) -> AsyncIterator[JetStreamContext]:
     await left(client)
 
 
-def why(buses: Buses, index: int) -> str:
+def not_ready_reason(buses: Buses, index: int) -> str:
     return " ".join(buses.healths[index].readiness().reasons)
 
 
@@ -78,7 +78,7 @@ async def refused(
     connecting = asyncio.create_task(bus.connect())
     await bus.start()
     index = buses.made.index(bus)
-    await eventually(lambda: "uid-second" in why(buses, index))
+    await eventually(lambda: "uid-second" in not_ready_reason(buses, index))
     return bus, connecting
 
 
@@ -89,7 +89,7 @@ async def test_the_second_cluster_is_kept_out_says_why_and_leaves_the_first_alon
     first = await buses.consuming(heard, cluster_uid="uid-first", timings=LASTING)
     with structlog.testing.capture_logs() as logs:
         second, connecting = await refused(buses, listener=overheard)
-        reason = why(buses, 1)
+        reason = not_ready_reason(buses, 1)
         for part in (f"{HEALTH}: ", buses.cluster, "uid-first", "uid-second", "TRELLIS_CLUSTER", "nats kv del"):
             assert part in reason
         before = (await jetstream.stream_info(STREAM_EVENTS)).state.last_seq
@@ -156,7 +156,7 @@ async def test_many_services_of_one_cluster_that_begin_at_once_all_hold_the_name
 async def test_of_many_clusters_at_once_one_gets_the_name(buses: Buses) -> None:
     made = [buses.new(cluster_uid=f"uid-{number}", timings=LASTING) for number in range(8)]
     connecting = [asyncio.create_task(bus.connect()) for bus in made]
-    await eventually(lambda: sum("TRELLIS_CLUSTER" in why(buses, number) for number in range(8)) == 7)
+    await eventually(lambda: sum("TRELLIS_CLUSTER" in not_ready_reason(buses, number) for number in range(8)) == 7)
     assert [task.done() for task in connecting].count(True) == 1, "none of the others was let in, not even for a moment"
     for task in connecting:
         task.cancel()
@@ -203,9 +203,9 @@ async def test_an_outage_while_the_name_is_claimed_is_waited_out(
 
     monkeypatch.setattr(Claim, "hold", freeze_once)
     bus = buses.new(timings=LASTING)
-    before = why(buses, 0)
+    before = not_ready_reason(buses, 0)
     connecting = asyncio.create_task(bus.connect())
-    await eventually(lambda: tried and why(buses, 0) != before, seconds=60)
+    await eventually(lambda: tried and not_ready_reason(buses, 0) != before, seconds=60)
     assert not bus.connected.is_set()
     server.resume()
     await connecting
@@ -224,7 +224,7 @@ async def test_whoever_loses_the_name_stops_and_comes_back_with_everything_liste
     await jetstream.publish(claim_subject(buses.cluster), b'{"uid": "uid-other"}')
     await eventually(lambda: not bus.connected.is_set())
     assert not listener.received[0].ack.open, "the message is the other cluster's now"
-    assert "uid-other" in why(buses, 0)
+    assert "uid-other" in not_ready_reason(buses, 0)
     assert (await entry(jetstream, buses.cluster))[0] == "uid-other", "what another holds is not touched"
     # What `nats kv del` writes.
     await jetstream.publish(claim_subject(buses.cluster), b"", headers={"KV-Operation": "DEL"})
@@ -252,7 +252,10 @@ async def test_two_clusters_from_one_etcd_report_each_other_until_one_is_renamed
     first = await buses.consuming(Listener(), cluster_uid="uid-first", timings=timings)
     second = await buses.consuming(Listener(), cluster_uid="uid-first", timings=timings)
     await eventually(
-        lambda: all(SHARED in why(buses, each) and "TRELLIS_CLUSTER" in why(buses, each) for each in (0, 1))
+        lambda: all(
+            SHARED in not_ready_reason(buses, each) and "TRELLIS_CLUSTER" in not_ready_reason(buses, each)
+            for each in (0, 1)
+        )
     )
     assert first.connected.is_set()
     await second.close()

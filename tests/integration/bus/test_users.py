@@ -189,8 +189,8 @@ async def test_a_permission_that_is_taken_away_is_told_once_and_given_back_nothi
     await eventually(lambda: second in heard.names and not reasons(world), 60)
 
 
-def told(permission: str, why: str) -> bool:
-    return permission.rstrip(".").lower() in why.lower()
+def told(permission: str, reason: str) -> bool:
+    return permission.rstrip(".").lower() in reason.lower()
 
 
 def reasons(world: World) -> list[str]:

@@ -347,8 +347,8 @@ async def test_users_that_secrets_were_read_as_are_listed_with_what_they_need(ho
     own = [step for step in planned["steps"] if step["object"] == f"RoleBinding {hosts.namespace}/readers"]
     assert [(step["do"], step["what"].split()[2]) for step in own] == [("leave", "jane"), ("leave", "john")]
     for named in (f"{hosts.namespace}/cart", "jane", "TRELLIS_SECRETS_USERS"):
-        assert named in own[0]["why"]
-    assert "john" in own[1]["why"]
-    assert f"{hosts.namespace}/cart" not in own[1]["why"]
+        assert named in own[0]["reason"]
+    assert "john" in own[1]["reason"]
+    assert f"{hosts.namespace}/cart" not in own[1]["reason"]
     assert [step for step in done["steps"] if step["object"].startswith("RoleBinding")] == own
     assert former.writes(mark) == []

@@ -95,7 +95,7 @@ async def test_a_host_that_beats_or_stops_is_told_at_once(nats_server: NatsServe
         lattice.add("N1")
         await lattice.beat("N1")
         await eventually(lambda: watched.ids() == ["N1"])
-        await eventually(lambda: watched.view().settled and "no responders" in watched.view().models_why)
+        await eventually(lambda: watched.view().settled and "no responders" in watched.view().models_reason)
         watched.changed.clear()
         await lattice.beat("N1")
         lattice.add("N2")
@@ -115,7 +115,7 @@ async def test_what_wadm_publishes_is_asked_for_at_once(nats_server: NatsServer,
     async with LatticeSpeaker(nats_server.url, name, models=[]) as lattice:
         await watched.lattices.need("group", at(nats_server, name))
         await eventually(lambda: watched.view().models == ())
-        assert watched.view().models_why == ""
+        assert watched.view().models_reason == ""
         await lattice.publish([model("shop", "v2")])
         await eventually(lambda: [app.version for app in watched.view().models or ()] == ["v2"])
 
@@ -133,7 +133,7 @@ async def test_garbage_changes_nothing(nats_server: NatsServer, watched: Watched
         await eventually(lambda: watched.ids() == ["N1", "N2"])
         lattice.models = [{"version": "v1"}]
         await lattice.raw(f"wadm.evt.{name}.manifest_published", b"garbage")
-        await eventually(lambda: "name" in watched.view().models_why)
+        await eventually(lambda: "name" in watched.view().models_reason)
         assert [app.name for app in watched.view().models or ()] == ["shop"], "what was known stays"
 
 
@@ -155,7 +155,7 @@ async def test_an_outage_is_told_forgets_nothing_and_is_waited_out(tmp_path: Pat
             since = watched.view().linked_since
             server.kill()
             await eventually(lambda: watched.view().linked_since is None)
-            assert str(server.port) in watched.view().why
+            assert str(server.port) in watched.view().reason
             assert watched.ids() == ["N1"]
             assert watched.view().presence("N1", 10**9) is Presence.UNKNOWN
             server.start()
@@ -237,7 +237,7 @@ async def test_credentials_are_used_and_a_rotated_secret_is_another_connection(
             await watched.lattices.need("good", address(old))
             await watched.lattices.need("bad", address(new))
             await eventually(lambda: watched.ids("good") == ["N1"])
-            await eventually(lambda: REFUSED in watched.view("bad").why)
+            await eventually(lambda: REFUSED in watched.view("bad").reason)
             assert watched.view("bad").hosts == ()
             assert watched.lattices.connections == 2
             assert old not in repr(address(old)), "a secret is in no message"
@@ -266,7 +266,7 @@ async def test_credentials_that_are_revoked_and_come_back_forget_nothing(tmp_pat
             server.kill()
             allow()
             server.start()
-            await eventually(lambda: REFUSED in watched.view().why)
+            await eventually(lambda: REFUSED in watched.view().reason)
             assert (watched.view().linked_since, watched.ids()) == (None, ["N1"])
             server.kill()
             allow(f'{{ nkey: "{public}" }}')
@@ -276,7 +276,7 @@ async def test_credentials_that_are_revoked_and_come_back_forget_nothing(tmp_pat
             lattice.add("N2")
             await lattice.beat("N2")
             await eventually(lambda: watched.ids() == ["N1", "N2"])
-            assert ours not in watched.view().why
+            assert ours not in watched.view().reason
 
 
 async def test_credentials_that_are_none_are_told_where_they_came_from(
@@ -284,8 +284,8 @@ async def test_credentials_that_are_none_are_told_where_they_came_from(
 ) -> None:
     held = CachedCredentials("no-seed", Kind.CREDENTIALS, "Secret lattices/nats, key nats.creds")
     await watched.lattices.need("group", LatticeAddress(NatsAddress(nats_server.url, held), name))
-    await eventually(lambda: "Secret lattices/nats" in watched.view().why)
-    assert "no-seed" not in watched.view().why
+    await eventually(lambda: "Secret lattices/nats" in watched.view().reason)
+    assert "no-seed" not in watched.view().reason
 
 
 async def test_a_certificate_that_nobody_vouches_for_is_told_and_asked_for_again(
@@ -304,7 +304,7 @@ async def test_a_certificate_that_nobody_vouches_for_is_told_and_asked_for_again
     with NatsServer(tmp_path / "nats", config=config) as server:
         link = NatsAddress(server.url, authorities=(tmp_path / "good" / "ca.crt").read_text())
         await watched.lattices.need("group", LatticeAddress(link, "default"))
-        await eventually(lambda: "CERTIFICATE_VERIFY_FAILED" in watched.view().why)
+        await eventually(lambda: "CERTIFICATE_VERIFY_FAILED" in watched.view().reason)
         certify("good")
         server.stop()
         server.start()
@@ -330,5 +330,5 @@ async def test_an_address_that_is_none_is_told_and_harms_nobody_else(
         await watched.lattices.need("good", at(nats_server, name))
         await eventually(lambda: watched.ids("good") == ["N1"])
         await eventually(lambda: watched.view("bad").settled)
-        assert watched.view("bad").why
-        assert "secret" not in watched.view("bad").why.replace("secret:4222", "")
+        assert watched.view("bad").reason
+        assert "secret" not in watched.view("bad").reason.replace("secret:4222", "")

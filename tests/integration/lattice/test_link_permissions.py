@@ -116,12 +116,12 @@ async def test_a_subscription_that_is_denied_and_then_permitted_is_heard_within_
         assert await used.echoes()
         since = link.hearing_since
         permitted.permit(*(subject for subject in TAKEN.values() if subject != taken))
-        await eventually(lambda: taken.rstrip(".>").lower() in link.why.lower())
+        await eventually(lambda: taken.rstrip(".>").lower() in link.reason.lower())
         assert link.hearing_since is None
         counted = len(changes)
         permitted.permit(*TAKEN.values())
         await eventually(lambda: link.hearing_since is not None, RECOVERS_SECONDS)
-        assert link.why == ""
+        assert link.reason == ""
         assert link.hearing_since != since, "what was said meanwhile is unknown"
         assert len(changes) == counted + 1
 
@@ -165,7 +165,7 @@ async def test_a_server_without_room_for_a_connection_is_named_and_tried_until_t
     used = Used(Link(NatsAddress(permitted.url("link")), "trellis-test", lambda: None, QUICK))
     task = asyncio.create_task(used.link.run())
     try:
-        await eventually(lambda: "maximum connections" in used.link.why, RECOVERS_SECONDS)
+        await eventually(lambda: "maximum connections" in used.link.reason, RECOVERS_SECONDS)
         await place.close()
         async with asyncio.timeout(RECOVERS_SECONDS):
             await used.link.there()

@@ -45,8 +45,8 @@ class Watched:
         await eventually(lambda: self.view.linked_since is not None)
 
     async def away(self, words: str) -> str:
-        await eventually(lambda: self.view.linked_since is None and words in self.view.why)
-        return self.view.why
+        await eventually(lambda: self.view.linked_since is None and words in self.view.reason)
+        return self.view.reason
 
 
 @pytest.fixture

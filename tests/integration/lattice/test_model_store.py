@@ -247,7 +247,7 @@ async def test_the_rights_that_are_written_down_are_enough(users_server: NatsSer
         await seen.wadm.delete("web")
         await seen.lacks("web", Proof.GONE)
         await until(lambda: seen.following.owner(seen.mark) == "one")
-        assert seen.store.why == ""
+        assert seen.store.reason == ""
 
 
 async def test_who_may_not_read_the_bucket_asks_wadm_and_proves_nothing(
@@ -255,7 +255,7 @@ async def test_who_may_not_read_the_bucket_asks_wadm_and_proves_nothing(
 ) -> None:
     async with followed(as_user(users_server, "asker", guarded.lattice), timings=OFTEN) as seen:
         await seen.synced()
-        assert STREAM_MODELS in seen.store.why
+        assert STREAM_MODELS in seen.store.reason
         assert seen.store.bucket == ""
         await seen.wadm.put(manifest("web", "v1"))
         await seen.wadm.put(manifest("api", "v1"))
@@ -280,7 +280,7 @@ async def test_what_wadm_does_not_answer_takes_nothing_away(users_server: NatsSe
         await seen.shows("web", "v1")
         await guarded.client.close()
         await until(lambda: seen.store.synced_at is None)
-        assert "no responders" in seen.store.why
+        assert "no responders" in seen.store.reason
         await seen.shows("web", "v1")
 
 
@@ -296,7 +296,7 @@ async def test_of_a_lattice_with_more_than_is_kept_nothing_is_known_until_it_has
         await until(lambda: len(seen.store.names()) == 20)
         await seen.wadm.put(manifest("one-more", "v1"))
         await until(lambda: seen.store.synced_at is None)
-        assert " 20 " in seen.store.why
+        assert " 20 " in seen.store.reason
         await seen.wadm.delete("one-more")
         await until(lambda: seen.store.synced_at is not None)
         assert len(seen.store.names()) == 20

@@ -308,7 +308,7 @@ async def test_the_rights_that_are_written_down_are_enough(server: NatsServer, l
         await seen.wadm.delete("web")
         await seen.lacks("web", Proof.GONE)
         await until(lambda: seen.following.owner(seen.mark) == "one")
-        assert seen.store.why == ""
+        assert seen.store.reason == ""
         host.add("N1")
         await lattices.need("group", address)
         await until(lambda: (view := lattices.view("group")) is not None and len(view.hosts) == 1)

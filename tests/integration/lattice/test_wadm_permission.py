@@ -41,13 +41,13 @@ async def test_wadm_is_asked_again_within_thirty_seconds_after_the_permission_is
             link = NatsAddress(server.url.replace("//", "//link:password@"))
             await lattices.need("key", LatticeAddress(link, "default"))
 
-            def why() -> str:
+            def reason() -> str:
                 view = lattices.view("key")
-                return view.models_why if view is not None else ""
+                return view.models_reason if view is not None else ""
 
-            await eventually(lambda: '"wadm.api.' in why())
+            await eventually(lambda: '"wadm.api.' in reason())
             config.write_text(allowed)
             assert server.pid is not None
             os.kill(server.pid, signal.SIGHUP)
-            await eventually(lambda: not why(), RECOVERS_SECONDS)
+            await eventually(lambda: not reason(), RECOVERS_SECONDS)
         await wadm.close()

@@ -63,7 +63,7 @@ async def test_a_mass_of_nodes_that_opt_out_is_held_whoever_leads_until_a_person
         assert held == set(still_labelled(fleet, out))
         row = await breaker_of(fleet, "node-watcher")
         assert (row["state"], row["held"]) == ("Open", 25)
-        assert "more than 5 of 40 nodes" in row["why"]
+        assert "more than 5 of 40 nodes" in row["reason"]
         assert (await trellis(fleet, "circuit-breaker", "status"))[0] == 1
         _, metrics = await ask(port, "/metrics")
         assert 'trellis_circuit_breaker_open{kind="nodes",service="node_watcher"} 1.0' in metrics

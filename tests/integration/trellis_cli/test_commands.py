@@ -228,7 +228,7 @@ def test_an_open_breaker_is_shown_closed_once_and_signed(world: World) -> None:
     code, rows = breakers(world)
     row = rows["node-watcher"]
     assert (code, row["state"], row["held"]) == (1, "Open", 25)
-    assert "5 of 40 nodes" in row["why"]
+    assert "5 of 40 nodes" in row["reason"]
     table = world.run("circuit-breaker", "status").stdout
     assert "trellis circuit-breaker close node-watcher nodes" in table
     status = json.loads(world.run("status", "-o", "json").stdout)

@@ -176,8 +176,8 @@ SECRECY: Final = (
         "security: no log, Event or reason contains a Secret",
         "trellis",
         "Health.not_ready",
-        "redact_url(why)",
-        "why",
+        "redact_url(reason)",
+        "reason",
         "tests/unit/telemetry/test_health.py::test_a_reason_shows_no_password",
     ),
     Break(

@@ -22,7 +22,7 @@ class SilentLink:
         self.since: float | None = None
         self.hearing_since: float | None = None
         self.tried = False
-        self.why = ""
+        self.reason = ""
         self._listeners: list[tuple[str, Heard]] = []
 
     async def there(self) -> None:

@@ -148,7 +148,7 @@ def planned(seen: Seen, wish: OptIn, book: Book, limit: str) -> Plan:
             targets[node.uid] = target
     limits = {name: ShimLimits(CountOrPercent.parse(limit)) for name in wish.names}
     return plan(
-        FleetSnapshot(nodes, targets, by_uid, book.ledger(), limits, RETRIES, NOW, begun=slots, feared=unconfirmed)
+        FleetSnapshot(nodes, targets, by_uid, book.ledger(), limits, RETRIES, NOW, begun=slots, unconfirmed=unconfirmed)
     )
 
 
@@ -162,7 +162,7 @@ def decided(
     target = target_of_slot(node, target_on(node, wish), entry)
     task = task_of(node, target, {shim.name: shim for shim in wish.shims()}, _RULES) if target and entry else None
     given = (node.name, node, jobs, entry, target, frozenset[str](), None, 0.0, 20.0, NOW, 60.0)
-    snapshot = Snapshot(*given, feared=unconfirmed, task=task)
+    snapshot = Snapshot(*given, unconfirmed=unconfirmed, task=task)
     steps: list[Action] = []
     for action in decide(snapshot):
         steps += action.steps if isinstance(action, Destroy) else [action]

@@ -191,7 +191,7 @@ class StoreBehaviour:
             await seen.shows("comes-back", "v2")
             await seen.lacks("goes", Proof.GONE)
             await seen.lacks("never", Proof.UNKNOWN)
-            assert seen.store.why == ""
+            assert seen.store.reason == ""
 
     async def test_an_entry_that_a_person_purged_was_not_deleted(self, world: World) -> None:
         async with followed(world.address) as seen:
@@ -224,7 +224,7 @@ class StoreBehaviour:
             await world.lose_bucket()
             await until(lambda: seen.store.synced_at is None)
             assert seen.store.find("web") is not None
-            assert seen.store.why
+            assert seen.store.reason
             await world.renew_bucket()
             await seen.lacks("web", Proof.LOST)
             assert seen.store.bucket != bucket

@@ -31,9 +31,9 @@ READY = {"type": "Ready", "status": "True", "reason": "AllUp", "message": ""}
 class Store:
     lattice, bucket = "default", "1"
 
-    def __init__(self, synced_at: float | None, why: str = "", silent: str = "") -> None:
+    def __init__(self, synced_at: float | None, reason: str = "", silent: str = "") -> None:
         self.synced_at = synced_at
-        self.why = why
+        self.reason = reason
         self.silent = silent
 
     def find(self, name: str) -> StoredModel | None:
@@ -72,7 +72,7 @@ SILENT = Store(1.0, silent="nobody answers")
 def test_what_holds_of_a_lattice(store: ModelStore | None, owner: str, ours: bool, said: tuple[str, str]) -> None:
     found = verdict_of(store, owner, ours=ours)
     assert (found.status, found.reason) == said
-    for part in (store.why or store.silent if store is not None else "", owner if said[1] == "ReadOnly" else ""):
+    for part in (store.reason or store.silent if store is not None else "", owner if said[1] == "ReadOnly" else ""):
         assert part in found.message
 
 

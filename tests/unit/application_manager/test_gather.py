@@ -45,7 +45,7 @@ class Store:
     synced_at: float | None = 1.0
     proof: Proof = Proof.UNKNOWN
     lattice: str = "red"
-    why: str = "because"
+    reason: str = "because"
     silent: str = ""
     unlisted: bool = False
 
@@ -149,7 +149,7 @@ async def test_nothing_is_done_before_it_is_known_what_wadm_has_and_who_keeps_it
     found = await world(lattice, deleted()).run()
     assert found.wadm is Absence.AWAY
     assert found.standing is Standing.OURS
-    assert found.why
+    assert found.reason
     assert decide(found).actions == ()
 
 
@@ -204,7 +204,7 @@ async def test_an_object_without_a_lattice_has_a_key_of_its_own() -> None:
     assert key == Key("", "elsewhere/web")
     found = await made.run(key)
     assert (found.view, found.standing) == (view, Standing.NO_LATTICE)
-    assert "WasmCloudHostConfig" in found.why
+    assert "WasmCloudHostConfig" in found.reason
 
 
 async def test_of_two_lattices_of_one_name_in_a_namespace_that_of_the_older_group_is_meant() -> None:

@@ -28,18 +28,18 @@ def authorities(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("content", "why"),
+    ("content", "reason"),
     [(None, "No such file or directory"), ("", "PEM"), ("garbage", "PEM"), (AUTHORITY, "PEM"), ("é", "PEM")],
     ids=["missing", "empty", "garbage", "cut short", "no ASCII"],
 )  # fmt: skip
-def test_a_file_without_authorities_is_one_clear_line(tmp_path: Path, content: str | None, why: str) -> None:
+def test_a_file_without_authorities_is_one_clear_line(tmp_path: Path, content: str | None, reason: str) -> None:
     path = tmp_path / "ca.crt"
     if content is not None:
         path.write_text(content, encoding="utf-8")
     with pytest.raises(SettingsError) as caught:
         load(ServiceSettings, nats_ca_file=path)
     (line,) = str(caught.value).splitlines()
-    assert lacking(line, "TRELLIS_NATS_CA_FILE", str(path), why) == []
+    assert lacking(line, "TRELLIS_NATS_CA_FILE", str(path), reason) == []
 
 
 def test_without_a_file_the_address_says_it_all() -> None:

@@ -218,8 +218,8 @@ async def test_with_neither_memory_nor_disk_some_stay_and_the_rest_say_so_and_be
         await world.until(lambda: all(item.stopped is None for item in hosted), "and none says otherwise")
 
 
-@pytest.mark.parametrize("why", ["not accepted", "waiting", "paused", "unreadable"])
-async def test_memory_is_taken_back_from_one_that_is_not_called(world: World, recorder: Recorder, why: str) -> None:
+@pytest.mark.parametrize("error", ["not accepted", "waiting", "paused", "unreadable"])
+async def test_memory_is_taken_back_from_one_that_is_not_called(world: World, recorder: Recorder, error: str) -> None:
     world.budget = 1500
     world.kube.put(SECRETS, {"metadata": {"namespace": "team-a", "name": "s"}})
     spec = {"idle": {"suspendAfter": "1h"}, "secretRefs": [{"name": "s"}]}
@@ -229,12 +229,12 @@ async def test_memory_is_taken_back_from_one_that_is_not_called(world: World, re
         await world.at_rest("team-a/first")
         first = world.one("team-a/first")
         world.hosting.outcomes.backoff = Backoff(first=1000.0, cap=1000.0, random=lambda: 1.0)
-        if why == "not accepted":
+        if error == "not accepted":
             world.kube.remove(SECRETS, "s", "team-a")
             await world.until(lambda: first.refused is not None, "refused")
-        elif why == "waiting":
+        elif error == "waiting":
             first.not_before = time.monotonic() + 1000
-        elif why == "paused":
+        elif error == "paused":
             world.guests.full = True
             world.add("recorder", "first", 2, paused=True, **spec)
             await world.until(lambda: first.wanted is not None and first.wanted.paused, "paused")

@@ -35,7 +35,7 @@ SELDOM = 600.0
 AT_ONCE = 0.1
 FIRST_STATUS = Timings().first_status
 CONNECTING = LatticeView(None, settled=False)
-AWAY = LatticeView(None, why="connection refused (nats://nats:4222)", settled=True)
+AWAY = LatticeView(None, reason="connection refused (nats://nats:4222)", settled=True)
 
 
 class Quiet:

@@ -111,7 +111,7 @@ def test_a_lattice_that_is_away_is_unknown_and_takes_nothing_away() -> None:
     before = world(pod(), lattice=view(heard()))
     before = replace(before, status=status(before))
     for hosts in ((heard(),), ()):
-        away = replace(before, lattice=view(*hosts, linked_since=None, why="connection refused (nats://n:4222)"))
+        away = replace(before, lattice=view(*hosts, linked_since=None, reason="connection refused (nats://n:4222)"))
         assert condition(away)[:2] == ("Unknown", "LatticeUnreachable")
         assert "connection refused (nats://n:4222)" in condition(away)[2]
         (host,) = status(away)["hosts"]

@@ -75,7 +75,7 @@ async def server() -> AsyncIterator[Server]:
 
 
 @pytest.mark.parametrize(
-    ("content", "context", "why"),
+    ("content", "context", "reason"),
     [
         ("{", None, r"\bYAML\b.*\b1\b"),
         ("{}", None, "kubeconfig"),
@@ -85,11 +85,11 @@ async def server() -> AsyncIterator[Server]:
     ],
 )
 async def test_a_kubeconfig_that_cannot_be_used_is_named(
-    tmp_path: Path, content: str, context: str | None, why: str
+    tmp_path: Path, content: str, context: str | None, reason: str
 ) -> None:
     path = tmp_path / "kubeconfig"
     path.write_text(content, encoding="utf-8")
-    with pytest.raises(AccessError, match=why) as caught:
+    with pytest.raises(AccessError, match=reason) as caught:
         await connect(path, context)
     assert str(path) in str(caught.value)
     assert "s3cret" not in str(caught.value)

@@ -120,7 +120,7 @@ def entry(command: object, **more: object) -> dict[str, object]:
 
 
 @pytest.mark.parametrize(
-    ("script", "why"),
+    ("script", "reason"),
     [
         (f"echo '{CAUSE}' >&2; exit 3", f"status 3: {CAUSE}"),
         ("kill -9 $$", "status -9"),
@@ -132,9 +132,9 @@ def entry(command: object, **more: object) -> dict[str, object]:
         ("yes s3cret >&2", "1048576 bytes"),
     ],
 )
-async def test_a_plugin_that_fails_is_named_with_its_cause(plugin: Plugin, script: str, why: str) -> None:
+async def test_a_plugin_that_fails_is_named_with_its_cause(plugin: Plugin, script: str, reason: str) -> None:
     plugin.does(script)
-    with pytest.raises(PluginFailed, match=why) as caught:
+    with pytest.raises(PluginFailed, match=reason) as caught:
         await run_plugin(entry(plugin.path))
     assert str(plugin.path) in str(caught.value)
     assert "s3cret" not in str(caught.value)

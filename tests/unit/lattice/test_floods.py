@@ -47,7 +47,7 @@ async def test_a_flood_ends_its_connection_with_the_reason_and_no_more_than_the_
     ear, liar, began = Ear(), Liar(words, times), time.monotonic()
     async with met(liar) as link:
         await link.listen("loud", ear.heard)
-        await until(lambda: lacking(link.why, "loud") == [])
+        await until(lambda: lacking(link.reason, "loud") == [])
         took = time.monotonic() - began
         assert link.since is None
         assert ear.messages <= MESSAGES_AT_ONCE + took * MESSAGES_PER_SECOND
@@ -67,9 +67,9 @@ async def test_a_link_that_was_flooded_is_there_again_later() -> None:
     liar = Liar(SMALL * 1000, 40)
     async with met(liar, ConnectionTimings(flood=FloodTimings(away=0.05))) as link:
         await link.listen("loud", lambda *_: None)
-        await until(lambda: lacking(link.why, "loud") == [])
+        await until(lambda: lacking(link.reason, "loud") == [])
         liar.words = b""
-        await until(lambda: link.since is not None and not link.why)
+        await until(lambda: link.since is not None and not link.reason)
 
 
 async def test_what_waits_unread_is_bounded_and_ends_the_connection_too(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -77,7 +77,7 @@ async def test_what_waits_unread_is_bounded_and_ends_the_connection_too(monkeypa
     monkeypatch.setattr("trellis.lattice.connection.subscriptions.PENDING_MESSAGES", 50)
     async with met(Liar(SMALL * 1000, 1)) as link:
         await link.listen("loud", lambda *_: None)
-        await until(lambda: lacking(link.why, "loud") == [])
+        await until(lambda: lacking(link.reason, "loud") == [])
 
 
 def test_a_host_that_was_left_out_of_a_flood_is_unknown_and_not_silent() -> None:
@@ -124,7 +124,7 @@ async def test_messages_without_a_payload_take_no_memory_beyond_the_bound() -> N
     try:
         async with met(Liar(b"MSG loud 1 0\r\n\r\n" * 10_000, 30)) as link:
             await link.listen("loud", lambda *_: None)
-            await until(lambda: link.why)
+            await until(lambda: link.reason)
             assert tracemalloc.get_traced_memory()[1] < 64 * 2**20
     finally:
         tracemalloc.stop()

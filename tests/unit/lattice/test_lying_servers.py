@@ -91,7 +91,7 @@ def complaints() -> list[object]:
 
 
 @pytest.mark.parametrize(
-    ("words", "times", "why"),
+    ("words", "times", "reason"),
     [
         (b"MSG a 1 %d\r\n" % (LARGEST + 1), 1, str(LARGEST)),
         (b"HMSG a 1 12 %d\r\n" % 10**12, 1, str(LARGEST)),
@@ -101,11 +101,11 @@ def complaints() -> list[object]:
     ],
     ids=["message", "with headers", "headers larger than it", "line without an end", "INFO without an end"],
 )
-async def test_what_is_too_large_ends_the_connection_and_says_so(words: bytes, times: int, why: str) -> None:
+async def test_what_is_too_large_ends_the_connection_and_says_so(words: bytes, times: int, reason: str) -> None:
     liar = Liar(words, times)
     async with met(liar) as link:
         await asyncio.wait_for(liar.hung_up.wait(), 15)
-        await until(lambda: why in link.why)
+        await until(lambda: reason in link.reason)
 
 
 async def test_complaints_without_an_end_are_not_kept() -> None:
@@ -135,6 +135,6 @@ async def test_an_info_that_is_none_makes_no_connection(info: object) -> None:
     async with met(Liar(b"", info=info)) as link:
         await until(lambda: link.tried)
         if link.since is None:
-            assert "INFO" in link.why
+            assert "INFO" in link.reason
         else:
             assert info == INFO | {"nonce": 5}  # who has no key signs none

@@ -186,7 +186,7 @@ def test_ports_by_annotation() -> None:
 
 
 @pytest.mark.parametrize(
-    ("ports", "why"),
+    ("ports", "reason"),
     [
         ("db", "'db' has no port"),
         ("db=", "'db=' has no port"),
@@ -195,13 +195,13 @@ def test_ports_by_annotation() -> None:
         ("=1/", ""),
     ],
 )
-def test_a_port_by_annotation_that_is_none_is_told_and_keeps_no_other_away(ports: str, why: str) -> None:
+def test_a_port_by_annotation_that_is_none_is_told_and_keeps_no_other_away(ports: str, reason: str) -> None:
     text = f"{ports}, httpserver = 9000 / http"
     application = read_application(manifest(**{names.ANNOTATION_SERVICE_PORTS: text}))
     assert [listener.port for listener in application.listeners] == [8080, 9000]
     (told,) = application.unreachable
-    assert told.reason == ("InvalidAnnotation" if why else "UnknownComponent")
-    assert why in told.message
+    assert told.reason == ("InvalidAnnotation" if reason else "UnknownComponent")
+    assert reason in told.message
 
 
 @pytest.mark.parametrize(

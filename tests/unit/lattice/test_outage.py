@@ -22,16 +22,16 @@ def test_the_first_reason_is_news_and_the_same_again_is_none() -> None:
     outage = Outage("not asked yet")
     assert outage.away(REFUSES, 0.0)
     assert [outage.away(REFUSES, float(at)) for at in (1, 100, 10_000)] == [False] * 3
-    assert outage.why == REFUSES
+    assert outage.reason == REFUSES
 
 
 def test_another_reason_is_news_after_a_while() -> None:
     outage = Outage("")
     outage.away(REFUSES, 0.0)
     assert not outage.away(SILENT, PAUSE - 1)
-    assert outage.why == REFUSES
+    assert outage.reason == REFUSES
     assert outage.away(SILENT, PAUSE)
-    assert outage.why == SILENT
+    assert outage.reason == SILENT
 
 
 def test_a_vague_reason_gives_way_to_the_next_at_once_and_only_that() -> None:
@@ -64,14 +64,14 @@ def test_an_outage_that_is_over_counts_no_more() -> None:
     outage = Outage("")
     outage.away(REFUSES, 0.0)
     outage.over()
-    assert outage.why == ""
+    assert outage.reason == ""
     assert outage.away(REFUSES, 1.0)
 
 
 def test_a_link_that_fails_by_turns_tells_those_who_need_it_seldom(monkeypatch: pytest.MonkeyPatch) -> None:
     clock, told = [0.0], []
     monkeypatch.setattr("trellis.lattice.connection.link.time.monotonic", lambda: clock[0])
-    link = Link(NatsAddress("nats://a:1,nats://b:1"), "test", lambda: told.append(link.why))
+    link = Link(NatsAddress("nats://a:1,nats://b:1"), "test", lambda: told.append(link.reason))
     for reason in itertools.islice(itertools.cycle((REFUSES, SILENT)), 240):
         link._lost(reason)
         clock[0] += 15.0

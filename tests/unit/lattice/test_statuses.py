@@ -214,7 +214,7 @@ class TestAnswering:
     @contextlib.asynccontextmanager
     async def asking(self, lattice: Lattice) -> AsyncIterator[tuple[Answering, list[str]]]:
         told: list[str] = []
-        made = Answering(cast("Wadm", lattice), cast("Link", lattice), lambda: told.append(made.why), HURRIED)
+        made = Answering(cast("Wadm", lattice), cast("Link", lattice), lambda: told.append(made.reason), HURRIED)
         running = asyncio.create_task(made.run())
         yield made, told
         running.cancel()
@@ -225,9 +225,9 @@ class TestAnswering:
         lattice = Lattice()
         lattice.error = SilenceError("nobody answers")
         async with self.asking(lattice) as (made, told):
-            await eventually(lambda: made.why == "nobody answers")
+            await eventually(lambda: made.reason == "nobody answers")
             lattice.error = None
-            await eventually(lambda: not made.why)
+            await eventually(lambda: not made.reason)
         assert told == ["nobody answers", ""]
 
     async def test_one_answer_that_is_missed_is_no_silence(self) -> None:

@@ -86,7 +86,7 @@ async def test_a_manifest_that_cannot_be_read_is_asked_for_ever_less_often(bad: 
         assert link.asked["get.good"] == 1
         assert set(comparison.applications.deployed()) == {"good"}
         assert not comparison.applications.absent("bad")
-        await until(lambda: "bad" in comparison.why, "it is reported")
+        await until(lambda: "bad" in comparison.reason, "it is reported")
 
 
 async def test_a_question_that_is_not_answered_is_asked_again_as_before() -> None:
@@ -99,7 +99,7 @@ async def test_a_manifest_that_is_mended_ends_the_waits() -> None:
     link = AnsweringLink({"result": "success"})
     async with comparing(link) as comparison:
         await until(lambda: link.asked["list"] >= 3, "it is asked again")
-        assert comparison.why
+        assert comparison.reason
         link.bad = {"result": "success", "manifest": {**GOOD, "metadata": {**GOOD["metadata"], "name": "bad"}}}
         await until(lambda: set(comparison.applications.deployed()) == {"good", "bad"}, "both are known")
-        assert not comparison.why
+        assert not comparison.reason

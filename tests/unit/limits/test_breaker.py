@@ -61,7 +61,7 @@ def test_five_may_go_or_ten_percent_and_the_next_one_opens_it(population: int, a
         assert deleted == 0
         assert state.opening is not None
         assert (state.opening.since, state.opening.until) == (NOW, NOW + 600)
-        assert f"more than {allowed} of {population} nodes" in state.opening.why
+        assert f"more than {allowed} of {population} nodes" in state.opening.reason
 
 
 def test_a_mass_that_goes_one_by_one_is_measured_by_the_number_there_was_at_first() -> None:

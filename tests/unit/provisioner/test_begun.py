@@ -206,15 +206,15 @@ async def test_what_a_former_leader_may_have_begun_is_planned_as_a_removal(doubt
     uid = doubtful.node.uid
     outcome = plan(Gather(doubtful.kube, doubtful.cache).fleet_snapshot())
     entry = outcome.ledger.entries[uid]
-    assert (entry.digest, entry.shims, entry.feared) == (NOTHING, ("spin",), True)
-    assert [node.uid for node in outcome.feared] == [uid]
+    assert (entry.digest, entry.shims, entry.unconfirmed) == (NOTHING, ("spin",), True)
+    assert [node.uid for node in outcome.unconfirmed] == [uid]
     assert outcome.released == ()
     show_ledger(doubtful.cache, outcome.ledger)
     again = plan(Gather(doubtful.kube, doubtful.cache).fleet_snapshot())
-    assert (again.ledger, again.feared) == (outcome.ledger, ())
+    assert (again.ledger, again.unconfirmed) == (outcome.ledger, ())
     [made] = decide(await Gather(doubtful.kube, doubtful.cache).snapshot("node-1"))
     assert isinstance(made, CreateJob)
-    assert made.task.feared == {"spin"}
+    assert made.task.unconfirmed == {"spin"}
     await doubtful.effects.apply([made])
     [job] = doubtful.kube.objects(JOBS)
     assert job["metadata"]["labels"][names.LABEL_OPERATION] == REMOVE

@@ -397,7 +397,7 @@ def test_pods_in_use_refuse_the_removal_and_give_the_slot_back(policy: RemovalPo
     assert warning.reason is Reason.IN_USE
     assert "default/hello" in warning.message
     assert isinstance(back, GiveBackSlot)
-    assert back.why == warning.message  # the Shim's status says so too
+    assert back.reason == warning.message  # the Shim's status says so too
 
 
 def test_draining_asks_the_pods_to_leave_and_looks_again() -> None:

@@ -35,7 +35,7 @@ def its_job() -> JobView:
         (replace(NODE, failed_attempt=f"{DIGEST}/1/7", marked_uid="former"), TRY, (), {"slight", "spin"}),
         (NODE, Entry(DIGEST, 1, 5, (KWASM,)), (), set()),
         (NODE, Entry(NOTHING, 1, 5, ("spin",)), (), set()),
-        (NODE, Entry(NOTHING, 1, 5, ("spin",), feared=True), (), {"spin"}),
+        (NODE, Entry(NOTHING, 1, 5, ("spin",), unconfirmed=True), (), {"spin"}),
     ],
     ids=[
         "nothing tells",

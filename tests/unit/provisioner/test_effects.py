@@ -388,7 +388,7 @@ async def test_a_slot_that_was_given_back_is_not_used_meanwhile(effects: Effects
 
 
 @pytest.mark.parametrize(
-    ("status", "reason", "why"),
+    ("status", "reason", "message"),
     [
         (403, "Forbidden", 'jobs.batch is forbidden: User "x" cannot create resource "jobs" in API group "batch"'),
         (404, "NotFound", 'namespaces "trellis-installers" not found'),
@@ -396,15 +396,17 @@ async def test_a_slot_that_was_given_back_is_not_used_meanwhile(effects: Effects
     ids=["its Roles", "the namespace"],
 )
 async def test_what_went_with_the_namespace_of_installers_is_told_with_what_to_do(
-    kube: FakeKube, effects: Effects, status: int, reason: str, why: str
+    kube: FakeKube, effects: Effects, status: int, reason: str, message: str
 ) -> None:
     node = a_node(uid=kube.put(NODES, {"metadata": {"name": "node-1"}})["metadata"]["uid"])
-    kube.answer_next(1, lambda _: status_reply(status, reason, why), when=lambda request: request.path.endswith("jobs"))
+    kube.answer_next(
+        1, lambda _: status_reply(status, reason, message), when=lambda request: request.path.endswith("jobs")
+    )
     show_ledger(effects.cache, Ledger({node.uid: Entry(DIGEST, 1, 5)}))
     with pytest.raises(KubeError):
         await effects.apply([CreateJob(node, Task(Target(((KWASM, DIGEST),))), 1)])
     [event] = kube.objects(EVENTS)
-    assert why in event["message"]
+    assert message in event["message"]
     assert APPLY_AGAIN in event["message"]
     assert effects.cache.refused.words(node.uid) == event["message"]
     assert not effects.cache.begun()

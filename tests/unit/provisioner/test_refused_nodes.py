@@ -15,9 +15,9 @@ class Readiness:
     def __init__(self) -> None:
         self.told: dict[Reason, str] = {}
 
-    def __call__(self, reason: Reason, why: str) -> None:
-        if why:
-            self.told[reason] = why
+    def __call__(self, reason: Reason, message: str) -> None:
+        if message:
+            self.told[reason] = message
         else:
             self.told.pop(reason, None)
 

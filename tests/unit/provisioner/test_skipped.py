@@ -98,7 +98,7 @@ def test_the_slot_of_a_node_that_is_skipped_before_its_job_is_made_is_free() -> 
 
 
 def test_a_skipped_node_of_which_something_is_unknown_keeps_its_entry_and_no_slot() -> None:
-    given = world(SKIPPED, NODE, ledger=Ledger({SKIPPED.uid: SLOT}), feared={SKIPPED.uid: frozenset({KWASM})})
+    given = world(SKIPPED, NODE, ledger=Ledger({SKIPPED.uid: SLOT}), unconfirmed={SKIPPED.uid: frozenset({KWASM})})
     outcome = plan(given)
     assert SKIPPED.uid in outcome.ledger.entries
     assert [node.name for node in outcome.claimed] == ["b"]

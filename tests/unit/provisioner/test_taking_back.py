@@ -131,7 +131,7 @@ async def test_what_an_option_made_another_version_goes_back_to_the_one_without_
     assert old != new
     task = await history.undo(having(spin=old), tried(having(spin=old), spin=new), "spin")
     assert after(task) == {"spin": old}
-    assert "not kept" not in task.why
+    assert "not kept" not in task.failure_message
 
 
 @pytest.mark.parametrize("phase", ["Running", "Failed"])
@@ -150,7 +150,7 @@ async def test_a_version_that_is_not_kept_is_not_said_to_be_there() -> None:
     task = await history.undo(having(spin="0"), tried(having(spin="0"), spin=new), "spin")
     assert runs(task) == [(["install"], [])]
     assert after(task) == {"spin": "?0"}
-    assert lacking(task.why, "spin") == []
+    assert lacking(task.reason, "spin") == []
 
 
 async def test_what_was_added_beside_what_failed_is_not_forgotten() -> None:

@@ -207,7 +207,7 @@ def test_a_shim_is_read_with_all_its_fields() -> None:
 
 
 @pytest.mark.parametrize(
-    ("spec", "why"),
+    ("spec", "reason"),
     [
         (None, "spec: missing"),
         ({**FULL, "runtimeClass": {"name": "x"}}, "spec.runtimeClass.handler: Field required"),
@@ -221,8 +221,8 @@ def test_a_shim_is_read_with_all_its_fields() -> None:
     ],
     ids=["empty", "a field is missing", "zero nodes at a time", "by its own label", "no address", "not a shim"],
 )
-def test_a_shim_that_cannot_be_read_says_why(spec: dict[str, Any] | None, why: str) -> None:
-    assert why in view_shim(manifest(spec)).invalid
+def test_a_shim_that_cannot_be_read_says_why(spec: dict[str, Any] | None, reason: str) -> None:
+    assert reason in view_shim(manifest(spec)).invalid
 
 
 def test_a_shim_cannot_be_called_as_the_legacy_installer_is() -> None:

@@ -172,7 +172,7 @@ def test_text_is_one_readable_line(capsys: Capture) -> None:
     setup_logging(log_format="text", level="info")
     bind_service("node_watcher")
     with TracerProvider(shutdown_on_exit=False).get_tracer("t").start_as_current_span("s"):
-        log.warning("nats is away", url="nats://x:4222", why="connection refused", nodes=["a"], empty="")
+        log.warning("nats is away", url="nats://x:4222", reason="connection refused", nodes=["a"], empty="")
     text = capsys.readouterr().err
     assert re.fullmatch(
         r'\d\d:\d\d:\d\d warning  node_watcher nats is away url=nats://x:4222 why="connection refused" '

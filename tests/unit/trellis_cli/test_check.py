@@ -34,7 +34,7 @@ def test_pods_that_serve_nothing_or_ended_are_not_asked() -> None:
 
 
 @pytest.mark.parametrize(
-    ("status", "why"),
+    ("status", "reason"),
     [
         (
             {"containerStatuses": [{"state": {"waiting": {"reason": "ErrImagePull", "message": "no such image"}}}]},
@@ -48,12 +48,12 @@ def test_pods_that_serve_nothing_or_ended_are_not_asked() -> None:
         ({}, ""),
     ],
 )
-def test_a_pod_that_does_not_run_says_why(status: Manifest, why: str) -> None:
-    assert [view_pod.waits for view_pod in view_pods([pod("a", "provisioner", **status)])] == [why]
+def test_a_pod_that_does_not_run_says_why(status: Manifest, reason: str) -> None:
+    assert [view_pod.waits for view_pod in view_pods([pod("a", "provisioner", **status)])] == [reason]
 
 
 @pytest.mark.parametrize(
-    ("body", "status", "why"),
+    ("body", "status", "reason"),
     [
         ({"ok": True, "services": {"provisioner": {"ok": True, "reasons": []}}}, 200, ""),
         (
@@ -66,8 +66,8 @@ def test_a_pod_that_does_not_run_says_why(status: Manifest, why: str) -> None:
         (None, 200, ""),
     ],
 )
-def test_a_process_that_is_not_ready_is_heard(body: object, status: int, why: str) -> None:
-    assert reasons_of(body, status) == why
+def test_a_process_that_is_not_ready_is_heard(body: object, status: int, reason: str) -> None:
+    assert reasons_of(body, status) == reason
 
 
 def test_a_service_without_a_pod_is_a_problem_and_so_is_one_sick_pod() -> None:

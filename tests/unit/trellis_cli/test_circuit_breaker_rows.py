@@ -27,7 +27,7 @@ def test_every_known_breaker_has_a_row_and_so_has_what_else_a_record_holds() -> 
 def test_an_open_one_says_since_when_until_when_how_many_why_and_what_to_do() -> None:
     document = OPEN.document()
     assert (document["since"], document["until"]) == ("1970-01-12T13:46:40Z", "1970-01-12T13:56:40Z")
-    assert (document["state"], document["held"], document["why"]) == ("Open", 4, OPENING.why)
+    assert (document["state"], document["held"], document["reason"]) == ("Open", 4, OPENING.reason)
     assert "trellis circuit-breaker close node-watcher nodes" in OPEN.advice()
     assert lacking(OPEN.advice(), "w", "x", "y") == []
     assert "…" in OPEN.advice()

@@ -157,8 +157,8 @@ def test_what_kwasm_installed_from_another_image_is_marked_as_that_and_said_to_b
     job = of_kwasm("job")
     job["spec"]["template"]["spec"]["containers"][0]["image"] = "example.com/other:1"
     node, _ = plan_kwasm(world(of_kwasm("node"), job))
-    assert "TRELLIS_INSTALLER_IMAGE" in node.why
-    assert lacking(node.why, "kwasm") == []
+    assert "TRELLIS_INSTALLER_IMAGE" in node.reason
+    assert lacking(node.reason, "kwasm") == []
     rules = replace(RULES, installer=replace(INSTALLER, image="example.com/other:1"))
     taken_over(world(*after(plan_kwasm, of_kwasm("node"), job, rules=rules), rules=rules))
 
@@ -183,13 +183,13 @@ def test_kwasm_leaves_as_it_is(case: str) -> None:
     steps = plan_kwasm(world(*manifests))
     assert steps
     assert {step.doing for step in steps} == {Doing.LEAVE}
-    assert reason in steps[0].why
+    assert reason in steps[0].reason
 
 
 def test_a_node_of_kwasm_that_lists_other_handlers_only_is_left_to_be_installed() -> None:
     [step] = plan_kwasm(world(shows(of_kwasm("node")), rules=WITH_HANDLER))
     assert step.doing is Doing.LEAVE
-    assert "'spin'" in step.why
+    assert "'spin'" in step.reason
 
 
 def test_a_job_that_failed_is_kept_for_its_log_on_a_node_that_was_taken_over_before() -> None:
@@ -264,7 +264,7 @@ def test_runtime_class_manager_leaves_a_node_as_it_is(case: str) -> None:
     manifests, reason = LEFT_OF_RCM[case]
     step = plan_rcm(world(*manifests))[0]
     assert (step.object, step.doing) == ("Node node-1", Doing.LEAVE)
-    assert reason in step.why
+    assert reason in step.reason
 
 
 def test_a_shim_being_deleted_that_nobody_of_ours_guards_is_left_to_a_person() -> None:
@@ -371,7 +371,7 @@ def test_without_a_job_and_without_an_image_a_node_is_left() -> None:
     rules = replace(RULES, installer=replace(INSTALLER, image=""))
     [step] = plan_kwasm(world(of_kwasm("node"), rules=rules))
     assert step.doing is Doing.LEAVE
-    assert "--installer-image" in step.why
+    assert "--installer-image" in step.reason
 
 
 @pytest.mark.parametrize("values", [None, Values("Deployment a/b", None, None), Values("Deployment a/b", IMAGE, False)])

@@ -57,14 +57,14 @@ def test_a_user_that_a_policy_names_needs_a_setting_a_grant_and_rights() -> None
     [step] = plan(a_role(), a_binding("jane"), apps=(an_app("jane"), an_app("jane", "till")))
     assert step.object == "RoleBinding payments/db"
     assert lacking(step.what, "jane", "Secret db", "namespace payments") == []
-    assert lacking(step.why, "shop/cart, shop/till", "jane", "TRELLIS_SECRETS_USERS") == []
-    assert "`trellis secrets roles -n payments --user jane | kubectl apply -f -`" in step.why
+    assert lacking(step.reason, "shop/cart, shop/till", "jane", "TRELLIS_SECRETS_USERS") == []
+    assert "`trellis secrets roles -n payments --user jane | kubectl apply -f -`" in step.reason
 
 
 @pytest.mark.parametrize("user", ["jane", "jane@example.com", "o'hara"])
 def test_the_grant_that_is_told_is_one(user: str) -> None:
     [step] = plan(a_role(), a_binding(user), apps=(an_app(user),))
-    found = re.search(r"`kubectl apply -f - <<< (.*)`$", step.why)
+    found = re.search(r"`kubectl apply -f - <<< (.*)`$", step.reason)
     assert found is not None
     [text] = shlex.split(found[1])
     manifest = json.loads(text)
@@ -74,8 +74,8 @@ def test_the_grant_that_is_told_is_one(user: str) -> None:
 
 def test_a_user_that_nobody_names_is_told_as_one_that_may_be() -> None:
     [step] = plan(a_role(), a_binding("jane"))
-    assert lacking(step.why, "jane") == []
-    assert "shop/" not in step.why
+    assert lacking(step.reason, "jane") == []
+    assert "shop/" not in step.reason
 
 
 @pytest.mark.parametrize(
@@ -111,8 +111,8 @@ def test_users_of_kubernetes_itself_and_groups_are_no_matter() -> None:
 def test_a_service_account_named_as_a_user_stays_one_without_a_line() -> None:
     user = "system:serviceaccount:payments:reader"
     [step] = plan(a_role(), a_binding(user), apps=(an_app(user),))
-    assert "`trellis secrets roles -n payments -a reader | kubectl apply -f -`" in step.why
-    assert "TRELLIS_SECRETS_USERS" not in step.why
+    assert "`trellis secrets roles -n payments -a reader | kubectl apply -f -`" in step.reason
+    assert "TRELLIS_SECRETS_USERS" not in step.reason
 
 
 def test_a_policy_whose_user_no_binding_names_is_told_of() -> None:
@@ -128,8 +128,8 @@ def test_other_policies_and_those_without_a_user_are_no_matter() -> None:
 def test_a_user_that_a_grant_has_needs_no_other() -> None:
     grant = {"metadata": {"namespace": "payments", "name": "g"}, "spec": {"users": ["jane"]}}
     [step] = plan(a_role(), a_binding("jane"), apps=(an_app("jane"),), grants=(grant,))
-    assert lacking(step.why, "SecretGrant", "jane", "TRELLIS_SECRETS_USERS") == []
-    assert "kubectl apply -f - <<<" not in step.why
+    assert lacking(step.reason, "SecretGrant", "jane", "TRELLIS_SECRETS_USERS") == []
+    assert "kubectl apply -f - <<<" not in step.reason
 
 
 @pytest.mark.parametrize("accounts", [["reader"], ["*"]])
@@ -153,7 +153,7 @@ def test_the_grant_that_is_told_closes_nothing_that_is_open(
     hosts: tuple[str, ...], grants: tuple[Manifest, ...], accounts: list[str] | None
 ) -> None:
     [step] = plan(a_role(), a_binding("jane"), apps=(an_app("jane"),), grants=grants, hosts=hosts)
-    found = re.search(r"`kubectl apply -f - <<< (.*)`$", step.why)
+    found = re.search(r"`kubectl apply -f - <<< (.*)`$", step.reason)
     assert found is not None
     assert json.loads(shlex.split(found[1])[0])["spec"].get("serviceAccounts") == accounts
 
@@ -164,7 +164,7 @@ def test_a_binding_to_a_role_that_is_gone_gives_nothing() -> None:
 
 def test_a_binding_of_another_namespace_than_the_policy_asks_about_is_not_what_it_needs() -> None:
     steps = plan(a_role(), a_binding("jane"), apps=(an_app("jane", namespace="ledger"),))
-    assert [(step.object, "shop/cart" in step.why.partition(":")[0]) for step in steps] == [
+    assert [(step.object, "shop/cart" in step.reason.partition(":")[0]) for step in steps] == [
         ("Application shop/cart", True),
         ("RoleBinding payments/db", False),
     ]

@@ -118,13 +118,13 @@ def test_a_service_with_fixed_addresses_is_kept_and_stale_ones_are_named() -> No
     former = Former(services=(of_operator("service"),), slices=(of_operator("slice"),), pods=(pod,))
     [step] = plan_services(former)
     assert (step.object, step.doing, step.write) == ("Service ns/shop", Doing.KEEP, None)
-    assert lacking(step.why, "2", "10.1.0.2") == []
-    assert "10.1.0.1" not in step.why
+    assert lacking(step.reason, "2", "10.1.0.2") == []
+    assert "10.1.0.1" not in step.reason
 
 
 def test_a_slice_of_another_namespace_is_not_its() -> None:
     [step] = plan_services(Former(services=(of_operator("service"),), slices=(of_operator("slice", namespace="o"),)))
-    assert "no address" in step.why
+    assert "no address" in step.reason
 
 
 def test_a_service_that_selects_pods_goes_on() -> None:
@@ -132,7 +132,7 @@ def test_a_service_that_selects_pods_goes_on() -> None:
     found["spec"]["selector"] = {"app.kubernetes.io/name": "wasmcloud", "host-label.k8s.wasmcloud.dev/zone": "a"}
     [step] = plan_services(Former(services=(found,)))
     assert (step.doing, step.write) == (Doing.KEEP, None)
-    assert "fixed" not in step.why
+    assert "fixed" not in step.reason
 
 
 def test_a_service_in_deletion_loses_the_operator_s_finalizer_and_no_other() -> None:
@@ -163,15 +163,15 @@ def test_a_recorded_group_is_adopted_without_a_roll(case: str, operator: str) ->
     [step] = plan_groups(Former(groups=(group(case, operator),)))
     assert (step.doing, step.write) == (Doing.KEEP, None)
     for kind in children(case):
-        assert kind in step.why
+        assert kind in step.reason
 
 
 def test_leaked_credentials_cost_one_roll_and_are_not_told() -> None:
     found = group("full")
     steps = plan_groups(Former(groups=(found,)))
     assert as_told(steps) == {"WasmCloudHostConfig g/full": Doing.KEEP, "Deployment g/full": Doing.KEEP}
-    assert "rolled once" in steps[0].why
-    assert "WASMCLOUD_OCI_REGISTRY_PASSWORD" in steps[1].why
+    assert "rolled once" in steps[0].reason
+    assert "WASMCLOUD_OCI_REGISTRY_PASSWORD" in steps[1].reason
     told = " ".join(text for step in steps for text in step.document().values())
     for secret in ("u1", "p1", "secret-user", "secret-word"):
         assert secret not in told.split()
@@ -191,7 +191,7 @@ def test_a_missing_child_is_made() -> None:
     left = {key: child for key, child in found.children.items() if key[0] != "Role"}
     first, second = plan_groups(Former(groups=(FormerGroup(found.manifest, left),)))
     assert (first.object, second.object) == ("WasmCloudHostConfig g/minimal", "Role g/minimal")
-    assert lacking(second.why, "host_manager") == []
+    assert lacking(second.reason, "host_manager") == []
 
 
 def test_a_missing_secret_or_a_foreign_child_makes_the_group_wait() -> None:
@@ -202,7 +202,7 @@ def test_a_missing_secret_or_a_foreign_child_makes_the_group_wait() -> None:
     steps = plan_groups(Former(groups=(FormerGroup(full.manifest, full.children, sources), foreign)))
     by_object = {step.object: step for step in steps}
     assert by_object["WasmCloudHostConfig g/full"].doing is Doing.LEAVE
-    assert lacking(by_object["WasmCloudHostConfig g/full"].why, "Secret g/cluster-secrets") == []
+    assert lacking(by_object["WasmCloudHostConfig g/full"].reason, "Secret g/cluster-secrets") == []
     assert by_object["WasmCloudHostConfig g/minimal"].doing is Doing.LEAVE
     assert by_object["Role g/minimal"].doing is Doing.LEAVE
 
@@ -212,7 +212,7 @@ def test_a_spec_that_cannot_be_read_is_told_and_left() -> None:
     del found.manifest["spec"]["lattice"]
     [step] = plan_groups(Former(groups=(found,)))
     assert step.doing is Doing.LEAVE
-    assert "spec.lattice" in step.why
+    assert "spec.lattice" in step.reason
 
 
 def test_a_group_of_host_manager_is_no_matter() -> None:
@@ -252,7 +252,7 @@ def parts(**metadata: Any) -> Former:
 def test_parts_of_the_operator_are_named_with_the_command_and_not_removed() -> None:
     steps = plan_rest(parts())
     assert not [step for step in steps if step.write is not None]
-    reason = {step.object: step.why for step in steps}
+    reason = {step.object: step.reason for step in steps}
     assert reason.keys() == {
         "Deployment ns/wadm-operator",
         "Service ns/wadm-operator",
@@ -267,14 +267,14 @@ def test_parts_of_the_operator_are_named_with_the_command_and_not_removed() -> N
 
 
 def test_a_release_is_uninstalled_by_helm() -> None:
-    found = {step.object: step.why for step in plan_rest(parts(annotations=RELEASE))}
+    found = {step.object: step.reason for step in plan_rest(parts(annotations=RELEASE))}
     assert "helm -n ops uninstall platform" in found["ServiceAccount ns/wadm-operator"]
 
 
 def test_a_release_with_groups_in_it_is_warned_of() -> None:
     former = parts(annotations=RELEASE)
     former.groups[0].manifest["metadata"]["annotations"] = RELEASE
-    assert not [step for step in plan_rest(former) if "uninstall" in step.why]
+    assert not [step for step in plan_rest(former) if "uninstall" in step.reason]
     warned = warnings_of(former)
     assert lacking(warned[0], "NOT", "CustomResourceDefinition") == []
     assert lacking(warned[1], "NOT", "ops/platform") == []
@@ -282,7 +282,7 @@ def test_a_release_with_groups_in_it_is_warned_of() -> None:
 
 def test_an_operator_that_runs_is_no_leftover_and_needs_its_parts() -> None:
     [step] = plan_rest(Former(deployments=(of_operator("deployment"),), services=(of_operator("own_service"),)))
-    assert step.why.endswith(": kubectl -n ns delete service wadm-operator")
+    assert step.reason.endswith(": kubectl -n ns delete service wadm-operator")
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -301,4 +301,4 @@ def test_the_kind_is_defined_before_the_operators_api_goes_and_nobodys_definitio
     for other in (kubevela_applications(), foreign_applications()):
         [step] = plan_kind(Former(registration=found, applications=other))
         assert (step.doing, step.write) == (Doing.LEAVE, None)
-        assert step.why
+        assert step.reason

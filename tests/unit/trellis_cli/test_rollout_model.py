@@ -121,7 +121,7 @@ def test_each_node_has_its_stage_and_the_reason() -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "why"),
+    ("changes", "reason"),
     [
         pytest.param({"shim": PAUSED}, "Paused", id="paused"),
         pytest.param({"ledger": HALTED}, "RolloutHalted", id="halted"),
@@ -129,9 +129,9 @@ def test_each_node_has_its_stage_and_the_reason() -> None:
         pytest.param({"status": BESIDE}, OTHER_CONTROLLER, id="another controller"),
     ],
 )
-def test_a_node_that_may_not_be_begun_is_held_and_says_why(changes: dict[str, Any], why: str) -> None:
+def test_a_node_that_may_not_be_begun_is_held_and_says_why(changes: dict[str, Any], reason: str) -> None:
     nodes = {node.name: node for node in standing(a_node("waits"), BROKEN, **changes).nodes}
-    assert (nodes["waits"].stage, nodes["waits"].message) == (NodeStage.HELD, why)
+    assert (nodes["waits"].stage, nodes["waits"].message) == (NodeStage.HELD, reason)
 
 
 def test_a_node_that_is_to_lose_it_is_leaving_and_not_counted_as_wanted() -> None:

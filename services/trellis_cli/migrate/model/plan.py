@@ -120,7 +120,7 @@ class Step:
     object: str
     what: str
     doing: Doing
-    why: str
+    reason: str
     write: PatchNode | PatchShim | PatchDeployment | DeleteJob | PatchObject | DeleteObject | CreateObject | None = None
     node: str = ""
 
@@ -131,7 +131,7 @@ class Step:
 
     def document(self) -> dict[str, str]:
         """Return the step for JSON."""
-        return {"object": self.object, "what": self.what, "do": self.doing.value, "why": self.why}
+        return {"object": self.object, "what": self.what, "do": self.doing.value, "reason": self.reason}
 
 
 @dataclass(frozen=True, slots=True)

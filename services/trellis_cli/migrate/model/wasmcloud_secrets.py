@@ -82,7 +82,7 @@ def plan_secrets(former: Former) -> list[Step]:
             )
             steps.append(Step(place_of(reading.binding), what, Doing.LEAVE, reason))
     steps += _unbound(named, readings, given)
-    return sorted(steps, key=lambda step: (step.object, step.what, step.why))
+    return sorted(steps, key=lambda step: (step.object, step.what, step.reason))
 
 
 def _unbound(named: Mapping[tuple[str, str], set[str]], readings: Iterable[_Reading], given: _Given) -> Iterator[Step]:

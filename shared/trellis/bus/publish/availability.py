@@ -40,9 +40,9 @@ class Availability:
         self._unstored_at = 0.0
         self._shared = self._paused = ""
         self._over = False
-        self.why = "not connected yet"
+        self.reason = "not connected yet"
         self.usable = asyncio.Event()
-        health.not_ready(HEALTH, f"{self.why} to {self._address}")
+        health.not_ready(HEALTH, f"{self.reason} to {self._address}")
 
     @property
     def unavailable_seconds(self) -> float:
@@ -54,18 +54,18 @@ class Availability:
         """Seconds since the bus became usable, 0 if it is unusable."""
         return time.monotonic() - self._since if self.usable.is_set() else 0.0
 
-    def lost(self, why: str) -> None:
+    def lost(self, reason: str) -> None:
         """Report the bus as unusable, with a reason."""
         if self._over:
             return
         if self.usable.is_set():
             self._since = time.monotonic()
-        self.why = why
+        self.reason = reason
         self.usable.clear()
-        self._health.not_ready(HEALTH, f"{why} ({self._address})")
+        self._health.not_ready(HEALTH, f"{reason} ({self._address})")
         if not self._warned:
             self._warned = True
-            _log.warning("NATS unreachable, retrying", url=self._address, reason=why)
+            _log.warning("NATS unreachable, retrying", url=self._address, reason=reason)
 
     def back(self) -> None:
         """Report the bus as usable."""
@@ -88,26 +88,26 @@ class Availability:
             self._unstored.clear()
             self._health.forget(STORAGE)
 
-    def refused(self, why: str) -> None:
+    def refused(self, reason: str) -> None:
         """Report a missing permission of the NATS user."""
         if self._over:
             return
         if self._refused_at is None:
-            _log.warning("NATS permission denied, retrying", url=self._address, reason=why)
+            _log.warning("NATS permission denied, retrying", url=self._address, reason=reason)
         self._refused_at = time.monotonic()
-        self._health.not_ready(RIGHTS, f"{why} ({self._address})")
+        self._health.not_ready(RIGHTS, f"{reason} ({self._address})")
 
-    def unstored(self, stream: str, why: str) -> None:
+    def unstored(self, stream: str, reason: str) -> None:
         """Report a stream that stores no messages although NATS is reachable."""
         if self._over:
             return
         if stream not in self._unstored:
-            _log.warning("publishing to the stream fails, retrying", stream=stream, reason=why)
+            _log.warning("publishing to the stream fails, retrying", stream=stream, reason=reason)
         self._unstored.add(stream)
         self._unstored_at = time.monotonic()
         # Source: nats-server 2.15 does not answer after a failed write, even when there is free space.
         advice = "raise the named limit, or free space; if the volume was full, restart that server"
-        self._health.not_ready(STORAGE, f"{', '.join(sorted(self._unstored))} stores nothing: {why}; {advice}")
+        self._health.not_ready(STORAGE, f"{', '.join(sorted(self._unstored))} stores nothing: {reason}; {advice}")
 
     def stored(self, stream: str) -> None:
         """Report that a stream stored a message."""

@@ -51,7 +51,7 @@ class Publisher:
             NotAllowed: the NATS user lacks the permission to publish it; raised at once.
             EventRefused: the message can never be stored.
         """
-        last = self.availability.why
+        last = self.availability.reason
         try:
             # A longer outage has used up the budget: callers have work that does not need the bus.
             async with asyncio.timeout(max(0.0, self.timings.publish_budget - self.availability.unavailable_seconds)):
@@ -70,7 +70,7 @@ class Publisher:
                         return sequence
         except TimeoutError:
             pass
-        reason = last if self.availability.usable.is_set() else self.availability.why
+        reason = last if self.availability.usable.is_set() else self.availability.reason
         if self.availability.answering_seconds >= self.timings.publish_budget:
             self.availability.unstored(stream, last)
         raise BusUnavailable(f"{subject} could not be published within {self.timings.publish_budget:g} s: {reason}")

@@ -39,9 +39,9 @@ class _BoundedParser(Parser):
         elif self.needed > LARGEST or self.header_needed > self.needed:
             await self._end(f"the server sends a message of {self.needed} bytes, the limit is {LARGEST}")
 
-    async def _end(self, why: str) -> None:
+    async def _end(self, reason: str) -> None:
         """Report the reason, then make the read loop end the connection; the loop itself reports no reason."""
-        error = TooMuchError(why)
+        error = TooMuchError(reason)
         self.reset()
         await self.nc._error_cb(error)  # noqa: SLF001 - the library's parser calls its client so
         raise error

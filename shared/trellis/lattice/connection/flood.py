@@ -17,30 +17,30 @@ from trellis.limits.backoff import Backoff
 
 @dataclass(slots=True)
 class Flood:
-    """State of the limit; ``why``: the excess on the current connection, for users; "" if there is none."""
+    """State of the limit; ``reason``: the excess on the current connection, for users; "" if there is none."""
 
     timings: FloodTimings = FloodTimings()
-    why: str = ""
+    reason: str = ""
     _ends: asyncio.Event = field(default_factory=asyncio.Event)
     _floods: int = 0
     _at: float = 0.0
 
     def watch(self) -> asyncio.Event:
         """Start a connection; return the event that ends it. Other code may also set the event."""
-        self.why, self._ends = "", asyncio.Event()
+        self.reason, self._ends = "", asyncio.Event()
         return self._ends
 
-    def came(self, why: str) -> None:
+    def came(self, reason: str) -> None:
         """End the connection after a dropped message, because further reads would delay all other lattices."""
-        if not self.why:
-            self.why = f"{why}; the subscription is paused, and the state of the lattice is unknown"
+        if not self.reason:
+            self.reason = f"{reason}; the subscription is paused, and the state of the lattice is unknown"
             self._ends.set()
 
     def pause(self) -> float:
         """Return the seconds until the next connection, 0 without a flood."""
-        if not self.why:
+        if not self.reason:
             return 0.0
-        now, self.why = time.monotonic(), ""
+        now, self.reason = time.monotonic(), ""
         again = self._floods > 0 and now - self._at < self.timings.forgotten
         self._floods = self._floods + 1 if again else 1
         self._at = now

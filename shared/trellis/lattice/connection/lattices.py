@@ -54,10 +54,10 @@ class _Watched:
         link, hosts, models = self.link, self.hosts, self.models
         return LatticeView(
             link.hearing_since,
-            link.why,
+            link.reason,
             () if hosts is None else hosts.hosts(),
             None if models is None else models.models(),
-            "" if models is None else models.why,
+            "" if models is None else models.reason,
             settled=all(watch.settled for watch in (hosts, models) if watch is not None),
             refused=hosts is not None and hosts.refused,
             silence=self.silence,

@@ -95,9 +95,9 @@ class Link:
         """Reason of a denied subscription on an established connection. Empty if none is denied."""
 
     @property
-    def why(self) -> str:
+    def reason(self) -> str:
         """Why it is unreachable, or a subscription is denied; empty if neither applies."""
-        reason = self.deaf if self.since is not None else self._outage.why
+        reason = self.deaf if self.since is not None else self._outage.reason
         return f"{reason} ({redact_url(self._address.url)})" if reason else ""
 
     @property
@@ -248,7 +248,7 @@ class Link:
                     await client.subscribe_again(self._timings.connect)
                     self._heard_again(client)
             complaint = advised(describe(self._complaints[-1])) if self._complaints else "connection lost"
-            self._lost(self._flood.why or complaint)
+            self._lost(self._flood.reason or complaint)
         finally:
             self._client = None
             self._hearing.closed()
@@ -289,13 +289,13 @@ class Link:
 
     def _there(self) -> UntrustedNatsClient:
         if self._client is None or self.since is None:
-            raise NatsUnavailableError(self.why)
+            raise NatsUnavailableError(self.reason)
         return self._client
 
-    def _is_deaf(self, why: str) -> None:
+    def _is_deaf(self, reason: str) -> None:
         if not self.deaf:
-            _log.warning("lattice NATS subscription denied", url=redact_url(self._address.url), reason=why)
-        self.deaf = why
+            _log.warning("lattice NATS subscription denied", url=redact_url(self._address.url), reason=reason)
+        self.deaf = reason
         self._changed()
 
     def _heard_again(self, client: UntrustedNatsClient) -> None:
@@ -318,15 +318,15 @@ class Link:
             _log.info("lattice NATS reachable again", url=redact_url(self._address.url))
         self._changed()
 
-    def _lost(self, why: str) -> None:
+    def _lost(self, reason: str) -> None:
         # A lost connection has a better reason soon: that of the failed reconnect. And a reset can precede a failed
         # authentication.
-        urgent = why == REFUSED or NOT_LET_IN in why
-        news = self._outage.away(why, time.monotonic(), vague=self.since is not None, urgent=urgent)
+        urgent = reason == REFUSED or NOT_LET_IN in reason
+        news = self._outage.away(reason, time.monotonic(), vague=self.since is not None, urgent=urgent)
         self.since, self._tried = None, True
         self._arrived.clear()
         if not self._warned:
             self._warned = True
-            _log.warning("lattice NATS unreachable, retrying", url=redact_url(self._address.url), reason=why)
+            _log.warning("lattice NATS unreachable, retrying", url=redact_url(self._address.url), reason=reason)
         if news:
             self._changed()

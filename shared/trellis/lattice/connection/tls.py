@@ -27,9 +27,9 @@ class CertificateError(Exception):
     """The Secret of ``leafTls`` is invalid; the message names the key, for users, without its content."""
 
 
-def advised(why: str) -> str:
+def advised(reason: str) -> str:
     """Return the reason of a failed connection, with a remedy if the server rejected the client certificate."""
-    return f"{why}: {NOT_LET_IN}" if any(alert in why for alert in _ALERTS) else why
+    return f"{reason}: {NOT_LET_IN}" if any(alert in reason for alert in _ALERTS) else reason
 
 
 def client_context(address: NatsAddress) -> ssl.SSLContext | None:

@@ -18,45 +18,45 @@ _KINDS_MAX: Final = 8
 
 
 class Outage:
-    """State of one outage. ``why``: the last reported reason; before the first outage, a text of the caller."""
+    """State of one outage. ``reason``: the last reported reason; before the first outage, a text of the caller."""
 
-    def __init__(self, why: str, timings: OutageTimings = OutageTimings()) -> None:
-        self.why = why
+    def __init__(self, reason: str, timings: OutageTimings = OutageTimings()) -> None:
+        self.reason = reason
         self._timings = timings
         self._told: set[str] = set()
         self._at = 0.0
         self._vague = False
         self._repeats = 0
 
-    def away(self, why: str, now: float, *, vague: bool = False, urgent: bool = False) -> bool:
+    def away(self, reason: str, now: float, *, vague: bool = False, urgent: bool = False) -> bool:
         """Note the reason of an outage; return whether to report it.
 
         Args:
-            why: reason, for users.
+            reason: for users.
             now: seconds of the monotonic clock.
             vague: a better reason is expected soon, and is reported at once.
             urgent: a user has to act; the first report has no delay.
         """
         if not self._told:
-            return self._may_report(why, now, vague=vague)
-        if why == self.why:
+            return self._may_report(reason, now, vague=vague)
+        if reason == self.reason:
             return False
-        known = why in self._told or len(self._told) > _KINDS_MAX
+        known = reason in self._told or len(self._told) > _KINDS_MAX
         backoff = Backoff(self._timings.pause, self._timings.pause_most)
         pause = backoff.bound(self._repeats + 1) if known else 0.0 if self._vague or urgent else backoff.first
         if now - self._at < pause:
             return False
         if known:
             self._repeats += 1
-        return self._may_report(why, now, vague=False)
+        return self._may_report(reason, now, vague=False)
 
     def over(self) -> None:
         """End the outage; the next reason starts another one."""
-        self.why = ""
+        self.reason = ""
         self._told.clear()
         self._repeats = 0
 
-    def _may_report(self, why: str, now: float, *, vague: bool) -> bool:
-        self._told.add(why)
-        self.why, self._at, self._vague = why, now, vague
+    def _may_report(self, reason: str, now: float, *, vague: bool) -> bool:
+        self._told.add(reason)
+        self.reason, self._at, self._vague = reason, now, vague
         return True

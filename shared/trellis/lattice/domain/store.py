@@ -86,7 +86,7 @@ class ModelStore(Protocol):
         """Time of the last complete read, in Unix seconds; None while the data may be incomplete."""
 
     @property
-    def why(self) -> str:
+    def reason(self) -> str:
         """Why the data is incomplete, or deletions cannot be proved, for users; "" if neither applies."""
 
     @property

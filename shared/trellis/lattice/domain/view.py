@@ -17,16 +17,16 @@ class LatticeView:
     """The state of a lattice at one moment. ``models`` is None until wadm answers, or if it is not queried.
 
     ``linked_since``: seconds of the monotonic clock, None while the lattice is unreachable or a subscription is denied;
-    ``why``: its reason; ``models_why``: why the applications may be outdated. ``settled``: the watches completed their
-    first query, or failed; until then an empty view has no meaning. ``refused``: further hosts were dropped because of
-    the limits. ``silence``: seconds without a heartbeat after which a host counts as stopped.
+    ``reason``: its reason; ``models_reason``: why the applications may be outdated. ``settled``: the watches completed
+    their first query, or failed; until then an empty view has no meaning. ``refused``: further hosts were dropped because
+    of the limits. ``silence``: seconds without a heartbeat after which a host counts as stopped.
     """
 
     linked_since: float | None
-    why: str = ""
+    reason: str = ""
     hosts: tuple[Sighting, ...] = ()
     models: tuple[Model, ...] | None = None
-    models_why: str = ""
+    models_reason: str = ""
     settled: bool = True
     refused: bool = False
     silence: float = LatticeTimings().silence

@@ -58,14 +58,14 @@ _log = get_logger(__name__)
 
 
 class Comparison:
-    """``applications`` and ``running``: the current state; ``why``: why wadm does not answer, "" if it does."""
+    """``applications`` and ``running``: the current state; ``reason``: why wadm does not answer, "" if it does."""
 
     def __init__(
         self, address: LatticeAddress, link: Link, changed: Changed, timings: LatticeTimings = LatticeTimings()
     ) -> None:
         self.applications: Final = Applications(timings=timings.comparison)
         self.running: Final = Running(timings.silence)
-        self.why = "wadm not queried yet"
+        self.reason = "wadm not queried yet"
         self.heard = time.monotonic()
         """Time of the last message of the lattice, monotonic seconds; initially the time of creation."""
         self._address = address
@@ -161,7 +161,7 @@ class Comparison:
         self._said_something = False
         self._asked_on = self._link.since
         self._away = self._garbled = False
-        asked, before, trouble = self.applications.events, self._shown(), (self.asked, bool(self.why))
+        asked, before, trouble = self.applications.events, self._shown(), (self.asked, bool(self.reason))
         try:
             models = read_models(await self._link.ask(model_list_subject(*self._of), seconds=self._timings.answer))
         except (NatsUnavailableError, LatticeDataError) as error:
@@ -169,7 +169,7 @@ class Comparison:
             self._failed(str(error))
             self.applications.refused(asked)
         else:
-            self.why, self.heard = "", time.monotonic()
+            self.reason, self.heard = "", time.monotonic()
             self.applications.listed(models, asked, time.monotonic())
             await self._get(asked)
             await self._follow_configurations()
@@ -182,7 +182,7 @@ class Comparison:
         if news:
             self._deaf = self._deaf or not (expected or self._said_something)
             self._changed(news, None)
-        elif (self.asked, bool(self.why)) != trouble:
+        elif (self.asked, bool(self.reason)) != trouble:
             self._changed([ALL], None)
 
     def _shown(self) -> dict[str, object]:
@@ -299,14 +299,14 @@ class Comparison:
         else:
             self._garbled = True
 
-    def _failed(self, why: str) -> None:
-        if not self.why:
+    def _failed(self, reason: str) -> None:
+        if not self.reason:
             _log.warning(
                 "wadm does not list the applications of the lattice, keeping the known ones",
                 lattice=self._address.name,
-                reason=why,
+                reason=reason,
             )
-        self.why = why
+        self.reason = reason
 
     def _log_invalid(self, subject: str, error: LatticeDataError) -> None:
         now = time.monotonic()

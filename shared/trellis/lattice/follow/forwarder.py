@@ -93,7 +93,7 @@ class Forwarder:
     lags: Mapping[str, Lag] = field(init=False)
     late: bool = field(default=False, init=False)
     """True if an event has waited for so long that it may be lost."""
-    why: dict[str, str] = field(default_factory=dict)
+    reason: dict[str, str] = field(default_factory=dict)
     """Reason of a failed read, by stream."""
     _events: TokenBucket = field(default_factory=lambda: TokenBucket(EVENTS_PER_SECOND, EVENTS_AT_ONCE), init=False)
     _bytes: TokenBucket = field(default_factory=lambda: TokenBucket(BYTES_PER_SECOND, BYTES_AT_ONCE), init=False)
@@ -206,14 +206,14 @@ class Forwarder:
             reason = f"the NATS user has no permission to read stream {stream}: {describe(error)}"
         else:
             reason = str(error) if isinstance(error, NatsUnavailableError) else describe(error)
-        if stream not in self.why and self.link.since is not None:
+        if stream not in self.reason and self.link.since is not None:
             _log.warning(
                 "lattice event forwarding failed, retrying", lattice=self.address.name, stream=stream, reason=reason
             )
-        self.why[stream] = reason
+        self.reason[stream] = reason
 
     def _found(self, stream: str) -> None:
-        if self.why.pop(stream, None) is not None:
+        if self.reason.pop(stream, None) is not None:
             _log.info("lattice event forwarding works again", lattice=self.address.name, stream=stream)
 
 

@@ -180,16 +180,16 @@ class LatticeClaim:
             if error.err_code != _NAME_IN_USE:
                 raise
 
-    def _refused(self, why: str) -> None:
+    def _refused(self, reason: str) -> None:
         if self._other:  # revoked permissions do not make this cluster the owner
             return
         if not self.unclaimed:
             _log.warning(
                 "ownership of the lattice's applications cannot be recorded: another cluster could write them too",
                 lattice=self._lattice,
-                reason=why,
+                reason=reason,
             )
-        self.unclaimed = why
+        self.unclaimed = reason
 
     def _report_owner(self) -> None:
         owner = self.owner

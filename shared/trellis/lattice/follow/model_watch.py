@@ -56,9 +56,9 @@ class ModelWatch:
         return self._asked or (self._link.tried and self._link.since is None)
 
     @property
-    def why(self) -> str:
+    def reason(self) -> str:
         """Why wadm does not answer, for users; "" if it does."""
-        return self._wadm.why
+        return self._wadm.reason
 
     def models(self) -> tuple[Model, ...] | None:
         """Return the current applications, None before the first answer of wadm."""
@@ -102,7 +102,7 @@ class ModelWatch:
 
     async def _rest(self) -> None:
         """Wait until the next query of wadm is due."""
-        until = time.monotonic() + (self._timings.again if self._wadm.why else self._timings.refresh)
+        until = time.monotonic() + (self._timings.again if self._wadm.reason else self._timings.refresh)
         while self._link.since == self._asked_on:
             self._wake.clear()
             now = time.monotonic()
@@ -115,7 +115,7 @@ class ModelWatch:
                     await self._wake.wait()
 
     async def _ask(self) -> None:
-        before = self.models(), self._wadm.why, self._asked
+        before = self.models(), self._wadm.reason, self._asked
         self._asked_on = self._link.since
         self._list.asking()
         try:
@@ -129,5 +129,5 @@ class ModelWatch:
         finally:
             self._list.unanswered()
         self._asked = True
-        if (self.models(), self._wadm.why, self._asked) != before:
+        if (self.models(), self._wadm.reason, self._asked) != before:
             self._changed()

@@ -132,7 +132,7 @@ class Bucket:
         if error is not None:
             raise error
         if reading.cancelled() and not anew:
-            raise NatsUnavailableError(self._link.why or "connection lost")
+            raise NatsUnavailableError(self._link.reason or "connection lost")
 
     async def _joined(self) -> None:
         """Wait until a lattice needs another read, and the current read is complete."""

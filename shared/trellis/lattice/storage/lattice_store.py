@@ -66,20 +66,20 @@ class LatticeStore:
         return self._portion.synced_at or (self._listing.synced_at if self._listed else None)
 
     @property
-    def why(self) -> str:
+    def reason(self) -> str:
         """Why the data is incomplete, or deletions cannot be proved, for users; "" if neither applies."""
         if self._link.since is None:
-            return self._link.why
-        if self._portion.unreadable.is_set() and self._listing.why:
-            return f"{self._portion.why}; {self._listing.why}"
+            return self._link.reason
+        if self._portion.unreadable.is_set() and self._listing.reason:
+            return f"{self._portion.reason}; {self._listing.reason}"
         if self._listed:
-            return f"deletions cannot be verified: {self._portion.why}"
-        return self._portion.why
+            return f"deletions cannot be verified: {self._portion.reason}"
+        return self._portion.reason
 
     @property
     def silent(self) -> str:
         """Why wadm does not answer, for users, "" if it does."""
-        return self._answering.why
+        return self._answering.reason
 
     def find(self, name: str) -> StoredModel | None:
         """Return an application by name, None if it does not exist."""

@@ -41,7 +41,7 @@ class Portion:
         """Key of the list of names of the lattice; with "-" it is the prefix of its other keys."""
         self.stored: Final = Stored(self.key)
         self.unreadable: Final = asyncio.Event()
-        self.why = "wadm storage not read yet"
+        self.reason = "wadm storage not read yet"
         """Why it is not read, for users; "" if it is."""
         self._lattice = address.name
         self._link = link
@@ -79,7 +79,7 @@ class Portion:
         if first:  # later calls drop nothing, because the read contained all entries
             self._news |= self.stored.complete()
         self._synced = (read_on, time.time())
-        self.why = ""
+        self.reason = ""
         self.unreadable.clear()
         if was_away:
             self._news.clear()
@@ -93,9 +93,9 @@ class Portion:
             news, self._news = self._news, set()
             self._changed(news)
 
-    def away(self, why: str, *, unreadable: bool = False, news: bool = False) -> None:
+    def away(self, reason: str, *, unreadable: bool = False, news: bool = False) -> None:
         """Note that the bucket cannot be read; ``news``: reports it even if it was not read before."""
-        was_there, self._synced, self.why = self._synced is not None, None, why
+        was_there, self._synced, self.reason = self._synced is not None, None, reason
         if unreadable:
             self.unreadable.set()
         if was_there or news:  # without the report, dependents would wait without a reason

@@ -25,13 +25,13 @@ _ASKED: Final = "trellis-asks"
 
 
 class Answering:
-    """Availability of wadm. ``why``: why it does not answer, for users; "" if it does, or after too few queries."""
+    """Availability of wadm. ``reason``: why it does not answer, for users; "" if it does, or after too few queries."""
 
     def __init__(
         self, wadm: Wadm, link: Link, changed: Callable[[], None], timings: AnsweringTimings = AnsweringTimings()
     ) -> None:
         self._timings = timings
-        self.why = ""
+        self.reason = ""
         self._wadm = wadm
         self._link = link
         self._changed = changed
@@ -58,7 +58,7 @@ class Answering:
             return ""
         return ""
 
-    def _report(self, why: str) -> None:
-        news, self.why = bool(why) != bool(self.why), why
+    def _report(self, reason: str) -> None:
+        news, self.reason = bool(reason) != bool(self.reason), reason
         if news:
             self._changed()

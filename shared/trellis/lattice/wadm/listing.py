@@ -30,11 +30,11 @@ Manifest = Mapping[str, Any]
 
 
 class Listing:
-    """Applications from answers of wadm. ``why``: why wadm does not answer, for users; "" if it does."""
+    """Applications from answers of wadm. ``reason``: why wadm does not answer, for users; "" if it does."""
 
     def __init__(self, wadm: Wadm, link: Link, statuses: Statuses, timings: ListingTimings = ListingTimings()) -> None:
         self._timings = timings
-        self.why = "wadm not queried yet"
+        self.reason = "wadm not queried yet"
         self.known = False
         """True if wadm listed all applications since the bucket became unreadable; then this list is used."""
         self._wadm = wadm
@@ -103,7 +103,7 @@ class Listing:
             wanted = [model for name, model in listed.items() if afresh or not self._has(name, model)]
             found = await self._get_all(wanted, afresh)
         except _TROUBLE as error:
-            self.why, self._synced = f"wadm: {error}", None
+            self.reason, self._synced = f"wadm: {error}", None
             return set()
         if afresh:
             self._afresh = time.monotonic()
@@ -114,7 +114,7 @@ class Listing:
             if name in found or name in self._models
         }
         answered(statuses)
-        self.why, self.known = "", True
+        self.reason, self.known = "", True
         self._synced = None if since is None else (since, time.time())
         return news
 

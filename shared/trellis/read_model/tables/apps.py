@@ -166,10 +166,10 @@ def compare(lattice: str, apps: Iterable[AppRow], models: Iterable[Model], other
     return rows
 
 
-def not_asked(lattice: str, apps: Iterable[AppRow], why: str) -> list[LiveRow]:
+def not_asked(lattice: str, apps: Iterable[AppRow], reason: str) -> list[LiveRow]:
     """Return the rows of a lattice whose wadm did not respond."""
     found = sorted(apps, key=lambda app: app.key)
-    return [LiveRow(lattice, app.application, app, None, unknown=why) for app in found]
+    return [LiveRow(lattice, app.application, app, None, unknown=reason) for app in found]
 
 
 def _differences(app: AppRow | None, model: Model | None) -> Iterable[str]:
