@@ -18,8 +18,8 @@ class LatticeView:
 
     ``linked_since``: seconds of the monotonic clock, None while the lattice is unreachable or a subscription is denied;
     ``reason``: its reason; ``models_reason``: why the applications may be outdated. ``settled``: the watches completed
-    their first query, or failed; until then an empty view has no meaning. ``refused``: further hosts were dropped because
-    of the limits. ``silence``: seconds without a heartbeat after which a host counts as stopped.
+    their first query, or failed; until then an empty view has no meaning. ``refused``: further hosts were dropped by
+    the limits. ``silence``: seconds without a heartbeat after which a host counts as stopped.
     """
 
     linked_since: float | None
