@@ -193,8 +193,14 @@ async def test_a_namespace_that_keeps_all_threads_it_can_get_leaves_some_to_the_
         hostile.over.set()
         await world.until(lambda: hostile.inside == 0 and world.guests.booted == 51, "each of them had its turn")
         # A place is given back after its guest has ended its turn.
-        await world.until(lambda: world.hosting.places.enter("team-b", "x"), "a place is given back")
-        await world.until(lambda: world.hosting.places.enter("team-c", "y"), "all places are given back")
+        free = [("team-b", "x"), ("team-c", "y")]
+        entered: set[str] = set()
+
+        def enters() -> bool:
+            entered.update(team for team, key in free if team not in entered and world.hosting.places.enter(team, key))
+            return len(entered) == len(free)
+
+        await world.until(enters, "all places are given back")
 
 
 async def test_what_waits_for_a_place_and_is_deleted_leaves_it_to_the_next(tmp_path: Path, recorder: Recorder) -> None:

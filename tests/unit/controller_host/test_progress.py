@@ -119,12 +119,12 @@ def test_many_threads_at_once(progress: Progress) -> None:
 _KILLED = """
 import sys
 from pathlib import Path
-from controller_host.state.progress import Mark, SeenVersions, Progress
+from controller_host.state.progress import LastCall, SeenVersions, Progress
 progress = Progress(Path(sys.argv[1]))
 number = 0
 while True:
     number += 1
-    progress.commit("u", SeenVersions("sha", "c", str(number), {"a": Mark(str(number)), "b": Mark(str(number))}))
+    progress.commit("u", SeenVersions("sha", "c", str(number), {"a": LastCall(str(number)), "b": LastCall(str(number))}))
     print(number, flush=True)
 """
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -10,8 +9,9 @@ import pytest
 from trellis_cli.common.errors import CommandError
 from trellis_cli.run.services import misspelt
 from trellis_dev.demo import target
-from trellis_dev.demo.services import Services
+from trellis_dev.demo.services import RUN, Services
 from trellis_dev.localcluster.processes import ProcessRecord
+from trellis_dev.localcluster.supervisor import MARK
 
 TOKEN = "0123456789abcdef"
 
@@ -19,12 +19,12 @@ TOKEN = "0123456789abcdef"
 async def test_the_services_of_the_demo_know_all_its_variables(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     given: dict[str, str] = {}
 
-    def spawn(_: Services, environment: Mapping[str, str]) -> ProcessRecord:
-        given.update(environment)
+    def spawn(services: Services, **more: str) -> ProcessRecord:
+        given.update(services.environment, **more, **{MARK: services.token})
         raise CommandError("not started")
 
-    monkeypatch.setattr(Services, "_spawn", spawn)
-    services = Services(target._RUN, tmp_path / "log", TOKEN)
+    monkeypatch.setattr(Services, "spawn", spawn)
+    services = Services(RUN, target._RUN, tmp_path / "log", TOKEN, "the services")
     with pytest.raises(CommandError):
         await services.start(TRELLIS_OTLP_ENDPOINT="http://127.0.0.1:4318")
     assert TOKEN in given.values()
