@@ -124,7 +124,8 @@ progress = Progress(Path(sys.argv[1]))
 number = 0
 while True:
     number += 1
-    progress.commit("u", SeenVersions("sha", "c", str(number), {"a": LastCall(str(number)), "b": LastCall(str(number))}))
+    last = LastCall(str(number))
+    progress.commit("u", SeenVersions("sha", "c", str(number), {"a": last, "b": last}))
     print(number, flush=True)
 """
 
