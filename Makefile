@@ -15,11 +15,12 @@ UV := $(BIN)/uv
 STAMP := $(VENV)/.installed
 # Installs the locks. The dev group pins the same version, so that the sync keeps it.
 UV_VERSION := 0.13.8
-# Runs in an environment of its own, so that no lock contains its packages.
+# They run in environments of their own, so that no lock contains its packages.
 PIP_AUDIT_VERSION := 2.10.1
+CHECKOV_VERSION := 3.3.30
 HAS_NODE := command -v node >/dev/null && command -v npm >/dev/null
 
-.PHONY: help install demo page images release lint language check test audit test-all flaky sabotage fuzz chaos soak bench docs generate verify lock format clean
+.PHONY: help install demo page images release lint language check test audit checkov test-all flaky sabotage fuzz chaos soak bench docs generate verify lock format clean
 
 help: ## List all targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  \033[36m%-10s\033[0m %s\n", $$1, $$2}'
@@ -67,6 +68,16 @@ audit: install ## Report known vulnerabilities of locked packages; needs PyPI, n
 		echo "$$lock" >&2; \
 		$(UV) tool run --quiet --python $(BIN)/python pip-audit@$(PIP_AUDIT_VERSION) --strict --disable-pip --require-hashes -r $$lock || exit 1; \
 	done
+
+checkov: install ## Check the rendered chart for insecure settings with checkov; needs PyPI
+	@mkdir -p build/checkov
+	@for mode in services bundle; do \
+		$(BIN)/helm template trellis deploy/helm/trellis --namespace trellis-system --set mode=$$mode,jaeger.enabled=true \
+			--set services.console.enabled=true,defaultShim.sha256.amd64=$$(printf '%064d' 0) > build/checkov/$$mode.yaml || exit 1; \
+	done
+	@$(UV) tool run --quiet --python $(BIN)/python checkov@$(CHECKOV_VERSION) --framework kubernetes --quiet --compact \
+		--skip-download --soft-fail --output json --directory build/checkov > build/checkov/report.json
+	@$(TOOL).checkov deploy/helm/checkov.yaml build/checkov/report.json
 
 test: lint ## Run all that CI runs: lint, unit and contract tests, each service with a real nats-server and kube-apiserver
 	@$(BIN)/python tests/units.py $(UNITS)
