@@ -97,8 +97,8 @@ def _build(target: Path, log: Path, step: str, how: How, on: str) -> None:
     variables = {
         "PROTOC": str(tools / "usr/bin/protoc"),
         "PROTOC_INCLUDE": str(tools / "usr/include"),
-        "LD_LIBRARY_PATH": _libraries(tools),
-        "LIBSECCOMP_LIB_PATH": _libraries(seccomp),
+        "LD_LIBRARY_PATH": _libraries(tools, architecture()),
+        "LIBSECCOMP_LIB_PATH": _libraries(seccomp, on),
         "TRIPLE": _triple(on),
     }
     if on != architecture():
@@ -119,7 +119,7 @@ def _cross(on: str, variables: Mapping[str, str], how: How) -> dict[str, str]:
     The compiler finds its own files beside it, so it needs no installation.
     """
     triple = _triple(on)
-    prefix = f"{triple.partition('-')[0]}-linux-gnu"
+    prefix = f"{_machine(on)}-linux-gnu"
     root = debian.installed(f"compiler-{on}", [f"gcc-{prefix}", f"libc6-dev-{on}-cross"], how)
     rustup = ["rustup", "target", "add", triple]
     done = subprocess.run(rustup, capture_output=True, text=True, check=False)  # noqa: S603 - fixed arguments
@@ -128,22 +128,26 @@ def _cross(on: str, variables: Mapping[str, str], how: How) -> dict[str, str]:
     compiler = str(root / f"usr/bin/{prefix}-gcc")
     return {
         **variables,
-        "LD_LIBRARY_PATH": f"{variables['LD_LIBRARY_PATH']}:{_libraries(root)}",
+        "LD_LIBRARY_PATH": f"{variables['LD_LIBRARY_PATH']}:{_libraries(root, architecture())}",
         "TARGET_CC": compiler,
         "TARGET_AR": str(root / f"usr/bin/{prefix}-ar"),
         f"CARGO_TARGET_{triple.upper().replace('-', '_')}_LINKER": compiler,
     }
 
 
-def _libraries(root: Path) -> str:
-    """Return the directory of libraries in an unpacked package: Debian has one for each architecture."""
-    return str(next(root.glob("usr/lib/*-linux-gnu")))
+def _libraries(root: Path, on: str) -> str:
+    """Return the directory of the libraries for an architecture in unpacked packages."""
+    return str(root / f"usr/lib/{_machine(on)}-linux-gnu")
 
 
 def _triple(on: str) -> str:
     """Return the target of Rust for an architecture."""
-    machine = next((machine for machine, name in ARCHITECTURES.items() if name == on), on)
-    return f"{machine}-unknown-linux-gnu"
+    return f"{_machine(on)}-unknown-linux-gnu"
+
+
+def _machine(on: str) -> str:
+    """Return an architecture as `uname -m` reports it."""
+    return next((machine for machine, name in ARCHITECTURES.items() if name == on), on)
 
 
 def _path(on: str) -> Path:
