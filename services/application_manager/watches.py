@@ -57,6 +57,7 @@ class Watches:
             view_application,
             on_application(cache, enqueue.application),
             optional=True,
+            states=True,
             needed=cache.published.needs_applications,
             on_known=enqueue.all,
             timings=timings,

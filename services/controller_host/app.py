@@ -140,6 +140,7 @@ def compose(
         view_controller,
         enqueue,
         optional=True,
+        states=True,
         needed=partial(needs_controllers, disk.progress, disk.guests),
         timings=timings.watch,
     )

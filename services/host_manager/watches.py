@@ -50,7 +50,7 @@ class Watches:
         self._groups: Informers[GroupView] = Informers(
             places,
             lambda place: Informer(
-                kube, HOST_CONFIGS, view_group, group, place, optional=optional, objects=cache.groups
+                kube, HOST_CONFIGS, view_group, group, place, optional=optional, states=True, objects=cache.groups
             ),
         )
         self._pods: Informers[PodView] = Informers(

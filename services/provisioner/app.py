@@ -97,6 +97,7 @@ def compose(settings: Settings, base: Base, timings: Timings = Timings()) -> Wor
         lambda manifest: cache.keys.judge(view_shim(manifest)),
         on_shim(cache, queues.shims.add, queues.list_all),
         optional=True,
+        states=True,
         needed=cache.marks.needed,
         on_known=queues.list_all,
         objects=shim_views,

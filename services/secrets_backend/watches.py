@@ -62,6 +62,7 @@ class Watches:
             view_grant,
             on_grant,
             optional=True,
+            states=True,
             needed=cache.needs_grants,
             timings=timings,
             objects=cache.grants,

@@ -73,6 +73,18 @@ def summary(health: Health) -> tuple[Verdict, Verdict, Verdict]:
     )
 
 
+def state_of(conditions: Iterable[Mapping[str, Any]]) -> State:
+    """Return the state that Ready, Reconciling and Stalled of a status have: the inverse of :func:`summary`.
+
+    Without Ready, as before the first write of a status, an object is ``RECONCILING``.
+    """
+    found = {item.get("type"): item.get("status") for item in conditions}
+    statuses = tuple(found.get(kind, "False") for kind in (READY, RECONCILING, STALLED))
+    if READY not in found:
+        return State.RECONCILING
+    return next((state for state, ours in _STATUSES.items() if ours == statuses), State.UNKNOWN)
+
+
 def shortened(message: str, most: int = MESSAGE_MAX) -> str:
     """Return the message with at most ``most`` characters; a cut message ends with an ellipsis."""
     return message if len(message) <= most else f"{message[: most - 1]}…"

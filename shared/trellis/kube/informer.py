@@ -15,8 +15,10 @@ import random
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Generic, TypeVar
 
+from trellis.crds.conditions import State, state_of
 from trellis.kube.changes import Change, ChangeKind
 from trellis.kube.client import Kube
 from trellis.kube.errors import Forbidden, Gone, KubeError, NotFound
@@ -65,6 +67,7 @@ class Informer(Generic[T]):
     the informer retries every ``refused`` seconds. Both states are logged once; ``lacking`` is the error while they
     last; for a missing permission, readiness has a note. ``failing``: error of an interruption, None otherwise.
     ``shape``: the decoded keys; ``project`` reads no other key.
+    ``states``: export the number of objects by the state that their conditions have, for services that write these.
     ``quiet``: log only at level debug, for informers of viewers.
     """
 
@@ -79,6 +82,7 @@ class Informer(Generic[T]):
     on_refresh: Callable[[T], None] | None = None
     optional: bool = False
     refusable: bool = False
+    states: bool = False
     quiet: bool = False
     needed: Callable[[], str | None] | None = None
     on_known: Callable[[], None] | None = None
@@ -92,6 +96,7 @@ class Informer(Generic[T]):
         self._selection = Selection(self.resource, self.namespace, self.label_selector, self.field_selector, self.shape)
         self._what = f"watch {self._selection}"
         self._version = ""
+        self._states: dict[str, State] = {}
         self._witness: Manifest | None = None
         """Metadata of the last changed object: a server that has it also has all earlier changes."""
         self._fruitless = 0
@@ -132,7 +137,10 @@ class Informer(Generic[T]):
         """List and watch until cancelled; raises no other exception."""
         telemetry = self.kube.telemetry
         labels = (telemetry.service, self.resource.plural, str(self._selection))
-        forget = telemetry.metrics.watch_staleness(*labels, self.staleness)
+        forgets = [telemetry.metrics.watch_staleness(*labels, self.staleness)]
+        if self.states:
+            reads = {state.value: partial(self._count, state) for state in State}
+            forgets.append(telemetry.metrics.object_states(labels[0], labels[1:], reads))
         self._progressed = time.monotonic()
         self.kube.health.expect(self._what)
         self.kube.health.add_liveness(self._what, self._deafness)
@@ -142,8 +150,12 @@ class Informer(Generic[T]):
                 while True:
                     await self._list_then_watch()
         finally:
-            forget()
+            for forget in forgets:
+                forget()
             self.kube.health.forget(self._what)
+
+    def _count(self, state: State) -> float:
+        return sum(found is state for found in self._states.values())
 
     async def _keep_contact(self) -> None:
         """Probe the API server if the process sends no other calls: liveness depends on whether the server answers.
@@ -304,6 +316,8 @@ class Informer(Generic[T]):
         except Exception:
             log.exception("object cannot be projected", resource=self.resource.plural, key=key)
             return
+        if self.states:
+            self._states[key] = state_of((manifest.get("status") or {}).get("conditions") or ())
         old = self.objects.get(key)
         self.objects[key] = new
         if old is None or old != new:
@@ -313,6 +327,7 @@ class Informer(Generic[T]):
             self._notify(self.on_refresh, new, key)
 
     def _remove(self, key: str) -> None:
+        self._states.pop(key, None)
         old = self.objects.pop(key, None)
         if old is not None:
             self._notify(self.on_change, Change(ChangeKind.DELETED, key, old, None), key)

@@ -64,7 +64,7 @@ class Metrics(ConsoleMetrics):
     A test makes its own with ``Metrics()``; services share :func:`process_metrics`.
     """
 
-    def __init__(self, registry: CollectorRegistry | None = None) -> None:
+    def __init__(self, registry: CollectorRegistry | None = None) -> None:  # noqa: PLR0915 - one for each metric
         super().__init__(registry if registry is not None else CollectorRegistry())
         self._owners: dict[tuple[str, ...], object] = {}
         self._lock = threading.Lock()
@@ -101,6 +101,13 @@ class Metrics(ConsoleMetrics):
         self.queue_depth: Final = self._gauge("queue_depth", "Keys in the work queue, waiting or running", "queue")
         self.queue_oldest_seconds: Final = self._gauge(
             "queue_oldest_seconds", "Age of the oldest waiting key in seconds", "queue"
+        )
+        self.objects: Final = self._gauge(
+            "objects",
+            "Objects whose status the service writes, by the state of their conditions",
+            "resource",
+            "watch",
+            "state",
         )
         self.watch_staleness_seconds: Final = self._gauge(
             "watch_staleness_seconds",
@@ -228,6 +235,22 @@ class Metrics(ConsoleMetrics):
             A function that ends the series, unless another callback has taken it over.
         """
         return self._observe((self.watch_staleness_seconds,), (service, resource, watch), (read,))
+
+    def object_states(self, service: str, of: tuple[str, str], reads: Mapping[str, Read]) -> Forget:
+        """Export the number of objects of a watch by their state; replaceable as for a watch.
+
+        Args:
+            service: service that writes the status of the objects.
+            of: resource and watch.
+            reads: callbacks by state.
+        """
+        forgets = [self._observe((self.objects,), (service, *of, state), (read,)) for state, read in reads.items()]
+
+        def forget() -> None:
+            for end in forgets:
+                end()
+
+        return forget
 
     def subscription_staleness(self, service: str, subscription: str, read: Read) -> Forget:
         """Export the staleness of a subscription in seconds; replaceable as for a watch."""

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from trellis.crds.api import Condition
-from trellis.crds.conditions import MESSAGE_MAX, Health, State, Verdict, make_condition, summary
+from trellis.crds.conditions import MESSAGE_MAX, Health, State, Verdict, make_condition, state_of, summary
 
 THEN, NOW = "2026-01-01T00:00:00Z", "2026-02-01T00:00:00Z"
 
@@ -37,6 +37,20 @@ def test_kstatus_judges_each_state(state: State, ready: str, judged: str) -> Non
     assert {item.reason for item in found} == {"Because"}
     assert [item.status for item in found].count("True") <= 1
     assert kstatus(found) == kstatus(found[::-1]) == judged
+    assert state_of([make_condition(verdict, (), 1, NOW) for verdict in reversed(found)]) is state
+
+
+@pytest.mark.parametrize(
+    ("conditions", "state"),
+    [
+        pytest.param([], State.RECONCILING, id="none yet"),
+        pytest.param([{"type": "Available", "status": "True"}], State.RECONCILING, id="of a former version"),
+        pytest.param([{"type": "Ready", "status": "True"}], State.READY, id="Ready alone"),
+        pytest.param([{"type": "Ready"}], State.UNKNOWN, id="without a status"),
+    ],
+)
+def test_other_conditions_have_a_state_too(conditions: list[dict[str, Any]], state: State) -> None:
+    assert state_of(conditions) is state
 
 
 def test_a_long_message_is_cut_visibly() -> None:

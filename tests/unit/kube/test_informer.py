@@ -273,6 +273,26 @@ async def test_staleness_is_a_gauge_while_it_runs(kube: FakeKube) -> None:
     assert series() == []
 
 
+async def test_objects_are_counted_by_the_state_of_their_conditions(kube: FakeKube) -> None:
+    def counts() -> dict[str, float]:
+        samples = [sample for family in kube.telemetry.metrics.objects.collect() for sample in family.samples]
+        return {sample.labels["state"]: sample.value for sample in samples if sample.value}
+
+    def put(name: str, *conditions: tuple[str, str]) -> None:
+        found = [{"type": kind, "status": status} for kind, status in conditions]
+        kube.put(CONFIGMAPS, {"metadata": {"name": name, "namespace": "default"}, "status": {"conditions": found}})
+
+    put("a", ("Ready", "True"))
+    put("b", ("Ready", "False"), ("Stalled", "True"))
+    async with Watched(kube, "default", timings=QUICK, states=True):
+        await until(lambda: counts() == {"Ready": 1, "Stalled": 1}, "both are counted")
+        put("b", ("Ready", "False"), ("Reconciling", "True"))
+        await until(lambda: counts() == {"Ready": 1, "Reconciling": 1}, "the changed state is counted")
+        kube.remove(CONFIGMAPS, "a", "default")
+        await until(lambda: counts() == {"Reconciling": 1}, "a deleted object is not counted")
+    assert counts() == {}
+
+
 async def test_two_watches_of_a_kind_are_told_apart(kube: FakeKube) -> None:
     gauge = kube.telemetry.metrics.watch_staleness_seconds
     async with (
