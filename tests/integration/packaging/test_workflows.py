@@ -52,7 +52,7 @@ def test_targets_of_make_exist(workflow: Path) -> None:
     makefile = (ROOT / "Makefile").read_text()
     jobs = yaml.safe_load(workflow.read_text())["jobs"].values()
     text = "\n".join(step.get("run", "") for job in jobs for step in job["steps"])
-    for target in re.findall(r"\bmake ([a-z-]+)", text):
+    for target in re.findall(r"^\s*make ([a-z-]+)", text, re.MULTILINE):
         assert re.search(rf"^{target}:", makefile, re.MULTILINE), target
     for path in re.findall(r"(?<=\s)(tests/\S+|deploy/\S+)", text):
         assert (ROOT / path).exists(), path

@@ -175,7 +175,7 @@ def test_text_is_one_readable_line(capsys: Capture) -> None:
         log.warning("nats is away", url="nats://x:4222", reason="connection refused", nodes=["a"], empty="")
     text = capsys.readouterr().err
     assert re.fullmatch(
-        r'\d\d:\d\d:\d\d warning  node_watcher nats is away url=nats://x:4222 why="connection refused" '
+        r'\d\d:\d\d:\d\d warning  node_watcher nats is away url=nats://x:4222 reason="connection refused" '
         r'nodes=\["a"\] empty="" trace_id=[0-9a-f]{32}\n',
         text,
     )
