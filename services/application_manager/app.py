@@ -69,15 +69,15 @@ def compose(settings: Settings, base: Base, timings: Timings = Timings()) -> Wor
     lattices = KeyedQueue[str](workers=LATTICE_WORKERS, name="lattices", telemetry=telemetry)
     groups = KeyedQueue[str](workers=LATTICE_WORKERS, name="groups", telemetry=telemetry)
 
-    def applications_changed(mark: str, applications: Iterable[str] | None) -> None:
+    def applications_changed(lattice_id: str, applications: Iterable[str] | None) -> None:
         if applications is None:
-            groups.add(mark)
-        for key in {*cache.keys_of(mark, applications)}:
+            groups.add(lattice_id)
+        for key in {*cache.keys_of(lattice_id, applications)}:
             queue.add(key)
 
     def list_all() -> None:
-        for mark in cache.marks:
-            lattices.add(mark)
+        for lattice_id in cache.lattice_ids:
+            lattices.add(lattice_id)
         for key in cache.all_keys():
             queue.add(key)
 
@@ -98,13 +98,13 @@ def compose(settings: Settings, base: Base, timings: Timings = Timings()) -> Wor
     metrics = ApplicationMetrics(telemetry.metrics, cache, timings)
     reconciler = Reconciler(gather, cache, effects, base.bus, TraceSpans(telemetry), permissions, timings)
 
-    async def follow(mark: str, address: LatticeAddress | None) -> None:
-        await cache.following.follow(mark, address)
-        metrics.follow(mark, address)
-        applications_changed(mark, None)  # the lattice may have other host groups now
+    async def follow(lattice_id: str, address: LatticeAddress | None) -> None:
+        await cache.following.follow(lattice_id, address)
+        metrics.follow(lattice_id, address)
+        applications_changed(lattice_id, None)  # the lattice may have other host groups now
 
-    def noted_lattice(mark: str) -> AbstractContextManager[None]:
-        return permissions.noted(f"lattice {mark}")
+    def noted_lattice(lattice_id: str) -> AbstractContextManager[None]:
+        return permissions.noted(f"lattice {lattice_id}")
 
     follow_groups = GroupLattices(kube, cache.groups_to_follow, follow, noted_lattice, settings.sources_interval)
     tell = GroupConditions(kube, cache, permissions, settings.remove_finalizers, timings)

@@ -148,7 +148,9 @@ class Effects:
 
     async def warn_home(self, snapshot: Snapshot, reason: str, message: str) -> None:
         """Record a warning Event on the oldest host group in the home namespace, for an application without object."""
-        groups = [item for item in self.cache.groups_of(snapshot.key.mark).values() if item.namespace == snapshot.home]
+        groups = [
+            item for item in self.cache.groups_of(snapshot.key.lattice_id).values() if item.namespace == snapshot.home
+        ]
         for group in sorted(groups, key=lambda item: (item.created, item.key))[:1]:
             regarding = ObjectRef(HOST_CONFIGS.api_version, HOST_CONFIGS.kind, group.name, group.uid, group.namespace)
             await self.recorder.record(regarding=regarding, type="Warning", reason=reason, message=message)
@@ -184,7 +186,7 @@ class Effects:
         view, base = _view(snapshot), _view(snapshot).object.base
         if action.tombstone and base is not None:
             await self._store_tombstone(view, base.revision, action.said.message)
-        elif self.cache.following.ours(snapshot.key.mark) and action.said.reason is Reason.DELETED:
+        elif self.cache.following.ours(snapshot.key.lattice_id) and action.said.reason is Reason.DELETED:
             await self._delete_for_sure(snapshot)
         await self._without_finalizer(view)
         _log.info("Application finalizer removed", application=view.key, reason=action.said.reason.value)
@@ -224,7 +226,7 @@ class Effects:
 
     async def _create(self, snapshot: Snapshot, version: str) -> None:
         held = _preserved_manifest(snapshot, version)
-        lattice = name_of(snapshot.key.mark)
+        lattice = name_of(snapshot.key.lattice_id)
         name = self._free_name(snapshot)
         made = await self.kube.create(
             APPLICATIONS,
@@ -238,7 +240,7 @@ class Effects:
         """Return the name for a new object; an alternative name if another application has the first one."""
         name = names.application_object(snapshot.key.name)
         taken = self.cache.applications.get(f"{snapshot.home}/{name}")
-        return name if taken is None else names.second_application_object(snapshot.key.name, snapshot.key.mark)
+        return name if taken is None else names.second_application_object(snapshot.key.name, snapshot.key.lattice_id)
 
     async def _write(self, snapshot: Snapshot, version: str) -> None:
         view, held = _view(snapshot), _preserved_manifest(snapshot, version)
@@ -305,12 +307,12 @@ class Effects:
         self.applications.wrote(written, view)
 
     def _wadm(self, snapshot: Snapshot) -> Wadm:
-        mark = snapshot.key.mark
-        if not self.cache.following.ours(mark):
+        lattice_id = snapshot.key.lattice_id
+        if not self.cache.following.ours(lattice_id):
             raise Outdated  # another cluster took the lattice in the meantime
-        wadm = self.cache.following.wadm(mark)
+        wadm = self.cache.following.wadm(lattice_id)
         if wadm is None:
-            raise NatsUnavailableError(f"lattice {name_of(mark)} is not followed yet")
+            raise NatsUnavailableError(f"lattice {name_of(lattice_id)} is not followed yet")
         return wadm
 
 

@@ -99,18 +99,18 @@ class Cache:
         """Record that the API server rejected the removal of the finalizer."""
         self._released.discard(uid)
 
-    def end_outage(self, mark: str) -> None:
+    def end_outage(self, lattice_id: str) -> None:
         """Record that a lattice answers, or that no host group names it."""
-        self._unavailable_since.pop(mark, None)
+        self._unavailable_since.pop(lattice_id, None)
 
-    def unavailable(self, mark: str, now: float) -> float:
+    def unavailable(self, lattice_id: str, now: float) -> float:
         """Record that a lattice does not answer; return the start of the outage in monotonic seconds."""
-        return self._unavailable_since.setdefault(mark, now)
+        return self._unavailable_since.setdefault(lattice_id, now)
 
     def deleted(self, key: Key) -> None:
         """Record that an application no longer exists on either side."""
         self.advance(key, Progress.deleted)
-        if (digests := self._digests.get(key.mark)) is not None:
+        if (digests := self._digests.get(key.lattice_id)) is not None:
             digests.forget(key.name)
 
     # Reads.
@@ -119,56 +119,56 @@ class Cache:
         """Return the progress of an application."""
         return self._progress.get(key, SETTLED)
 
-    def versions_of(self, mark: str, model: StoredModel) -> tuple[tuple[str, str], ...]:
+    def versions_of(self, lattice_id: str, model: StoredModel) -> tuple[tuple[str, str], ...]:
         """Return version and digest of each version in wadm, the oldest first; each digest is computed once."""
-        return self._digests.setdefault(mark, Digests()).of(model)
+        return self._digests.setdefault(lattice_id, Digests()).of(model)
 
     @property
-    def marks(self) -> set[str]:
+    def lattice_ids(self) -> set[str]:
         """The lattices that groups name, and those that are followed."""
-        return {*self._groups_by_lattice, *self.following.marks}
+        return {*self._groups_by_lattice, *self.following.lattice_ids}
 
-    def groups_of(self, mark: str) -> Mapping[str, GroupView]:
+    def groups_of(self, lattice_id: str) -> Mapping[str, GroupView]:
         """Return the host groups of a lattice."""
-        return self._groups_by_lattice.get(mark, {})
+        return self._groups_by_lattice.get(lattice_id, {})
 
-    def groups_to_follow(self, mark: str) -> Iterable[GroupView]:
+    def groups_to_follow(self, lattice_id: str) -> Iterable[GroupView]:
         """Return the host groups of a lattice to follow: none while wasmcloud-operator is active."""
-        return () if self.controller is not None else self.groups_of(mark).values()
+        return () if self.controller is not None else self.groups_of(lattice_id).values()
 
     def groups_in(self, namespace: str) -> Iterable[GroupView]:
         """Return the host groups of a namespace."""
         return self._groups_by_namespace.get(namespace, {}).values()
 
-    def means(self, namespace: str, mark: str) -> bool:
+    def means(self, namespace: str, lattice_id: str) -> bool:
         """Return whether the lattice name, in objects of this namespace, resolves to this lattice."""
-        return lattice_of(self.groups_in(namespace), name_of(mark), "") == mark
+        return lattice_of(self.groups_in(namespace), name_of(lattice_id), "") == lattice_id
 
     def key_of(self, view: ApplicationView) -> Key:
         """Return the key of an object."""
-        mark = lattice_of(self.groups_in(view.namespace), view.lattice, view.shown)
-        return Key(mark, view.application) if mark else Key("", view.key)
+        lattice_id = lattice_of(self.groups_in(view.namespace), view.lattice, view.shown)
+        return Key(lattice_id, view.application) if lattice_id else Key("", view.key)
 
-    def keys_of(self, mark: str, applications: Iterable[str] | None) -> Iterator[Key]:
+    def keys_of(self, lattice_id: str, applications: Iterable[str] | None) -> Iterator[Key]:
         """Yield the keys that a change of these applications affects; None: all applications of the lattice."""
         if applications is not None:
-            yield from (Key(mark, name) for name in applications)
+            yield from (Key(lattice_id, name) for name in applications)
             return
-        store = self.following.store(mark)
-        yield from (Key(mark, name) for name in (store.names() if store is not None else ()))
-        namespaces = {group.namespace for group in self.groups_of(mark).values()}
+        store = self.following.store(lattice_id)
+        yield from (Key(lattice_id, name) for name in (store.names() if store is not None else ()))
+        namespaces = {group.namespace for group in self.groups_of(lattice_id).values()}
         yield from (self.key_of(view) for view in self.applications.values() if view.namespace in namespaces)
 
     def all_keys(self) -> set[Key]:
         """Return the keys of all objects and of all applications in wadm."""
         keys = {self.key_of(view) for view in self.applications.values()}
-        for mark, store in self.following.stores.items():
-            keys |= {Key(mark, name) for name in store.names()}
+        for lattice_id, store in self.following.stores.items():
+            keys |= {Key(lattice_id, name) for name in store.names()}
         return keys
 
     def objects_of(self, key: Key) -> list[ApplicationView]:
         """Return the objects of an application, the oldest first."""
-        places = [key.name] if not key.mark else self._objects_by_application.get(key.name, ())
+        places = [key.name] if not key.lattice_id else self._objects_by_application.get(key.name, ())
         found = [self.applications[place] for place in places if place in self.applications]
         return sorted(
             (view for view in found if self.key_of(view) == key),

@@ -28,7 +28,7 @@ CONNECTION: Final = "trellis-application-manager"
 _READER: Final = "models"
 
 Wake = Callable[[str, Iterable[str] | None], None]
-"""Called with the ``mark`` of a lattice and the names of applications that may have changed, None for all."""
+"""Called with the ``lattice_id`` of a lattice and the names of applications that may have changed, None for all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,61 +52,61 @@ class Following:
         self._buckets: dict[Link, Bucket] = {}
 
     @property
-    def marks(self) -> list[str]:
+    def lattice_ids(self) -> list[str]:
         """The lattices that are followed."""
         return list(self._needs)
 
     @property
     def stores(self) -> Mapping[str, ModelStore]:
-        """Applications of each followed lattice, by ``mark``."""
-        return {mark: found.store for mark in self._needs if (found := self._of(mark)) is not None}
+        """Applications of each followed lattice, by ``lattice_id``."""
+        return {lattice_id: found.store for lattice_id in self._needs if (found := self._of(lattice_id)) is not None}
 
     async def run(self) -> None:
         """Follow until cancelled."""
         await self._lattices.run()
 
-    async def follow(self, mark: str, address: LatticeAddress | None) -> None:
+    async def follow(self, lattice_id: str, address: LatticeAddress | None) -> None:
         """Follow a lattice at an address; None stops following it."""
         if address is None:
-            self._needs.pop(mark, None)
+            self._needs.pop(lattice_id, None)
         else:
-            self._needs[mark] = address
-        await self._lattices.need(mark, address)
+            self._needs[lattice_id] = address
+        await self._lattices.need(lattice_id, address)
 
-    def store(self, mark: str) -> ModelStore | None:
+    def store(self, lattice_id: str) -> ModelStore | None:
         """Return the applications of a lattice, None if it is not followed (yet)."""
-        found = self._of(mark)
+        found = self._of(lattice_id)
         return None if found is None else found.store
 
-    def wadm(self, mark: str) -> Wadm | None:
+    def wadm(self, lattice_id: str) -> Wadm | None:
         """Return the wadm client of a lattice, None if it is not followed (yet)."""
-        found = self._of(mark)
+        found = self._of(lattice_id)
         return None if found is None else found.store.wadm
 
-    def linked(self, mark: str) -> bool:
+    def linked(self, lattice_id: str) -> bool:
         """Return whether the connection to a lattice's NATS is up."""
-        view = self._lattices.view(mark) if mark in self._needs else None
+        view = self._lattices.view(lattice_id) if lattice_id in self._needs else None
         return view is not None and view.linked_since is not None
 
-    def owner(self, mark: str) -> str | None:
+    def owner(self, lattice_id: str) -> str | None:
         """Return the cluster that owns a lattice's applications, None while the owner is unknown."""
-        found = self._of(mark)
+        found = self._of(lattice_id)
         return None if found is None else found.claim.owner
 
-    def ours(self, mark: str) -> bool:
+    def ours(self, lattice_id: str) -> bool:
         """Return whether this cluster may write to a lattice now; checked before each write."""
-        found = self._of(mark)
+        found = self._of(lattice_id)
         return found is not None and found.claim.ours
 
-    def _of(self, mark: str) -> _Followed | None:
-        address = self._needs.get(mark)
+    def _of(self, lattice_id: str) -> _Followed | None:
+        address = self._needs.get(lattice_id)
         return None if address is None else self._followed.get(address)
 
     async def _follow(self, address: LatticeAddress, link: Link) -> None:
         def changed(names: Iterable[str] | None) -> None:
             told = None if names is None else list(names)
-            for mark in [mark for mark, need in self._needs.items() if need == address]:
-                self._wake(mark, told)
+            for lattice_id in [lattice_id for lattice_id, need in self._needs.items() if need == address]:
+                self._wake(lattice_id, told)
 
         store = LatticeStore(address, link, self._bucket(link), changed, self._timings)
         claim = LatticeClaim(address, link, self._cluster, lambda: changed(None), self._timings.claim)
@@ -132,9 +132,9 @@ class Following:
         finally:
             del self._buckets[link]
 
-    def _on_view(self, mark: str) -> None:
+    def _on_view(self, lattice_id: str) -> None:
         """Pass a lost or restored lattice connection on to the store and the claim."""
-        found = self._of(mark)
+        found = self._of(lattice_id)
         if found is not None:
             found.store.connection_changed()
             found.claim.connection_changed()

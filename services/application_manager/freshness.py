@@ -78,38 +78,40 @@ class GroupConditions:
     remove_finalizers: bool = False
     timings: Timings = Timings()
 
-    async def run(self, mark: str, trace: TraceContext | None) -> float | None:
+    async def run(self, lattice_id: str, trace: TraceContext | None) -> float | None:
         """Update the condition of each host group of a lattice; return seconds until the next run.
 
         Raises:
             KubeError: the queue retries.
         """
         del trace
-        with self.rights.noted(f"groups of {mark}"):
-            return await self._run(mark)
+        with self.rights.noted(f"groups of {lattice_id}"):
+            return await self._run(lattice_id)
 
-    async def _run(self, mark: str) -> float | None:
+    async def _run(self, lattice_id: str) -> float | None:
         if self.remove_finalizers:
-            return await self._update_all(mark, None)
-        if not self._groups(mark):
-            self.cache.end_outage(mark)  # a group that names the lattice later gets the full delay
+            return await self._update_all(lattice_id, None)
+        if not self._groups(lattice_id):
+            self.cache.end_outage(lattice_id)  # a group that names the lattice later gets the full delay
             return None
         following = self.cache.following
-        said = verdict_of(following.store(mark), following.owner(mark), ours=following.ours(mark))
+        said = verdict_of(following.store(lattice_id), following.owner(lattice_id), ours=following.ours(lattice_id))
         if said.status != "Unknown":
-            self.cache.end_outage(mark)
+            self.cache.end_outage(lattice_id)
         else:
             now = time.monotonic()
-            left = self.cache.unavailable(mark, now) + self.timings.told - now
+            left = self.cache.unavailable(lattice_id, now) + self.timings.told - now
             if left > 0:
                 return left
-        return await self._update_all(mark, said)
+        return await self._update_all(lattice_id, said)
 
-    def _groups(self, mark: str) -> list[GroupView]:
-        return [group for group in self.cache.groups_to_follow(mark) if not group.deleting]
+    def _groups(self, lattice_id: str) -> list[GroupView]:
+        return [group for group in self.cache.groups_to_follow(lattice_id) if not group.deleting]
 
-    async def _update_all(self, mark: str, said: Verdict | None) -> float | None:
-        told = [await self._update_condition(group, said and self._of(group, said)) for group in self._groups(mark)]
+    async def _update_all(self, lattice_id: str, said: Verdict | None) -> float | None:
+        told = [
+            await self._update_condition(group, said and self._of(group, said)) for group in self._groups(lattice_id)
+        ]
         return None if all(told) else self.timings.status
 
     def _of(self, group: GroupView, said: Verdict) -> Verdict:

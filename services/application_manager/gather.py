@@ -51,9 +51,9 @@ class Gather:
         model = found.model
         if found.view is not None or model is None or found.progress.state in _BEFORE_TOMBSTONES:
             return found
-        store = self.cache.following.store(key.mark)
+        store = self.cache.following.store(key.lattice_id)
         bucket = store.bucket if store is not None else ""
-        buried = await self.tombstones.holds(name_of(key.mark), key.name, bucket, model.revision)
+        buried = await self.tombstones.holds(name_of(key.lattice_id), key.name, bucket, model.revision)
         return self._snapshot(key, tombstone=buried)  # the cache may have changed during the read
 
     def _snapshot(self, key: Key, *, tombstone: bool) -> Snapshot:
@@ -87,8 +87,8 @@ class Gather:
         if not self.groups_known():
             reason = "host groups cannot be listed: the application's lattice is not known"
             return replace(found, progress=nothing_awaited, reason=reason)
-        groups = self.cache.groups_of(key.mark).values() if key.mark else ()
-        home = home_of(group for group in groups if self.cache.means(group.namespace, key.mark))
+        groups = self.cache.groups_of(key.lattice_id).values() if key.lattice_id else ()
+        home = home_of(group for group in groups if self.cache.means(group.namespace, key.lattice_id))
         if not groups or (view is None and not home):
             reason = (
                 ""
@@ -98,9 +98,9 @@ class Gather:
             return replace(found, standing=Standing.NO_LATTICE, progress=nothing_awaited, reason=reason)
         # While the owner of the lattice is unknown, wadm counts as unavailable: no finalizer is removed on a guess.
         following = self.cache.following
-        others = following.owner(key.mark) is not None and not following.ours(key.mark)
+        others = following.owner(key.lattice_id) is not None and not following.ours(key.lattice_id)
         found = replace(found, standing=Standing.OTHERS if others else Standing.OURS, home=home)
-        return self._with_wadm(found, following.store(key.mark))
+        return self._with_wadm(found, following.store(key.lattice_id))
 
     def _with_wadm(self, found: Snapshot, store: ModelStore | None) -> Snapshot:
         """Return a snapshot with the state of wadm, and the progress that follows from it."""
@@ -117,7 +117,7 @@ class Gather:
             # A bucket whose age cannot be read counts as the recorded bucket.
             bucket = answers.bucket or (base.bucket if base is not None else "")
             may_be_listed = progress.unlisted_since is None or progress.listing_due(now, self.timings) is not None
-            versions = self.cache.versions_of(key.mark, model)
+            versions = self.cache.versions_of(key.lattice_id, model)
             wadm = Model(versions, model.deployed, bucket, may_be_listed, model.revision)
         return replace(
             found,
@@ -130,7 +130,12 @@ class Gather:
 
     def _answering(self, key: Key, store: ModelStore | None) -> ModelStore | None:
         """Return the storage of a lattice if it is up to date and the owner of the lattice is known, else None."""
-        if store is None or store.synced_at is None or store.silent or self.cache.following.owner(key.mark) is None:
+        if (
+            store is None
+            or store.synced_at is None
+            or store.silent
+            or self.cache.following.owner(key.lattice_id) is None
+        ):
             return None
         return store
 

@@ -38,35 +38,35 @@ class ApplicationMetrics(FollowedGauges[LatticeAddress]):
         self._counted: Counter[tuple[str, str]] = Counter()
         self._counted_at = -timings.counted
 
-    def _show(self, mark: str, address: LatticeAddress) -> Forget:
-        _, _, digest = mark.partition("/")
-        self._synced[mark] = time.time()
+    def _show(self, lattice_id: str, address: LatticeAddress) -> Forget:
+        _, _, digest = lattice_id.partition("/")
+        self._synced[lattice_id] = time.time()
         reads = KeptReads(
-            phases={phase: partial(self._count, mark, phase) for phase in PHASES},
-            synced_age=partial(self._synced_age, mark),
-            owned=partial(self._owned, mark),
-            linked=partial(self._linked, mark),
+            phases={phase: partial(self._count, lattice_id, phase) for phase in PHASES},
+            synced_age=partial(self._synced_age, lattice_id),
+            owned=partial(self._owned, lattice_id),
+            linked=partial(self._linked, lattice_id),
         )
         of = (redact_url(address.link.url), address.lattice, digest)
         return self._metrics.kept_lattice(APPLICATION_MANAGER, of, reads)
 
-    def _count(self, mark: str, phase: str) -> float:
+    def _count(self, lattice_id: str, phase: str) -> float:
         now = time.monotonic()
         if now - self._counted_at >= self._keep_counts:
             views = list(self._cache.applications.values())
-            self._counted = Counter((self._cache.key_of(view).mark, view.phase or UNKNOWN) for view in views)
+            self._counted = Counter((self._cache.key_of(view).lattice_id, view.phase or UNKNOWN) for view in views)
             self._counted_at = now
-        return self._counted[mark, phase]
+        return self._counted[lattice_id, phase]
 
-    def _synced_age(self, mark: str) -> float:
+    def _synced_age(self, lattice_id: str) -> float:
         """Return seconds since the state was last complete; before that, seconds since the lattice is followed."""
-        store = self._cache.following.store(mark)
+        store = self._cache.following.store(lattice_id)
         if store is not None and store.synced_at is not None and not store.silent:
-            self._synced[mark] = store.synced_at
-        return max(0.0, time.time() - self._synced[mark])
+            self._synced[lattice_id] = store.synced_at
+        return max(0.0, time.time() - self._synced[lattice_id])
 
-    def _owned(self, mark: str) -> float:
-        return float(self._cache.following.ours(mark))
+    def _owned(self, lattice_id: str) -> float:
+        return float(self._cache.following.ours(lattice_id))
 
-    def _linked(self, mark: str) -> float:
-        return float(self._cache.following.linked(mark))
+    def _linked(self, lattice_id: str) -> float:
+        return float(self._cache.following.linked(lattice_id))

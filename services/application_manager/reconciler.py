@@ -218,7 +218,7 @@ class Reconciler:
 
 
 def _identity(snapshot: Snapshot, view: ApplicationView) -> Identity:
-    lattice = name_of(snapshot.key.mark) or view.shown
+    lattice = name_of(snapshot.key.lattice_id) or view.shown
     return Identity(
         view.namespace, view.name, view.uid, view.resource_version, view.generation, lattice, view.application
     )

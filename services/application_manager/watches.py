@@ -91,8 +91,10 @@ def on_group(
         keys = {cache.key_of(view) for view in objects}
         cache.group_changed(change)
         beside = {item.lattice for place in places for item in cache.groups_in(place)}
-        for mark in ({group.lattice for group in views} | beside) - {""}:  # a name may resolve to another lattice now
-            wake_lattice(mark)
+        for lattice_id in ({group.lattice for group in views} | beside) - {
+            ""
+        }:  # a name may resolve to another lattice now
+            wake_lattice(lattice_id)
         # Only a reconcile of the former key ends what an application waits for there, such as an outage of wadm.
         for key in keys | {cache.key_of(view) for view in objects}:
             wake(key)

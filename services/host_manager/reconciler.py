@@ -157,7 +157,7 @@ class Reconciler:
         }
         event: HostsReady | HostsRemoved
         if head.deleting:
-            mark, event = f"{head.uid}.removed", HostsRemoved(**about)
+            dedup_id, event = f"{head.uid}.removed", HostsRemoved(**about)
         else:
             conditions = {condition["type"]: condition for condition in status.get("conditions") or ()}
             own = status.get("observedGeneration") == head.generation
@@ -165,9 +165,9 @@ class Reconciler:
             if not own or done != ("True", "False"):
                 said.pop(head.key, None)  # it is published once more when it is ready again
                 return None
-            mark = f"{head.uid}.{head.generation}.ready"
+            dedup_id = f"{head.uid}.{head.generation}.ready"
             event = HostsReady(**about, generation=head.generation, hosts=status.get("readyReplicas") or 0)
-        if said.get(head.key) == mark:
+        if said.get(head.key) == dedup_id:
             self.stories.end(head.key)
             return None
         try:
@@ -175,6 +175,6 @@ class Reconciler:
                 await self.bus.publish(event, dedup=f"{head.uid}.{head.resource_version}.{event.fact}")
         except BusUnavailable:
             return None if head.deleting else self.cache.timings.publish  # an outage does not block a deletion
-        said[head.key] = mark
+        said[head.key] = dedup_id
         self.stories.end(head.key)
         return None

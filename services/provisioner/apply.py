@@ -273,8 +273,8 @@ class Effects:
     async def _publish_event(self, action: Publish) -> None:
         if isinstance(action.fact, ProvisionSucceeded | ProvisionFailed):
             self._draw_installer(action.job)
-        await self.bus.publish(action.fact, dedup=action.mark)
-        self.cache.event_published(action.mark)
+        await self.bus.publish(action.fact, dedup=action.dedup_id)
+        self.cache.event_published(action.dedup_id)
 
     async def _warn(self, action: WarnNode, annotations: Mapping[str, str] | None = None) -> None:
         self.cache.node_warned(action.node, action.reason)

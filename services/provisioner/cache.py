@@ -283,9 +283,9 @@ class Cache:
         """Record that a node waits for another condition. ``reason``: why a Shim cannot be removed, for users."""
         self._note(uid, blocked_until=time.monotonic() + seconds, **({"in_use": reason} if reason else {}))
 
-    def event_published(self, mark: str) -> None:
+    def event_published(self, dedup_id: str) -> None:
         """Record that an event about a Job was published."""
-        self._published.add(mark)
+        self._published.add(dedup_id)
 
     def node_warned(self, node: NodeView, reason: Reason) -> None:
         """Record the content of an Event on a Node."""
@@ -355,7 +355,7 @@ class Cache:
 
     def published(self, jobs: Iterable[JobView]) -> frozenset[str]:
         """Return the deduplication IDs of the published events of these Jobs."""
-        return frozenset(mark for job in jobs for mark in _marks_of(job) if mark in self._published)
+        return frozenset(dedup_id for job in jobs for dedup_id in _marks_of(job) if dedup_id in self._published)
 
     def has_canary_class(self, name: str) -> bool:
         """Return whether the RuntimeClass of canaries is known to exist."""

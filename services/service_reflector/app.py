@@ -59,13 +59,13 @@ def compose(settings: Settings, base: Base, timings: Timings = Timings()) -> Wor
     queue = KeyedQueue[str](workers=WORKERS, name="applications", telemetry=telemetry)
     lattices = KeyedQueue[str](workers=LATTICE_WORKERS, name="lattices", telemetry=telemetry)
 
-    def applications_changed(mark: str, applications: Iterable[str] | None, trace: TraceContext | None) -> None:
-        for key in {*cache.keys_of(mark, applications)}:
+    def applications_changed(lattice_id: str, applications: Iterable[str] | None, trace: TraceContext | None) -> None:
+        for key in {*cache.keys_of(lattice_id, applications)}:
             queue.add(key, trace=trace)
 
     def list_all() -> None:
-        for mark in {*cache.by_lattice, *cache.following.marks}:
-            lattices.add(mark)
+        for lattice_id in {*cache.by_lattice, *cache.following.lattice_ids}:
+            lattices.add(lattice_id)
         for key in cache.all_keys():
             queue.add(key)
 

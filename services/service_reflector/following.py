@@ -40,7 +40,7 @@ class Following:
         self._shown: dict[str, object] = {}
 
     @property
-    def marks(self) -> list[str]:
+    def lattice_ids(self) -> list[str]:
         """IDs of the followed lattices."""
         return list(self._needs)
 
@@ -48,49 +48,49 @@ class Following:
         """Follow until cancelled."""
         await self._lattices.run()
 
-    async def follow(self, mark: str, address: LatticeAddress | None) -> None:
+    async def follow(self, lattice_id: str, address: LatticeAddress | None) -> None:
         """Follow a lattice at an address from now on; None stops following it."""
         if address is None:
-            self._needs.pop(mark, None)
-            self._hosts.pop(mark, None)
-            self._shown.pop(mark, None)
+            self._needs.pop(lattice_id, None)
+            self._hosts.pop(lattice_id, None)
+            self._shown.pop(lattice_id, None)
         else:
-            self._needs[mark] = address
-        await self._lattices.need(mark, address)
+            self._needs[lattice_id] = address
+        await self._lattices.need(lattice_id, address)
 
-    def comparison(self, mark: str) -> Comparison | None:
+    def comparison(self, lattice_id: str) -> Comparison | None:
         """Return the state of a lattice's applications, None if it is not followed (yet)."""
-        address = self._needs.get(mark)
+        address = self._needs.get(lattice_id)
         return None if address is None else self._comparisons.get(address)
 
-    def hosts(self, mark: str) -> Mapping[str, Sighting]:
+    def hosts(self, lattice_id: str) -> Mapping[str, Sighting]:
         """Return the reporting hosts by the names of their pods."""
-        found = self._hosts.get(mark)
+        found = self._hosts.get(lattice_id)
         now = time.monotonic()
         if found is not None and now - found[0] < self._timings.hosts:
             return found[1]
-        view = self._lattices.view(mark)
+        view = self._lattices.view(lattice_id)
         hosts = {name: seen for seen in view.hosts if (name := seen.host.labels.get(POD_LABEL))} if view else {}
-        self._hosts[mark] = (now, hosts)
+        self._hosts[lattice_id] = (now, hosts)
         return hosts
 
-    def trouble(self, mark: str) -> str:
+    def trouble(self, lattice_id: str) -> str:
         """Return why a lattice does not report its applications, "" if it does or was not queried yet."""
-        view, comparison = self._lattices.view(mark), self.comparison(mark)
+        view, comparison = self._lattices.view(lattice_id), self.comparison(lattice_id)
         if view is None or not view.settled:
             return ""
         return view.reason or (comparison.reason if comparison is not None and comparison.asked else "")
 
-    def heard(self, mark: str) -> float | None:
+    def heard(self, lattice_id: str) -> float | None:
         """Return the monotonic time of the last message of a lattice; None if it is not followed (yet)."""
-        comparison, view = self.comparison(mark), self._lattices.view(mark)
+        comparison, view = self.comparison(lattice_id), self._lattices.view(lattice_id)
         told = [seen.at for seen in view.hosts] if view is not None else []
         return max([*told, *([comparison.heard] if comparison is not None else [])], default=None)
 
     async def _compare(self, address: LatticeAddress, link: Link) -> None:
         def changed(names: Iterable[str], trace: TraceContext | None) -> None:
-            for mark in [mark for mark, need in self._needs.items() if need == address]:
-                self._wake(mark, names, trace)
+            for lattice_id in [lattice_id for lattice_id, need in self._needs.items() if need == address]:
+                self._wake(lattice_id, names, trace)
 
         comparison = self._comparisons[address] = Comparison(address, link, changed, self._timings.lattice)
         try:
@@ -99,17 +99,17 @@ class Following:
             if self._comparisons.get(address) is comparison:
                 del self._comparisons[address]
 
-    def _on_view(self, mark: str) -> None:
+    def _on_view(self, lattice_id: str) -> None:
         """Handle a change of a lattice's view: of its connection, or of its hosts, for which keys are enqueued."""
-        comparison = self.comparison(mark)
+        comparison = self.comparison(lattice_id)
         if comparison is not None:
             comparison.connection_changed()
-        self._hosts.pop(mark, None)
+        self._hosts.pop(lattice_id, None)
         shown = {
             name: (seen.host.id, dict(seen.host.labels), {unit.id for unit in seen.host.providers})
-            for name, seen in self.hosts(mark).items()
+            for name, seen in self.hosts(lattice_id).items()
         }
-        news = (shown, self.trouble(mark))
-        if self._shown.get(mark, ({}, "")) != news:
-            self._shown[mark] = news
-            self._wake(mark, None, None)
+        news = (shown, self.trouble(lattice_id))
+        if self._shown.get(lattice_id, ({}, "")) != news:
+            self._shown[lattice_id] = news
+            self._wake(lattice_id, None, None)

@@ -70,65 +70,67 @@ class Cache:
         """The host groups, as ``ownership`` reads them."""
         return HostGroups(self.groups_known, self.groups, self.by_lattice, self.by_namespace, self.grace_left)
 
-    def grace_left(self, mark: str) -> float:
+    def grace_left(self, lattice_id: str) -> float:
         """Return the seconds for which the Services of a lattice without a host group stay."""
-        since = self.missing_since.setdefault(mark, time.monotonic())
+        since = self.missing_since.setdefault(lattice_id, time.monotonic())
         return max(0.0, since + self.timings.group_grace - time.monotonic())
 
-    def waits_for_group(self, mark: str) -> bool:
+    def waits_for_group(self, lattice_id: str) -> bool:
         """Return whether Services of a lattice stay for the grace period, because no host group decides on them."""
-        found = self._of(mark)
-        return any(not any(successors(item, self.host_groups)) for item in found) and self.grace_left(mark) > 0
+        found = self._of(lattice_id)
+        return any(not any(successors(item, self.host_groups)) for item in found) and self.grace_left(lattice_id) > 0
 
-    def homes(self, mark: str) -> set[str]:
+    def homes(self, lattice_id: str) -> set[str]:
         """Return the namespaces of a lattice's groups."""
-        return {group.namespace for group in self.by_lattice.get(mark, {}).values()}
+        return {group.namespace for group in self.by_lattice.get(lattice_id, {}).values()}
 
-    def deployed(self, mark: str) -> dict[str, Application]:
+    def deployed(self, lattice_id: str) -> dict[str, Application]:
         """Return the known applications of a lattice by name."""
-        comparison = self.following.comparison(mark)
+        comparison = self.following.comparison(lattice_id)
         return comparison.applications.deployed() if comparison is not None else {}
 
-    def keys_of(self, mark: str, applications: Iterable[str] | None) -> Iterator[str]:
+    def keys_of(self, lattice_id: str, applications: Iterable[str] | None) -> Iterator[str]:
         """Yield the keys that changes of applications affect; None stands for every application of the lattice."""
         if applications is not None and "" in applications:
             applications = None  # the list is complete now, so absence is known, too
-        homes, left = self.homes(mark), self._left_to(mark)
+        homes, left = self.homes(lattice_id), self._left_to(lattice_id)
         if applications is None:
-            applications = {*self.deployed(mark), *(item.application for item in (*self._of(mark), *left))}
+            applications = {*self.deployed(lattice_id), *(item.application for item in (*self._of(lattice_id), *left))}
             yield from self.kept
         for name in applications:
-            places = homes | {self.services[key].namespace for key in self._mirrors(mark, name)}
+            places = homes | {self.services[key].namespace for key in self._mirrors(lattice_id, name)}
             places |= {item.namespace for item in left if item.application == name}
-            application = self._application(mark, name)
+            application = self._application(lattice_id, name)
             if application is not None and (asked := application.annotation(names.ANNOTATION_SERVICE_NAMESPACE)):
                 places = places | {asked}
             yield from (f"{place}/{name}" for place in places)
 
-    def _of(self, mark: str) -> list[ServiceView]:
-        return [self.services[key] for key in self.by_mark.get(mark, ()) if key in self.services]
+    def _of(self, lattice_id: str) -> list[ServiceView]:
+        return [self.services[key] for key in self.by_mark.get(lattice_id, ()) if key in self.services]
 
-    def _left_to(self, mark: str) -> list[ServiceView]:
+    def _left_to(self, lattice_id: str) -> list[ServiceView]:
         """Return the Services of lattices without a host group on which this lattice decides."""
         found = [item for former in self.by_mark if former not in self.by_lattice for item in self._of(former)]
-        return [item for item in found if any(group.lattice == mark for group in successors(item, self.host_groups))]
+        return [
+            item for item in found if any(group.lattice == lattice_id for group in successors(item, self.host_groups))
+        ]
 
     def keys_left(self, groups: Collection[str]) -> Iterator[str]:
         """Yield the keys of Services that record one of these groups and whose lattice has no host group."""
-        for mark in self.by_mark:
-            if mark not in self.by_lattice:
-                for item in self._of(mark):
+        for lattice_id in self.by_mark:
+            if lattice_id not in self.by_lattice:
+                for item in self._of(lattice_id):
                     if any(group in groups for group in recorded_groups(item)):
                         yield f"{item.namespace}/{item.application}"
 
-    def _application(self, mark: str, name: str) -> Application | None:
-        comparison = self.following.comparison(mark)
+    def _application(self, lattice_id: str, name: str) -> Application | None:
+        comparison = self.following.comparison(lattice_id)
         cache = comparison.applications.known.get(name) if comparison is not None else None
         return cache.application if cache is not None else None
 
     def all_keys(self) -> set[str]:
         """Return every key to reconcile."""
-        keys = {key for mark in self.following.marks for key in self.keys_of(mark, None)}
+        keys = {key for lattice_id in self.following.lattice_ids for key in self.keys_of(lattice_id, None)}
         ours = (service for service in self.services.values() if service.application or service.peers)
         keys |= {f"{item.namespace}/{item.application or item.name}" for item in ours}
         return keys | set(self.said) | set(self.kept)
@@ -160,8 +162,8 @@ class Cache:
         first = next(iter(self.preserved.values()), None)
         return f"{len(self.preserved)}, the first: {first.message}" if first is not None else ""
 
-    def _mirrors(self, mark: str, name: str) -> list[str]:
-        return [key for key in self.mirrors.get((mark, name), ()) if key in self.services]
+    def _mirrors(self, lattice_id: str, name: str) -> list[str]:
+        return [key for key in self.mirrors.get((lattice_id, name), ()) if key in self.services]
 
     async def snapshot(self, key: str) -> Snapshot:
         """Return the input of a decision about one application's Services in one namespace.
@@ -199,7 +201,9 @@ class Cache:
             frozenset(item.lattice for item in unknown),
             tuple(item for item in kept if (of := read_kept(item.kept)) and self._unknown(of.lattice, of.application)),
             sure=self.groups_known()
-            and all(self._complete(mark) for mark in self.by_lattice if namespace in self.homes(mark)),
+            and all(
+                self._complete(lattice_id) for lattice_id in self.by_lattice if namespace in self.homes(lattice_id)
+            ),
             terminating=terminating,
             remove_finalizers=self.remove_finalizers,
             owners={item: owner.lattice for item, owner in found.items()},
@@ -235,85 +239,91 @@ class Cache:
     def _claims(self, namespace: str, name: str) -> tuple[list[Claim], list[Refused]]:
         claims: list[Claim] = []
         refused: list[Refused] = []
-        having = {mark: found for mark in self.following.marks if (found := self._application(mark, name)) is not None}
-        for mark in sorted(having, key=self._seniority):
-            application = having[mark]
-            options, homes = options_of(application), self.homes(mark)
-            group = self._group(mark, namespace)
+        having = {
+            lattice_id: found
+            for lattice_id in self.following.lattice_ids
+            if (found := self._application(lattice_id, name)) is not None
+        }
+        for lattice_id in sorted(having, key=self._seniority):
+            application = having[lattice_id]
+            options, homes = options_of(application), self.homes(lattice_id)
+            group = self._group(lattice_id, namespace)
             if options.namespace and options.namespace not in {*homes, *self.elsewhere}:
                 refused += [_refusal(options, application, group)] if group is not None else []
             elif namespace == options.namespace or (not options.namespace and namespace in homes):
                 claims.append(
                     Claim(
-                        mark,
+                        lattice_id,
                         application,
                         options,
-                        self._pods(mark),
-                        self.following.hosts(mark),
-                        self._running(mark),
+                        self._pods(lattice_id),
+                        self.following.hosts(lattice_id),
+                        self._running(lattice_id),
                         group,
-                        groups=tuple(sorted(self.by_lattice.get(mark, ()))),
+                        groups=tuple(sorted(self.by_lattice.get(lattice_id, ()))),
                     )
                 )
         return claims, refused
 
-    def _running(self, mark: str) -> Running:
-        comparison = self.following.comparison(mark)
+    def _running(self, lattice_id: str) -> Running:
+        comparison = self.following.comparison(lattice_id)
         return comparison.running if comparison is not None else Running()
 
     def _remembered(self, service: ServiceView) -> Claim:
         """Return the claim that a Service records in its annotations."""
-        mark, annotations = service.lattice, (service.manifest or {}).get("annotations") or {}
+        lattice_id, annotations = service.lattice, (service.manifest or {}).get("annotations") or {}
         listeners = read_reach(annotations.get(names.ANNOTATION_CACHED_LISTENERS, ""))
         application = Application(service.application, listeners=listeners)
         return Claim(
-            mark,
+            lattice_id,
             application,
             ServiceOptions(),
-            self._pods(mark, () if mark in self.by_lattice else recorded_groups(service)),
-            self.following.hosts(mark),
-            self._running(mark),
-            self._group(mark, service.namespace),
+            self._pods(lattice_id, () if lattice_id in self.by_lattice else recorded_groups(service)),
+            self.following.hosts(lattice_id),
+            self._running(lattice_id),
+            self._group(lattice_id, service.namespace),
             remembered=True,
         )
 
-    def _seniority(self, mark: str) -> tuple[str, str]:
+    def _seniority(self, lattice_id: str) -> tuple[str, str]:
         """Return the sort key of a lattice: that of the oldest host group comes first."""
-        return min((group.created for group in self.by_lattice.get(mark, {}).values()), default="~"), mark
+        return min((group.created for group in self.by_lattice.get(lattice_id, {}).values()), default="~"), lattice_id
 
-    def _group(self, mark: str, namespace: str) -> GroupView | None:
+    def _group(self, lattice_id: str, namespace: str) -> GroupView | None:
         """Return the host group for Events: the oldest, in the namespace if there is one."""
         groups = sorted(
-            self.by_lattice.get(mark, {}).values(),
+            self.by_lattice.get(lattice_id, {}).values(),
             key=lambda item: (item.namespace != namespace, item.created, item.key),
         )
         return groups[0] if groups else None
 
-    def _pods(self, mark: str, recorded: tuple[str, ...] = ()) -> tuple[PodView, ...]:
+    def _pods(self, lattice_id: str, recorded: tuple[str, ...] = ()) -> tuple[PodView, ...]:
         """Return the pods of a lattice's hosts: of its groups, and of groups in their namespaces that report to it.
 
         A group that was given another address of the same lattice stays on it, as its heartbeats show.
         """
-        groups = (*self.by_lattice.get(mark, {}), *recorded)
+        groups = (*self.by_lattice.get(lattice_id, {}), *recorded)
         pods = [pod for key in groups for pod in self.pods.get(key, {}).values()]
-        name, heard = lattice_name(mark), self.following.hosts(mark)
-        for place in self.homes(mark) if heard else ():
+        name, heard = lattice_name(lattice_id), self.following.hosts(lattice_id)
+        for place in self.homes(lattice_id) if heard else ():
             for key, group in self.by_namespace.get(place, {}).items():
                 if key not in groups and lattice_name(group.lattice) == name:
                     pods += [pod for pod in self.pods.get(key, {}).values() if pod.name in heard]
         return tuple(pods)
 
-    def _complete(self, mark: str) -> bool:
-        comparison = self.following.comparison(mark)
+    def _complete(self, lattice_id: str) -> bool:
+        comparison = self.following.comparison(lattice_id)
         return comparison is not None and comparison.applications.complete
 
-    def _unknown(self, mark: str, application: str) -> bool:
+    def _unknown(self, lattice_id: str, application: str) -> bool:
         """Return whether it is unknown if a lattice deploys an application; without a group: if groups are unknown."""
-        return self._answer(mark, application) is None if mark in self.by_lattice else not self.groups_known()
+        return (
+            self._answer(lattice_id, application) is None if lattice_id in self.by_lattice else not self.groups_known()
+        )
 
-    def _answer(self, mark: str, application: str) -> bool | None:
+    def _answer(self, lattice_id: str, application: str) -> bool | None:
         """Return whether a lattice has an application deployed, None while it has not answered."""
-        comparison = self.following.comparison(mark)
+        comparison = self.following.comparison(lattice_id)
         if comparison is None:
             return None
         cache = comparison.applications.known.get(application)
@@ -353,10 +363,10 @@ class Cache:
         message = f"Services of applications on lattice {lattice} stay as they are: {reason}"
         return Preserved(service, owner.undecided, message, groups)
 
-    def _trouble(self, mark: str) -> str:
+    def _trouble(self, lattice_id: str) -> str:
         """Return why the lattice of a host group does not answer, "" while no error is known."""
-        reason = self.unreadable.get(mark) or self.following.trouble(mark)
-        group = self._group(mark, "")
+        reason = self.unreadable.get(lattice_id) or self.following.trouble(lattice_id)
+        group = self._group(lattice_id, "")
         if not reason or group is None or group.spec is None:
             return reason
         return f"{redact_url(group.spec.nats_address)}: {reason}"

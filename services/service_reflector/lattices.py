@@ -29,42 +29,42 @@ class LatticeReconciler:
     seconds: float
     metrics: ServiceMetrics
 
-    async def run(self, mark: str, trace: TraceContext | None) -> float | None:
+    async def run(self, lattice_id: str, trace: TraceContext | None) -> float | None:
         """Follow a lattice as its oldest host group defines; return the seconds until its Secrets are re-read.
 
         Raises:
             KubeError: a Secret could not be read.
         """
         cache = self.cache
-        if mark in cache.following.marks and self._may_follow() and not self._groups(mark):
+        if lattice_id in cache.following.lattice_ids and self._may_follow() and not self._groups(lattice_id):
             if not cache.groups_known():
                 return None  # it is followed as before
-            if cache.waits_for_group(mark):
+            if cache.waits_for_group(lattice_id):
                 # Still followed: an application that is undeployed in the meantime loses its Service at once.
-                self.wake(mark, None, None)
-                return cache.grace_left(mark)
+                self.wake(lattice_id, None, None)
+                return cache.grace_left(lattice_id)
         lattices = GroupLattices(cache.kube, self._groups, self._follow, self._noted, self.seconds)
-        return await lattices.run(mark, trace)
+        return await lattices.run(lattice_id, trace)
 
     def _may_follow(self) -> bool:
         return self.cache.controller is None and not self.cache.remove_finalizers
 
-    def _groups(self, mark: str) -> Collection[GroupView]:
-        return self.cache.by_lattice.get(mark, {}).values() if self._may_follow() else ()
+    def _groups(self, lattice_id: str) -> Collection[GroupView]:
+        return self.cache.by_lattice.get(lattice_id, {}).values() if self._may_follow() else ()
 
-    async def _follow(self, mark: str, address: LatticeAddress | None) -> None:
-        self.cache.unreadable.pop(mark, None)
-        if address is None and self._groups(mark):
-            self.cache.unreadable[mark] = "its name or its prefix is not valid in a NATS subject"
-        await self.cache.following.follow(mark, address)
-        self.metrics.follow(mark, address)
-        self.wake(mark, None, None)
+    async def _follow(self, lattice_id: str, address: LatticeAddress | None) -> None:
+        self.cache.unreadable.pop(lattice_id, None)
+        if address is None and self._groups(lattice_id):
+            self.cache.unreadable[lattice_id] = "its name or its prefix is not valid in a NATS subject"
+        await self.cache.following.follow(lattice_id, address)
+        self.metrics.follow(lattice_id, address)
+        self.wake(lattice_id, None, None)
 
     @contextmanager
-    def _noted(self, mark: str) -> Iterator[None]:
+    def _noted(self, lattice_id: str) -> Iterator[None]:
         try:
             yield
         except KubeError as error:
-            self.cache.unreadable[mark] = self.cache.kube.describe_error(error)
-            self.wake(mark, None, None)
+            self.cache.unreadable[lattice_id] = self.cache.kube.describe_error(error)
+            self.wake(lattice_id, None, None)
             raise

@@ -25,22 +25,22 @@ class ServiceMetrics(FollowedGauges[LatticeAddress]):
         self._metrics = metrics
         self._cache = cache
 
-    def _show(self, mark: str, address: LatticeAddress) -> Forget:
-        _, _, digest = mark.partition("/")
+    def _show(self, lattice_id: str, address: LatticeAddress) -> Forget:
+        _, _, digest = lattice_id.partition("/")
         reads = (
-            partial(self._silent, mark, time.monotonic()),
-            partial(self._applications, mark),
-            partial(self._services, mark),
+            partial(self._silent, lattice_id, time.monotonic()),
+            partial(self._applications, lattice_id),
+            partial(self._services, lattice_id),
         )
         of = (redact_url(address.link.url), address.lattice, digest)
         return self._metrics.lattice(SERVICE_REFLECTOR, of, *reads)
 
-    def _silent(self, mark: str, since: float) -> float:
-        heard = self._cache.following.heard(mark)
+    def _silent(self, lattice_id: str, since: float) -> float:
+        heard = self._cache.following.heard(lattice_id)
         return time.monotonic() - (since if heard is None else heard)
 
-    def _applications(self, mark: str) -> float:
-        return len(self._cache.deployed(mark))
+    def _applications(self, lattice_id: str) -> float:
+        return len(self._cache.deployed(lattice_id))
 
-    def _services(self, mark: str) -> float:
-        return sum(len(keys) for (of, _), keys in list(self._cache.mirrors.items()) if of == mark)
+    def _services(self, lattice_id: str) -> float:
+        return sum(len(keys) for (of, _), keys in list(self._cache.mirrors.items()) if of == lattice_id)

@@ -140,8 +140,8 @@ def on_group(cache: Cache, wake_lattice: Wake) -> Callable[[Change[GroupView]], 
         if change.new is not None and change.new.lattice:
             cache.by_lattice.setdefault(change.new.lattice, {})[change.key] = change.new
             cache.missing_since.pop(change.new.lattice, None)
-        for mark in {group.lattice for group in (change.old, change.new) if group is not None} - {""}:
-            wake_lattice(mark)
+        for lattice_id in {group.lattice for group in (change.old, change.new) if group is not None} - {""}:
+            wake_lattice(lattice_id)
 
     return handle
 
@@ -156,8 +156,8 @@ def on_pod(cache: Cache, wake: Wake) -> Callable[[Change[PodView]], None]:
         if change.new is not None:
             cache.pods.setdefault(change.new.group_key, {})[change.key] = change.new
         groups = {pod.group_key for pod in (change.old, change.new) if pod is not None}
-        for mark in {group.lattice for key in groups if (group := cache.groups.get(key)) is not None} - {""}:
-            for key in cache.keys_of(mark, None):
+        for lattice_id in {group.lattice for key in groups if (group := cache.groups.get(key)) is not None} - {""}:
+            for key in cache.keys_of(lattice_id, None):
                 wake(key)
         for key in cache.keys_left(groups):
             wake(key)

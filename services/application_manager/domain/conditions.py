@@ -65,8 +65,8 @@ def status_of(seen: Seen) -> Json:
     former: Json = seen.view.status_fields()
     found = {**former, **_from_wadm(seen, former), **_record(seen, former)}
     found["observedGeneration"] = seen.view.generation
-    if seen.snapshot.key.mark:
-        found["lattice"] = name_of(seen.snapshot.key.mark)
+    if seen.snapshot.key.lattice_id:
+        found["lattice"] = name_of(seen.snapshot.key.lattice_id)
     found["conditions"] = list(_conditions(seen, found, former))
     return {key: value for key, value in found.items() if value is not None}
 

@@ -123,7 +123,7 @@ def _compare_unless_awaited(snapshot: Snapshot, awaited: Awaited | None) -> Deci
 def _duplicate(snapshot: Snapshot, other: ApplicationView) -> Decision:
     """Report on a newer object that it names the same application; its deletion affects nothing else."""
     oldest = snapshot.view.key if snapshot.view is not None else ""
-    message = f"{oldest} is the same application of lattice {name_of(snapshot.key.mark)}, older: delete one"
+    message = f"{oldest} is the same application of lattice {name_of(snapshot.key.lattice_id)}, older: delete one"
     said = Announcement(Reason.DUPLICATE, message)
     if not other.object.deleting:
         return Decision(waits=said)

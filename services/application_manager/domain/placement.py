@@ -14,14 +14,14 @@ from trellis.lattice.domain.group_views import GroupView
 
 
 class Key(NamedTuple):
-    """An application of a lattice; an object without lattice has ``mark`` "" and ``name`` ``namespace/name``."""
+    """An application of a lattice; an object without lattice has ``lattice_id`` "" and ``name`` ``namespace/name``."""
 
-    mark: str
+    lattice_id: str
     name: str
 
     def __str__(self) -> str:
         """Return the key in readable form."""
-        return f"{name_of(self.mark)}/{self.name}" if self.mark else self.name
+        return f"{name_of(self.lattice_id)}/{self.name}" if self.lattice_id else self.name
 
 
 def home_of(groups: Iterable[GroupView]) -> str:
@@ -39,15 +39,15 @@ def lattice_of(groups: Iterable[GroupView], label: str, shown: str) -> str:
         shown: the last lattice of the object, "" if it had none; another group does not move it.
     """
     senior = sorted((group for group in groups if group.lattice), key=lambda group: (group.created, group.key))
-    marks = list(dict.fromkeys(group.lattice for group in senior))
+    lattice_ids = list(dict.fromkeys(group.lattice for group in senior))
     for name in filter(None, (label, shown if not label else "")):
-        return next((mark for mark in marks if name_of(mark) == name), "")
-    return marks[0] if len(marks) == 1 else ""
+        return next((lattice_id for lattice_id in lattice_ids if name_of(lattice_id) == name), "")
+    return lattice_ids[0] if len(lattice_ids) == 1 else ""
 
 
-def name_of(mark: str) -> str:
+def name_of(lattice_id: str) -> str:
     """Return the name of a lattice from its mark."""
-    return mark.partition("/")[0]
+    return lattice_id.partition("/")[0]
 
 
 def no_lattice_message(groups: Iterable[GroupView], label: str, shown: str) -> str:

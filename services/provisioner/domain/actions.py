@@ -124,10 +124,10 @@ class EndJob:
 
 @dataclass(frozen=True, slots=True)
 class Publish:
-    """Publish an event about a Job, in the Job's trace. ``mark``: stored, so that it is published once."""
+    """Publish an event about a Job, in the Job's trace. ``dedup_id``: stored, so that it is published once."""
 
     fact: EventData
-    mark: str
+    dedup_id: str
     job: JobView
 
 

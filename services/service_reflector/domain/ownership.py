@@ -76,24 +76,26 @@ def recorded_groups(service: ServiceView) -> tuple[str, ...]:
 
 def owner_of(service: ServiceView, groups: HostGroups, answers: Answers) -> Owner:
     """Return which lattice a Service of an application belongs to."""
-    mark = service.lattice
-    if mark in groups.by_lattice:
-        return Owner(mark, None if answers(mark, service.application) is not None else Undecided.NO_ANSWER)
+    lattice_id = service.lattice
+    if lattice_id in groups.by_lattice:
+        return Owner(lattice_id, None if answers(lattice_id, service.application) is not None else Undecided.NO_ANSWER)
     if not groups.known():
-        return Owner(mark, Undecided.GROUPS_UNKNOWN)
+        return Owner(lattice_id, Undecided.GROUPS_UNKNOWN)
     after = tuple(successors(service, groups))
     if not after:
-        deleted = answers(mark, service.application) is False or service.deleting or groups.grace_left(mark) <= 0
-        return Owner(mark, None if deleted else Undecided.GROUP_MISSING)
+        deleted = (
+            answers(lattice_id, service.application) is False or service.deleting or groups.grace_left(lattice_id) <= 0
+        )
+        return Owner(lattice_id, None if deleted else Undecided.GROUP_MISSING)
     found = {group.lattice: answers(group.lattice, service.application) for group in after if group.lattice}
     for lattice, deployed in found.items():
         if deployed:
             return Owner(lattice)
     if any(not group.lattice for group in after):
-        return Owner(mark, Undecided.GROUP_INVALID, after)
+        return Owner(lattice_id, Undecided.GROUP_INVALID, after)
     if None in found.values():
-        return Owner(mark, Undecided.LATTICE_UNREACHABLE, after)
-    return Owner(mark)
+        return Owner(lattice_id, Undecided.LATTICE_UNREACHABLE, after)
+    return Owner(lattice_id)
 
 
 def successors(service: ServiceView, groups: HostGroups) -> Iterator[GroupView]:

@@ -22,25 +22,25 @@ class FollowedGauges(ABC, Generic[Place]):
     def __init__(self) -> None:
         self._followed: dict[str, tuple[Place, Forget]] = {}
 
-    def follow(self, mark: str, place: Place | None) -> None:
+    def follow(self, lattice_id: str, place: Place | None) -> None:
         """Export the gauges of a place from now on, or end them for None."""
-        former, forget = self._followed.get(mark, (None, None))
+        former, forget = self._followed.get(lattice_id, (None, None))
         if former == place:
             return
         if forget is not None:
-            del self._followed[mark]
+            del self._followed[lattice_id]
             forget()
         if place is not None:
-            self._followed[mark] = (place, self._show(mark, place))
+            self._followed[lattice_id] = (place, self._show(lattice_id, place))
 
     async def run(self) -> None:
         """Export the gauges until cancelled."""
         try:
             await asyncio.Event().wait()
         finally:
-            for mark in list(self._followed):
-                self.follow(mark, None)
+            for lattice_id in list(self._followed):
+                self.follow(lattice_id, None)
 
     @abstractmethod
-    def _show(self, mark: str, place: Place) -> Forget:
+    def _show(self, lattice_id: str, place: Place) -> Forget:
         """Start to export the gauges of a lattice ID at a place; return the function that ends them."""

@@ -33,7 +33,7 @@ _SHORT_BUCKETS: Final = (
     0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 5, 30,
 )  # fmt: skip
 _OF_STREAM: Final = ("nats", "lattice", "stream")
-_OF_LATTICE: Final = ("nats", "lattice", "mark")
+_OF_LATTICE: Final = ("nats", "lattice", "lattice_id")
 
 
 @functools.cache

@@ -113,10 +113,10 @@ async def test_clusters_claim_lattices_of_one_name_for_each_tenant(server: NatsS
         followed(from_wadms(server, lattice, EAST), "one") as east,
         followed(from_wadms(server, lattice, WEST), "two") as west,
     ):
-        await until(lambda: east.following.owner(east.mark) == "one")
-        await until(lambda: west.following.owner(west.mark) == "two")
+        await until(lambda: east.following.owner(east.lattice_id) == "one")
+        await until(lambda: west.following.owner(west.lattice_id) == "two")
         async with followed(from_wadms(server, lattice, EAST), "three") as third:
-            await until(lambda: third.following.owner(third.mark) == "one")
+            await until(lambda: third.following.owner(third.lattice_id) == "one")
 
 
 async def test_a_tenants_statuses_come_with_the_list_where_none_is_heard(server: NatsServer, lattice: str) -> None:
@@ -307,7 +307,7 @@ async def test_the_rights_that_are_written_down_are_enough(server: NatsServer, l
         await seen.shows("web", "v1")
         await seen.wadm.delete("web")
         await seen.lacks("web", Proof.GONE)
-        await until(lambda: seen.following.owner(seen.mark) == "one")
+        await until(lambda: seen.following.owner(seen.lattice_id) == "one")
         assert seen.store.reason == ""
         host.add("N1")
         await lattices.need("group", address)

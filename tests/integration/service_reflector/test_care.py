@@ -216,12 +216,12 @@ async def test_a_service_of_the_peer_is_adopted(world: ReflectedWorld) -> None:
             found = world.service("adopt")
             assert found is not None
             owners = {each["metadata"]["labels"][names.LABEL_SLICE_MANAGED_BY] for each in world.slices("adopt")}
-            mark = found["metadata"].get("annotations", {})
+            annotations = found["metadata"].get("annotations", {})
             return (
                 "selector" not in found["spec"]
                 and owners == {names.SLICE_MANAGED_BY}
-                and names.ANNOTATION_LATTICE in mark
-                and names.ANNOTATION_ADOPTING not in mark
+                and names.ANNOTATION_LATTICE in annotations
+                and names.ANNOTATION_ADOPTING not in annotations
             )
 
         await eventually(adopted, "it is ours", seconds=PATIENCE)

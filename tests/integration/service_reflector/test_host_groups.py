@@ -44,7 +44,7 @@ def identities(world: ReflectedWorld) -> dict[str, tuple[str, str]]:
     return {item["metadata"]["name"]: (item["metadata"]["uid"], item["spec"]["clusterIP"]) for item in found}
 
 
-def mark(world: ReflectedWorld, name: str) -> str:
+def lattice_id(world: ReflectedWorld, name: str) -> str:
     """Return the lattice that a Service names."""
     found = world.service(name)
     assert found is not None
@@ -69,7 +69,9 @@ async def deployed(world: ReflectedWorld, wadm: Wadm) -> dict[str, tuple[str, st
 async def handed_over(world: ReflectedWorld, former: str) -> None:
     """Wait until no Service names a lattice any more."""
     await eventually(
-        lambda: all(mark(world, name) != former for name in APPLICATIONS), "they are handed over", seconds=PATIENCE
+        lambda: all(lattice_id(world, name) != former for name in APPLICATIONS),
+        "they are handed over",
+        seconds=PATIENCE,
     )
 
 
@@ -95,7 +97,7 @@ async def test_another_spelling_of_the_same_lattice_hands_its_services_over_in_p
     address = world.pod("group", "host-1")
     async with world.wadm("spelled") as wadm, world.reflector(LONG):
         before = await deployed(world, wadm)
-        former = mark(world, "shop")
+        former = lattice_id(world, "shop")
         world.hosts.change("group", **edit)
         await handed_over(world, former)
         assert identities(world) == before
@@ -111,7 +113,7 @@ async def test_an_address_that_never_answers_takes_nothing_away_and_is_reported(
     first = world.pod("group", "host-1")
     async with world.wadm("typo") as wadm, world.reflector(LONG) as service:
         before = await deployed(world, wadm)
-        former = mark(world, "shop")
+        former = lattice_id(world, "shop")
         world.hosts.change("group", natsClientPort=1)
 
         def reported() -> bool:
@@ -125,7 +127,7 @@ async def test_an_address_that_never_answers_takes_nothing_away_and_is_reported(
         assert identities(world) == before
         world.hosts.change("group", natsClientPort=world.server.port)
         await looked(world, wadm)
-        assert mark(world, "shop") == former
+        assert lattice_id(world, "shop") == former
         assert {name: item for name, item in identities(world).items() if name in before} == before
         await eventually(lambda: service.health.notes() == (), "nothing is noted any more", seconds=PATIENCE)
 
@@ -136,7 +138,7 @@ async def test_a_new_leader_hands_over_what_was_edited_while_nobody_led(world: R
     async with world.wadm("leaderless") as wadm:
         async with world.reflector(LONG):
             before = await deployed(world, wadm)
-        former = mark(world, "shop")
+        former = lattice_id(world, "shop")
         world.hosts.change("group", natsAddress="nats://localhost")
         async with world.reflector(LONG):
             await handed_over(world, former)
@@ -158,7 +160,7 @@ async def test_a_lattice_that_answered_that_it_lacks_an_application_ends_its_ser
 async def handed_over_to(world: ReflectedWorld, lattice: str, *wanted: str) -> None:
     """Wait until Services name a lattice."""
     await eventually(
-        lambda: all(mark(world, name).startswith(f"{lattice}/") for name in wanted), lattice, seconds=PATIENCE
+        lambda: all(lattice_id(world, name).startswith(f"{lattice}/") for name in wanted), lattice, seconds=PATIENCE
     )
 
 
@@ -170,7 +172,7 @@ async def test_of_two_groups_one_is_edited_and_then_the_other(world: ReflectedWo
     second = world.pod("two", "host-2")
     async with world.wadm("both") as wadm, world.reflector(LONG):
         before = await deployed(world, wadm)
-        former = mark(world, "shop")
+        former = lattice_id(world, "shop")
         world.hosts.change("one", natsAddress="nats://localhost")
 
         def recorded() -> bool:
@@ -335,7 +337,7 @@ async def test_a_rotated_secret_that_is_not_there_yet_changes_nothing(tmp_path: 
         world.group("group", "rotation", secretName="creds-1")
         async with world.wadm("rotation") as wadm, world.reflector(LONG):
             before = await deployed(world, wadm)
-            former = mark(world, "shop")
+            former = lattice_id(world, "shop")
             # Another NATS, on which nobody answers for wadm.
             world.hosts.change("group", secretName="creds-2", natsClientPort=other.port)
             await eventually(

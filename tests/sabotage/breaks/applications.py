@@ -132,8 +132,8 @@ HOMES: Final = (
         "ADR 44: an object that names none of two lattices waits",
         "application_manager",
         "lattice_of",
-        "marks[0] if len(marks) == 1 else",
-        "marks[0] if marks else",
+        "lattice_ids[0] if len(lattice_ids) == 1 else",
+        "lattice_ids[0] if lattice_ids else",
         "tests/unit/application_manager/test_views.py::test_an_object_belongs_to_a_lattice_of_its_own_namespace",
     ),
     Break(

@@ -52,13 +52,13 @@ def seen_of(
     *,
     decision: Decision = _NOTHING,
     refused: Refused | None = None,
-    mark: str = "red/1",
+    lattice_id: str = "red/1",
     winner: Side | None = None,
     lost: Lost | None = None,
     **known: Any,
 ) -> Seen:
     """Return what a status is made of; ``known``: further fields of the snapshot."""
     whole = replace(
-        snapshot, key=Key(mark, view.application), view=view, progress=Progress(winner=winner, lost=lost), **known
+        snapshot, key=Key(lattice_id, view.application), view=view, progress=Progress(winner=winner, lost=lost), **known
     )
     return Seen(view, whole, replace(decision, refused=refused))

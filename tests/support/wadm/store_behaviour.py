@@ -58,22 +58,22 @@ class Followed:
 
     following: Following
     told: list[tuple[str, ...] | None] = field(default_factory=list)
-    mark: str = MARK
+    lattice_id: str = MARK
 
     @property
     def store(self) -> ModelStore:
-        found = self.following.store(self.mark)
+        found = self.following.store(self.lattice_id)
         assert found is not None
         return found
 
     @property
     def wadm(self) -> Wadm:
-        found = self.following.wadm(self.mark)
+        found = self.following.wadm(self.lattice_id)
         assert found is not None
         return found
 
     async def synced(self) -> None:
-        await until(lambda: self.following.store(self.mark) is not None and self.store.synced_at is not None)
+        await until(lambda: self.following.store(self.lattice_id) is not None and self.store.synced_at is not None)
 
     async def shows(self, name: str, *versions: str, deployed: str = "") -> None:
         """Wait until an application is seen with exactly these versions."""

@@ -157,7 +157,7 @@ def test_while_wadm_is_away_the_last_word_stays_and_nothing_is_known() -> None:
 def test_without_a_lattice_it_waits_and_says_what_to_do() -> None:
     waits = Decision(waits=Because(Reason.NO_LATTICE, "none"))
     snapshot = Snapshot(VIEW.object, Absence.AWAY, Standing.NO_LATTICE, NOW)
-    status = status_of(seen(decision=waits, snapshot=snapshot, model=None, mark="", reason="label it", view=VIEW))
+    status = status_of(seen(decision=waits, snapshot=snapshot, model=None, lattice_id="", reason="label it", view=VIEW))
     assert status["phase"] == "Waiting"
     assert said(status)["Reconciling"] == ("True", "NoLattice")
     assert message(status, "Ready") == "label it"

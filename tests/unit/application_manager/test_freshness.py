@@ -160,24 +160,24 @@ async def test_a_group_is_told_once_its_status_has_begun_and_then_takes_no_write
 async def test_a_lattice_that_comes_back_after_its_last_group_went_has_the_whole_delay_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    kube, mark, now = FakeKube(), "red/1", 1000.0
+    kube, lattice_id, now = FakeKube(), "red/1", 1000.0
     manifest = {"metadata": {"name": "group", "namespace": "default"}, "spec": {}}
     kube.put(HOST_CONFIGS, manifest | {"status": {"apps": [], "app_count": 0, "conditions": [READY]}})
-    group = replace(view_group(kube.objects(HOST_CONFIGS)[0]), lattice=mark)
+    group = replace(view_group(kube.objects(HOST_CONFIGS)[0]), lattice=lattice_id)
     following = SimpleNamespace(store=lambda _: AWAY, owner=lambda _: "here", ours=lambda _: True)
     cache = Cache({}, cast("Following", following))
     tell = GroupConditions(kube, cache, MissingPermissions(Health("application_manager"), remedy))
     monkeypatch.setattr(freshness, "time", SimpleNamespace(monotonic=lambda: now))
     cache.group_changed(Change(ChangeKind.ADDED, group.key, None, group))
-    assert await tell.run(mark, None) == 5.0
+    assert await tell.run(lattice_id, None) == 5.0
     cache.group_changed(Change(ChangeKind.DELETED, group.key, group, None))
-    assert await tell.run(mark, None) is None
+    assert await tell.run(lattice_id, None) is None
     assert cache._unavailable_since == {}
     now += 3600.0
     cache.group_changed(Change(ChangeKind.ADDED, group.key, None, group))
-    assert await tell.run(mark, None) == 5.0
+    assert await tell.run(lattice_id, None) == 5.0
     assert kube.writes == []
     now += 5.0
-    assert await tell.run(mark, None) is None
+    assert await tell.run(lattice_id, None) is None
     [found] = kube.objects(HOST_CONFIGS)
     assert found["status"]["conditions"][-1]["reason"] == "WadmUnavailable"

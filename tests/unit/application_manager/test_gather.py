@@ -72,8 +72,8 @@ class Lattice:
     found: Store | None
     own: str | None = "us"
 
-    def store(self, mark: str) -> Store | None:
-        return self.found if mark == MARK else None
+    def store(self, lattice_id: str) -> Store | None:
+        return self.found if lattice_id == MARK else None
 
     def owner(self, _mark: str) -> str | None:
         return self.own

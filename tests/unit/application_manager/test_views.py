@@ -99,8 +99,8 @@ def test_a_name_that_wadm_refuses_is_told() -> None:
 
 
 @pytest.mark.parametrize("mark", ["", "x", f"{DIGEST}", f"{DIGEST}/x", f"{DIGEST}/{'9' * 400}"])
-def test_a_mark_that_somebody_made_up_says_nothing(mark: str) -> None:
-    assert view_application(stored(annotations={names.ANNOTATION_LAST_SYNCED: mark})).object.written is None
+def test_a_mark_that_somebody_made_up_says_nothing(lattice_id: str) -> None:
+    assert view_application(stored(annotations={names.ANNOTATION_LAST_SYNCED: lattice_id})).object.written is None
 
 
 def test_fields_that_wadm_does_not_take_are_named() -> None:
@@ -126,8 +126,8 @@ def test_a_name_that_kubernetes_takes_stays() -> None:
     assert names.application_object("Web_1") != "web-1"
 
 
-def group(name: str, mark: str, *, namespace: str = "team", created: str = "1", home: bool = False) -> GroupView:
-    return GroupView(namespace, name, name, created, deleting=False, lattice=mark, home=home)
+def group(name: str, lattice_id: str, *, namespace: str = "team", created: str = "1", home: bool = False) -> GroupView:
+    return GroupView(namespace, name, name, created, deleting=False, lattice=lattice_id, home=home)
 
 
 RED, BLUE = group("r", "red/1", created="2"), group("b", "blue/2", created="1")
@@ -157,10 +157,10 @@ RED, BLUE = group("r", "red/1", created="2"), group("b", "blue/2", created="1")
     ],
 )
 def test_an_object_belongs_to_a_lattice_of_its_own_namespace(
-    groups: list[GroupView], label: str, shown: str, mark: str
+    groups: list[GroupView], label: str, shown: str, lattice_id: str
 ) -> None:
-    assert lattice_of(groups, label, shown) == mark
-    assert mark or no_lattice_message(groups, label, shown)
+    assert lattice_of(groups, label, shown) == lattice_id
+    assert lattice_id or no_lattice_message(groups, label, shown)
 
 
 def test_two_lattices_of_one_name_are_told_apart_by_age() -> None:
@@ -193,9 +193,9 @@ def test_a_view_compares_by_all_that_it_has() -> None:
     ids=["ours, of another manifest", "ours and somebody's", "somebody's", "made from wash", "ours, of this manifest"],
 )
 def test_the_version_that_wash_set_counts_only_with_its_manifest(
-    managers: list[str], mark: str, version: str, of_wadm: bool
+    managers: list[str], lattice_id: str, version: str, of_wadm: bool
 ) -> None:
-    digest = view_application(stored()).object.digest if mark == "its own" else mark
+    digest = view_application(stored()).object.digest if lattice_id == "its own" else lattice_id
     annotations = {"version": "w1"} | ({names.ANNOTATION_LAST_SYNCED: received_annotation(digest, 1)} if digest else {})
     fields = {"f:metadata": {"f:annotations": {"f:version": {}}}, "f:spec": {}}
     managed_fields = [{"manager": manager, "operation": "Update", "fieldsV1": fields} for manager in managers]

@@ -40,7 +40,7 @@ def owner(
             by_lattice[each.lattice][each.key] = each
     found = {each.key: each for each in groups}
     world = HostGroups(lambda: known, found, dict(by_lattice), dict(by_namespace), lambda _: grace_left)
-    return owner_of(one, world, lambda mark, _: (answers or {}).get(mark))
+    return owner_of(one, world, lambda lattice_id, _: (answers or {}).get(lattice_id))
 
 
 MINE = service("a/group")

@@ -54,13 +54,13 @@ def view_group(manifest: Manifest) -> GroupView:
         uid=metadata["uid"],
         created=str(metadata.get("creationTimestamp") or ""),
         deleting=bool(metadata.get("deletionTimestamp")),
-        lattice="" if spec is None else lattice_id(spec, namespace),
+        lattice="" if spec is None else lattice_id_of(spec, namespace),
         spec=spec,
         home=(metadata.get("annotations") or {}).get(names.ANNOTATION_HOME) == names.TRUE,
     )
 
 
-def lattice_id(spec: WasmCloudHostConfigSpec, namespace: str) -> str:
+def lattice_id_of(spec: WasmCloudHostConfigSpec, namespace: str) -> str:
     """Return the lattice ID of a host group, ``<name>/<digest>``: the digest is of the NATS address and credentials.
 
     Host groups with a Secret share a lattice only within their namespace: a Secret of the same name in another
@@ -73,6 +73,6 @@ def lattice_id(spec: WasmCloudHostConfigSpec, namespace: str) -> str:
     return f"{spec.lattice}/{names.short_hash(spec.lattice, *parts)}"
 
 
-def lattice_name(mark: str) -> str:
+def lattice_name(lattice_id: str) -> str:
     """Return the name of the lattice in a lattice ID, as in its host groups and applications."""
-    return mark.partition("/")[0]
+    return lattice_id.partition("/")[0]
