@@ -157,7 +157,7 @@ class Effects:
 
     async def _accept_removal(self, snapshot: Snapshot, action: AcceptRemoval) -> None:
         if action.revision is not None:
-            await self._store_tombstone(action.view, action.revision, action.said.message)
+            await self._store_tombstone(action.view, action.revision, action.announcement.message)
         self.cache.advance(snapshot.key, lambda progress: progress.removal_accepted(action.view))
 
     async def _store_tombstone(self, view: ApplicationView, revision: int, reason: str) -> None:
@@ -185,11 +185,11 @@ class Effects:
     async def _remove_finalizer(self, snapshot: Snapshot, action: RemoveFinalizer) -> None:
         view, base = _view(snapshot), _view(snapshot).object.base
         if action.tombstone and base is not None:
-            await self._store_tombstone(view, base.revision, action.said.message)
-        elif self.cache.following.ours(snapshot.key.lattice_id) and action.said.reason is Reason.DELETED:
+            await self._store_tombstone(view, base.revision, action.announcement.message)
+        elif self.cache.following.ours(snapshot.key.lattice_id) and action.announcement.reason is Reason.DELETED:
             await self._delete_for_sure(snapshot)
         await self._without_finalizer(view)
-        _log.info("Application finalizer removed", application=view.key, reason=action.said.reason.value)
+        _log.info("Application finalizer removed", application=view.key, reason=action.announcement.reason.value)
 
     async def _delete_for_sure(self, snapshot: Snapshot) -> None:
         """Delete the application in wadm, as a request since the last read of its storage may have created it.
@@ -292,10 +292,17 @@ class Effects:
         until = time.monotonic() + self.timings.awaited
         self.cache.advance(key, lambda progress: progress.acknowledged(action, until))
         _log.info(
-            "wadm request sent", application=str(key), action=type(action).__name__, reason=action.said.reason.value
+            "wadm request sent",
+            application=str(key),
+            action=type(action).__name__,
+            reason=action.announcement.reason.value,
         )
-        if isinstance(action, Put) and action.said.reason is Reason.RESTORED:  # for the user who deleted it with wash
-            await self.event(_view(snapshot), Reason.RESTORED.value, f"stored in wadm again: {action.said.message}")
+        if (
+            isinstance(action, Put) and action.announcement.reason is Reason.RESTORED
+        ):  # for the user who deleted it with wash
+            await self.event(
+                _view(snapshot), Reason.RESTORED.value, f"stored in wadm again: {action.announcement.message}"
+            )
 
     async def _without_version(self, view: ApplicationView) -> None:
         """Remove wadm's version and the last-synced annotation from an object whose manifest changed since."""

@@ -53,16 +53,16 @@ def verdict_of(store: ModelStore | None, owner: str | None, *, ours: bool) -> Ve
 
 
 def with_condition(
-    conditions: list[Manifest], said: Verdict | None, now: str, generation: int
+    conditions: list[Manifest], verdict: Verdict | None, now: str, generation: int
 ) -> list[Manifest] | None:
     """Return the conditions of a host group with this one, or without it; None if nothing changes.
 
-    ``said``: None removes the condition; ``now``: in RFC 3339.
+    ``verdict``: None removes the condition; ``now``: in RFC 3339.
     """
     former = next((item for item in conditions if item["type"] == names.CONDITION_APPLICATIONS_SYNCED), None)
-    if said is None:
+    if verdict is None:
         return None if former is None else [item for item in conditions if item is not former]
-    condition = make_condition((names.CONDITION_APPLICATIONS_SYNCED, *said), conditions, generation, now)
+    condition = make_condition((names.CONDITION_APPLICATIONS_SYNCED, *verdict), conditions, generation, now)
     if condition == former:
         return None
     return [*(item for item in conditions if item is not former), condition]
@@ -95,29 +95,30 @@ class GroupConditions:
             self.cache.end_outage(lattice_id)  # a group that names the lattice later gets the full delay
             return None
         following = self.cache.following
-        said = verdict_of(following.store(lattice_id), following.owner(lattice_id), ours=following.ours(lattice_id))
-        if said.status != "Unknown":
+        verdict = verdict_of(following.store(lattice_id), following.owner(lattice_id), ours=following.ours(lattice_id))
+        if verdict.status != "Unknown":
             self.cache.end_outage(lattice_id)
         else:
             now = time.monotonic()
-            left = self.cache.unavailable(lattice_id, now) + self.timings.told - now
+            left = self.cache.unavailable(lattice_id, now) + self.timings.unreported - now
             if left > 0:
                 return left
-        return await self._update_all(lattice_id, said)
+        return await self._update_all(lattice_id, verdict)
 
     def _groups(self, lattice_id: str) -> list[GroupView]:
         return [group for group in self.cache.groups_to_follow(lattice_id) if not group.deleting]
 
-    async def _update_all(self, lattice_id: str, said: Verdict | None) -> float | None:
-        told = [
-            await self._update_condition(group, said and self._of(group, said)) for group in self._groups(lattice_id)
+    async def _update_all(self, lattice_id: str, verdict: Verdict | None) -> float | None:
+        updated = [
+            await self._update_condition(group, verdict and self._of(group, verdict))
+            for group in self._groups(lattice_id)
         ]
-        return None if all(told) else self.timings.status
+        return None if all(updated) else self.timings.status
 
-    def _of(self, group: GroupView, said: Verdict) -> Verdict:
+    def _of(self, group: GroupView, verdict: Verdict) -> Verdict:
         """Return the condition of a host group: its namespace may resolve the name to another lattice."""
         if self.cache.means(group.namespace, group.lattice):
-            return said
+            return verdict
         name = name_of(group.lattice)
         reason = (
             f"an older host group of this namespace is on another lattice {name}, so this lattice's applications are "
@@ -125,7 +126,7 @@ class GroupConditions:
         )
         return Verdict("Unknown", "NameTaken", reason)
 
-    async def _update_condition(self, group: GroupView, said: Verdict | None) -> bool:
+    async def _update_condition(self, group: GroupView, verdict: Verdict | None) -> bool:
         """Update the condition of a host group; return False if it has no status yet: host_manager writes it first."""
         with contextlib.suppress(NotFound):
             item = await self.kube.get(HOST_CONFIGS, group.name, group.namespace)
@@ -133,7 +134,7 @@ class GroupConditions:
                 return False
             now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
             before, generation = item["status"].get("conditions") or [], item["metadata"].get("generation") or 0
-            conditions = with_condition(before, said, now, generation)
+            conditions = with_condition(before, verdict, now, generation)
             if conditions is None or item["metadata"]["uid"] != group.uid:
                 return True
             read = {key: item["metadata"][key] for key in ("uid", "resourceVersion")}

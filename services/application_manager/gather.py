@@ -124,7 +124,7 @@ class Gather:
             wadm=wadm,
             progress=progress.newest_read(wadm if isinstance(wadm, Model) else None, base, now),
             model=model,
-            said=store.status(key.name) if store is not None else None,
+            wadm_status=store.status(key.name) if store is not None else None,
             reason=_unavailable_reason(store) if answers is None else "",
         )
 

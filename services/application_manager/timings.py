@@ -19,7 +19,7 @@ class Timings:
     """Delay after a write on an outdated state, and minimum delay before a rejected write is retried."""
     away: float = 2.0
     """Retry interval while wadm does not answer."""
-    told: float = 5.0
+    unreported: float = 5.0
     """Duration of an outage of wadm before objects and host groups report it: a reconnect causes no writes."""
     look: float = 5.0
     """Delay of the next reconcile after a request that wadm acknowledged, in case no event arrives."""

@@ -81,7 +81,7 @@ def compose(settings: Settings, base: Base, timings: Timings = Timings()) -> Wor
         for key in groups:
             cache.invalidate(key)
             queue.add(key)
-        for key in filter(watches.covers, {*pods, *cache.said.ready}):
+        for key in filter(watches.covers, {*pods, *cache.published.ready}):
             followed.add(key)
 
     watches = Watches(kube, cache, settings.watch_namespaces, Enqueue(queue.add, group_soon, followed.add, list_all))
@@ -103,7 +103,7 @@ def compose(settings: Settings, base: Base, timings: Timings = Timings()) -> Wor
         [*watches],
         {queue: refusals.heeding(reconcile.run), followed: follow.run, secrets: changed.run},
         list_all,
-        cache.said.forget,
+        cache.published.forget,
         prepare=partial(recall, cache, bus),
         background=[listening.run, breaker.run, refusals.run],
         apart=bool(settings.watch_namespaces),

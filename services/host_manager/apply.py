@@ -250,14 +250,14 @@ def _goes_along(action: Action) -> bool:
 
 def _log_actions(key: str, actions: Sequence[Action]) -> None:
     """Log the actions on a host group, in one line."""
-    told = {
+    changes = {
         "made": [action.key[0] for action in actions if isinstance(action, ApplyChild) and action.found is None],
         "changed": [action.key[0] for action in actions if isinstance(action, ApplyChild) and action.found is not None],
         "deleted": [action.found["kind"] for action in actions if isinstance(action, DeleteChild)],
         "finalizers": [action.message for action in actions if isinstance(action, SetFinalizers)],
     }
-    if any(told.values()):
-        _log.info("host group updated", group=key, **{name: what for name, what in told.items() if what})
+    if any(changes.values()):
+        _log.info("host group updated", group=key, **{name: what for name, what in changes.items() if what})
 
 
 def _read(head: Head, version: str) -> Manifest:

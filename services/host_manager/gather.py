@@ -88,7 +88,7 @@ class Cache:
     groups: dict[str, GroupView]
     pods: dict[str, PodView]
     timings: Timings = Timings()
-    said: PublishedEvents = field(default_factory=PublishedEvents)
+    published: PublishedEvents = field(default_factory=PublishedEvents)
     applied: dict[str, dict[ChildKey, tuple[str, str]]] = field(default_factory=dict)
     by_group: dict[str, dict[str, PodView]] = field(default_factory=dict)
     controller: Controller | None = None
@@ -111,7 +111,7 @@ class Cache:
         self.looked.pop(key, None)
         self.making.pop(key, None)
         self.ready.pop(key, None)
-        self.said.groups.pop(key, None)
+        self.published.groups.pop(key, None)
         self.changes.forget(key)
         self.retries.forget(key)
 

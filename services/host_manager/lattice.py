@@ -73,8 +73,8 @@ def _report(pod: PodView, seen: Sighting | None, snapshot: Snapshot, view: Latti
         return Report("Yes" if heard else "Unknown", seen)
     # Only the time counts in which the pod was ready and the lattice connection was up. The clock of the API server may
     # differ from the local one, so that its time alone is not sufficient.
-    told = snapshot.clock - _ready_seconds(pod, snapshot)
-    listened = max(view.linked_since, told, snapshot.ready_at.get(pod.name, told))
+    since = snapshot.clock - _ready_seconds(pod, snapshot)
+    listened = max(view.linked_since, since, snapshot.ready_at.get(pod.name, since))
     presence = presence_of(None if seen is None else seen.at, snapshot.clock, listened, view.silence)
     since = seen.at if seen is not None and presence is Presence.PRESENT else listened
     due = None if presence is Presence.SILENT else max(0.0, since + view.silence - snapshot.clock)

@@ -35,7 +35,7 @@ _PODS_NAMED: Final = 3
 _JITTER: Final = 30
 """Seconds. Heartbeats have the uptime in whole seconds: the start time does not change by the rounding."""
 
-PublishedEvents = tuple[str, str, str, str]
+Finding = tuple[str, str, str, str]
 """Type, status, reason and message of a condition."""
 
 
@@ -62,7 +62,7 @@ def make_lattice(snapshot: Snapshot) -> Manifest:
     return {"apps": apps, "app_count": count} | ({} if hosts is None else {"latticeHosts": hosts})
 
 
-def make_conditions(snapshot: Snapshot, shown: Mapping[str, Any]) -> list[PublishedEvents]:
+def make_conditions(snapshot: Snapshot, shown: Mapping[str, Any]) -> list[Finding]:
     """Return the conditions about the lattice; ``shown``: the part of the status from ``make_lattice``."""
     view = snapshot.lattice
     if view is None:
@@ -75,7 +75,7 @@ def make_conditions(snapshot: Snapshot, shown: Mapping[str, Any]) -> list[Publis
     if view.linked_since is None:
         cause = f"host_manager cannot reach the NATS of the lattice, so nothing is removed: {view.reason}"
         return [(kind, "Unknown", "LatticeUnreachable", cause) for kind in (REPORTED, APPLICATIONS)]
-    wadm: PublishedEvents = (APPLICATIONS, "True", "Healthy", _left_out(shown, "apps", len(view.models or ())))
+    wadm: Finding = (APPLICATIONS, "True", "Healthy", _left_out(shown, "apps", len(view.models or ())))
     if view.models_reason:
         wadm = (APPLICATIONS, "Unknown", "WadmUnavailable", view.models_reason)
     kind, status, reason, message = _reported(snapshot)
@@ -126,15 +126,15 @@ def _shown_reports(snapshot: Snapshot) -> dict[str, Report]:
         return reports
     former = {host.get("pod"): host for host in snapshot.status.get("hosts") or ()}
     for pod in snapshot.pods:
-        said = former.get(pod.name, {})
-        if reports[pod.name].reported != "Unknown" or said.get("ready") is not pod.ready:
+        former_report = former.get(pod.name, {})
+        if reports[pod.name].reported != "Unknown" or former_report.get("ready") is not pod.ready:
             continue
-        if not view.settled or (said["reported"] == "No" and has_been_ready(pod, snapshot, view.silence)):
-            reports[pod.name] = replace(reports[pod.name], reported=said["reported"])
+        if not view.settled or (former_report["reported"] == "No" and has_been_ready(pod, snapshot, view.silence)):
+            reports[pod.name] = replace(reports[pod.name], reported=former_report["reported"])
     return reports
 
 
-def _reported(snapshot: Snapshot) -> PublishedEvents:
+def _reported(snapshot: Snapshot) -> Finding:
     reports = _shown_reports(snapshot)
     ready = [pod for pod in snapshot.pods if pod.ready]
     silent = sorted(name for name, report in reports.items() if report.reported == "No")
@@ -162,7 +162,7 @@ def _reported(snapshot: Snapshot) -> PublishedEvents:
     return REPORTED, "True", "AllReporting", f"the lattice reports {len(ready)} of {len(ready)} ready pods"
 
 
-def _as_it_was(snapshot: Snapshot, kind: str) -> PublishedEvents:
+def _as_it_was(snapshot: Snapshot, kind: str) -> Finding:
     for condition in snapshot.status.get("conditions") or ():
         if condition["type"] == kind:
             return kind, condition["status"], condition["reason"], condition["message"]
@@ -186,13 +186,13 @@ def _host(snapshot: Snapshot, pod: PodView, report: Report, former: Mapping[str,
 
 def _lattice_host(snapshot: Snapshot, seen: Sighting, former: Mapping[str, Manifest]) -> Manifest:
     host = seen.host
-    told = _identity(snapshot, seen, former)
-    told |= {"name": host.name} if host.name else {}
+    described = _identity(snapshot, seen, former)
+    described |= {"name": host.name} if host.name else {}
     if pod := host.labels.get(POD_LABEL):
-        told["pod"] = pod
+        described["pod"] = pod
     units = (("components", host.components), ("providers", host.providers))
-    told |= {name: _units(found) for name, found in units if found}
-    return told | ({"applications": list(host.applications[:_UNITS_SHOWN])} if host.applications else {})
+    described |= {name: _units(found) for name, found in units if found}
+    return described | ({"applications": list(host.applications[:_UNITS_SHOWN])} if host.applications else {})
 
 
 def _identity(snapshot: Snapshot, seen: Sighting, former: Mapping[str, Manifest]) -> Manifest:
@@ -203,9 +203,9 @@ def _identity(snapshot: Snapshot, seen: Sighting, former: Mapping[str, Manifest]
     before = former.get(host.id, {}).get("startedAt")
     if before and abs((datetime.fromisoformat(before) - started).total_seconds()) <= _JITTER:
         started = datetime.fromisoformat(before)
-    told: Manifest = {"id": host.id, "startedAt": started.strftime("%Y-%m-%dT%H:%M:%SZ")}
-    told |= {"version": host.version} if host.version else {}
-    return told | ({"labels": dict(sorted(host.labels.items()))} if host.labels else {})
+    described: Manifest = {"id": host.id, "startedAt": started.strftime("%Y-%m-%dT%H:%M:%SZ")}
+    described |= {"version": host.version} if host.version else {}
+    return described | ({"labels": dict(sorted(host.labels.items()))} if host.labels else {})
 
 
 def _units(units: Iterable[Unit]) -> list[Manifest]:

@@ -30,9 +30,9 @@ class PodReconciler:
         del trace
         if not self.knows(key):
             return self.cache.timings.unknown  # the namespace is not listed yet: the pod may exist
-        said = self.cache.said.ready
+        published = self.cache.published.ready
         pod = self.cache.pods.get(key)
-        for event in due(pod, said.get(key)):
+        for event in due(pod, published.get(key)):
             state = pod.resource_version if pod is not None and pod.uid == event.uid else "deleted"
             try:
                 with self.stories.follow(f"{event.namespace}/{event.group}"):
@@ -40,7 +40,7 @@ class PodReconciler:
             except BusUnavailable:
                 return self.cache.timings.publish
             if isinstance(event, HostPodReady):
-                said[key] = event
+                published[key] = event
             else:
-                said.pop(key, None)
+                published.pop(key, None)
         return None

@@ -19,11 +19,11 @@ async def recall(cache: Cache, bus: Bus) -> None:
     events: AsyncIterator[EventData] = bus.last_events((HostPodReady, HostPodGone, HostsReady))
     async for event in events:
         if isinstance(event, HostsReady):
-            cache.said.groups[f"{event.namespace}/{event.name}"] = f"{event.uid}.{event.generation}.ready"
+            cache.published.groups[f"{event.namespace}/{event.name}"] = f"{event.uid}.{event.generation}.ready"
             continue
         assert isinstance(event, HostPodReady | HostPodGone)
         key = f"{event.namespace}/{event.name}"
         if isinstance(event, HostPodReady):
-            cache.said.ready[key] = event
-        elif (said := cache.said.ready.get(key)) is not None and said.uid == event.uid:
-            del cache.said.ready[key]
+            cache.published.ready[key] = event
+        elif (published := cache.published.ready.get(key)) is not None and published.uid == event.uid:
+            del cache.published.ready[key]

@@ -146,7 +146,7 @@ class Reconciler:
 
     async def _publish_state(self, snapshot: Snapshot, status: Mapping[str, Any], *, deleted: bool) -> float | None:
         """Publish the state of a host group; return seconds until the retry if NATS is unreachable."""
-        head, said = snapshot.head, self.cache.said.groups
+        head, published = snapshot.head, self.cache.published.groups
         if snapshot.other is not None or snapshot.group is None or deleted != head.deleting:
             return None
         about = {
@@ -163,11 +163,11 @@ class Reconciler:
             own = status.get("observedGeneration") == head.generation
             done = (conditions.get("Available", {}).get("status"), conditions.get("Progressing", {}).get("status"))
             if not own or done != ("True", "False"):
-                said.pop(head.key, None)  # it is published once more when it is ready again
+                published.pop(head.key, None)  # it is published once more when it is ready again
                 return None
             dedup_id = f"{head.uid}.{head.generation}.ready"
             event = HostsReady(**about, generation=head.generation, hosts=status.get("readyReplicas") or 0)
-        if said.get(head.key) == dedup_id:
+        if published.get(head.key) == dedup_id:
             self.stories.end(head.key)
             return None
         try:
@@ -175,6 +175,6 @@ class Reconciler:
                 await self.bus.publish(event, dedup=f"{head.uid}.{head.resource_version}.{event.fact}")
         except BusUnavailable:
             return None if head.deleting else self.cache.timings.publish  # an outage does not block a deletion
-        said[head.key] = dedup_id
+        published[head.key] = dedup_id
         self.stories.end(head.key)
         return None

@@ -36,7 +36,7 @@ class Cache:
     jobs: JobIndex = field(default_factory=JobIndex)
     missing: dict[str, float] = field(default_factory=dict)
     """Monotonic time since which a Shim that nodes have does not exist, by Shim name."""
-    said: dict[str, PublishedState] = field(default_factory=dict)
+    published: dict[str, PublishedState] = field(default_factory=dict)
     traces: dict[str, TraceContext] = field(default_factory=dict)
     causes: dict[str, str] = field(default_factory=dict)
     observed_ns: dict[str, int] = field(default_factory=dict)
@@ -56,7 +56,7 @@ class Cache:
             name,
             node,
             job,
-            self.said.get(name),
+            self.published.get(name),
             wanted,
             handlers,
             shims,
@@ -84,22 +84,25 @@ class Cache:
                 left[name] = self.missing.setdefault(name, now) + timings.grace - now
         return {name: seconds for name, seconds in left.items() if seconds > 0}
 
-    def remember(self, name: str, said: PublishedState | None) -> None:
+    def remember(self, name: str, published: PublishedState | None) -> None:
         """Store the published state of a node name; None drops it, as node names change by the thousand."""
-        if said is None:
-            self.said.pop(name, None)
+        if published is None:
+            self.published.pop(name, None)
         else:
-            self.said[name] = said
+            self.published[name] = published
 
     def forget(self, name: str) -> None:
         """Drop all data of a node name that no longer exists and has no event left to publish."""
-        for held in (self.said, self.traces, self.causes, self.observed_ns):
+        for held in (self.published, self.traces, self.causes, self.observed_ns):
             held.pop(name, None)
 
     def forget_published(self) -> None:
         """Mark every current event as unpublished, because the stream that stored them is gone."""
-        self.said = {name: PublishedState(said.uid, complained=said.complained) for name, said in self.said.items()}
+        self.published = {
+            name: PublishedState(published.uid, complained=published.complained)
+            for name, published in self.published.items()
+        }
 
     def names(self) -> set[str]:
         """Return the names of existing nodes and of nodes with published events."""
-        return set(self.nodes) | set(self.said)
+        return set(self.nodes) | set(self.published)

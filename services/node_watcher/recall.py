@@ -18,12 +18,12 @@ async def recall(cache: Cache, bus: Bus) -> None:
     """Read the last events of each node from the stream."""
     events = [event async for event in bus.last_events(NODE_FACTS)]
     for event in events:
-        cache.remember(event.name, published_after(cache.said.get(event.name), event))
+        cache.remember(event.name, published_after(cache.published.get(event.name), event))
 
 
-def published_after(said: PublishedState | None, fact: NodeEventData) -> PublishedState | None:
+def published_after(published: PublishedState | None, fact: NodeEventData) -> PublishedState | None:
     """Return the published state after this event; events are passed in the order of their publication."""
-    ready = said.ready if said and said.uid == fact.uid else None
+    ready = published.ready if published and published.uid == fact.uid else None
     match fact:
         case NodeOptedIn():
             return PublishedState(fact.uid, opted_in=True, ready=ready)

@@ -48,7 +48,7 @@ class Reconciler:
             if (current := current_trace()) is not None:
                 self.cache.traces[name] = current
             again = await self._apply(snapshot, actions)
-        if (said := self.cache.said.get(name)) is not None and said.opted_in:
+        if (published := self.cache.published.get(name)) is not None and published.opted_in:
             self.cache.causes.pop(name, None)  # until then, a retry belongs to the same trace
         if any(isinstance(action, Publish) and isinstance(action.fact, NodeReady) for action in actions):
             self.cache.traces.pop(name, None)  # later changes of the node belong to another trace
@@ -89,8 +89,8 @@ class Reconciler:
 
     def _trace_of(self, snapshot: Snapshot) -> TraceContext | None:
         """Return the trace of a change: that of the Job, else the one that the opt-in of the node started."""
-        node, said = snapshot.node, snapshot.said
-        if node is None or (said is not None and not (said.opted_in and said.uid == node.uid)):
+        node, published = snapshot.node, snapshot.published
+        if node is None or (published is not None and not (published.opted_in and published.uid == node.uid)):
             self.cache.traces.pop(snapshot.name, None)
         if snapshot.job is not None and snapshot.job.traceparent:
             return trace_from(snapshot.job.traceparent)

@@ -99,7 +99,7 @@ def compose(settings: Settings, base: Base, timings: Timings = Timings()) -> Wor
         [*watches],
         {lattices: follow.run, queue: refusals.heeding(reflect.run)},
         list_all,
-        cache.said.clear,
+        cache.published.clear,
         prepare=partial(recall, cache, base.bus),
         background=[cache.following.run, metrics.run, breaker.run, refusals.run],
     )

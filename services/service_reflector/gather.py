@@ -34,11 +34,11 @@ from trellis.provisioning.other_controllers import Controller
 class Cache:
     """Caches of one leadership term. ``kept``: by key, the slices with the addresses of a Service that was deleted.
 
-    ``gone``: UIDs of Services that this service deleted but the watch still lists. ``said``: by key, then by Service,
-    the published events. ``controller``: wasmcloud-operator, while it runs. ``groups_known``: the API server serves
-    host groups. ``missing_since``: by lattice ID, the monotonic time since which no host group names it.
-    ``unreadable``: by lattice ID, why it cannot be followed. ``preserved``: by Service, why it waits for an answer or
-    a host group.
+    ``gone``: UIDs of Services that this service deleted but the watch still lists. ``published``: by key, then by
+    Service, the published events. ``controller``: wasmcloud-operator, while it runs. ``groups_known``: the API server
+    serves host groups. ``missing_since``: by lattice ID, the monotonic time since which no host group names it.
+    ``unreadable``: by lattice ID, why it cannot be followed. ``preserved``: by Service, why it waits for an answer or a
+    host group.
     """
 
     kube: Kube
@@ -59,7 +59,7 @@ class Cache:
     by_mark: dict[str, set[str]] = field(default_factory=dict)
     kept: dict[str, dict[str, SliceView]] = field(default_factory=dict)
     gone: set[str] = field(default_factory=set)
-    said: dict[str, dict[str, ServiceReflected]] = field(default_factory=dict)
+    published: dict[str, dict[str, ServiceReflected]] = field(default_factory=dict)
     controller: Controller | None = None
     missing_since: dict[str, float] = field(default_factory=dict)
     unreadable: dict[str, str] = field(default_factory=dict)
@@ -133,7 +133,7 @@ class Cache:
         keys = {key for lattice_id in self.following.lattice_ids for key in self.keys_of(lattice_id, None)}
         ours = (service for service in self.services.values() if service.application or service.peers)
         keys |= {f"{item.namespace}/{item.application or item.name}" for item in ours}
-        return keys | set(self.said) | set(self.kept)
+        return keys | set(self.published) | set(self.kept)
 
     def count(self) -> int:
         """Return the number of Services of applications."""

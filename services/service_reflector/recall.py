@@ -20,8 +20,8 @@ async def recall(cache: Cache, bus: Bus) -> None:
     async for event in events:
         assert isinstance(event, ServiceReflected | ServiceRemoved)
         key = f"{event.namespace}/{event.name}"
-        said = cache.said.setdefault(f"{event.namespace}/{event.application}", {})
+        published = cache.published.setdefault(f"{event.namespace}/{event.application}", {})
         if isinstance(event, ServiceReflected):
-            said[key] = event
-        elif key in said and said[key].uid == event.uid:
-            del said[key]
+            published[key] = event
+        elif key in published and published[key].uid == event.uid:
+            del published[key]

@@ -99,7 +99,7 @@ class Reconciler:
     async def _publish_states(self, snapshot: Snapshot) -> float | None:
         """Publish the state of each Service; return the seconds until the retry if NATS is unreachable."""
         cache, about = self.cache, f"{snapshot.namespace}/{snapshot.name}"
-        said = cache.said.setdefault(about, {})
+        published = cache.published.setdefault(about, {})
         mirrors = {} if cache.remove_finalizers else deciding.mirrors_of(snapshot)
         try:
             for mirror in mirrors.values():
@@ -107,18 +107,18 @@ class Reconciler:
                 if service is None or service.application != mirror.application or service.deleting:
                     continue
                 event = reflected(mirror, service)
-                if said.get(mirror.key) != event:
+                if published.get(mirror.key) != event:
                     await self._publish(event, service.resource_version)
-                    said[mirror.key] = event
-            for key, former in list(said.items()):
+                    published[mirror.key] = event
+            for key, former in list(published.items()):
                 if key not in cache.services:
                     await self._publish(removed(former), "deleted")
-                    said.pop(key, None)
+                    published.pop(key, None)
         except BusUnavailable:
             return cache.timings.publish
         finally:
-            if not said:
-                cache.said.pop(about, None)
+            if not published:
+                cache.published.pop(about, None)
         return None
 
     async def _publish(self, fact: ServiceReflected | ServiceRemoved, state: str) -> None:

@@ -47,14 +47,14 @@ class Announcement:
 class AddFinalizer:
     """Add the finalizer to the object, before wadm has anything of it."""
 
-    said: Announcement
+    announcement: Announcement
 
 
 @dataclass(frozen=True, slots=True)
 class RemoveFinalizer:
     """Remove the finalizer. ``tombstone``: a model left in wadm must not come back as an application of wash."""
 
-    said: Announcement
+    announcement: Announcement
     tombstone: bool = False
 
 
@@ -65,7 +65,7 @@ class AcceptRemoval:
     ``revision``: of wadm's entry that must not come back as an application of wash; None if wadm has none.
     """
 
-    said: Announcement
+    announcement: Announcement
     view: ApplicationView
     revision: int | None
 
@@ -74,7 +74,7 @@ class AcceptRemoval:
 class CreateObject:
     """Create an object with this version of wadm."""
 
-    said: Announcement
+    announcement: Announcement
     version: str
 
 
@@ -82,7 +82,7 @@ class CreateObject:
 class WriteSpec:
     """Write the manifest of this version of wadm to the object, with the last-synced annotation in the same write."""
 
-    said: Announcement
+    announcement: Announcement
     version: str
 
 
@@ -90,14 +90,14 @@ class WriteSpec:
 class DeleteObject:
     """Remove the finalizer from the object, and delete it."""
 
-    said: Announcement
+    announcement: Announcement
 
 
 @dataclass(frozen=True, slots=True)
 class Put:
     """Store the manifest of the object in wadm as a version."""
 
-    said: Announcement
+    announcement: Announcement
     version: str
 
 
@@ -105,7 +105,7 @@ class Put:
 class Deploy:
     """Deploy a version in wadm."""
 
-    said: Announcement
+    announcement: Announcement
     version: str
 
 
@@ -113,21 +113,21 @@ class Deploy:
 class Undeploy:
     """Undeploy the application in wadm."""
 
-    said: Announcement
+    announcement: Announcement
 
 
 @dataclass(frozen=True, slots=True)
 class DeleteModel:
     """Delete the application with all its versions in wadm."""
 
-    said: Announcement
+    announcement: Announcement
 
 
 @dataclass(frozen=True, slots=True)
 class Record:
     """Write the common state of both sides to the status of the object."""
 
-    said: Announcement
+    announcement: Announcement
     base: Base
 
 

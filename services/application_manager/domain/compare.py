@@ -98,8 +98,8 @@ def _deleting(snapshot: Snapshot, found: Object) -> Decision:
     if not found.finalizer:
         return _NOTHING
     if snapshot.standing is Standing.NO_LATTICE:
-        said = Announcement(Reason.FINALIZER_REMOVED, "its lattice is unknown, so wadm cannot be notified")
-        return Decision((RemoveFinalizer(said, tombstone=True),))
+        announcement = Announcement(Reason.FINALIZER_REMOVED, "its lattice is unknown, so wadm cannot be notified")
+        return Decision((RemoveFinalizer(announcement, tombstone=True),))
     if snapshot.standing is Standing.OTHERS:
         return Decision(
             (RemoveFinalizer(Announcement(Reason.READ_ONLY, "another cluster owns the lattice's applications")),)
@@ -130,8 +130,8 @@ def _absent(snapshot: Snapshot, found: Object) -> Decision:
         return _push(found, None, found.base is None or found.changed)
     if left := contended(found.wins, snapshot.now, snapshot.timings.contest):
         return _contest(left)
-    said = Announcement(Reason.DELETED_IN_WADM, "it was deleted in wadm")
-    return Decision((DeleteObject(said),), winner=Side.WADM)
+    announcement = Announcement(Reason.DELETED_IN_WADM, "it was deleted in wadm")
+    return Decision((DeleteObject(announcement),), winner=Side.WADM)
 
 
 def _compare(snapshot: Snapshot, found: Object, model: Model) -> Decision:
@@ -182,12 +182,12 @@ def _push(found: Object, model: Model | None, changed: bool, lost: str = NOT_PRO
     version = version_of(found.version, found.digest, model)
     reason = Reason.APPLIED if changed else Reason.RESTORED
     cause = "it was applied in Kubernetes" if changed else lost
-    said, deployed = Announcement(reason, cause), "" if model is None else model.deployed
+    announcement, deployed = Announcement(reason, cause), "" if model is None else model.deployed
     actions: list[Put | Deploy | Undeploy] = []
     if model is None or version not in model.digests:
-        actions.append(Put(said, version))
+        actions.append(Put(announcement, version))
     if found.deployed and deployed != version:
-        actions.append(Deploy(said, version))
+        actions.append(Deploy(announcement, version))
     if not found.deployed and deployed:
         actions.append(Undeploy(Announcement(reason, "its object has the annotation that undeploys it")))
     if not actions:
@@ -202,8 +202,8 @@ def _pull(found: Object, model: Model, version: str) -> Decision:
     if found.digest == model.digests[version]:
         recorded = _record(found, model, version)
         return Decision(recorded.actions, winner=Side.WADM)
-    said = Announcement(Reason.FROM_WADM, f"wadm has it in version {version}")
-    write = WriteSpec(said, version)
+    announcement = Announcement(Reason.FROM_WADM, f"wadm has it in version {version}")
+    write = WriteSpec(announcement, version)
     if found.base is None or not found.changed or found.digest == found.base.digest:
         return Decision((write,), winner=Side.WADM)
     holds = [name for name, held in model.versions if held == found.digest]

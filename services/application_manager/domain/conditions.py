@@ -107,11 +107,11 @@ def _from_wadm(seen: Seen, former: Mapping[str, Any]) -> Json:
         "deployedVersion": model.deployed or None,
         "versions": versions_of([version for version, _ in model.versions], model.deployed),
     }
-    if seen.snapshot.said is None and model.deployed and former.get("deployedVersion") == model.deployed:
+    if seen.snapshot.wadm_status is None and model.deployed and former.get("deployedVersion") == model.deployed:
         # A new leader has not received the status yet that its predecessor recorded.
         return found
-    phase, message, said = _word(model, seen.snapshot.said)
-    scalers, left_out = scalers_of(said)
+    phase, message, wadm_status = _word(model, seen.snapshot.wadm_status)
+    scalers, left_out = scalers_of(wadm_status)
     return {
         **found,
         "phase": phase,
@@ -121,22 +121,22 @@ def _from_wadm(seen: Seen, former: Mapping[str, Any]) -> Json:
     }
 
 
-def _word(model: StoredModel, said: Status | None) -> tuple[str, str, tuple[Scaler, ...]]:
+def _word(model: StoredModel, wadm_status: Status | None) -> tuple[str, str, tuple[Scaler, ...]]:
     """Return phase, message and scalers from wadm; its report on another state of the application is outdated.
 
     wadm 0.21 reports ``undeployed`` before it starts, if there is nothing to scale, and after it lost the application.
     """
     if not model.deployed:
-        idle = said is not None and said.status == "undeployed"
-        return "Undeployed", said.message if idle and said is not None else "", ()
-    if said is None:
+        idle = wadm_status is not None and wadm_status.status == "undeployed"
+        return "Undeployed", wadm_status.message if idle and wadm_status is not None else "", ()
+    if wadm_status is None:
         return "Reconciling", f"version {model.deployed} is deployed; wadm has not reported its status yet", ()
-    if said.status == "undeployed":
+    if wadm_status.status == "undeployed":
         reason = "the lattice has no host yet, or the application has nothing to scale"
         return "Waiting", f"version {model.deployed} is deployed, and wadm reports it as undeployed: {reason}", ()
-    if said.status not in PHASES:
-        return "Reconciling", said.message or f"wadm reports status {said.status}", said.scalers
-    return PHASES[said.status], said.message, said.scalers
+    if wadm_status.status not in PHASES:
+        return "Reconciling", wadm_status.message or f"wadm reports status {wadm_status.status}", wadm_status.scalers
+    return PHASES[wadm_status.status], wadm_status.message, wadm_status.scalers
 
 
 def _record(seen: Seen, former: Mapping[str, Any]) -> Json:
@@ -194,9 +194,11 @@ def _synced(seen: Seen) -> Verdict:
     done = seen.recorded or (seen.view.object.base if not actions else None)
     if done is not None and all(isinstance(action, Record) for action in actions):
         return Verdict("Synced", "True", Reason.SYNCED.value, f"Kubernetes and wadm have version {done.version}")
-    said = actions[0].said if actions else None
+    wadm_status = actions[0].announcement if actions else None
     reason, message = (
-        (said.reason.value, said.message) if said else ("Pending", "wadm does not have the application yet")
+        (wadm_status.reason.value, wadm_status.message)
+        if wadm_status
+        else ("Pending", "wadm does not have the application yet")
     )
     return Verdict("Synced", "False", reason, seen.snapshot.reason or message)
 

@@ -68,8 +68,9 @@ def paused(action: Action) -> Decision:
     if isinstance(action, DeleteObject):
         keep = "change the Application: it is put into wadm again"
     message = (
-        f"{action.said.message}, together with many applications, so the circuit breaker pauses its deletion on the "
-        f"other side. To confirm: trellis circuit-breaker close application-manager. To keep the application: {keep}"
+        f"{action.announcement.message}, together with many applications, so the circuit breaker pauses its deletion "
+        f"on the other side. To confirm: trellis circuit-breaker close application-manager. To keep the application: "
+        f"{keep}"
     )
     return wait(Reason.MASS_DELETION, message)
 
@@ -91,8 +92,8 @@ def _release(snapshot: Snapshot) -> Decision:
     def of(view: ApplicationView | None) -> Decision:
         if view is None or not view.object.finalizer:
             return _SILENT
-        said = Announcement(Reason.FINALIZER_REMOVED, "Trellis removes its finalizers: it is to be uninstalled")
-        return Decision((RemoveFinalizer(said),), silent=True)
+        announcement = Announcement(Reason.FINALIZER_REMOVED, "Trellis removes its finalizers: it is to be uninstalled")
+        return Decision((RemoveFinalizer(announcement),), silent=True)
 
     return replace(of(snapshot.view), duplicates=tuple((other, of(other)) for other in snapshot.others))
 
@@ -103,8 +104,8 @@ def _accept_removal(snapshot: Snapshot, removed: ApplicationView) -> Decision:
     revision = None
     if base is not None and (model is not None or snapshot.wadm is Absence.AWAY):
         revision = max(base.revision, 0 if model is None else model.revision)
-    said = Announcement(Reason.FINALIZER_REMOVED, "a user removed its finalizer")
-    return Decision((AcceptRemoval(said, removed, revision),), again=0.0, silent=True)
+    announcement = Announcement(Reason.FINALIZER_REMOVED, "a user removed its finalizer")
+    return Decision((AcceptRemoval(announcement, removed, revision),), again=0.0, silent=True)
 
 
 def _compare_unless_awaited(snapshot: Snapshot, awaited: Awaited | None) -> Decision:
@@ -124,7 +125,7 @@ def _duplicate(snapshot: Snapshot, other: ApplicationView) -> Decision:
     """Report on a newer object that it names the same application; its deletion affects nothing else."""
     oldest = snapshot.view.key if snapshot.view is not None else ""
     message = f"{oldest} is the same application of lattice {name_of(snapshot.key.lattice_id)}, older: delete one"
-    said = Announcement(Reason.DUPLICATE, message)
+    announcement = Announcement(Reason.DUPLICATE, message)
     if not other.object.deleting:
-        return Decision(waits=said)
-    return Decision((RemoveFinalizer(said),) if other.object.finalizer else (), silent=True)
+        return Decision(waits=announcement)
+    return Decision((RemoveFinalizer(announcement),) if other.object.finalizer else (), silent=True)

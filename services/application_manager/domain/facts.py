@@ -111,28 +111,30 @@ class Published:
         An event whose state no longer holds is dropped, so that it is published again when the state returns.
         """
         holds = list(holds)
-        said = self.facts.get(key, {})
+        published = self.facts.get(key, {})
         due = []
         uid = holds[0].fact.uid if holds else None
-        former = next((item for item in said.values() if uid is not None and item.uid != uid), None)
+        former = next((item for item in published.values() if uid is not None and item.uid != uid), None)
         if former is not None:
             due.append(_deleted(former))
-            said.clear()
+            published.clear()
         current = {hold.fact.fact for hold in holds}
-        for kind in [kind for kind in said if kind not in current and kind != ApplicationSynced.fact]:
-            del said[kind]
-        return due + [hold for hold in holds if said.get(hold.fact.fact) != hold.fact]
+        for kind in [kind for kind in published if kind not in current and kind != ApplicationSynced.fact]:
+            del published[kind]
+        return due + [hold for hold in holds if published.get(hold.fact.fact) != hold.fact]
 
     def objects_of(self, name: str) -> list[str]:
         """Return the keys of objects with published events; ``name``: of their application, or the key of one."""
         return [
-            key for key, said in self.facts.items() if any(name in {item.application, key} for item in said.values())
+            key
+            for key, published in self.facts.items()
+            if any(name in {item.application, key} for item in published.values())
         ]
 
     def gone(self, key: str) -> list[Due]:
         """Return the deletion event of a deleted object; empty if no event about it was published."""
-        said = next(iter(self.facts.get(key, {}).values()), None)
-        return [] if said is None else [_deleted(said)]
+        published = next(iter(self.facts.get(key, {}).values()), None)
+        return [] if published is None else [_deleted(published)]
 
     def note(self, fact: ApplicationEventData) -> None:
         """Record an event that was published, or that is on the bus already; called in the order of publication."""
@@ -152,12 +154,12 @@ class Published:
         self.facts.clear()
 
 
-def _deleted(said: ApplicationEventData) -> Due:
+def _deleted(published: ApplicationEventData) -> Due:
     event = ApplicationDeleted(
-        namespace=said.namespace,
-        name=said.name,
-        uid=said.uid,
-        lattice=said.lattice,
-        application=said.application,
+        namespace=published.namespace,
+        name=published.name,
+        uid=published.uid,
+        lattice=published.lattice,
+        application=published.application,
     )
-    return Due(event, f"{said.uid}.deleted")
+    return Due(event, f"{published.uid}.deleted")

@@ -228,7 +228,7 @@ class Progress:
         """Return the seconds until an outage of wadm is reported; None if it is reported, or wadm answers."""
         if self.unavailable_since is None:
             return None
-        left = self.unavailable_since + timings.told - now
+        left = self.unavailable_since + timings.unreported - now
         return left if left > 0 else None
 
     def listing_due(self, now: float, timings: Timings) -> float | None:

@@ -34,12 +34,12 @@ class Duty(StrEnum):
 class Snapshot:
     """One application at one moment.
 
-    ``now``: Unix seconds by the API server's clock; ``monotonic``: seconds of the clock of ``progress``.
-    ``tombstone``: a user removed the finalizer of its object, and wadm's model is unchanged since. ``progress``:
-    includes the observations of this moment. ``view``: its object, None if there is none; ``others``: newer objects
-    that name the same application. ``model`` and ``said``: the last state and status of wadm, for users, also while it
-    does not answer. ``home``: the namespace for a new object of wadm's model, "" for none. ``reason``: cause of a wait,
-    as a message for users.
+    ``now``: Unix seconds by the API server's clock; ``monotonic``: seconds of the clock of ``progress``. ``tombstone``:
+    a user removed the finalizer of its object, and wadm's model is unchanged since. ``progress``: includes the
+    observations of this moment. ``view``: its object, None if there is none; ``others``: newer objects that name the
+    same application. ``model`` and ``wadm_status``: the last state and status of wadm, for users, also while it does
+    not answer. ``home``: the namespace for a new object of wadm's model, "" for none. ``reason``: cause of a wait, as a
+    message for users.
     """
 
     object: Object | None
@@ -55,7 +55,7 @@ class Snapshot:
     view: ApplicationView | None = None
     others: tuple[ApplicationView, ...] = ()
     model: StoredModel | None = None
-    said: Status | None = None
+    wadm_status: Status | None = None
     home: str = ""
     reason: str = ""
 

@@ -102,25 +102,25 @@ class Reporting:
     conditions: Line = field(default_factory=lambda: Line(CONDITIONS_PER_SECOND))
     facts: TokenBucket = field(default_factory=lambda: TokenBucket(FACTS_PER_SECOND))
     timings: ReportTimings = field(default_factory=ReportTimings)
-    _told: dict[str, _LastReport] = field(default_factory=dict)
+    _last: dict[str, _LastReport] = field(default_factory=dict)
 
     def changed(self, hosted: Hosted) -> None:
         """Schedule a report: immediately for a change, otherwise with the next counters."""
-        told = self._told.get(hosted.key)
-        if told is None or told.uid != hosted.view.uid or self._is_news(hosted, told):
+        last = self._last.get(hosted.key)
+        if last is None or last.uid != hosted.view.uid or self._is_news(hosted, last):
             self.add(hosted.key)
-        elif not told.due:
-            told.due = True
-            self.add_after(hosted.key, max(0.0, told.at + self.timings.figures - time.monotonic()))
+        elif not last.due:
+            last.due = True
+            self.add_after(hosted.key, max(0.0, last.at + self.timings.figures - time.monotonic()))
 
-    def _is_news(self, hosted: Hosted, told: _LastReport) -> bool:
+    def _is_news(self, hosted: Hosted, last: _LastReport) -> bool:
         """Return whether more than counters changed. After most calls only counters have changed."""
         standing = standing_of(hosted, self.not_watched(hosted))
-        if standing == told.standing:
+        if standing == last.standing:
             return False
-        if is_urgent(patch_of(told.status, self._status(hosted, told))):
+        if is_urgent(patch_of(last.status, self._status(hosted, last))):
             return True
-        told.standing = standing
+        last.standing = standing
         return False
 
     def faulted(self, hosted: Hosted) -> None:
@@ -129,7 +129,7 @@ class Reporting:
 
     def gone(self, hosted: Hosted) -> None:
         """Remove a controller."""
-        self._told.pop(hosted.key, None)
+        self._last.pop(hosted.key, None)
 
     async def run(self, key: str, trace: TraceContext | None) -> float | None:
         """Write the status and publish the events of a controller; return the seconds until the next run.
@@ -141,27 +141,27 @@ class Reporting:
         item = self.hosted.get(key)
         if item is None:
             return None
-        told = self._told.get(key)
-        if told is None or told.uid != item.view.uid:
+        last = self._last.get(key)
+        if last is None or last.uid != item.view.uid:
             status = orjson.loads(item.view.status)
-            told = self._told[key] = _LastReport(item.view.uid, status, before_of(status))
-        told.due = False
-        await self._event(item, told)
-        waits = [await self._write(item, told), await self._publish_due(item, told)]
+            last = self._last[key] = _LastReport(item.view.uid, status, before_of(status))
+        last.due = False
+        await self._event(item, last)
+        waits = [await self._write(item, last), await self._publish_due(item, last)]
         return min((wait for wait in waits if wait is not None), default=None)
 
-    async def _write(self, hosted: Hosted, told: _LastReport) -> float | None:
+    async def _write(self, hosted: Hosted, last: _LastReport) -> float | None:
         now = time.monotonic()
-        status = self._status(hosted, told)
-        patch = patch_of(told.status, status)
+        status = self._status(hosted, last)
+        patch = patch_of(last.status, status)
         if not patch:
             return None
         urgent = is_urgent(patch)
-        if not urgent and (left := told.at + self.timings.figures - now) > 0 and told.at:
+        if not urgent and (left := last.at + self.timings.figures - now) > 0 and last.at:
             return left
-        if urgent and (left := told.settle(status, now)) > 0:
+        if urgent and (left := last.settle(status, now)) > 0:
             return left
-        if (left := told.turn(urgent, self.conditions if urgent else self.figures, now)) > 0:
+        if (left := last.turn(urgent, self.conditions if urgent else self.figures, now)) > 0:
             return left
         view = self.informer.objects.get(hosted.key)
         if view is None or view.uid != hosted.view.uid:
@@ -181,22 +181,22 @@ class Reporting:
             return None
         except Conflict:
             return self.timings.conflict
-        told.status, told.standing, told.at = written.get("status") or {}, (), now
+        last.status, last.standing, last.at = written.get("status") or {}, (), now
         if urgent:
-            told.changes.take(now)
+            last.changes.take(now)
         self.informer.wrote(written, view)
         return None
 
-    async def _event(self, hosted: Hosted, told: _LastReport) -> None:
+    async def _event(self, hosted: Hosted, last: _LastReport) -> None:
         trouble = hosted.refused or hosted.stopped or self.not_watched(hosted)
         fault = hosted.fault
         if fault is not None and trouble is None:
             trouble = Trouble(fault.kind, fault.message)
-        said = ("", "") if trouble is None else (trouble.reason, trouble.message)
-        if said == told.fault or trouble is None:
-            told.fault = said
+        current = ("", "") if trouble is None else (trouble.reason, trouble.message)
+        if current == last.fault or trouble is None:
+            last.fault = current
             return
-        told.fault = said
+        last.fault = current
         await self._record(hosted, "Warning", trouble)
 
     async def _record(self, hosted: Hosted, kind: Literal["Normal", "Warning"], what: Trouble) -> None:
@@ -204,32 +204,32 @@ class Reporting:
         regarding = ObjectRef(WASM_CONTROLLERS.api_version, WASM_CONTROLLERS.kind, view.name, view.uid, view.namespace)
         await self.recorder.record(regarding=regarding, type=kind, reason=what.reason, message=what.message)
 
-    async def _publish_due(self, hosted: Hosted, told: _LastReport) -> float | None:
+    async def _publish_due(self, hosted: Hosted, last: _LastReport) -> float | None:
         """Publish due events; return the seconds until the next are due."""
         now, figures = time.monotonic(), hosted.life.figures
         try:
-            traps = figures.traps - told.traps
-            if traps > 0 and now - told.traps_at >= self.timings.traps and hosted.fault is not None:
+            traps = figures.traps - last.traps
+            if traps > 0 and now - last.traps_at >= self.timings.traps and hosted.fault is not None:
                 fault = {"reason": hosted.fault.kind, "message": hosted.fault.message[:_LONGEST]}
                 await self._publish(hosted, ControllerTrapped, figures.traps, {"count": traps, **fault})
-                told.traps, told.traps_at = figures.traps, now
-            wakes, suspends = figures.wakes - told.wakes, figures.suspends - told.suspends
-            is_due = now - told.facts_at >= self.timings.facts or not told.facts_at
+                last.traps, last.traps_at = figures.traps, now
+            wakes, suspends = figures.wakes - last.wakes, figures.suspends - last.suspends
+            is_due = now - last.facts_at >= self.timings.facts or not last.facts_at
             if is_due and (wakes > 0 or suspends > 0) and self.facts.take(now):
-                told.facts_at = now
+                last.facts_at = now
                 if wakes > 0:
                     await self._publish(hosted, ControllerWoken, figures.wakes, {"count": wakes})
                     await self._record(
                         hosted, "Normal", Trouble("Woken", "the controller was restored from its snapshot")
                     )
-                    told.wakes = figures.wakes
+                    last.wakes = figures.wakes
                 if suspends > 0:
                     size = {"bytes_on_disk": figures.snapshot_bytes}
                     await self._publish(hosted, ControllerSuspended, figures.suspends, {"count": suspends, **size})
-                    told.suspends = figures.suspends
+                    last.suspends = figures.suspends
         except BusUnavailable:
             return self.timings.bus_retry
-        return self.timings.traps if figures.traps > told.traps else None
+        return self.timings.traps if figures.traps > last.traps else None
 
     async def _publish(
         self, hosted: Hosted, model: type[ControllerEventData], number: int, fields: dict[str, object]
@@ -245,9 +245,9 @@ class Reporting:
         calls = [hosted.life.figures.last_call] if hosted.life.figures.last_call is not None else []
         return linked(self.kube.telemetry, f"tell {hosted.key}", calls, {"trellis.controller": hosted.key})
 
-    def _status(self, hosted: Hosted, told: _LastReport) -> Status:
+    def _status(self, hosted: Hosted, last: _LastReport) -> Status:
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-        return status_of(seen_of(hosted, self.not_watched(hosted), told.before), told.status, now)
+        return status_of(seen_of(hosted, self.not_watched(hosted), last.before), last.status, now)
 
 
 def standing_of(hosted: Hosted, not_watched: Trouble | None) -> tuple[object, ...]:

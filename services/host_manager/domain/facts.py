@@ -43,12 +43,14 @@ def ready_event(pod: PodView) -> HostPodReady | None:
     )
 
 
-def due(pod: PodView | None, said: HostPodReady | None) -> list[HostPodReady | HostPodGone]:
+def due(pod: PodView | None, published: HostPodReady | None) -> list[HostPodReady | HostPodGone]:
     """Return the events to publish about a pod: the end of its former state, and its new state."""
     now = ready_event(pod) if pod is not None else None
     events: list[HostPodReady | HostPodGone] = []
-    if said is not None and (now is None or now.uid != said.uid):
-        events.append(HostPodGone(namespace=said.namespace, name=said.name, uid=said.uid, group=said.group))
-    if now is not None and now != said:
+    if published is not None and (now is None or now.uid != published.uid):
+        events.append(
+            HostPodGone(namespace=published.namespace, name=published.name, uid=published.uid, group=published.group)
+        )
+    if now is not None and now != published:
         events.append(now)
     return events

@@ -26,8 +26,8 @@ _SAID_MOST: Final = 64
 def uses(snapshot: Snapshot, change: SecretChange) -> bool | None:
     """Return whether running hosts of the group received a former version; None while that is unknown."""
     view = snapshot.lattice
-    told = {report.sighting.host.id for report in reports_of(snapshot).values() if report.sighting is not None}
-    if told & change.hosts:
+    reporting = {report.sighting.host.id for report in reports_of(snapshot).values() if report.sighting is not None}
+    if reporting & change.hosts:
         return True
     if view is None:
         return False  # without an address, no host can have requested the Secret
@@ -44,11 +44,11 @@ def restarted(snapshot: Snapshot, workload: Mapping[str, Any] | None) -> tuple[s
 
     ``workload``: the current one.
     """
-    said, at = _versions_of(workload), _annotation(workload, names.ANNOTATION_RESTARTED_AT)
+    restarted_for, at = _versions_of(workload), _annotation(workload, names.ANNOTATION_RESTARTED_AT)
     may = _wants(snapshot) and not _rests(snapshot, at)
-    news = [change for change in snapshot.changes if _is_news(change, said)] if may else []
+    news = [change for change in snapshot.changes if _is_news(change, restarted_for)] if may else []
     due = {entry.secret: entry.version for entry in news if uses(snapshot, entry)}
-    newest = sorted((said | due).items(), key=lambda item: _number(item[1]))[-_SAID_MOST:]
+    newest = sorted((restarted_for | due).items(), key=lambda item: _number(item[1]))[-_SAID_MOST:]
     return " ".join(f"{secret}={version}" for secret, version in sorted(newest)), snapshot.now if due else at
 
 
@@ -65,8 +65,10 @@ def over(snapshot: Snapshot, workload: Mapping[str, Any] | None) -> list[SecretC
     """Return the changes that need no action: opted out, not used, or already in the annotation."""
     if not _wants(snapshot):
         return [*snapshot.changes]
-    said = _versions_of(workload)
-    return [change for change in snapshot.changes if uses(snapshot, change) is False or not _is_news(change, said)]
+    restarted_for = _versions_of(workload)
+    return [
+        change for change in snapshot.changes if uses(snapshot, change) is False or not _is_news(change, restarted_for)
+    ]
 
 
 def _wants(snapshot: Snapshot) -> bool:
@@ -74,8 +76,8 @@ def _wants(snapshot: Snapshot) -> bool:
     return snapshot.head.restart_on == names.RESTART_ON_CHANGE
 
 
-def _is_news(change: SecretChange, said: Mapping[str, str]) -> bool:
-    former = said.get(change.secret)
+def _is_news(change: SecretChange, restarted_for: Mapping[str, str]) -> bool:
+    former = restarted_for.get(change.secret)
     return former is None or is_newer(change.version, former)
 
 

@@ -178,11 +178,11 @@ def _conditions(snapshot: Snapshot, counts: Counts | None, lattice: Manifest) ->
     return [*(_dated(item, snapshot) for item in (*summary(health_of(found)), *found)), *others]
 
 
-PublishedEvents = tuple[str, str, str, str]
+Finding = tuple[str, str, str, str]
 """Type, status, reason and message of a condition."""
 
 
-def health_of(conditions: Iterable[PublishedEvents]) -> Health:
+def health_of(conditions: Iterable[Finding]) -> Health:
     """Return what a group's own conditions come to, with the one that explains it; the first check that applies wins.
 
     1. Another controller manages the group: stalled until it is removed.
@@ -218,7 +218,7 @@ def _blocker(snapshot: Snapshot) -> tuple[str, str] | None:
     return (problems[0].reason, " · ".join(problem.message for problem in problems)) if problems else None
 
 
-def _available(snapshot: Snapshot, counts: Counts | None) -> PublishedEvents:
+def _available(snapshot: Snapshot, counts: Counts | None) -> Finding:
     kind = "Available"
     if counts is None:
         reason, message = _blocker(snapshot) or ("NotCreated", "the pods are not created yet")
@@ -229,7 +229,7 @@ def _available(snapshot: Snapshot, counts: Counts | None) -> PublishedEvents:
     return kind, "False", "HostsNotReady", text
 
 
-def _progressing(snapshot: Snapshot, counts: Counts | None) -> PublishedEvents:
+def _progressing(snapshot: Snapshot, counts: Counts | None) -> Finding:
     kind = "Progressing"
     if any(problem.blocks for problem in snapshot.problems):
         reason, message = _blocker(snapshot) or ("", "")
@@ -244,7 +244,7 @@ def _progressing(snapshot: Snapshot, counts: Counts | None) -> PublishedEvents:
     return kind, "False", "Updated", text
 
 
-def _degraded(snapshot: Snapshot, counts: Counts | None) -> PublishedEvents:
+def _degraded(snapshot: Snapshot, counts: Counts | None) -> Finding:
     """Return the condition Degraded; the most severe problem first: missing inputs, rejected writes, failing pods.
 
     Problems that do not prevent hosts from running come last, so that they do not hide the cause of an outage.
@@ -285,8 +285,8 @@ def _deprecated(snapshot: Snapshot) -> str:
     return " · ".join(found)
 
 
-def _dated(said: PublishedEvents, snapshot: Snapshot) -> Manifest:
-    kind, status, reason, message = said
+def _dated(finding: Finding, snapshot: Snapshot) -> Manifest:
+    kind, status, reason, message = finding
     former = snapshot.status.get("conditions") or ()
     verdict = kind, status, reason, shortened(message, _MESSAGE_MAX)
     return make_condition(verdict, former, snapshot.head.generation, snapshot.now)
@@ -298,9 +298,9 @@ def _beside_another(snapshot: Snapshot) -> Manifest:
     return _with_one(snapshot, (OTHER, "True", "WasmCloudOperatorRuns", snapshot.other.advice))
 
 
-def _with_one(snapshot: Snapshot, said: PublishedEvents) -> Manifest:
+def _with_one(snapshot: Snapshot, finding: Finding) -> Manifest:
     """Return the status with one condition and the health that follows from it alone; all else is unchanged."""
-    ours = [_dated(item, snapshot) for item in (*summary(health_of([said])), said)]
+    ours = [_dated(item, snapshot) for item in (*summary(health_of([finding])), finding)]
     replaced = {item["type"] for item in ours}
     rest = [condition for condition in snapshot.status.get("conditions") or () if condition["type"] not in replaced]
     return {"apps": [], "app_count": 0, **snapshot.status, "conditions": [*rest, *ours]}

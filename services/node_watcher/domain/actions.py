@@ -53,7 +53,7 @@ class Snapshot:
     name: str
     node: NodeView | None
     job: JobView | None
-    said: PublishedState | None
+    published: PublishedState | None
     wanted: frozenset[str]
     """Names of the target Shims of the node; ``kwasm`` is the legacy installer image."""
     handlers: Mapping[str, str] = field(default_factory=dict)

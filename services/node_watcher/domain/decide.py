@@ -59,65 +59,67 @@ NODES = "nodes"
 
 def decide(snapshot: Snapshot) -> list[Action]:
     """Return the actions on one node name, in order."""
-    node, said = snapshot.node, snapshot.said
+    node, published = snapshot.node, snapshot.published
     if node is None:
-        return _deleted_event(snapshot.name, said)
+        return _deleted_event(snapshot.name, published)
     if snapshot.unknown:
         return []  # a Shim that cannot be listed does not count as deleted
     actions: list[Action] = []
-    if said is not None and said.uid != node.uid:
-        actions += _replaced(node, said)
-        said = None
+    if published is not None and published.uid != node.uid:
+        actions += _replaced(node, published)
+        published = None
     if node.marked_uid is not None and node.marked_uid != node.uid:
         message = f"labels and annotations of a former Node {node.name} (uid {node.marked_uid}) removed"
         return [*actions, *_unmark(node, PatchNode(node, remove_marks(node), Reason.REPLACED, message))]
     if snapshot.wanted:
-        return [*actions, *_opted_in(node, said, snapshot)]
-    actions += _opted_out(node, said, snapshot)
+        return [*actions, *_opted_in(node, published, snapshot)]
+    actions += _opted_out(node, published, snapshot)
     if opt_in_of(node, auto_provision=False) is OptIn.INVALID:
-        actions += _invalid(node, said)
+        actions += _invalid(node, published)
     return actions
 
 
-def _deleted_event(name: str, said: PublishedState | None) -> list[Action]:
+def _deleted_event(name: str, published: PublishedState | None) -> list[Action]:
     """Return the event for a deleted Node that had opted in."""
-    if said is None or not said.opted_in:
+    if published is None or not published.opted_in:
         return []
-    event = NodeGone(name=name, uid=said.uid, resource_version="")
-    return [Publish(event, f"{said.uid}.gone", None)]
+    event = NodeGone(name=name, uid=published.uid, resource_version="")
+    return [Publish(event, f"{published.uid}.gone", None)]
 
 
-def _replaced(node: NodeView, said: PublishedState) -> list[Action]:
+def _replaced(node: NodeView, published: PublishedState) -> list[Action]:
     """Return the event, once, that another Node has the name, if the former Node had opted in."""
-    if not said.opted_in:
+    if not published.opted_in:
         return []
-    event = NodeReplaced(name=node.name, uid=node.uid, resource_version=node.resource_version, former_uid=said.uid)
-    return [Publish(event, f"{node.uid}.{said.uid}.replaced", PublishedState(node.uid))]
+    event = NodeReplaced(name=node.name, uid=node.uid, resource_version=node.resource_version, former_uid=published.uid)
+    return [Publish(event, f"{node.uid}.{published.uid}.replaced", PublishedState(node.uid))]
 
 
-def _opted_in(node: NodeView, said: PublishedState | None, snapshot: Snapshot) -> list[Action]:
+def _opted_in(node: NodeView, published: PublishedState | None, snapshot: Snapshot) -> list[Action]:
     """Return the actions on an opted-in node: publish that once, mark verified Shims, report failures."""
     job, wanted = snapshot.job, snapshot.wanted
     actions: list[Action] = []
-    said = said or PublishedState(node.uid)
-    if not said.opted_in:
-        said = replace(said, opted_in=True, complained=None)
-        actions.append(Publish(_opted_in_event(node, wanted), f"{node.uid}.{node.resource_version}.opted_in", said))
-    if snapshot.missing - said.missing:
-        said = replace(said, missing=snapshot.missing)
-        actions.append(RecordEvent(node.uid, True, Reason.SHIM_MISSING, _missing(snapshot), said))
+    published = published or PublishedState(node.uid)
+    if not published.opted_in:
+        published = replace(published, opted_in=True, complained=None)
+        actions.append(
+            Publish(_opted_in_event(node, wanted), f"{node.uid}.{node.resource_version}.opted_in", published)
+        )
+    if snapshot.missing - published.missing:
+        published = replace(published, missing=snapshot.missing)
+        actions.append(RecordEvent(node.uid, True, Reason.SHIM_MISSING, _missing(snapshot), published))
     proof = proof_of(job, node) if job else None
     if job and proof and node.installed != job.shims:
         return [*actions, *_record(node, job, proof, wanted, snapshot.shims)]
     if left := unwanted_left(job, node, wanted):
         return [*actions, *_record_left(node, left, wanted)]
     if lost := vanished(node, job, wanted, snapshot.handlers):
-        return [*actions, *_withdraw(node, said, lost, snapshot)]
+        return [*actions, *_withdraw(node, published, lost, snapshot)]
     if node.marked_digest and (by_now := proof_by_now(node, snapshot.shims)):
         if repair := _restore(node, Marks(node.marked_digest, by_now, node.installed), snapshot):
             return [*actions, *repair]
-        if said.ready != node.marked_digest and proved_of(node.installed):
-            actions.append(_ready(node, said))
+        if published.ready != node.marked_digest and proved_of(node.installed):
+            actions.append(_ready(node, published))
     if job and job.failure and job.node_uid == node.uid and node.marked_digest != job.digest:
         actions += _failed(node, job, wanted)
     return actions
@@ -132,7 +134,7 @@ def _missing(snapshot: Snapshot) -> str:
     )
 
 
-def _withdraw(node: NodeView, said: PublishedState, lost: tuple[str, ...], snapshot: Snapshot) -> list[Action]:
+def _withdraw(node: NodeView, published: PublishedState, lost: tuple[str, ...], snapshot: Snapshot) -> list[Action]:
     """Remove the marks of Shims that are no longer verified; no pod is scheduled for them, they are reinstalled."""
     handlers = ", ".join(repr(snapshot.handlers[name]) for name in lost)
     message = (
@@ -144,7 +146,7 @@ def _withdraw(node: NodeView, said: PublishedState, lost: tuple[str, ...], snaps
     if shims:
         marks = marks_of(node, shims)
         ops = patch_of(node, proof_labels(node, marks, snapshot.wanted), proof_annotations(node, marks))
-    event = RecordEvent(node.uid, True, Reason.HANDLER_VANISHED, message, replace(said, ready=None))
+    event = RecordEvent(node.uid, True, Reason.HANDLER_VANISHED, message, replace(published, ready=None))
     return _unmark(node, PatchNode(node, ops, Reason.HANDLER_VANISHED, message), event)
 
 
@@ -161,7 +163,7 @@ def _opted_in_event(node: NodeView, wanted: frozenset[str]) -> NodeOptedIn:
     )
 
 
-def _ready(node: NodeView, said: PublishedState) -> Publish:
+def _ready(node: NodeView, published: PublishedState) -> Publish:
     digest = node.marked_digest or ""
     event = NodeReady(
         name=node.name,
@@ -170,7 +172,7 @@ def _ready(node: NodeView, said: PublishedState) -> Publish:
         digest=digest,
         verified=node.verified or "",
     )
-    return Publish(event, f"{node.uid}.{node.resource_version}.ready", replace(said, ready=digest))
+    return Publish(event, f"{node.uid}.{node.resource_version}.ready", replace(published, ready=digest))
 
 
 def _record(
@@ -275,13 +277,13 @@ def _failed(node: NodeView, job: JobView, wanted: frozenset[str]) -> list[Action
     return _unmark(node, patch, event)
 
 
-def _opted_out(node: NodeView, said: PublishedState | None, snapshot: Snapshot) -> list[Action]:
+def _opted_out(node: NodeView, published: PublishedState | None, snapshot: Snapshot) -> list[Action]:
     """Return the actions on a node without opt-in: publish the change, if any, and remove the marks of Trellis.
 
     The labels of installed Shims are removed at once, the record of the Shims only after their verified removal.
     """
     actions: list[Action] = []
-    was_in = (said is not None and said.opted_in) or (said is None and node.bears_marks)
+    was_in = (published is not None and published.opted_in) or (published is None and node.bears_marks)
     if was_in:
         event = NodeOptedOut(name=node.name, uid=node.uid, resource_version=node.resource_version)
         then = PublishedState(node.uid, opted_in=False)
@@ -329,9 +331,9 @@ def _left_in_place(node: NodeView) -> str:
     )
 
 
-def _invalid(node: NodeView, said: PublishedState | None) -> list[Action]:
+def _invalid(node: NodeView, published: PublishedState | None) -> list[Action]:
     """Return a warning about an invalid opt-in annotation, once per value."""
-    if said is not None and said.complained == node.opt_in:
+    if published is not None and published.complained == node.opt_in:
         return []
     message = (
         f"annotation {names.ANNOTATION_OPT_IN} has {node.opt_in!r}: "

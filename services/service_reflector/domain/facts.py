@@ -24,12 +24,12 @@ def reflected(mirror: Mirror, service: ServiceView) -> ServiceReflected:
     )
 
 
-def removed(said: ServiceReflected) -> ServiceRemoved:
+def removed(published: ServiceReflected) -> ServiceRemoved:
     """Return the event of a Service that was deleted."""
     return ServiceRemoved(
-        namespace=said.namespace,
-        name=said.name,
-        uid=said.uid,
-        lattice=said.lattice,
-        application=said.application,
+        namespace=published.namespace,
+        name=published.name,
+        uid=published.uid,
+        lattice=published.lattice,
+        application=published.application,
     )

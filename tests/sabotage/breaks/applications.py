@@ -122,8 +122,8 @@ HOMES: Final = (
         "ADR 41, rule 6: losing the last host group undeploys nothing",
         "application_manager",
         "_deleting",
-        "RemoveFinalizer(said, tombstone=True)",
-        "RemoveFinalizer(said, tombstone=False)",
+        "RemoveFinalizer(announcement, tombstone=True)",
+        "RemoveFinalizer(announcement, tombstone=False)",
         "tests/unit/application_manager/test_decide.py::"
         "test_an_object_whose_lattice_is_not_known_any_more_is_let_go_and_remembered",
     ),

@@ -44,7 +44,7 @@ Manifest = dict[str, Any]
 KUBECTL = "?fieldManager=kubectl"
 QUICK = Timings(
     away=0.2,
-    told=0.5,
+    unreported=0.5,
     look=1.0,
     refused_first=0.2,
     status=0.5,

@@ -149,8 +149,8 @@ def test_a_change_that_is_not_carried_out_as_wadm_refused_it_wins_nothing() -> N
 def test_that_wadm_does_not_answer_is_reported_after_a_while() -> None:
     away = SETTLED.reporting(wait(Reason.WADM_AWAY, ""), 10.0)
     assert away.reporting(wait(Reason.WADM_AWAY, ""), 12.0) == away
-    assert away.unreported(12.0, TIMES) == TIMES.told - 2.0
-    assert away.unreported(10.0 + TIMES.told, TIMES) is None
+    assert away.unreported(12.0, TIMES) == TIMES.unreported - 2.0
+    assert away.unreported(10.0 + TIMES.unreported, TIMES) is None
     assert SETTLED.unreported(12.0, TIMES) is None
 
 

@@ -25,8 +25,8 @@ def answer(value: object, headers: bytes = b"") -> bytes:
 
 
 def test_only_what_says_an_address_is_kept() -> None:
-    told = {"Address": "0.0.0.0:80", "password": "secret"}
-    assert read_configuration(answer(told)) == {"address": "0.0.0.0:80"}, "keys are of any case"
+    received_at = {"Address": "0.0.0.0:80", "password": "secret"}
+    assert read_configuration(answer(received_at)) == {"address": "0.0.0.0:80"}, "keys are of any case"
 
 
 @pytest.mark.parametrize(
@@ -66,8 +66,8 @@ def host_answer(response: object, *, success: object = True, message: str = "") 
 
 
 def test_of_a_hosts_answer_only_what_says_an_address_is_kept() -> None:
-    told = {"Address": "0.0.0.0:80", "password": "secret"}
-    assert read_host_configuration(host_answer(told)) == {"address": "0.0.0.0:80"}
+    received_at = {"Address": "0.0.0.0:80", "password": "secret"}
+    assert read_host_configuration(host_answer(received_at)) == {"address": "0.0.0.0:80"}
     assert read_host_configuration(host_answer(None, message="Configuration not found")) == {}
 
 

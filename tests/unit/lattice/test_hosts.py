@@ -100,8 +100,8 @@ def test_data_may_stand_in_base64() -> None:
         ("0001-01-01T00:00:00+23:00", ""),
     ],
 )
-def test_a_time_is_read_in_every_form_of_it(time: object, said: str) -> None:
-    assert event_time({"time": time}) == said
+def test_a_time_is_read_in_every_form_of_it(time: object, published_at: str) -> None:
+    assert event_time({"time": time}) == published_at
 
 
 LIMIT = LatticeTimings().silence
@@ -170,7 +170,7 @@ def test_what_a_host_said_before_does_not_count_over_what_it_said_after() -> Non
     hosts.heard(a_host(labels={"zone": "b"}), 10, "2")
     assert not hosts.heard(a_host(labels={"zone": "a"}), 30, "1"), "it came late"
     assert hosts.sightings()[0].host.labels == {"zone": "b"}
-    assert (hosts.sightings()[0].at, hosts.sightings()[0].told) == (30, 10)
+    assert (hosts.sightings()[0].at, hosts.sightings()[0].received_at) == (30, 10)
     assert not hosts.left("N1", 31, "1"), "it started again after that"
     assert hosts.heard(a_host(labels={"zone": "a"}), 10 + LIMIT + 1, "1"), "its clock was set back"
     assert hosts.left("N1", 90, "2")

@@ -27,7 +27,7 @@ class Liar:
 
     def __init__(self, words: bytes, times: int = 1, info: object = INFO) -> None:
         self.words, self.times, self.info = words, times, info
-        self.said = asyncio.Event()
+        self.published_at = asyncio.Event()
         self.hung_up = asyncio.Event()
         self.ponged = asyncio.Event()
         self.meetings: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
@@ -58,7 +58,7 @@ class Liar:
             writer.write(self.words)
             await writer.drain()
         writer.write(b"PING\r\n")
-        self.said.set()
+        self.published_at.set()
 
 
 @asynccontextmanager
@@ -112,7 +112,7 @@ async def test_complaints_without_an_end_are_not_kept() -> None:
     liar = Liar(VIOLATION * 100, 100)
     async with met(liar) as link:
         await until(lambda: link.deaf)
-        await asyncio.wait_for(liar.said.wait(), 15)
+        await asyncio.wait_for(liar.published_at.wait(), 15)
         await until(lambda: len(complaints()) < 10)
 
 
@@ -123,7 +123,7 @@ async def test_addresses_of_other_servers_are_not_kept(at: str) -> None:
     liar = Liar(words, info=lie if at == "first" else INFO)
     async with met(liar) as link:
         await link.there()
-        await asyncio.wait_for(liar.said.wait(), 15)
+        await asyncio.wait_for(liar.published_at.wait(), 15)
         await asyncio.wait_for(liar.ponged.wait(), 15)  # what was said before was read
         assert not [item for item in gc.get_objects() if isinstance(item, Srv) and item.discovered]
 

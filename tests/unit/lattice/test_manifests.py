@@ -199,9 +199,9 @@ def test_a_port_by_annotation_that_is_none_is_told_and_keeps_no_other_away(ports
     text = f"{ports}, httpserver = 9000 / http"
     application = read_application(manifest(**{names.ANNOTATION_SERVICE_PORTS: text}))
     assert [listener.port for listener in application.listeners] == [8080, 9000]
-    (told,) = application.unreachable
-    assert told.reason == ("InvalidAnnotation" if reason else "UnknownComponent")
-    assert reason in told.message
+    (received_at,) = application.unreachable
+    assert received_at.reason == ("InvalidAnnotation" if reason else "UnknownComponent")
+    assert reason in received_at.message
 
 
 @pytest.mark.parametrize(

@@ -69,11 +69,11 @@ def test_an_outage_that_is_over_counts_no_more() -> None:
 
 
 def test_a_link_that_fails_by_turns_tells_those_who_need_it_seldom(monkeypatch: pytest.MonkeyPatch) -> None:
-    clock, told = [0.0], []
+    clock, received_at = [0.0], []
     monkeypatch.setattr("trellis.lattice.connection.link.time.monotonic", lambda: clock[0])
-    link = Link(NatsAddress("nats://a:1,nats://b:1"), "test", lambda: told.append(link.reason))
+    link = Link(NatsAddress("nats://a:1,nats://b:1"), "test", lambda: received_at.append(link.reason))
     for reason in itertools.islice(itertools.cycle((REFUSES, SILENT)), 240):
         link._lost(reason)
         clock[0] += 15.0
-    assert told[:2] == [f"{reason} (nats://a:1,nats://b:1)" for reason in (REFUSES, SILENT)]
-    assert len(told) <= 8, "of an hour; each is a write for every group"
+    assert received_at[:2] == [f"{reason} (nats://a:1,nats://b:1)" for reason in (REFUSES, SILENT)]
+    assert len(received_at) <= 8, "of an hour; each is a write for every group"

@@ -37,7 +37,7 @@ class Lattice:
         self.errors: dict[str, Exception] = {}
         self.asked: list[str] = []
         self.asked_at: list[float] = []
-        self.told: list[str] = []
+        self.received_at: list[str] = []
         self.since: float | None = 1.0
         self._heard: Heard | None = None
         given = LatticeTimings(statuses=timings)
@@ -68,7 +68,7 @@ class Lattice:
         return
 
     def _tell(self, names: Iterable[str]) -> None:
-        self.told += names
+        self.received_at += names
 
     # What happens in it.
 
@@ -87,8 +87,8 @@ class Lattice:
     def says(self, name: str, status: Status) -> None:
         assert self._heard is not None
         self.answers[name] = status
-        said = {"status": {"type": status.status, "message": status.message}, "version": "", "components": []}
-        self._heard(f"wadm.status.red.{name}", json.dumps(said).encode())
+        published_at = {"status": {"type": status.status, "message": status.message}, "version": "", "components": []}
+        self._heard(f"wadm.status.red.{name}", json.dumps(published_at).encode())
 
 
 @contextlib.asynccontextmanager
@@ -100,7 +100,7 @@ async def known(timings: StatusTimings = StatusTimings()) -> AsyncIterator[Latti
     running = asyncio.create_task(made.statuses.run("red"))
     made.statuses.models_changed(None)
     await eventually(lambda: made.statuses.find("web") == DEPLOYED)
-    made.told.clear()
+    made.received_at.clear()
     yield made
     running.cancel()
     with contextlib.suppress(asyncio.CancelledError):
@@ -120,7 +120,7 @@ async def test_what_was_said_of_one_version_is_not_told_of_another(lattice: Latt
     assert lattice.statuses.find("web") == RECONCILING
     lattice.says("web", DEPLOYED)
     assert lattice.statuses.find("web") == DEPLOYED
-    assert lattice.told == ["web", "web"]
+    assert lattice.received_at == ["web", "web"]
 
 
 async def test_a_version_that_is_the_same_to_wadm_keeps_what_was_said(lattice: Lattice) -> None:
@@ -132,7 +132,7 @@ async def test_the_same_words_heard_again_count_for_the_new_version(lattice: Lat
     lattice.stores("web", "v2", v1=ONE, v2=OTHER)
     lattice.says("web", DEPLOYED)
     assert lattice.statuses.find("web") == DEPLOYED
-    assert lattice.told == ["web"]
+    assert lattice.received_at == ["web"]
 
 
 async def test_what_wadm_does_not_say_again_is_asked_for_after_a_while() -> None:
@@ -142,7 +142,7 @@ async def test_what_wadm_does_not_say_again_is_asked_for_after_a_while() -> None
         assert lattice.statuses.find("web") is None
         await eventually(lambda: lattice.statuses.find("web") == DEPLOYED)
         assert lattice.asked == ["web"]
-        assert lattice.told == ["web"]
+        assert lattice.received_at == ["web"]
 
 
 async def test_what_wadm_says_of_an_application_that_was_deleted_is_not_told_of_the_next_of_its_name(
@@ -188,10 +188,10 @@ async def test_a_list_never_replaces_what_was_heard_after_it_was_asked_for(latti
     lattice.says("web", RECONCILING)
     answered({"web": DEPLOYED, "api": Status("failed")})
     assert (lattice.statuses.find("web"), lattice.statuses.find("api")) == (RECONCILING, Status("failed"))
-    assert lattice.told == ["web", "api"]
+    assert lattice.received_at == ["web", "api"]
     lattice.statuses.asking()({"web": DEPLOYED, "api": Status("failed")})
     assert lattice.statuses.find("web") == DEPLOYED
-    assert lattice.told == ["web", "api", "web"]
+    assert lattice.received_at == ["web", "api", "web"]
 
 
 @pytest.mark.parametrize(("doubt", "counts"), [(60.0, False), (0.0, True)])
@@ -205,7 +205,7 @@ async def test_a_list_counts_for_another_version_once_wadm_would_have_said_somet
         assert lattice.statuses.find("web") is None
         lattice.statuses.asking()({"web": DEPLOYED})
         assert (lattice.statuses.find("web") == DEPLOYED) is counts
-        assert "web" in lattice.told
+        assert "web" in lattice.received_at
 
 
 class TestAnswering:
@@ -213,10 +213,10 @@ class TestAnswering:
 
     @contextlib.asynccontextmanager
     async def asking(self, lattice: Lattice) -> AsyncIterator[tuple[Answering, list[str]]]:
-        told: list[str] = []
-        made = Answering(cast("Wadm", lattice), cast("Link", lattice), lambda: told.append(made.reason), HURRIED)
+        received_at: list[str] = []
+        made = Answering(cast("Wadm", lattice), cast("Link", lattice), lambda: received_at.append(made.reason), HURRIED)
         running = asyncio.create_task(made.run())
-        yield made, told
+        yield made, received_at
         running.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await running
@@ -224,11 +224,11 @@ class TestAnswering:
     async def test_who_does_not_answer_several_times_is_silent_until_somebody_does(self) -> None:
         lattice = Lattice()
         lattice.error = SilenceError("nobody answers")
-        async with self.asking(lattice) as (made, told):
+        async with self.asking(lattice) as (made, received_at):
             await eventually(lambda: made.reason == "nobody answers")
             lattice.error = None
             await eventually(lambda: not made.reason)
-        assert told == ["nobody answers", ""]
+        assert received_at == ["nobody answers", ""]
 
     async def test_one_answer_that_is_missed_is_no_silence(self) -> None:
         lattice = Lattice()
@@ -240,9 +240,9 @@ class TestAnswering:
             return DEPLOYED
 
         lattice.status = by_turns  # type: ignore[method-assign]
-        async with self.asking(lattice) as (_, told):
+        async with self.asking(lattice) as (_, received_at):
             await eventually(lambda: len(lattice.asked) > 12)
-        assert told == []
+        assert received_at == []
 
     @pytest.mark.parametrize(
         "error", [NatsUnavailableError("this user may not publish"), WadmRefusedError(Refusal.FAILED, "no storage")]
@@ -250,16 +250,16 @@ class TestAnswering:
     async def test_what_is_no_silence_is_not_taken_for_it(self, error: Exception) -> None:
         lattice = Lattice()
         lattice.error = error
-        async with self.asking(lattice) as (_, told):
+        async with self.asking(lattice) as (_, received_at):
             await eventually(lambda: len(lattice.asked) > 6)
-        assert told == []
+        assert received_at == []
 
 
 async def test_of_what_is_no_application_nothing_is_kept_and_of_one_that_comes_it_is_asked() -> None:
     async with known(StatusTimings(doubt=0.2)) as lattice:
         for number in range(1000):
             lattice.says(f"made-up-{number}", Status("deployed", "x" * 1000))
-        assert lattice.statuses._said.keys() == {"web"}
+        assert lattice.statuses._statuses.keys() == {"web"}
         lattice.stores("made-up-7", "v1", v1=ONE)
         await eventually(lambda: lattice.statuses.find("made-up-7") is not None)
 
@@ -272,12 +272,12 @@ async def test_what_is_said_of_all_applications_together_is_bounded_and_what_wen
         lattice.stores(f"app-{number}", "v1", v1=ONE)
     for number in range(20):
         lattice.says(f"app-{number}", Status("deployed", "x" * 1000))
-        assert sum(item.characters for item in lattice.statuses._said.values()) <= 5_000
-        assert lattice.statuses._characters == sum(item.characters for item in lattice.statuses._said.values())
+        assert sum(item.characters for item in lattice.statuses._statuses.values()) <= 5_000
+        assert lattice.statuses._characters == sum(item.characters for item in lattice.statuses._statuses.values())
     assert lattice.statuses.find("app-19") is not None, "the newest is kept"
     lattice.says("app-3", Status("deployed", "x" * 4_000))
     lattice.deletes("app-3")
-    assert lattice.statuses._characters == sum(item.characters for item in lattice.statuses._said.values())
+    assert lattice.statuses._characters == sum(item.characters for item in lattice.statuses._statuses.values())
 
 
 async def test_of_what_is_not_deployed_wadm_is_not_asked_and_of_a_deployment_only_if_it_says_nothing() -> None:

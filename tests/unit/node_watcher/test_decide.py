@@ -29,7 +29,7 @@ from trellis_dev.testing.builders import DIGEST, OTHER_DIGEST, a_job, a_node, a_
 def deciding(
     node: NodeView | None,
     job: JobView | None = None,
-    said: PublishedState | None = None,
+    published: PublishedState | None = None,
     *,
     auto: bool = False,
     shims: tuple[ShimView, ...] = (),
@@ -37,7 +37,7 @@ def deciding(
 ) -> list[Action]:
     wanted = wanted_on(node, shims, auto_provision=auto) if node else frozenset()
     handlers = {shim.name: shim.handler for shim in shims}
-    return decide(Snapshot(node.name if node else name, node, job, said, wanted, handlers))
+    return decide(Snapshot(node.name if node else name, node, job, published, wanted, handlers))
 
 
 def facts(actions: list[Action]) -> list[str]:
@@ -71,7 +71,7 @@ def test_an_annotated_node_is_said_once() -> None:
     assert facts(actions) == ["node.opted_in"]
     assert isinstance(actions[0], Publish)
     assert actions[0].dedup == "uid-node-1.7.opted_in"
-    assert deciding(node, said=actions[0].then) == []
+    assert deciding(node, published=actions[0].then) == []
 
 
 def test_a_node_nobody_opted_in_is_left_alone() -> None:
@@ -92,9 +92,9 @@ def test_another_value_is_answered_by_one_event_that_says_what_to_write(value: s
     assert event.reason is Reason.INVALID_ANNOTATION
     assert repr(value) in event.message
     assert "'true'" in event.message
-    assert deciding(node, said=event.then) == []
+    assert deciding(node, published=event.then) == []
     # a second wrong value is worth a second word
-    assert len(deciding(a_node(opt_in="nope"), said=event.then)) == 1
+    assert len(deciding(a_node(opt_in="nope"), published=event.then)) == 1
 
 
 def test_a_finished_job_without_known_handler_gives_kwasms_label_but_no_wasm_label() -> None:
@@ -136,10 +136,10 @@ def test_a_job_of_a_former_node_proves_nothing() -> None:
 
 def test_a_ready_node_is_said_once_and_then_left_alone() -> None:
     node = proved(opted_in(a_node()))
-    actions = deciding(node, said=IN)
+    actions = deciding(node, published=IN)
     assert facts(actions) == ["node.ready"]
     assert isinstance(actions[0], Publish)
-    assert deciding(node, said=actions[0].then) == []
+    assert deciding(node, published=actions[0].then) == []
 
 
 @pytest.mark.parametrize(
@@ -152,13 +152,13 @@ def test_a_ready_node_is_said_once_and_then_left_alone() -> None:
     ],
 )
 def test_labels_changed_by_hand_come_back(node: NodeView) -> None:
-    actions = deciding(node, said=replace(IN, ready=DIGEST))
+    actions = deciding(node, published=replace(IN, ready=DIGEST))
     assert patch(actions).reason is Reason.LABELS_RESTORED
 
 
 def test_restoring_labels_keeps_the_record_of_a_later_failure() -> None:
     node = failed(replace(proved(opted_in(a_node())), provisioned=None), OTHER_DIGEST, attempt=3)
-    actions = deciding(node, said=replace(IN, ready=DIGEST))
+    actions = deciding(node, published=replace(IN, ready=DIGEST))
     assert written(actions) == {f"labels/{names.LABEL_PROVISIONED}": "node-1"}
 
 
@@ -189,7 +189,7 @@ def test_proof_that_comes_after_the_verdict_wins() -> None:
 
 def test_opting_out_is_said_and_takes_every_mark_away() -> None:
     node = failed(proved(a_node()), OTHER_DIGEST)
-    actions = deciding(node, said=IN)
+    actions = deciding(node, published=IN)
     assert facts(actions) == ["node.opted_out"]
     assert set(written(actions).values()) == {None}
     [event] = [action for action in steps(actions) if isinstance(action, RecordEvent)]
@@ -198,8 +198,8 @@ def test_opting_out_is_said_and_takes_every_mark_away() -> None:
 
 def test_labels_of_a_ready_node_are_only_taken_with_leave_of_the_breaker() -> None:
     guarded = [
-        deciding(proved(a_node()), said=IN),
-        deciding(proved(a_node(opt_in="maybe"), verified="handler"), said=IN),
+        deciding(proved(a_node()), published=IN),
+        deciding(proved(a_node(opt_in="maybe"), verified="handler"), published=IN),
         deciding(replace(proved(opted_in(a_node())), uid="uid-new")),
     ]
     for actions in guarded:
@@ -209,7 +209,7 @@ def test_labels_of_a_ready_node_are_only_taken_with_leave_of_the_breaker() -> No
 
 
 def test_taking_away_the_record_of_a_failure_destroys_nothing() -> None:
-    actions = deciding(failed(a_node()), said=IN)
+    actions = deciding(failed(a_node()), published=IN)
     assert [type(action) for action in actions] == [Publish, PatchNode]
 
 
@@ -220,28 +220,28 @@ def test_opting_out_while_nobody_watched_is_found_by_the_marks() -> None:
 
 def test_out_and_in_again_is_said_again() -> None:
     node = opted_in(a_node(resource_version="9"))
-    assert facts(deciding(node, said=PublishedState("uid-node-1", opted_in=False))) == ["node.opted_in"]
+    assert facts(deciding(node, published=PublishedState("uid-node-1", opted_in=False))) == ["node.opted_in"]
 
 
 def test_a_node_under_a_former_ones_name_starts_from_nothing() -> None:
     former = proved(opted_in(a_node()))
     node = replace(former, uid="uid-new")
-    actions = deciding(node, said=IN)
+    actions = deciding(node, published=IN)
     assert facts(actions) == ["node.replaced"]
     assert set(written(actions).values()) == {None}
     assert patch(actions).ops[0] == {"op": "test", "path": "/metadata/uid", "value": "uid-new"}
     # once the marks are gone it is opted in like any other
     clean = opted_in(a_node(uid="uid-new"))
-    assert facts(deciding(clean, said=PublishedState("uid-new"))) == ["node.opted_in"]
+    assert facts(deciding(clean, published=PublishedState("uid-new"))) == ["node.opted_in"]
 
 
 def test_a_deleted_node_is_said_once_if_it_had_opted_in() -> None:
-    actions = deciding(None, said=IN)
+    actions = deciding(None, published=IN)
     assert facts(actions) == ["node.gone"]
     assert isinstance(actions[0], Publish)
     assert actions[0].then is None
     assert deciding(None) == []
-    assert deciding(None, said=PublishedState("uid-node-1", opted_in=False)) == []
+    assert deciding(None, published=PublishedState("uid-node-1", opted_in=False)) == []
 
 
 def test_a_name_of_253_characters_is_shortened_in_the_label_and_whole_in_the_annotation() -> None:
@@ -305,10 +305,10 @@ def having(node: NodeView, digests: dict[str, str]) -> NodeView:
 
 
 def test_a_node_that_a_shim_selects_is_opted_in() -> None:
-    [said] = deciding(POOLED, shims=(SPIN,))
-    assert isinstance(said, Publish)
-    assert isinstance(said.fact, NodeOptedIn)
-    assert said.fact.by == "NodeSelector"
+    [published] = deciding(POOLED, shims=(SPIN,))
+    assert isinstance(published, Publish)
+    assert isinstance(published.fact, NodeOptedIn)
+    assert published.fact.by == "NodeSelector"
     assert deciding(a_node(), shims=(SPIN,)) == []
 
 
@@ -338,14 +338,14 @@ def test_one_handler_of_two_is_no_proof() -> None:
 
 def test_one_of_two_shims_that_is_no_longer_wanted_loses_its_label_first_under_the_breaker() -> None:
     node = having(POOLED, {"spin": "d1", "slight": "d2"})
-    [held] = deciding(node, said=replace(IN, ready=node.digest), shims=(SPIN,))
+    [held] = deciding(node, published=replace(IN, ready=node.digest), shims=(SPIN,))
     assert isinstance(held, Destroy)
     assert written([held]) == {"labels/slight": None}
 
 
 def test_the_last_shim_loses_all_labels_first_and_the_record_when_the_handler_is_gone() -> None:
     node = having(POOLED, {"spin": "d1"})
-    actions = deciding(node, said=IN)
+    actions = deciding(node, published=IN)
     assert facts(actions) == ["node.opted_out"]
     assert written(actions) == {
         "labels/spin": None,

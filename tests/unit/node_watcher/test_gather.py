@@ -69,4 +69,4 @@ def test_on_a_new_stream_everything_is_said_again_but_people_are_not_scolded_twi
     cache = a_world()
     cache.remember("n1", PublishedState("u1", opted_in=True, ready="d1", complained="maybe"))
     cache.forget_published()
-    assert cache.said["n1"] == PublishedState("u1", complained="maybe")
+    assert cache.published["n1"] == PublishedState("u1", complained="maybe")

@@ -39,11 +39,11 @@ def undo(node: NodeView, blamed: str, state: JobState = JobState.FAILED, **after
 
 def deciding(node: NodeView, job: JobView | None, *shims: ShimView) -> list[Action]:
     wanted = wanted_on(node, shims, auto_provision=False)
-    said = replace(IN, opted_in=bool(wanted), ready=node.marked_digest)
+    published = replace(IN, opted_in=bool(wanted), ready=node.marked_digest)
     handlers = {shim.name: shim.handler for shim in shims}
     deleting = frozenset(shim.name for shim in shims if shim.deleting)
     of_node = tuple(shim for shim in shims if shim.name in wanted)
-    return decide(Snapshot(node.name, node, job, said, wanted, handlers, of_node, deleting))
+    return decide(Snapshot(node.name, node, job, published, wanted, handlers, of_node, deleting))
 
 
 def written(actions: list[Action]) -> dict[str, Any]:
@@ -108,11 +108,11 @@ def test_what_was_taken_back_at_last_leaves_nothing_but_the_failure() -> None:
 
 def test_a_node_with_nothing_proved_is_not_ready_and_nothing_more_is_written() -> None:
     node = replace(having(spin="?1"), failure="x", failed_attempt="tried/1/1010")
-    said = replace(IN, ready=None)
+    published = replace(IN, ready=None)
     wanted = frozenset({"spin"})
-    assert decide(Snapshot(node.name, node, None, said, wanted, {"spin": "spin"}, (SPIN,))) == []
+    assert decide(Snapshot(node.name, node, None, published, wanted, {"spin": "spin"}, (SPIN,))) == []
     ready = having(spin="1")
-    events = decide(Snapshot(ready.name, ready, None, said, wanted, {"spin": "spin"}, (SPIN,)))
+    events = decide(Snapshot(ready.name, ready, None, published, wanted, {"spin": "spin"}, (SPIN,)))
     assert [type(getattr(event, "fact", None)) for event in events] == [NodeReady]
 
 

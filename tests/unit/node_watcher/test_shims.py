@@ -49,9 +49,9 @@ def having(node: NodeView, *shims: str, verified: str = "handler") -> NodeView:
 def deciding(node: NodeView, *shims: ShimView, job: JobView | None = None) -> list[Action]:
     wanted = wanted_on(node, shims, auto_provision=False)
     of_node = tuple(shim for shim in shims if shim.name in wanted)
-    said = PublishedState(node.uid, opted_in=True, ready=node.marked_digest)
+    published = PublishedState(node.uid, opted_in=True, ready=node.marked_digest)
     handlers = {shim.name: shim.handler for shim in shims if shim.name in node.installed}
-    return decide(Snapshot(node.name, node, job, said, wanted, handlers, of_node))
+    return decide(Snapshot(node.name, node, job, published, wanted, handlers, of_node))
 
 
 def patch(actions: list[Action]) -> PatchNode:

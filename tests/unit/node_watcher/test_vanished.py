@@ -82,8 +82,8 @@ NODE = having("runc", spin="1", slight="2")
     ],
 )
 def test_the_marks_stay_where(node: NodeView, job: JobView | None, changes: dict[str, Any]) -> None:
-    said = replace(READY, ready=node.marked_digest)
-    assert not any(isinstance(action, Destroy) for action in deciding(node, job, said=said, **changes))
+    published = replace(READY, ready=node.marked_digest)
+    assert not any(isinstance(action, Destroy) for action in deciding(node, job, published=published, **changes))
 
 
 def test_the_failed_job_of_another_try_keeps_nobody_from_seeing_it() -> None:

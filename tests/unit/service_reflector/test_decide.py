@@ -558,9 +558,9 @@ def test_endpoints_are_hosts_that_run_the_provider_where_that_is_told() -> None:
     hosts = {POD.name: a_host(POD, "shop-httpserver"), second.name: a_host(second)}
     assert led_to(snapshot(claim(pods=pods, hosts=hosts))) == {"host-1", "host-3"}
     running = Running()
-    running.said("shop-httpserver", "N-host-2", True, 1.0)
+    running.record("shop-httpserver", "N-host-2", True, 1.0)
     assert led_to(snapshot(claim(pods=pods, hosts=hosts, running=running))) == {"host-1", "host-2", "host-3"}
-    running.said("shop-httpserver", "N-host-1", False, 1.0)
+    running.record("shop-httpserver", "N-host-1", False, 1.0)
     assert led_to(snapshot(claim(pods=pods, hosts=hosts, running=running))) == {"host-2", "host-3"}
     later = {name: replace(seen, at=2.0) for name, seen in hosts.items()}
     assert led_to(snapshot(claim(pods=pods, hosts=later, running=running))) == {"host-1", "host-3"}

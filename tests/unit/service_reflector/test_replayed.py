@@ -127,10 +127,10 @@ def test_with_gaps_heartbeats_and_wadms_answer_end_in_the_same(messages: list[Me
 
 def test_a_provider_that_starts_again_is_news_though_nobody_heard_it_stop() -> None:
     running = Running()
-    assert running.said(PROVIDER, "N1", True, 1.0, "1")
-    assert not running.said(PROVIDER, "N1", True, 1.5, "1"), "it came twice"
+    assert running.record(PROVIDER, "N1", True, 1.0, "1")
+    assert not running.record(PROVIDER, "N1", True, 1.5, "1"), "it came twice"
     assert not running.runs([PROVIDER], Sighting(Host("N1"), 2.0, "2")), "its host says that it is gone"
-    assert running.said(PROVIDER, "N1", True, 3.0, "3")
+    assert running.record(PROVIDER, "N1", True, 3.0, "3")
     assert running.runs([PROVIDER], Sighting(Host("N1"), 2.0, "2"))
 
 

@@ -23,7 +23,7 @@ _REMEMBERED: Final = 5_000
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """The state of one application. ``said``: time of the newest event by the clock of wadm, in the form of
+    """The state of one application. ``published_at``: time of the newest event by the clock of wadm, in the form of
     ``event_time``, "" without an event.
 
     ``application``: None while it is not deployed. ``heard``: arrival of that event, monotonic seconds; ``count``: its
@@ -31,7 +31,7 @@ class Known:
     """
 
     application: Application | None = None
-    said: str = ""
+    published_at: str = ""
     heard: float = float("-inf")
     count: int = 0
     gone: bool = False
@@ -62,20 +62,20 @@ class Applications:
             return False
         return self.complete if item is None else item.application is None and not item.gone
 
-    def published(self, application: Application, said: str, now: float) -> bool:
+    def published(self, application: Application, published_at: str, now: float) -> bool:
         """Process an event of wadm that an application is deployed; return whether anything changed.
 
-        ``said``: time of the event, in the form of ``event_time``; ``now``: monotonic seconds.
+        ``published_at``: time of the event, in the form of ``event_time``; ``now``: monotonic seconds.
         """
         former = self.known.get(application.name, Known())
-        if said <= former.said:
+        if published_at <= former.published_at:
             return False
         self.events += 1
         self.wanted.pop(application.name, None)
-        self.known[application.name] = Known(application, said, now, self.events, sure=False)
+        self.known[application.name] = Known(application, published_at, now, self.events, sure=False)
         return former.application != application
 
-    def unpublished(self, name: str, said: str, now: float) -> bool:
+    def unpublished(self, name: str, published_at: str, now: float) -> bool:
         """Process an event of wadm that an application is no longer deployed; a query, or its failure, removes it.
 
         Returns whether to query wadm: the event is new, and its application may be deployed.
@@ -83,11 +83,11 @@ class Applications:
         former = self.known.pop(name, Known())
         # Moved to the end: the entry with the oldest event is dropped first.
         self.known[name] = former
-        if said <= former.said:
+        if published_at <= former.published_at:
             return False
         self.events += 1
         ask = former.application is not None or name in self.wanted or not self.complete
-        self.known[name] = Known(former.application, said, now, self.events, gone=ask, sure=not ask)
+        self.known[name] = Known(former.application, published_at, now, self.events, gone=ask, sure=not ask)
         self._forget()
         return ask
 

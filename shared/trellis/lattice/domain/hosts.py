@@ -75,31 +75,31 @@ class Host:
         """Size of the description in characters."""
         labels = sum(len(name) + len(value) for name, value in self.labels.items())
         units = (*self.components, *self.providers)
-        told = sum(len(unit.id) + len(unit.image) + len(unit.application) for unit in units)
-        return len(self.id) + len(self.name) + len(self.version) + labels + told
+        received_at = sum(len(unit.id) + len(unit.image) + len(unit.application) for unit in units)
+        return len(self.id) + len(self.name) + len(self.version) + labels + received_at
 
 
 @dataclass(frozen=True, slots=True)
 class Sighting:
     """A host and the arrival of its last message, in seconds of the monotonic clock.
 
-    ``said``: time of the description by the clock of the host, "" if it has none; ``behind``: seconds between the
-    description and the last message; messages in between were older than the description.
+    ``published_at``: time of the description by the clock of the host, "" if it has none; ``behind``: seconds between
+    the description and the last message; messages in between were older than the description.
     """
 
     host: Host
     at: float
-    said: str = ""
+    published_at: str = ""
     behind: float = 0.0
 
     @property
-    def told(self) -> float:
+    def received_at(self) -> float:
         """Arrival of the description, in seconds of the monotonic clock."""
         return self.at - self.behind
 
     def heard_again(self, now: float) -> Sighting:
         """Return the same description with a message received now."""
-        return replace(self, at=now, behind=now - self.told)
+        return replace(self, at=now, behind=now - self.received_at)
 
 
 class Hosts:
@@ -118,10 +118,10 @@ class Hosts:
     def __len__(self) -> int:
         return len(self._seen)
 
-    def heard(self, host: Host, now: float, said: str = "") -> bool:
-        """Process the description of a host (``said``: see ``event_time``); return whether more than uptime changed."""
+    def heard(self, host: Host, now: float, published_at: str = "") -> bool:
+        """Process the description of a host, published at an ``event_time``; return whether more than uptime changed."""
         before = self._seen.get(host.id)
-        if before is not None and is_late(said, before.said, now - before.told, self._silence):
+        if before is not None and is_late(published_at, before.published_at, now - before.received_at, self._silence):
             self._seen[host.id] = before.heard_again(now)
             return False
         characters = self._characters + host.characters - (before.host.characters if before is not None else 0)
@@ -131,13 +131,13 @@ class Hosts:
                 self._seen[host.id] = before.heard_again(now)
             return False
         self._characters = characters
-        self._seen[host.id] = Sighting(host, now, said)
+        self._seen[host.id] = Sighting(host, now, published_at)
         return before is None or _without_uptime(before.host) != _without_uptime(host)
 
-    def left(self, host_id: str, now: float = 0.0, said: str = "") -> bool:
+    def left(self, host_id: str, now: float = 0.0, published_at: str = "") -> bool:
         """Remove a host after its stop event; return whether it existed and sent no later message."""
         before = self._seen.get(host_id)
-        if before is not None and is_late(said, before.said, now - before.told, self._silence):
+        if before is not None and is_late(published_at, before.published_at, now - before.received_at, self._silence):
             return False
         deleted = self._seen.pop(host_id, None)
         if deleted is not None:
@@ -169,12 +169,12 @@ class Hosts:
         return hosts
 
 
-def is_late(said: str, newest: str, since: float, silence: float) -> bool:
+def is_late(published_at: str, newest: str, since: float, silence: float) -> bool:
     """Return whether a message of a host is older than its newest one, which arrived ``since`` seconds ago.
 
     False if ``since`` exceeds ``silence``, because the clock of the host may have been set back.
     """
-    return "" < said < newest and since <= silence
+    return "" < published_at < newest and since <= silence
 
 
 def presence_of(heard: float | None, now: float, linked_since: float | None, silence: float) -> Presence:

@@ -38,8 +38,8 @@ def write_kept(application: str, lattice: str, service: ServiceView) -> str:
         for port in spec.get("ports") or ()
         if port.get("nodePort")
     ]
-    told = {"application": application, "lattice": lattice, "uid": service.uid, "spec": had | {"ports": ports}}
-    return orjson.dumps(told, option=orjson.OPT_SORT_KEYS).decode()
+    recorded = {"application": application, "lattice": lattice, "uid": service.uid, "spec": had | {"ports": ports}}
+    return orjson.dumps(recorded, option=orjson.OPT_SORT_KEYS).decode()
 
 
 def read_kept(text: str) -> Kept | None:

@@ -23,7 +23,7 @@ class Outage:
     def __init__(self, reason: str, timings: OutageTimings = OutageTimings()) -> None:
         self.reason = reason
         self._timings = timings
-        self._told: set[str] = set()
+        self._reported: set[str] = set()
         self._at = 0.0
         self._vague = False
         self._repeats = 0
@@ -37,11 +37,11 @@ class Outage:
             vague: a better reason is expected soon, and is reported at once.
             urgent: a user has to act; the first report has no delay.
         """
-        if not self._told:
+        if not self._reported:
             return self._may_report(reason, now, vague=vague)
         if reason == self.reason:
             return False
-        known = reason in self._told or len(self._told) > _KINDS_MAX
+        known = reason in self._reported or len(self._reported) > _KINDS_MAX
         backoff = Backoff(self._timings.pause, self._timings.pause_most)
         pause = backoff.bound(self._repeats + 1) if known else 0.0 if self._vague or urgent else backoff.first
         if now - self._at < pause:
@@ -53,10 +53,10 @@ class Outage:
     def over(self) -> None:
         """End the outage; the next reason starts another one."""
         self.reason = ""
-        self._told.clear()
+        self._reported.clear()
         self._repeats = 0
 
     def _may_report(self, reason: str, now: float, *, vague: bool) -> bool:
-        self._told.add(reason)
+        self._reported.add(reason)
         self.reason, self._at, self._vague = reason, now, vague
         return True

@@ -78,8 +78,8 @@ def host_data(event: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def event_time(event: Mapping[str, Any]) -> str:
     """Return the time of an event in UTC, in a fixed format that sorts by time; "" if it is invalid."""
-    said = event.get("time")
-    found = _TIME.fullmatch(said) if isinstance(said, str) else None
+    found_time = event.get("time")
+    found = _TIME.fullmatch(found_time) if isinstance(found_time, str) else None
     if found is None:
         return ""
     whole, fraction, zone = found[1].upper(), found[2] or "", "+00:00" if found[3] in "Zz" else found[3]

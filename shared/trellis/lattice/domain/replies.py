@@ -96,10 +96,10 @@ class Status:
     @property
     def characters(self) -> int:
         """Size in characters, including the memory of the scalers."""
-        told = sum(
+        scaler_characters = sum(
             len(scaler.kind) + len(scaler.name) + len(scaler.status) + len(scaler.message) for scaler in self.scalers
         )
-        return len(self.status) + len(self.message) + told + _SCALER_CHARACTERS * len(self.scalers)
+        return len(self.status) + len(self.message) + scaler_characters + _SCALER_CHARACTERS * len(self.scalers)
 
 
 UNDEPLOYED: Final = Status("undeployed")

@@ -22,33 +22,33 @@ class Running:
 
     def __init__(self, silence: float = LatticeTimings().silence) -> None:
         self._silence = silence
-        self._said: dict[tuple[str, str], tuple[float, bool, str]] = {}
+        self._states: dict[tuple[str, str], tuple[float, bool, str]] = {}
 
-    def said(self, provider: str, host: str, runs: bool, at: float, said: str = "") -> bool:
-        """Process an event (``at``: monotonic seconds, ``said``: as of ``event_time``); return whether it is new."""
-        former = self._said.get((provider, host))
-        if former is not None and is_late(said, former[2], at - former[0], self._silence):
+    def record(self, provider: str, host: str, runs: bool, at: float, published_at: str = "") -> bool:
+        """Process an event (``at``: monotonic seconds, published at an ``event_time``); return whether it is new."""
+        former = self._states.get((provider, host))
+        if former is not None and is_late(published_at, former[2], at - former[0], self._silence):
             return False
-        self._said.pop((provider, host), None)
-        self._said[provider, host] = (at, runs, said)
-        if len(self._said) > _REMEMBERED:
-            del self._said[next(iter(self._said))]
-        return former is None or former[1:] != (runs, said)
+        self._states.pop((provider, host), None)
+        self._states[provider, host] = (at, runs, published_at)
+        if len(self._states) > _REMEMBERED:
+            del self._states[next(iter(self._states))]
+        return former is None or former[1:] != (runs, published_at)
 
     def runs(self, providers: Collection[str], host: Sighting) -> bool:
         """Return whether a host runs one of these providers, by the newest message."""
         listed = {unit.id for unit in host.host.providers}
         for provider in providers:
-            at, says, said = self._said.get((provider, host.host.id), (float("-inf"), False, ""))
-            if says if self._is_newer(at, said, host) else provider in listed:
+            at, says, published_at = self._states.get((provider, host.host.id), (float("-inf"), False, ""))
+            if says if self._is_newer(at, published_at, host) else provider in listed:
                 return True
         return False
 
-    def _is_newer(self, at: float, said: str, host: Sighting) -> bool:
+    def _is_newer(self, at: float, published_at: str, host: Sighting) -> bool:
         """Return whether an event is newer than the description of the host.
 
         The clock of the host may have been set back.
         """
-        if said and host.said and abs(at - host.told) <= self._silence:
-            return said >= host.said
-        return at > host.told
+        if published_at and host.published_at and abs(at - host.received_at) <= self._silence:
+            return published_at >= host.published_at
+        return at > host.received_at

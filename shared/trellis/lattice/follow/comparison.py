@@ -258,7 +258,7 @@ class Comparison:
         Raises:
             LatticeDataError: the event is invalid.
         """
-        said, data = _time_of(envelope), envelope["data"]
+        published_at, data = _time_of(envelope), envelope["data"]
         if event == MANIFEST_PUBLISHED:
             application = read_application(data, self._configurations.known)
             if not self._configurations.known.keys() >= set(application.configurations):
@@ -266,10 +266,10 @@ class Comparison:
                 return
             if application.configurations:
                 self._manifests[application.name] = data
-            if self.applications.published(application, said, time.monotonic()):
+            if self.applications.published(application, published_at, time.monotonic()):
                 self._changed([application.name], _trace_of(envelope))
         elif event == MANIFEST_UNPUBLISHED and self.applications.unpublished(
-            text(data, "name", required=True), said, time.monotonic()
+            text(data, "name", required=True), published_at, time.monotonic()
         ):
             self._want()
 
@@ -284,11 +284,11 @@ class Comparison:
         self.heard = time.monotonic()
         try:
             envelope = read_event(payload)
-            data, said = host_data(envelope), event_time(envelope)
+            data, published_at = host_data(envelope), event_time(envelope)
             host, provider = text(data, "host_id", required=True), text(data, "provider_id", required=True)
             application = texts(data, "annotations").get(APPLICATION, "")
             started = subject.endswith(PROVIDER_STARTED)
-            if self.running.said(provider, host, started, time.monotonic(), said):
+            if self.running.record(provider, host, started, time.monotonic(), published_at):
                 self._changed([application] if application else list(self.applications.known), _trace_of(envelope))
         except LatticeDataError as error:
             self._log_invalid(subject, error)

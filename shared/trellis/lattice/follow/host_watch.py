@@ -94,11 +94,11 @@ class HostWatch:
     def _on_host(self, subject: str, payload: bytes) -> None:
         try:
             event = read_event(payload)
-            data, said = host_data(event), event_time(event)
+            data, published_at = host_data(event), event_time(event)
             if event_of(subject) == HOST_STOPPED:
-                news = self._hosts.left(text(data, "host_id", required=True), time.monotonic(), said)
+                news = self._hosts.left(text(data, "host_id", required=True), time.monotonic(), published_at)
             elif "version" in data:
-                news = self._heard(read_host(data), said)
+                news = self._heard(read_host(data), published_at)
             else:  # host_started of old hosts contains little more than a name
                 return
         except LatticeDataError as error:
@@ -107,9 +107,9 @@ class HostWatch:
         if news:
             self._changed()
 
-    def _heard(self, host: Host, said: str = "") -> bool:
+    def _heard(self, host: Host, published_at: str = "") -> bool:
         full = self._hosts.refused
-        news = self._hosts.heard(host, time.monotonic(), said)
+        news = self._hosts.heard(host, time.monotonic(), published_at)
         if self._hosts.refused and not full:
             _log.warning(
                 "lattice exceeds the limits for hosts and their data, ignoring the rest",

@@ -69,7 +69,7 @@ class LatticeClaim:
         self._write_at = 0.0
         self._other = ""
         self._refusals = 0
-        self._told: str | None = None
+        self._reported: str | None = None
         self._look_now = asyncio.Event()
 
     @property
@@ -193,10 +193,10 @@ class LatticeClaim:
 
     def _report_owner(self) -> None:
         owner = self.owner
-        if owner != self._told:
+        if owner != self._reported:
             if owner is not None:
                 _log.info("owner of the lattice's applications changed", lattice=self._lattice, owner=owner)
-            self._told = owner
+            self._reported = owner
             self._changed()
 
 

@@ -72,7 +72,7 @@ class Statuses:
         self._link = link
         self._models = models
         self._changed = changed
-        self._said: dict[str, Status] = {}
+        self._statuses: dict[str, Status] = {}
         self._characters = 0
         self._heard: dict[str, int] = {}
         self._deployed: dict[str, bytes] = {}  # digest of the deployed spec, empty if undeployed
@@ -87,7 +87,7 @@ class Statuses:
 
     def find(self, name: str) -> Status | None:
         """Return the last status of the deployed version of an application, None if there is none."""
-        return None if name in self._doubted else self._said.get(name)
+        return None if name in self._doubted else self._statuses.get(name)
 
     def models_changed(self, names: Iterable[str] | None) -> None:
         """Process changes of applications, None for all; invalidates statuses of a former deployed version."""
@@ -155,14 +155,14 @@ class Statuses:
         self._wanted.clear()
         names, since, now = set(self._models.names()), self._link.since, time.monotonic()
         anew = since != self._asked_on or now - self._asked_at >= self._timings.every
-        for name in self._said.keys() - names if anew else ():
+        for name in self._statuses.keys() - names if anew else ():
             self._forget(name)
         # wadm publishes the status of a deployment: it is queried only if none arrives for a while. Undeployed
         # applications need no status.
         running = {name for name in names if self._deployed.get(name)}
         due = {name for name, until in self._doubted.items() if until <= now}
         again = {name for name, item in self._missed.items() if item.until <= now}
-        unknown = ((running - self._said.keys() - self._doubted.keys()) | due) - self._missed.keys()
+        unknown = ((running - self._statuses.keys() - self._doubted.keys()) | due) - self._missed.keys()
         gate = asyncio.Semaphore(_ASKED_AT_ONCE)
 
         async def one(name: str) -> None:
@@ -187,12 +187,12 @@ class Statuses:
             answered({name: status})
 
     def _take(self, name: str, status: Status, *, news: bool) -> None:
-        former = self._said.get(name)
+        former = self._statuses.get(name)
         if former != status:
             self._characters += status.characters - (former.characters if former is not None else 0)
-            self._said[name], news = status, True
-            while self._characters > CHARACTERS_KEPT and len(self._said) > 1:
-                self._forget(next(item for item in self._said if item != name))
+            self._statuses[name], news = status, True
+            while self._characters > CHARACTERS_KEPT and len(self._statuses) > 1:
+                self._forget(next(item for item in self._statuses if item != name))
         if news:
             self._changed([name])
 
@@ -211,8 +211,8 @@ class Statuses:
         self._take(name, status, news=self._doubted.pop(name, None) is not None)
 
     def _forget(self, name: str) -> None:
-        if (said := self._said.pop(name, None)) is not None:
-            self._characters -= said.characters
+        if (former_status := self._statuses.pop(name, None)) is not None:
+            self._characters -= former_status.characters
         for held in (self._heard, self._doubted, self._missed):
             held.pop(name, None)
 
