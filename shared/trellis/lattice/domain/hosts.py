@@ -119,7 +119,7 @@ class Hosts:
         return len(self._seen)
 
     def heard(self, host: Host, now: float, published_at: str = "") -> bool:
-        """Process the description of a host, published at an ``event_time``; return whether more than uptime changed."""
+        """Process a description of a host, published at an ``event_time``; return whether more than uptime differs."""
         before = self._seen.get(host.id)
         if before is not None and is_late(published_at, before.published_at, now - before.received_at, self._silence):
             self._seen[host.id] = before.heard_again(now)
