@@ -22,6 +22,7 @@ DEFAULT_SPEC: Final = "/etc/trellis/installer/spec.json"
 DEFAULT_ROOT: Final = "/mnt/node-root"
 DEFAULT_TERMINATION: Final = "/dev/termination-log"
 OPERATIONS: Final = ("install", "uninstall", "verify", "inspect")
+_FORMER: Final = {"--restart-seconds": "--restart-timeout", "--lock-seconds": "--lock-timeout"}
 _ENVIRONMENT: Final = """environment:
   NODE_ROOT                       --node-root
   TRELLIS_INSTALLER_SPEC          specification as JSON (uninstall needs only name and owner of a shim)
@@ -95,6 +96,17 @@ def read_settings(arguments: Sequence[str], environment: Mapping[str, str]) -> S
     )
 
 
+class _Renamed(argparse.Action):
+    """A former option: an error that names the present one."""
+
+    def __call__(
+        self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: object, option: str | None = None
+    ) -> None:
+        """End the program with status 2."""
+        del namespace, values
+        parser.error(f"argument {option}: renamed to {self.const}")
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="trellis-node-installer",
@@ -124,6 +136,8 @@ def _parser() -> argparse.ArgumentParser:
         "--restart-timeout", type=float, default=120.0, help="seconds to wait for the runtime to start (120)"
     )
     parser.add_argument("--lock-timeout", type=float, default=60.0, help="seconds to wait for another installer (60)")
+    for former, present in _FORMER.items():
+        parser.add_argument(former, action=_Renamed, nargs="?", const=present, help=argparse.SUPPRESS)
     parser.add_argument("--termination-log", metavar="FILE", default=DEFAULT_TERMINATION, help=argparse.SUPPRESS)
     parser.add_argument("-o", "--output", choices=("text", "json"), default="text", help="format of standard output")
     return parser
