@@ -62,7 +62,7 @@ def health(whose: str, item: Manifest) -> tuple[str, str]:
 def seen(**changes: Any) -> Seen:
     view = changes.pop("view", SYNCED)
     snapshot = changes.pop("snapshot", Snapshot(view.object, Model((("v1", DIGEST),), "v1", "b"), now=NOW))
-    whole: dict[str, Any] = {"model": STORED, "said": Status("deployed")}
+    whole: dict[str, Any] = {"model": STORED, "wadm_status": Status("deployed")}
     return seen_of(view, snapshot, **(whole | changes))
 
 
@@ -74,15 +74,15 @@ def item(one: Seen) -> Manifest:
 
 STATES: dict[str, tuple[Seen, str, str]] = {
     "deployed": (seen(), "Healthy", "Healthy"),
-    "reconciling": (seen(said=Status("reconciling")), "Progressing", "Progressing"),
-    "waiting for another": (seen(said=Status("waiting")), "Progressing", "Progressing"),
-    "failed": (seen(said=Status("failed", "no host fits")), "Degraded", "Degraded"),
-    "unhealthy": (seen(said=Status("unhealthy", "it does not answer")), "Progressing", "Degraded"),
+    "reconciling": (seen(wadm_status=Status("reconciling")), "Progressing", "Progressing"),
+    "waiting for another": (seen(wadm_status=Status("waiting")), "Progressing", "Progressing"),
+    "failed": (seen(wadm_status=Status("failed", "no host fits")), "Degraded", "Degraded"),
+    "unhealthy": (seen(wadm_status=Status("unhealthy", "it does not answer")), "Progressing", "Degraded"),
     "undeployed": (
         seen(
             view=replace(VIEW, object=replace(VIEW.object, base=NOT_DEPLOYED)),
             model=replace(STORED, deployed=""),
-            said=Status("undeployed"),
+            wadm_status=Status("undeployed"),
         ),
         "Suspended",
         "Suspended",
@@ -92,7 +92,7 @@ STATES: dict[str, tuple[Seen, str, str]] = {
             view=VIEW,
             snapshot=Snapshot(VIEW.object, Absence.LOST, now=NOW),
             model=None,
-            said=None,
+            wadm_status=None,
             refused=Refused(DIGEST, undeploy=False, refusal=Refusal.REJECTED, message="no such link target"),
         ),
         "Progressing",

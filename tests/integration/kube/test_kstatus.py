@@ -111,16 +111,16 @@ def test_every_phase_of_an_application() -> None:
     no = Refused(digest, undeploy=False, refusal=Refusal.REJECTED, message="no")
     idle = replace(view, object=replace(view.object, base=replace(base, deployed=False)))
     cases = {
-        "deployed": (CURRENT, seen_of(view, synced, model=model, said=Status("deployed"))),
+        "deployed": (CURRENT, seen_of(view, synced, model=model, wadm_status=Status("deployed"))),
         "undeployed": (
-            CURRENT, seen_of(idle, synced, model=replace(model, deployed=""), said=Status("undeployed")),
+            CURRENT, seen_of(idle, synced, model=replace(model, deployed=""), wadm_status=Status("undeployed")),
         ),
-        "reconciling": (IN_PROGRESS, seen_of(view, synced, model=model, said=Status("reconciling"))),
-        "unhealthy": (IN_PROGRESS, seen_of(view, synced, model=model, said=Status("unhealthy"))),
-        "wadm is unavailable": (IN_PROGRESS, seen_of(view, away, model=model, said=Status("deployed"))),
-        "failed": (FAILED, seen_of(view, synced, model=model, said=Status("failed"))),
-        "rejected": (FAILED, seen_of(view, synced, model=model, said=None, refused=no)),
-        "invalid": (FAILED, seen_of(replace(view, problem="no manifest"), synced, model=model, said=None)),
+        "reconciling": (IN_PROGRESS, seen_of(view, synced, model=model, wadm_status=Status("reconciling"))),
+        "unhealthy": (IN_PROGRESS, seen_of(view, synced, model=model, wadm_status=Status("unhealthy"))),
+        "wadm is unavailable": (IN_PROGRESS, seen_of(view, away, model=model, wadm_status=Status("deployed"))),
+        "failed": (FAILED, seen_of(view, synced, model=model, wadm_status=Status("failed"))),
+        "rejected": (FAILED, seen_of(view, synced, model=model, wadm_status=None, refused=no)),
+        "invalid": (FAILED, seen_of(replace(view, problem="no manifest"), synced, model=model, wadm_status=None)),
     }  # fmt: skip
     found = judged(stored() | {"status": application_status_of(seen)} for _, seen in cases.values())
     assert dict(zip(cases, found, strict=True)) == {name: status for name, (status, _) in cases.items()}

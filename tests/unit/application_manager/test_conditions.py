@@ -46,7 +46,7 @@ def seen(**changes: Any) -> Seen:
     """Return what is seen of an application that is equal on both sides and runs."""
     view = changes.pop("view", replace(VIEW, object=replace(VIEW.object, base=BASE)))
     snapshot = changes.pop("snapshot", Snapshot(view.object, MODEL, now=NOW))
-    whole: dict[str, Any] = {"model": STORED, "said": WORKS}
+    whole: dict[str, Any] = {"model": STORED, "wadm_status": WORKS}
     return seen_of(view, snapshot, **(whole | changes))
 
 
@@ -89,7 +89,7 @@ def test_what_is_equal_and_runs_is_ready() -> None:
 def test_each_word_of_wadms_about_what_is_deployed_has_its_conditions(
     word: str, ready: str, reconciling: str, stalled: str
 ) -> None:
-    status = status_of(seen(said=Status(word, "because")))
+    status = status_of(seen(wadm_status=Status(word, "because")))
     found = said(status)
     assert (found["Ready"][0], found["Reconciling"][0], found["Stalled"][0]) == (ready, reconciling, stalled)
     assert status["phase"] == (PHASES.get(word, "Reconciling") if word != "undeployed" else "Waiting")
@@ -107,7 +107,7 @@ def test_each_word_of_wadms_about_what_is_deployed_has_its_conditions(
     ],
 )
 def test_what_wadm_did_not_say_is_not_put_into_its_mouth(word: Status | None, phase: str, named: list[str]) -> None:
-    status = status_of(seen(said=word))
+    status = status_of(seen(wadm_status=word))
     assert status["phase"] == phase
     assert lacking(message(status, "Ready"), *named) == []
 
@@ -115,18 +115,18 @@ def test_what_wadm_did_not_say_is_not_put_into_its_mouth(word: Status | None, ph
 def test_a_new_leader_leaves_wadms_last_word_until_it_hears_one() -> None:
     failed = Status("failed", "no host", (Scaler("SpreadScaler", "echo", "failed", "no host"),))
     for word in (WORKS, failed, Status("undeployed")):
-        first = seen(said=word)
+        first = seen(wadm_status=word)
         former = status_of(first)
         told = replace(first.view, status=json.dumps(former))
-        assert patch_of(former, status_of(seen(view=told, said=None))) == {}
-        assert status_of(seen(view=told, said=None, model=replace(STORED, deployed="v2")))["phase"] == "Reconciling"
+        assert patch_of(former, status_of(seen(view=told, wadm_status=None))) == {}
+        assert status_of(seen(view=told, wadm_status=None, model=replace(STORED, deployed="v2")))["phase"] == "Reconciling"
 
 
 def test_what_is_not_to_run_has_no_scalers_of_the_time_when_it_did() -> None:
     idle = replace(BASE, deployed=False)
     view = replace(VIEW, object=replace(VIEW.object, base=idle))
     failed = Status("failed", "no host", (Scaler("SpreadScaler", "echo", "failed", "no host"),))
-    status = status_of(seen(view=view, model=replace(STORED, deployed=""), said=failed))
+    status = status_of(seen(view=view, model=replace(STORED, deployed=""), wadm_status=failed))
     assert "scalers" not in status
     assert "message" not in status
 
@@ -135,7 +135,7 @@ def test_what_is_not_to_run_and_does_not_is_ready() -> None:
     idle = replace(BASE, deployed=False)
     view = replace(VIEW, object=replace(VIEW.object, base=idle))
     for word in ("undeployed", "deployed"):
-        status = status_of(seen(view=view, model=replace(STORED, deployed=""), said=Status(word)))
+        status = status_of(seen(view=view, model=replace(STORED, deployed=""), wadm_status=Status(word)))
         assert said(status)["Ready"] == ("True", "Undeployed")
         assert status["phase"] == "Undeployed"
         assert "deployedVersion" not in status
@@ -183,7 +183,7 @@ def test_every_recorded_refusal_is_told_in_wadms_own_words() -> None:
     assert len(recorded) >= 3
     for words, error in recorded:
         refused = Refused(DIGEST, False, error.refusal, str(error))
-        status = status_of(seen(view=VIEW, model=None, refused=refused, said=None))
+        status = status_of(seen(view=VIEW, model=None, refused=refused, wadm_status=None))
         found = said(status)
         assert found["Rejected"] == ("True", error.refusal.value)
         assert found["Synced"] == ("False", error.refusal.value)
@@ -198,7 +198,7 @@ def test_what_wadm_itself_could_not_do_is_tried_again_and_not_stalled() -> None:
 
 
 def test_what_cannot_be_read_is_told() -> None:
-    status = status_of(seen(view=replace(VIEW, problem="`spec.components` is no list"), model=None, said=None))
+    status = status_of(seen(view=replace(VIEW, problem="`spec.components` is no list"), model=None, wadm_status=None))
     assert said(status)["Stalled"] == ("True", "InvalidManifest")
     assert message(status, "Ready") == "`spec.components` is no list"
 
@@ -249,9 +249,9 @@ def test_the_same_is_written_once_however_much_time_passes() -> None:
 
 
 def test_a_patch_takes_away_what_is_no_more() -> None:
-    first = status_of(seen(said=Status("reconciling", "soon", WORKS.scalers)))
+    first = status_of(seen(wadm_status=Status("reconciling", "soon", WORKS.scalers)))
     view = replace(VIEW, object=replace(VIEW.object, base=BASE), status=json.dumps(first))
-    patch = patch_of(first, status_of(seen(view=view, said=Status("deployed"))))
+    patch = patch_of(first, status_of(seen(view=view, wadm_status=Status("deployed"))))
     assert patch["message"] is None
     assert patch["scalers"] is None
     assert "versions" not in patch
@@ -259,7 +259,7 @@ def test_a_patch_takes_away_what_is_no_more() -> None:
 
 def test_work_under_way_says_what_is_done() -> None:
     put = Decision((Put(Because(Reason.APPLIED, "it was applied in Kubernetes"), "v1"),))
-    status = status_of(seen(view=VIEW, decision=put, model=None, said=None))
+    status = status_of(seen(view=VIEW, decision=put, model=None, wadm_status=None))
     assert said(status)["Synced"] == ("False", "Applied")
     assert said(status)["Reconciling"] == ("True", "Applied")
 
@@ -285,7 +285,7 @@ def test_whatever_is_known_one_of_ready_reconciling_and_stalled_holds(decision: 
             view = replace(VIEW, object=replace(VIEW.object, base=base), problem=problem)
             snapshot = Snapshot(view.object, wadm, now=NOW)
             model = replace(STORED, deployed=deployed)
-            item = seen(view=view, snapshot=snapshot, decision=decision, model=model, said=word, refused=refused)
+            item = seen(view=view, snapshot=snapshot, decision=decision, model=model, wadm_status=word, refused=refused)
             status = status_of(item)
             verdicts = {kind: verdict for kind, (verdict, _) in said(status).items()}
             holds = [kind for kind in ("Ready", "Reconciling", "Stalled") if verdicts[kind] == "True"]

@@ -88,7 +88,7 @@ class Told:
         base = Base(DIGEST, version, deployed=bool(model.deployed), newest=version, bucket="b")
         view = replace(VIEW, object=replace(VIEW.object, base=base))
         snapshot = Snapshot(view.object, Model(((version, DIGEST),), model.deployed, "b"), now=1_793_491_200.0)
-        status = status_of(seen_of(view, snapshot, model=model, said=self.statuses.find(self.name)))
+        status = status_of(seen_of(view, snapshot, model=model, wadm_status=self.statuses.find(self.name)))
         Application.model_validate(stored() | {"status": status})
         return status
 

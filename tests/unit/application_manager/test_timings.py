@@ -13,7 +13,7 @@ def test_the_production_timings_are_these() -> None:
     assert asdict(Timings()) == {
         "soon": 0.2,
         "away": 2,
-        "told": 5,
+        "unreported": 5,
         "look": 5,
         "nowhere": 60,
         "refused_first": 2,

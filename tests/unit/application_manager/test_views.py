@@ -98,7 +98,7 @@ def test_a_name_that_wadm_refuses_is_told() -> None:
     assert "a.b" in view.problem
 
 
-@pytest.mark.parametrize("mark", ["", "x", f"{DIGEST}", f"{DIGEST}/x", f"{DIGEST}/{'9' * 400}"])
+@pytest.mark.parametrize("lattice_id", ["", "x", f"{DIGEST}", f"{DIGEST}/x", f"{DIGEST}/{'9' * 400}"])
 def test_a_mark_that_somebody_made_up_says_nothing(lattice_id: str) -> None:
     assert view_application(stored(annotations={names.ANNOTATION_LAST_SYNCED: lattice_id})).object.written is None
 
@@ -134,7 +134,7 @@ RED, BLUE = group("r", "red/1", created="2"), group("b", "blue/2", created="1")
 
 
 @pytest.mark.parametrize(
-    ("groups", "label", "shown", "mark"),
+    ("groups", "label", "shown", "lattice_id"),
     [
         ([RED], "", "", "red/1"),
         ([RED, BLUE], "red", "", "red/1"),
@@ -182,7 +182,7 @@ def test_a_view_compares_by_all_that_it_has() -> None:
 
 
 @pytest.mark.parametrize(
-    ("managers", "mark", "version", "of_wadm"),
+    ("managers", "lattice_id", "version", "of_wadm"),
     [
         ([names.FIELD_MANAGER_WADM], DIGEST, "", True),
         ([names.FIELD_MANAGER_WADM, "kubectl"], DIGEST, "w1", False),

@@ -90,7 +90,7 @@ def test_applications_are_those_of_wadm_and_stay_while_it_is_away() -> None:
     cache = world(lattice=view(models=models))
     assert (status(cache)["apps"], status(cache)["app_count"]) == ([{"name": "shop", "version": "v2"}], 1)
     assert condition(cache, "ApplicationsKnown")[0] == "True"
-    away = replace(cache, status=status(cache), lattice=view(models=None, models_why="wadm: nobody answers"))
+    away = replace(cache, status=status(cache), lattice=view(models=None, models_reason="wadm: nobody answers"))
     assert status(away)["app_count"] == 1
     assert condition(away, "ApplicationsKnown") == ("Unknown", "WadmUnavailable", "wadm: nobody answers")
 

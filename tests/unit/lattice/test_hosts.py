@@ -86,7 +86,7 @@ def test_data_may_stand_in_base64() -> None:
 
 
 @pytest.mark.parametrize(
-    ("time", "said"),
+    ("time", "published_at"),
     [
         ("2026-11-21T04:57:34.116784543Z", "2026-11-21T04:57:34.116784543Z"),
         ("2026-11-21T04:57:34Z", "2026-11-21T04:57:34.000000000Z"),

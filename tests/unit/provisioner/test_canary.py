@@ -207,7 +207,7 @@ def test_what_failed_is_taken_back_before_it_is_judged() -> None:
     undo = only(actions, CreateUndo)
     assert undo.task.blamed == f"wasmtime={job.shims['wasmtime']}"
     assert undo.reason is Reason.CANARY_FAILED
-    assert "this shim is broken" in undo.task.failure_message
+    assert "this shim is broken" in undo.task.reason
     assert only(actions, DeleteCanary).pod == pod
     assert not any(isinstance(action, JudgeFailed) for action in actions)
 
@@ -223,7 +223,7 @@ def test_a_pod_that_does_not_end_in_time_has_failed(pod: dict[str, str], words: 
     job = a_shims_job(LISTS)
     undo = only(decide(a_snapshot(LISTS, job, pods=(a_pod(job, "Pending", **pod),), done_for=61)), CreateUndo)
     assert undo.reason is Reason.CANARY_FAILED
-    assert words in undo.task.failure_message
+    assert words in undo.task.reason
 
 
 def test_a_handler_that_never_shows_is_taken_back_too() -> None:

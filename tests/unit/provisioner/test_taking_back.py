@@ -131,7 +131,7 @@ async def test_what_an_option_made_another_version_goes_back_to_the_one_without_
     assert old != new
     task = await history.undo(having(spin=old), tried(having(spin=old), spin=new), "spin")
     assert after(task) == {"spin": old}
-    assert "not kept" not in task.failure_message
+    assert "not kept" not in task.reason
 
 
 @pytest.mark.parametrize("phase", ["Running", "Failed"])

@@ -33,7 +33,7 @@ GONE = Snapshot("g", "shop", services={"shop": SERVICE}, sure=True)
 async def held() -> tuple[Any, Any, Holding]:
     """Return what is known, effects that only hold, and a circuit breaker that holds the Service."""
     cache: Any = SimpleNamespace(
-        controller=None, remove_finalizers=False, said={}, snapshot=AsyncMock(return_value=GONE)
+        controller=None, remove_finalizers=False, published={}, snapshot=AsyncMock(return_value=GONE)
     )
     cache.preserved_text, cache.services = str, {}
     breaker: Any = Holding()

@@ -39,7 +39,7 @@ class World:
         self.queue = KeyedQueue[str](workers=1, name="applications", telemetry=self.telemetry)
         self.services: dict[str, Any] = {}
         self.slices: dict[str, Any] = {}
-        self.said: dict[str, Any] = {}
+        self.published: dict[str, Any] = {}
         self.controller, self.remove_finalizers, self.timings = None, False, Timings()
         self.looks = 0
 

@@ -120,6 +120,11 @@ ROWS: Final[tuple[Row, ...]] = (
                 ((_rate("trellis_events_unsupported_version_total", "service", "type"), "{{type}}"),),
             ),
             Panel(
+                "Objects by state",
+                ((_max("trellis_objects", "resource", "watch", "state"), "{{watch}} {{state}}"),),
+                about="By the conditions Ready, Reconciling and Stalled.",
+            ),
+            Panel(
                 "Watch staleness",
                 ((_max("trellis_watch_staleness_seconds", "service", "watch"), "{{service}} {{watch}}"),),
                 "s",
