@@ -108,7 +108,7 @@ STATES: dict[str, tuple[Seen, str, str]] = {
         "Healthy",
         "Unknown",
     ),
-    "no lattice": (seen(view=VIEW, decision=Decision(waits=NO_LATTICE), mark=""), "Progressing", "Progressing"),
+    "no lattice": (seen(view=VIEW, decision=Decision(waits=NO_LATTICE), lattice_id=""), "Progressing", "Progressing"),
     "a change under way": (
         seen(decision=Decision((Put(Because(Reason.APPLIED, "it was applied"), "v2"),))),
         "Healthy",

@@ -113,7 +113,8 @@ async def test_each_address_is_told_and_answers() -> None:
 
 def test_reasons_of_an_end_are_told() -> None:
     source = inspect.getsource(streaming) + inspect.getsource(viewer_registry)
-    reasons = set(re.findall(r'"(\w+)"\),\n|\.end\("(\w+)"\)|\b(?:reason|cause)(?:: str)? = "(\w+)"', source)) | {("again", "", "")}
+    found = re.findall(r'"(\w+)"\),\n|\.end\("(\w+)"\)|\b(?:reason|cause)(?:: str)? = "(\w+)"', source)
+    reasons = {*found, ("again", "", "")}
     assert {"".join(reason) for reason in reasons} == set(
         re.findall(r"^\| `(\w+)` \| ", section("Streams"), re.MULTILINE)
     )

@@ -119,7 +119,8 @@ def test_a_new_leader_leaves_wadms_last_word_until_it_hears_one() -> None:
         former = status_of(first)
         told = replace(first.view, status=json.dumps(former))
         assert patch_of(former, status_of(seen(view=told, wadm_status=None))) == {}
-        assert status_of(seen(view=told, wadm_status=None, model=replace(STORED, deployed="v2")))["phase"] == "Reconciling"
+        changed = replace(STORED, deployed="v2")
+        assert status_of(seen(view=told, wadm_status=None, model=changed))["phase"] == "Reconciling"
 
 
 def test_what_is_not_to_run_has_no_scalers_of_the_time_when_it_did() -> None:
