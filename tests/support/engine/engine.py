@@ -81,6 +81,7 @@ class Engine:
         return {
             "PATH": "/usr/sbin:/usr/bin:/sbin:/bin",
             "HOME": str(self.folder),
+            "LC_ALL": "C.UTF-8",
             "DOCKER_BUILDKIT": "1",
             "COMPOSE_DOCKER_CLI_BUILD": "1",
         }

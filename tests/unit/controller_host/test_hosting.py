@@ -193,7 +193,7 @@ async def test_a_namespace_that_keeps_all_threads_it_can_get_leaves_some_to_the_
         hostile.over.set()
         await world.until(lambda: hostile.inside == 0 and world.guests.booted == 51, "each of them had its turn")
         # A place is given back after its guest has ended its turn.
-        free = [("team-b", "x"), ("team-c", "y")]
+        free = [("team-b", "team-b/x"), ("team-c", "team-c/y")]
         entered: set[str] = set()
 
         def enters() -> bool:
