@@ -136,7 +136,7 @@ def license_list(bom: dict[str, Any], texts: dict[str, list[tuple[str, str]]]) -
     lines = [f"{component['name']} {component['version']}: {license_of(component)}" for component in components]
     files_of: dict[str, list[str]] = {}
     for component in components:
-        for file, text in texts.get(component["purl"], texts.get(normalised(component["name"]), ())):
+        for file, text in texts.get(component.get("purl", ""), texts.get(normalised(component["name"]), ())):
             files_of.setdefault(text.rstrip(), []).append(f"{component['name']} {component['version']}: {file}")
     for text, files in files_of.items():
         lines += ["", "=" * 80, *files, "=" * 80, text]

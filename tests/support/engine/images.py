@@ -76,7 +76,7 @@ def fill_context(checkout: Path, context: Path, how: How) -> None:
         build = LoggedBuild(context, log, how.abort, dict(os.environ), "The packages of the lock are needed.")
         own_images.fill_context(context, image, checkout, build)
     shutil.copytree(runtime(how), context / "installer-runtime")
-    shutil.copytree(page.page_of(checkout, how), context / page.BUILT)
+    shutil.copytree(page.page_of(checkout, how), context / page.BUILT, dirs_exist_ok=True)
     ignored = context / ".dockerignore"
     lines = ignored.read_text().splitlines()
     assert "services/console/static" in lines
