@@ -65,9 +65,7 @@ class Disk:
             if promised.get(wanted.name) != wanted.digest:
                 message = f"the Job promises {dict(promised)}, and installs {wanted.name}={wanted.digest}"
                 raise SpecError(message)
-            if spec.require_checksum and not all(
-                source.sha256 or "@sha256:" in source.location for source in wanted.sources
-            ):
+            if spec.require_checksum and not all(source.is_pinned for source in wanted.sources):
                 message = f"ChecksumMissing: {wanted.name}"
                 raise SpecError(message)
         self.shims |= {wanted.handler: wanted for wanted in spec.shims}
