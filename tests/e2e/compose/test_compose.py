@@ -122,7 +122,7 @@ def test_jaeger_has_the_trace(started: Started) -> None:
     url = "http://127.0.0.1:16686/api/traces?service=trellis-provisioner&limit=200"
 
     def spans() -> set[str]:
-        found = json.loads(started.engine.run("busybox", "wget", "-q", "-O", "-", url))["data"]
+        found = json.loads(started.compose("exec", "-T", "jaeger", "wget", "-q", "-O", "-", url))["data"]
         return {trace["processes"][span["processID"]]["serviceName"] for trace in found for span in trace["spans"]}
 
     eventually(lambda: spans() >= {"trellis-node-watcher", "trellis-provisioner"}, "a trace has spans of both services")

@@ -22,7 +22,7 @@ from trellis_dev.localcluster import debian
 from trellis_dev.localcluster.building import How
 from trellis_dev.localcluster.supervisor import remove_groups
 
-_PACKAGES: Final = ("docker.io", "docker-compose", "iptables", "busybox-static")
+_PACKAGES: Final = ("docker.io", "docker-compose", "iptables")
 _GROUPS: Final = Path("/sys/fs/cgroup")
 _START_SECONDS: Final = 60
 _END_SECONDS: Final = 120
