@@ -88,7 +88,9 @@ class Publisher:
         reference = self.release.pinned(artifact.name, artifact.digest)
         with stepping(self.progress, f"sign {reference}"):
             key = ("--key", str(self.key.file))
-            self._cosign("sign", *key, *_NO_LOG, "--recursive", reference)
+            # Not --recursive: for each manifest, cosign would ask again for the password, which it reads once.
+            for digest in (artifact.digest, *artifact.sboms):
+                self._cosign("sign", *key, *_NO_LOG, self.release.pinned(artifact.name, digest))
             for subject, kind, predicate in self._attestations(artifact, provenance):
                 self._cosign("attest", *key, *_NO_LOG, "--type", kind, "--predicate", str(predicate), subject)
 
