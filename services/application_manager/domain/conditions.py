@@ -194,10 +194,10 @@ def _synced(seen: Seen) -> Verdict:
     done = seen.recorded or (seen.view.object.base if not actions else None)
     if done is not None and all(isinstance(action, Record) for action in actions):
         return Verdict("Synced", "True", Reason.SYNCED.value, f"Kubernetes and wadm have version {done.version}")
-    wadm_status = actions[0].announcement if actions else None
+    announcement = actions[0].announcement if actions else None
     reason, message = (
-        (wadm_status.reason.value, wadm_status.message)
-        if wadm_status
+        (announcement.reason.value, announcement.message)
+        if announcement
         else ("Pending", "wadm does not have the application yet")
     )
     return Verdict("Synced", "False", reason, seen.snapshot.reason or message)
