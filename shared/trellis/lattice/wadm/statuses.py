@@ -154,8 +154,8 @@ class Statuses:
         """Query the statuses that may be missing."""
         self._wanted.clear()
         names, since, now = set(self._models.names()), self._link.since, time.monotonic()
-        anew = since != self._asked_on or now - self._asked_at >= self._timings.every
-        for name in self._statuses.keys() - names if anew else ():
+        repeat = since != self._asked_on or now - self._asked_at >= self._timings.every
+        for name in self._statuses.keys() - names if repeat else ():
             self._forget(name)
         # wadm publishes the status of a deployment: it is queried only if none arrives for a while. Undeployed
         # applications need no status.
@@ -169,8 +169,8 @@ class Statuses:
             async with gate:
                 await self._ask(name)
 
-        await asyncio.gather(*map(one, running if anew else (unknown | again) & running))
-        if anew and since is not None:
+        await asyncio.gather(*map(one, running if repeat else (unknown | again) & running))
+        if repeat and since is not None:
             self._asked_on, self._asked_at = since, time.monotonic()
 
     async def _ask(self, name: str) -> None:
