@@ -100,9 +100,11 @@ def test_platforms_differ_in_native_files_only(released: Released, key: str) -> 
 @PLATFORM
 def test_scanners_find_the_packages_of_debian(released: Released, key: str, architecture: str) -> None:
     name = IMAGES[key]
-    base, own = released.layers(name, released.manifests(key, name)[architecture]["digest"])
-    listed = {entry.name.rpartition("/")[2] for entry in base if entry.name.startswith("var/lib/dpkg/status.d/")}
-    listing = own.extractfile("usr/share/doc/trellis/base-packages.txt")
+    layers = released.layers(name, released.manifests(key, name)[architecture]["digest"])  # each open until the next
+    listed = {
+        entry.name.rpartition("/")[2] for entry in next(layers) if entry.name.startswith("var/lib/dpkg/status.d/")
+    }
+    listing = next(layers).extractfile("usr/share/doc/trellis/base-packages.txt")
     assert listing is not None
     rows = [line.split() for line in listing.read().decode().splitlines()]
     assert {row[0] for row in rows} == listed
