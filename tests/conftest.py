@@ -18,6 +18,7 @@ settings.load_profile("trellis")
 pytest_plugins = [
     "support.cluster.servers",
     "support.suite.durations",
+    "support.suite.restored_logging",
     "support.suite.slow",
     "support.lattices.real_lattice",
     "support.suite.faked_clock",

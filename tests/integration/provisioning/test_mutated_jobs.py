@@ -45,7 +45,7 @@ async def test_a_job_that_admission_makes_useless_is_deleted_and_reported(fleet:
     async with fleet.services(installer_image=IMAGE):
         async with mutating(fleet, mutation):
             [node] = fleet.add("node")
-            said = await eventually(lambda: fleet.events(node).get(Reason.JOB_CHANGED.value), "an Event on the node")
+            said = await fleet.event(node, Reason.JOB_CHANGED.value)
             assert what.value in said
             assert not fleet.provisioned(node)
         await fleet.all_provisioned([node], seconds=30)
@@ -59,7 +59,7 @@ async def test_what_admission_changes_besides_is_reported_and_the_node_provision
     endless = remove('"/spec/activeDeadlineSeconds"')
     async with mutating(fleet, mirror, endless), fleet.services(installer_image=IMAGE):
         await fleet.all_provisioned([node], seconds=30)
-        said = fleet.events(node)[Reason.JOB_CHANGED.value]
+        said = await fleet.event(node, Reason.JOB_CHANGED.value)
         assert Changed.IMAGE.value in said
         assert Changed.DEADLINE.value in said
         await fleet.quiet()
@@ -75,7 +75,7 @@ async def test_a_job_that_is_suspended_is_reported_at_once_and_retried_within_se
             reason = Reason.INSTALLER_REFUSED.value
             await eventually(lambda: shim.condition("Degraded") == ("True", reason), "reported on the Shim")
             assert "suspended" in shim.message("Degraded")
-            assert "suspended" in fleet.events(node)[reason]
+            assert "suspended" in await fleet.event(node, reason)
             assert any("suspended" in cause for item in running for cause in item.health.readiness().reasons)
         await eventually(lambda: shim.has(node), "provisioned", seconds=30)
         await fleet.quiet()
@@ -92,7 +92,7 @@ async def test_a_job_that_is_suspended_while_it_runs_is_reported_at_once_and_rep
         former = await eventually(lambda: at_work(fleet, hangs), "the installer runs")
         suspend(fleet, former)
         await eventually(lambda: shim.condition("Degraded") == ("True", reason), "reported on the Shim")
-        assert "suspended" in fleet.events(hangs)[reason]
+        assert "suspended" in await fleet.event(hangs, reason)
         assert any("suspended" in cause for item in running for cause in item.health.readiness().reasons)
         await eventually(lambda: shim.has(other), "another node has the slot", seconds=30)
         again = await eventually(lambda: at_work(fleet, hangs), "the node is tried again", seconds=30)

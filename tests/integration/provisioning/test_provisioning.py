@@ -79,7 +79,7 @@ async def test_another_value_of_the_annotation_is_answered_on_the_node(fleet: Fl
     name = f"node-{fleet.id}"
     fleet.add_named(name, annotation="yes please")
     async with fleet.services():
-        message = await eventually(lambda: fleet.events(name).get("InvalidAnnotation"), "an Event on the node")
+        message = await fleet.event(name, "InvalidAnnotation")
         assert "'yes please'" in message
         assert not fleet.provisioned(name)
 
@@ -91,7 +91,7 @@ async def test_a_failing_node_shows_the_installers_last_words_and_is_tried_again
         await fleet.all_provisioned([good])
         await eventually(lambda: names.ANNOTATION_FAILURE in fleet.annotations(bad), "the failure on the node")
         assert LAST_LOG_LINE in fleet.annotations(bad)[names.ANNOTATION_FAILURE]
-        assert LAST_LOG_LINE in fleet.events(bad)["ProvisionFailed"]
+        assert LAST_LOG_LINE in await fleet.event(bad, "ProvisionFailed")
         assert not fleet.provisioned(bad)
         await eventually(
             lambda: int(fleet.annotations(bad)[names.ANNOTATION_FAILED_ATTEMPT].split("/")[1]) >= 3, "a third attempt"
@@ -220,7 +220,7 @@ async def test_opting_out_takes_the_labels_away_and_says_what_stays(fleet: Fleet
         fleet.annotate(name, "false")
         await eventually(lambda: not fleet.provisioned(name), "label gone")
         assert not {key for key in fleet.annotations(name) if key.startswith("trellis.dev/")}
-        assert "RuntimeLeftInPlace" in fleet.events(name)
+        await fleet.event(name, "RuntimeLeftInPlace")
         fleet.annotate(name, "true")
         await fleet.all_provisioned([name])
         events = types(await fleet.facts(9))

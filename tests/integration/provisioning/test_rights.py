@@ -200,7 +200,7 @@ async def test_permissions_that_are_missing_are_reported_and_used_once_they_are_
             give_back(api, ledger)
             await degraded(shim, NODE_UPDATE_REFUSED, 'cannot patch resource "nodes"')
             await eventually(lambda: "nodes" in str(watching.health.readiness().reasons), "not ready")
-            assert '"nodes"' in fleet.events(node)[NODE_UPDATE_REFUSED]
+            assert '"nodes"' in await fleet.event(node, NODE_UPDATE_REFUSED)
             give_back(api, nodes)
             await eventually(lambda: shim.has(node), "the node has it", seconds=30)
             await eventually(lambda: shim.condition("Degraded")[0] == "False", "the Shim has recovered")

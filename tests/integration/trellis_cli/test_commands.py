@@ -180,11 +180,17 @@ async def test_status_is_fine_when_everything_is(world: World, tmp_path: Path) -
         )
         await bus.connect()  # makes the streams
         await bus.close()
-        done = await asyncio.to_thread(world.run, "status", TRELLIS_NATS_URL=own.url)
-    assert done.returncode == 0, done.stdout + done.stderr
-    rows = {line.split()[0]: line for line in done.stdout.splitlines()}
-    assert "led by provisioner-7" in rows["provisioner"]
-    assert "TRELLIS_EVENTS" in rows["bus"]
+        done = await asyncio.to_thread(world.run, "status", "-o", "json", TRELLIS_NATS_URL=own.url)
+    found = json.loads(done.stdout)
+    services = {service["name"]: service for service in found["services"]}
+    own_parts = [*services.values(), *(found[name] for name in ("kubernetes", "rollout", "circuit_breakers", "bus"))]
+    assert all(part["ok"] is True and not part["problem"] for part in own_parts), own_parts
+    assert services["provisioner"]["holder"] == "provisioner-7"
+    assert "TRELLIS_EVENTS" in {stream["name"] for stream in found["bus"]["streams"]}
+    # Host groups and controllers of other tests are in this cluster, too.
+    others = [found[name]["ok"] for name in ("hosts", "applications", "reflected_services", "secrets", "controllers")]
+    assert found["ok"] is all(others)
+    assert (done.returncode == 0) is found["ok"], done.stdout
 
 
 def held_world(world: World) -> None:

@@ -143,6 +143,10 @@ class Fleet:
         _, found = self.api.call("GET", f"/api/v1/namespaces/default/events?fieldSelector=involvedObject.name%3D{name}")
         return {event["reason"]: event["message"] for event in found.get("items", [])}
 
+    async def event(self, name: str, reason: str) -> str:
+        """Wait for a node's Event with a reason, which services write in the background, and return its message."""
+        return str(await eventually(lambda: self.events(name).get(reason), f"the Event {reason} on {name}"))
+
     def cluster_uid(self) -> str:
         """Return the uid of kube-system, by which the bus knows the cluster."""
         status, namespace = self.api.call("GET", "/api/v1/namespaces/kube-system")
