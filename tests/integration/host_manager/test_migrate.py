@@ -280,7 +280,8 @@ async def test_nothing_is_done_while_the_operator_runs_unless_it_is_asked_for(ho
 @pytest.mark.thorough
 async def test_a_group_that_was_handed_over_is_adopted_without_a_restart(hosts: HostWorld, former: Former) -> None:
     await hosts.as_recorded("minimal")
-    assert steps_of(await former.told("--yes"), hosts.namespace)[f"WasmCloudHostConfig {hosts.namespace}/minimal"] == Doing.KEEP
+    done = await former.told("--yes")
+    assert steps_of(done, hosts.namespace)[f"WasmCloudHostConfig {hosts.namespace}/minimal"] == Doing.KEEP
     async with hosts.service():
         await hosts.settled("minimal", revision=1)
     assert hosts.call("GET", DEPLOYMENTS, "minimal")["metadata"]["generation"] == 1
