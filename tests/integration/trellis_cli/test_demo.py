@@ -70,7 +70,7 @@ def test_the_demo_shows_a_failure_its_reason_the_repair_and_a_trace_and_leaves_n
     chapters = [
         r"^\$ kubectl apply -f \S+/spin\.yaml$",
         r"^\$ trellis rollout status spin$",
-        rf"^{FAULTY} +Failed +1 +attempt 1: HandlerMissing: ",
+        rf"^{FAULTY} +Failed +1 +HandlerMissing: ",
         rf"^\$ trellis explain node/{FAULTY}$",
         r"HandlerMissing",
         rf"^\$ kubectl annotate node {FAULTY} \S+-$",

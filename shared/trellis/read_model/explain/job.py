@@ -139,9 +139,14 @@ def _no_image(namespace: str, waiting: str, warnings: Sequence[Manifest]) -> Lin
     return Line("pod", text, False, do, Rank.CAUSE, waiting.partition(":")[0])
 
 
+def without_attempt(failure: str) -> str:
+    """Return a recorded failure without the number of its attempt, for a place that shows the number itself."""
+    return _ATTEMPT.sub("", failure, count=1)
+
+
 def failure_line(failure: str, job: JobView | None) -> Line:
     """Return the step of the last failure, as recorded on the Node or the Job."""
-    text = _ATTEMPT.sub("", failure, count=1)
+    text = without_attempt(failure)
     found = _REASON.match(text)
     reasons = found[0].split(": ")[:-1] if found else []
     # The most specific reason comes last: InstallerFailed: ChecksumMismatch: …

@@ -30,7 +30,7 @@ from trellis.provisioning.views import (
     opt_in_of,
     proved_of,
 )
-from trellis.read_model.explain.job import failure_line
+from trellis.read_model.explain.job import failure_line, without_attempt
 from trellis.read_model.explain.page import Line
 from trellis.read_model.health import UNDECIDED, Health, Verdict
 from trellis.read_model.tables.rollout import NodeStage, ShimNode, stages_of
@@ -291,7 +291,7 @@ def _message(node: NodeView, job: JobView | None, state: NodeState) -> tuple[str
     match state:
         case NodeState.FAILED:
             message = (node.failure if _failure(node) else None) or _verdict(job) or "the last attempt failed"
-            return failure_line(message, None).reason or state.value, message
+            return failure_line(message, None).reason or state.value, without_attempt(message)
         case NodeState.INVALID_ANNOTATION:
             return state.value, f"{names.ANNOTATION_OPT_IN} has {node.opt_in!r}: use 'true' or 'false'"
         case NodeState.WAITING if node.operating_system != SUPPORTED_OS:

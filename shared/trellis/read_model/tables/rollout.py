@@ -23,6 +23,7 @@ from trellis.provisioning.shim_status import BLOCKING, OTHER_CONTROLLER, Conditi
 from trellis.provisioning.shims import Refusal, ShimView, is_for
 from trellis.provisioning.targets import installer_spec_on, stays_on, target_of
 from trellis.provisioning.views import FailedAttempt, NodeView, Target
+from trellis.read_model.explain.job import without_attempt
 from trellis.read_model.explain.page import Line
 from trellis.read_model.health import UNDECIDED, Health, Verdict
 
@@ -306,9 +307,9 @@ def node_of(world: World, node: NodeView, outlook: Outlook) -> ShimNode | None:
     target = _failed_target(world, node, auto)
     failure, message = (None, "") if target is None else (node.failed, failure_text(node, target, shim.name))
     if entry is not None and not _is_recorded(entry, failure):
-        return ShimNode(node.name, NodeStage.IN_WORK, entry.attempt, message, outlook.rejected)
+        return ShimNode(node.name, NodeStage.IN_WORK, entry.attempt, without_attempt(message), outlook.rejected)
     if failure is not None:
-        return ShimNode(node.name, NodeStage.FAILED, failure.attempt, message)
+        return ShimNode(node.name, NodeStage.FAILED, failure.attempt, without_attempt(message))
     if not wanted:
         return ShimNode(node.name, NodeStage.LEAVING)
     reason = _hold_reason(world, installer_spec, halted)
