@@ -176,7 +176,7 @@ async def test_with_the_last_who_showed_a_right_it_is_forgotten(world: World, re
         await world.at_rest("team-a/first")
         del world.views["team-a/first"]
         world.queue.add("team-a/first")
-        await world.until(lambda: "team-a/first" not in world.hosting.hosted, "gone")
+        await world.until(lambda: world.queue.depth == 0 and not world.hosting.hosted, "gone, with all that is stored")
         world.add("recorder", "second", module=pinned())
         await world.at_rest("team-a/second")
     assert (world.sources.fetched, world.sources.confirmed) == (1, 1)
