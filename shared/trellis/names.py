@@ -247,6 +247,10 @@ ANNOTATION_HOME: Final = "trellis.dev/applications-home"
 CONDITION_APPLICATIONS_SYNCED: Final = "ApplicationsSynced"
 """On a host group, by application_manager: the Applications of its lattice are in sync with wadm."""
 TRUE: Final = "true"
+LABEL_MIGRATED_FROM: Final = "trellis.dev/migrated-from"
+"""On objects of wasmCloud v2 that ``trellis migrate to-v2`` wrote: their application, as :func:`service_name` names it.
+"""
+FIELD_MANAGER_TO_V2: Final = "trellis.dev/migrate-to-v2"
 TOMBSTONES: Final = "trellis-application-tombstones"
 """ConfigMap of the Applications whose finalizer was removed while wadm still had them."""
 

@@ -88,6 +88,10 @@ HOST_CONFIGS: Final = Resource(
 APPLICATIONS: Final = Resource("core.oam.dev", "v1beta1", "applications", "Application", namespaced=True)
 SECRET_GRANTS: Final = Resource("trellis.dev", "v1alpha1", "secretgrants", "SecretGrant", namespaced=True)
 WASM_CONTROLLERS: Final = Resource("trellis.dev", "v1alpha1", "wasmcontrollers", "WasmController", namespaced=True)
+WORKLOAD_DEPLOYMENTS: Final = Resource(
+    "runtime.wasmcloud.dev", "v1alpha1", "workloaddeployments", "WorkloadDeployment", namespaced=True
+)
+"""Of wasmCloud v2, whose chart applies the CRD; not in :data:`ALL`, because most clusters do not have it."""
 
 ALL: Final[tuple[Resource, ...]] = (
     NODES,

@@ -1,0 +1,318 @@
+"""Converts an application of wasmCloud v1 to objects of wasmCloud v2.
+
+Pure. In: a manifest as wadm accepts it, and what surrounds it. Out: objects, and a report. Called by the command.
+
+    application ──► workloads: components that are linked to each other, with their ConfigMaps and Secrets
+        links to providers      ──► host interfaces of the workload
+        links of http-server    ──► host interface wasi:http, a Service, kubernetes.service
+        everything else         ──► a line of the report, with what replaces it
+
+Invariants: it raises nothing; each part of the manifest is in an object or in the report; the objects are valid by the
+CRDs of v2. Source: runtime.wasmcloud.dev/v1alpha1 of wasmCloud 2.7.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from service_reflector.domain.service_options import ServiceOptions
+from trellis import names
+from trellis.kube.resources import WORKLOAD_DEPLOYMENTS
+from trellis_cli.migrate.model.to_v2.configs import ConfigMaps
+from trellis_cli.migrate.model.to_v2.interfaces import Need, make_interface
+from trellis_cli.migrate.model.to_v2.links import Links
+from trellis_cli.migrate.model.to_v2.plugins import Workload
+from trellis_cli.migrate.model.to_v2.providers import BUILTIN, LOCAL_FILE
+from trellis_cli.migrate.model.to_v2.reading import App, Piece, UnreadableError, read_app
+from trellis_cli.migrate.model.to_v2.report import Conversion, Line, Manifest, Reason, Record, Route, Way, reference
+from trellis_cli.migrate.model.to_v2.routes import (
+    Listener,
+    ServicePlan,
+    is_key,
+    is_label,
+    make_service,
+    note_options,
+    note_route,
+    plan_service,
+    service_options,
+)
+from trellis_cli.migrate.model.to_v2.scaling import Scale, scale_of
+from trellis_cli.migrate.model.to_v2.secrets import Secrets, note_policies
+from trellis_cli.secrets.model import RuleInputs
+
+_VERSION: Final = "version"
+_TRELLIS: Final = ("trellis.dev/", names.SERVICE_LABEL_PREFIX, names.SERVICE_ANNOTATION_PREFIX)
+_SHARED: Final = "experimental.wasmcloud.dev/shared"
+_ANNOTATIONS_MOST: Final = 200_000
+"""Below the 256 KiB of annotations that the API server accepts."""
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A manifest. ``name``: of the application in wadm; ``deployed``: whether it runs on v1."""
+
+    manifest: object
+    name: str
+    namespace: str
+    deployed: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Around:
+    """State of the cluster that a conversion uses.
+
+    ``rules``: grants of secrets, None if unknown; ``reflected``: names of Services that service_reflector has in the
+    namespace.
+    """
+
+    rules: RuleInputs | None = None
+    reflected: frozenset[str] = frozenset()
+
+
+def convert(source: Source, around: Around = Around()) -> Conversion:
+    """Return the objects and the report of an application."""
+    try:
+        app = read_app(source.manifest, source.name)
+    except UnreadableError as error:
+        line = Line("", Reason.INVALID_MANIFEST, f"wadm does not accept the manifest: {error}", "Correct it.")
+        return Conversion(source.namespace, source.name, lines=(line,))
+    return _Conversion(app, source, around).result()
+
+
+class _Conversion:
+    """One conversion. Each step records what it translates."""
+
+    def __init__(self, app: App, source: Source, around: Around) -> None:
+        self.app, self.source, self.around = app, source, around
+        self.record = Record()
+        self.plain = names.service_name(app.name)
+        self.labels = {names.LABEL_MIGRATED_FROM: self.plain}
+        self.options = service_options(app)
+        self.secrets = Secrets(app, source.namespace, around.rules, self.record)
+        self.configs = ConfigMaps(app.name, source.namespace, self.labels, self.record)
+        self.component_names = _component_names(app)
+
+    def result(self) -> Conversion:
+        """Return the objects and the report."""
+        self._note_rest()
+        workloads = self._workloads()
+        by_component = {piece.name: workload for workload in reversed(workloads) for piece in workload.components}
+        Links(self.app, by_component, self.secrets, self.record).translate()
+        plans = [(workload, self._plan(workload, workloads)) for workload in workloads]
+        routes = [plan for _, plan in plans if plan is not None]
+        services = [self._service(plan, routes) for plan in routes if self.options.wanted]
+        served = reference("Service", self.source.namespace, routes[0].name) if services else ""
+        note_options(self.app, self.options, served, self.record)
+        metadata = self._metadata([workload.target for workload in workloads])
+        deployments = [self._deployment(workload, plan, metadata) for workload, plan in plans]
+        return Conversion(
+            self.source.namespace,
+            self.app.name,
+            label=self.plain,
+            objects=(*self.configs.made.values(), *services, *deployments),
+            lines=tuple(sorted(self.record.lines, key=lambda line: _order(line.part))),
+            parts=dict(self.record.parts),
+            routes=tuple(Route(plan.host, plan.name if services else "", plan.port) for plan in routes),
+        )
+
+    def _note_rest(self) -> None:
+        """Record what has no counterpart at all: ignored fields, policies, identities, unknown traits."""
+        for place in self.app.ignored:
+            self.record.note(place, Reason.IGNORED_BY_WADM, "wadm ignores this field", "Remove it.", Way.NOTHING)
+        note_policies(self.app.policies, self.record)
+        for piece in self.app.pieces:
+            if piece.shared:
+                self._shared(piece)
+            if piece.id:
+                message = f"{piece.name} has an identity in the lattice; v2 has none"
+                instead = "Replace calls by this identity (lattice RPC, wash call) by HTTP or wasmcloud:messaging."
+                place = f"{piece.place}.properties.id"
+                self.record.note(place, Reason.COMPONENT_ID, message, instead, Way.COMPONENT)
+            for place, kind in piece.unknown:
+                message = f"wadm stores this trait of type {kind!r} and does not evaluate it"
+                self.record.note(place, Reason.UNKNOWN_TRAIT, message, "Remove it.", Way.NOTHING)
+        if not self.source.deployed:
+            message = "the application is not deployed on v1; its workload runs on v2 once it is applied"
+            self.record.note("metadata", Reason.NOT_DEPLOYED, message, "Set replicas to 0 to prevent it.", Way.OBJECT)
+
+    def _workloads(self) -> list[Workload]:
+        """Return the workloads: components that links connect, directly or indirectly, share one."""
+        groups = _linked([piece for piece in self.app.pieces if self._is_runnable(piece)], self.app)
+        found: list[Workload] = []
+        for group in groups:
+            name = self.plain if len(groups) == 1 else names.service_name(f"{self.app.name}-{group[0].name}")
+            if any(name == workload.name for workload in found):
+                name = names.service_name(f"{self.app.name}-{group[0].name}-{names.short_hash(group[0].place)}")
+            found.append(Workload(name, reference(WORKLOAD_DEPLOYMENTS.kind, self.source.namespace, name), group))
+        return found
+
+    def _is_runnable(self, piece: Piece) -> bool:
+        """Return whether a component can be in a workload; record one that cannot."""
+        if piece.provider or piece.shared:
+            return False
+        if not piece.image or piece.image.startswith(BUILTIN):
+            message = f"component {piece.name} has no image that a host of v2 can pull"
+            self.record.note(piece.place, Reason.NO_IMAGE, message, "Push it to a registry.", Way.MANIFEST)
+            return False
+        if piece.image.startswith(LOCAL_FILE):
+            message = f"component {piece.name} is a file on the host; hosts of v2 pull images from registries"
+            place = f"{piece.place}.properties.image"
+            self.record.note(place, Reason.LOCAL_IMAGE, message, "Push it to a registry.", Way.MANIFEST)
+        return True
+
+    def _shared(self, piece: Piece) -> None:
+        instead = (
+            "Copy the provider into this application, and repeat the command."
+            if piece.provider
+            else "Merge the applications, or let them exchange messages by wasmcloud:messaging."
+        )
+        message = f"{piece.name} is in application {piece.shared}, which shares it; v2 shares no components"
+        self.record.note(piece.place, Reason.SHARED_COMPONENT, message, instead, Way.MANIFEST, Way.V1)
+
+    def _plan(self, workload: Workload, workloads: Sequence[Workload]) -> ServicePlan | None:
+        """Return the route of a workload, and record its listeners; None if it has none.
+
+        The first workload with a listener has the name and the options of the reflected Service.
+        """
+        if not workload.listeners:
+            return None
+        first, *further = workload.listeners
+        serving = workload is next(item for item in workloads if item.listeners)
+        plain = self.plain if serving else names.service_name(f"{self.app.name}-{first.component}")
+        options = self.options if serving else ServiceOptions()
+        plan = plan_service(first, plain, options, self.source.namespace, self.around.reflected)
+        note_route(first, plan, self.source.namespace, self.record)
+        for other in further:
+            self._second_listener(other, first)
+        return plan
+
+    def _second_listener(self, listener: Listener, first: Listener) -> None:
+        same = listener.component == first.component
+        self.record.undo(listener.link.place)
+        self.record.note(
+            listener.link.place,
+            Reason.SECOND_LISTENER,
+            f"port {listener.port} of {listener.link.source}: a workload of v2 has one Host header and one port",
+            f"Use port {first.port}." if same else f"Put {listener.component} into a separate application.",
+            Way.MANIFEST,
+        )
+
+    def _service(self, plan: ServicePlan, routes: Sequence[ServicePlan]) -> Manifest:
+        options = self.options if plan is routes[0] else ServiceOptions()
+        return make_service(plan, options, self.source.namespace, self.labels)
+
+    def _deployment(self, workload: Workload, plan: ServicePlan | None, metadata: Manifest) -> Manifest:
+        scale = scale_of(workload.components, self.record, workload.target)
+        template: Manifest = {"hostSelector": scale.selector} if scale.selector else {}
+        template["components"] = [self._component(piece, scale, workload.target) for piece in workload.components]
+        http = [] if plan is None else [_http(workload.listeners[0], plan)]
+        template["hostInterfaces"] = [*http, *workload.interfaces.manifests()]
+        spec: Manifest = {"replicas": scale.replicas}
+        if plan is not None and self.options.wanted:
+            spec["kubernetes"] = {"service": {"name": plan.name}}
+        return {
+            "apiVersion": WORKLOAD_DEPLOYMENTS.api_version,
+            "kind": WORKLOAD_DEPLOYMENTS.kind,
+            "metadata": {"name": workload.name, "namespace": self.source.namespace, **metadata},
+            "spec": spec | {"template": {"spec": template}},
+        }
+
+    def _component(self, piece: Piece, scale: Scale, target: str) -> Manifest:
+        for place in (piece.place, f"{piece.place}.properties.image"):
+            self.record.done(place, target)
+        found: Manifest = {"name": self.component_names[piece.place], "image": piece.image}
+        if pool := scale.pool_of(piece):
+            found["poolSize"] = pool
+        environment: Manifest = {}
+        if maps := [name for config in piece.config if (name := self.configs.reference_to(config))]:
+            environment["configFrom"] = [{"name": name} for name in dict.fromkeys(maps)]
+            self.record.note(
+                f"{piece.place}.properties.image",
+                Reason.CONFIGURATION_INTERFACE,
+                f"{piece.name} reads its configuration by wasi:config/store on v2, or as environment variables",
+                "Rebuild a component that imports wasi:config/runtime.",
+                Way.COMPONENT,
+            )
+        if secrets := self.secrets.references(piece, target):
+            environment["secretFrom"] = [{"name": name} for name in secrets]
+        if environment:
+            found["localResources"] = {"environment": environment}
+        return found
+
+    def _metadata(self, targets: Sequence[str]) -> Manifest:
+        """Return the labels and annotations for each workload, and record those that do not fit."""
+        labels: dict[str, str] = {}
+        for key, value in self.app.labels.items():
+            place = f"metadata.labels.{key}"
+            if targets and is_label(key, value):
+                labels[key] = value
+                self.record.done(place, targets[0])
+            else:
+                message = f"Kubernetes does not accept label {key}, or the application has no workload"
+                self.record.note(place, Reason.LABEL, message, "Set it on the workload.", Way.OBJECT)
+        annotations = self._annotations(targets)
+        return {"labels": labels | self.labels} | ({"annotations": annotations} if annotations else {})
+
+    def _annotations(self, targets: Sequence[str]) -> dict[str, str]:
+        """Return the annotations for each workload, and record those that do not fit."""
+        annotations: dict[str, str] = {_VERSION: self.app.version} if self.app.version else {}
+        size = 0
+        for key, value in self.app.annotations.items():
+            place = f"metadata.annotations.{key}"
+            if key.startswith(_TRELLIS):
+                continue  # recorded with the options of the Service
+            size += len(key.encode()) + len(value.encode())
+            if key == _SHARED:
+                message = "other applications use components of this one; v2 shares no components"
+                instead = "Merge the applications, or let them exchange messages by wasmcloud:messaging."
+                self.record.note(place, Reason.SHARED_COMPONENT, message, instead, Way.MANIFEST, Way.V1)
+            elif targets and is_key(key) and size <= _ANNOTATIONS_MOST:
+                annotations[key] = value
+                self.record.done(place, targets[0])
+            else:
+                message = f"annotation {key} does not fit, or the application has no workload"
+                self.record.note(place, Reason.ANNOTATION, message, "Set it on the workload.", Way.OBJECT)
+        return annotations
+
+
+def _order(part: str) -> tuple[tuple[int, str], ...]:
+    """Return the key that sorts parts as in the manifest: numbers by their value."""
+    return tuple((int(item), "") if item.isdecimal() else (0, item) for item in re.split(r"([0-9]+)", part))
+
+
+def _http(listener: Listener, plan: ServicePlan) -> Manifest:
+    """Return the host interface by which a workload receives HTTP requests."""
+    version = listener.link.version
+    return make_interface(Need("wasi", "http", ("incoming-handler",), version, config={"host": plan.host}))
+
+
+def _linked(pieces: Sequence[Piece], app: App) -> list[tuple[Piece, ...]]:
+    """Return the components in groups that links connect, in the order of the manifest."""
+    by_name: dict[str, Piece] = {}
+    for piece in pieces:
+        by_name.setdefault(piece.name, piece)
+    group = {piece.place: {piece.place} for piece in pieces}
+    for link in app.links:
+        source, target = by_name.get(link.source), by_name.get(link.target)
+        if source is not None and target is not None:
+            joined = group[source.place] | group[target.place]
+            for place in joined:
+                group[place] = joined
+    ordered: dict[int, list[Piece]] = {}
+    for piece in pieces:
+        ordered.setdefault(id(group[piece.place]), []).append(piece)
+    return [tuple(found) for found in ordered.values()]
+
+
+def _component_names(app: App) -> dict[str, str]:
+    """Return a valid and unique name for each component, by its path."""
+    found: dict[str, str] = {}
+    for piece in app.pieces:
+        name = names.service_name(piece.name)
+        if name in found.values():
+            name = names.service_name(f"{piece.name}-{names.short_hash(piece.place)}")
+        found[piece.place] = name
+    return found

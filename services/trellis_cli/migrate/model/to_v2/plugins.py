@@ -1,0 +1,243 @@
+"""The host interface that replaces the link of a component and a provider.
+
+Pure. In: a link, its provider, a workload. Out: the workload with one more host interface. Called by ``links``.
+Invariants: each configuration and secret of the link is recorded: as a setting of the host interface, or with the
+reason why it is not; if a workload has no place for a link, only a line of the report has it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Final
+
+from trellis import names
+from trellis_cli.migrate.model.to_v2.configs import note_unreadable
+from trellis_cli.migrate.model.to_v2.interfaces import ENTRIES_MOST, Interfaces, Need, Outcome
+from trellis_cli.migrate.model.to_v2.providers import BUCKETS, URL, Provider, Settings, settings_of
+from trellis_cli.migrate.model.to_v2.reading import Config, Link, Piece, SecretUse
+from trellis_cli.migrate.model.to_v2.report import Reason, Record, Way
+from trellis_cli.migrate.model.to_v2.routes import Listener
+from trellis_cli.migrate.model.to_v2.secrets import Secrets
+
+HANDLER: Final = "handler"
+"""Interface of ``wasmcloud:messaging`` that a component exports."""
+_POSTGRES: Final = "postgres"
+_REMOTE: Final = frozenset({"nats", "redis"})
+"""Backends with an address."""
+_BY_DEFAULT: Final = (
+    Need("wasi", "config", ("store",)),
+    Need("wasi", "logging", ("logging",)),
+)
+"""Interfaces that hosts of v1 give to each component without a link; v2 links what a workload lists."""
+
+
+@dataclass(slots=True)
+class Workload:
+    """The components that share a workload. ``target``: its text in the report."""
+
+    name: str
+    target: str
+    components: tuple[Piece, ...]
+    interfaces: Interfaces = field(default_factory=lambda: Interfaces(_BY_DEFAULT))
+    listeners: list[Listener] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Plugins:
+    """Translates links to and from providers with a plugin. ``application``: prefix of the names of Secrets."""
+
+    application: str
+    secrets: Secrets
+    record: Record
+
+    def imported(self, link: Link, piece: Piece, provider: Provider, workload: Workload) -> str:
+        """Translate a link of a component to a provider; return the workload, "" if it has no place for it."""
+        offered = self._offered(link, provider)
+        if not offered:
+            return ""
+        configs = (*piece.config, *link.target_end.config)
+        settings = settings_of(provider, configs)
+        secrets = self._link_secrets(link, piece, provider, settings)
+        target = self._need(link, _need_of(link, provider, offered, settings, secrets), workload)
+        if target:
+            self._settings(link, piece, provider, settings, configs)
+        return target
+
+    def exported(self, link: Link, piece: Piece, provider: Provider, workload: Workload) -> str:
+        """Translate a link of a provider that calls a component; the same result."""
+        offered = self._offered(link, provider)
+        if not offered:
+            return ""
+        configs = (*piece.config, *link.source_end.config)
+        settings = settings_of(provider, configs)
+        target = self._need(link, _need_of(link, provider, offered, settings, ()), workload)
+        if target:
+            self._settings(link, piece, provider, settings, configs)
+            self.credentials((*piece.secrets, *link.source_end.secrets), link.source)
+        return target
+
+    def _need(self, link: Link, need: Need, workload: Workload) -> str:
+        """Add a host interface to a workload; return the workload, "" if it has no place for it."""
+        exported = HANDLER in need.interfaces
+        interfaces, outcome, named = workload.interfaces.with_need(need, link.target if exported else link.source)
+        if outcome is Outcome.FULL or (outcome is Outcome.NAMED and exported):
+            self._no_place(link, full=outcome is Outcome.FULL)
+            return ""
+        workload.interfaces = interfaces
+        self.record.done(link.place, workload.target)
+        if outcome is Outcome.NAMED:
+            self.record.note(
+                f"{link.place}.properties.interfaces",
+                Reason.INTERFACE_CONFLICT,
+                f"link {link.wit} of {link.source}: {need.namespace}:{need.package} without a name has another backend",
+                f"Let the component import it under the label {named}, or put it into a separate application.",
+                Way.COMPONENT,
+                Way.MANIFEST,
+            )
+        self.name(link, named)
+        return workload.target
+
+    def _no_place(self, link: Link, *, full: bool) -> None:
+        self.record.undo(link.place)
+        if full:
+            message = f"link {link.wit} of {link.source}: a workload has at most {ENTRIES_MOST} host interfaces"
+            self.record.note(link.place, Reason.TOO_MANY_INTERFACES, message, "Split the application.", Way.MANIFEST)
+            return
+        message = f"link {link.wit} to {link.target}: another component of its workload has other subscriptions"
+        instead = "Put the components into separate applications."
+        self.record.note(link.place, Reason.INTERFACE_CONFLICT, message, instead, Way.MANIFEST)
+
+    def _offered(self, link: Link, provider: Provider) -> tuple[str, ...]:
+        """Return the interfaces of a link that the plugin has, and record the remaining ones."""
+        if (link.namespace, link.package) != (provider.namespace, provider.package) or not link.interfaces:
+            message = f"link {link.wit} of {link.source}: the plugin for {provider.image} has {provider.wit} only"
+            self.record.note(link.place, Reason.INTERFACE_NOT_IN_V2, message, "Correct the link.", Way.MANIFEST)
+            return ()
+        offered = tuple(item for item in link.interfaces if item in provider.offered)
+        missing = [item for item in link.interfaces if item not in provider.offered]
+        if missing:
+            self.record.note(
+                f"{link.place}.properties.interfaces" if offered else link.place,
+                Reason.INTERFACE_NOT_IN_V2,
+                f"link {link.wit} of {link.source}: hosts of v2 have no {provider.wit}/{','.join(missing)}",
+                "Write a host plugin, or use the other interfaces of the package.",
+                Way.PLUGIN,
+                Way.COMPONENT,
+            )
+        return offered
+
+    def _settings(
+        self, link: Link, piece: Piece, provider: Provider, settings: Settings, configs: Iterable[Config]
+    ) -> None:
+        """Record the settings of a provider: those that translate, do not translate, or mean something else."""
+        for config in configs:
+            self.record.done(config.place, f"{provider.wit} of {link.source}")
+            note_unreadable(config, self.record)
+        for place in settings.done:
+            self.record.done(place, f"{provider.wit} of {link.source}")
+        for place, key in settings.left:
+            message = f"setting {key!r} of {piece.name} has no counterpart in {provider.wit} of v2"
+            self.record.note(place, Reason.PROVIDER_SETTING, message, "Set it in the backend.", Way.HOSTS)
+        for place in settings.more:
+            message = f"{piece.name} has several servers or queue groups; v2 gets the first server, and no group"
+            self.record.note(place, Reason.PROVIDER_SETTING, message, "Use one DNS name or one group.", Way.HOSTS)
+        for config in settings.external:
+            self.record.note(
+                config.place,
+                Reason.NAMED_CONFIGURATION,
+                f"configuration {config.name} of {piece.name} is in the lattice and not in the application",
+                f"Add what `wash config get {config.name}` prints to config of {provider.wit}.",
+                Way.OBJECT,
+            )
+        if settings.local or (provider.backend in _REMOTE and URL not in settings.values and not settings.secret):
+            self.record.note(
+                next(iter(settings.local), f"{link.place}.properties.target"),
+                Reason.BACKEND_ADDRESS,
+                f"{piece.name} connects to its own host; hosts of v2 have no {provider.backend} there",
+                f"Without url, a component gets the data NATS of the host. Set url of {provider.wit} to the backend "
+                "with the data of v1, or copy the data.",
+                Way.OBJECT,
+                Way.HOSTS,
+            )
+        if BUCKETS in settings.values:
+            self.record.note(
+                f"{link.place}.properties.target",
+                Reason.BUCKET_NAME,
+                f"{piece.name} chose bucket {settings.values[BUCKETS]}; on v2 the component opens a bucket by name",
+                f"Let {link.source} open {settings.values[BUCKETS]}.",
+                Way.COMPONENT,
+            )
+
+    def _link_secrets(self, link: Link, piece: Piece, provider: Provider, settings: Settings) -> tuple[str, ...]:
+        """Return the names of the Secrets of a host interface, and record which ones must be created."""
+        uses = (*piece.secrets, *link.target_end.secrets)
+        plain = names.service_name(f"{self.application}-{piece.name}")
+        if provider.backend == _POSTGRES:
+            places = [link.place + ".properties.target", *(place for place, _ in settings.secret)]
+            places += [use.place for use in uses]
+            for place in places:
+                self.record.note(
+                    place,
+                    Reason.CREDENTIALS,
+                    f"{piece.name} has its address and credentials in several settings; v2 reads one address",
+                    f"Create Secret {plain} with the key url: postgres://USER:PASSWORD@HOST:PORT/DATABASE. A component "
+                    "that imports the package without a label needs hosts with --postgres-url.",
+                    Way.OBJECT,
+                    Way.HOSTS,
+                )
+            return (plain,)
+        found: list[str] = []
+        for place, key in settings.secret:
+            wanted = provider.settings.get(key.lower()) == URL
+            found += [plain] if wanted else []
+            message = f"setting {key!r} of {piece.name} has credentials, which are not written to a workload"
+            instead = f"Create Secret {plain} with the key url." if wanted else "v2 has no such setting."
+            self.record.note(place, Reason.CREDENTIALS, message, instead, Way.OBJECT)
+        for use in uses:
+            found += self._address_in_secret(use, piece, provider, plain)
+        return tuple(dict.fromkeys(found))
+
+    def _address_in_secret(self, use: SecretUse, piece: Piece, provider: Provider, plain: str) -> list[str]:
+        """Return the Secret with the address of a backend; one with another key has to be created."""
+        if provider.settings.get(use.name.lower()) != URL:
+            self.credentials((use,), piece.name)
+            return []
+        policy = self.secrets.policy(use)
+        if policy is not None and self.secrets.unreadable(use, policy) is None and use.field == URL:
+            self.record.done(use.place, f"Secret {self.secrets.namespace}/{use.key}")
+            return [use.key]
+        message = (
+            f"secret {use.name} of {piece.name} is not in key url of a Secret of namespace {self.secrets.namespace}"
+        )
+        self.record.note(use.place, Reason.CREDENTIALS, message, f"Create Secret {plain} with the key url.", Way.OBJECT)
+        return [plain]
+
+    def credentials(self, uses: Iterable[SecretUse], what: str) -> None:
+        """Record secrets that no plugin reads."""
+        for use in uses:
+            message = f"secret {use.name} of {what} has no counterpart: the plugin has no such setting"
+            self.record.note(use.place, Reason.CREDENTIALS, message, "Configure the hosts of v2 with it.", Way.HOSTS)
+
+    def name(self, link: Link, named: str = "") -> None:
+        """Record a link with a name: components of v2 have no link names, but labels of imports."""
+        if not link.name:
+            return
+        instead = f"Let it import the package under the label {named}." if named else "v2 has one link only."
+        self.record.note(
+            f"{link.place}.properties.name",
+            Reason.LINK_NAME,
+            f"{link.source} selects the link {link.name!r} by wasmcloud:bus/lattice, which v2 does not have",
+            instead,
+            Way.COMPONENT,
+        )
+
+
+def _need_of(
+    link: Link, provider: Provider, offered: tuple[str, ...], settings: Settings, secrets: tuple[str, ...]
+) -> Need:
+    """Return the host interface of a link; exports have no name, and no further interfaces."""
+    exported = HANDLER in offered
+    interfaces = offered if exported else tuple(dict.fromkeys((*offered, *provider.along)))
+    name = "" if exported else link.name
+    return Need(provider.namespace, provider.package, interfaces, link.version, name, settings.values, secrets)

@@ -1,0 +1,537 @@
+"""What becomes of each part of an application on wasmCloud v2, and which line of the report it has."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+
+from secrets_backend.domain.decide import ConnectionGrant, Grant
+from support.lattices.v2_objects import errors_of
+from support.wadm.manifests import capability, link, manifest
+from trellis.crds.secret_grants import SecretGrantSpec
+from trellis.names import LABEL_MIGRATED_FROM
+from trellis_cli.migrate.model.to_v2.convert import Around, Source, convert
+from trellis_cli.migrate.model.to_v2.report import Conversion, Line, Reason, Way
+from trellis_cli.secrets.model import RuleInputs
+
+Manifest = dict[str, Any]
+
+REDIS = "ghcr.io/wasmcloud/keyvalue-redis:0.29.1"
+NATS = "ghcr.io/wasmcloud/keyvalue-nats:0.3.1"
+MESSAGING = "ghcr.io/wasmcloud/messaging-nats:0.27.0"
+POSTGRES = "ghcr.io/wasmcloud/sqldb-postgres:0.9.0"
+POLICY = "policy.secret.wasmcloud.dev/v1alpha1"
+KEYVALUE = {"namespace": "wasi", "package": "keyvalue", "interfaces": ["store"]}
+
+
+def component(name: str = "ui", *traits: Manifest, **properties: Any) -> Manifest:
+    image = f"example.com/{name}:1"
+    return {"name": name, "type": "component", "properties": {"image": image, **properties}, "traits": list(traits)}
+
+
+def provider(name: str, image: str, *traits: Manifest, **properties: Any) -> Manifest:
+    return {"name": name, "type": "capability", "properties": {"image": image, **properties}, "traits": list(traits)}
+
+
+def link_to(to: str, config: dict[str, Any] | None = None, **properties: Any) -> Manifest:
+    target: Manifest = {"name": to}
+    if config is not None:
+        target["config"] = [{"name": "settings", "properties": config}]
+    target |= {key: properties.pop(key) for key in ("secrets",) if key in properties}
+    return {"type": "link", "properties": {**KEYVALUE, "target": target, **properties}}
+
+
+def scaler(instances: Any, *spread: Manifest, kind: str = "spreadscaler") -> Manifest:
+    return {"type": kind, "properties": {"instances": instances, "spread": list(spread)}}
+
+
+def app(*components: Manifest, name: str = "shop", **annotations: str) -> Manifest:
+    return manifest(name, *components, **annotations) | {"spec": {"components": list(components)}}
+
+
+ALONE = Around()
+
+
+def converted(found: Manifest, around: Around = ALONE, *, deployed: bool = True) -> Conversion:
+    result = convert(Source(found, found["metadata"]["name"], "shop", deployed=deployed), around)
+    assert [error for item in result.objects for error in errors_of(item)] == []
+    return result
+
+
+def of_kind(result: Conversion, kind: str) -> list[Manifest]:
+    return [item for item in result.objects if item["kind"] == kind]
+
+
+def template(result: Conversion) -> Manifest:
+    [workload] = of_kind(result, "WorkloadDeployment")
+    found: Manifest = workload["spec"]["template"]["spec"]
+    return found
+
+
+def interfaces(result: Conversion, package: str = "keyvalue") -> list[Manifest]:
+    return [item for item in template(result)["hostInterfaces"] if item["package"] == package]
+
+
+def lines(result: Conversion, reason: Reason) -> list[Line]:
+    return [line for line in result.lines if line.reason is reason]
+
+
+def reasons(result: Conversion) -> set[Reason]:
+    return {line.reason for line in result.lines}
+
+
+def test_a_component_behind_an_http_server_is_reached_by_the_reflected_services_name() -> None:
+    found = converted(manifest())
+    [service], [workload] = of_kind(found, "Service"), of_kind(found, "WorkloadDeployment")
+    assert (service["metadata"]["name"], workload["metadata"]["name"]) == ("shop", "shop")
+    [port] = service["spec"]["ports"]
+    assert (port["name"], port["port"]) == ("http", 8080)
+    assert "selector" not in service["spec"]
+    assert workload["spec"]["kubernetes"] == {"service": {"name": "shop"}}
+    [http] = interfaces(found, "http")
+    assert http["interfaces"] == ["incoming-handler"]
+    assert http["config"] == {"host": "shop.shop.svc.cluster.local"}
+    assert [item["image"] for item in template(found)["components"]] == ["example.com/hello:1"]
+    assert [(route.host, route.service, route.port) for route in found.routes] == [
+        ("shop.shop.svc.cluster.local", "shop", 8080)
+    ]
+
+
+def test_the_service_comes_before_the_workload_that_refers_to_it() -> None:
+    """The operator of v2 gives no EndpointSlice to a Service that is younger than the workload."""
+    order = [item["kind"] for item in converted(manifest()).objects]
+    assert order.index("Service") < order.index("WorkloadDeployment")
+
+
+def test_the_service_of_v1_is_never_in_the_output() -> None:
+    found = converted(manifest(), Around(reflected=frozenset({"shop"})))
+    [service] = of_kind(found, "Service")
+    assert service["metadata"]["name"] == "shop-v2"
+    [workload] = of_kind(found, "WorkloadDeployment")
+    assert workload["spec"]["kubernetes"]["service"]["name"] == "shop-v2"
+    assert interfaces(found, "http")[0]["config"]["host"] == "shop.shop.svc.cluster.local", "the host of v1's clients"
+    [line] = lines(found, Reason.SERVICE_NAME_TAKEN)
+    assert "trellis.dev/undeploy" in line.instead
+
+
+@pytest.mark.parametrize("name", ["Web_1", "a" * 80, "9-lives", "ä"])
+def test_a_name_that_kubernetes_does_not_accept_is_the_one_that_service_reflector_uses(name: str) -> None:
+    found = converted(manifest(name))
+    assert len({item["metadata"]["name"] for item in found.objects}) == 1
+
+
+def test_every_object_is_marked_with_its_application() -> None:
+    server = capability("http", link(target={"name": "ui"}))
+    found = converted(app(component(config=[{"name": "a", "properties": {"x": "1"}}]), server))
+    assert len(found.objects) == 3
+    assert {item["metadata"]["labels"][LABEL_MIGRATED_FROM] for item in found.objects} == {"shop"}
+
+
+def test_a_host_name_of_the_application_is_the_host() -> None:
+    annotations = {"trellis.dev/service-hostnames": "*.example.com, shop.example.com, other.example.com"}
+    found = converted(manifest(**annotations))
+    assert interfaces(found, "http")[0]["config"]["host"] == "shop.example.com"
+    assert lines(found, Reason.SERVICE_OPTION)
+
+
+def test_options_of_the_service_are_kept_and_others_reported() -> None:
+    annotations = {
+        "trellis.dev/service-type": "LoadBalancer",
+        "trellis.dev/service-gateway": "edge/main",
+        "service-annotation.trellis.dev/cloud__class": "internal",
+        "service-label.trellis.dev/team": "web",
+    }
+    found = converted(manifest(**annotations))
+    [service] = of_kind(found, "Service")
+    assert service["spec"]["type"] == "LoadBalancer"
+    assert service["metadata"]["annotations"] == {"cloud/class": "internal"}
+    assert service["metadata"]["labels"]["team"] == "web"
+    assert [line.part for line in lines(found, Reason.SERVICE_OPTION)] == [
+        "metadata.annotations.trellis.dev/service-gateway"
+    ]
+
+
+def test_an_application_without_a_service_on_v1_has_none_on_v2() -> None:
+    found = converted(manifest(**{"trellis.dev/service": "false"}))
+    assert of_kind(found, "Service") == []
+    assert "kubernetes" not in of_kind(found, "WorkloadDeployment")[0]["spec"]
+
+
+def test_a_second_listener_is_reported_because_endpoints_of_v2_have_one_port() -> None:
+    found = converted(manifest("shop", capability("http", link("0.0.0.0:8080"), link("0.0.0.0:8081"))))
+    [line] = lines(found, Reason.SECOND_LISTENER)
+    assert line.part not in found.parts
+    [service] = of_kind(found, "Service")
+    assert [port["port"] for port in service["spec"]["ports"]] == [8080]
+
+
+def test_components_of_separate_listeners_are_separate_workloads() -> None:
+    found = converted(
+        app(
+            component("a"),
+            component("b"),
+            capability("http", link(target={"name": "a"}), link("0.0.0.0:8081", target={"name": "b"})),
+        )
+    )
+    assert [item["metadata"]["name"] for item in of_kind(found, "WorkloadDeployment")] == ["shop-a", "shop-b"]
+    services = {item["metadata"]["name"]: item["spec"]["ports"][0]["port"] for item in of_kind(found, "Service")}
+    assert services == {"shop": 8080, "shop-b": 8081}
+    assert len({route.host for route in found.routes}) == 2
+
+
+def test_routing_by_path_and_settings_of_the_server_are_reported() -> None:
+    config = {"address": "0.0.0.0:80", "routing_mode": "path", "path": "/a", "cors_allowed_origins": "[]"}
+    source = {"config": [{"name": "c", "properties": config}]}
+    found = converted(manifest("shop", capability("http", link(source=source))))
+    assert {Reason.HTTP_ROUTING, Reason.HTTP_SETTING} <= reasons(found)
+
+
+def test_components_that_are_linked_share_a_workload() -> None:
+    cart: Manifest = {"namespace": "acme", "package": "shop", "interfaces": ["cart"]}
+    found = converted(app(component("ui", link_to("cart", **cart)), component("cart"), component("alone")))
+    groups = [
+        [item["name"] for item in workload["spec"]["template"]["spec"]["components"]]
+        for workload in of_kind(found, "WorkloadDeployment")
+    ]
+    assert groups == [["ui", "cart"], ["alone"]]
+    assert "spec.components[0].traits[0]" in found.parts
+
+
+def test_links_to_other_applications_are_reported_and_not_guessed() -> None:
+    shared = {
+        "name": "cart",
+        "type": "component",
+        "properties": {"application": {"name": "carts", "component": "cart"}},
+    }
+    found = converted(app(component("ui", link_to("cart", namespace="acme", package="shop")), shared))
+    assert [item["name"] for item in template(found)["components"]] == ["ui"]
+    [line] = lines(found, Reason.LINK_BETWEEN_APPLICATIONS)
+    assert "wasmcloud:messaging" in line.instead
+    assert lines(found, Reason.SHARED_COMPONENT)
+
+
+def test_a_redis_is_a_backend_of_wasi_keyvalue() -> None:
+    found = converted(app(component("ui", link_to("kv", {"url": "redis://redis.data:6379"})), provider("kv", REDIS)))
+    assert interfaces(found) == [
+        {
+            "namespace": "wasi",
+            "package": "keyvalue",
+            "interfaces": ["store"],
+            "config": {"backend": "redis", "url": "redis://redis.data:6379"},
+        }
+    ]
+
+
+def test_an_address_with_a_password_is_read_from_a_secret_and_shown_nowhere() -> None:
+    config = {"url": "redis://user:hunter2@redis.data:6379"}
+    found = converted(app(component("ui", link_to("kv", config)), provider("kv", REDIS)))
+    [entry] = interfaces(found)
+    assert entry["secretFrom"] == [{"name": "shop-kv"}]
+    assert "url" not in entry["config"]
+    assert "hunter2" not in repr(found)
+    [line] = lines(found, Reason.CREDENTIALS)
+    assert "shop-kv" in line.instead
+    assert Way.OBJECT in line.ways
+
+
+def test_settings_of_a_link_take_precedence_over_those_of_the_provider() -> None:
+    own = [{"name": "p", "properties": {"url": "redis://old:6379"}}]
+    found = converted(
+        app(component("ui", link_to("kv", {"url": "redis://new:6379"})), provider("kv", REDIS, config=own))
+    )
+    assert interfaces(found)[0]["config"]["url"] == "redis://new:6379"
+
+
+def test_the_leaf_of_a_host_of_v1_is_no_address_on_v2() -> None:
+    found = converted(app(component("ui", link_to("kv", {"bucket": "carts"})), provider("kv", NATS)))
+    assert interfaces(found)[0]["config"] == {"backend": "nats", "buckets": "carts"}
+    assert {Reason.BACKEND_ADDRESS, Reason.BUCKET_NAME} <= reasons(found)
+
+
+def test_a_link_with_a_name_is_an_interface_of_that_name() -> None:
+    found = converted(app(component("ui", link_to("kv", {"url": "redis://a:1"}, name="cache")), provider("kv", REDIS)))
+    assert interfaces(found)[0]["name"] == "cache"
+    assert lines(found, Reason.LINK_NAME)
+
+
+def test_the_default_link_has_no_name() -> None:
+    kv = link_to("kv", {"url": "redis://a:1"}, name="default")
+    assert "name" not in interfaces(converted(app(component("ui", kv), provider("kv", REDIS))))[0]
+
+
+def test_no_component_is_connected_to_the_backend_of_another_one() -> None:
+    """Two linked components have a store each: the second one gets a name, and a line."""
+    cart: Manifest = {"namespace": "acme", "package": "shop", "interfaces": ["cart"]}
+    found = converted(
+        app(
+            component("ui", link_to("a", {"url": "redis://a:1"}), link_to("cart", **cart)),
+            component("cart", link_to("b", {"url": "redis://b:1"})),
+            provider("a", REDIS),
+            provider("b", REDIS),
+        )
+    )
+    urls = {item.get("name"): item["config"]["url"] for item in interfaces(found)}
+    assert urls == {None: "redis://a:1", "cart": "redis://b:1"}
+    [line] = lines(found, Reason.INTERFACE_CONFLICT)
+    assert Way.COMPONENT in line.ways
+
+
+def test_equal_links_share_an_interface() -> None:
+    wit: Manifest = {"namespace": "acme", "package": "shop", "interfaces": ["cart"]}
+    found = converted(
+        app(
+            component("ui", link_to("a", {"url": "redis://a:1"}), link_to("cart", **wit)),
+            component("cart", link_to("a", {"url": "redis://a:1"}, interfaces=["atomics"])),
+            provider("a", REDIS),
+        )
+    )
+    assert [item["interfaces"] for item in interfaces(found)] == [["store", "atomics"]]
+
+
+def test_a_workload_has_at_most_64_interfaces_and_the_others_are_reported() -> None:
+    links = [link_to("kv", {"url": f"redis://r{at}:1"}, name=f"n{at}") for at in range(70)]
+    found = converted(
+        app(component("ui", *links), provider("kv", REDIS), capability("http", link(target={"name": "ui"})))
+    )
+    assert len(template(found)["hostInterfaces"]) == 64
+    assert len(interfaces(found, "http")) == 1
+    dropped = lines(found, Reason.TOO_MANY_INTERFACES)
+    assert len(dropped) + len(interfaces(found)) == 70
+    assert not {line.part for line in dropped} & found.parts.keys()
+
+
+def test_messages_are_subscribed_to_by_the_workload() -> None:
+    properties = {
+        "namespace": "wasmcloud",
+        "package": "messaging",
+        "interfaces": ["handler"],
+        "target": {"name": "ui"},
+        "source": {"config": [{"name": "s", "properties": {"subscriptions": "a.>,b|q", "cluster_uris": "nats://n:1"}}]},
+    }
+    found = converted(app(component("ui"), provider("nats", MESSAGING, {"type": "link", "properties": properties})))
+    [entry] = interfaces(found, "messaging")
+    assert entry["interfaces"] == ["handler"]
+    assert entry["config"] == {
+        "backend": "nats",
+        "url": "nats://n:1",
+        "subscriptions": "a.>,b",
+        "consumer_group": "q",
+    }
+
+
+def test_postgres_needs_a_secret_with_its_address() -> None:
+    query: Manifest = {"namespace": "wasmcloud", "package": "postgres", "interfaces": ["query"]}
+    config = {"POSTGRES_HOST": "db", "POSTGRES_PASSWORD": "hunter2", "POSTGRES_DATABASE": "shop"}
+    found = converted(app(component("ui", link_to("db", config, **query)), provider("db", POSTGRES)))
+    [entry] = interfaces(found, "postgres")
+    assert entry["config"] == {"backend": "postgres", "database": "shop"}
+    assert entry["secretFrom"] == [{"name": "shop-db"}]
+    assert "hunter2" not in repr(found)
+
+
+def test_outgoing_requests_are_denied_until_their_hosts_are_listed() -> None:
+    out: Manifest = {"namespace": "wasi", "package": "http", "interfaces": ["outgoing-handler"]}
+    client = provider("client", "ghcr.io/wasmcloud/http-client:0.13.0")
+    found = converted(app(component("ui", link_to("client", **out)), client))
+    [line] = lines(found, Reason.EGRESS_DENIED)
+    assert "allowedHosts" in line.instead
+
+
+def test_a_provider_without_a_plugin_is_reported_with_the_ways_out() -> None:
+    cron: Manifest = {"namespace": "acme", "package": "cron", "interfaces": ["tick"]}
+    found = converted(app(component("ui", link_to("cron", **cron)), provider("cron", "example.com/cron:1")))
+    [line] = lines(found, Reason.PROVIDER_NOT_IN_V2)
+    assert line.ways == (Way.PLUGIN, Way.SERVICE, Way.CONTAINER, Way.V1)
+    assert lines(found, Reason.LINK_NOT_TRANSLATED)
+
+
+@pytest.mark.parametrize(
+    ("instances", "replicas", "pool"),
+    [(1, 1, None), (10, 1, 10), (0, 0, None), (2**31 - 1, 1, 2**31 - 1), (2**31, 1, None), ("3", 1, None)],
+)
+def test_instances_are_kept_between_calls_and_none_means_no_replica(
+    instances: Any, replicas: int, pool: int | None
+) -> None:
+    found = converted(app(component("ui", scaler(instances))))
+    [workload] = of_kind(found, "WorkloadDeployment")
+    assert workload["spec"]["replicas"] == replicas
+    assert template(found)["components"][0].get("poolSize") == pool
+    valid = isinstance(instances, int) and instances < 2**31
+    assert bool(lines(found, Reason.INSTANCES_INVALID)) is not valid
+
+
+def test_one_spread_selects_hosts_and_several_are_reported_with_their_shares() -> None:
+    one = converted(app(component("ui", scaler(4, {"name": "a", "requirements": {"zone": "a"}}))))
+    assert template(one)["hostSelector"] == {"zone": "a"}
+    spreads = [
+        {"name": "a", "requirements": {"zone": "a"}, "weight": 75},
+        {"name": "b", "requirements": {"zone": "b"}, "weight": 25},
+    ]
+    several = converted(app(component("ui", scaler(4, *spreads))))
+    assert "hostSelector" not in template(several)
+    [line] = lines(several, Reason.WEIGHTED_SPREAD)
+    assert line.ways == (Way.DEPLOYMENTS,)
+    assert "poolSize 3" in line.instead
+    assert "poolSize 1" in line.instead
+
+
+def test_a_daemonscaler_of_a_component_is_reported() -> None:
+    found = converted(app(component("ui", scaler(1, kind="daemonscaler"))))
+    assert Way.DEPLOYMENTS in lines(found, Reason.DAEMONSCALER)[0].ways
+
+
+def test_a_configuration_is_a_config_map() -> None:
+    config = [{"name": "texts", "properties": {"GREETING": "hello", "log-level": "info", "no key": "x"}}]
+    found = converted(app(component("ui", config=config)))
+    [configmap] = of_kind(found, "ConfigMap")
+    assert configmap["metadata"]["name"] == "shop-texts"
+    assert configmap["data"] == {"GREETING": "hello", "log-level": "info"}
+    assert template(found)["components"][0]["localResources"]["environment"]["configFrom"] == [{"name": "shop-texts"}]
+    place = "spec.components[0].properties.config[0].properties"
+    assert [line.part for line in lines(found, Reason.ENVIRONMENT_NAME)] == [f"{place}.log-level"]
+    assert [line.part for line in lines(found, Reason.CONFIGURATION_KEY)] == [f"{place}.no key"]
+
+
+def test_a_configuration_of_the_lattice_has_to_be_created() -> None:
+    found = converted(app(component("ui", config=[{"name": "texts"}])))
+    assert of_kind(found, "ConfigMap") == []
+    assert template(found)["components"][0]["localResources"]["environment"]["configFrom"] == [{"name": "shop-texts"}]
+    assert "shop-texts" in lines(found, Reason.NAMED_CONFIGURATION)[0].instead
+
+
+def test_a_configuration_that_is_larger_than_a_config_map_is_reported() -> None:
+    found = converted(app(component("ui", config=[{"name": "big", "properties": {"x": "y" * 1_100_000}}])))
+    assert of_kind(found, "ConfigMap") == []
+    assert lines(found, Reason.CONFIGURATION_TOO_LARGE)
+
+
+def test_configurations_of_one_name_with_other_content_are_two_config_maps() -> None:
+    first = component("a", config=[{"name": "c", "properties": {"x": "1"}}])
+    second = component("b", config=[{"name": "c", "properties": {"x": "2"}}])
+    assert {item["data"]["x"] for item in of_kind(converted(app(first, second)), "ConfigMap")} == {"1", "2"}
+
+
+def with_secret(policy: Manifest, **source: str) -> Manifest:
+    uses = [{"name": "api-key", "properties": {"policy": "vault", "key": "api", "field": "token", **source}}]
+    found = app(component("ui", secrets=uses))
+    found["spec"]["policies"] = [{"name": "vault", "type": POLICY, "properties": {"backend": "kube", **policy}}]
+    return found
+
+
+def rules(*grants: Grant) -> Around:
+    link_of = ConnectionGrant(frozenset({"shop"}), frozenset({("shop", "default")}), grants)
+    return Around(RuleInputs(link_of, None, frozenset(), "kube"))
+
+
+def secret_from(result: Conversion) -> list[Manifest]:
+    local: Manifest = template(result)["components"][0].get("localResources") or {"environment": {}}
+    found: list[Manifest] = local["environment"].get("secretFrom", [])
+    return found
+
+
+def test_a_secret_of_the_namespace_is_referenced_with_the_grant_that_permitted_it() -> None:
+    found = converted(with_secret({"namespace": "shop"}), rules())
+    assert secret_from(found) == [{"name": "api"}]
+    [line] = lines(found, Reason.SECRET_INTERFACE)
+    assert "system:serviceaccount:shop:wasmcloud-secrets" in line.message
+    assert "token" in line.instead
+
+
+def test_the_grant_is_named_and_claims_that_it_checks_are_reported() -> None:
+    spec = SecretGrantSpec.model_validate(
+        {"from": [{"namespace": "shop"}], "serviceAccounts": ["*"], "entityIssuers": ["A" + "A" * 55]}
+    )
+    found = converted(with_secret({"namespace": "shop"}), rules(Grant("shop", "web", spec)))
+    assert "SecretGrant shop/web" in lines(found, Reason.SECRET_INTERFACE)[0].message
+    assert lines(found, Reason.CLAIMS_NOT_CHECKED)
+
+
+def test_an_impersonated_account_is_reported() -> None:
+    found = converted(with_secret({"namespace": "shop", "impersonate": "reader"}), rules())
+    assert secret_from(found) == [{"name": "api"}]
+    assert lines(found, Reason.SECRET_IMPERSONATION)
+
+
+@pytest.mark.parametrize(
+    ("policy", "reason"),
+    [
+        ({"namespace": "vault"}, Reason.SECRET_NAMESPACE),
+        ({}, Reason.SECRET_NAMESPACE),
+        ({"namespace": "shop", "backend": "nats-kv"}, Reason.SECRET_BACKEND),
+    ],
+    ids=["another namespace", "the namespace default", "another backend"],
+)
+def test_a_secret_that_v2_cannot_read_is_not_referenced(policy: Manifest, reason: Reason) -> None:
+    """A Secret of the same name in the namespace of the workload can be another one."""
+    found = converted(with_secret(policy), rules())
+    assert secret_from(found) == []
+    assert lines(found, reason)
+
+
+def test_a_secret_with_an_address_is_read_by_the_plugin() -> None:
+    secrets = [{"name": "url", "properties": {"policy": "vault", "key": "redis", "field": "url"}}]
+    manifest_ = app(component("ui", link_to("kv", secrets=secrets)), provider("kv", REDIS))
+    manifest_["spec"]["policies"] = [
+        {"name": "vault", "type": POLICY, "properties": {"backend": "kube", "namespace": "shop"}}
+    ]
+    assert interfaces(converted(manifest_, rules()))[0]["secretFrom"] == [{"name": "redis"}]
+
+
+def test_policies_are_reported() -> None:
+    assert [line.part for line in lines(converted(with_secret({"namespace": "shop"})), Reason.POLICY)] == [
+        "spec.policies[0]"
+    ]
+
+
+def test_interfaces_that_hosts_of_v1_give_without_a_link_are_listed() -> None:
+    found = converted(app(component()))
+    assert [(item["namespace"], item["package"], item["interfaces"]) for item in template(found)["hostInterfaces"]] == [
+        ("wasi", "config", ["store"]),
+        ("wasi", "logging", ["logging"]),
+    ]
+
+
+def test_an_application_that_is_not_deployed_is_reported() -> None:
+    assert lines(converted(manifest(), deployed=False), Reason.NOT_DEPLOYED)
+
+
+@pytest.mark.parametrize(
+    "spoilt",
+    [
+        None,
+        [],
+        {},
+        {"metadata": {"name": "x"}, "spec": {"components": [{"name": "a", "type": "actor?"}]}},
+        {"metadata": {"name": "x", "annotations": {"a": 1}}, "spec": {"components": []}},
+        {"metadata": {"name": "\ud800"}, "spec": {"components": []}},
+        {"metadata": {"name": "x"}, "spec": {"components": [{"name": "a", "type": "component", "x": 10**40}]}},
+    ],
+)
+def test_what_wadm_does_not_accept_is_one_line_and_no_object(spoilt: Any) -> None:
+    found = convert(Source(spoilt, "", "shop"))
+    assert not found.valid
+    assert found.objects == ()
+    assert [line.reason for line in found.lines] == [Reason.INVALID_MANIFEST]
+
+
+def test_a_field_that_wadm_ignores_is_reported() -> None:
+    found = copy.deepcopy(manifest())
+    found["spec"]["components"][0]["extra"] = 1
+    assert [line.part for line in lines(converted(found), Reason.IGNORED_BY_WADM)] == ["spec.components[0].extra"]
+
+
+def test_a_part_of_no_use_is_no_workload() -> None:
+    found = converted(app(provider("kv", REDIS)))
+    assert found.objects == ()
+    assert lines(found, Reason.PROVIDER_NOT_IN_V2)
+
+
+def test_labels_and_annotations_are_kept() -> None:
+    found = manifest(description="A shop")
+    found["metadata"]["labels"] = {"team": "web", "bad": "not valid"}
+    metadata = of_kind(converted(found), "WorkloadDeployment")[0]["metadata"]
+    assert metadata["labels"]["team"] == "web"
+    assert metadata["annotations"] == {"version": "v1", "description": "A shop"}
+    assert [line.part for line in lines(converted(found), Reason.LABEL)] == ["metadata.labels.bad"]

@@ -1,0 +1,51 @@
+"""Nothing of an application is lost on its way to wasmCloud v2, and the API server accepts what comes out."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from hypothesis import HealthCheck, given, note, settings
+from hypothesis import strategies as st
+
+from secrets_backend.domain.decide import ConnectionGrant
+from support.wadm.to_convert import application, wrong
+from trellis_cli.migrate.model.to_v2.convert import Around, Source, convert
+from trellis_cli.migrate.model.to_v2.report import Reason
+from trellis_cli.secrets.model import RuleInputs
+
+KNOWN = Around(
+    RuleInputs(ConnectionGrant(frozenset({"shop"}), frozenset({("shop", "default")})), None, frozenset(), "kube"),
+    frozenset({"ui", "cart"}),
+)
+
+
+@settings(max_examples=150, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
+@given(rng=st.randoms(use_true_random=False), around=st.sampled_from([Around(), KNOWN]))
+def test_each_part_is_in_an_object_or_in_the_report_and_the_objects_are_valid(
+    rng: random.Random, around: Around
+) -> None:
+    manifest = application(rng)
+    note(repr(manifest))
+    found = convert(Source(manifest, manifest["metadata"]["name"], "shop"), around)
+    assert wrong(manifest, manifest["metadata"]["name"], found) == []
+
+
+@pytest.mark.parametrize("number", range(60))
+def test_a_conversion_has_the_same_result_again(number: int) -> None:
+    manifest = application(random.Random(number))
+    source = Source(manifest, manifest["metadata"]["name"], "shop")
+    assert convert(source, KNOWN) == convert(source, KNOWN)
+
+
+def test_the_applications_that_are_tried_have_every_kind_of_part() -> None:
+    """Reasons that no case has would be parts that the property says nothing about."""
+    seen = set()
+    for number in range(400):
+        manifest = application(random.Random(number))
+        for around in (Around(), KNOWN):
+            source = Source(manifest, manifest["metadata"]["name"], "shop", deployed=number % 2 == 0)
+            seen |= {line.reason for line in convert(source, around).lines}
+    rare = {Reason.INVALID_MANIFEST, Reason.IGNORED_BY_WADM, Reason.CONFIGURATION_TOO_LARGE, Reason.TOO_MANY_INTERFACES}
+    rare |= {Reason.CONFIGURATION_VALUE, Reason.CLAIMS_NOT_CHECKED}
+    assert set(Reason) - rare - seen == set()
