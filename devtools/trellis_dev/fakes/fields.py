@@ -41,6 +41,13 @@ class FieldOwners:
             owned.intersection_update(after - changed)
         self._fields.setdefault(f"Update {manager}", set()).update(changed)
 
+    def conflicts(self, old: Manifest, wanted: Manifest, manager: str) -> list[str]:
+        """Return the fields that an apply would take from other managers."""
+        own = f"Apply {manager}"
+        taken = {path for path in _leaves_of(wanted) if _value(old, path) != _value(wanted, path)}
+        others = set().union(*(owned for owner, owned in self._fields.items() if owner != own), set())
+        return sorted("." + ".".join(path) for path in taken & others)
+
     def applied(self, old: Manifest, wanted: Manifest, manager: str) -> Manifest:
         """Record a forced apply and return the object after it."""
         own = f"Apply {manager}"

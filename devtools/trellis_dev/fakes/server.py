@@ -195,7 +195,7 @@ class FakeApiServer:
                 check_identity(target, body)
                 return dict(body)
             case "application/apply-patch+yaml":
-                return self._apply(target, body, manager)
+                return self._apply(target, body, request)
             case "application/json-patch+json":
                 try:
                     wanted = json_patch(self.store.get(target), body)
@@ -206,11 +206,15 @@ class FakeApiServer:
         check_identity(target, wanted)
         return self._changed(target, self.store.patch, wanted, manager)
 
-    def _apply(self, target: Target, wanted: Manifest, manager: str) -> Manifest:
+    def _apply(self, target: Target, wanted: Manifest, request: HttpRequest) -> Manifest:
         check_identity(target, wanted)
+        manager = request.query["fieldManager"]
         table = self.store.tables[target.res]
         old = table.objects.get(target.key)
         if old is not None:
+            taken = self._owners(target, old).conflicts(old, wanted, manager)
+            if taken and request.query.get("force") != "true":
+                raise target.conflict(f"Apply failed with {len(taken)} conflicts: {', '.join(taken)}")
             # Ownership changes only if the write is accepted.
             owners = copy.deepcopy(self._owners(target, old))
             new = self.store.patch(target, owners.applied(old, wanted, manager))

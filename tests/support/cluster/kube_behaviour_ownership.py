@@ -7,6 +7,7 @@ import pytest
 from support.cluster.kube_behaviour_preconditions import CONTROLLERS, is_gone, is_marked
 from support.cluster.kube_world import MANAGER, configmap, eventually, reference
 from trellis.kube.client import Kube
+from trellis.kube.errors import Conflict
 from trellis.kube.resources import CONFIGMAPS, NODES, Manifest
 
 
@@ -51,6 +52,22 @@ class ManagerBehaviour:
         assert await self._apply(kube, made, "one") == {"x": "2"}
         assert await self._apply(kube, made, "one", x="1") == {"x": "1"}
         assert await self._apply(kube, made, "one") == {}
+
+    async def test_an_apply_without_force_takes_no_field_of_another_manager(self, kube: Kube, namespace: str) -> None:
+        made = await self._made_by(kube, "one", namespace, x="1")
+        wanted = reference(made) | {"data": {"x": "2", "y": "2"}}
+        with pytest.raises(Conflict):
+            await kube.apply_unless_taken(CONFIGMAPS, wanted, field_manager="two")
+        assert (await kube.get(CONFIGMAPS, "a", namespace))["data"] == {"x": "1"}
+        agreed = reference(made) | {"data": {"x": "1", "y": "2"}}
+        assert (await kube.apply_unless_taken(CONFIGMAPS, agreed, field_manager="two"))["data"] == {"x": "1", "y": "2"}
+
+    async def test_an_apply_without_force_changes_the_fields_of_its_own_manager(
+        self, kube: Kube, namespace: str
+    ) -> None:
+        made = await self._made_by(kube, "one", namespace, x="1", y="1")
+        wanted = reference(made) | {"data": {"x": "2"}}
+        assert (await kube.apply_unless_taken(CONFIGMAPS, wanted, field_manager="one"))["data"] == {"x": "2"}
 
     async def test_a_refused_apply_changes_no_ownership(self, kube: Kube, namespace: str) -> None:
         made = await self._made_by(kube, "one", namespace, x="1")
