@@ -47,7 +47,7 @@ COMMANDS: Final = {
     "crds": Command("crds:app", "Check and apply the CRDs of Trellis."),
     "secrets": Command("secrets.command:app", "Check access to Secrets, print its Roles, rotate the key."),
     "controllers": Command("controllers.command:app", "List Wasm controllers, print their Roles."),
-    "migrate": Command("migrate.command:app", "Take over the objects of a retired operator."),
+    "migrate": Command("migrate.command:app", "Migrate from a retired operator, or to wasmCloud v2."),
     "completion": Command("completion:completion", "Print the completion script of a shell."),
     "demo": Command("", "Run a demo on simulated nodes."),
     "dev": Command("", "Run local clusters."),

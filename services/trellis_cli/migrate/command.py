@@ -39,6 +39,7 @@ from trellis_cli.migrate.model.plan import (
 )
 from trellis_cli.migrate.model.rcm import plan_rcm
 from trellis_cli.migrate.run import DryRunOption, Found, How, TakeOverOption, YesOption, list_all, migrate
+from trellis_cli.migrate.to_v2.command import to_v2
 from trellis_cli.migrate.wasmcloud import wasmcloud_operator
 
 FIELD_MANAGER: Final = "trellis.dev/migrate"
@@ -47,10 +48,11 @@ _ROUNDS: Final = 10
 """Attempts of the plan for objects that change concurrently: kubelets write to their Nodes all the time."""
 
 app = typer.Typer(
-    help="Take over the objects of a retired operator.",
+    help="Migrate from a retired operator, or to wasmCloud v2.",
     no_args_is_help=True,
 )
 app.command("wasmcloud-operator")(wasmcloud_operator)
+app.command("to-v2")(to_v2)
 
 AutoProvisionOption = Annotated[
     bool | None, typer.Option(help="setting of the provisioner [env: TRELLIS_AUTO_PROVISION]")

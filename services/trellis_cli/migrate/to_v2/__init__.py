@@ -1,0 +1,1 @@
+"""``trellis migrate to-v2``."""

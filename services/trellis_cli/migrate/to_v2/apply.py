@@ -1,0 +1,123 @@
+"""Writes the objects of conversions to Kubernetes.
+
+In: conversions. Out: one line per object. Called by ``to_v2.command``. Invariants: no object without the label of the
+same application is changed, so none of v1; a field that another manager set is not overwritten; nothing is written
+before all objects were checked; a second run changes nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from trellis import names
+from trellis.kube.client import Kube
+from trellis.kube.errors import Conflict, NotFound
+from trellis.kube.resources import CONFIGMAPS, SERVICES, WORKLOAD_DEPLOYMENTS, Manifest, Resource
+from trellis_cli.common.errors import CommandError
+from trellis_cli.migrate.model.to_v2.owners import Target, name_of, refusals, removal, targets_of
+from trellis_cli.migrate.model.to_v2.report import Conversion
+
+_KINDS: Final[tuple[Resource, ...]] = (WORKLOAD_DEPLOYMENTS, SERVICES, CONFIGMAPS)
+_READ_AT_ONCE: Final = 12
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """One object. ``done``: created, configured or unchanged, as in kubectl."""
+
+    object: str
+    done: str
+
+    def document(self) -> dict[str, Any]:
+        """Return the line for JSON."""
+        return {"object": self.object, "done": self.done}
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """The applied objects, the commands that remove them, and those that remove leftovers of former runs."""
+
+    applied: tuple[Applied, ...]
+    remove: tuple[str, ...]
+    leftovers: tuple[str, ...]
+
+
+async def apply(kube: Kube, conversions: Sequence[Conversion]) -> Result:
+    """Apply the objects.
+
+    Raises:
+        CommandError: v2 is not installed, or an object belongs to another owner; then nothing was written.
+        KubeError: an object cannot be read or written.
+    """
+    targets = targets_of(conversions)
+    namespaces = sorted({target.namespace for target in targets})
+    leftovers = await _leftovers(kube, namespaces, targets)
+    existing = await _existing(kube, targets)
+    if refused := refusals(targets, existing):
+        raise CommandError(f"nothing was changed: {'; '.join(refused)}")
+    applied: list[Applied] = []
+    for target, found in zip(targets, existing, strict=True):
+        applied.append(await _apply(kube, target, found, len(applied)))
+    return Result(tuple(applied), tuple(removal(targets)), leftovers)
+
+
+async def _existing(kube: Kube, targets: Sequence[Target]) -> list[Manifest | None]:
+    """Return the present objects, None for those that do not exist."""
+    gate = asyncio.Semaphore(_READ_AT_ONCE)
+
+    async def find(target: Target) -> Manifest | None:
+        async with gate:
+            try:
+                return await kube.get(target.res, target.name, target.namespace)
+            except NotFound:
+                return None
+
+    return list(await asyncio.gather(*map(find, targets)))
+
+
+async def _apply(kube: Kube, target: Target, found: Manifest | None, before: int) -> Applied:
+    manifest = target.manifest
+    if found is not None:
+        manifest = manifest | {"metadata": {**manifest["metadata"], "uid": found["metadata"]["uid"]}}
+    try:
+        after = await kube.apply_unless_taken(target.res, manifest, field_manager=names.FIELD_MANAGER_TO_V2)
+    except Conflict as error:
+        raise CommandError(
+            f"{before} objects applied; then {target.key} was refused: {error.message}. Another manager set these "
+            "fields: set them there, or delete the object, and repeat the command"
+        ) from None
+    if found is None:
+        return Applied(target.key, "created")
+    same = after["metadata"]["resourceVersion"] == found["metadata"]["resourceVersion"]
+    return Applied(target.key, "unchanged" if same else "configured")
+
+
+async def _leftovers(kube: Kube, namespaces: Sequence[str], targets: Sequence[Target]) -> tuple[str, ...]:
+    """Return the commands that remove objects of former runs for the same applications.
+
+    Raises:
+        CommandError: the API server does not serve the kinds of v2.
+    """
+    wanted = {(target.namespace, target.res, target.name) for target in targets}
+    labels = {(target.namespace, target.label) for target in targets}
+    commands = []
+    for namespace in namespaces:
+        for res in _KINDS:
+            for item in await _labelled(kube, res, namespace):
+                name, label = name_of(item), (item["metadata"].get("labels") or {}).get(names.LABEL_MIGRATED_FROM)
+                if (namespace, label) in labels and (namespace, res, name) not in wanted:
+                    commands.append(f"kubectl delete {res.plural} {name} --namespace {namespace}")
+    return tuple(commands)
+
+
+async def _labelled(kube: Kube, res: Resource, namespace: str) -> list[Manifest]:
+    try:
+        return (await kube.list(res, namespace, label_selector=names.LABEL_MIGRATED_FROM)).items
+    except NotFound:
+        raise CommandError(
+            f"nothing was changed: the server does not have the resource type {res.definition}; install wasmCloud v2 "
+            "first, with the Helm chart runtime-operator"
+        ) from None
