@@ -207,7 +207,7 @@ def _places(projection: Projection) -> Iterator[str]:
 
 
 def _trait(properties: Manifest, place: str) -> Iterator[str]:
-    if "interfaces" in properties and "target" in properties:
+    if "interfaces" in properties and isinstance(properties.get("target"), dict):
         yield from _end(properties.get("source") or {}, f"{place}.source")
         yield from _end(properties["target"], f"{place}.target")
     elif "instances" in properties:

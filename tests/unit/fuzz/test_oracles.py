@@ -46,6 +46,7 @@ BROKEN: dict[str, tuple[str, Breaking]] = {
         instead(lambda subject: subject.split(".")[-1]),
     ),
     "manifests": ("trellis.lattice.domain.projection:_Reader._configs", instead(lambda self, holder, key, place: [])),
+    "applications-for-v2": ("trellis_cli.migrate.model.to_v2.convert:is_label", instead(lambda key, value: True)),
     "named-configurations": ("trellis.lattice.wadm.configurations:SETTINGS", lambda good: (*good, "password")),
     "listen-addresses": ("trellis.lattice.domain.addresses:read_port", instead(lambda text, whole: 80)),
     "lattice-subjects": ("trellis.lattice.domain.subjects:_TOKEN", instead(re.compile(".+", re.DOTALL))),

@@ -279,8 +279,8 @@ class _Conversion:
 
 
 def _order(part: str) -> tuple[tuple[int, str], ...]:
-    """Return the key that sorts parts as in the manifest: numbers by their value."""
-    return tuple((int(item), "") if item.isdecimal() else (0, item) for item in re.split(r"([0-9]+)", part))
+    """Return the key that sorts parts as in the manifest: a number by its length first, since it may have any."""
+    return tuple((len(item), item) if item.isdecimal() else (0, item) for item in re.split(r"([0-9]+)", part))
 
 
 def _http(listener: Listener, plan: ServicePlan) -> Manifest:

@@ -7,7 +7,7 @@ reason why it is not; if a workload has no place for a link, only a line of the 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -15,7 +15,7 @@ from trellis import names
 from trellis_cli.migrate.model.to_v2.configs import note_unreadable
 from trellis_cli.migrate.model.to_v2.interfaces import ENTRIES_MOST, Interfaces, Need, Outcome
 from trellis_cli.migrate.model.to_v2.providers import BUCKETS, URL, Provider, Settings, settings_of
-from trellis_cli.migrate.model.to_v2.reading import Config, Link, Piece, SecretUse
+from trellis_cli.migrate.model.to_v2.reading import Config, Ends, Link, Piece, SecretUse
 from trellis_cli.migrate.model.to_v2.report import Reason, Record, Way
 from trellis_cli.migrate.model.to_v2.routes import Listener
 from trellis_cli.migrate.model.to_v2.secrets import Secrets
@@ -53,28 +53,23 @@ class Plugins:
 
     def imported(self, link: Link, piece: Piece, provider: Provider, workload: Workload) -> str:
         """Translate a link of a component to a provider; return the workload, "" if it has no place for it."""
-        offered = self._offered(link, provider)
-        if not offered:
-            return ""
-        configs = (*piece.config, *link.target_end.config)
-        settings = settings_of(provider, configs)
-        secrets = self._link_secrets(link, piece, provider, settings)
-        target = self._need(link, _need_of(link, provider, offered, settings, secrets), workload)
-        if target:
-            self._settings(link, piece, provider, settings, configs)
-        return target
+        return self._translate(link, piece, provider, workload, link.target_end)
 
     def exported(self, link: Link, piece: Piece, provider: Provider, workload: Workload) -> str:
         """Translate a link of a provider that calls a component; the same result."""
+        return self._translate(link, piece, provider, workload, link.source_end)
+
+    def _translate(self, link: Link, piece: Piece, provider: Provider, workload: Workload, end: Ends) -> str:
+        """Translate a link; ``end``: the end of its provider."""
         offered = self._offered(link, provider)
         if not offered:
             return ""
-        configs = (*piece.config, *link.source_end.config)
+        configs = (*piece.config, *end.config)
         settings = settings_of(provider, configs)
-        target = self._need(link, _need_of(link, provider, offered, settings, ()), workload)
+        secrets = self._secrets(link, piece, provider, settings, (*piece.secrets, *end.secrets))
+        target = self._need(link, _need_of(link, provider, offered, settings, secrets), workload)
         if target:
             self._settings(link, piece, provider, settings, configs)
-            self.credentials((*piece.secrets, *link.source_end.secrets), link.source)
         return target
 
     def _need(self, link: Link, need: Need, workload: Workload) -> str:
@@ -169,9 +164,10 @@ class Plugins:
                 Way.COMPONENT,
             )
 
-    def _link_secrets(self, link: Link, piece: Piece, provider: Provider, settings: Settings) -> tuple[str, ...]:
+    def _secrets(
+        self, link: Link, piece: Piece, provider: Provider, settings: Settings, uses: Sequence[SecretUse]
+    ) -> tuple[str, ...]:
         """Return the names of the Secrets of a host interface, and record which ones must be created."""
-        uses = (*piece.secrets, *link.target_end.secrets)
         plain = names.service_name(f"{self.application}-{piece.name}")
         if provider.backend == _POSTGRES:
             places = [link.place + ".properties.target", *(place for place, _ in settings.secret)]

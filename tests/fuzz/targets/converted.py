@@ -1,0 +1,51 @@
+"""Applications of wasmCloud v1 on their way to v2: no part is lost, and the API server accepts the objects."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import orjson
+
+from fuzz.target import Target, jsonable, tried
+from secrets_backend.domain.decide import ConnectionGrant
+from support.suite.mutations import dumped, mutated_often
+from support.wadm.to_convert import application, wrong
+from trellis.lattice.domain.projection import project
+from trellis.lattice.domain.reading import LatticeDataError
+from trellis_cli.migrate.model.to_v2.convert import Around, Source, convert
+from trellis_cli.secrets.model import RuleInputs
+
+_GRANT = ConnectionGrant(frozenset({"shop"}), frozenset({("shop", "default")}))
+_KNOWN = Around(RuleInputs(_GRANT, None, frozenset(), "kube"), frozenset({"ui", "cart"}))
+
+
+def _application(rng: random.Random) -> tuple[Any, bool]:
+    return jsonable(dumped(rng, mutated_often(rng, application(rng)))), rng.random() < 0.5
+
+
+def _judge(case: tuple[Any, bool]) -> str:
+    manifest, known = case
+    found = convert(Source(manifest, "", "shop"), _KNOWN if known else Around())
+    accepted = tried(lambda: (orjson.dumps(manifest), project(manifest)), LatticeDataError, TypeError, RecursionError)[
+        0
+    ]
+    assert found.valid is (accepted == "accepted")
+    if not found.valid:
+        assert (found.objects, len(found.lines)) == ((), 1)
+        return "refused"
+    problems = wrong(manifest, "", found)
+    assert problems == []
+    return "objects" if found.objects else "only a report"
+
+
+CONVERSION = Target(
+    "applications-for-v2",
+    "OAM manifests that are converted to workloads of wasmCloud v2",
+    "each part is in an object or in the report; the objects are valid; no credential is shown; else one line",
+    _application,
+    _judge,
+    frozenset({"objects", "only a report", "refused"}),
+    share=8,
+)
+TARGETS = (CONVERSION,)
