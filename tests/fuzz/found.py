@@ -11,6 +11,11 @@ FOUND: Final[dict[str, tuple[str, ...]]] = {
             "letter: the name of that header was not a JSON key"
         ),
     ),
+    "applications-for-v2": (
+        "a password in the settings of a provider that calls a component was in no line of the report",
+        "an unknown annotation of Trellis was in no object and in no line of the report",
+        "a key with thousands of digits in its path could not be sorted",
+    ),
     "marks-on-nodes-and-jobs": (
         (
             "an annotation of a Node with `²` as the number of an attempt stopped the informer of Nodes: `isdigit` "

@@ -153,6 +153,33 @@ def test_options_of_the_service_are_kept_and_others_reported() -> None:
     ]
 
 
+def test_an_unknown_annotation_of_trellis_is_reported() -> None:
+    found = converted(manifest(**{"trellis.dev/service-tpye": "NodePort"}))
+    assert [line.part for line in lines(found, Reason.SERVICE_OPTION)] == [
+        "metadata.annotations.trellis.dev/service-tpye"
+    ]
+
+
+def test_a_password_of_a_provider_that_calls_a_component_is_reported() -> None:
+    properties = {
+        "namespace": "wasmcloud",
+        "package": "messaging",
+        "interfaces": ["handler"],
+        "target": {"name": "ui"},
+        "source": {"config": [{"name": "s", "properties": {"client_seed": "hunter2"}}]},
+    }
+    found = converted(app(component("ui"), provider("nats", MESSAGING, {"type": "link", "properties": properties})))
+    assert [line.part for line in lines(found, Reason.CREDENTIALS)] == [
+        "spec.components[1].traits[0].properties.source.config[0].properties.client_seed"
+    ]
+    assert "hunter2" not in repr(found)
+
+
+def test_a_key_with_thousands_of_digits_is_sorted_like_any_other() -> None:
+    config = [{"name": "c", "properties": {"no key " + "9" * 5000: "x"}}]
+    assert lines(converted(app(component("ui", config=config))), Reason.CONFIGURATION_KEY)
+
+
 def test_an_application_without_a_service_on_v1_has_none_on_v2() -> None:
     found = converted(manifest(**{"trellis.dev/service": "false"}))
     assert of_kind(found, "Service") == []

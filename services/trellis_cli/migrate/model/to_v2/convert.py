@@ -30,6 +30,7 @@ from trellis_cli.migrate.model.to_v2.reading import App, Piece, UnreadableError,
 from trellis_cli.migrate.model.to_v2.report import Conversion, Line, Manifest, Reason, Record, Route, Way, reference
 from trellis_cli.migrate.model.to_v2.routes import (
     Listener,
+    TRELLIS,
     ServicePlan,
     is_key,
     is_label,
@@ -44,7 +45,7 @@ from trellis_cli.migrate.model.to_v2.secrets import Secrets, note_policies
 from trellis_cli.secrets.model import RuleInputs
 
 _VERSION: Final = "version"
-_TRELLIS: Final = ("trellis.dev/", names.SERVICE_LABEL_PREFIX, names.SERVICE_ANNOTATION_PREFIX)
+_TRELLIS: Final = (TRELLIS, names.SERVICE_LABEL_PREFIX, names.SERVICE_ANNOTATION_PREFIX)
 _SHARED: Final = "experimental.wasmcloud.dev/shared"
 _ANNOTATIONS_MOST: Final = 200_000
 """Below the 256 KiB of annotations that the API server accepts."""

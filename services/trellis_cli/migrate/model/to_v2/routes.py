@@ -26,6 +26,8 @@ from trellis_cli.migrate.model.to_v2.report import Reason, Record, Way
 Manifest = dict[str, Any]
 
 DEFAULT_PORT: Final = 80
+TRELLIS: Final = "trellis.dev/"
+"""Prefix of annotations for service_reflector."""
 V2_SUFFIX: Final = "-v2"
 """Suffix of a Service of v2 while service_reflector has the plain name."""
 _HOST: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?(\.[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?)*", re.IGNORECASE)
@@ -203,7 +205,7 @@ def note_options(app: App, options: ServiceOptions, target: str, record: Record)
             )
         elif key in known and target and not any(key in problem.message for problem in options.problems):
             record.done(place, target)
-        elif key in known or key in _REMEDIES:
+        elif key in known or key in _REMEDIES or key.startswith(TRELLIS):
             record.note(
                 place,
                 Reason.SERVICE_OPTION,
