@@ -18,6 +18,7 @@ from sabotage.breaks import (
     nodes,
     rollouts,
     secrets,
+    workloads,
 )
 
 AREAS: Final[Mapping[str, tuple[Break, ...]]] = {
@@ -45,6 +46,7 @@ AREAS: Final[Mapping[str, tuple[Break, ...]]] = {
     "Applications": applications.APPLICATIONS,
     "Lifecycle of Applications": applications.LIVES,
     "Lattices of Applications": applications.HOMES,
+    "Migration to wasmCloud v2": workloads.TO_V2,
     "Grants of Secrets": secrets.GRANTS,
     "Tokens and reads of Secrets": secrets.TOKENS,
     "Responses with Secrets": secrets.ANSWERS,

@@ -454,3 +454,13 @@ async def test_an_endpoint_that_is_missing_or_not_ready_is_a_difference(
     assert "problem" in route["v1"]
     assert "problem" in route["v2"]
     assert route["difference"]
+
+
+async def test_the_service_of_another_tenant_is_not_requested(kube: FakeKube) -> None:
+    """Applications of two namespaces can have one name."""
+    kube.put(APPLICATIONS, application())
+    kube.put(SERVICES, reflected(namespace="other"))
+    found = await read.read(kube, None, None, from_wadm=False)
+    [result] = await check(kube, found.conversions, found.services, "/")
+    assert result.v1.problem
+    assert result.v1.address == ""

@@ -51,7 +51,9 @@ async def check(
     Raises:
         KubeError: the EndpointSlices cannot be read.
     """
-    slices = (await kube.list(ENDPOINT_SLICES)).items if any(item.routes for item in conversions) else []
+    namespaces = sorted({item.namespace for item in conversions if item.routes})
+    listings = await asyncio.gather(*(kube.list(ENDPOINT_SLICES, namespace) for namespace in namespaces))
+    slices = [item for listing in listings for item in listing.items]
     wanted = [(conversion, route) for conversion in conversions for route in conversion.routes]
     late = Answer(problem=f"not requested within {timings.total:g} s")
     found = [Comparison(conversion.key, route.host, path, late, late) for conversion, route in wanted]
@@ -75,12 +77,12 @@ async def check(
 
 
 def _v1(conversion: Conversion, services: Sequence[ServiceView], slices: Sequence[Manifest]) -> Side:
-    """Return the endpoint of the reflected Service."""
-    found = [item for item in services if item.application == conversion.application]
-    near = [item for item in found if item.namespace == conversion.namespace] or found
-    if not near:
-        return Side("", f"no Service reflects application {conversion.application}")
-    service = near[0]
+    """Return the endpoint of the reflected Service; one in another namespace can be that of another tenant."""
+    wanted = (conversion.namespace, conversion.application)
+    found = [item for item in services if (item.namespace, item.application) == wanted]
+    if not found:
+        return Side("", f"no Service of namespace {conversion.namespace} reflects the application")
+    service = found[0]
     there = [item for item in slices if item["metadata"]["namespace"] == service.namespace]
     return Side(address_in(there, service.name, v2=False), f"Service {service.key} has no ready endpoint")
 

@@ -29,8 +29,8 @@ from trellis_cli.migrate.model.to_v2.providers import BUILTIN, LOCAL_FILE
 from trellis_cli.migrate.model.to_v2.reading import App, Piece, UnreadableError, read_app
 from trellis_cli.migrate.model.to_v2.report import Conversion, Line, Manifest, Reason, Record, Route, Way, reference
 from trellis_cli.migrate.model.to_v2.routes import (
-    Listener,
     TRELLIS,
+    Listener,
     ServicePlan,
     is_key,
     is_label,

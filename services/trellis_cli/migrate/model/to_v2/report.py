@@ -159,7 +159,8 @@ class Record:
     """Collects lines and parts during one conversion."""
 
     def __init__(self) -> None:
-        self.lines: list[Line] = []
+        self.lines: dict[Line, None] = {}
+        """In order of their first occurrence."""
         self.parts: dict[str, str] = {}
 
     def done(self, place: str, target: str) -> None:
@@ -173,9 +174,7 @@ class Record:
 
     def note(self, place: str, reason: Reason, message: str, instead: str = "", *ways: Way) -> None:
         """Add a line to the report, once: a provider with several links has each line once."""
-        line = Line(place, reason, message, instead, ways)
-        if line not in self.lines:
-            self.lines.append(line)
+        self.lines[Line(place, reason, message, instead, ways)] = None
 
 
 def reference(kind: str, namespace: str, name: str) -> str:
