@@ -1,0 +1,46 @@
+"""Answers of registries about the images of workloads.
+
+Pure values. Created by the reader of registries, used by causes. Invariant: an answer was given to the account that
+runs the command, from its place in the network: a host may get another one, so only NOT_FOUND and DENIED are evidence.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from trellis.v2.components import ComponentTypes
+from trellis.v2.workloads import PartView
+
+
+class ImageState(StrEnum):
+    """Answer about an image. UNKNOWN: the registry did not answer, or with an error."""
+
+    FOUND = "Found"
+    NOT_FOUND = "NotFound"
+    DENIED = "Denied"
+    INVALID = "Invalid"
+    UNKNOWN = "Unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class ImageKey:
+    """An image as a workload of a namespace pulls it; ``secret``: name of its pull secret, "" for none."""
+
+    namespace: str
+    image: str
+    secret: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ImageAnswer:
+    """``detail``: the answer for users, without credentials; ``types``: None if the component was not read."""
+
+    state: ImageState
+    detail: str = ""
+    types: ComponentTypes | None = None
+
+
+def image_key(namespace: str, part: PartView) -> ImageKey:
+    """Return the key of the image of a component."""
+    return ImageKey(namespace, part.image, part.secret)

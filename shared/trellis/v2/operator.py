@@ -1,0 +1,82 @@
+"""State of the runtime-operator and of its connection to NATS.
+
+Pure. In: Hosts, Workloads, heartbeats. Out: a judgement. Called by ``cluster``. Invariant: the operator has no Lease by
+default, so its state is concluded only from effects that always exist: it records each heartbeat within a
+second, and deletes a Host two minutes after its last one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from trellis.v2.hosts import HostView
+from trellis.v2.objects import condition
+from trellis.v2.snapshot import Part, Snapshot
+
+DEADLINE: Final = "context deadline exceeded"
+"""Message of the operator for a request that NATS did not answer: the host is busy, or there is no connection."""
+NO_RESPONDERS: Final = "no responders"
+"""Message of the operator for a request to a host that is not connected to NATS."""
+
+
+class State(StrEnum):
+    """State of the operator. UNKNOWN: no Host shows it."""
+
+    WORKING = "Working"
+    UNAVAILABLE = "Unavailable"
+    CUT_OFF = "CutOff"
+    """It does not reach NATS."""
+    UNKNOWN = "Unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """State of the operator. ``hosts``: those that are the evidence; ``age``: of the last recorded heartbeat."""
+
+    state: State
+    hosts: int = 0
+    age: float | None = None
+
+
+def judge(snapshot: Snapshot, hosts: Mapping[str, list[HostView]]) -> Judgement:
+    """Return the state of the operator; ``hosts``: Hosts by ID."""
+    if not snapshot.knows(Part.HOSTS):
+        return Judgement(State.UNKNOWN)
+    recorded, unrecorded = _heartbeats(snapshot, hosts)
+    if recorded:
+        return Judgement(State.WORKING, recorded)
+    if unrecorded:
+        return Judgement(State.CUT_OFF if _deadlines(snapshot) else State.UNAVAILABLE, unrecorded)
+    ages = [max(snapshot.now - host.last_seen, 0.0) for host in snapshot.hosts if host.last_seen is not None]
+    if not ages:
+        return Judgement(State.UNKNOWN)
+    age, timings = min(ages), snapshot.timings
+    if age <= timings.silence:
+        return Judgement(State.WORKING, age=age)
+    if _deadlines(snapshot):
+        return Judgement(State.CUT_OFF, age=age)
+    return Judgement(State.UNAVAILABLE if age > timings.expired else State.UNKNOWN, age=age)
+
+
+def _heartbeats(snapshot: Snapshot, hosts: Mapping[str, list[HostView]]) -> tuple[int, int]:
+    """Return the number of hosts whose received heartbeat is recorded, and of those whose one is not."""
+    timings = snapshot.timings
+    recorded = unrecorded = 0
+    for host_id, heard in snapshot.bus.hosts.items() if snapshot.bus is not None else ():
+        due = snapshot.now - heard.at > timings.settle
+        times = [host.last_seen for host in hosts.get(host_id, ()) if host.last_seen is not None]
+        if times and heard.at - max(times) <= timings.slack:
+            recorded += 1
+        else:
+            unrecorded += due or bool(times and heard.at - max(times) > timings.heartbeat + timings.slack)
+    return recorded, unrecorded
+
+
+def _deadlines(snapshot: Snapshot) -> bool:
+    """Return whether a request of the operator to a host timed out."""
+    hosts = (host.reporting for host in snapshot.hosts)
+    workloads = (condition(item.conditions, "Sync") for item in snapshot.workloads)
+    return any(DEADLINE in found.message for found in (*hosts, *workloads))

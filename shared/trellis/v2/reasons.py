@@ -1,0 +1,77 @@
+"""Reasons of health and causes of wasmCloud v2, in CamelCase as in conditions. Pure values."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class Reason(StrEnum):
+    """Why an object is not healthy."""
+
+    # The operator and its connections.
+    OPERATOR_UNAVAILABLE = "OperatorUnavailable"
+    """Heartbeats arrive on NATS, and the operator does not record them; or its Hosts expired long ago."""
+    NOT_OBSERVED = "NotObserved"
+    """The operator has not acted on a change yet."""
+    NATS_UNREACHABLE = "NatsUnreachable"
+    """The operator does not reach NATS."""
+
+    # Hosts.
+    NO_HOST = "NoHost"
+    NO_HOST_MATCHES = "NoHostMatches"
+    NO_HOST_READY = "NoHostReady"
+    HOSTS_UNKNOWN = "HostsUnknown"
+    HOST_NOT_FOUND = "HostNotFound"
+    HEARTBEAT_MISSING = "HeartbeatMissing"
+    HOST_BUSY = "HostBusy"
+    """The host answers nothing while it pulls an image."""
+    HOST_NOT_READY = "HostNotReady"
+    UNKNOWN_WORKLOADS = "UnknownWorkloads"
+    """The host runs workloads that have no Workload."""
+    ENVIRONMENT_DENIED = "EnvironmentDenied"
+
+    # Images.
+    IMAGE_NOT_FOUND = "ImageNotFound"
+    IMAGE_INVALID = "ImageInvalid"
+    REGISTRY_UNREACHABLE = "RegistryUnreachable"
+    REGISTRY_TIMEOUT = "RegistryTimeout"
+    REGISTRY_DENIED = "RegistryDenied"
+    REGISTRY_NOT_TRUSTED = "RegistryNotTrusted"
+    REGISTRY_WITHOUT_TLS = "RegistryWithoutTls"
+    NOT_A_COMPONENT = "NotAComponent"
+    PULL_FAILED = "PullFailed"
+
+    # Links and bindings.
+    INTERFACE_MISSING = "InterfaceMissing"
+    PLUGIN_MISSING = "PluginMissing"
+    HTTP_HOST_MISSING = "HttpHostMissing"
+    START_FAILED = "StartFailed"
+
+    # Configuration.
+    CONFIG_MISSING = "ConfigMissing"
+    CONFIG_INVALID = "ConfigInvalid"
+    ARTIFACT_NOT_FOUND = "ArtifactNotFound"
+    ARTIFACT_NOT_PUBLISHED = "ArtifactNotPublished"
+    ARTIFACT_NOT_LISTED = "ArtifactNotListed"
+    ARTIFACT_IN_USE = "ArtifactInUse"
+
+    # Routing.
+    SERVICE_NOT_FOUND = "ServiceNotFound"
+    SERVICE_NEWER = "ServiceNewer"
+    PORT_NOT_NAMED = "PortNotNamed"
+    ADDRESS_NOT_ROUTABLE = "AddressNotRoutable"
+    NO_ENDPOINTS = "NoEndpoints"
+    HTTP_NOT_DECLARED = "HttpNotDeclared"
+    HANDLER_MISSING = "HandlerMissing"
+    EGRESS_DENIED = "EgressDenied"
+
+    # Progress.
+    WAITING = "Waiting"
+    ROLLING_OUT = "RollingOut"
+    ROLLOUT_FAILED = "RolloutFailed"
+    NOT_READY = "NotReady"
+    DELETING = "Deleting"
+    SCALED_TO_ZERO = "ScaledToZero"
+    HEALTHY = "Healthy"
+    READ_INCOMPLETE = "ReadIncomplete"
+    """A part could not be read, so the state is unknown."""

@@ -1,0 +1,59 @@
+"""All that was read about wasmCloud v2 for one page or row, as one value.
+
+Pure. In: views, messages, answers, and the reasons of what could not be read. Out: ``Snapshot``. Created by code that
+reads; used by health and causes. Invariant: a part that is in ``unread`` is not known, and nothing may be concluded
+from its absence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from trellis.v2.deployments import ArtifactView, DeploymentView, ReplicaSetView
+from trellis.v2.heard import Bus
+from trellis.v2.hosts import HostView
+from trellis.v2.images import ImageAnswer, ImageKey
+from trellis.v2.routes import RoutedService, RouteSlice
+from trellis.v2.timings import V2Timings
+from trellis.v2.workloads import WorkloadView
+
+
+class Part(StrEnum):
+    """A part of a snapshot: a kind by its plural."""
+
+    HOSTS = "hosts"
+    WORKLOADS = "workloads"
+    REPLICA_SETS = "workloadreplicasets"
+    DEPLOYMENTS = "workloaddeployments"
+    ARTIFACTS = "artifacts"
+    SERVICES = "services"
+    SLICES = "endpointslices"
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """The result of all reads. ``now``: Unix seconds by the clock of the API server.
+
+    ``unread``: parts that are not completely known, with the reason. ``bus``: None if no NATS was listened to.
+    ``former``: Workloads as they were before listening. ``images``: only the images that registries were asked about.
+    """
+
+    now: float
+    hosts: Sequence[HostView] = ()
+    workloads: Sequence[WorkloadView] = ()
+    replica_sets: Sequence[ReplicaSetView] = ()
+    deployments: Sequence[DeploymentView] = ()
+    artifacts: Sequence[ArtifactView] = ()
+    services: Sequence[RoutedService] = ()
+    slices: Sequence[RouteSlice] = ()
+    unread: Mapping[Part, str] = field(default_factory=dict)
+    bus: Bus | None = None
+    former: Sequence[WorkloadView] = ()
+    images: Mapping[ImageKey, ImageAnswer] = field(default_factory=dict)
+    timings: V2Timings = field(default_factory=V2Timings)
+
+    def knows(self, part: Part) -> bool:
+        """Return whether a part is completely known."""
+        return part not in self.unread

@@ -1,0 +1,93 @@
+"""Classifies why a host could not start a workload, by the message of its reply or its log.
+
+Pure. In: a message. Out: the kind of failure with the image, registry or interfaces that it names. Called by causes.
+Invariant: nothing raises; a message of an unknown form is a failure of kind ``StartFailed`` with its text. Source:
+replies of ``wash host`` 2.7 to ``workload.start`` (tests/data/v2); hosts distinguish errors by their text only.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Final
+
+from trellis.v2.fields import MESSAGE_KEPT
+from trellis.v2.interfaces import Interface, debugged_interfaces, named_interface
+from trellis.v2.reasons import Reason
+
+_PREFIX: Final = re.compile(r"\AWorkload is Error: ")
+_PULL: Final = re.compile(r"failed to pull image for (?:component|service) '([^']{0,200})'")
+_FROM: Final = re.compile(r"(?:failed to pull component|timeout pulling component) from (\S{1,500}?)(?=:? |:?\Z)")
+_LINKER: Final = re.compile(r"imports \w{1,20} `([^`]{1,300})`, but a matching implementation was not found")
+_UNAVAILABLE: Final = "requested interfaces that are not available"
+_ABSENT: Final = re.compile(
+    r"manifest.?unknown|name.?unknown|repository name not known|not found|\b404\b", re.IGNORECASE
+)
+_DENIED: Final = re.compile(
+    r"unauthorized|denied|authentication|not authorized|forbidden|\b401\b|\b403\b", re.IGNORECASE
+)
+_CERTIFICATE: Final = re.compile(r"certificate|UnknownIssuer|self.signed", re.IGNORECASE)
+_UNREACHABLE: Final = re.compile(
+    r"connection (?:refused|reset)|dns error|failed to lookup|no route to host|network is unreachable|tcp connect error"
+    r"|error sending request|timed out",
+    re.IGNORECASE,
+)
+_CODES: Final = re.compile(r"OCI API error: ([^\[\]]{1,300})")
+_LAST_PARTS: Final = ("client error (Connect): ", "failed to decode component bytes: ")
+_PULL_KINDS: Final = (
+    (re.compile(r"not a valid WebAssembly component"), Reason.NOT_A_COMPONENT),
+    (re.compile(r"timeout pulling component|deadline has elapsed"), Reason.REGISTRY_TIMEOUT),
+    (re.compile(r"InvalidContentType"), Reason.REGISTRY_WITHOUT_TLS),
+    (_CERTIFICATE, Reason.REGISTRY_NOT_TRUSTED),
+    (_UNREACHABLE, Reason.REGISTRY_UNREACHABLE),
+    (_DENIED, Reason.REGISTRY_DENIED),
+    (_ABSENT, Reason.IMAGE_NOT_FOUND),
+)
+"""In this order: an unreachable registry has no opinion, and texts of denials can contain "not found"."""
+
+
+@dataclass(frozen=True, slots=True)
+class StartFailure:
+    """A failure. ``image``, ``component``: "" if not named; ``detail``: the message without its known prefix."""
+
+    reason: Reason
+    detail: str
+    image: str = ""
+    component: str = ""
+    interfaces: tuple[Interface, ...] = ()
+
+
+def classify(message: str) -> StartFailure:
+    """Return the failure that a message describes."""
+    text = _PREFIX.sub("", " ".join(message[:MESSAGE_KEPT].split()))
+    if (pull := _PULL.search(text)) is not None:
+        return _pull_failure(text, pull[1])
+    if (missing := _LINKER.search(text)) is not None:
+        named = named_interface(missing[1])
+        return StartFailure(Reason.INTERFACE_MISSING, text, interfaces=(named,) if named else ())
+    if _UNAVAILABLE in text:
+        return StartFailure(Reason.PLUGIN_MISSING, text, interfaces=tuple(debugged_interfaces(text)))
+    if "no host header found" in text:
+        return StartFailure(Reason.HTTP_HOST_MISSING, text)
+    return StartFailure(Reason.START_FAILED, text)
+
+
+def _pull_failure(text: str, component: str) -> StartFailure:
+    image = _FROM.search(text)
+    reason = next((reason for pattern, reason in _PULL_KINDS if pattern.search(text)), Reason.PULL_FAILED)
+    return StartFailure(reason, _short(text.partition("': ")[2] or text), image[1] if image else "", component)
+
+
+def _short(text: str) -> str:
+    """Return the last part of a chain of errors, which is the one that no other part of a cause repeats."""
+    if codes := _CODES.findall(text):
+        return ", ".join(dict.fromkeys(codes))
+    for begin in _LAST_PARTS:
+        text = text.rpartition(begin)[2]
+    return text.partition(" - expected")[0]
+
+
+def registry_of(image: str) -> str:
+    """Return the registry of an image, "" if it names none."""
+    place, slash, _ = image.partition("/")
+    return place if slash and ("." in place or ":" in place or place == "localhost") else ""
