@@ -1,0 +1,218 @@
+"""State of a WorkloadDeployment, and its cause: artifacts, rollout, Workloads, routing.
+
+Pure. In: a WorkloadDeployment in its cluster. Out: health, cause, page. Called by ``explain`` and ``status``. Source:
+runtime-operator 2.7. Ready is Unknown for every cause, and the counts are those of both WorkloadReplicaSets; so the
+Workloads of the current one are evaluated.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Final
+
+from trellis.read_model.explain.page import Explanation, Line, Rank
+from trellis.read_model.explain.subject import Beside, Subject, cause_of
+from trellis.read_model.health import Health, Verdict
+from trellis.v2.cluster import Cluster
+from trellis.v2.deployments import DeploymentView, ReplicaSetView
+from trellis.v2.explain.operator import operator_lines
+from trellis.v2.explain.routing import Routed, routing_lines
+from trellis.v2.explain.text import in_seconds, unknown
+from trellis.v2.explain.workload import WANTED, healthy, manifest_of, workload_cause
+from trellis.v2.fields import listed
+from trellis.v2.objects import condition
+from trellis.v2.operator import State
+from trellis.v2.reasons import Reason
+from trellis.v2.snapshot import Part, Snapshot
+from trellis.v2.workloads import WorkloadView
+
+SUBJECT: Final = Subject("WorkloadDeployment", "workloaddeployment", "kubectl get workloaddeployments -A", WANTED)
+_ARTIFACT: Final = re.compile(
+    r"artifact (?P<name>\S{1,300}) (?P<problem>not found in deployment spec|not found|not published)"
+)
+_CONFLICT: Final = "the object has been modified"
+_SHOWN: Final = 5
+
+
+def explain_deployment(snapshot: Snapshot, deployment: DeploymentView, beside: Beside) -> Explanation:
+    """Return the page of a WorkloadDeployment."""
+    cluster = Cluster(snapshot)
+    chain = [*_chain(cluster, deployment)]
+    return SUBJECT.page(manifest_of(deployment.meta), chain, beside, _verdict(deployment, chain))
+
+
+def deployment_health(cluster: Cluster, deployment: DeploymentView) -> Verdict:
+    """Return the health of a WorkloadDeployment."""
+    return _verdict(deployment, [*_chain(cluster, deployment)])
+
+
+def deployment_cause(cluster: Cluster, deployment: DeploymentView) -> Line | None:
+    """Return the cause of a WorkloadDeployment that is not healthy, None if it is: as its page has it."""
+    return cause_of(_chain(cluster, deployment))
+
+
+def _verdict(deployment: DeploymentView, chain: Sequence[Line]) -> Verdict:
+    own = cause_of(line for line in chain if line.rank is not Rank.SERVICE)
+    if own is not None:
+        return own.verdict
+    if deployment.replicas == 0:
+        return Verdict(Health.SUSPENDED, Reason.SCALED_TO_ZERO, "spec.replicas is 0")
+    return healthy(chain)
+
+
+def _chain(cluster: Cluster, deployment: DeploymentView) -> Iterator[Line]:
+    meta = deployment.meta
+    current = cluster.replica_set(deployment, deployment.current) or _newest(cluster, deployment)
+    yield Line(
+        "deployment", f"{meta.key}, replicas: {deployment.replicas}, current: {deployment.current or 'none'}", well=True
+    )
+    if meta.deleting:
+        yield Line("deletion", "it is being deleted", well=False, reason=Reason.DELETING)
+        return
+    yield from operator_lines(cluster)
+    artifacts = [*_artifacts(cluster, deployment)]
+    yield from artifacts
+    if any(line.trouble for line in artifacts):
+        return
+    yield from _observed(cluster, deployment, current)
+    workloads = cluster.workloads_of(current)
+    former = _serving_before(cluster, deployment, current)
+    ready = [item for item in workloads if workload_cause(cluster, item) is None]
+    yield from _workloads(cluster, deployment, workloads, former)
+    if former is not None:
+        text = f"WorkloadReplicaSet {former.meta.name} of the former template serves until the current one is ready"
+        yield Line("rollout", text, well=False, reason=Reason.ROLLING_OUT)
+    if ready and deployment.replicas:
+        yield from routing_lines(cluster, Routed(meta.namespace, ready[0].spec, deployment.service, ready))
+
+
+def _newest(cluster: Cluster, deployment: DeploymentView) -> ReplicaSetView | None:
+    """Return the newest WorkloadReplicaSet, while the status has none."""
+    if deployment.current:
+        return None
+    return max(cluster.replica_sets_of(deployment), key=lambda item: item.meta.created or 0.0, default=None)
+
+
+def _serving_before(
+    cluster: Cluster, deployment: DeploymentView, current: ReplicaSetView | None
+) -> ReplicaSetView | None:
+    """Return the former WorkloadReplicaSet if it serves in place of the current one."""
+    former = cluster.replica_set(deployment, deployment.previous)
+    if former is None or (current is not None and former.meta.name == current.meta.name):
+        return None
+    return former if any(item.ready for item in cluster.workloads_of(former)) else None
+
+
+def _artifacts(cluster: Cluster, deployment: DeploymentView) -> Iterator[Line]:
+    look = in_seconds(cluster.snapshot.timings.deployment_look)
+    for kind in ("Artifact", "Deploy"):
+        said = deployment.condition(kind)
+        found = _ARTIFACT.search(said.message)
+        if said.status in {"", "True"} or found is None:
+            continue
+        name, problem = found["name"], found["problem"]
+        namespace = deployment.meta.namespace
+        if problem.endswith("spec"):
+            have = ", ".join(sorted(deployment.artifacts)) or "none"
+            text = f"image artifact://{name} is not in spec.artifacts, whose names are: {have}"
+            do = "use the name of an entry of spec.artifacts, which is not the name of the Artifact"
+            yield _cause("artifact", text, do, Reason.ARTIFACT_NOT_LISTED)
+            return
+        artifact = cluster.artifact(namespace, name)
+        if artifact is not None and artifact.published:
+            text = f"Artifact {namespace}/{name} is published now; the operator reconciles it again within {look}"
+            yield Line("artifact", text, well=False, reason=Reason.WAITING)
+        elif problem == "not published" or artifact is not None:
+            do = f"`trellis explain artifact/{name} -n {namespace}` shows the cause"
+            text = f"Artifact {namespace}/{name} is not published"
+            yield _cause("artifact", text, do, Reason.ARTIFACT_NOT_PUBLISHED)
+        else:
+            text = f"Artifact {namespace}/{name} does not exist"
+            do = f"create it, or correct spec.artifacts: the operator reconciles it again within {look}"
+            yield _cause("artifact", text, do, Reason.ARTIFACT_NOT_FOUND)
+        return
+    if deployment.artifacts:
+        yield Line("artifact", f"in use: {listed(sorted(deployment.artifacts.values()), _SHOWN)}", well=True)
+
+
+def _observed(cluster: Cluster, deployment: DeploymentView, current: ReplicaSetView | None) -> Iterator[Line]:
+    """Yield the step for a change that the operator has not acted on: it does within a second."""
+    settle = cluster.snapshot.timings.settle
+    if not deployment.conditions:
+        age = cluster.age(deployment.meta.created)
+        if age is None or age <= settle:
+            yield Line("observed", "the operator has not reconciled it yet", well=False, reason=Reason.WAITING)
+            return
+        text = f"the operator has not reconciled it for {in_seconds(age)}"
+        yield _not_observed(cluster, text)
+        return
+    wanted = current.replicas if current is not None else None
+    if wanted is not None and wanted != deployment.replicas:
+        text = f"spec.replicas is {deployment.replicas}, and WorkloadReplicaSet {deployment.current} still has {wanted}"
+        yield _not_observed(cluster, text)
+
+
+def _not_observed(cluster: Cluster, text: str) -> Line:
+    do = "check that the runtime-operator runs and watches this namespace: it acts on a change within a second"
+    away = cluster.operator.state in {State.UNAVAILABLE, State.CUT_OFF}
+    rank = Rank.SYMPTOM if away else Rank.CAUSE
+    return Line("observed", text, False, do, rank, Reason.NOT_OBSERVED, Health.PROGRESSING)
+
+
+def _workloads(
+    cluster: Cluster, deployment: DeploymentView, workloads: Sequence[WorkloadView], former: ReplicaSetView | None
+) -> Iterator[Line]:
+    for part in (Part.REPLICA_SETS, Part.WORKLOADS):
+        if not cluster.snapshot.knows(part):
+            yield from _without(cluster, deployment, part)
+            return
+    causes: dict[tuple[str, str], list[Line]] = {}
+    for item in workloads:
+        if (line := workload_cause(cluster, item)) is not None:
+            causes.setdefault((line.reason, line.text), []).append(line)
+    ready = len(workloads) - sum(map(len, causes.values()))
+    for lines in sorted(causes.values(), key=lambda found: (-found[0].rank, -len(found), found[0].text)):
+        share = "" if len(lines) == len(workloads) else f"{len(lines)} of {len(workloads)} Workloads: "
+        yield replace(lines[0], text=f"{share}{lines[0].text}", do=_with_former(lines[0], former))
+    if not causes and ready >= deployment.replicas:
+        yield Line("workloads", f"{ready} of {deployment.replicas} ready", well=True)
+    elif not causes:
+        text = f"{ready} of {deployment.replicas} ready{_said(deployment)}"
+        yield Line("workloads", text, well=False, reason=Reason.WAITING)
+
+
+def _with_former(line: Line, former: ReplicaSetView | None) -> str:
+    """Return the resolution during a failed rollout: a change back is a change, too, and deletes what serves."""
+    if former is None or line.rank is not Rank.CAUSE:
+        return line.do
+    note = (
+        f"WorkloadReplicaSet {former.meta.name} serves meanwhile, and any change of the template, also back to the "
+        "former one, deletes it before its successor is ready"
+    )
+    return f"{line.do}; {note}" if line.do else note
+
+
+def _without(cluster: Cluster, deployment: DeploymentView, part: Part) -> Iterator[Line]:
+    """Yield the step while the Workloads are not known: only the condition Ready shows the state."""
+    ready = deployment.condition("Ready")
+    why = unknown(cluster, part)
+    if ready.true:
+        yield Line("workloads", f"Ready; details unknown: {why}", well=True)
+        return
+    text = f"not Ready{_said(deployment)}; the cause is unknown: {why}"
+    yield Line("workloads", text, False, "", Rank.SYMPTOM, Reason.READ_INCOMPLETE, Health.UNKNOWN)
+
+
+def _said(deployment: DeploymentView) -> str:
+    """Return the message of the first condition that is not True, without those that only count."""
+    for kind in ("Sync", "Deploy", "Scale"):
+        said = condition(deployment.conditions, kind)
+        if not said.true and said.message:
+            return "" if _CONFLICT in said.message else f": {said.message}"
+    return ""
+
+
+def _cause(about: str, text: str, do: str, reason: Reason) -> Line:
+    return Line(about, text, False, do, Rank.CAUSE, reason)

@@ -1,0 +1,125 @@
+"""State of a Host of wasmCloud v2, and its cause: heartbeat, conditions, address, workloads.
+
+Pure. In: a Host in its cluster, its heartbeat if one was received. Out: health, cause, page. Called by ``explain`` and
+``status``. Invariant: numbers come from the heartbeat; the status of a Host has "unknown" and 0 most of the time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from trellis.read_model.explain.page import Explanation, Line, Rank
+from trellis.read_model.explain.subject import Beside, Subject, cause_of, verdict_of
+from trellis.read_model.health import Health, Verdict
+from trellis.v2.cluster import Cluster
+from trellis.v2.explain.hosting import heartbeat_missing, host_trouble
+from trellis.v2.explain.operator import operator_lines
+from trellis.v2.explain.routing import refused_address
+from trellis.v2.explain.text import in_seconds, labels_shown, unknown
+from trellis.v2.explain.workload import WANTED, is_cause, manifest_of, workload_cause
+from trellis.v2.hosts import HostView
+from trellis.v2.reasons import Reason
+from trellis.v2.routes import unroutable
+from trellis.v2.snapshot import Part, Snapshot
+
+SUBJECT: Final = Subject("Host", "whost", "kubectl get hosts.runtime.wasmcloud.dev -A", WANTED)
+_SHOWN: Final = 5
+_GIB: Final = 2**30
+
+
+def explain_host(snapshot: Snapshot, host: HostView, beside: Beside) -> Explanation:
+    """Return the page of a Host."""
+    cluster = Cluster(snapshot)
+    chain = [*_chain(cluster, host)]
+    return SUBJECT.page(manifest_of(host.meta), chain, beside, _verdict(chain))
+
+
+def host_health(cluster: Cluster, host: HostView) -> Verdict:
+    """Return the health of a Host."""
+    return _verdict([*_chain(cluster, host)])
+
+
+def host_cause(cluster: Cluster, host: HostView) -> Line | None:
+    """Return the cause of a Host that is not healthy, None if it is: as its page has it."""
+    return cause_of(_chain(cluster, host))
+
+
+def _verdict(chain: list[Line]) -> Verdict:
+    cause = cause_of(chain)
+    if cause is not None and cause.rank is Rank.SERVICE:
+        return Verdict(Health.UNKNOWN, cause.reason, cause.shown)
+    return verdict_of(cause, Reason.HEALTHY)
+
+
+def _chain(cluster: Cluster, host: HostView) -> Iterator[Line]:
+    meta = host.meta
+    where = f"{host.address or 'no address'}:{host.port or 'no port'}"
+    text = f"{meta.key}, ID {host.id or 'unknown'}, {where}, environment {host.environment or 'none'}"
+    yield Line("host", f"{text}, labels {labels_shown(host.labels) or 'none'}", well=True)
+    if meta.deleting:
+        yield Line("deletion", "it is being deleted, with its Workloads", well=False, reason=Reason.DELETING)
+        return
+    yield from operator_lines(cluster)
+    yield _heartbeat(cluster, host)
+    yield from _conditions(cluster, host)
+    if reason := unroutable(host.address):
+        yield refused_address(host, reason, "Services of its workloads get no endpoints")
+    yield from _running(cluster, host)
+    yield _details(cluster, host)
+
+
+def _heartbeat(cluster: Cluster, host: HostView) -> Line:
+    missing = heartbeat_missing(cluster, host)
+    if missing is not None:
+        return missing
+    age = cluster.age(cluster.last_heartbeat(host))
+    if age is None:
+        return Line("heartbeat", "no heartbeat is recorded yet", well=False, reason=Reason.WAITING)
+    heard = cluster.heard(host.id)
+    if heard is not None and heard.heartbeat is None:
+        return Line("heartbeat", f"cannot be parsed: {heard.reason}")
+    return Line("heartbeat", f"{in_seconds(age)} ago", well=True)
+
+
+def _conditions(cluster: Cluster, host: HostView) -> Iterator[Line]:
+    for said in (host.reporting, host.ready):
+        if not said.status:
+            yield Line(said.type.lower(), "not evaluated yet", well=False, reason=Reason.WAITING)
+        else:
+            yield Line(said.type.lower(), said.message or said.status, well=True if said.true else None)
+    trouble = host_trouble(cluster, host)
+    if trouble is not None and trouble.reason == Reason.HOST_NOT_READY:
+        yield Line("host", trouble.text, False, "", Rank.CAUSE, Reason.HOST_NOT_READY)
+
+
+def _running(cluster: Cluster, host: HostView) -> Iterator[Line]:
+    if not cluster.snapshot.knows(Part.WORKLOADS):
+        yield Line("workloads", f"unknown: {unknown(cluster, Part.WORKLOADS)}")
+        return
+    there = cluster.workloads_on(host.id)
+    failed = [item for item in there if is_cause(workload_cause(cluster, item))]
+    yield Line("workloads", f"{len(there)} Workloads, {len(there) - len(failed)} of them without a problem")
+    for item in failed[:_SHOWN]:
+        see = f"`trellis explain workload/{item.meta.name} -n {item.meta.namespace}`"
+        yield Line("workload", f"{item.meta.key} is not healthy", False, see, Rank.ASIDE)
+    heard = cluster.heard(host.id)
+    running = heard.heartbeat.workloads if heard is not None and heard.heartbeat is not None else None
+    known = cluster.known_on(host.id)
+    if running is not None and running > known:
+        text = f"it runs {running} workloads, {running - known} of them without a Workload in Kubernetes"
+        do = "they serve outdated versions until the process ends: restart the host if this persists"
+        yield Line("workloads", text, False, do, Rank.CAUSE, Reason.UNKNOWN_WORKLOADS, Health.DEGRADED)
+
+
+def _details(cluster: Cluster, host: HostView) -> Line:
+    heard = cluster.heard(host.id)
+    beat = heard.heartbeat if heard is not None else None
+    version = (beat.version if beat else "") or host.version
+    system = (beat.system if beat else "") or host.system
+    free = (beat.memory_free if beat else None) or host.memory_free
+    total = (beat.memory_total if beat else None) or host.memory_total
+    memory = f"{free / _GIB:.1f} of {total / _GIB:.1f} GiB memory free" if free and total else ""
+    return Line(
+        "details", ", ".join(filter(None, (version, system, memory))) or "known only from its heartbeat (--v2-nats)"
+    )

@@ -1,0 +1,133 @@
+"""State of a host as the cause of another problem: heartbeat, conditions, pulls in progress.
+
+Pure. In: a Host in its cluster. Out: the step of a page with the cause. Called by the pages of hosts and workloads.
+Invariant: a Host is Ready for up to a minute after its process ended, so its heartbeat is checked first.
+"""
+
+from __future__ import annotations
+
+from trellis.read_model.explain.page import Line, Rank
+from trellis.read_model.health import Health
+from trellis.v2.cluster import Cluster
+from trellis.v2.explain.operator import cut_off
+from trellis.v2.explain.text import host_named, hosts_there, in_seconds, unknown
+from trellis.v2.fields import listed
+from trellis.v2.hosts import HostView
+from trellis.v2.operator import State
+from trellis.v2.reasons import Reason
+from trellis.v2.snapshot import Part
+from trellis.v2.start_failures import registry_of
+from trellis.v2.workloads import WorkloadView
+
+
+def host_trouble(cluster: Cluster, host: HostView) -> Line | None:
+    """Return why a host does not work, None if it does as far as known."""
+    if (missing := heartbeat_missing(cluster, host)) is not None:
+        return missing
+    for said in (host.reporting, host.ready):
+        if said.status not in {"", "True"}:
+            text = f"{_named(host)} is {said.type}={said.status}: {said.message or 'no message'}"
+            do = f"`trellis explain whost/{host.meta.name} -n {host.meta.namespace}`"
+            return Line("host", text, False, do, Rank.CAUSE, Reason.HOST_NOT_READY)
+    return None
+
+
+def heartbeat_missing(cluster: Cluster, host: HostView) -> Line | None:
+    """Return the step for a host whose heartbeat is missing, None if it is not, or if that is not known."""
+    timings = cluster.snapshot.timings
+    last, missed = cluster.last_heartbeat(host), cluster.missed(host)
+    if not missed and not cluster.older(last, timings.silence):
+        return None
+    state = cluster.operator.state
+    if not missed and state is State.CUT_OFF:
+        return cut_off(cluster, Rank.CAUSE)
+    if not missed and state is State.UNAVAILABLE:
+        return None  # nothing records heartbeats
+    if (busy := _busy(cluster, host)) is not None:
+        return busy
+    age = cluster.age(last)
+    since = f"for {in_seconds(age)}" if age is not None else "since it was registered"
+    text = f"{_named(host)} has sent no heartbeat {since}"
+    where = f" at {host.address}" if host.address else ""
+    notices = in_seconds(timings.host_look + timings.host_lifetime)
+    do = f"check its process{where} and its connection to NATS; the operator deletes the Host within {notices}"
+    return Line("host", text, False, do, Rank.CAUSE, Reason.HEARTBEAT_MISSING)
+
+
+def unanswered(cluster: Cluster, workload: WorkloadView, said: str) -> Line:
+    """Return the step for a host that does not answer the operator; ``said``: message of the condition."""
+    host_id = workload.host_id or workload.spec.host_id
+    host = cluster.host(host_id)
+    if host is not None:
+        found = host_trouble(cluster, host)
+        age = cluster.age(cluster.last_heartbeat(host))
+        ago = f"; its last heartbeat was {in_seconds(age)} ago" if age is not None else ""
+        notices = in_seconds(cluster.snapshot.timings.host_look)
+        do = f"check its process; the operator notices within {notices} and places the Workload on another host"
+        text = f"{_named(host)} does not answer: {said}{ago}"
+        return found or Line("host", text, False, do, Rank.CAUSE, Reason.HEARTBEAT_MISSING)
+    if not cluster.snapshot.knows(Part.HOSTS):
+        text = f"host {host_id} does not answer: {said}; whether it exists is unknown: {unknown(cluster, Part.HOSTS)}"
+        return Line("host", text, False, "", Rank.CAUSE, Reason.HOSTS_UNKNOWN)
+    text = f"host {host_id} does not exist; hosts: {hosts_there(cluster)}"
+    do = "the Workload is replaced, on another host, within a minute"
+    if workload.spec.host_id:
+        do = "remove spec.hostId, or set it to the ID of one of the hosts: an ID changes with each start of a host"
+    return Line("host", text, False, do, Rank.CAUSE, Reason.HOST_NOT_FOUND)
+
+
+def timed_out(cluster: Cluster, workload: WorkloadView, said: str) -> Line:
+    """Return the step for a request of the operator that NATS did not answer in time."""
+    host = cluster.host(workload.host_id)
+    state = cluster.operator.state
+    if state is State.CUT_OFF:
+        return cut_off(cluster, Rank.CAUSE)
+    if host is not None and (found := host_trouble(cluster, host)) is not None:
+        return found
+    name = host_named(cluster, workload.host_id)
+    pull = in_seconds(cluster.snapshot.timings.pull)
+    text = f"host {name} did not answer the operator in time: {said}"
+    do = f"a host answers nothing while it pulls an image, up to {pull} each; check its log and its registries"
+    return Line("host", text, False, do, Rank.CAUSE, Reason.HOST_BUSY)
+
+
+def starting_on(cluster: Cluster, workload: WorkloadView) -> Line | None:
+    """Return the step for a Workload that its host has been starting for longer than usual, None for any other one."""
+    if not workload.starting or not cluster.older(workload.chosen.since, cluster.snapshot.timings.settle):
+        return None
+    images = sorted({part.image for part in workload.spec.parts if part.image})
+    registries = sorted({registry_of(image) or image for image in images})
+    age = cluster.age(workload.chosen.since) or 0.0
+    text = (
+        f"host {host_named(cluster, workload.host_id)} has been waiting for registry {listed(registries, 3)} "
+        f"for {in_seconds(age)} (images of Workload {workload.meta.key}: {listed(images, 3)})"
+    )
+    pull = in_seconds(cluster.snapshot.timings.pull)
+    do = f"check the registry: a pull ends after {pull}; until then the operator starts no other Workload"
+    return Line("image", text, False, do, Rank.CAUSE, Reason.REGISTRY_TIMEOUT, Health.PROGRESSING)
+
+
+def _busy(cluster: Cluster, host: HostView) -> Line | None:
+    """Return the start that a host is busy with: meanwhile it sends no heartbeat."""
+    there = (item for item in cluster.starting if item.host_id == host.id)
+    return next((line for item in there if (line := starting_on(cluster, item)) is not None), None)
+
+
+def waiting_operator(cluster: Cluster, workload: WorkloadView) -> Line:
+    """Return the step for a Workload that the operator has not reconciled."""
+    timings = cluster.snapshot.timings
+    busy = (starting_on(cluster, item) for item in cluster.starting if item.meta.key != workload.meta.key)
+    for line in busy:
+        if line is not None:
+            text = f"the operator waits, it starts one Workload at a time: {line.text}"
+            return Line("operator", text, False, line.do, Rank.CAUSE, line.reason, Health.PROGRESSING)
+    age = cluster.age(workload.meta.created)
+    if age is None or age <= timings.settle:
+        return Line("operator", "the operator has not reconciled it yet", well=False, reason=Reason.WAITING)
+    text = f"the operator has not reconciled it for {in_seconds(age)}"
+    do = "check that the runtime-operator runs and watches this namespace; it starts one Workload at a time"
+    return Line("operator", text, False, do, Rank.CAUSE, Reason.NOT_OBSERVED, Health.UNKNOWN)
+
+
+def _named(host: HostView) -> str:
+    return f"host {host.meta.name or host.id}"

@@ -1,0 +1,68 @@
+"""The runtime-operator and NATS as steps of a page.
+
+Pure. In: the judgement of a cluster. Out: steps. Called by all pages.
+"""
+
+from __future__ import annotations
+
+from trellis.read_model.explain.page import Line, Rank
+from trellis.read_model.health import Health
+from trellis.v2.cluster import Cluster
+from trellis.v2.explain.text import in_seconds
+from trellis.v2.operator import Judgement, State
+from trellis.v2.reasons import Reason
+
+
+def operator_lines(cluster: Cluster) -> list[Line]:
+    """Return the steps of a page about the operator and the connection to NATS; none if nothing is known."""
+    found = cluster.operator
+    lines = []
+    if found.state is State.WORKING:
+        lines.append(Line("operator", f"the runtime-operator works: {_evidence(found)}", well=True))
+    elif found.state is State.UNAVAILABLE:
+        text = f"the runtime-operator does not work: {_evidence(found)}; so conditions and endpoints are outdated"
+        do = "check that its pod runs, reaches the API server and NATS, and read its log; hosts continue to serve"
+        lines.append(Line("operator", text, False, do, Rank.SERVICE, Reason.OPERATOR_UNAVAILABLE, Health.UNKNOWN))
+    elif found.state is State.CUT_OFF:
+        lines.append(cut_off(cluster, Rank.SERVICE))
+    elif found.age is not None:
+        lines.append(Line("operator", f"state of the runtime-operator unknown: {_evidence(found)}"))
+    return lines + _nats(cluster)
+
+
+def cut_off(cluster: Cluster, rank: Rank) -> Line:
+    """Return the step for an operator without a connection to NATS."""
+    text = f"the runtime-operator does not reach NATS: requests to hosts time out, and {_evidence(cluster.operator)}"
+    do = (
+        "restore NATS or its network and delete nothing: hosts continue to serve, but after "
+        f"{in_seconds(cluster.snapshot.timings.host_lifetime)} the operator deletes Hosts, Workloads and endpoints"
+    )
+    return Line("operator", text, False, do, rank, Reason.NATS_UNREACHABLE, Health.UNKNOWN)
+
+
+def _nats(cluster: Cluster) -> list[Line]:
+    bus = cluster.snapshot.bus
+    if bus is None:
+        return []
+    if bus.error:
+        return [Line("nats", f"NATS of the hosts not read: {bus.error}")]
+    more = f", {bus.dropped} messages beyond the bounds dropped" if bus.dropped else ""
+    text = f"heartbeats of {len(bus.hosts)} hosts in {in_seconds(bus.seconds)}{more}"
+    if cluster.other_nats:
+        text += (
+            "; the operator recorded heartbeats meanwhile, so this is another NATS or account than that of the operator"
+        )
+    return [Line("nats", text)]
+
+
+def _evidence(found: Judgement) -> str:
+    age = f"{in_seconds(found.age)} ago" if found.age is not None else ""
+    match found.state:
+        case State.WORKING:
+            return f"it recorded a heartbeat {age}" if age else f"it records the heartbeats of {found.hosts} hosts"
+        case _ if found.hosts:
+            return f"heartbeats of {found.hosts} hosts arrive on NATS and are not recorded in their Hosts"
+        case State.UNAVAILABLE:
+            return f"the last heartbeat of any host was recorded {age}, and no Host was deleted since"
+        case _:
+            return f"the last heartbeat of any host was recorded {age}"

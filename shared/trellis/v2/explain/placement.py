@@ -1,0 +1,129 @@
+"""Why a Workload has no host, or no configuration.
+
+Pure. In: a Workload whose condition Config, HostSelection or Placement is not True. Out: the step with the cause.
+Called by the page of a Workload. Invariant: the operator's text "no suitable host found" names no reason, so the rules
+are evaluated again: labels, environment, Ready; without the Hosts no reason is given.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Final
+
+from trellis.read_model.explain.page import Line, Rank
+from trellis.read_model.health import Health
+from trellis.v2.cluster import Cluster
+from trellis.v2.explain.hosting import host_trouble, timed_out, unanswered
+from trellis.v2.explain.text import environments_there, in_seconds, labels_shown, labels_there, unknown
+from trellis.v2.hosts import HostView, selects
+from trellis.v2.objects import Condition
+from trellis.v2.operator import DEADLINE, NO_RESPONDERS
+from trellis.v2.reasons import Reason
+from trellis.v2.snapshot import Part
+from trellis.v2.workloads import WorkloadView
+
+_MISSING: Final = re.compile(r'(?P<kind>ConfigMap|Secret) "(?P<name>[^"]{1,300})" not found')
+_NOT_SHARED: Final = "allowSharedHosts=false"
+_UNSUITABLE: Final = "no suitable host"
+
+
+def configuration(cluster: Cluster, workload: WorkloadView, said: Condition) -> Line:
+    """Return the step for configuration that the operator cannot read; as its condition has it."""
+    missing = _MISSING.search(said.message)
+    if missing is None:
+        return Line("config", said.message or "no message", False, "", Rank.CAUSE, Reason.CONFIG_INVALID)
+    what = f"{missing['kind']} {workload.meta.namespace}/{missing['name']} does not exist"
+    where = said.message[: missing.start()].rstrip(" :")
+    text = f"{what} ({where})" if where else what
+    look = in_seconds(cluster.snapshot.timings.workload_look)
+    do = f"create it in namespace {workload.meta.namespace}: the operator reconciles it again within {look}"
+    return Line("config", text, False, do, Rank.CAUSE, Reason.CONFIG_MISSING)
+
+
+def host_selection(cluster: Cluster, workload: WorkloadView, said: Condition) -> Line:
+    """Return the step for a Workload without a host."""
+    if _NOT_SHARED in said.message:
+        do = "remove environment from the template, or permit it in the operator (-allow-shared-hosts)"
+        return Line("host", said.message, False, do, Rank.CAUSE, Reason.ENVIRONMENT_DENIED)
+    if _UNSUITABLE not in said.message:
+        return _waiting(said) if said.status != "False" else _as_it_says(said, Reason.NOT_READY)
+    if not cluster.snapshot.knows(Part.HOSTS):
+        text = f"{said.message}; the Hosts are unknown: {unknown(cluster, Part.HOSTS)}"
+        return Line("host", text, False, "", Rank.CAUSE, Reason.HOSTS_UNKNOWN)
+    if not cluster.hosts:
+        return _no_host(cluster)
+    return _no_match(cluster, workload)
+
+
+def placement(cluster: Cluster, workload: WorkloadView, said: Condition) -> Line:
+    """Return the step for a Workload that its host did not start."""
+    if NO_RESPONDERS in said.message:
+        return unanswered(cluster, workload, said.message)
+    if DEADLINE in said.message:
+        return timed_out(cluster, workload, said.message)
+    if _MISSING.search(said.message) or "materializing" in said.message:
+        return configuration(cluster, workload, said)
+    if said.status != "False":
+        return _waiting(said)
+    return _as_it_says(said, Reason.START_FAILED)
+
+
+def _no_host(cluster: Cluster) -> Line:
+    bus = cluster.snapshot.bus
+    do = "start a host (`wash host`), and check that it connects to the NATS of the runtime-operator"
+    text = "no wasmCloud host is registered: there is no Host object"
+    if bus is not None and not bus.error:
+        text += f", and {len(bus.hosts)} hosts sent a heartbeat in {in_seconds(bus.seconds)}"
+        if bus.hosts:
+            do = "check that the runtime-operator runs and uses the NATS of these hosts"
+    return Line("host", text, False, do, Rank.CAUSE, Reason.NO_HOST)
+
+
+def _no_match(cluster: Cluster, workload: WorkloadView) -> Line:
+    hosts, spec = cluster.hosts, workload.spec
+    matching = [host for host in hosts if selects(spec.selector, host)]
+    if not matching:
+        text = (
+            f"no Host has the labels {labels_shown(spec.selector)} of hostSelector; "
+            f"there are: {labels_there(hosts, spec.selector)}"
+        )
+        do = "change hostSelector, or start a host with these labels (`wash host --host-group`)"
+        return Line("host", text, False, do, Rank.CAUSE, Reason.NO_HOST_MATCHES)
+    fitting = [host for host in matching if not spec.environment or host.environment == spec.environment]
+    if not fitting:
+        text = f"no Host that hostSelector matches is of environment {spec.environment}; there are: "
+        do = "change environment, or start a host with it (`wash host --environment`)"
+        return Line("host", text + environments_there(matching), False, do, Rank.CAUSE, Reason.NO_HOST_MATCHES)
+    return _none_ready(cluster, workload, fitting)
+
+
+def _none_ready(cluster: Cluster, workload: WorkloadView, fitting: Sequence[HostView]) -> Line:
+    ready = [host for host in fitting if host.ready.true]
+    namespace = workload.meta.namespace
+    if not ready:
+        troubles = (line for host in fitting if (line := host_trouble(cluster, host)) is not None)
+        line = next(troubles, None)
+        reason = f": {line.text}" if line is not None else ", they were registered just now"
+        text = f"none of the {len(fitting)} Hosts that match is Ready{reason}"
+        return Line("host", text, False, line.do if line else "", Rank.CAUSE, Reason.NO_HOST_READY)
+    look = in_seconds(cluster.snapshot.timings.workload_look)
+    if all(host.environment not in {"", namespace} for host in ready) and not workload.spec.environment:
+        text = (
+            f"the Ready Hosts are of environment {environments_there(ready)}, and the operator can limit a Workload to "
+            f"that of its namespace, {namespace}"
+        )
+        do = f"start a host of environment {namespace}, or permit sharing in the operator (-allow-shared-hosts)"
+        return Line("host", text, False, do, Rank.CAUSE, Reason.NO_HOST_MATCHES)
+    text = f"Host {ready[0].meta.name} matches now; the operator reconciles it again within {look}"
+    return Line("host", text, well=False, reason=Reason.WAITING)
+
+
+def _waiting(said: Condition) -> Line:
+    return Line(said.type, said.message or f"waiting for {said.type}", well=False, reason=Reason.WAITING)
+
+
+def _as_it_says(said: Condition, reason: Reason) -> Line:
+    return Line(
+        said.type, said.message or f"{said.type} is {said.status}", False, "", Rank.CAUSE, reason, Health.DEGRADED
+    )

@@ -1,0 +1,188 @@
+"""Why no request reaches a workload that is Ready: its Service, ports, EndpointSlices, names and connections.
+
+Pure. In: Services, slices, hosts. Out: steps. Called by the pages of Workloads and WorkloadDeployments. Source:
+runtime-operator 2.7. It reports none of these problems: conditions are True. It does not watch Services, so it writes a
+slice only after a change of a Workload; slices have one port named ``http``; the API server refuses a whole slice for
+one loopback address.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from trellis.read_model.explain.page import Line, Rank
+from trellis.read_model.health import Health
+from trellis.v2.cluster import Cluster
+from trellis.v2.explain.text import host_named, in_seconds, unknown
+from trellis.v2.fields import listed
+from trellis.v2.hosts import HostView
+from trellis.v2.images import image_key
+from trellis.v2.interfaces import Interface
+from trellis.v2.reasons import Reason
+from trellis.v2.routes import PORT, RoutedService, unroutable
+from trellis.v2.snapshot import Part
+from trellis.v2.workloads import INCOMING, OUTGOING, TemplateView, WorkloadView
+
+_SHOWN: Final = 5
+_EXTERNAL: Final = "ExternalName"
+
+
+@dataclass(frozen=True, slots=True)
+class Routed:
+    """A workload that is Ready, with its Service. ``workloads``: its Workloads that are Ready."""
+
+    namespace: str
+    spec: TemplateView
+    service: str
+    workloads: Sequence[WorkloadView]
+
+
+def routing_lines(cluster: Cluster, routed: Routed) -> Iterator[Line]:
+    """Yield the steps from the Service of a workload to its hosts, and the names that it answers to."""
+    if routed.service:
+        yield from _service(cluster, routed)
+    yield from _http(cluster, routed)
+    yield from _egress(cluster, routed)
+
+
+def _service(cluster: Cluster, routed: Routed) -> Iterator[Line]:
+    key = f"{routed.namespace}/{routed.service}"
+    if not cluster.snapshot.knows(Part.SERVICES):
+        yield Line("service", f"Service {key} unknown: {unknown(cluster, Part.SERVICES)}")
+        return
+    service = cluster.service(routed.namespace, routed.service)
+    if service is None:
+        do = "create it with a port named http, before the Workloads; or remove kubernetes.service.name"
+        yield _wrong("service", f"Service {key} does not exist, so nothing routes to it", do, Reason.SERVICE_NOT_FOUND)
+        return
+    ports = ", ".join(f"{port.name or 'without a name'} {port.port}" for port in service.ports) or "none"
+    if service.named or service.kind == _EXTERNAL:
+        yield Line("service", f"{key}, ports: {ports}", well=True)
+    else:
+        text = f"Service {key} has no port named {PORT} (ports: {ports}), and its endpoints have only that one"
+        do = f"name the port: `kubectl -n {routed.namespace} edit service {routed.service}`, ports[].name: {PORT}"
+        yield _wrong("service", text, do, Reason.PORT_NOT_NAMED)
+    yield from _endpoints(cluster, routed, service)
+
+
+def _endpoints(cluster: Cluster, routed: Routed, service: RoutedService) -> Iterator[Line]:
+    key = service.meta.key
+    if not cluster.snapshot.knows(Part.SLICES):
+        yield Line("endpoints", f"endpoints of Service {key} unknown: {unknown(cluster, Part.SLICES)}")
+        return
+    slices = cluster.slices_of(routed.namespace, routed.service)
+    addresses = sorted({address for piece in slices for address in piece.addresses})
+    if addresses:
+        yield Line("endpoints", f"{listed(addresses, _SHOWN)}, one per host", well=True)
+        return
+    yield _no_endpoints(cluster, routed, service, there=bool(slices))
+
+
+def _no_endpoints(cluster: Cluster, routed: Routed, service: RoutedService, *, there: bool) -> Line:
+    key, settle = service.meta.key, cluster.snapshot.timings.settle
+    hosts = [host for item in routed.workloads if (host := cluster.host(item.host_id)) is not None]
+    wrong = [(host, reason) for host in hosts if (reason := unroutable(host.address))]
+    if wrong:
+        return refused_address(wrong[0][0], wrong[0][1], f"Service {key} has no endpoints")
+    changes = [time for item in routed.workloads if (time := item.changed) is not None]
+    newest, created = max(changes, default=None), service.meta.created
+    if not there and newest is not None and created is not None and created > newest:
+        if not cluster.older(created, settle):
+            return Line("endpoints", "not written yet", well=False, reason=Reason.WAITING)
+        text = f"Service {key} has no EndpointSlice: it is newer than the last change of its Workloads"
+        name = routed.workloads[0].meta.name
+        do = (
+            f"change one of them: `kubectl -n {routed.namespace} annotate workload {name} trellis.dev/touched=1`; "
+            "the operator does not watch Services"
+        )
+        return _wrong("endpoints", text, do, Reason.SERVICE_NEWER)
+    if newest is not None and not cluster.older(newest, settle):
+        return Line("endpoints", "not written yet", well=False, reason=Reason.WAITING)
+    text = f"Service {key} has no endpoints although {len(routed.workloads)} Workloads are Ready"
+    do = "read the log of the runtime-operator: the API server may refuse the EndpointSlice"
+    return _wrong("endpoints", text, do, Reason.NO_ENDPOINTS)
+
+
+def refused_address(host: HostView, reason: str, otherwise: str) -> Line:
+    """Return the step for a host whose address the API server refuses in an EndpointSlice."""
+    text = f"{otherwise}: host {host.meta.name} has the address {host.address or 'none'}, which {reason}"
+    do = "start the host with its pod IP (`wash host --host-name`): it makes the API server refuse all endpoints"
+    return _wrong("endpoints", text, do, Reason.ADDRESS_NOT_ROUTABLE)
+
+
+def _http(cluster: Cluster, routed: Routed) -> Iterator[Line]:
+    entries = [entry for entry in routed.spec.interfaces if entry.http]
+    exports = _exports(cluster, routed)
+    handles = exports is not None and any(_is_http(item, INCOMING) or _is_http(item, "handler") for item in exports)
+    if not entries:
+        text = "wasi:http is not in hostInterfaces, so no request reaches it"
+        do = "add wasi:http with interface incoming-handler and config.host to hostInterfaces"
+        if handles or routed.service:
+            yield _wrong("http", text, do, Reason.HTTP_NOT_DECLARED)
+        else:
+            yield Line("http", text)
+        return
+    if exports is not None and not handles:
+        text = "no component exports wasi:http/incoming-handler, so each request is answered with 404"
+        do = "build the component with an HTTP handler, or remove wasi:http from hostInterfaces"
+        yield _wrong("http", text, do, Reason.HANDLER_MISSING)
+    yield _names(routed)
+
+
+def _names(routed: Routed) -> Line:
+    entries = [entry for entry in routed.spec.interfaces if entry.http]
+    hosts = [entry.host for entry in entries if entry.host]
+    aliased = routed.service and any(entry.serves_http for entry in entries)
+    names = [
+        *hosts,
+        *((f"{routed.service}.{routed.namespace}", f"{routed.service}.{routed.namespace}.svc") if aliased else ()),
+    ]
+    text = f"answers requests with Host {listed(names, _SHOWN) or 'from other configuration'}"
+    if routed.service:
+        full = f"{routed.service}.{routed.namespace}.svc.cluster.local"
+        text += f"; {routed.service} and {full} are answered with 404"
+    return Line("names", text)
+
+
+def _egress(cluster: Cluster, routed: Routed) -> Iterator[Line]:
+    closed = [part for part in routed.spec.parts if not part.allowed]
+    for part in closed:
+        answer = cluster.snapshot.images.get(image_key(routed.namespace, part))
+        name = part.name or part.image
+        if answer is None or answer.types is None:
+            yield Line("egress", f"{name}: allowedHosts is empty, so all its outgoing HTTP requests are denied")
+        elif any(_is_http(item, OUTGOING) or _is_http(item, "client") for item in answer.types.imports):
+            text = f"{name} imports wasi:http/outgoing-handler, and its allowedHosts is empty: all requests are denied"
+            do = "list the hosts in localResources.allowedHosts of the component; only the host's log shows denials"
+            yield Line("egress", text, False, do, Rank.SERVICE, Reason.EGRESS_DENIED)
+    for part in routed.spec.parts:
+        if part.allowed:
+            yield Line("egress", f"{part.name or part.image}: only to {listed(part.allowed, _SHOWN)}")
+
+
+def _exports(cluster: Cluster, routed: Routed) -> frozenset[Interface] | None:
+    """Return the exports of all components, None if one was not read."""
+    found: set[Interface] = set()
+    for part in routed.spec.components:
+        answer = cluster.snapshot.images.get(image_key(routed.namespace, part))
+        if answer is None or answer.types is None:
+            return None
+        found |= answer.types.exports
+    return frozenset(found) if routed.spec.components else None
+
+
+def _is_http(item: Interface, name: str) -> bool:
+    return (item.namespace, item.package, item.name) == ("wasi", "http", name)
+
+
+def _wrong(about: str, text: str, do: str, reason: Reason) -> Line:
+    return Line(about, text, False, do, Rank.CAUSE, reason, Health.DEGRADED)
+
+
+def placed_on(cluster: Cluster, workload: WorkloadView) -> str:
+    """Return the host of a Workload and since when, for users."""
+    age = cluster.age(workload.condition("Placement").since)
+    since = f" for {in_seconds(age)}" if age is not None else ""
+    return f"on host {host_named(cluster, workload.host_id)}{since}"

@@ -1,0 +1,223 @@
+"""Why a placed Workload does not run: its image, its links, or its host.
+
+Pure. In: a Workload whose condition Sync is not True, replies of hosts, answers of registries. Out: the step with the
+cause. Called by the page of a Workload. Source: runtime-operator 2.7. ``NOT_FOUND`` means that the image could not be
+pulled or decoded: the host keeps no record of such a start, and its reply to the start alone has the cause. ``ERROR``
+means that linking or binding failed. Invariant: without the reply, a cause is computed only from evidence.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+from trellis.read_model.explain.page import Line, Rank
+from trellis.v2.cluster import Cluster
+from trellis.v2.explain.hosting import timed_out, unanswered
+from trellis.v2.explain.text import host_named
+from trellis.v2.fields import listed
+from trellis.v2.images import ImageAnswer, ImageState, image_key
+from trellis.v2.interfaces import Interface, without_plugin
+from trellis.v2.messages import WorkloadState, state_named
+from trellis.v2.objects import Condition
+from trellis.v2.operator import DEADLINE, NO_RESPONDERS
+from trellis.v2.reasons import Reason
+from trellis.v2.start_failures import StartFailure, classify, registry_of
+from trellis.v2.workloads import PartView, WorkloadView
+
+_STATE: Final = re.compile(r"WORKLOAD_STATE_[A-Z_]{1,40}")
+_SHOWN: Final = 5
+_TO_FIX: Final = "correct the image in the template, or push it"
+
+
+def sync(cluster: Cluster, workload: WorkloadView, said: Condition) -> Line:
+    """Return the step for a placed Workload that is not operational."""
+    state = _STATE.search(said.message)
+    if state is not None:
+        return _not_operational(cluster, workload, state_named(state[0]), said)
+    if NO_RESPONDERS in said.message:
+        return unanswered(cluster, workload, said.message)
+    if DEADLINE in said.message:
+        return timed_out(cluster, workload, said.message)
+    if said.status == "False":
+        return Line("sync", said.message or "no message", False, "", Rank.CAUSE, Reason.START_FAILED)
+    return Line("sync", said.message or "its host has not confirmed it yet", well=False, reason=Reason.WAITING)
+
+
+def _not_operational(cluster: Cluster, workload: WorkloadView, state: WorkloadState, said: Condition) -> Line:
+    reply = cluster.failed_start(workload)
+    failure = classify(reply.message) if reply is not None and reply.state is WorkloadState.ERROR else None
+    if failure is not None and state in {WorkloadState.NOT_FOUND, WorkloadState.ERROR}:
+        return failed(cluster, workload, failure)
+    if state is WorkloadState.NOT_FOUND:
+        return _image(cluster, workload)
+    if state is WorkloadState.ERROR:
+        return next(_links(cluster, workload))
+    return Line("sync", f"{said.message}: it is being started or stopped", well=False, reason=Reason.WAITING)
+
+
+def failed(cluster: Cluster, workload: WorkloadView, failure: StartFailure) -> Line:
+    """Return the step for a failed start whose cause the host reported."""
+    part = _part(workload, failure)
+    image = failure.image or (part.image if part else "") or "the image"
+    host, registry = host_named(cluster, workload.host_id), registry_of(image) or image
+    detail = failure.detail
+    match failure.reason:
+        case Reason.IMAGE_NOT_FOUND:
+            return _cause("image", f"image {image} does not exist: {detail}", _TO_FIX, failure.reason)
+        case Reason.REGISTRY_UNREACHABLE:
+            do = "check the name of the registry, DNS and network policies; a cached image needs the registry, too"
+            return _cause("image", f"host {host} cannot reach registry {registry}: {detail}", do, failure.reason)
+        case Reason.REGISTRY_TIMEOUT:
+            do = "check the registry: meanwhile the host sends no heartbeat, and the operator starts no other Workload"
+            return _cause("image", f"registry {registry} did not answer host {host}: {detail}", do, failure.reason)
+        case Reason.REGISTRY_WITHOUT_TLS:
+            do = "serve the registry over https, or permit plain http for it on the host"
+            text = f"registry {registry} speaks plain http, and host {host} requires https: {detail}"
+            return _cause("image", text, do, failure.reason)
+        case Reason.REGISTRY_NOT_TRUSTED:
+            do = "add the CA of the registry to the trusted certificates of the host"
+            return _cause("image", f"host {host} does not trust registry {registry}: {detail}", do, failure.reason)
+        case Reason.REGISTRY_DENIED:
+            return _cause("image", f"registry {registry} denies {image}: {detail}", _login(part), failure.reason)
+        case Reason.NOT_A_COMPONENT:
+            do = "push a WebAssembly component with `wash` or as an OCI artifact of type application/wasm"
+            return _cause("image", f"{image} is not a WebAssembly component: {detail}", do, failure.reason)
+        case Reason.INTERFACE_MISSING | Reason.PLUGIN_MISSING:
+            return _interface(cluster, workload, failure)
+        case Reason.HTTP_HOST_MISSING:
+            return _no_http_host()
+        case _:
+            about = "image" if failure.reason is Reason.PULL_FAILED else "start"
+            return _cause(about, f"host {host} could not start it: {detail}", "", failure.reason)
+
+
+def image_trouble(image: str, answer: ImageAnswer, part: PartView | None) -> Line | None:
+    """Return the step for an answer of a registry that is a problem, None for any other one."""
+    detail = f": {answer.detail}" if answer.detail else ""
+    match answer.state:
+        case ImageState.NOT_FOUND:
+            return _cause("image", f"image {image} does not exist{detail}", _TO_FIX, Reason.IMAGE_NOT_FOUND)
+        case ImageState.DENIED:
+            text = f"registry {registry_of(image) or image} denies {image}{detail}"
+            return _cause("image", text, _login(part), Reason.REGISTRY_DENIED)
+        case ImageState.INVALID:
+            return _cause("image", f"{image} is not an image reference{detail}", _TO_FIX, Reason.IMAGE_INVALID)
+        case _:
+            return None
+
+
+def _image(cluster: Cluster, workload: WorkloadView) -> Line:
+    """Return the step for a Workload that its host does not know: an image could not be pulled or decoded."""
+    namespace, parts = workload.meta.namespace, workload.spec.parts
+    answers = [(part, cluster.snapshot.images.get(image_key(namespace, part))) for part in parts]
+    for part, answer in answers:
+        if answer is not None and (line := image_trouble(part.image, answer, part)) is not None:
+            return line
+    host = host_named(cluster, workload.host_id)
+    images = listed([part.image for part in parts if part.image], _SHOWN) or "none is named"
+    text = f"host {host} could not pull or decode an image ({images}); Kubernetes does not have the cause"
+    found = [answer for _, answer in answers if answer is not None and answer.state is ImageState.FOUND]
+    if parts and len(found) == len(parts):
+        text += (
+            ". The registry has it for this account, so the host does not reach the registry or has no login, or it "
+            "is not a component"
+        )
+    return _cause("image", text, how_to_learn(cluster, workload), Reason.PULL_FAILED)
+
+
+def how_to_learn(cluster: Cluster, workload: WorkloadView) -> str:
+    """Return where the cause of a failed start is."""
+    host = cluster.host(workload.host_id)
+    ways = ["`--v2-registry` asks the registry", "`--v2-nats URL --v2-replies` receives the host's reply"]
+    if host is not None and host.address:
+        pod = f"`kubectl get pods -A --field-selector status.podIP={host.address}`"
+        ways.append(f"the log of the pod that {pod} finds has it with {workload.id}")
+    return "; or ".join(ways)
+
+
+def _links(cluster: Cluster, workload: WorkloadView) -> Iterator[Line]:
+    """Yield the possible causes of a failed link, the first one that is proved, or a last one without a proof."""
+    heard = cluster.heard(workload.host_id)
+    if heard is not None and heard.heartbeat is not None:
+        beat = heard.heartbeat
+        missing = without_plugin(workload.spec.wanted, beat.imports | beat.exports)
+        if missing:
+            yield _no_plugin(cluster, workload, tuple(missing))
+    undeclared = undeclared_imports(cluster, workload)
+    if undeclared:
+        yield _undeclared(cluster, workload, tuple(undeclared))
+    if any(entry.http and not entry.host and not entry.layered for entry in workload.spec.interfaces):
+        yield _no_http_host()
+    host = host_named(cluster, workload.host_id)
+    text = f"host {host} could not link or bind it (WORKLOAD_STATE_ERROR); Kubernetes does not have the cause"
+    yield _cause("link", text, how_to_learn(cluster, workload), Reason.START_FAILED)
+
+
+def undeclared_imports(cluster: Cluster, workload: WorkloadView) -> list[Interface]:
+    """Return imports of its components, as far as read, that neither the host nor another component can provide."""
+    namespace, spec = workload.meta.namespace, workload.spec
+    answers = (cluster.snapshot.images.get(image_key(namespace, part)) for part in spec.parts)
+    types = [answer.types for answer in answers if answer is not None and answer.types is not None]
+    there = spec.wanted | frozenset(item for found in types for item in found.exports)
+    return without_plugin((item for found in types for item in found.imports), there)
+
+
+def _interface(cluster: Cluster, workload: WorkloadView, failure: StartFailure) -> Line:
+    if not failure.interfaces:
+        return _cause("link", failure.detail, "", failure.reason)
+    declared = all(any(item.fits(each) for each in workload.spec.wanted) for item in failure.interfaces)
+    if failure.reason is Reason.PLUGIN_MISSING or declared:
+        return _no_plugin(cluster, workload, failure.interfaces)
+    return _undeclared(cluster, workload, failure.interfaces)
+
+
+def _no_plugin(cluster: Cluster, workload: WorkloadView, missing: tuple[Interface, ...]) -> Line:
+    heard = cluster.heard(workload.host_id)
+    has = ""
+    if heard is not None and heard.heartbeat is not None:
+        beat = heard.heartbeat
+        offered = sorted({str(item) for item in beat.imports | beat.exports})
+        alike = [
+            item for item in offered if any(item.startswith(f"{each.namespace}:{each.package}/") for each in missing)
+        ]
+        has = f" (it has: {listed(alike or offered, _SHOWN)})"
+    host = host_named(cluster, workload.host_id)
+    text = f"host {host} has no plugin for {listed([str(item) for item in missing], _SHOWN)}{has}"
+    do = "remove it from hostInterfaces, or run the workload on a host with the plugin (hostSelector)"
+    return _cause("link", text, do, Reason.PLUGIN_MISSING)
+
+
+def _undeclared(cluster: Cluster, workload: WorkloadView, missing: tuple[Interface, ...]) -> Line:
+    names = listed([str(item) for item in missing], _SHOWN)
+    text = f"a component imports {names}, which is not in hostInterfaces and which no other component exports"
+    heard = cluster.heard(workload.host_id)
+    if heard is not None and heard.heartbeat is not None:
+        offered = heard.heartbeat.imports | heard.heartbeat.exports
+        if absent := without_plugin(missing, offered):
+            there = listed([str(item) for item in absent], _SHOWN)
+            text += f"; host {host_named(cluster, workload.host_id)} has no plugin for {there}"
+    do = "add it to hostInterfaces, or add a component that exports it"
+    return _cause("link", text, do, Reason.INTERFACE_MISSING)
+
+
+def _no_http_host() -> Line:
+    text = "wasi:http in hostInterfaces has no host name, which the host requires"
+    return _cause("link", text, "set config.host of this entry", Reason.HTTP_HOST_MISSING)
+
+
+def _part(workload: WorkloadView, failure: StartFailure) -> PartView | None:
+    parts = workload.spec.parts
+    named = next((part for part in parts if failure.component and part.name == failure.component), None)
+    return named or next((part for part in parts if failure.image and part.image == failure.image), None)
+
+
+def _login(part: PartView | None) -> str:
+    if part is None or not part.secret:
+        return "set imagePullSecret of the component to a Secret with a login, and check the name of the image"
+    return f"check the login in its imagePullSecret, Secret {part.secret}, and the name of the image"
+
+
+def _cause(about: str, text: str, do: str, reason: Reason) -> Line:
+    return Line(about, text, False, do, Rank.CAUSE, reason)

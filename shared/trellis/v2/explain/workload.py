@@ -1,0 +1,122 @@
+"""State of a Workload, and its cause: configuration, host, start, routing.
+
+Pure. In: a Workload in its cluster. Out: health, cause, page. Called by ``explain``, ``status`` and the page of its
+WorkloadDeployment. Invariant: the first condition of Config, HostSelection, Placement and Sync that is not True has the
+cause; Ready can be outdated by 20 s.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from trellis.read_model.explain.page import Explanation, Line, Rank
+from trellis.read_model.explain.subject import Beside, Subject, cause_of
+from trellis.read_model.health import Health, Verdict
+from trellis.v2.cluster import Cluster
+from trellis.v2.explain.hosting import host_trouble, starting_on, waiting_operator
+from trellis.v2.explain.operator import operator_lines
+from trellis.v2.explain.placement import configuration, host_selection, placement
+from trellis.v2.explain.routing import Routed, placed_on, routing_lines
+from trellis.v2.explain.starting import sync
+from trellis.v2.explain.text import in_seconds
+from trellis.v2.objects import Meta
+from trellis.v2.reasons import Reason
+from trellis.v2.snapshot import Snapshot
+from trellis.v2.workloads import STEPS, WorkloadView
+
+WANTED: Final = "healthy"
+"""Predicate of an object of wasmCloud v2: it can be Ready and not healthy."""
+SUBJECT: Final = Subject("Workload", "workload", "kubectl get workloads -A", WANTED)
+
+
+def explain_workload(snapshot: Snapshot, workload: WorkloadView, beside: Beside) -> Explanation:
+    """Return the page of a Workload."""
+    cluster = Cluster(snapshot)
+    chain = [*_chain(cluster, workload)]
+    return SUBJECT.page(manifest_of(workload.meta), chain, beside, verdict_beside(chain))
+
+
+def workload_health(cluster: Cluster, workload: WorkloadView) -> Verdict:
+    """Return the health of a Workload."""
+    return verdict_beside([*_chain(cluster, workload)])
+
+
+def verdict_beside(chain: Sequence[Line]) -> Verdict:
+    """Return the health of an object by its chain: a warning, and an unavailable operator, do not change it."""
+    own = cause_of(line for line in chain if line.rank is not Rank.SERVICE)
+    return own.verdict if own is not None else healthy(chain)
+
+
+def healthy(chain: Sequence[Line]) -> Verdict:
+    """Return the health of an object without a problem of its own, with the first warning as its message."""
+    warning = cause_of(chain)
+    return Verdict(Health.HEALTHY, Reason.HEALTHY, warning.shown if warning is not None else "")
+
+
+def manifest_of(meta: Meta) -> dict[str, dict[str, str]]:
+    """Return the part of a manifest that a page needs."""
+    return {"metadata": {"namespace": meta.namespace, "name": meta.name or "without a name", "uid": meta.uid}}
+
+
+def _chain(cluster: Cluster, workload: WorkloadView) -> Iterator[Line]:
+    meta = workload.meta
+    owner = f" of WorkloadReplicaSet {meta.owner_name}" if meta.owner_name else ""
+    yield Line("workload", f"{meta.key}{owner}", well=True)
+    yield from operator_lines(cluster)
+    yield from step_lines(cluster, workload)
+    if workload.ready and not meta.deleting:
+        routed = Routed(meta.namespace, workload.spec, workload.spec.service, [workload])
+        yield from routing_lines(cluster, routed)
+
+
+def step_lines(cluster: Cluster, workload: WorkloadView) -> Iterator[Line]:
+    """Yield the steps of the start of a Workload until the first that is not done, and the state of its host."""
+    if workload.meta.deleting:
+        yield Line("deletion", "it is being deleted", well=False, reason=Reason.DELETING)
+        return
+    unmet = workload.unmet
+    for step in STEPS:
+        if unmet is not None and unmet.type == step:
+            break
+        yield Line(step.lower(), workload.condition(step).message or "True", well=True)
+    if unmet is not None:
+        yield _unmet(cluster, workload)
+        if workload.meta.owner_name and unmet.status == "False":
+            again = in_seconds(cluster.snapshot.timings.replaced)
+            yield Line("replacement", f"its WorkloadReplicaSet replaces it, with another name, after {again}")
+        return
+    host = cluster.host(workload.host_id)
+    trouble = host_trouble(cluster, host) if host is not None else None
+    yield trouble or Line("host", placed_on(cluster, workload), well=True if host is not None else None)
+
+
+def _unmet(cluster: Cluster, workload: WorkloadView) -> Line:
+    unmet = workload.unmet
+    assert unmet is not None  # the caller has checked it
+    if not workload.conditions:
+        return waiting_operator(cluster, workload)
+    if (starting := starting_on(cluster, workload)) is not None:
+        return starting
+    if not unmet.status:
+        return Line(unmet.type.lower(), f"waiting for {unmet.type}", well=False, reason=Reason.WAITING)
+    match unmet.type:
+        case "Config":
+            return configuration(cluster, workload, unmet)
+        case "HostSelection":
+            return host_selection(cluster, workload, unmet)
+        case "Placement":
+            return placement(cluster, workload, unmet)
+        case _:
+            return sync(cluster, workload, unmet)
+
+
+def workload_cause(cluster: Cluster, workload: WorkloadView) -> Line | None:
+    """Return the cause of a Workload that does not run, None if it does; without its routing."""
+    found = [*step_lines(cluster, workload)]
+    return max((line for line in found if line.trouble), key=lambda line: line.rank, default=None)
+
+
+def is_cause(line: Line | None) -> bool:
+    """Return whether a step is a cause, and not progress."""
+    return line is not None and line.rank is Rank.CAUSE and line.state is not Health.PROGRESSING

@@ -1,0 +1,348 @@
+"""Variations of the recorded situations: other inputs, missing permissions, and what is green and wrong."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from support.suite.naming import lacking
+from support.v2.components import component
+from support.v2.recordings import deployment, host, recording, workloads
+from trellis.read_model.explain.page import Explanation
+from trellis.read_model.explain.subject import Beside
+from trellis.read_model.health import Health
+from trellis.v2.cluster import Cluster
+from trellis.v2.components import ComponentTypes, read_component
+from trellis.v2.deployments import ReplicaSetView, view_deployment
+from trellis.v2.explain.artifact import artifact_health, explain_artifact
+from trellis.v2.explain.deployment import deployment_cause, deployment_health, explain_deployment
+from trellis.v2.explain.host import explain_host, host_health
+from trellis.v2.explain.workload import explain_workload, workload_health
+from trellis.v2.heard import Bus, HeardHost
+from trellis.v2.hosts import HostView
+from trellis.v2.images import ImageAnswer, ImageKey, ImageState
+from trellis.v2.messages import HostHeartbeat
+from trellis.v2.operator import Judgement, State, judge
+from trellis.v2.reasons import Reason
+from trellis.v2.snapshot import Part, Snapshot
+
+SON = "uppity-son-5573"
+HELLO = ImageKey("apps", "127.0.0.1:25000/demo/hello:1")
+HANDLER = "wasi:http/incoming-handler@0.2.2"
+OUTGOING = "wasi:http/outgoing-handler@0.2.2"
+
+
+def types(imports: list[str] | None = None, exports: list[str] | None = None) -> ComponentTypes:
+    found = read_component(component(imports or [], exports or []))
+    assert found is not None
+    return found
+
+
+def found_image(image: str, **kinds: list[str]) -> dict[ImageKey, ImageAnswer]:
+    return {ImageKey("apps", image): ImageAnswer(ImageState.FOUND, types=types(**kinds))}
+
+
+def page(snapshot: Snapshot, name: str) -> Explanation:
+    return explain_deployment(snapshot, deployment(snapshot, name), Beside())
+
+
+def reason(page: Explanation) -> str | None:
+    return page.cause.reason if page.cause is not None else None
+
+
+@pytest.mark.parametrize(
+    ("at", "name", "images", "expected", "health"),
+    [
+        (14, "no-interface", found_image(HELLO.image, exports=[HANDLER]), Reason.HTTP_NOT_DECLARED, Health.DEGRADED),
+        (14, "no-interface", found_image(HELLO.image, exports=["wasi:cli/run@0.2.0"]), None, Health.HEALTHY),
+    ],
+)
+def test_a_component_that_serves_http_without_an_interface(
+    at: float, name: str, images: dict[ImageKey, ImageAnswer], expected: Reason | None, health: Health
+) -> None:
+    found = page(recording("06").snapshot(at, images=images), name)
+    assert reason(found) == expected
+    assert found.verdict.health is health
+
+
+def test_a_component_without_a_handler_is_ready_and_wrong_if_its_image_was_read() -> None:
+    image = "127.0.0.1:25000/demo/nohandler:1"
+    assert reason(page(recording("04").snapshot(20), "no-handler")) is None
+    found = page(recording("04").snapshot(20, images=found_image(image)), "no-handler")
+    assert reason(found) == Reason.HANDLER_MISSING
+    assert found.verdict.health is Health.DEGRADED
+
+
+def test_denied_egress_is_a_warning_if_the_component_imports_http() -> None:
+    image = "127.0.0.1:25000/demo/egress:1"
+    images = found_image(image, imports=[OUTGOING], exports=[HANDLER])
+    found = page(recording("16").snapshot(20, images=images), "egress-none")
+    assert reason(found) == Reason.EGRESS_DENIED
+    assert found.verdict.health is Health.HEALTHY
+    assert lacking(found.headline, "healthy", "allowedHosts") == []
+    assert reason(page(recording("16").snapshot(20, images=images), "egress-other")) is None
+    quiet = found_image(image, exports=[HANDLER])
+    assert reason(page(recording("16").snapshot(20, images=quiet), "egress-none")) is None
+
+
+def test_an_undeclared_import_is_found_in_the_image() -> None:
+    image = "127.0.0.1:25000/demo/widget:1"
+    images = found_image(image, imports=["acme:widgets/gizmo@1.0.0"], exports=[HANDLER])
+    found = page(recording("06").snapshot(14, images=images), "widget-undeclared")
+    assert reason(found) == Reason.INTERFACE_MISSING
+    assert lacking(found.headline, "acme:widgets/gizmo@1.0.0") == []
+
+
+@pytest.mark.parametrize(
+    ("state", "expected"),
+    [
+        (ImageState.NOT_FOUND, Reason.IMAGE_NOT_FOUND),
+        (ImageState.DENIED, Reason.REGISTRY_DENIED),
+        (ImageState.INVALID, Reason.IMAGE_INVALID),
+        (ImageState.UNKNOWN, Reason.PULL_FAILED),
+        (ImageState.FOUND, Reason.PULL_FAILED),
+    ],
+)
+def test_the_answer_of_the_registry_is_the_cause_without_a_reply(state: ImageState, expected: Reason) -> None:
+    image = ImageKey("apps", "127.0.0.1:25000/demo/hello:nine")
+    found = page(recording("04").snapshot(20, images={image: ImageAnswer(state)}), "no-tag")
+    assert reason(found) == expected
+
+
+def test_the_names_that_a_workload_answers_to_are_listed() -> None:
+    [line] = [line for line in page(recording("02").snapshot(6), "hello").lines if line.about == "names"]
+    assert lacking(line.text, "hello.test", "hello.apps", "hello.apps.svc", "hello.apps.svc.cluster.local", "404") == []
+    assert line.well is None
+
+
+def test_a_service_that_does_not_exist() -> None:
+    snapshot = recording("02").snapshot(6)
+    found = page(replace(snapshot, services=()), "hello")
+    assert reason(found) == Reason.SERVICE_NOT_FOUND
+    assert lacking(found.headline, "apps/hello") == []
+
+
+def test_missing_endpoints_without_another_cause() -> None:
+    snapshot = recording("02").snapshot(6)
+    assert reason(page(replace(snapshot, slices=(), now=snapshot.now + 1), "hello")) == Reason.NO_ENDPOINTS
+    empty = [replace(piece, addresses=frozenset()) for piece in snapshot.slices]
+    assert reason(page(replace(snapshot, slices=empty, now=snapshot.now + 1), "hello")) == Reason.NO_ENDPOINTS
+
+
+UNREAD = {
+    Part.SERVICES: ("09", 30, "svc-unnamed"),
+    Part.SLICES: ("09", 45, "svc-late"),
+    Part.HOSTS: ("00", 5, "lonely"),
+    Part.WORKLOADS: ("04", 20, "no-tag"),
+    Part.REPLICA_SETS: ("04", 20, "no-tag"),
+}
+
+
+@pytest.mark.parametrize("part", UNREAD)
+def test_nothing_is_concluded_from_what_cannot_be_read(part: Part) -> None:
+    situation, at, name = UNREAD[part]
+    found = page(recording(situation).snapshot(at, unread={part: "list-forbidden"}), name)
+    absent = {Reason.NO_HOST, Reason.SERVICE_NOT_FOUND, Reason.NO_ENDPOINTS, Reason.SERVICE_NEWER}
+    assert reason(found) not in absent | {Reason.PORT_NOT_NAMED}
+    assert any("list-forbidden" in line.text for line in found.lines)
+    if part in {Part.WORKLOADS, Part.REPLICA_SETS}:
+        assert found.verdict.health is Health.UNKNOWN
+
+
+def test_a_host_that_cannot_be_read_is_not_one_that_does_not_exist() -> None:
+    found = page(recording("07").snapshot(15, unread={Part.HOSTS: "forbidden"}), "pinned")
+    assert reason(found) == Reason.HOSTS_UNKNOWN
+
+
+def test_an_operator_that_records_no_heartbeat_is_found_by_listening() -> None:
+    snapshot = recording("13").snapshot(15.2, listened=15.2)
+    assert Cluster(snapshot).operator.state is State.UNAVAILABLE
+    found = page(snapshot, "hello")
+    assert reason(found) == Reason.OPERATOR_UNAVAILABLE
+    assert found.verdict.health is Health.PROGRESSING
+    assert Cluster(recording("13").snapshot(21, listened=21)).operator.state is State.WORKING
+
+
+def test_an_operator_that_is_long_gone_is_found_without_listening() -> None:
+    snapshot = recording("02").snapshot(6)
+    later = replace(snapshot, now=snapshot.now + 200)
+    found = page(later, "hello")
+    assert reason(found) == Reason.OPERATOR_UNAVAILABLE
+    assert found.verdict.health is Health.HEALTHY
+    gone = explain_host(later, host(later, SON), Beside())
+    assert gone.verdict.health is Health.UNKNOWN
+
+
+def test_silence_is_the_operators_if_heartbeats_arrive_and_hosts_are_not_recorded() -> None:
+    snapshot = recording("12").snapshot(66)
+    beat = HeardHost(HostHeartbeat("63b210df-738e-48b0-bbbd-e2be5d2693e8"), 1, snapshot.now - 6)
+    there = replace(snapshot, bus=Bus(20.0, {"63b210df-738e-48b0-bbbd-e2be5d2693e8": beat}))
+    assert Cluster(there).operator.state is State.CUT_OFF
+    assert reason(page(there, "hello")) == Reason.NATS_UNREACHABLE
+
+
+def test_a_nats_that_cannot_be_read_proves_nothing() -> None:
+    snapshot = recording("10").snapshot(20)
+    bus = Bus(seconds=0.0, error="connection-refused")
+    found = page(replace(snapshot, bus=bus), "hello")
+    assert reason(found) is None
+    assert any("connection-refused" in line.text for line in found.lines)
+
+
+def test_another_nats_than_that_of_the_operator_proves_nothing() -> None:
+    snapshot = replace(recording("02").snapshot(6), bus=Bus(21.0))
+    assert Cluster(snapshot).other_nats
+    assert reason(page(snapshot, "hello")) is None
+    assert explain_host(snapshot, host(snapshot, SON), Beside()).verdict.health is Health.HEALTHY
+
+
+def test_too_short_a_time_and_dropped_messages_prove_nothing() -> None:
+    recorded = recording("10").snapshot(25)
+    [dead] = [item for item in recorded.hosts if item.meta.name != SON]
+    for bus, missed in ((Bus(5.0), False), (Bus(21.0, dropped=1), False), (Bus(21.0), True)):
+        cluster = Cluster(replace(recorded, bus=bus))
+        assert cluster.missed(dead) is missed
+
+
+def test_hosts_of_one_name_in_two_namespaces_are_two_hosts() -> None:
+    snapshot = recording("12").snapshot(96, listened=21)
+    first = host(snapshot, SON)
+    twin = replace(
+        first, id="other-id", last_seen=snapshot.now - 200, meta=replace(first.meta, namespace="tenant", uid="other")
+    )
+    both = replace(snapshot, hosts=[twin, *snapshot.hosts])
+    pages = [explain_host(both, item, Beside()) for item in both.hosts if item.meta.name == SON]
+    assert {item.subject for item in pages} == {f"whost tenant/{SON}", f"whost wasmcloud-system/{SON}"}
+    assert [item.cause is None for item in pages].count(True) == 1
+
+
+def test_workloads_of_the_time_before_listening_are_no_unknown_workloads() -> None:
+    snapshot = recording("12").snapshot(96, listened=21)
+    name = "uppity-country-8876"
+    assert reason(explain_host(snapshot, host(snapshot, name), Beside())) == Reason.UNKNOWN_WORKLOADS
+    id_ = host(snapshot, name).id
+    former = [replace(it, host_id=id_, meta=replace(it.meta, uid=f"{it.meta.uid}x")) for it in snapshot.workloads]
+    calm = replace(snapshot, former=former)
+    assert reason(explain_host(calm, host(calm, name), Beside())) is None
+    hidden = replace(snapshot, unread={Part.WORKLOADS: "forbidden"}, workloads=(), former=())
+    assert reason(explain_host(hidden, host(hidden, name), Beside())) is None
+
+
+def test_numbers_of_a_host_come_from_its_heartbeat() -> None:
+    for listened, named in ((0.0, "--v2-nats"), (21.0, "2.7.0")):
+        snapshot = recording("03").snapshot(20, listened=listened)
+        [line] = [
+            item for item in explain_host(snapshot, host(snapshot, SON), Beside()).lines if item.about == "details"
+        ]
+        assert named in line.text
+
+
+def test_a_reply_about_the_workload_that_was_replaced_is_the_cause_of_its_successor() -> None:
+    snapshot = recording("04").snapshot(64, listened=65.0, replies=True)
+    assert snapshot.bus is not None
+    [workload] = workloads(snapshot, "no-tag")
+    earlier = {id_: reply for id_, reply in snapshot.bus.replies.items() if id_ != workload.id}
+    former = recording("04").snapshot(20).workloads
+    kept = replace(snapshot, bus=replace(snapshot.bus, replies=earlier), former=former)
+    assert reason(page(kept, "no-tag")) == Reason.IMAGE_NOT_FOUND
+
+
+def test_a_deployment_of_no_replicas_is_suspended() -> None:
+    spec = {"replicas": 0, "template": {"spec": {}}}
+    conditions = [{"type": kind, "status": "True"} for kind in ("Artifact", "Sync", "Deploy", "Scale", "Ready")]
+    view = view_deployment(
+        {"metadata": {"namespace": "a", "name": "b"}, "spec": spec, "status": {"conditions": conditions}}
+    )
+    assert deployment_health(Cluster(Snapshot(now=0, deployments=[view])), view).health is Health.SUSPENDED
+
+
+def test_a_bad_rollout_names_the_revision_that_serves_and_a_repaired_one_does_not() -> None:
+    bad, repaired = (page(recording("14b").snapshot(at), "hello") for at in (40, 83))
+    assert lacking(bad.headline, "hello-8b6c99bb9") == []
+    assert bad.verdict.health is Health.DEGRADED
+    assert repaired.cause is None
+
+
+def test_the_counts_of_both_revisions_do_not_hide_the_new_one() -> None:
+    snapshot = recording("14b").snapshot(40)
+    view = deployment(snapshot, "hello")
+    assert view.counts is not None
+    assert view.counts.ready == view.replicas
+    assert deployment_cause(Cluster(snapshot), view) is not None
+
+
+def test_an_operator_that_looks_at_nothing_is_named() -> None:
+    snapshot = recording("02").snapshot(0.34)
+    view = deployment(snapshot, "hello")
+    fresh = explain_deployment(snapshot, view, Beside())
+    assert (reason(fresh), fresh.verdict.health) == (Reason.WAITING, Health.PROGRESSING)
+    stale = explain_deployment(replace(snapshot, now=snapshot.now + 25), view, Beside())
+    assert reason(stale) == Reason.NOT_OBSERVED
+
+
+def test_the_health_of_each_kind_is_that_of_its_page() -> None:
+    snapshot = recording("15b").snapshot(8)
+    cluster = Cluster(snapshot)
+    for item in snapshot.deployments:
+        assert deployment_health(cluster, item) == explain_deployment(snapshot, item, Beside()).verdict
+    for each in snapshot.hosts:
+        assert host_health(cluster, each) == explain_host(snapshot, each, Beside()).verdict
+    for workload in snapshot.workloads:
+        assert workload_health(cluster, workload) == explain_workload(snapshot, workload, Beside()).verdict
+    for artifact in snapshot.artifacts:
+        assert artifact_health(cluster, artifact) == explain_artifact(snapshot, artifact, Beside()).verdict
+
+
+def test_an_artifact_whose_image_does_not_exist_is_found_by_asking() -> None:
+    snapshot = recording("15").snapshot(30)
+    [artifact] = snapshot.artifacts
+    images = {ImageKey("apps", artifact.url): ImageAnswer(ImageState.NOT_FOUND)}
+    assert reason(explain_artifact(replace(snapshot, images=images), artifact, Beside())) == Reason.IMAGE_NOT_FOUND
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        ({"environment": "team"}, Reason.NO_HOST_MATCHES),
+        ({"environment": ""}, Reason.WAITING),
+        ({"conditions": {}}, Reason.NO_HOST_READY),
+    ],
+)
+def test_the_rules_of_host_selection_are_evaluated_again(change: dict[str, Any], expected: Reason) -> None:
+    snapshot = recording("07").snapshot(15)
+    [workload] = workloads(snapshot, "picky")
+    open_ = replace(workload, spec=replace(workload.spec, selector={}))
+    hosts: list[HostView] = [replace(item, **change) for item in snapshot.hosts]
+    found = explain_workload(replace(snapshot, workloads=[open_], hosts=hosts), open_, Beside())
+    assert reason(found) == expected
+
+
+def test_a_row_for_many_workloads_judges_the_operator_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    judged = 0
+
+    def counted(*given: Any) -> Judgement:
+        nonlocal judged
+        judged += 1
+        return judge(*given)
+
+    monkeypatch.setattr("trellis.v2.cluster.judge", counted)
+    snapshot = recording("02").snapshot(6)
+    [view], [workload], [owner] = snapshot.deployments, snapshot.workloads, snapshot.replica_sets
+    many = 2000
+
+    def named(number: int) -> ReplicaSetView:
+        return replace(owner, meta=replace(owner.meta, name=f"r{number}", owner_name=f"d{number}", uid=f"r{number}"))
+
+    world = replace(
+        snapshot,
+        deployments=[replace(view, current=f"r{n}", meta=replace(view.meta, name=f"d{n}")) for n in range(many)],
+        replica_sets=[named(number) for number in range(many)],
+        workloads=[
+            replace(workload, meta=replace(workload.meta, name=f"w{n}", owner_name=f"r{n}")) for n in range(many)
+        ],
+    )
+    cluster = Cluster(world)
+    assert all(deployment_cause(cluster, item) is None for item in world.deployments)
+    assert judged == 1
