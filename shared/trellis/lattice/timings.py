@@ -45,6 +45,18 @@ class ConnectionTimings:
 
 
 @dataclass(frozen=True, slots=True)
+class ListenTimings:
+    """Timings of a command that receives messages for a bounded time (``listen``)."""
+
+    listen: float = 20.0
+    """Duration; a host of wasmCloud v2 sends a heartbeat every 15 s."""
+    look: float = 0.2
+    """Interval of checks for an early end."""
+    connect: int = 5
+    goodbye: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
 class HostWatchTimings:
     """Timings of the watch of the hosts of a lattice (``host_watch``)."""
 

@@ -1,0 +1,132 @@
+"""Receives messages of subjects for a bounded time, and publishes nothing.
+
+In: an address, subjects with their handlers. Out: the time of uninterrupted reception, or why there was none. Called by
+commands. Invariants: nothing is published, and no request is sent; there is no reconnect, because messages in between
+would be missing; a flood ends nothing, because handlers do constant work: dropped messages are counted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import nats.errors
+from nats.aio.msg import Msg
+
+from trellis.bus.connection.connection import describe
+from trellis.installer_api.redaction import redact_url
+from trellis.lattice.connection.address import NatsAddress
+from trellis.lattice.connection.client import UntrustedNatsClient
+from trellis.lattice.connection.subscriptions import TROUBLE, Heard
+from trellis.lattice.connection.tls import CertificateError, client_context
+from trellis.lattice.timings import ListenTimings
+
+PENDING_BYTES: Final = 64 * 2**20
+PENDING_MESSAGES: Final = 100_000
+"""Bounds of the messages that wait for a handler: ten seconds of 10,000 heartbeats of 2 KiB a second, and slack."""
+_UNUSABLE: Final = "the certificates and the key have to be PEM, without a password"
+
+
+@dataclass(frozen=True, slots=True)
+class Listened:
+    """``seconds``: uninterrupted reception; ``dropped``: at least so many messages were lost by the client.
+
+    ``error``: why it failed or ended early, without credentials; "" if it did not.
+    """
+
+    seconds: float = 0.0
+    dropped: int = 0
+    error: str = ""
+
+
+async def listen(
+    address: NatsAddress,
+    name: str,
+    handlers: Mapping[str, Heard],
+    enough: Callable[[], bool],
+    timings: ListenTimings = ListenTimings(),
+) -> Listened:
+    """Call the handlers for the messages of their subjects until the time is over, or ``enough`` returns True.
+
+    ``name``: name of the connection in NATS' monitoring. Errors of the connection are in the result; none is raised.
+    """
+    listening = _Listening(UntrustedNatsClient(address.credentials), timings)
+    try:
+        async with asyncio.timeout(timings.connect):
+            await listening.connect(address, name)
+            for subject, heard in handlers.items():
+                await listening.subscribe(subject, heard)
+            await listening.client.flush(timings.connect)
+    except CertificateError:
+        return Listened(error=_UNUSABLE)
+    except (*TROUBLE, ValueError, TypeError) as error:
+        reason = describe(listening.failures[-1] if listening.failures else error)
+        return Listened(error=f"{redact_url(address.url)}: {reason}")
+    else:
+        return await listening.receive(enough)
+    finally:
+        await listening.client.close_permanently(timings.goodbye)
+
+
+class _Listening:
+    """One connection."""
+
+    def __init__(self, client: UntrustedNatsClient, timings: ListenTimings) -> None:
+        self.client = client
+        self.failures: list[Exception] = []
+        self._timings = timings
+        self._dropped = 0
+        self._ended = asyncio.Event()
+
+    async def connect(self, address: NatsAddress, name: str) -> None:
+        connected = False
+
+        async def on_error(error: Exception) -> None:
+            if isinstance(error, nats.errors.SlowConsumerError):
+                self._dropped += 1
+                return
+            self.failures.append(error)
+            if not connected:
+                raise error  # the library would retry forever
+
+        async def on_closed() -> None:
+            self._ended.set()
+
+        await self.client.connect(
+            servers=address.servers,
+            name=name,
+            allow_reconnect=False,
+            connect_timeout=self._timings.connect,
+            tls=client_context(address),
+            error_cb=on_error,
+            closed_cb=on_closed,
+        )
+        connected = True
+
+    async def subscribe(self, subject: str, heard: Heard) -> None:
+        async def take(message: Msg) -> None:
+            heard(message.subject, message.data)
+
+        await self.client.subscribe(
+            subject, cb=take, pending_bytes_limit=PENDING_BYTES, pending_msgs_limit=PENDING_MESSAGES
+        )
+
+    async def receive(self, enough: Callable[[], bool]) -> Listened:
+        began = time.monotonic()
+        ends = began + self._timings.listen
+        while (now := time.monotonic()) < ends and not self._ended.is_set() and not self.client.denied and not enough():
+            try:
+                async with asyncio.timeout(min(self._timings.look, ends - now)):
+                    await self._ended.wait()
+            except TimeoutError:
+                continue
+        seconds = time.monotonic() - began
+        if self.client.denied:
+            return Listened(error=self.client.denied)
+        if self._ended.is_set():
+            reason = describe(self.failures[-1]) if self.failures else "connection lost"
+            return Listened(seconds, self._dropped, f"after {seconds:.0f} s: {reason}")
+        return Listened(seconds, self._dropped)

@@ -1,0 +1,127 @@
+"""A command that listens for a bounded time: it publishes nothing, and says why it received nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from support.suite.naming import lacking
+from trellis.lattice.connection.address import NatsAddress
+from trellis.lattice.connection.listen import Listened, listen
+from trellis.lattice.timings import ListenTimings
+from unit.lattice.test_lying_servers import INFO
+
+SHORT = ListenTimings(listen=0.4, look=0.01, connect=2, goodbye=0.2)
+BEAT = b"MSG beats.a 1 2\r\n{}\r\n"
+
+
+class Server:
+    """A server that sends ``words`` once the client has subscribed, and keeps what the client sent."""
+
+    def __init__(self, words: bytes = b"", *, hangs_up: bool = False) -> None:
+        self.words, self.hangs_up = words, hangs_up
+        self.lines: list[str] = []
+
+    async def meet(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"INFO " + json.dumps(INFO).encode() + b"\r\n")
+        try:
+            while line := await reader.readline():
+                self.lines.append(line.decode().strip())
+                if line.startswith(b"PING"):
+                    writer.write(b"PONG\r\n")
+                    if any(item.startswith("SUB") for item in self.lines):
+                        writer.write(self.words)
+                        self.words = b""
+                        if self.hangs_up:
+                            break
+        except OSError:
+            pass
+        finally:
+            writer.close()
+
+
+@asynccontextmanager
+async def serving(server: Server) -> AsyncIterator[NatsAddress]:
+    listener = await asyncio.start_server(server.meet, "127.0.0.1", 0)
+    try:
+        yield NatsAddress(f"nats://127.0.0.1:{listener.sockets[0].getsockname()[1]}")
+    finally:
+        listener.close()
+        await listener.wait_closed()
+        await asyncio.sleep(0.01)
+
+
+class Ear:
+    def __init__(self, enough: int = 10**9) -> None:
+        self.heard: list[tuple[str, bytes]] = []
+        self.enough = enough
+
+    def take(self, subject: str, payload: bytes) -> None:
+        self.heard.append((subject, payload))
+
+    async def listen(self, address: NatsAddress, timings: ListenTimings = SHORT) -> Listened:
+        handlers = {"beats.>": self.take}
+        return await listen(address, "test", handlers, lambda: len(self.heard) >= self.enough, timings)
+
+
+async def test_messages_are_received_and_nothing_is_published() -> None:
+    server, ear = Server(BEAT * 3), Ear()
+    async with serving(server) as address:
+        found = await ear.listen(address)
+    assert ear.heard == [("beats.a", b"{}")] * 3
+    assert (found.error, found.dropped) == ("", 0)
+    assert found.seconds == pytest.approx(SHORT.listen, abs=0.3)
+    assert [line.split()[0] for line in server.lines if line.split()[0] not in {"CONNECT", "PING", "PONG"}] == ["SUB"]
+
+
+async def test_it_ends_as_soon_as_enough_was_received() -> None:
+    ear = Ear(enough=2)
+    async with serving(Server(BEAT * 2)) as address:
+        found = await ear.listen(address, ListenTimings(listen=60, look=0.01, connect=2, goodbye=0.2))
+    assert found.seconds < 30
+    assert not found.error
+
+
+async def test_ten_thousand_messages_are_received_to_the_last() -> None:
+    ear = Ear(enough=10_000)
+    async with serving(Server(BEAT * 10_000)) as address:
+        found = await ear.listen(address, ListenTimings(listen=60, look=0.01, connect=2, goodbye=0.2))
+    assert len(ear.heard) == 10_000
+    assert (found.error, found.dropped) == ("", 0)
+
+
+async def test_a_server_that_is_not_there_is_named_without_a_password() -> None:
+    found = await Ear().listen(NatsAddress("nats://user:secret@127.0.0.1:1"))
+    assert found.seconds == 0
+    assert lacking(found.error, "127.0.0.1:1") == []
+    assert "secret" not in found.error
+
+
+@pytest.mark.parametrize("url", ["nats://", "not a url", "nats://127.0.0.1:99999"])
+async def test_an_invalid_address_is_an_error_and_no_exception(url: str) -> None:
+    assert (await Ear().listen(NatsAddress(url))).error
+
+
+async def test_a_denied_subscription_is_the_error() -> None:
+    denial = b"-ERR 'Permissions Violation for Subscription to \"beats.>\"'\r\n"
+    async with serving(Server(denial)) as address:
+        found = await Ear().listen(address)
+    assert found.seconds == 0
+    assert "beats.>" in found.error
+
+
+async def test_a_lost_connection_is_the_error_and_its_time_is_kept() -> None:
+    async with serving(Server(BEAT, hangs_up=True)) as address:
+        found = await Ear().listen(address, ListenTimings(listen=60, look=0.01, connect=2, goodbye=0.2))
+    assert found.error
+    assert found.seconds < 30
+
+
+async def test_certificates_that_cannot_be_used_are_named_without_their_content() -> None:
+    found = await Ear().listen(NatsAddress("nats://127.0.0.1:1", certificate="hunter2"))
+    assert "PEM" in found.error
+    assert "hunter2" not in found.error
