@@ -18,7 +18,7 @@ import orjson
 
 from trellis.kube.resources import ALL, PODS, Manifest, Resource
 from trellis.kube.transport import AnswerTooLong, ConnectionFailed, HttpRequest, Reply, Stream
-from trellis_dev.fakes.discovery import kinds_of, version_of
+from trellis_dev.fakes.discovery import group_of, kinds_of, version_of, versions_of
 from trellis_dev.fakes.fields import FieldOwners
 from trellis_dev.fakes.patches import BadPatchError, TestFailed, json_patch, merge_patch
 from trellis_dev.fakes.refusals import RefusedError, Target
@@ -112,6 +112,8 @@ class FakeApiServer:
     def _answer(self, request: HttpRequest) -> Reply:
         if request.path == "/readyz":
             return Reply(200, b"ok", {})
+        if (group := group_of(request.path)) is not None:
+            return _reply(versions_of(group, self._resources.values()))
         if (api_version := version_of(request.path)) is not None:
             return _reply(kinds_of(api_version, self._resources.values()))
         target = self._target(request.path)

@@ -120,6 +120,20 @@ class Discovery:
         return version
 
 
+async def served_versions(kube: Kube, group: str) -> tuple[str, ...]:
+    """Return the versions of a group that the API server serves; none if it has no such group.
+
+    Raises:
+        KubeError: the API server did not answer.
+    """
+    call = Call("GET", "APIGroup", "apigroups", "", group)
+    try:
+        found = _document(call, await kube.ask(call, HttpRequest("GET", f"/apis/{group}")))
+    except NotFound:
+        return ()
+    return tuple(str(item.get("version")) for item in found.get("versions") or () if isinstance(item, dict))
+
+
 def _path(api_version: str) -> str:
     root = "/apis" if "/" in api_version else "/api"
     return f"{root}/{api_version}"

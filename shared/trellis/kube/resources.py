@@ -88,10 +88,18 @@ HOST_CONFIGS: Final = Resource(
 APPLICATIONS: Final = Resource("core.oam.dev", "v1beta1", "applications", "Application", namespaced=True)
 SECRET_GRANTS: Final = Resource("trellis.dev", "v1alpha1", "secretgrants", "SecretGrant", namespaced=True)
 WASM_CONTROLLERS: Final = Resource("trellis.dev", "v1alpha1", "wasmcontrollers", "WasmController", namespaced=True)
+_WASMCLOUD: Final = "runtime.wasmcloud.dev"
 WORKLOAD_DEPLOYMENTS: Final = Resource(
-    "runtime.wasmcloud.dev", "v1alpha1", "workloaddeployments", "WorkloadDeployment", namespaced=True
+    _WASMCLOUD, "v1alpha1", "workloaddeployments", "WorkloadDeployment", namespaced=True
 )
-"""Of wasmCloud v2, whose chart applies the CRD; not in :data:`ALL`, because most clusters do not have it."""
+WORKLOAD_REPLICA_SETS: Final = Resource(
+    _WASMCLOUD, "v1alpha1", "workloadreplicasets", "WorkloadReplicaSet", namespaced=True
+)
+WORKLOADS: Final = Resource(_WASMCLOUD, "v1alpha1", "workloads", "Workload", namespaced=True)
+WASM_HOSTS: Final = Resource(_WASMCLOUD, "v1alpha1", "hosts", "Host", namespaced=True)
+ARTIFACTS: Final = Resource(_WASMCLOUD, "v1alpha1", "artifacts", "Artifact", namespaced=True)
+WASMCLOUD_V2: Final = (WORKLOAD_DEPLOYMENTS, WORKLOAD_REPLICA_SETS, WORKLOADS, WASM_HOSTS, ARTIFACTS)
+"""Kinds of wasmCloud v2. The services read them; only `trellis migrate to-v2 --apply` writes some of them."""
 
 ALL: Final[tuple[Resource, ...]] = (
     NODES,

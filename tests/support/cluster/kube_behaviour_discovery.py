@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from trellis.kube.client import Kube
-from trellis.kube.discovery import Discovery, UnknownKind
+from trellis.kube.discovery import Discovery, UnknownKind, served_versions
 from trellis.kube.resources import ALL, APPLICATIONS, CONFIGMAPS, HOST_CONFIGS, HTTP_ROUTES, JOBS, NODES, SHIMS
 
 # Of definitions that a cluster has only once somebody applied them.
@@ -40,6 +40,10 @@ class DiscoveryBehaviour:
             await Discovery(kube).resource(api_version, kind)
         assert named in caught.value.message
         assert (caught.value.status, caught.value.reason) == (404, "UnknownKind")
+
+    async def test_a_group_has_its_versions_and_one_that_is_not_there_has_none(self, kube: Kube) -> None:
+        assert JOBS.version in await served_versions(kube, JOBS.group)
+        assert await served_versions(kube, "nobody.example") == ()
 
     async def test_kinds_of_one_group_are_one_question(self, kube: Kube) -> None:
         discovery = Discovery(kube)
