@@ -64,6 +64,10 @@ async def _listed(word: str, given: dict[str, Any]) -> list[str]:
         "service": resources.SERVICES,
         "controller": resources.WASM_CONTROLLERS,
         "secretgrant": resources.SECRET_GRANTS,
+        "workloaddeployment": resources.WORKLOAD_DEPLOYMENTS,
+        "workload": resources.WORKLOADS,
+        "whost": resources.WASM_HOSTS,
+        "artifact": resources.ARTIFACTS,
     }
     resource = listed[read_kind(word, listed)]
     settings = client_settings(kubeconfig=given.get("kubeconfig"), context=given.get("context"))

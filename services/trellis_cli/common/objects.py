@@ -51,6 +51,10 @@ KINDS: Final[Mapping[str, Kind]] = {
         Kind("secretgrant", ("secretgrants",), "trellis.dev"),
         Kind("secret", ("secrets",)),
         Kind("deadletter", ("deadletters",), namespaced=False),
+        Kind("workloaddeployment", ("workloaddeployments",), "runtime.wasmcloud.dev"),
+        Kind("workload", ("workloads", "ww"), "runtime.wasmcloud.dev"),
+        Kind("whost", ("whosts",), "runtime.wasmcloud.dev", resource="host"),
+        Kind("artifact", ("artifacts",), "runtime.wasmcloud.dev"),
     )
 }
 RENAMED: Final[Mapping[str, str]] = {
@@ -61,6 +65,13 @@ RENAMED: Final[Mapping[str, str]] = {
 }
 """Current names of kinds by their former names, which are rejected."""
 _NAMES: Final = {name: kind for kind in KINDS.values() for name in (kind.name, *kind.aliases)}
+_QUALIFIED: Final = {
+    (name, kind.group): kind
+    for kind in KINDS.values()
+    if kind.resource and kind.group
+    for name in (kind.resource, f"{kind.resource}s")
+}
+"""Kinds by the name of their resource and its group: ``hosts.runtime.wasmcloud.dev`` is not the kind ``host``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +99,7 @@ def read_kind(word: str, accepted: Iterable[str]) -> str:
     name, _, group = word.lower().partition(".")
     if name in RENAMED:
         raise SettingsError(f'kind "{word}": renamed to "{RENAMED[name]}"')
-    found = _NAMES.get(name)
+    found = _QUALIFIED.get((name, group)) or _NAMES.get(name)
     if found is None or found.name not in accepted or (group and group != found.group):
         near = difflib.get_close_matches(name, [item for item in _NAMES if _NAMES[item].name in accepted], n=1)
         meant = f'; did you mean "{near[0]}"?' if near and near[0] != name else ""

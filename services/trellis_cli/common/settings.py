@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pydantic import Field
+from pydantic import Field, FilePath
 
-from trellis.config.settings import DnsLabel, HttpUrl, ServiceSettings, load
+from trellis.config.settings import DnsLabel, HttpUrl, NatsUrl, ServiceSettings, load
 from trellis.kube.access import Access
 from trellis.names import CLAIM_NAMESPACE
 
@@ -27,6 +27,18 @@ class ClientSettings(ServiceSettings):
         default=None, description="where `trellis trace` asks for traces: Jaeger's query API, http://host:16686"
     )
 
+    v2_nats_url: NatsUrl | None = Field(default=None, description="URL of the NATS of wasmCloud v2")
+    v2_nats_credentials_file: FilePath | None = Field(
+        default=None, description="NATS credentials file (user JWT and seed) for the NATS of wasmCloud v2"
+    )
+    v2_nats_ca_file: FilePath | None = Field(
+        default=None, description="CA certificates (PEM) that verify the NATS of wasmCloud v2"
+    )
+    v2_nats_certificate_file: FilePath | None = Field(
+        default=None,
+        description="client certificate and key (PEM) for the NATS of wasmCloud v2, which maps users by it",
+    )
+
     @property
     def access(self) -> Access:
         """Source of the credentials for the cluster."""
@@ -40,6 +52,7 @@ def client_settings(
     nats_url: str | None = None,
     cluster: str | None = None,
     jaeger_url: str | None = None,
+    v2_nats_url: str | None = None,
 ) -> ClientSettings:
     """Return the settings from the environment and these flags.
 
@@ -53,4 +66,5 @@ def client_settings(
         nats_url=nats_url,
         cluster=cluster,
         jaeger_url=jaeger_url,
+        v2_nats_url=v2_nats_url,
     )

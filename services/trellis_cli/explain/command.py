@@ -39,6 +39,9 @@ from trellis_cli.common.options import (
 from trellis_cli.common.output import DocumentOption, Format, one_line, print_document, print_result, print_text
 from trellis_cli.common.settings import ClientSettings, client_settings
 from trellis_cli.explain.grant_read import grant_page
+from trellis_cli.v2.options import KINDS as V2_KINDS
+from trellis_cli.v2.options import NatsOption, RegistryOption, RepliesOption, Sources, sources_of
+from trellis_cli.v2.page import v2_page
 
 KINDS: Final = (
     "node",
@@ -49,6 +52,7 @@ KINDS: Final = (
     "controller",
     "secretgrant",
     "deadletter",
+    *V2_KINDS,
 )
 """Kinds with a page."""
 
@@ -69,6 +73,9 @@ def explain(  # noqa: PLR0913, PLR0917 - options of a command line
     nats_url: Annotated[
         str | None, typer.Option(help="address of the bus, for dead letters [env: TRELLIS_NATS_URL]")
     ] = None,
+    v2_nats: NatsOption = None,
+    v2_replies: RepliesOption = False,
+    v2_registry: RegistryOption = False,
     output: DocumentOption = Format.TABLE,
 ) -> None:
     """Show the cause of an object's state and the resolution.
@@ -77,15 +84,19 @@ def explain(  # noqa: PLR0913, PLR0917 - options of a command line
     its verification. `shim NAME`: each node that fails. `hostgroup NAME`: a WasmCloudHostConfig, its pods, its lattice.
     `application NAME`: Kubernetes, wadm and the hosts. `service NAME`: the Service of an application, and each host.
     `controller NAME`: a WasmController. `secretgrant NAME`: its lattices and accounts. `deadletter SEQUENCE`: a
-    dead-lettered message. Ends with 1 if a check failed. JSON: `{"ok", "subject", "cause", "do", "headline", "lines":
-    [{"about", "ok", "text", "do"}]}`; `ok` of a line is null if it is not a check, `cause` and `do` are null if no
-    check failed.
+    dead-lettered message. Of wasmCloud v2: `workloaddeployment NAME`, `workload NAME`, `whost NAME` (a Host) and
+    `artifact NAME`; the credentials for --v2-nats are in TRELLIS_V2_NATS_CREDENTIALS_FILE, TRELLIS_V2_NATS_CA_FILE
+    and TRELLIS_V2_NATS_CERTIFICATE_FILE. Ends with 1 if a check failed. JSON: `{"ok", "subject", "cause", "do",
+    "headline", "lines": [{"about", "ok", "text", "do"}]}`; `ok` of a line is null if it is not a check, `cause` and
+    `do` are null if no check failed.
     """
     with exit_on_error():
         asked = read_argument(what, one_namespace(namespace, all_namespaces=all_namespaces))
-        settings = client_settings(kubeconfig=kubeconfig, context=context, nats_url=nats_url)
+        settings = client_settings(kubeconfig=kubeconfig, context=context, nats_url=nats_url, v2_nats_url=v2_nats)
+        given = v2_nats is not None
+        sources = sources_of(settings, asked.kind, replies=v2_replies, registry=v2_registry, given=given)
         page = asyncio.run(
-            _dead_letter_page(settings, asked.name) if asked.kind == "deadletter" else _page(settings, asked)
+            _dead_letter_page(settings, asked.name) if asked.kind == "deadletter" else _page(settings, asked, sources)
         )
         _show(page, output)
         if page.cause is not None:
@@ -103,15 +114,17 @@ def read_argument(words: Sequence[str], namespace: str | None) -> ObjectName:
     return read_object(words, KINDS, namespace)
 
 
-async def _page(settings: ClientSettings, asked: ObjectName) -> Explanation:
+async def _page(settings: ClientSettings, asked: ObjectName, sources: Sources) -> Explanation:
     async with connected(settings) as kube:
         try:
-            return await _found(settings, Reading(kube, settings.namespace), asked)
+            return await _found(settings, Reading(kube, settings.namespace), asked, sources)
         except NotThereError as error:
             return error.page
 
 
-async def _found(settings: ClientSettings, reading: Reading, asked: ObjectName) -> Explanation:
+async def _found(settings: ClientSettings, reading: Reading, asked: ObjectName, sources: Sources) -> Explanation:
+    if asked.kind in V2_KINDS:
+        return await v2_page(reading, asked, sources)
     if asked.kind == "secretgrant":
         return await grant_page(reading, asked.name, asked.namespace)
     return await page_of(reading, settings.installer_namespace, asked.kind, asked.name, asked.namespace)

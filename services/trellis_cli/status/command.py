@@ -58,6 +58,9 @@ from trellis_cli.status.rows import (
     unknown_service,
 )
 from trellis_cli.status.served import list_or_row
+from trellis_cli.v2.row import PART as V2
+from trellis_cli.v2.row import UNKNOWN as V2_UNKNOWN
+from trellis_cli.v2.status import read_v2
 
 LED: Final = tuple(name.replace("_", "-") for name in (NODE_WATCHER, PROVISIONER))
 AWAY: Final = "unknown while the API server is unreachable"
@@ -94,12 +97,15 @@ class Status:
     secrets: Part
     controllers: Part
     bus: Part
+    wasmcloud_v2: Part | None = None
+    """None if the cluster has no wasmCloud v2."""
 
     @property
     def parts(self) -> tuple[Part, ...]:
         """All rows."""
         kinds = (self.hosts, self.applications, self.mirrors, self.secrets, self.controllers)
-        return (self.kubernetes, *self.services, self.rollout, self.breakers, *kinds, self.bus)
+        other = () if self.wasmcloud_v2 is None else (self.wasmcloud_v2,)
+        return (self.kubernetes, *self.services, self.rollout, self.breakers, *kinds, *other, self.bus)
 
     @property
     def ok(self) -> bool | None:
@@ -120,6 +126,7 @@ class Status:
             "reflected_services": self.mirrors.document(),
             "secrets": self.secrets.document(),
             "controllers": self.controllers.document(),
+            "wasmcloud_v2": None if self.wasmcloud_v2 is None else self.wasmcloud_v2.document(),
             "bus": self.bus.document(),
         }
 
@@ -137,12 +144,14 @@ def status(
     null, and `unread` of the part names the missing permission. JSON: `ok`; `kubernetes {ok, problem, server,
     version}`; `services [{ok, problem, name, holder, renewed_seconds_ago}]`, with `installation`, the holder of the
     nodes; `rollout {ok, problem, in_progress, halted, counts, causes, shims}`; `circuit_breakers {ok, problem, open
-    [rows of circuit-breaker status]}`; `hosts {ok, problem, groups, hosts, hosts_ready, unhealthy, causes, holder}`;
-    `applications {ok, problem, count, phases, unhealthy [namespace/name], causes, holder}`; `reflected_services {ok,
-    problem, services, without_endpoints [namespace/name], unreached, causes, holder}`, the Services of applications;
-    `secrets {ok, problem, grants, without_effect, causes, pods, pods_ready}`; `controllers {ok, problem, count, states,
-    not_ready [namespace/name], causes, holder}`; `bus {ok, problem, streams [{name, messages, bytes}], dead_letters}`.
-    `causes` maps names to the cause that `trellis explain` prints. Unknown values are null.
+    [rows of circuit-breaker status]}`; `hosts {ok, problem, groups, hosts, hosts_ready, unhealthy, causes,
+    holder}`; `applications {ok, problem, count, phases, unhealthy [namespace/name], causes, holder}`;
+    `reflected_services {ok, problem, services, without_endpoints [namespace/name], unreached, causes, holder}`, the
+    Services of applications; `secrets {ok, problem, grants, without_effect, causes, pods, pods_ready}`;
+    `controllers {ok, problem, count, states, not_ready [namespace/name], causes, holder}`; `wasmcloud_v2 {ok,
+    problem, deployments, hosts, artifacts, unhealthy [kind/namespace/name], causes}`, null without wasmCloud v2;
+    `bus {ok, problem, streams [{name, messages, bytes}], dead_letters}`. `causes` maps names to the cause that
+    `trellis explain` prints. Unknown values are null.
     """
     with exit_on_error():
         settings = client_settings(kubeconfig=kubeconfig, context=context, nats_url=nats_url)
@@ -169,8 +178,11 @@ async def _look(settings: ClientSettings) -> Status:
                 CONTROLLERS: read_controllers(kube, namespace),
             },
         )
-        kubernetes, bus, *rows = await asyncio.gather(
-            _kubernetes(kube), _bus(settings), *services, *(_guarded(name, part) for name, part in asked.items())
+        (kubernetes, bus, *rows), v2 = await asyncio.gather(
+            asyncio.gather(
+                _kubernetes(kube), _bus(settings), *services, *(_guarded(name, part) for name, part in asked.items())
+            ),
+            _v2(kube, namespace),
         )
     led, rest = tuple(rows[: len(services)]), dict(zip(asked, rows[len(services) :], strict=True))
     return Status(
@@ -183,6 +195,7 @@ async def _look(settings: ClientSettings) -> Status:
         mirrors=rest["reflected-services"],
         secrets=rest[SECRETS],
         controllers=rest[CONTROLLERS],
+        wasmcloud_v2=v2,
         bus=bus,
     )
 
@@ -193,6 +206,14 @@ async def _guarded(name: str, part: Awaitable[Part]) -> Part:
         return await part
     except KubeError as error:
         return _because(Part(name, "unknown", facts=dict(_UNREAD[name])), error)
+
+
+async def _v2(kube: Kube, namespace: str) -> Part | None:
+    """Return the row of wasmCloud v2, None if the cluster has none."""
+    try:
+        return await read_v2(kube, namespace)
+    except KubeError as error:
+        return _because(Part(V2, "unknown", facts=dict(V2_UNKNOWN)), error)
 
 
 def _because(part: Part, error: KubeError) -> Part:

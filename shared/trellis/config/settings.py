@@ -42,6 +42,7 @@ __all__ = [
     "HttpUrl",
     "LogLevel",
     "Namespaces",
+    "NatsUrl",
     "Seconds",
     "ServiceSettings",
     "SettingsError",
@@ -132,6 +133,7 @@ Subdomain = Annotated[str, AfterValidator(_subdomain), text_schema(_SUBDOMAIN.pa
 Namespaces = Annotated[
     tuple[str, ...], BeforeValidator(_listed), AfterValidator(_namespaces), listed_schema(_DNS_LABEL.pattern)
 ]
+NatsUrl = Annotated[str, AfterValidator(_nats_url)]
 HttpUrl = Annotated[str, AfterValidator(_http_url), text_schema("https?://.+")]
 LogLevel = Annotated[Literal["debug", "info", "warning", "error"], BeforeValidator(_lower)]
 
@@ -163,7 +165,7 @@ class ServiceSettings(BaseSettings):
         description="Kubeconfig file. If unset: the service account of the pod, then ~/.kube/config.",
     )
     context: str | None = Field(default=None, description="Context of the kubeconfig. If unset: its current context.")
-    nats_url: Annotated[str, AfterValidator(_nats_url)] = Field(
+    nats_url: NatsUrl = Field(
         default="nats://127.0.0.1:4222", description="URL of NATS. Separate several servers by commas."
     )
     nats_nkey_file: Annotated[Path, AfterValidator(_home)] | None = Field(

@@ -13,9 +13,9 @@ from functools import cached_property
 from typing import TypeVar
 
 from trellis.v2.deployments import ArtifactView, DeploymentView, ReplicaSetView
-from trellis.v2.heard import HeardHost
+from trellis.v2.host_messages import LastHeartbeat
 from trellis.v2.hosts import HostView
-from trellis.v2.messages import WorkloadStatus
+from trellis.v2.messages import HostHeartbeat, WorkloadStatus
 from trellis.v2.operator import Judgement, judge
 from trellis.v2.routes import RoutedService, RouteSlice
 from trellis.v2.snapshot import Snapshot
@@ -94,7 +94,7 @@ class Cluster:
     def _heirs(self) -> Mapping[str, WorkloadStatus]:
         """Failed starts by the WorkloadReplicaSet of their workload: its Workload may have been replaced since."""
         found: dict[str, WorkloadStatus] = {}
-        replies = self.snapshot.bus.replies if self.snapshot.bus is not None else {}
+        replies = self.snapshot.messages.replies if self.snapshot.messages is not None else {}
         for workload in (*self.snapshot.former, *self.snapshot.workloads):
             if (reply := replies.get(workload.id)) is not None and workload.meta.owner_name:
                 found[f"{workload.meta.namespace}/{workload.meta.owner_name}"] = reply
@@ -138,15 +138,20 @@ class Cluster:
         """Return the number of Workloads on a host, before or after listening: it may run any of them."""
         return len(self._known_on_host.get(host_id, ()))
 
-    def heard(self, host_id: str) -> HeardHost | None:
-        """Return the last heartbeat of a host, None if none arrived or none was listened for."""
-        return self.snapshot.bus.hosts.get(host_id) if self.snapshot.bus is not None else None
+    def last_message(self, host_id: str) -> LastHeartbeat | None:
+        """Return the last message of a host, None if none arrived or if this command did not listen."""
+        return self.snapshot.messages.hosts.get(host_id) if self.snapshot.messages is not None else None
+
+    def description(self, host_id: str) -> HostHeartbeat | None:
+        """Return the last heartbeat of a host, None if none arrived or if it cannot be parsed."""
+        last = self.last_message(host_id)
+        return last.heartbeat if last is not None else None
 
     def failed_start(self, workload: WorkloadView) -> WorkloadStatus | None:
         """Return the reply that has the cause of a failed start of a workload, or of the one that it replaced."""
-        if self.snapshot.bus is None:
+        if self.snapshot.messages is None:
             return None
-        own = self.snapshot.bus.replies.get(workload.id)
+        own = self.snapshot.messages.replies.get(workload.id)
         if own is not None or not workload.meta.owner_name:
             return own
         return self._heirs.get(f"{workload.meta.namespace}/{workload.meta.owner_name}")
@@ -154,19 +159,23 @@ class Cluster:
     @cached_property
     def other_nats(self) -> bool:
         """True if the operator recorded heartbeats while this command listened and received none."""
-        bus = self.snapshot.bus
-        if bus is None or bus.error or bus.hosts:
+        messages = self.snapshot.messages
+        if messages is None or messages.error or messages.hosts:
             return False
-        return any(self._recorded_meanwhile(host, bus.seconds) for host in self.hosts)
+        return any(self._recorded_meanwhile(host, messages.seconds) for host in self.hosts)
 
     def missed(self, host: HostView) -> bool:
         """Return whether this command listened for a heartbeat of a host for long enough, and none arrived.
 
         One that the operator recorded meanwhile shows that the host sent it, on another NATS or account.
         """
-        bus, timings = self.snapshot.bus, self.snapshot.timings
+        messages, timings = self.snapshot.messages, self.snapshot.timings
         least = timings.heartbeat + timings.slack
-        return bus is not None and bus.missed(host.id, least) and not self._recorded_meanwhile(host, bus.seconds)
+        return (
+            messages is not None
+            and messages.missed(host.id, least)
+            and not self._recorded_meanwhile(host, messages.seconds)
+        )
 
     def _recorded_meanwhile(self, host: HostView, seconds: float) -> bool:
         return host.last_seen is not None and not self.older(host.last_seen, seconds - self.snapshot.timings.slack)
@@ -182,8 +191,8 @@ class Cluster:
 
     def last_heartbeat(self, host: HostView) -> float | None:
         """Return the Unix time of the last known heartbeat of a host, received or recorded by the operator."""
-        heard = self.heard(host.id)
-        times = [time for time in (host.last_seen, heard.at if heard else None) if time is not None]
+        last = self.last_message(host.id)
+        times = [time for time in (host.last_seen, last.at if last else None) if time is not None]
         return max(times, default=None)
 
 

@@ -1,6 +1,6 @@
 """Messages of hosts that were received while a command listened, bounded in number and size.
 
-Not pure in one respect only: ``Heard`` collects. In: subjects, payloads, times. Out: ``Bus`` for a snapshot. Called for
+``Collector`` is the only mutable value. In: subjects, payloads, times. Out: ``HostMessages`` for a snapshot. Called for
 each message by code that listens on NATS. Invariants: the work per message is constant, because 10,000 arrive in a
 second; of a host the last payload is kept, and parsed at the end; what exceeds the bounds is counted, and then absence
 proves nothing.
@@ -34,7 +34,7 @@ _CAUSE: Final = b"WORKLOAD_STATE_ERROR"
 
 
 @dataclass(frozen=True, slots=True)
-class HeardHost:
+class LastHeartbeat:
     """The last heartbeat of a host. ``count``: heartbeats; ``at``: arrival of the last one, in Unix seconds.
 
     ``heartbeat`` is None if it could not be parsed; ``reason`` has the cause.
@@ -47,7 +47,7 @@ class HeardHost:
 
 
 @dataclass(frozen=True, slots=True)
-class Bus:
+class HostMessages:
     """Result of listening on the NATS of hosts. ``seconds``: uninterrupted reception; ``error``: why there was none.
 
     ``dropped``: messages beyond the bounds; then a missing heartbeat proves nothing. ``replies``: failed starts by the
@@ -55,11 +55,10 @@ class Bus:
     """
 
     seconds: float = 0.0
-    hosts: Mapping[str, HeardHost] = field(default_factory=dict)
+    hosts: Mapping[str, LastHeartbeat] = field(default_factory=dict)
     replies: Mapping[str, WorkloadStatus] = field(default_factory=dict)
     dropped: int = 0
     error: str = ""
-    replies_heard: bool = False
 
     def missed(self, host_id: str, least: float) -> bool:
         """Return whether a heartbeat was to arrive within ``least`` seconds, and did not."""
@@ -73,7 +72,7 @@ class _Beat:
     at: float
 
 
-class Heard:
+class Collector:
     """Collects messages."""
 
     def __init__(self) -> None:
@@ -113,14 +112,14 @@ class Heard:
             del self._replies[next(iter(self._replies))]
         self._replies[found.id] = found
 
-    def bus(self, seconds: float, *, error: str = "", replies: bool = False) -> Bus:
+    def result(self, seconds: float, *, error: str = "") -> HostMessages:
         """Return what was received; ``seconds``: uninterrupted reception until now."""
         hosts = {host: _parsed(beat) for host, beat in self._beats.items()}
-        return Bus(seconds, hosts, dict(self._replies), self.dropped, error, replies)
+        return HostMessages(seconds, hosts, dict(self._replies), self.dropped, error)
 
 
-def _parsed(beat: _Beat) -> HeardHost:
+def _parsed(beat: _Beat) -> LastHeartbeat:
     found = read_heartbeat(beat.payload)
     if isinstance(found, Unreadable):
-        return HeardHost(None, beat.count, beat.at, found.reason)
-    return HeardHost(found, beat.count, beat.at)
+        return LastHeartbeat(None, beat.count, beat.at, found.reason)
+    return LastHeartbeat(found, beat.count, beat.at)

@@ -65,13 +65,13 @@ def _heartbeats(snapshot: Snapshot, hosts: Mapping[str, list[HostView]]) -> tupl
     """Return the number of hosts whose received heartbeat is recorded, and of those whose one is not."""
     timings = snapshot.timings
     recorded = unrecorded = 0
-    for host_id, heard in snapshot.bus.hosts.items() if snapshot.bus is not None else ():
-        due = snapshot.now - heard.at > timings.settle
+    for host_id, last in snapshot.messages.hosts.items() if snapshot.messages is not None else ():
+        due = snapshot.now - last.at > timings.settle
         times = [host.last_seen for host in hosts.get(host_id, ()) if host.last_seen is not None]
-        if times and heard.at - max(times) <= timings.slack:
+        if times and last.at - max(times) <= timings.slack:
             recorded += 1
         else:
-            unrecorded += due or bool(times and heard.at - max(times) > timings.heartbeat + timings.slack)
+            unrecorded += due or bool(times and last.at - max(times) > timings.heartbeat + timings.slack)
     return recorded, unrecorded
 
 

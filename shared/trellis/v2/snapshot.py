@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from trellis.v2.deployments import ArtifactView, DeploymentView, ReplicaSetView
-from trellis.v2.heard import Bus
+from trellis.v2.host_messages import HostMessages
 from trellis.v2.hosts import HostView
 from trellis.v2.images import ImageAnswer, ImageKey
 from trellis.v2.routes import RoutedService, RouteSlice
@@ -36,7 +36,8 @@ class Part(StrEnum):
 class Snapshot:
     """The result of all reads. ``now``: Unix seconds by the clock of the API server.
 
-    ``unread``: parts that are not completely known, with the reason. ``bus``: None if no NATS was listened to.
+    ``unread``: parts that are not known, with the reason; ``limited``: parts that are known in the namespace of the
+    object only, because this account cannot list all namespaces. ``messages``: None if no NATS was listened to.
     ``former``: Workloads as they were before listening. ``images``: only the images that registries were asked about.
     """
 
@@ -49,11 +50,16 @@ class Snapshot:
     services: Sequence[RoutedService] = ()
     slices: Sequence[RouteSlice] = ()
     unread: Mapping[Part, str] = field(default_factory=dict)
-    bus: Bus | None = None
+    limited: Mapping[Part, str] = field(default_factory=dict)
+    messages: HostMessages | None = None
     former: Sequence[WorkloadView] = ()
     images: Mapping[ImageKey, ImageAnswer] = field(default_factory=dict)
     timings: V2Timings = field(default_factory=V2Timings)
 
     def knows(self, part: Part) -> bool:
-        """Return whether a part is completely known."""
+        """Return whether a part is known, at least in the namespace of the object."""
         return part not in self.unread
+
+    def knows_all(self, part: Part) -> bool:
+        """Return whether a part is known in all namespaces."""
+        return part not in self.unread and part not in self.limited

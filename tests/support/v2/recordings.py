@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from trellis.v2.deployments import DeploymentView, view_artifact, view_deployment, view_replica_set
-from trellis.v2.heard import Bus, Heard
+from trellis.v2.host_messages import Collector, HostMessages
 from trellis.v2.hosts import HostView, view_host
 from trellis.v2.images import ImageAnswer, ImageKey
 from trellis.v2.messages import HEARTBEATS
@@ -71,15 +71,15 @@ class Recording:
             if begin <= time <= end:
                 yield time, subject, payload.encode()
 
-    def bus(self, begin: float, end: float, *, replies: bool = False) -> Bus:
+    def messages(self, begin: float, end: float, *, replies: bool = False) -> HostMessages:
         """Return what a listener receives in a period."""
-        heard = Heard()
+        collector = Collector()
         for time, subject, payload in self.payloads(begin, end):
             if subject.startswith(HEARTBEATS):
-                heard.heartbeat(subject, payload, self.start + time)
+                collector.heartbeat(subject, payload, self.start + time)
             elif replies:
-                heard.reply(subject, payload)
-        return heard.bus(end - begin, replies=replies)
+                collector.reply(subject, payload)
+        return collector.result(end - begin)
 
     def snapshot(
         self,
@@ -122,7 +122,7 @@ class Recording:
             services=[view_service(item) for item in seen[Part.SERVICES]],
             slices=[view_slice(item) for item in seen[Part.SLICES]],
             unread=hidden,
-            bus=self.bus(at - listened, at, replies=replies) if listened else None,
+            messages=self.messages(at - listened, at, replies=replies) if listened else None,
             former=former if listened else (),
             images=images or {},
         )

@@ -29,6 +29,14 @@ ALL = tuple(KINDS)
         ("wasmctl a", None, ObjectName("controller", "a")),
         ("po a", "team", ObjectName("host", "a", "team")),
         ("deadletter 7", None, ObjectName("deadletter", "7")),
+        ("ww/a", "team", ObjectName("workload", "a", "team")),
+        ("workloads.runtime.wasmcloud.dev/a", None, ObjectName("workload", "a")),
+        ("workloaddeployments a", None, ObjectName("workloaddeployment", "a")),
+        ("whost a", None, ObjectName("whost", "a")),
+        ("hosts.runtime.wasmcloud.dev/a", None, ObjectName("whost", "a")),
+        ("Host.runtime.wasmcloud.dev a", None, ObjectName("whost", "a")),
+        ("hosts a", None, ObjectName("host", "a")),
+        ("artifact/team/a", None, ObjectName("artifact", "a", "team")),
     ],
 )
 def test_an_object_is_named_as_in_kubectl(words: str, namespace: str | None, found: ObjectName) -> None:

@@ -20,7 +20,7 @@ from trellis.v2.explain.artifact import artifact_health, explain_artifact
 from trellis.v2.explain.deployment import deployment_cause, deployment_health, explain_deployment
 from trellis.v2.explain.host import explain_host, host_health
 from trellis.v2.explain.workload import explain_workload, workload_health
-from trellis.v2.heard import Bus, HeardHost
+from trellis.v2.host_messages import HostMessages, LastHeartbeat
 from trellis.v2.hosts import HostView
 from trellis.v2.images import ImageAnswer, ImageKey, ImageState
 from trellis.v2.messages import HostHeartbeat
@@ -177,22 +177,22 @@ def test_an_operator_that_is_long_gone_is_found_without_listening() -> None:
 
 def test_silence_is_the_operators_if_heartbeats_arrive_and_hosts_are_not_recorded() -> None:
     snapshot = recording("12").snapshot(66)
-    beat = HeardHost(HostHeartbeat("63b210df-738e-48b0-bbbd-e2be5d2693e8"), 1, snapshot.now - 6)
-    there = replace(snapshot, bus=Bus(20.0, {"63b210df-738e-48b0-bbbd-e2be5d2693e8": beat}))
+    beat = LastHeartbeat(HostHeartbeat("63b210df-738e-48b0-bbbd-e2be5d2693e8"), 1, snapshot.now - 6)
+    there = replace(snapshot, messages=HostMessages(20.0, {"63b210df-738e-48b0-bbbd-e2be5d2693e8": beat}))
     assert Cluster(there).operator.state is State.CUT_OFF
     assert reason(page(there, "hello")) == Reason.NATS_UNREACHABLE
 
 
 def test_a_nats_that_cannot_be_read_proves_nothing() -> None:
     snapshot = recording("10").snapshot(20)
-    bus = Bus(seconds=0.0, error="connection-refused")
-    found = page(replace(snapshot, bus=bus), "hello")
+    messages = HostMessages(seconds=0.0, error="connection-refused")
+    found = page(replace(snapshot, messages=messages), "hello")
     assert reason(found) is None
     assert any("connection-refused" in line.text for line in found.lines)
 
 
 def test_another_nats_than_that_of_the_operator_proves_nothing() -> None:
-    snapshot = replace(recording("02").snapshot(6), bus=Bus(21.0))
+    snapshot = replace(recording("02").snapshot(6), messages=HostMessages(21.0))
     assert Cluster(snapshot).other_nats
     assert reason(page(snapshot, "hello")) is None
     assert explain_host(snapshot, host(snapshot, SON), Beside()).verdict.health is Health.HEALTHY
@@ -201,8 +201,12 @@ def test_another_nats_than_that_of_the_operator_proves_nothing() -> None:
 def test_too_short_a_time_and_dropped_messages_prove_nothing() -> None:
     recorded = recording("10").snapshot(25)
     [dead] = [item for item in recorded.hosts if item.meta.name != SON]
-    for bus, missed in ((Bus(5.0), False), (Bus(21.0, dropped=1), False), (Bus(21.0), True)):
-        cluster = Cluster(replace(recorded, bus=bus))
+    for messages, missed in (
+        (HostMessages(5.0), False),
+        (HostMessages(21.0, dropped=1), False),
+        (HostMessages(21.0), True),
+    ):
+        cluster = Cluster(replace(recorded, messages=messages))
         assert cluster.missed(dead) is missed
 
 
@@ -241,11 +245,11 @@ def test_numbers_of_a_host_come_from_its_heartbeat() -> None:
 
 def test_a_reply_about_the_workload_that_was_replaced_is_the_cause_of_its_successor() -> None:
     snapshot = recording("04").snapshot(64, listened=65.0, replies=True)
-    assert snapshot.bus is not None
+    assert snapshot.messages is not None
     [workload] = workloads(snapshot, "no-tag")
-    earlier = {id_: reply for id_, reply in snapshot.bus.replies.items() if id_ != workload.id}
+    earlier = {id_: reply for id_, reply in snapshot.messages.replies.items() if id_ != workload.id}
     former = recording("04").snapshot(20).workloads
-    kept = replace(snapshot, bus=replace(snapshot.bus, replies=earlier), former=former)
+    kept = replace(snapshot, messages=replace(snapshot.messages, replies=earlier), former=former)
     assert reason(page(kept, "no-tag")) == Reason.IMAGE_NOT_FOUND
 
 

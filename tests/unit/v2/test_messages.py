@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from support.v2.recordings import SITUATIONS, recording
-from trellis.v2.heard import BYTES_MOST, HOSTS_MOST, Heard
+from trellis.v2.host_messages import BYTES_MOST, HOSTS_MOST, Collector
 from trellis.v2.interfaces import Interface
 from trellis.v2.messages import (
     HEARTBEATS,
@@ -133,51 +133,51 @@ def test_a_message_has_no_password_of_a_url() -> None:
 
 
 def test_of_many_heartbeats_the_last_of_each_host_is_kept() -> None:
-    heard = Heard()
+    collector = Collector()
     for beat in range(30_000):
         host = f"h{beat % 3}"
         payload = json.dumps({"id": host, "workloadCount": str(beat)}).encode()
-        heard.heartbeat(f"{HEARTBEATS}.{host}", payload, float(beat))
-    bus = heard.bus(3.0)
-    assert {name: (host.count, host.at) for name, host in bus.hosts.items()} == {
+        collector.heartbeat(f"{HEARTBEATS}.{host}", payload, float(beat))
+    found = collector.result(3.0)
+    assert {name: (host.count, host.at) for name, host in found.hosts.items()} == {
         "h0": (10_000, 29_997.0),
         "h1": (10_000, 29_998.0),
         "h2": (10_000, 29_999.0),
     }
-    last = bus.hosts["h2"].heartbeat
+    last = found.hosts["h2"].heartbeat
     assert last is not None
     assert last.workloads == 29_999
 
 
 def test_beyond_the_bounds_messages_are_counted_and_absence_proves_nothing() -> None:
-    heard = Heard()
+    collector = Collector()
     for number in range(HOSTS_MOST + 5):
-        heard.heartbeat(f"{HEARTBEATS}.h{number}", b"{}", 0.0)
-    assert heard.dropped == 5
-    assert len(heard.hosts) == HOSTS_MOST
-    bus = heard.bus(60.0)
-    assert bus.dropped == 5
-    assert not bus.missed("somebody", 20.0)
-    large = Heard()
+        collector.heartbeat(f"{HEARTBEATS}.h{number}", b"{}", 0.0)
+    assert collector.dropped == 5
+    assert len(collector.hosts) == HOSTS_MOST
+    found = collector.result(60.0)
+    assert found.dropped == 5
+    assert not found.missed("somebody", 20.0)
+    large = Collector()
     for number in range(BYTES_MOST // LARGEST + 2):
         large.heartbeat(f"{HEARTBEATS}.h{number}", b"x" * LARGEST, 0.0)
     assert large.dropped == 2
 
 
 def test_a_heartbeat_that_cannot_be_parsed_is_still_a_heartbeat() -> None:
-    heard = Heard()
-    heard.heartbeat(f"{HEARTBEATS}.h", b"garbage", 7.0)
-    bus = heard.bus(60.0)
-    assert bus.hosts["h"].heartbeat is None
-    assert bus.hosts["h"].reason
-    assert not bus.missed("h", 20.0)
+    collector = Collector()
+    collector.heartbeat(f"{HEARTBEATS}.h", b"garbage", 7.0)
+    found = collector.result(60.0)
+    assert found.hosts["h"].heartbeat is None
+    assert found.hosts["h"].reason
+    assert not found.missed("h", 20.0)
 
 
 def test_of_the_replies_only_failed_starts_are_kept() -> None:
-    found = recording("04").bus(0, 70, replies=True)
+    found = recording("04").messages(0, 70, replies=True)
     assert found.replies
     assert {reply.state for reply in found.replies.values()} == {WorkloadState.ERROR}
-    heard = Heard()
-    heard.reply("_INBOX.x", b'{"workloadStatus":{"workloadId":"w","workloadState":"WORKLOAD_STATE_RUNNING"}}')
-    heard.reply("_INBOX.x", b'{"anything": "WORKLOAD_STATE_ERROR"}')
-    assert heard.bus(1.0, replies=True).replies == {}
+    collector = Collector()
+    collector.reply("_INBOX.x", b'{"workloadStatus":{"workloadId":"w","workloadState":"WORKLOAD_STATE_RUNNING"}}')
+    collector.reply("_INBOX.x", b'{"anything": "WORKLOAD_STATE_ERROR"}')
+    assert collector.result(1.0).replies == {}

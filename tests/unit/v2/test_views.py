@@ -161,7 +161,7 @@ def test_no_objects_make_a_page_raise(data: st.DataObject) -> None:
         slices=[view_slice(item) for item in draw(MANY)],
         unread=draw(st.dictionaries(st.sampled_from(Part), st.just("forbidden"), max_size=3)),
         images={image_key(*item): ImageAnswer(draw(st.sampled_from(ImageState))) for item in parts},
-        bus=recording("04").bus(0, 20, replies=True) if draw(st.booleans()) else None,
+        messages=recording("04").messages(0, 20, replies=True) if draw(st.booleans()) else None,
     )
     pages = [
         *(explain_host(snapshot, item, Beside()) for item in snapshot.hosts),

@@ -76,9 +76,9 @@ def _heartbeat(cluster: Cluster, host: HostView) -> Line:
     age = cluster.age(cluster.last_heartbeat(host))
     if age is None:
         return Line("heartbeat", "no heartbeat is recorded yet", well=False, reason=Reason.WAITING)
-    heard = cluster.heard(host.id)
-    if heard is not None and heard.heartbeat is None:
-        return Line("heartbeat", f"cannot be parsed: {heard.reason}")
+    last = cluster.last_message(host.id)
+    if last is not None and last.heartbeat is None:
+        return Line("heartbeat", f"cannot be parsed: {last.reason}")
     return Line("heartbeat", f"{in_seconds(age)} ago", well=True)
 
 
@@ -94,7 +94,7 @@ def _conditions(cluster: Cluster, host: HostView) -> Iterator[Line]:
 
 
 def _running(cluster: Cluster, host: HostView) -> Iterator[Line]:
-    if not cluster.snapshot.knows(Part.WORKLOADS):
+    if not cluster.snapshot.knows_all(Part.WORKLOADS):
         yield Line("workloads", f"unknown: {unknown(cluster, Part.WORKLOADS)}")
         return
     there = cluster.workloads_on(host.id)
@@ -103,8 +103,8 @@ def _running(cluster: Cluster, host: HostView) -> Iterator[Line]:
     for item in failed[:_SHOWN]:
         see = f"`trellis explain workload/{item.meta.name} -n {item.meta.namespace}`"
         yield Line("workload", f"{item.meta.key} is not healthy", False, see, Rank.ASIDE)
-    heard = cluster.heard(host.id)
-    running = heard.heartbeat.workloads if heard is not None and heard.heartbeat is not None else None
+    described = cluster.description(host.id)
+    running = described.workloads if described is not None else None
     known = cluster.known_on(host.id)
     if running is not None and running > known:
         text = f"it runs {running} workloads, {running - known} of them without a Workload in Kubernetes"
@@ -113,8 +113,7 @@ def _running(cluster: Cluster, host: HostView) -> Iterator[Line]:
 
 
 def _details(cluster: Cluster, host: HostView) -> Line:
-    heard = cluster.heard(host.id)
-    beat = heard.heartbeat if heard is not None else None
+    beat = cluster.description(host.id)
     version = (beat.version if beat else "") or host.version
     system = (beat.system if beat else "") or host.system
     free = (beat.memory_free if beat else None) or host.memory_free

@@ -41,13 +41,13 @@ def cut_off(cluster: Cluster, rank: Rank) -> Line:
 
 
 def _nats(cluster: Cluster) -> list[Line]:
-    bus = cluster.snapshot.bus
-    if bus is None:
+    messages = cluster.snapshot.messages
+    if messages is None:
         return []
-    if bus.error:
-        return [Line("nats", f"NATS of the hosts not read: {bus.error}")]
-    more = f", {bus.dropped} messages beyond the bounds dropped" if bus.dropped else ""
-    text = f"heartbeats of {len(bus.hosts)} hosts in {in_seconds(bus.seconds)}{more}"
+    if messages.error:
+        return [Line("nats", f"NATS of the hosts not read: {messages.error}")]
+    more = f", {messages.dropped} messages beyond the bounds dropped" if messages.dropped else ""
+    text = f"heartbeats of {len(messages.hosts)} hosts in {in_seconds(messages.seconds)}{more}"
     if cluster.other_nats:
         text += (
             "; the operator recorded heartbeats meanwhile, so this is another NATS or account than that of the operator"

@@ -70,12 +70,12 @@ def placement(cluster: Cluster, workload: WorkloadView, said: Condition) -> Line
 
 
 def _no_host(cluster: Cluster) -> Line:
-    bus = cluster.snapshot.bus
+    messages = cluster.snapshot.messages
     do = "start a host (`wash host`), and check that it connects to the NATS of the runtime-operator"
     text = "no wasmCloud host is registered: there is no Host object"
-    if bus is not None and not bus.error:
-        text += f", and {len(bus.hosts)} hosts sent a heartbeat in {in_seconds(bus.seconds)}"
-        if bus.hosts:
+    if messages is not None and not messages.error:
+        text += f", and {len(messages.hosts)} hosts sent a heartbeat in {in_seconds(messages.seconds)}"
+        if messages.hosts:
             do = "check that the runtime-operator runs and uses the NATS of these hosts"
     return Line("host", text, False, do, Rank.CAUSE, Reason.NO_HOST)
 

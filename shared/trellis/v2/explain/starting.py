@@ -124,6 +124,9 @@ def _image(cluster: Cluster, workload: WorkloadView) -> Line:
             ". The registry has it for this account, so the host does not reach the registry or has no login, or it "
             "is not a component"
         )
+    failed_reads = [answer.detail for _, answer in answers if answer is not None and answer.state is ImageState.UNKNOWN]
+    if failed_reads:
+        text += f". The registry gave no answer here: {listed(failed_reads, _SHOWN)}"
     return _cause("image", text, how_to_learn(cluster, workload), Reason.PULL_FAILED)
 
 
@@ -139,9 +142,8 @@ def how_to_learn(cluster: Cluster, workload: WorkloadView) -> str:
 
 def _links(cluster: Cluster, workload: WorkloadView) -> Iterator[Line]:
     """Yield the possible causes of a failed link, the first one that is proved, or a last one without a proof."""
-    heard = cluster.heard(workload.host_id)
-    if heard is not None and heard.heartbeat is not None:
-        beat = heard.heartbeat
+    beat = cluster.description(workload.host_id)
+    if beat is not None:
         missing = without_plugin(workload.spec.wanted, beat.imports | beat.exports)
         if missing:
             yield _no_plugin(cluster, workload, tuple(missing))
@@ -174,10 +176,9 @@ def _interface(cluster: Cluster, workload: WorkloadView, failure: StartFailure) 
 
 
 def _no_plugin(cluster: Cluster, workload: WorkloadView, missing: tuple[Interface, ...]) -> Line:
-    heard = cluster.heard(workload.host_id)
+    beat = cluster.description(workload.host_id)
     has = ""
-    if heard is not None and heard.heartbeat is not None:
-        beat = heard.heartbeat
+    if beat is not None:
         offered = sorted({str(item) for item in beat.imports | beat.exports})
         alike = [
             item for item in offered if any(item.startswith(f"{each.namespace}:{each.package}/") for each in missing)
@@ -192,9 +193,9 @@ def _no_plugin(cluster: Cluster, workload: WorkloadView, missing: tuple[Interfac
 def _undeclared(cluster: Cluster, workload: WorkloadView, missing: tuple[Interface, ...]) -> Line:
     names = listed([str(item) for item in missing], _SHOWN)
     text = f"a component imports {names}, which is not in hostInterfaces and which no other component exports"
-    heard = cluster.heard(workload.host_id)
-    if heard is not None and heard.heartbeat is not None:
-        offered = heard.heartbeat.imports | heard.heartbeat.exports
+    beat = cluster.description(workload.host_id)
+    if beat is not None:
+        offered = beat.imports | beat.exports
         if absent := without_plugin(missing, offered):
             there = listed([str(item) for item in absent], _SHOWN)
             text += f"; host {host_named(cluster, workload.host_id)} has no plugin for {there}"

@@ -60,4 +60,4 @@ def counted(found: Counter[str]) -> str:
 
 def unknown(cluster: Cluster, part: Part) -> str:
     """Return why a part is unknown, "" if it is known."""
-    return cluster.snapshot.unread.get(part, "")
+    return cluster.snapshot.unread.get(part) or cluster.snapshot.limited.get(part, "")

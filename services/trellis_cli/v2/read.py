@@ -1,0 +1,116 @@
+"""Reads the objects of wasmCloud v2 into a snapshot.
+
+In: a reader with its permissions, the namespace of the object. Out: the snapshot without messages and answers. Called
+by pages and by the row of ``trellis status``. Writes nothing. Invariant: a kind that is forbidden or not served is in
+``unread`` with the reason; an account that can list one namespace only gets that one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final, TypeVar
+
+from trellis.kube.errors import Forbidden, NotFound
+from trellis.kube.permissions import missing_right
+from trellis.kube.resources import (
+    ARTIFACTS,
+    ENDPOINT_SLICES,
+    SERVICES,
+    WASM_HOSTS,
+    WORKLOAD_DEPLOYMENTS,
+    WORKLOAD_REPLICA_SETS,
+    WORKLOADS,
+    Manifest,
+    Resource,
+)
+from trellis.read_model.reading.cluster import Reading
+from trellis.v2.deployments import view_artifact, view_deployment, view_replica_set
+from trellis.v2.hosts import view_host
+from trellis.v2.routes import SLICE_SELECTOR, view_service, view_slice
+from trellis.v2.snapshot import Part, Snapshot
+from trellis.v2.workloads import WorkloadView, view_workload
+
+V = TypeVar("V")
+
+RESOURCES: Final = {
+    Part.HOSTS: WASM_HOSTS,
+    Part.WORKLOADS: WORKLOADS,
+    Part.REPLICA_SETS: WORKLOAD_REPLICA_SETS,
+    Part.DEPLOYMENTS: WORKLOAD_DEPLOYMENTS,
+    Part.ARTIFACTS: ARTIFACTS,
+    Part.SERVICES: SERVICES,
+    Part.SLICES: ENDPOINT_SLICES,
+}
+"""Everything that is listed; docs/v2.md has the permissions for it."""
+_IN_ONE_NAMESPACE: Final = frozenset({Part.SERVICES, Part.SLICES})
+"""Parts that concern only objects of their own namespace."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """Objects of a kind. ``unread``: why there are none; ``limited``: why they are of one namespace only."""
+
+    items: Sequence[Manifest]
+    unread: str = ""
+    limited: str = ""
+
+
+async def read_snapshot(reading: Reading, namespace: str | None) -> Snapshot:
+    """Return the snapshot of a cluster.
+
+    Args:
+        reading: connection and notes.
+        namespace: namespace of the object of a page; None for a row about all namespaces.
+
+    Raises:
+        KubeError: the API server is unavailable.
+    """
+    parts = [*RESOURCES]
+    results = await asyncio.gather(*(_read(reading, part, namespace) for part in parts))
+    found = dict(zip(parts, results, strict=True))
+
+    def views(part: Part, view: Callable[[object], V]) -> list[V]:
+        return [view(item) for item in found[part].items]
+
+    return Snapshot(
+        now=reading.kube.now(),
+        hosts=views(Part.HOSTS, view_host),
+        workloads=views(Part.WORKLOADS, view_workload),
+        replica_sets=views(Part.REPLICA_SETS, view_replica_set),
+        deployments=views(Part.DEPLOYMENTS, view_deployment),
+        artifacts=views(Part.ARTIFACTS, view_artifact),
+        services=views(Part.SERVICES, view_service),
+        slices=views(Part.SLICES, view_slice),
+        unread={part: item.unread for part, item in found.items() if item.unread},
+        limited={part: item.limited for part, item in found.items() if item.limited},
+    )
+
+
+async def read_workloads(reading: Reading, namespace: str) -> list[WorkloadView]:
+    """Return the Workloads that this account can read, none if it cannot; raises KubeError."""
+    return [view_workload(item) for item in (await _read(reading, Part.WORKLOADS, namespace)).items]
+
+
+async def _read(reading: Reading, part: Part, namespace: str | None) -> _Found:
+    res = RESOURCES[part]
+    labels = SLICE_SELECTOR if part is Part.SLICES else None
+    if namespace is not None and part in _IN_ONE_NAMESPACE:
+        return await _listed(reading, res, namespace, labels)
+    found = await _listed(reading, res, None, labels)
+    if not found.unread or namespace is None or part is Part.HOSTS:
+        return found
+    own = await _listed(reading, res, namespace, labels)
+    return own if own.unread else _Found(own.items, limited=found.unread)
+
+
+async def _listed(reading: Reading, res: Resource, namespace: str | None, labels: str | None) -> _Found:
+    try:
+        return _Found((await reading.kube.list(res, namespace, label_selector=labels)).items)
+    except Forbidden as error:
+        reading.lacks(error, res)
+        right = missing_right(error)
+        return _Found((), unread=f"this account cannot {right}" if right else str(error))
+    except NotFound:
+        return _Found((), unread=f"the API server does not serve {res.definition}")

@@ -1,0 +1,65 @@
+"""Receives heartbeats and replies of hosts of wasmCloud v2 for a bounded time.
+
+In: an address, the IDs of hosts. Out: ``HostMessages``. Called for a page. Invariants: two subjects at most,
+``runtime.operator.heartbeat.>`` and with permission of the user ``_INBOX.>``; a subscription of ``runtime.host.>`` or
+``>`` would turn "no responders" into timeouts for the operator; nothing is published.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import replace
+from typing import Final
+
+from trellis.lattice.connection.address import NatsAddress
+from trellis.lattice.connection.listen import Listened, listen
+from trellis.lattice.connection.subscriptions import Heard as Handler
+from trellis.lattice.timings import ListenTimings
+from trellis.v2.host_messages import Collector, HostMessages
+from trellis.v2.messages import HEARTBEATS
+from trellis.v2.timings import V2Timings
+
+CONNECTION: Final = "trellis-command-line"
+HEARTBEAT_SUBJECT: Final = f"{HEARTBEATS}.>"
+REPLY_SUBJECT: Final = "_INBOX.>"
+
+
+def subjects(*, replies: bool) -> tuple[str, ...]:
+    """Return the subjects that are subscribed to; docs/v2.md has the permissions for them."""
+    return (HEARTBEAT_SUBJECT, REPLY_SUBJECT) if replies else (HEARTBEAT_SUBJECT,)
+
+
+def duration(timings: V2Timings, *, replies: bool) -> float:
+    """Return the seconds to listen for.
+
+    A heartbeat arrives each 15 s; the cause of a failed start is repeated when its Workload is replaced, after 60 s.
+    """
+    return (timings.replaced if replies else timings.heartbeat) + timings.slack
+
+
+async def receive(
+    address: NatsAddress,
+    hosts: Collection[str],
+    now: Callable[[], float],
+    *,
+    replies: bool = False,
+    timings: ListenTimings | None = None,
+) -> HostMessages:
+    """Return the messages of hosts; with replies after the full time, otherwise once each of ``hosts`` (IDs) sent one.
+
+    ``now``: Unix seconds by the clock that times of Kubernetes are compared with.
+    """
+    collector, wanted = Collector(), frozenset(hosts)
+    timings = timings or replace(ListenTimings(), listen=duration(V2Timings(), replies=replies))
+
+    def enough() -> bool:
+        return not replies and bool(wanted) and wanted <= collector.hosts
+
+    handlers: dict[str, Handler] = {
+        HEARTBEAT_SUBJECT: lambda subject, payload: collector.heartbeat(subject, payload, now()),
+        REPLY_SUBJECT: collector.reply,
+    }
+    chosen = {subject: handlers[subject] for subject in subjects(replies=replies)}
+    found: Listened = await listen(address, CONNECTION, chosen, enough, timings)
+    collector.dropped += found.dropped
+    return collector.result(found.seconds, error=found.error)

@@ -1,0 +1,106 @@
+"""Asks registries about images of workloads, with their pull Secrets, and reads the types of components.
+
+In: images with the names of their Secrets. Out: answers. Called for a page if the user requests it. Invariants:
+credentials stay in memory, and are sent to their own registry and its token server only; a Secret that cannot be read
+makes the answer unknown, not denied; time, bytes and number of the requests are bounded. Source: the client of
+controller_host (OCI distribution specification 1.1).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import ipaddress
+from collections.abc import Collection
+from typing import Final
+
+from controller_host.domain.source_errors import SourceError, SourceReason
+from controller_host.module.registry import Registry
+from controller_host.module.transfers import Transfers
+from controller_host.module.web import Web
+from controller_host.timings import SourceTimings
+from trellis.kube.errors import Forbidden, NotFound
+from trellis.kube.resources import SECRETS
+from trellis.oci.references import Reference, credentials_for, parse_image
+from trellis.read_model.reading.cluster import Reading
+from trellis.v2.components import read_component
+from trellis.v2.images import ImageAnswer, ImageKey, ImageState
+
+MOST: Final = 16
+"""Images that are asked about for one page."""
+_EVERYWHERE: Final = (ipaddress.ip_network("0.0.0.0/0"), ipaddress.ip_network("::/0"))
+"""A user can reach any registry: the command runs with their network access."""
+_DOCKER_CONFIG: Final = ".dockerconfigjson"
+_STATES: Final = {SourceReason.NOT_FOUND: ImageState.NOT_FOUND, SourceReason.FORBIDDEN: ImageState.DENIED}
+
+
+class _LoginError(Exception):
+    """The login of an image cannot be read; the message names the Secret."""
+
+
+async def ask_registries(
+    reading: Reading, images: Collection[ImageKey], timings: SourceTimings | None = None, web: Web | None = None
+) -> dict[ImageKey, ImageAnswer]:
+    """Return the answers about at most 16 images; ``web``: the HTTPS client, by default one for any network.
+
+    Raises:
+        KubeError: the API server is unavailable.
+    """
+    timings = timings or SourceTimings()
+    web = web or Web(_EVERYWHERE, timings=timings)
+    transfers = Transfers(web, timings)
+    chosen = sorted(images, key=lambda key: (key.namespace, key.image, key.secret))[:MOST]
+    try:
+        answers = await asyncio.gather(*(_ask(reading, key, transfers) for key in chosen))
+    finally:
+        await web.close()
+    return dict(zip(chosen, answers, strict=True))
+
+
+async def _ask(reading: Reading, key: ImageKey, transfers: Transfers) -> ImageAnswer:
+    try:
+        reference = parse_image(key.image)
+    except ValueError as error:
+        return ImageAnswer(ImageState.INVALID, str(error))
+    try:
+        credentials = await _login(reading, key, reference)
+    except _LoginError as error:
+        return ImageAnswer(ImageState.UNKNOWN, str(error))
+    async with transfers.begin(key.namespace) as transfer:
+        registry = Registry(transfer, reference, credentials)
+        try:
+            async with transfer.in_time(key.image):
+                await registry.confirm()
+        except SourceError as error:
+            state = _STATES.get(error.reason, ImageState.UNKNOWN)
+            return ImageAnswer(state, "" if state is ImageState.DENIED else error.message)
+        try:
+            async with transfer.in_time(key.image):
+                wasm = await registry.module()
+        except SourceError as error:
+            return ImageAnswer(ImageState.FOUND, error.message)
+        types = await asyncio.to_thread(read_component, wasm)
+        return ImageAnswer(ImageState.FOUND, "" if types else "it is not a WebAssembly component", types)
+
+
+async def _login(reading: Reading, key: ImageKey, reference: Reference) -> str | None:
+    """Return ``user:password``, None if the workload has no pull Secret."""
+    if not key.secret:
+        return None
+    where = f"pull Secret {key.namespace}/{key.secret}"
+    try:
+        secret = await reading.kube.get(SECRETS, key.secret, key.namespace)
+    except NotFound:
+        raise _LoginError(f"{where} does not exist") from None
+    except Forbidden as error:
+        reading.lacks(error, SECRETS)
+        raise _LoginError(f"this account cannot read {where}") from None
+    try:
+        config = base64.b64decode((secret.get("data") or {})[_DOCKER_CONFIG], validate=True)
+        credentials = credentials_for(reference, config)
+    except (KeyError, TypeError, ValueError, binascii.Error):
+        raise _LoginError(f"{where} has no usable {_DOCKER_CONFIG}") from None
+    if credentials is None:
+        raise _LoginError(f"{where} has no login for {reference.registry}")
+    return credentials

@@ -1,0 +1,75 @@
+"""The row of ``trellis status`` for wasmCloud v2.
+
+Pure. In: a snapshot. Out: a row. Called by ``status``. Invariant: an object has the same cause as on its page.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Final, Protocol
+
+from trellis.read_model.explain.page import Line, Rank
+from trellis.read_model.health import Health
+from trellis.v2.cluster import Cluster
+from trellis.v2.explain.artifact import artifact_cause
+from trellis.v2.explain.deployment import deployment_cause
+from trellis.v2.explain.host import host_cause
+from trellis.v2.explain.operator import operator_lines
+from trellis.v2.objects import Meta
+from trellis.v2.snapshot import Part as Read
+from trellis.v2.snapshot import Snapshot
+from trellis_cli.status.row import Part, Unwell, named
+
+PART: Final = "wasmcloud-v2"
+UNKNOWN: Final = {"deployments": None, "hosts": None, "artifacts": None, "unhealthy": None, "causes": None}
+
+
+class _View(Protocol):
+    @property
+    def meta(self) -> Meta:
+        """Metadata of the object."""
+
+
+def v2_part(snapshot: Snapshot) -> Part:
+    """Return the row: WorkloadDeployments, Hosts and Artifacts with a cause, and an unavailable operator, are problems.
+
+    Kinds that this account cannot read are ``unread``.
+    """
+    cluster = Cluster(snapshot)
+    found = {
+        "workloaddeployment": _unwell((item, deployment_cause(cluster, item)) for item in snapshot.deployments),
+        "whost": _unwell((item, host_cause(cluster, item)) for item in snapshot.hosts),
+        "artifact": _unwell((item, artifact_cause(cluster, item)) for item in snapshot.artifacts),
+    }
+    operator = [line.shown for line in operator_lines(cluster) if line.trouble]
+    problems = [named(Unwell(f"{kind} not healthy", kind, causes)) for kind, causes in found.items() if causes]
+    counts = {
+        "deployments": _count(snapshot, Read.DEPLOYMENTS, len(snapshot.deployments)),
+        "hosts": _count(snapshot, Read.HOSTS, len(snapshot.hosts)),
+        "artifacts": _count(snapshot, Read.ARTIFACTS, len(snapshot.artifacts)),
+    }
+    causes = {f"{kind}/{key}": text for kind, each in found.items() for key, text in each.items()}
+    facts: dict[str, Any] = {**counts, "unhealthy": sorted(causes), "causes": dict(sorted(causes.items()))}
+    text = (
+        f"{_shown(counts['deployments'])} WorkloadDeployments, {_shown(counts['hosts'])} hosts, "
+        f"{_shown(counts['artifacts'])} Artifacts"
+    )
+    unread = "; ".join(dict.fromkeys(snapshot.unread.values()))
+    return Part(PART, text, "; ".join([*operator, *problems]), facts, unread)
+
+
+def _unwell(items: Iterable[tuple[_View, Line | None]]) -> dict[str, str]:
+    """Return the causes by ``namespace/name``; progress, warnings and consequences of the operator are none."""
+    return {
+        item.meta.key: cause.text
+        for item, cause in items
+        if cause is not None and cause.rank is Rank.CAUSE and cause.state is not Health.PROGRESSING
+    }
+
+
+def _count(snapshot: Snapshot, part: Read, count: int) -> int | None:
+    return count if snapshot.knows(part) else None
+
+
+def _shown(count: int | None) -> str:
+    return "unknown" if count is None else str(count)

@@ -1,0 +1,375 @@
+"""wasmCloud v2 on the command line: permissions, options, the row of `trellis status`, registries."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from controller_host.domain.source_errors import SourceError, SourceReason
+from controller_host.module.web import Answer, Web
+from support.suite.naming import lacking
+from support.v2.components import component
+from support.v2.recordings import recording
+from trellis.config.settings import SettingsError
+from trellis.kube.errors import NotFound, Unavailable
+from trellis.kube.resources import (
+    ARTIFACTS,
+    ENDPOINT_SLICES,
+    NAMESPACES,
+    SECRETS,
+    SERVICES,
+    WASM_HOSTS,
+    WASMCLOUD_V2,
+    WORKLOAD_DEPLOYMENTS,
+    WORKLOAD_REPLICA_SETS,
+    WORKLOADS,
+)
+from trellis.lattice.connection.address import NatsAddress
+from trellis.oci.manifests import digest_of
+from trellis.read_model.errors import AnswerError
+from trellis.read_model.reading.cluster import Reading
+from trellis.read_model.reading.find import NotThereError
+from trellis.telemetry import Metrics, setup
+from trellis.v2.host_messages import HostMessages
+from trellis.v2.images import ImageAnswer, ImageKey, ImageState
+from trellis.v2.interfaces import Interface
+from trellis.v2.reasons import Reason
+from trellis.v2.snapshot import Part
+from trellis_cli.common.objects import ObjectName
+from trellis_cli.common.settings import ClientSettings, client_settings
+from trellis_cli.v2 import page as pages
+from trellis_cli.v2.options import Sources, sources_of
+from trellis_cli.v2.page import v2_page
+from trellis_cli.v2.read import RESOURCES, read_snapshot
+from trellis_cli.v2.registries import ask_registries
+from trellis_cli.v2.row import PART, v2_part
+from trellis_cli.v2.status import read_v2
+from trellis_dev.fakes.fake import FakeKube, status_reply
+
+RESOURCE = {
+    "WorkloadDeployment": WORKLOAD_DEPLOYMENTS,
+    "WorkloadReplicaSet": WORKLOAD_REPLICA_SETS,
+    "Workload": WORKLOADS,
+    "Host": WASM_HOSTS,
+    "Artifact": ARTIFACTS,
+    "Service": SERVICES,
+    "EndpointSlice": ENDPOINT_SLICES,
+}
+ALONE = Sources()
+
+
+def bare() -> FakeKube:
+    return FakeKube(telemetry=setup("test", metrics=Metrics()))
+
+
+def kube_of(situation: str, at: float) -> FakeKube:
+    """Return an API server with the objects of a recorded situation; its clock is that of the recording."""
+    made = bare()
+    for res in WASMCLOUD_V2:
+        made.define(res)
+    for name in ("apps", "wasmcloud-system"):
+        made.put(NAMESPACES, {"metadata": {"name": name}})
+    found, uids = recording(situation), dict[str, str]()
+    for item in sorted(found.objects(at), key=lambda each: [*RESOURCE].index(each["kind"])):
+        metadata = {
+            key: value for key, value in item["metadata"].items() if key not in {"resourceVersion", "finalizers"}
+        }
+        owners = [owner | {"uid": uids[owner["uid"]]} for owner in metadata.get("ownerReferences", ())]
+        put = made.put(RESOURCE[item["kind"]], {**item, "metadata": metadata | {"ownerReferences": owners}})
+        uids[metadata["uid"]] = put["metadata"]["uid"]
+    made.now = lambda: found.start + at  # type: ignore[method-assign]
+    return made
+
+
+def forbid(kube: FakeKube, *plurals: str, wide: tuple[str, ...] = ()) -> None:
+    """Refuse lists of these kinds; ``wide``: only those of all namespaces."""
+
+    def refused(request: Any) -> bool:
+        plural = request.path.rsplit("/", 1)[1]
+        return plural in plurals or (plural in wide and "/namespaces/" not in request.path)
+
+    why = 'workloads is forbidden: User "a" cannot list resource "{}" in API group "x" at the cluster scope'
+    kube.answer_next(
+        99,
+        lambda request: status_reply(403, "Forbidden", why.format(request.path.rsplit("/", 1)[1])),
+        when=refused,
+    )
+
+
+async def explained(kube: FakeKube, kind: str, name: str, sources: Sources = ALONE) -> Any:
+    return await v2_page(Reading(kube, "trellis-system"), ObjectName(kind, name), sources)
+
+
+async def test_a_page_is_read_with_all_parts() -> None:
+    page = await explained(kube_of("09", 45), "workloaddeployment", "svc-unnamed")
+    assert page.cause.reason == Reason.PORT_NOT_NAMED
+    page = await explained(kube_of("12", 45), "whost", "uppity-son-5573")
+    assert page.cause.reason == Reason.NATS_UNREACHABLE
+
+
+async def test_an_object_that_does_not_exist_has_a_page_and_a_kind_that_is_not_served_an_error() -> None:
+    with pytest.raises(NotThereError):
+        await explained(kube_of("02", 6), "workload", "hello")
+    with pytest.raises(NotFound):
+        await explained(bare(), "workload", "hello")
+
+
+async def test_hosts_of_one_name_in_two_namespaces_have_to_be_named_with_the_namespace() -> None:
+    kube = kube_of("02", 6)
+    [host] = kube.objects(WASM_HOSTS)
+    kube.put(WASM_HOSTS, {**host, "metadata": {"name": host["metadata"]["name"], "namespace": "apps"}})
+    with pytest.raises(AnswerError, match=r"apps.*wasmcloud-system"):
+        await explained(kube, "whost", "uppity-son-5573")
+    reading = Reading(kube, "trellis-system")
+    page = await v2_page(reading, ObjectName("whost", "uppity-son-5573", "wasmcloud-system"), ALONE)
+    assert page.subject == "whost wasmcloud-system/uppity-son-5573"
+
+
+async def test_an_account_of_one_namespace_gets_a_page_of_it() -> None:
+    kube = kube_of("04", 20)
+    forbid(kube, "hosts", wide=("workloads", "workloadreplicasets", "workloaddeployments", "artifacts"))
+    reading = Reading(kube, "trellis-system")
+    page = await v2_page(reading, ObjectName("workloaddeployment", "no-tag", "apps"), ALONE)
+    assert page.cause is not None
+    assert page.cause.reason == Reason.PULL_FAILED
+    snapshot = await read_snapshot(reading, "apps")
+    assert set(snapshot.unread) == {Part.HOSTS}
+    assert set(snapshot.limited) == {Part.WORKLOADS, Part.REPLICA_SETS, Part.DEPLOYMENTS, Part.ARTIFACTS}
+    assert not snapshot.knows_all(Part.WORKLOADS)
+
+
+@pytest.mark.parametrize("part", [Part.HOSTS, Part.SERVICES, Part.SLICES, Part.WORKLOADS, Part.REPLICA_SETS])
+async def test_what_is_forbidden_is_a_note_and_no_absence(part: Part) -> None:
+    kube = kube_of("02", 6)
+    forbid(kube, RESOURCES[part].plural)
+    page = await explained(kube, "workloaddeployment", "hello")
+    assert page.cause is None
+    assert any(
+        lacking(line.text, f"{RESOURCES[part].plural}.x") == [] for line in page.lines if line.about == "permissions"
+    )
+
+
+async def test_services_are_read_in_the_namespace_of_the_object_only() -> None:
+    kube = kube_of("02", 6)
+    await explained(kube, "workloaddeployment", "hello")
+    paths = {request.path for request in kube.api.requests if request.path.endswith(("/services", "/endpointslices"))}
+    assert all("/namespaces/apps/" in path for path in paths)
+    assert kube.writes == []
+
+
+async def test_heartbeats_are_received_before_kubernetes_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    kube, asked = kube_of("12", 96), []
+
+    async def receive(address: NatsAddress, hosts: list[str], now: Any, *, replies: bool) -> HostMessages:
+        asked.append((address.url, len(hosts), replies, now()))
+        kube.api.requests.clear()
+        return recording("12").messages(75, 96, replies=replies)
+
+    monkeypatch.setattr(pages, "receive", receive)
+    sources = Sources(NatsAddress("nats://here"), replies=True)
+    page = await explained(kube, "whost", "uppity-country-8876", sources)
+    assert page.cause.reason == Reason.UNKNOWN_WORKLOADS
+    assert asked == [("nats://here", 2, True, kube.now())]
+    assert any(request.path.endswith("/workloads") for request in kube.api.requests)
+
+
+async def test_no_wasmcloud_v2_is_no_row_and_costs_one_request() -> None:
+    kube = bare()
+    assert await read_v2(kube, "trellis-system") is None
+    assert len(kube.api.requests) == 1
+
+
+async def test_another_version_is_an_unknown_row() -> None:
+    kube = bare()
+    kube.define(replace(WORKLOADS, version="v2beta7"))
+    part = await read_v2(kube, "trellis-system")
+    assert part is not None
+    assert part.ok is None
+    assert lacking(part.unread, "v2beta7", "v1alpha1") == []
+
+
+async def test_a_row_counts_and_has_the_causes_of_the_pages() -> None:
+    part = await read_v2(kube_of("04", 20), "trellis-system")
+    assert part is not None
+    assert (part.name, part.ok) == (PART, False)
+    assert (part.facts["deployments"], part.facts["hosts"], part.facts["artifacts"]) == (7, 2, 0)
+    failed = {f"workloaddeployment/apps/{name}" for name in ("garbage", "no-dns", "no-repo", "no-tag", "refused")}
+    assert set(part.facts["unhealthy"]) == failed
+    page = await explained(kube_of("04", 20), "workloaddeployment", "no-tag")
+    assert part.facts["causes"]["workloaddeployment/apps/no-tag"] == page.cause.text
+    assert "`trellis explain workloaddeployment/" in part.problem
+
+
+async def test_a_healthy_row_and_one_without_permissions() -> None:
+    healthy = await read_v2(kube_of("02", 6), "trellis-system")
+    assert healthy is not None
+    assert healthy.ok is True
+    kube = kube_of("02", 6)
+    forbid(kube, "hosts", "workloads")
+    unknown = await read_v2(kube, "trellis-system")
+    assert unknown is not None
+    assert unknown.ok is None
+    assert unknown.facts["hosts"] is None
+    assert lacking(unknown.unread, "hosts.x", "workloads.x") == []
+
+
+def test_an_operator_without_nats_is_one_problem() -> None:
+    part = v2_part(recording("12").snapshot(45))
+    assert not part.ok
+    assert "NATS" in part.problem
+
+
+async def test_an_outage_of_the_api_server_is_the_callers() -> None:
+    kube = kube_of("02", 6)
+    kube.fail_next(99)
+    with pytest.raises(Unavailable):
+        await read_v2(kube, "trellis-system")
+
+
+def settings(**given: Any) -> ClientSettings:
+    return client_settings(v2_nats_url=given.get("url"))
+
+
+def test_options_select_the_sources(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    assert sources_of(settings(), "whost", replies=False, registry=False, given=False) == Sources()
+    ca = tmp_path / "ca.pem"
+    ca.write_text("authorities")
+    monkeypatch.setenv("TRELLIS_V2_NATS_CA_FILE", str(ca))
+    found = sources_of(settings(url="nats://here:4222"), "whost", replies=True, registry=True, given=True)
+    assert found == Sources(NatsAddress("nats://here:4222", authorities="authorities"), replies=True, registry=True)
+
+
+@pytest.mark.parametrize(
+    ("kind", "given", "named"),
+    [
+        ("node", {"registry": True}, ["--v2-registry", "whost"]),
+        ("node", {"replies": True}, ["--v2-replies", "whost"]),
+        ("node", {"given": True}, ["--v2-nats", "whost"]),
+        ("whost", {"replies": True}, ["--v2-replies", "--v2-nats"]),
+    ],
+)
+def test_options_that_do_not_fit_are_refused(kind: str, given: dict[str, bool], named: list[str]) -> None:
+    options = {"replies": False, "registry": False, "given": False} | given
+    with pytest.raises(SettingsError) as raised:
+        sources_of(settings(), kind, **options)
+    assert lacking(raised.value, *named) == []
+
+
+def test_credentials_that_cannot_be_used_are_named_without_their_content(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    file = tmp_path / "creds"
+    file.write_text("hunter2")
+    monkeypatch.setenv("TRELLIS_V2_NATS_CREDENTIALS_FILE", str(file))
+    with pytest.raises(SettingsError) as raised:
+        sources_of(settings(url="nats://here"), "whost", replies=False, registry=False, given=True)
+    assert lacking(raised.value, "TRELLIS_V2_NATS_CREDENTIALS_FILE", str(file)) == []
+    assert "hunter2" not in str(raised.value)
+
+
+class FakeWeb(Web):
+    """A registry. ``answers``: by path; other paths are 404."""
+
+    def __init__(self, answers: Mapping[str, Answer | Exception]) -> None:
+        super().__init__()
+        self.answers, self.sent = answers, list[tuple[str, str]]()
+
+    async def get(self, url: str, headers: Mapping[str, str] | None = None, **more: Any) -> Answer:
+        del more
+        self.sent.append((url, (headers or {}).get("Authorization", "")))
+        found = self.answers.get(url.partition("/v2/")[2], Answer(404, {}, b""))
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+
+WASM = component(imports=["wasi:http/outgoing-handler@0.2.2"], exports=["wasi:http/incoming-handler@0.2.2"])
+MANIFEST = json.dumps({"layers": [{"mediaType": "application/wasm", "digest": digest_of(WASM), "size": len(WASM)}]})
+IMAGE = "registry.test/team/app:1"
+KEY = ImageKey("apps", IMAGE)
+GOOD = {
+    "team/app/manifests/1": Answer(200, {}, MANIFEST.encode()),
+    f"team/app/blobs/{digest_of(WASM)}": Answer(200, {}, WASM),
+}
+
+
+async def answer(answers: Mapping[str, Answer | Exception], key: ImageKey = KEY, kube: FakeKube | None = None) -> Any:
+    web = FakeWeb(answers)
+    found = await ask_registries(Reading(kube or bare(), "trellis-system"), {key}, web=web)
+    return found[key], web
+
+
+async def test_an_image_that_exists_is_read() -> None:
+    found, web = await answer(GOOD)
+    assert found.state is ImageState.FOUND
+    assert found.types.exports == {Interface("wasi", "http", "incoming-handler", "0.2.2")}
+    assert all(login == "" for _, login in web.sent)
+
+
+@pytest.mark.parametrize(
+    ("answers", "state"),
+    [
+        ({}, ImageState.NOT_FOUND),
+        ({"team/app/manifests/1": Answer(403, {}, b"")}, ImageState.DENIED),
+        ({"team/app/manifests/1": Answer(401, {"WWW-Authenticate": "Negotiate"}, b"")}, ImageState.DENIED),
+        ({"team/app/manifests/1": Answer(500, {}, b"")}, ImageState.UNKNOWN),
+        ({"team/app/manifests/1": SourceError(SourceReason.UNAVAILABLE, "refused")}, ImageState.UNKNOWN),
+        ({"team/app/manifests/1": Answer(200, {}, b"garbage")}, ImageState.FOUND),
+    ],
+)
+async def test_answers_of_registries(answers: dict[str, Answer | Exception], state: ImageState) -> None:
+    found, _ = await answer(answers)
+    assert found.state is state
+    assert found.types is None
+
+
+async def test_what_is_no_reference_is_invalid() -> None:
+    found, web = await answer({}, ImageKey("apps", "Not A Reference"))
+    assert found.state is ImageState.INVALID
+    assert web.sent == []
+
+
+def with_secret(config: object) -> FakeKube:
+    kube = bare()
+    kube.put(NAMESPACES, {"metadata": {"name": "apps"}})
+    data = {".dockerconfigjson": base64.b64encode(json.dumps(config).encode()).decode()}
+    kube.put(SECRETS, {"metadata": {"namespace": "apps", "name": "pull"}, "data": data})
+    return kube
+
+
+async def test_the_login_of_the_workload_is_used_and_never_shown() -> None:
+    kube = with_secret({"auths": {"registry.test": {"username": "u", "password": "hunter2"}}})
+    challenge = {"team/app/manifests/1": Answer(401, {"WWW-Authenticate": "Basic"}, b"")}
+    found, web = await answer(challenge, replace(KEY, secret="pull"), kube)
+    assert found.state is ImageState.DENIED
+    assert web.sent[-1][1].startswith("Basic ")
+    assert "hunter2" not in repr(found)
+
+
+@pytest.mark.parametrize("kube", [bare(), with_secret({}), with_secret({"auths": {"other.test": {"username": "u"}}})])
+async def test_without_the_login_the_answer_is_unknown_and_nobody_is_asked(kube: FakeKube) -> None:
+    found, web = await answer(GOOD, replace(KEY, secret="pull"), kube)
+    assert found.state is ImageState.UNKNOWN
+    assert lacking(found.detail, "apps/pull") == []
+    assert web.sent == []
+
+
+async def test_a_registry_is_asked_only_on_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    image = ImageKey("apps", "127.0.0.1:25000/demo/hello:nine")
+    asked: list[set[ImageKey]] = []
+
+    async def answers(_reading: Reading, images: set[ImageKey]) -> dict[ImageKey, ImageAnswer]:
+        asked.append(images)
+        return {image: ImageAnswer(ImageState.NOT_FOUND)}
+
+    monkeypatch.setattr(pages, "_answers", answers)
+    page = await explained(kube_of("04", 20), "workloaddeployment", "no-tag")
+    assert (page.cause.reason, asked) == (Reason.PULL_FAILED, [])
+    page = await explained(kube_of("04", 20), "workloaddeployment", "no-tag", Sources(registry=True))
+    assert (page.cause.reason, asked) == (Reason.IMAGE_NOT_FOUND, [{image}])
