@@ -68,7 +68,6 @@ class Reason(StrEnum):
     # Progress.
     WAITING = "Waiting"
     ROLLING_OUT = "RollingOut"
-    ROLLOUT_FAILED = "RolloutFailed"
     NOT_READY = "NotReady"
     DELETING = "Deleting"
     SCALED_TO_ZERO = "ScaledToZero"

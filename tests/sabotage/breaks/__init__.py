@@ -18,6 +18,7 @@ from sabotage.breaks import (
     nodes,
     rollouts,
     secrets,
+    v2,
     workloads,
 )
 
@@ -55,5 +56,7 @@ AREAS: Final[Mapping[str, tuple[Break, ...]]] = {
     "Snapshots of controllers": controllers.SNAPSHOTS,
     "Console log-in": console.DOORS,
     "Console viewers": console.VIEWERS,
+    "Causes of wasmCloud v2": v2.CAUSES,
+    "Sources of wasmCloud v2": v2.SOURCES,
 }
 BREAKS: Final = tuple(item for breaks in AREAS.values() for item in breaks)

@@ -15,19 +15,14 @@ from controller_host.domain.source_errors import SourceError, SourceReason
 from controller_host.module.web import Answer, Web
 from support.suite.naming import lacking
 from support.v2.components import component
+from support.v2.explained import bare, kube_of
 from support.v2.recordings import recording
 from trellis.config.settings import SettingsError
 from trellis.kube.errors import NotFound, Unavailable
 from trellis.kube.resources import (
-    ARTIFACTS,
-    ENDPOINT_SLICES,
     NAMESPACES,
     SECRETS,
-    SERVICES,
     WASM_HOSTS,
-    WASMCLOUD_V2,
-    WORKLOAD_DEPLOYMENTS,
-    WORKLOAD_REPLICA_SETS,
     WORKLOADS,
 )
 from trellis.lattice.connection.address import NatsAddress
@@ -35,7 +30,6 @@ from trellis.oci.manifests import digest_of
 from trellis.read_model.errors import AnswerError
 from trellis.read_model.reading.cluster import Reading
 from trellis.read_model.reading.find import NotThereError
-from trellis.telemetry import Metrics, setup
 from trellis.v2.host_messages import HostMessages
 from trellis.v2.images import ImageAnswer, ImageKey, ImageState
 from trellis.v2.interfaces import Interface
@@ -52,39 +46,7 @@ from trellis_cli.v2.row import PART, v2_part
 from trellis_cli.v2.status import read_v2
 from trellis_dev.fakes.fake import FakeKube, status_reply
 
-RESOURCE = {
-    "WorkloadDeployment": WORKLOAD_DEPLOYMENTS,
-    "WorkloadReplicaSet": WORKLOAD_REPLICA_SETS,
-    "Workload": WORKLOADS,
-    "Host": WASM_HOSTS,
-    "Artifact": ARTIFACTS,
-    "Service": SERVICES,
-    "EndpointSlice": ENDPOINT_SLICES,
-}
 ALONE = Sources()
-
-
-def bare() -> FakeKube:
-    return FakeKube(telemetry=setup("test", metrics=Metrics()))
-
-
-def kube_of(situation: str, at: float) -> FakeKube:
-    """Return an API server with the objects of a recorded situation; its clock is that of the recording."""
-    made = bare()
-    for res in WASMCLOUD_V2:
-        made.define(res)
-    for name in ("apps", "wasmcloud-system"):
-        made.put(NAMESPACES, {"metadata": {"name": name}})
-    found, uids = recording(situation), dict[str, str]()
-    for item in sorted(found.objects(at), key=lambda each: [*RESOURCE].index(each["kind"])):
-        metadata = {
-            key: value for key, value in item["metadata"].items() if key not in {"resourceVersion", "finalizers"}
-        }
-        owners = [owner | {"uid": uids[owner["uid"]]} for owner in metadata.get("ownerReferences", ())]
-        put = made.put(RESOURCE[item["kind"]], {**item, "metadata": metadata | {"ownerReferences": owners}})
-        uids[metadata["uid"]] = put["metadata"]["uid"]
-    made.now = lambda: found.start + at  # type: ignore[method-assign]
-    return made
 
 
 def forbid(kube: FakeKube, *plurals: str, wide: tuple[str, ...] = ()) -> None:

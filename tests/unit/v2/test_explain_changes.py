@@ -274,7 +274,9 @@ def test_the_counts_of_both_revisions_do_not_hide_the_new_one() -> None:
     view = deployment(snapshot, "hello")
     assert view.counts is not None
     assert view.counts.ready == view.replicas
-    assert deployment_cause(Cluster(snapshot), view) is not None
+    cause = deployment_cause(Cluster(snapshot), view)
+    assert cause is not None
+    assert cause.reason == Reason.PULL_FAILED
 
 
 def test_an_operator_that_looks_at_nothing_is_named() -> None:
