@@ -11,7 +11,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/security.md").read_text(encoding="utf-8")
 TEST = re.compile(r"`(tests/[\w/]+\.py)(?:::(\w+))?`")
-BOUND = re.compile(r"`([a-z_.]+):(_?[A-Z_]+|Timings\.[a-z_]+)`")
+BOUND = re.compile(r"`([a-z0-9_.]+):(_?[A-Z_]+|Timings\.[a-z_]+)`")
 """A constant, or the production value of a field of timings."""
 UNITS = {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
 

@@ -1,4 +1,4 @@
-"""What docs/v2.md shows is so: permissions are those that are used, commands and settings exist, reasons are complete."""
+"""What docs/v2.md shows is so: permissions are those that are used, settings exist, reasons are complete."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ class ClientSettings(ServiceSettings):
         default=None, description="where `trellis trace` asks for traces: Jaeger's query API, http://host:16686"
     )
 
-    v2_nats_url: NatsUrl | None = Field(default=None, description="URL of the NATS of wasmCloud v2")
+    v2_nats: NatsUrl | None = Field(default=None, description="URL of the NATS of wasmCloud v2")
     v2_nats_credentials_file: FilePath | None = Field(
         default=None, description="NATS credentials file (user JWT and seed) for the NATS of wasmCloud v2"
     )
@@ -52,7 +52,7 @@ def client_settings(
     nats_url: str | None = None,
     cluster: str | None = None,
     jaeger_url: str | None = None,
-    v2_nats_url: str | None = None,
+    v2_nats: str | None = None,
 ) -> ClientSettings:
     """Return the settings from the environment and these flags.
 
@@ -66,5 +66,5 @@ def client_settings(
         nats_url=nats_url,
         cluster=cluster,
         jaeger_url=jaeger_url,
-        v2_nats_url=v2_nats_url,
+        v2_nats=v2_nats,
     )

@@ -92,7 +92,7 @@ def explain(  # noqa: PLR0913, PLR0917 - options of a command line
     """
     with exit_on_error():
         asked = read_argument(what, one_namespace(namespace, all_namespaces=all_namespaces))
-        settings = client_settings(kubeconfig=kubeconfig, context=context, nats_url=nats_url, v2_nats_url=v2_nats)
+        settings = client_settings(kubeconfig=kubeconfig, context=context, nats_url=nats_url, v2_nats=v2_nats)
         given = v2_nats is not None
         sources = sources_of(settings, asked.kind, replies=v2_replies, registry=v2_registry, given=given)
         page = asyncio.run(

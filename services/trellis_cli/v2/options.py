@@ -26,7 +26,7 @@ NatsOption = Annotated[
     typer.Option(
         "--v2-nats",
         metavar="URL",
-        help="NATS of wasmCloud v2: receive heartbeats for 20 s, read-only [env: TRELLIS_V2_NATS_URL]",
+        help="NATS of wasmCloud v2: receive heartbeats for 20 s, read-only [env: TRELLIS_V2_NATS]",
     ),
 ]
 RepliesOption = Annotated[
@@ -66,11 +66,11 @@ def sources_of(settings: ClientSettings, kind: str, *, replies: bool, registry: 
         if used:
             raise SettingsError(f"--v2-{used[0]}: only for {', '.join(KINDS)}")
         return Sources()
-    if settings.v2_nats_url is None:
+    if settings.v2_nats is None:
         if replies:
-            raise SettingsError("--v2-replies: needs --v2-nats or TRELLIS_V2_NATS_URL")
+            raise SettingsError("--v2-replies: needs --v2-nats or TRELLIS_V2_NATS")
         return Sources(registry=registry)
-    return Sources(_address(settings, settings.v2_nats_url), replies, registry)
+    return Sources(_address(settings, settings.v2_nats), replies, registry)
 
 
 def _address(settings: ClientSettings, url: str) -> NatsAddress:

@@ -41,7 +41,7 @@ from trellis_cli.v2 import page as pages
 from trellis_cli.v2.options import Sources, sources_of
 from trellis_cli.v2.page import v2_page
 from trellis_cli.v2.read import RESOURCES, read_snapshot
-from trellis_cli.v2.registries import ask_registries
+from trellis_cli.v2.registries import MOST, ask_registries
 from trellis_cli.v2.row import PART, v2_part
 from trellis_cli.v2.status import read_v2
 from trellis_dev.fakes.fake import FakeKube, status_reply
@@ -195,7 +195,7 @@ async def test_an_outage_of_the_api_server_is_the_callers() -> None:
 
 
 def settings(**given: Any) -> ClientSettings:
-    return client_settings(v2_nats_url=given.get("url"))
+    return client_settings(v2_nats=given.get("url"))
 
 
 def test_options_select_the_sources(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -320,6 +320,12 @@ async def test_without_the_login_the_answer_is_unknown_and_nobody_is_asked(kube:
     assert found.state is ImageState.UNKNOWN
     assert lacking(found.detail, "apps/pull") == []
     assert web.sent == []
+
+
+async def test_registries_are_asked_about_few_images() -> None:
+    images = {replace(KEY, image=f"registry.test/team/app:{number}") for number in range(MOST + 5)}
+    found = await ask_registries(Reading(bare(), "trellis-system"), images, web=FakeWeb({}))
+    assert len(found) == MOST
 
 
 async def test_a_registry_is_asked_only_on_request(monkeypatch: pytest.MonkeyPatch) -> None:
