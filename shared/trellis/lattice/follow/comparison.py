@@ -91,6 +91,8 @@ class Comparison:
         """True if the answer about an application was invalid."""
         self._unread = 0
         """Number of consecutive comparisons with an invalid answer."""
+        self._failure = ""
+        """The last failure of the current comparison, "" if there is none."""
         self._backoff = Backoff(self._timings.again, self._timings.every)
 
     def connection_changed(self) -> None:
@@ -161,20 +163,27 @@ class Comparison:
         self._said_something = False
         self._asked_on = self._link.since
         self._away = self._garbled = False
+        failed_before, self._failure = bool(self._failure), ""
         asked, before, trouble = self.applications.events, self._shown(), (self.asked, bool(self.reason))
         try:
             models = read_models(await self._link.ask(model_list_subject(*self._of), seconds=self._timings.answer))
         except (NatsUnavailableError, LatticeDataError) as error:
             self._away = True
-            self._failed(str(error))
+            self._failure = str(error)
             self.applications.refused(asked)
         else:
-            self.reason, self.heard = "", time.monotonic()
+            self.heard = time.monotonic()
             self.applications.listed(models, asked, time.monotonic())
             await self._get(asked)
             await self._follow_configurations()
         self._unread = self._unread + 1 if self._garbled else 0
-        self.asked = True
+        self.asked, self.reason = True, self._failure
+        if self._failure and not failed_before:
+            _log.warning(
+                "wadm does not list the applications of the lattice, keeping the known ones",
+                lattice=self._address.name,
+                reason=self._failure,
+            )
         took = time.monotonic() - began
         self._rests_until = time.monotonic() + min(self._timings.rest * took, self._timings.doubt)
         after = self._shown()
@@ -206,7 +215,7 @@ class Comparison:
                     application = await self._resolved(read_manifest(answer))
                 except (NatsUnavailableError, LatticeDataError, ValueError) as error:
                     self._missed(error)
-                    self._failed(f"application {name}: {error}")  # it stays wanted, with its former state
+                    self._failure = f"application {name}: {error}"  # it stays wanted, with its former state
                 else:
                     self.applications.got(application, asked)
 
@@ -235,7 +244,7 @@ class Comparison:
             await self._configurations.read(named)
         except (NatsUnavailableError, LatticeDataError) as error:
             self._missed(error)
-            self._failed(f"configurations: {error}")
+            self._failure = f"configurations: {error}"
         for manifest in self._manifests.values():
             self.applications.reread(read_application(manifest, self._configurations.known))
 
@@ -298,15 +307,6 @@ class Comparison:
             self._away = True
         else:
             self._garbled = True
-
-    def _failed(self, reason: str) -> None:
-        if not self.reason:
-            _log.warning(
-                "wadm does not list the applications of the lattice, keeping the known ones",
-                lattice=self._address.name,
-                reason=reason,
-            )
-        self.reason = reason
 
     def _log_invalid(self, subject: str, error: LatticeDataError) -> None:
         now = time.monotonic()
