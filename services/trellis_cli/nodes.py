@@ -67,8 +67,8 @@ def nodes(
 async def _read(settings: ClientSettings) -> Rollout:
     async with connected(settings) as kube:
         reading = Reading(kube, settings.namespace)
-        held = pending_cause(reading, settings.installer_namespace)
-        rollout, lines = await asyncio.gather(read_rollout(reading, settings.installer_namespace), held)
+        pending = pending_cause(reading, settings.installer_namespace)
+        rollout, lines = await asyncio.gather(read_rollout(reading, settings.installer_namespace), pending)
     rows = with_causes(rollout.rows, lines)
     return replace(rollout, rows=rows, notes=tuple(line.text for line in reading.notes))
 

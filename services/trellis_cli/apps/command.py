@@ -62,7 +62,7 @@ PHASES: Final = {
     "Unhealthy": "bold red",
 }
 _NONE: Final = "-"
-_ASKED_AT_ONCE: Final = 16
+_CONCURRENT_REQUESTS: Final = 16
 _CANNOT: Final = (NatsUnavailableError, LatticeDataError, WadmRefusedError, NoLatticeError, KubeError)
 
 NatsOption = Annotated[
@@ -149,8 +149,8 @@ async def _live(settings: ClientSettings, wanted: Wanted) -> list[LiveRow]:
                 rows += not_asked(name, map(row_of, own), describe_error(error)) or [
                     _unavailable_row(name, describe_error(error))
                 ]
-    asked = {row.app.key for row in rows if row.app is not None}
-    left = [row_of(item) for item in items if row_of(item).key not in asked]
+    shown = {row.app.key for row in rows if row.app is not None}
+    left = [row_of(item) for item in items if row_of(item).key not in shown]
     reason = "no host group of its namespace has its lattice"
     for entry in left:
         if wanted.lattice in {None, entry.lattice}:
@@ -187,7 +187,7 @@ async def _compared(wadm: Wadm, lattice: str, items: Sequence[Manifest]) -> list
     """Compare one lattice: deployed version, status, and the manifests of applications that both sides have."""
     models = await wadm.models()
     by_name = {model.name: model for model in models}
-    gate = asyncio.Semaphore(_ASKED_AT_ONCE)
+    gate = asyncio.Semaphore(_CONCURRENT_REQUESTS)
 
     async def differs(item: Manifest) -> str:
         model = by_name.get(application_of(item["metadata"]))
@@ -196,8 +196,8 @@ async def _compared(wadm: Wadm, lattice: str, items: Sequence[Manifest]) -> list
         async with gate:
             return await _difference(wadm, item, model)
 
-    told = await asyncio.gather(*map(differs, items))
-    other: Mapping[str, str] = {row_of(item).key: text for item, text in zip(items, told, strict=True) if text}
+    differences = await asyncio.gather(*map(differs, items))
+    other: Mapping[str, str] = {row_of(item).key: text for item, text in zip(items, differences, strict=True) if text}
     return compare(lattice, map(row_of, items), models, other)
 
 
@@ -264,10 +264,10 @@ def _show_live(rows: Sequence[LiveRow], output: Format, *, no_headers: bool) -> 
             here = f"{row.app.key} {row.app.phase or '?'} {row.app.deployed or _NONE}"
         if row.model is not None:
             there = f"{row.model.status or '?'} {row.model.deployed or _NONE}"
-        said = "; ".join(row.differences) or (f"unknown: {row.unknown}" if row.unknown else "")
+        details = "; ".join(row.differences) or (f"unknown: {row.unknown}" if row.unknown else "")
         style = "bold red" if row.differences else "yellow"
         cells: list[Any] = [one_line(row.lattice), one_line(row.application), one_line(here), one_line(there)]
-        table.add_row(*map(Text, cells), Text(one_line(said), style=style))
+        table.add_row(*map(Text, cells), Text(one_line(details), style=style))
     print_result(table, no_headers=no_headers)
 
 

@@ -122,12 +122,12 @@ def rollback(  # noqa: PLR0913, PLR0917 - options of a command line
     with exit_on_error(*_EXPECTED):
         settings = client_settings(kubeconfig=kubeconfig, context=context)
         wanted = app_of(name, one_namespace(namespace, all_namespaces=all_namespaces))
-        asked = Asked(wanted.name, wanted.namespace, to, nats, force, dry_run, yes, output)
-        asyncio.run(_rollback(settings, asked))
+        arguments = Arguments(wanted.name, wanted.namespace, to, nats, force, dry_run, yes, output)
+        asyncio.run(_rollback(settings, arguments))
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class Arguments:
     """The arguments."""
 
     name: str
@@ -140,9 +140,9 @@ class Asked:
     output: Format
 
 
-def app_of(words: Sequence[str], namespace: str | None) -> ObjectName:
+def app_of(arguments: Sequence[str], namespace: str | None) -> ObjectName:
     """Return the Application that the arguments name. Raise SettingsError for another kind."""
-    return read_object(words, ("application",), namespace, default="application")
+    return read_object(arguments, ("application",), namespace, default="application")
 
 
 async def find_app(kube: Kube, name: str, namespace: str | None) -> Manifest:
@@ -204,34 +204,34 @@ def _show_history(item: Manifest, rows: list[VersionRow], output: Format, *, no_
     print_result(table, no_headers=no_headers)
 
 
-async def _rollback(settings: ClientSettings, asked: Asked) -> None:
+async def _rollback(settings: ClientSettings, arguments: Arguments) -> None:
     async with connected(settings) as kube:
-        item = await find_app(kube, asked.name, asked.namespace)
+        item = await find_app(kube, arguments.name, arguments.namespace)
         tool = gitops_of(item)
-        if tool and not asked.force:
+        if tool and not arguments.force:
             raise CommandError(
                 f"{tool} manages {row_of(item).key} and would revert the rollback: roll back there, or use --force"
             )
-        async with await _wadm(kube, item, asked.nats) as wadm:
-            version = target_of(history_of(item, await _versions(wadm, item)), asked.to)
+        async with await _wadm(kube, item, arguments.nats) as wadm:
+            version = target_of(history_of(item, await _versions(wadm, item)), arguments.to)
             manifest = await wadm.get(application_of(item["metadata"]), version)
         if manifest is None:
             raise CommandError(f"version {version} not found in wadm")
         plan = await _settled(kube, plan_rollback(item, manifest, version))
-        if not asked.output.structured:
+        if not arguments.output.structured:
             await _warn_without_leader(kube, settings, plan)
         done = False
-        if plan.changes and not asked.dry_run:
-            _agree(plan, asked)
+        if plan.changes and not arguments.dry_run:
+            _agree(plan, arguments)
             try:
                 await _write(kube, plan)
             except (Conflict, NotFound):
                 raise CommandError(f"{plan.key} was changed or deleted meanwhile: nothing was changed") from None
             done = True
-        if asked.output.structured:
-            print_document(asked.output, plan.document() | {"done": done})
+        if arguments.output.structured:
+            print_document(arguments.output, plan.document() | {"done": done})
         elif done:
-            print_result(Text(f"done: see `trellis apps history {asked.name}`"))
+            print_result(Text(f"done: see `trellis apps history {arguments.name}`"))
 
 
 async def _settled(kube: Kube, plan: Rollback) -> Rollback:
@@ -252,15 +252,15 @@ async def _write(kube: Kube, plan: Rollback) -> None:
         )
 
 
-def _agree(plan: Rollback, asked: Asked) -> None:
+def _agree(plan: Rollback, arguments: Arguments) -> None:
     """Ask for confirmation, unless --yes is given.
 
     Raises:
         CommandError: there is no terminal, or the user declined.
     """
-    if asked.yes:
+    if arguments.yes:
         return
-    if asked.output.structured or not sys.stdin.isatty():
+    if arguments.output.structured or not sys.stdin.isatty():
         raise CommandError("nothing was changed: use --yes or --dry-run without a terminal")
     if not typer.confirm(f"Give {plan.key} the manifest of version {plan.to}?", err=True):
         raise CommandError("nothing was changed")

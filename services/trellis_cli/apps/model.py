@@ -46,9 +46,9 @@ class RollbackError(Exception):
 def gitops_of(item: Manifest) -> str:
     """Return the tool that manages an object and would revert changes, "" if there is none."""
     metadata = item["metadata"]
-    marks = [*(metadata.get("labels") or {}), *(metadata.get("annotations") or {})]
+    keys = [*(metadata.get("labels") or {}), *(metadata.get("annotations") or {})]
     for prefix, tool in _TOOLS:
-        if any(mark.startswith(prefix) for mark in marks):
+        if any(key.startswith(prefix) for key in keys):
             return tool
     for entry in _of_spec(metadata):
         if tool := _MANAGERS.get(str(entry.get("manager")).lower(), ""):
@@ -235,22 +235,22 @@ def _owned(metadata: Manifest, manager: str) -> dict[str, set[str]]:
 
 def _changes(now: Projection, then: Projection, version: str) -> list[str]:
     """Return the changes, by component; empty if the object has the same content and names the version."""
-    told = []
+    changes = []
     if now.digest != then.digest:
         here, there = _components(now), _components(then)
-        told += [f"component {name} removed" for name in sorted(here.keys() - there.keys())]
-        told += [f"component {name} added" for name in sorted(there.keys() - here.keys())]
-        told += [
+        changes += [f"component {name} removed" for name in sorted(here.keys() - there.keys())]
+        changes += [f"component {name} added" for name in sorted(there.keys() - here.keys())]
+        changes += [
             f"component {name} changed" for name in sorted(here.keys() & there.keys()) if here[name] != there[name]
         ]
-        told += [f"{kind} changed" for kind in ("annotations", "labels") if _of(now, kind) != _of(then, kind)]
+        changes += [f"{kind} changed" for kind in ("annotations", "labels") if _of(now, kind) != _of(then, kind)]
         if now.manifest["spec"].get("policies") != then.manifest["spec"].get("policies"):
-            told.append("policies changed")
+            changes.append("policies changed")
     if now.version != name_of(version):
-        told.append(
+        changes.append(
             f"annotation version set to {name_of(version)}" if name_of(version) else "annotation version removed"
         )
-    return told
+    return changes
 
 
 def _components(projection: Projection) -> dict[str, Any]:

@@ -88,10 +88,10 @@ async def _wait(settings: ClientSettings, wanted: Wanted) -> list[Part]:
 
 
 async def _look(kube: Kube, settings: ClientSettings, wanted: Wanted) -> list[Part]:
-    asked: list[Awaitable[list[Part]]] = [_services(kube, settings.namespace, wanted.services)]
+    checks: list[Awaitable[list[Part]]] = [_services(kube, settings.namespace, wanted.services)]
     if wanted.bus:
-        asked.append(_bus(settings))
-    return [part for parts in await asyncio.gather(*asked) for part in parts]
+        checks.append(_bus(settings))
+    return [part for parts in await asyncio.gather(*checks) for part in parts]
 
 
 async def _services(kube: Kube, namespace: str, wanted: Sequence[str]) -> list[Part]:
@@ -132,6 +132,6 @@ def _show(parts: Sequence[Part], output: Format, *, no_headers: bool) -> None:
         return
     table = make_table("PART", "OK", "STATUS", fold={"STATUS"})
     for part in parts:
-        mark = Text("no", style="bold red") if part.problem else Text("yes", style="green")
-        table.add_row(part.name, mark, Text("; ".join(filter(None, (part.text, part.problem)))))
+        ok = Text("no", style="bold red") if part.problem else Text("yes", style="green")
+        table.add_row(part.name, ok, Text("; ".join(filter(None, (part.text, part.problem)))))
     print_result(table, no_headers=no_headers)

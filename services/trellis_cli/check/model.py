@@ -66,9 +66,9 @@ def reasons_of(body: Any, status: int) -> str:  # noqa: ANN401 - JSON from outsi
     """Return why a process is not ready, from its response to ``/readyz``; "" if it is."""
     services = body.get("services") if isinstance(body, Mapping) else None
     found = []
-    for name, said in sorted(services.items()) if isinstance(services, Mapping) else ():
-        if isinstance(said, Mapping) and said.get("reasons"):
-            found.append(f"{name}: {'; '.join(map(str, said['reasons']))}")
+    for name, readiness in sorted(services.items()) if isinstance(services, Mapping) else ():
+        if isinstance(readiness, Mapping) and readiness.get("reasons"):
+            found.append(f"{name}: {'; '.join(map(str, readiness['reasons']))}")
     if found:
         return "; ".join(found)
     return "" if status == 200 else f"/readyz returns {status}"

@@ -214,7 +214,7 @@ def _show(rows: Sequence[BreakerRow], output: Format, *, no_headers: bool) -> No
             Text(row.position.value, style=_STYLES[row.position]),
             moment(row.opening.since) if row.opening else _NONE,
             moment(row.opening.until) if row.opening else _NONE,
-            str(row.held),
+            str(row.paused),
             Text(row.reason or _NONE),
             Text(_closed_text(row)),
         )

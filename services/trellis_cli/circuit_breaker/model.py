@@ -35,7 +35,7 @@ class BreakerRow:
     closing: Closing | None = None
 
     @property
-    def held(self) -> int:
+    def paused(self) -> int:
         """Number of paused deletions."""
         return len(self.opening.held) if self.opening else 0
 
@@ -61,13 +61,13 @@ class BreakerRow:
         if self.position is Position.UNREADABLE:
             return f"the leader of {self.service} rewrites the record, deletions pause 10 min. To permit them: {close}"
         until = moment(self.opening.until if self.opening else 0)
-        if not self.held:
+        if not self.paused:
             return f"no deletion of {self.kind} is paused; new ones are until {until}. To permit them: {close}"
         names = self.opening.examples if self.opening else ()
-        some = ", ".join(names[:3]) + (", …" if self.held > len(names[:3]) else "")
+        some = ", ".join(names[:3]) + (", …" if self.paused > len(names[:3]) else "")
         return (
-            f"{self.held} deletions of {self.kind} are paused ({some}). If they are intended: {close}. If not, revert "
-            f"their cause; no object was deleted. At {until} as many deletions as the limit permits are done"
+            f"{self.paused} deletions of {self.kind} are paused ({some}). If they are intended: {close}. If not, "
+            f"revert their cause; no object was deleted. At {until} as many deletions as the limit permits are done"
         )
 
     def document(self) -> dict[str, Any]:
@@ -79,7 +79,7 @@ class BreakerRow:
             "state": self.position.value,
             "since": moment(opening.since) if opening else None,
             "until": moment(opening.until) if opening else None,
-            "held": self.held,
+            "held": self.paused,
             "examples": list(opening.examples) if opening else [],
             "reason": self.reason or None,
             "closed": {"by": closing.by, "at": moment(closing.at)} if closing else None,

@@ -30,10 +30,10 @@ def complete_application(ctx: typer.Context, incomplete: str) -> list[str]:
 
 def complete_kind_and_name(ctx: typer.Context, incomplete: str) -> list[str]:
     """Return kinds, and after a kind the names of its objects: ``KIND NAME`` and ``KIND/NAME``."""
-    words = list(ctx.params.get("what") or ())
+    arguments = list(ctx.params.get("what") or ())
     kind, slash, _ = incomplete.partition("/")
-    if words:
-        found = names_of(words[0], ctx) if len(words) == 1 else []
+    if arguments:
+        found = names_of(arguments[0], ctx) if len(arguments) == 1 else []
     elif slash:
         found = [f"{kind}/{name}" for name in names_of(kind, ctx)]
     else:

@@ -108,7 +108,7 @@ def read_kind(word: str, accepted: Iterable[str]) -> str:
 
 
 def read_object(
-    words: Sequence[str], accepted: Sequence[str], namespace: str | None = None, *, default: str = ""
+    arguments: Sequence[str], accepted: Sequence[str], namespace: str | None = None, *, default: str = ""
 ) -> ObjectName:
     """Return the object of ``KIND NAME``, ``KIND/NAME`` or ``KIND/NAMESPACE/NAME``.
 
@@ -117,21 +117,23 @@ def read_object(
     Raises:
         SettingsError: the words do not name an object of an accepted kind.
     """
-    kind, place, name = _parts(words, default)
+    kind, place, name = _parts(arguments, default)
     found = KINDS[read_kind(kind, accepted)]
     if not name or "/" in name or (place and (namespace or not found.namespaced)):
         usage = " or ".join(("KIND NAME", "KIND/NAME", *(["NAME"] if default else [])))
-        raise SettingsError(f'"{" ".join(words)}" is not an object: use {usage}; KIND is one of: {", ".join(accepted)}')
+        raise SettingsError(
+            f'"{" ".join(arguments)}" is not an object: use {usage}; KIND is one of: {", ".join(accepted)}'
+        )
     return ObjectName(found.name, name, place or namespace)
 
 
-def _parts(words: Sequence[str], default: str) -> tuple[str, str, str]:
+def _parts(arguments: Sequence[str], default: str) -> tuple[str, str, str]:
     """Return kind, namespace and name; the name is "" if it is missing or there are too many words."""
-    first = words[0] if words else default
-    if len(words) == 1 and "/" not in first:
+    first = arguments[0] if arguments else default
+    if len(arguments) == 1 and "/" not in first:
         return (default, "", first) if default else (first, "", "")
-    if len(words) == 1:
+    if len(arguments) == 1:
         kind, _, rest = first.partition("/")
         place, _, name = rest.rpartition("/")
         return (kind, place, name) if "/" not in place else (kind, "", rest)
-    return first, "", words[1] if len(words) == 2 else ""
+    return first, "", arguments[1] if len(arguments) == 2 else ""

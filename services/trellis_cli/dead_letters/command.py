@@ -70,7 +70,7 @@ def list_letters(  # noqa: PLR0913, PLR0917 - options of a command line
     "looked_at": 3}`. `obstacle` is the reason why a dead letter cannot be replayed, empty if it can.
     """
     with exit_on_error():
-        settings, filters = _asked(nats_url, _Filters(cluster, service, noun, reason, since, until))
+        settings, filters = _settings_and_filters(nats_url, _Filters(cluster, service, noun, reason, since, until))
         letters, looked_at = asyncio.run(_find(settings, filters))
         if output.structured:
             print_document(output, {"letters": [letter_document(letter) for letter in letters], "looked_at": looked_at})
@@ -130,12 +130,12 @@ def replay(  # noqa: PLR0913, PLR0917 - options of a command line
     replay early.
     """
     with exit_on_error():
-        asked = _Filters(cluster, service, noun, reason, since, until)
+        filters_given = _Filters(cluster, service, noun, reason, since, until)
         if bool(sequences) == every:
             raise SettingsError("SEQUENCE: needs sequences or --all; see `trellis dead-letters list`")
-        if sequences and asked != _Filters():
+        if sequences and filters_given != _Filters():
             raise SettingsError("filters need --all: they do not apply to sequences")
-        settings, filters = _asked(nats_url, asked)
+        settings, filters = _settings_and_filters(nats_url, filters_given)
         choice = Choice(tuple(dict.fromkeys(sequences or ())), filters, dry_run=dry_run)
         report = asyncio.run(replay_letters(settings.nats_url, choice, settings.nats_credentials))
         _print_report(report, output)
@@ -160,7 +160,7 @@ def _quiet(nats_url: str | None) -> ClientSettings:
     return client_settings(nats_url=nats_url)
 
 
-def _asked(nats_url: str | None, given: _Filters) -> tuple[ClientSettings, Wanted]:
+def _settings_and_filters(nats_url: str | None, given: _Filters) -> tuple[ClientSettings, Wanted]:
     """Return the settings and the filters. Raise SettingsError for invalid options."""
     settings = _quiet(nats_url)
     since, until = span(given.since, given.until, datetime.now(UTC))
@@ -201,13 +201,13 @@ def _print_report(report: ReplayReport, output: Format) -> None:
         print_document(output, report.document())
         return
     for line in report.lines:
-        print_text(f"{line.sequence}  {_WORDS[line.outcome]}  {line.text}")
+        print_text(f"{line.sequence}  {_OUTCOME_TEXTS[line.outcome]}  {line.text}")
     print_text(report.summary())
     if report.ended_by:
         print_error(report.ended_by)
 
 
-_WORDS: Final = {
+_OUTCOME_TEXTS: Final = {
     Outcome.REPLAYED: "replayed",
     Outcome.WOULD_REPLAY: "would be replayed",
     Outcome.NOT_REPLAYED: "not replayed",

@@ -91,33 +91,33 @@ def explain(  # noqa: PLR0913, PLR0917 - options of a command line
     `do` are null if no check failed.
     """
     with exit_on_error():
-        asked = read_argument(what, one_namespace(namespace, all_namespaces=all_namespaces))
+        wanted = read_argument(what, one_namespace(namespace, all_namespaces=all_namespaces))
         settings = client_settings(kubeconfig=kubeconfig, context=context, nats_url=nats_url, v2_nats=v2_nats)
         given = v2_nats is not None
-        sources = sources_of(settings, asked.kind, replies=v2_replies, registry=v2_registry, given=given)
+        sources = sources_of(settings, wanted.kind, replies=v2_replies, registry=v2_registry, given=given)
         page = asyncio.run(
-            _dead_letter_page(settings, asked.name) if asked.kind == "deadletter" else _page(settings, asked, sources)
+            _dead_letter_page(settings, wanted.name) if wanted.kind == "deadletter" else _page(settings, wanted, sources)
         )
         _show(page, output)
         if page.cause is not None:
             raise SystemExit(EXIT_FAILED)
 
 
-def read_argument(words: Sequence[str], namespace: str | None) -> ObjectName:
+def read_argument(arguments: Sequence[str], namespace: str | None) -> ObjectName:
     """Return the object to explain.
 
     Raises:
         SettingsError: the words do not name an object with a page.
     """
-    if words and words[0].partition("/")[0].lower() in {"secret", "secrets"}:
+    if arguments and arguments[0].partition("/")[0].lower() in {"secret", "secrets"}:
         raise SettingsError("secrets have no page: use `trellis secrets check --app NAME`")
-    return read_object(words, KINDS, namespace)
+    return read_object(arguments, KINDS, namespace)
 
 
-async def _page(settings: ClientSettings, asked: ObjectName, sources: Sources) -> Explanation:
+async def _page(settings: ClientSettings, wanted: ObjectName, sources: Sources) -> Explanation:
     async with connected(settings) as kube:
         try:
-            return await _found(settings, Reading(kube, settings.namespace), asked, sources)
+            return await _found(settings, Reading(kube, settings.namespace), wanted, sources)
         except NotThereError as error:
             return error.page
 

@@ -63,7 +63,7 @@ RequireChecksumOption = Annotated[
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class Arguments:
     """The arguments."""
 
     peer: Peer
@@ -102,7 +102,7 @@ def kwasm(  # noqa: PLR0913, PLR0917 - options of a command line
         settings = client_settings(kubeconfig=kubeconfig, context=context)
         given = load(Settings, installer_image=installer_image, handler=handler, auto_provision=auto_provision)
         how = How(dry_run, yes, take_over, output)
-        asyncio.run(_run(Asked(Peer.KWASM, settings, _rules(given), how, frozenset(given.model_fields_set))))
+        asyncio.run(_run(Arguments(Peer.KWASM, settings, _rules(given), how, frozenset(given.model_fields_set))))
 
 
 @app.command()
@@ -125,18 +125,18 @@ def rcm(  # noqa: PLR0913, PLR0917 - options of a command line
         settings = client_settings(kubeconfig=kubeconfig, context=context)
         given = load(Settings, auto_provision=auto_provision, require_checksum=require_checksum)
         how = How(dry_run, yes, take_over, output)
-        asyncio.run(_run(Asked(Peer.RCM, settings, _rules(given), how, frozenset(given.model_fields_set))))
+        asyncio.run(_run(Arguments(Peer.RCM, settings, _rules(given), how, frozenset(given.model_fields_set))))
 
 
 def _rules(settings: Settings) -> Rules:
     return Rules(settings.installer(), settings.auto_provision, settings.require_checksum)
 
 
-async def _run(asked: Asked) -> None:
+async def _run(asked: Arguments) -> None:
     await migrate(asked.peer, asked.settings, asked.how, lambda kube: _find(kube, asked))
 
 
-async def _find(kube: Kube, asked: Asked) -> Found:
+async def _find(kube: Kube, arguments: Arguments) -> Found:
     """Read the cluster and plan.
 
     Raises:
@@ -144,8 +144,8 @@ async def _find(kube: Kube, asked: Asked) -> Found:
     """
     nodes, shims = await list_all(kube, NODES), await list_all(kube, SHIMS)
     jobs, deployments = await list_all(kube, JOBS), await list_all(kube, DEPLOYMENTS)
-    values = values_of(deployments) if asked.peer is Peer.KWASM else None
-    rules, told = with_values(asked.rules, values, asked.given)
+    values = values_of(deployments) if arguments.peer is Peer.KWASM else None
+    rules, notes = with_values(arguments.rules, values, arguments.given)
     world = ClusterSnapshot(
         nodes=tuple(map(view_node, nodes)),
         shims=tuple(map(view_shim, shims)),
@@ -153,9 +153,9 @@ async def _find(kube: Kube, asked: Asked) -> Found:
         classes=tuple(map(view_runtime_class, await list_all(kube, RUNTIME_CLASSES))),
         rules=rules,
     )
-    writing = still_writing(asked.peer, deployments, [*nodes, *shims], time.time())
-    steps = take_over_controllers(asked.peer, deployments) if asked.how.force else []
-    return Found([*_PLANS[asked.peer](world), *steps], writing, [*told, *await _notes(kube, asked.settings)])
+    writing = still_writing(arguments.peer, deployments, [*nodes, *shims], time.time())
+    steps = take_over_controllers(arguments.peer, deployments) if arguments.how.force else []
+    return Found([*_PLANS[arguments.peer](world), *steps], writing, [*notes, *await _notes(kube, arguments.settings)])
 
 
 async def _notes(kube: Kube, settings: ClientSettings) -> list[str]:

@@ -135,9 +135,9 @@ async def _read(kube: Kube) -> Former:
         list_all(kube, ROLES), list_all(kube, ROLE_BINDINGS), list_all(kube, SECRET_GRANTS), _applications(kube)
     )
     return Former(
-        registration=await _find_one(kube, API_SERVICES, APPLICATION_API),
-        definition=await _find_one(kube, DEFINITIONS, _DEFINITION),
-        applications=await _find_one(kube, DEFINITIONS, APPLICATION_KIND.name),
+        registration=await _get_or_none(kube, API_SERVICES, APPLICATION_API),
+        definition=await _get_or_none(kube, DEFINITIONS, _DEFINITION),
+        applications=await _get_or_none(kube, DEFINITIONS, APPLICATION_KIND.name),
         groups=await read_groups(kube, groups),
         services=tuple(services),
         slices=tuple(slices),
@@ -183,7 +183,7 @@ async def _group(kube: Kube, calls: asyncio.Semaphore, manifest: Manifest) -> Fo
 
     async def read(source: Source) -> Manifest | None:
         async with calls:
-            return await _find_one(kube, _CHILDREN[source[0]], source[1], group.namespace)
+            return await _get_or_none(kube, _CHILDREN[source[0]], source[1], group.namespace)
 
     found = await asyncio.gather(*map(read, keys))
     named = await asyncio.gather(*map(read, sources))
@@ -191,7 +191,7 @@ async def _group(kube: Kube, calls: asyncio.Semaphore, manifest: Manifest) -> Fo
     return FormerGroup(manifest, children, dict(zip(sources, named, strict=True)))
 
 
-async def _find_one(kube: Kube, res: Resource, name: str, namespace: str | None = None) -> Manifest | None:
+async def _get_or_none(kube: Kube, res: Resource, name: str, namespace: str | None = None) -> Manifest | None:
     """Return an object, None if it does not exist."""
     try:
         return {**await kube.get(res, name, namespace), "kind": res.kind}

@@ -30,11 +30,11 @@ class Change:
     """Change of a Shim: JSON patch operations (empty if nothing changes), and the text of the result."""
 
     ops: tuple[dict[str, Any], ...]
-    said: str
+    message: str
 
     def document(self, shim: str) -> dict[str, object]:
         """Return the change for JSON."""
-        return {"shim": shim, "changed": bool(self.ops), "message": self.said}
+        return {"shim": shim, "changed": bool(self.ops), "message": self.message}
 
 
 async def change(kube: Kube, settings: ClientSettings, name: str, wanted: Callable[[Found], Change]) -> Change:
@@ -87,26 +87,28 @@ def resume(found: Found) -> Change:
     if not world.ledger_known:
         raise CommandError(f'cannot resume the rollout of Shim "{world.shim.name}": {"; ".join(world.notes)}')
     ops: list[dict[str, Any]] = []
-    said = []
+    effects = []
     if world.shim.paused:
         ops.append({"op": "add", "path": "/spec/paused", "value": False})
-        said.append("no longer paused")
+        effects.append("no longer paused")
     last, halted = last_failure(world), is_halted(world)
     # Ending a pause does not acknowledge failures: they can still exist.
     if last is not None and last > world.shim.forgiven and (halted or not world.shim.paused):
-        ops += _forgive(found.manifest, last)
+        ops += _acknowledge(found.manifest, last)
         further = ", further nodes are started" if halted else ""
-        said.append(f"failures acknowledged: failed nodes are retried at once{further}")
+        effects.append(f"failures acknowledged: failed nodes are retried at once{further}")
     name = world.shim.name
     if not ops:
         return Change((), f"Shim {name} is not paused or halted, and no node fails: nothing to resume")
-    return Change(tuple(ops), f"Shim {name} resumed: {' and '.join(said)}; see: trellis rollout status {name} --watch")
+    return Change(
+        tuple(ops), f"Shim {name} resumed: {' and '.join(effects)}; see: trellis rollout status {name} --watch"
+    )
 
 
-def _forgive(manifest: dict[str, Any], until: int) -> list[dict[str, Any]]:
-    mark = {names.ANNOTATION_ACKNOWLEDGED: str(until)}
+def _acknowledge(manifest: dict[str, Any], until: int) -> list[dict[str, Any]]:
+    annotation = {names.ANNOTATION_ACKNOWLEDGED: str(until)}
     if "annotations" not in manifest["metadata"]:
-        return [{"op": "add", "path": "/metadata/annotations", "value": mark}]
+        return [{"op": "add", "path": "/metadata/annotations", "value": annotation}]
     key = names.ANNOTATION_ACKNOWLEDGED.replace("~", "~0").replace("/", "~1")
     return [{"op": "add", "path": f"/metadata/annotations/{key}", "value": str(until)}]
 
@@ -120,8 +122,8 @@ def undo(to_revision: int | None) -> Callable[[Found], Change]:
         if revision.version == version_of(found.manifest):
             return Change((), f"Shim {name} already has the version of revision {revision.number}")
         paused = f"; the rollout is paused; to start: trellis rollout resume {name}" if found.world.shim.paused else ""
-        said = f"Shim {name} rolled back to revision {revision.number} of {revision.created}"
-        return Change(ops, f"{said}{paused or f'; see: trellis rollout status {name} --watch'}")
+        result = f"Shim {name} rolled back to revision {revision.number} of {revision.created}"
+        return Change(ops, f"{result}{paused or f'; see: trellis rollout status {name} --watch'}")
 
     return wanted
 

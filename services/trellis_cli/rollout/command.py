@@ -51,9 +51,9 @@ ShimArgument = Annotated[
 ]
 
 
-def shim_name(words: Sequence[str]) -> str:
+def shim_name(arguments: Sequence[str]) -> str:
     """Return the name of the Shim. Raise SettingsError for other kinds."""
-    return read_object(words, ("shim",), default="shim").name
+    return read_object(arguments, ("shim",), default="shim").name
 
 
 @app.command()
@@ -284,4 +284,4 @@ def _change(
         if output.structured:
             print_document(output, done.document(name))
         else:
-            print_text(done.said)
+            print_text(done.message)

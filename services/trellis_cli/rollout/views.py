@@ -28,7 +28,7 @@ _STYLES: Final = {
     NodeStage.WAITING: "",
     NodeStage.LEAVING: "dim",
 }
-_WORDS: Final = {
+_STAGE_TEXTS: Final = {
     NodeStage.IN_WORK: "in progress",
     NodeStage.FAILED: "failed",
     NodeStage.HELD: "held",
@@ -52,7 +52,7 @@ def summary(standing: Standing) -> str:
     """Return one line: ``spin (revision 2): Progressing: 3 of 12 nodes updated, 1 in progress, 8 waiting``."""
     counts = standing.counts
     parts = [f"{counts[NodeStage.UPDATED]} of {standing.desired} nodes updated"]
-    parts += [f"{counts[stage]} {word}" for stage, word in _WORDS.items() if counts[stage]]
+    parts += [f"{counts[stage]} {word}" for stage, word in _STAGE_TEXTS.items() if counts[stage]]
     revision = f" (revision {standing.revision})" if standing.revision is not None else ""
     text = f"{standing.shim}{revision}: {standing.phase.value}: {', '.join(parts)}"
     return "; ".join(filter(None, (text, one_line(standing.message), standing.advice)))

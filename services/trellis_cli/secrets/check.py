@@ -74,7 +74,7 @@ _MARKS: Final = {True: Text("yes", style="green"), False: Text("no", style="bold
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class Arguments:
     """The arguments."""
 
     app: str
@@ -135,8 +135,10 @@ def check(  # noqa: PLR0913, PLR0917 - options of a command line
         token, step = _token(entity_jwt)
         service = load(Settings, secrets_users=users, secrets_backend=backend)
         wanted = app_of([app], one_namespace(namespace, all_namespaces=all_namespaces))
-        asked = Asked(wanted.name, wanted.namespace, token, frozenset(service.secrets_users), service.secrets_backend)
-        checked = asyncio.run(_check(settings, asked, step))
+        arguments = Arguments(
+            wanted.name, wanted.namespace, token, frozenset(service.secrets_users), service.secrets_backend
+        )
+        checked = asyncio.run(_check(settings, arguments, step))
         _show(checked, output, no_headers=no_headers)
         if not checked.well:
             raise SystemExit(EXIT_FAILED)
@@ -165,16 +167,16 @@ def _text(source: str) -> str:
     return raw.decode("utf-8", "replace").strip()
 
 
-async def _check(settings: ClientSettings, asked: Asked, token: Step) -> Checked:
+async def _check(settings: ClientSettings, arguments: Arguments, token: Step) -> Checked:
     async with connected(settings) as kube:
-        app = await find_app(kube, asked.app, asked.namespace)
+        app = await find_app(kube, arguments.app, arguments.namespace)
         metadata = app["metadata"]
         label = str((metadata.get("labels") or {}).get(names.LABEL_LATTICE) or "")
         groups = await read_groups(kube)
         group = group_of(groups, metadata["namespace"], label)
         grants, definition = await asyncio.gather(_grants(kube), _definition(kube))
-        link = replace(connection_grant_of(group, groups, grants), known=definition.well is not False)
-        around = RuleInputs(link, asked.token, asked.users, asked.backend)
+        connection = replace(connection_grant_of(group, groups, grants), known=definition.well is not False)
+        around = RuleInputs(connection, arguments.token, arguments.users, arguments.backend)
         rows = [judge(app, use, around) for use in uses_of(app)]
         asking = Asking(kube, settings.namespace)
         rows = list(await asyncio.gather(*map(asking.complete, rows)))

@@ -94,7 +94,7 @@ class Row:
 class RuleInputs:
     """Inputs of the rules. ``token``: None if not given; ``users``, ``backend``: settings of the service."""
 
-    link: ConnectionGrant
+    connection: ConnectionGrant
     token: Token | None
     users: frozenset[str]
     backend: str
@@ -144,8 +144,8 @@ def _holders(component: Manifest) -> Iterator[tuple[str, Any]]:
 def _uses(place: str, holder: Any) -> Iterator[Use]:  # noqa: ANN401 - JSON; a target can be only a name
     for secret in (holder.get("secrets") or ()) if isinstance(holder, Mapping) else ():
         properties = secret.get("properties") or {}
-        words = (secret.get("name"), properties.get("policy"), properties.get("key"), properties.get("field"))
-        yield Use(place, *("" if word is None else str(word) for word in words))
+        values = (secret.get("name"), properties.get("policy"), properties.get("key"), properties.get("field"))
+        yield Use(place, *("" if word is None else str(word) for word in values))
 
 
 def judge(app: Manifest, use: Use, around: RuleInputs) -> Row:
@@ -167,11 +167,11 @@ def _policy(policy: Manifest, backend: str) -> Policy | Step:
     name, properties = policy.get("name"), dict(policy.get("properties") or {})
     if policy.get("type") != POLICY_TYPE:
         return Step("policy", False, f"policy {name} is of type {policy.get('type')!r}, needs {POLICY_TYPE}")
-    asked = properties.pop("backend", None)
-    if asked is None:
+    named = properties.pop("backend", None)
+    if named is None:
         return Step("policy", False, f"policy {name} names no backend: add backend: {backend} to its properties")
-    if asked != backend:
-        return Step("policy", None, f"policy {name} uses backend {asked!r}, not {backend!r}")
+    if named != backend:
+        return Step("policy", None, f"policy {name} uses backend {named!r}, not {backend!r}")
     try:
         return read_policy(orjson.dumps({"type": _SENT_TYPE, "properties": properties}).decode())
     except Refusal as refusal:
@@ -186,27 +186,29 @@ def _wanted(use: Use, policy: Policy) -> Step:
 
 
 def _granted(row: Row, policy: Policy, around: RuleInputs) -> Row:
-    token, link, note = around.token, around.link, ""
+    token, connection, note = around.token, around.connection, ""
     if token is None:
-        token, link, limited = _ANYBODY, *_whoever_signed(link, policy.namespace)
+        token, connection, limited = _ANYBODY, *_without_issuer_limit(connection, policy.namespace)
         note = "; issuer unknown: use --entity-jwt" if limited else ""
     try:
-        identity = identify(policy, token, link, around.users)
+        identity = identify(policy, token, connection, around.users)
     except Refusal as refusal:
         return row.and_then(Step("grant", False, refusal.message))
     step = Step("grant", None if note else True, f"{identity.rule}: read as {identity.user}{note}")
     return replace(row.and_then(step), identity=identity)
 
 
-def _whoever_signed(link: ConnectionGrant, namespace: str) -> tuple[ConnectionGrant, bool]:
+def _without_issuer_limit(connection: ConnectionGrant, namespace: str) -> tuple[ConnectionGrant, bool]:
     """Return the grant of a lattice connection without its issuer limit, and whether the limit affects a namespace."""
-    counting = [grant for grant in link.grants if grant.namespace == namespace and grant.is_for(link.groups)]
+    counting = [
+        grant for grant in connection.grants if grant.namespace == namespace and grant.is_for(connection.groups)
+    ]
     limited = any(item.spec is not None and item.spec.entity_issuers is not None for item in counting)
     open_ = [
         replace(grant, spec=grant.spec and grant.spec.model_copy(update={"entity_issuers": None}))
-        for grant in link.grants
+        for grant in connection.grants
     ]
-    return replace(link, grants=tuple(open_)), limited
+    return replace(connection, grants=tuple(open_)), limited
 
 
 def connection_grant_of(group: GroupView, groups: Iterable[GroupView], grants: Sequence[Grant]) -> ConnectionGrant:

@@ -114,19 +114,19 @@ def find_release(catalogue: Iterable[Runtime], wanted: str) -> Release:
         CatalogueError: the text has another form, or the catalogue has no such runtime or release.
     """
     known = {runtime.name: runtime for runtime in catalogue}
-    asked = _WANTED.fullmatch(wanted)
-    if asked is None:
+    match = _WANTED.fullmatch(wanted)
+    if match is None:
         raise CatalogueError(f'"{wanted}" is not NAME or NAME@VERSION, as spin@0.25.1')
-    runtime = known.get(asked["name"])
+    runtime = known.get(match["name"])
     if runtime is None:
-        raise CatalogueError(f'runtime "{asked["name"]}" not found; the catalogue has: {", ".join(sorted(known))}')
-    if asked["version"] is None:
+        raise CatalogueError(f'runtime "{match["name"]}" not found; the catalogue has: {", ".join(sorted(known))}')
+    if match["version"] is None:
         return runtime.newest
     for release in runtime.releases:
-        if release.version == asked["version"]:
+        if release.version == match["version"]:
             return release
     have = ", ".join(release.version for release in runtime.releases)
-    raise CatalogueError(f'release {asked["version"]} of "{runtime.name}" not found; the catalogue has: {have}')
+    raise CatalogueError(f'release {match["version"]} of "{runtime.name}" not found; the catalogue has: {have}')
 
 
 def make_fetch_strategy(release: Release) -> Manifest:

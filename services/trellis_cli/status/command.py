@@ -166,7 +166,7 @@ async def _look(settings: ClientSettings) -> Status:
     async with connected(settings) as kube:
         now = datetime.now(UTC)
         namespace = settings.namespace
-        services, asked = (
+        services, parts = (
             [*(_service(kube, name, namespace, now) for name in LED), _installation(kube, settings, now)],
             {
                 "rollout": _rollout(kube, settings),
@@ -180,11 +180,11 @@ async def _look(settings: ClientSettings) -> Status:
         )
         (kubernetes, bus, *rows), v2 = await asyncio.gather(
             asyncio.gather(
-                _kubernetes(kube), _bus(settings), *services, *(_guarded(name, part) for name, part in asked.items())
+                _kubernetes(kube), _bus(settings), *services, *(_guarded(name, part) for name, part in parts.items())
             ),
             _v2(kube, namespace),
         )
-    led, rest = tuple(rows[: len(services)]), dict(zip(asked, rows[len(services) :], strict=True))
+    led, rest = tuple(rows[: len(services)]), dict(zip(parts, rows[len(services) :], strict=True))
     return Status(
         kubernetes=kubernetes,
         services=led,
@@ -262,8 +262,8 @@ async def _installation(kube: Kube, settings: ClientSettings, now: datetime) -> 
 async def _rollout(kube: Kube, settings: ClientSettings) -> Part:
     reading = Reading(kube, settings.namespace)
     installers = settings.installer_namespace
-    rollout, held = await asyncio.gather(read_rollout(reading, installers), pending_cause(reading, installers))
-    return _with_notes(rollout_part(rollout, {name: line.text for name, line in held.items()}), reading)
+    rollout, pending = await asyncio.gather(read_rollout(reading, installers), pending_cause(reading, installers))
+    return _with_notes(rollout_part(rollout, {name: line.text for name, line in pending.items()}), reading)
 
 
 async def _breakers(kube: Kube, namespace: str) -> Part:

@@ -14,7 +14,7 @@ from trellis.kube.resources import Manifest
 from trellis.lattice.domain.service_views import ServiceView, SliceView
 from trellis.read_model.explain.service import REFUSED, Warned
 
-_TOLD: Final = re.compile(r"application (?P<name>\S+) of lattice \S+: (?P<why>.*)", re.DOTALL)
+_APPLICATION_MESSAGE: Final = re.compile(r"application (?P<name>\S+) of lattice \S+: (?P<why>.*)", re.DOTALL)
 """Messages of service_reflector about an application, in Events on a host group."""
 
 
@@ -44,13 +44,13 @@ def unreached(
     found: dict[str, str] = {}
     for warning in warnings:
         refused = REFUSED.match(warning.message)
-        told = refused or _TOLD.match(warning.message)
-        if told is None or warning.group not in known:
+        match = refused or _APPLICATION_MESSAGE.match(warning.message)
+        if match is None or warning.group not in known:
             continue
         namespace = refused["namespace"] if refused else warning.group.partition("/")[0]
-        name, apps = told["name"], known[warning.group]
+        name, apps = match["name"], known[warning.group]
         if (namespace, name) not in mirrored and (apps is None or name in apps):
-            found.setdefault(f"{namespace}/{name}", f"{warning.reason}: {told['why']}")
+            found.setdefault(f"{namespace}/{name}", f"{warning.reason}: {match['why']}")
     return found
 
 

@@ -79,14 +79,14 @@ def unknown_service(name: str, problem: str) -> Part:
     return Part(name, "unknown", problem, {"name": name, "holder": None, "renewed_seconds_ago": None})
 
 
-def rollout_part(rollout: Rollout, held: Mapping[str, str] | None = None) -> Part:
+def rollout_part(rollout: Rollout, pending: Mapping[str, str] | None = None) -> Part:
     """Return the row of the rollout: halted, failed and blocked nodes, blocked Shims, and invalid annotations.
 
-    ``held``: by node, the cause that blocks its installer.
+    ``pending``: by node, the cause that blocks its installer.
     """
     counts, halted = tally(rollout.rows), rollout.ledger.halted
     failed = _failed(rollout.rows)
-    stuck = _stuck(rollout.rows, held or {})
+    stuck = _stuck(rollout.rows, pending or {})
     problems = []
     if halted:
         problems.append(f"rollout of {', '.join(halted)} halted, too many nodes fail{_first('node', failed)}")
@@ -97,7 +97,9 @@ def rollout_part(rollout: Rollout, held: Mapping[str, str] | None = None) -> Par
     if counts[NodeState.INVALID_ANNOTATION]:
         problems.append(f"{counts[NodeState.INVALID_ANNOTATION]} with an invalid annotation: see `trellis nodes`")
     causes = {
-        str(shim["metadata"]["name"]): cause for shim in rollout.shims if (cause := _shim_cause(shim, told=bool(stuck)))
+        str(shim["metadata"]["name"]): cause
+        for shim in rollout.shims
+        if (cause := _shim_cause(shim, node_failures_reported=bool(stuck)))
     }
     if causes:
         problems.append(named(Unwell("Shims blocked", "shim", causes)))
@@ -113,11 +115,11 @@ def rollout_part(rollout: Rollout, held: Mapping[str, str] | None = None) -> Par
     return Part("rollout", text, "; ".join(problems), events)
 
 
-def _shim_cause(shim: Manifest, *, told: bool) -> str:
-    """Return the problem of a Shim, "" if there is none. ``told``: the nodes report failures on nodes."""
+def _shim_cause(shim: Manifest, *, node_failures_reported: bool) -> str:
+    """Return the problem of a Shim, "" if there is none. ``node_failures_reported``: its nodes report them."""
     cause = shim_cause(shim)
     reason = condition(shim.get("status") or {}, "Degraded").get("reason")
-    return "" if cause is None or (told and reason in _OF_NODES) else cause.text
+    return "" if cause is None or (node_failures_reported and reason in _OF_NODES) else cause.text
 
 
 def _failed(rows: Sequence[NodeRow]) -> dict[str, str]:
@@ -126,13 +128,13 @@ def _failed(rows: Sequence[NodeRow]) -> dict[str, str]:
     return {row.name: failure_line(row.message, None).text for row in there}
 
 
-def _stuck(rows: Sequence[NodeRow], held: Mapping[str, str]) -> dict[str, str]:
+def _stuck(rows: Sequence[NodeRow], pending: Mapping[str, str]) -> dict[str, str]:
     """Return why nodes that did not fail are blocked."""
     found = {}
     for row in rows:
         if row.state not in UNDONE:
             continue
-        if reason := row.message if not row.kubelet_ready else held.get(row.name):
+        if reason := row.message if not row.kubelet_ready else pending.get(row.name):
             found[row.name] = reason
     return found
 
@@ -149,9 +151,9 @@ def breakers_part(rows: list[BreakerRow]) -> Part:
     """Return the row of the circuit breakers; paused deletions and an unreadable record are problems."""
     shown = [row for row in rows if row.position is not Position.CLOSED]
     problems = [
-        f"{row.held} deletions of {row.kind} by {row.service} paused: see `trellis circuit-breaker status`"
+        f"{row.paused} deletions of {row.kind} by {row.service} paused: see `trellis circuit-breaker status`"
         for row in shown
-        if row.held or row.position is Position.UNREADABLE
+        if row.paused or row.position is Position.UNREADABLE
     ]
     text = f"{len(shown)} of {len(rows)} open" if shown else "closed"
     return Part("circuit-breakers", text, "; ".join(problems), {"open": [row.document() for row in shown]})

@@ -61,7 +61,7 @@ SHEET_KINDS: Final = {sheet.of: kind for kind, sheet in SHEETS.items()}
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class Arguments:
     """Selection of the command. ``kind``: None means all."""
 
     kind: Kind | None
@@ -83,7 +83,7 @@ def top(  # noqa: PLR0913, PLR0917 - a command's flags
         list[str] | None, typer.Option("--namespace", "-n", help="namespace of the objects (repeatable); default: all")
     ] = None,
     all_namespaces: AllNamespacesOption = False,
-    words: Annotated[
+    terms: Annotated[
         str, typer.Option("--filter", metavar="WORDS", help="only lines that contain all these words")
     ] = "",
     sort: Annotated[str, typer.Option(metavar="COLUMN", help="heading to sort by")] = "health",
@@ -105,14 +105,14 @@ def top(  # noqa: PLR0913, PLR0917 - a command's flags
         sheet = SHEET_KINDS[read_kind(kind, SHEET_KINDS)] if kind else None
         if namespace and all_namespaces:
             raise SettingsError("--all-namespaces: --namespace is given too, use one of them")
-        asked = Asked(sheet, tuple(namespace or ()), Wanted(_column(sort, sheet), reverse, words))
+        arguments = Arguments(sheet, tuple(namespace or ()), Wanted(_column(sort, sheet), reverse, terms))
         settings = client_settings(kubeconfig=kubeconfig, context=context)
         if output.structured and not once:
-            asyncio.run(_follow(settings, asked, output))
+            asyncio.run(_follow(settings, arguments, output))
         elif once or output is Format.NAME or not (sys.stdin.isatty() and sys.stdout.isatty()):
-            _print(asyncio.run(_read(settings, asked)), asked, output, no_headers=no_headers)
+            _print(asyncio.run(_read(settings, arguments)), arguments, output, no_headers=no_headers)
         else:
-            asyncio.run(_watch(settings, asked))
+            asyncio.run(_watch(settings, arguments))
 
 
 def _column(sort: str, kind: Kind | None) -> str:
@@ -123,12 +123,12 @@ def _column(sort: str, kind: Kind | None) -> str:
 
 
 @asynccontextmanager
-async def _looking(settings: ClientSettings, asked: Asked) -> AsyncIterator[tuple[Kube, Audience]]:
+async def _looking(settings: ClientSettings, arguments: Arguments) -> AsyncIterator[tuple[Kube, Audience]]:
     """Run all watches during the block. Raise KubeError if the API server does not respond at the start."""
     async with connected(settings) as kube:
         await kube.probe()
         parts = parts_of(Place(settings.namespace, settings.installer_namespace))
-        audience = Audience(kube, parts, asked.namespaces, _PACE)
+        audience = Audience(kube, parts, arguments.namespaces, _PACE)
         running = asyncio.create_task(audience.run())
         try:
             yield kube, audience
@@ -137,9 +137,9 @@ async def _looking(settings: ClientSettings, asked: Asked) -> AsyncIterator[tupl
             await asyncio.gather(running, return_exceptions=True)
 
 
-async def _read(settings: ClientSettings, asked: Asked) -> Entities:
+async def _read(settings: ClientSettings, arguments: Arguments) -> Entities:
     """Return all entities, once everything that this account may read has been read."""
-    async with _looking(settings, asked) as (kube, audience):
+    async with _looking(settings, arguments) as (kube, audience):
         try:
             async with asyncio.timeout(_ONCE_SECONDS):
                 while unread(audience.journal.entities):
@@ -150,39 +150,39 @@ async def _read(settings: ClientSettings, asked: Asked) -> Entities:
         return dict(audience.journal.entities)
 
 
-def _print(entities: Entities, asked: Asked, output: Format, *, no_headers: bool) -> None:
-    missing = lacking(asked.kinds, entities)
+def _print(entities: Entities, arguments: Arguments, output: Format, *, no_headers: bool) -> None:
+    missing = lacking(arguments.kinds, entities)
     if output.structured:
-        print_document(output, {"entities": chosen(asked.kinds, entities, asked.wanted), "lacking": missing})
+        print_document(output, {"entities": chosen(arguments.kinds, entities, arguments.wanted), "lacking": missing})
     elif output is Format.NAME:
-        for kind in asked.kinds:
-            found = rows(kind, entities, asked.wanted)
+        for kind in arguments.kinds:
+            found = rows(kind, entities, arguments.wanted)
             print_names(printed_name(SHEETS[kind].of, row.id.rpartition("/")[2]) for row in found)
     else:
-        told: dict[str, None] = {}
-        for kind in asked.kinds:
-            told |= dict.fromkeys(notes(kind, entities))
-            if asked.kind is None and not rows(kind, entities, asked.wanted):
+        lines: dict[str, None] = {}
+        for kind in arguments.kinds:
+            lines |= dict.fromkeys(notes(kind, entities))
+            if arguments.kind is None and not rows(kind, entities, arguments.wanted):
                 continue  # among all sheets, empty ones are omitted
-            if asked.kind is None:
+            if arguments.kind is None:
                 print_result(Text(f"{kind.value}:", style="bold"))
-            print_result(sheet_of(kind, entities, asked.wanted), no_headers=no_headers)
-        for note in told:
+            print_result(sheet_of(kind, entities, arguments.wanted), no_headers=no_headers)
+        for note in lines:
             print_note(note)
-    if asked.kind is not None and missing:
+    if arguments.kind is not None and missing:
         raise SystemExit(EXIT_FAILED)
 
 
-async def _follow(settings: ClientSettings, asked: Asked, output: Format) -> None:
+async def _follow(settings: ClientSettings, arguments: Arguments, output: Format) -> None:
     """Print each change, starting with the complete state."""
-    async with _looking(settings, asked) as (_, audience):
+    async with _looking(settings, arguments) as (_, audience):
         before: Entities = {}
         started = False
         while True:
             news = audience.news.next
             entities = audience.journal.entities
             if started or not unread(entities):
-                after = chosen(asked.kinds, entities, asked.wanted)
+                after = chosen(arguments.kinds, entities, arguments.wanted)
                 changed, deleted = difference(before, after)
                 if changed or deleted or not started:
                     print_document(output, {"set": changed, "gone": deleted}, lines=True)
@@ -190,11 +190,11 @@ async def _follow(settings: ClientSettings, asked: Asked, output: Format) -> Non
             await news.wait()
 
 
-async def _watch(settings: ClientSettings, asked: Asked) -> None:
-    screen: Screen | None = Screen(asked.kind or Kind.NODES, asked.wanted)
+async def _watch(settings: ClientSettings, arguments: Arguments) -> None:
+    screen: Screen | None = Screen(arguments.kind or Kind.NODES, arguments.wanted)
     pressed: asyncio.Queue[list[str]] = asyncio.Queue()
     out = console()
-    async with _looking(settings, asked) as (kube, audience):
+    async with _looking(settings, arguments) as (kube, audience):
         with (
             Live(console=out, screen=True, auto_refresh=False) as live,
             listening(sys.stdin.fileno(), pressed.put_nowait),

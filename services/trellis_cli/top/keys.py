@@ -74,7 +74,7 @@ def press(screen: Screen, key: str, ids: Sequence[str]) -> Screen | None:
         case "/":
             return replace(screen, typing=True)
         case "escape":
-            return replace(screen, wanted=replace(screen.wanted, words=""))
+            return replace(screen, wanted=replace(screen.wanted, terms=""))
         case _ if key in _NUMBERS:
             return _sheet(screen, _NUMBERS[key])
         case _:
@@ -101,22 +101,22 @@ def _moved(screen: Screen, key: str, ids: Sequence[str]) -> str:
 
 
 def _type(screen: Screen, key: str) -> Screen:
-    words = screen.wanted.words
+    terms = screen.wanted.terms
     match key:
         case "enter":
             return replace(screen, typing=False)
         case "escape":
-            return replace(screen, typing=False, wanted=replace(screen.wanted, words=""))
+            return replace(screen, typing=False, wanted=replace(screen.wanted, terms=""))
         case "backspace":
-            return replace(screen, wanted=replace(screen.wanted, words=words[:-1]))
+            return replace(screen, wanted=replace(screen.wanted, terms=terms[:-1]))
         case _ if len(key) == 1:
-            return replace(screen, wanted=replace(screen.wanted, words=words + key))
+            return replace(screen, wanted=replace(screen.wanted, terms=terms + key))
         case _:
             return screen
 
 
 @contextmanager
-def listening(terminal: int, heard: Callable[[list[str]], None]) -> Iterator[None]:
+def listening(terminal: int, received: Callable[[list[str]], None]) -> Iterator[None]:
     """Switch a terminal to single keys without echo, and restore it afterwards; end of input is the key ``q``.
 
     Signals that would end the process without cleanup are ``q`` too; Ctrl-C stays a signal, with cleanup.
@@ -132,12 +132,12 @@ def listening(terminal: int, heard: Callable[[list[str]], None]) -> Iterator[Non
             block = b""
         if not block:
             loop.remove_reader(terminal)
-        heard(keys(decoder.decode(block)) if block else _END)
+        received(keys(decoder.decode(block)) if block else _END)
 
     tty.setcbreak(terminal, termios.TCSADRAIN)
     loop.add_reader(terminal, read)
     for number in _ENDING:
-        loop.add_signal_handler(number, heard, _END)
+        loop.add_signal_handler(number, received, _END)
     try:
         yield
     finally:

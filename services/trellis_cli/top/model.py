@@ -40,11 +40,11 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column. ``cell``: its value in an entity; ``say``: its text."""
+    """One column. ``cell``: its value in an entity; ``render``: its text."""
 
     heading: str
     cell: Callable[[Entity], Any]
-    say: Callable[[Any], str] = lambda value: _NONE if value is None or value == "" else str(value)
+    render: Callable[[Any], str] = lambda value: _NONE if value is None or value == "" else str(value)
     number: bool = False
 
 
@@ -63,7 +63,7 @@ class Wanted:
 
     sort: str = "health"
     reverse: bool = False
-    words: str = ""
+    terms: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,8 +82,8 @@ def _field(heading: str, name: str | None = None) -> Column:
     return Column(heading, lambda entity: entity[key])
 
 
-def _number(heading: str, cell: Callable[[Entity], Any], say: Callable[[Any], str] | None = None) -> Column:
-    return Column(heading, cell, say or (lambda value: _NONE if value is None else str(value)), number=True)
+def _number(heading: str, cell: Callable[[Entity], Any], render: Callable[[Any], str] | None = None) -> Column:
+    return Column(heading, cell, render or (lambda value: _NONE if value is None else str(value)), number=True)
 
 
 def size(value: float | None) -> str:
@@ -230,7 +230,7 @@ def rows(kind: Kind, entities: Entities, wanted: Wanted) -> list[Row]:
             id_,
             item["health"],
             _reason_and_message(item),
-            tuple(column.say(column.cell(item)) for column in columns),
+            tuple(column.render(column.cell(item)) for column in columns),
             explained=id_ if kind is not Kind.HOSTS else item["group"] or "",
         )
         for id_, item in shown(kind, entities, wanted)
@@ -259,10 +259,10 @@ def lacking(kinds: Iterable[Kind], entities: Entities) -> list[dict[str, Any]]:
 def notes(kind: Kind, entities: Entities) -> list[str]:
     """Return a line for each reason that makes a sheet incomplete."""
     own = entities.get(f"{_PART}/{SHEETS[kind].parts[0]}")
-    told = [f"{item['message']}: {item['do']}" for item in lacking([kind], entities)]
+    lines = [f"{item['message']}: {item['do']}" for item in lacking([kind], entities)]
     if own is not None and not own["defined"]:
-        told.append(f"the CRD of {kind.value} is missing: `trellis crds apply`")
-    return told
+        lines.append(f"the CRD of {kind.value} is missing: `trellis crds apply`")
+    return lines
 
 
 def difference(before: Entities, after: Entities) -> tuple[dict[str, Entity], list[str]]:
@@ -279,12 +279,14 @@ def chosen(kinds: Sequence[Kind], entities: Entities, wanted: Wanted) -> dict[st
 def _order(column: Column, value: Any) -> Any:  # noqa: ANN401 - of one type in each column
     if column is _HEALTH:
         return _RANK[value]
-    return -value if column.number else str(column.say(value)).casefold()
+    return -value if column.number else str(column.render(value)).casefold()
 
 
 def _fits(id_: str, entity: Entity, sheet: Sheet, wanted: Wanted) -> bool:
-    words = wanted.words.casefold().split()
-    if not words:
+    terms = wanted.terms.casefold().split()
+    if not terms:
         return True
-    text = " ".join([id_, _reason_and_message(entity), *(column.say(column.cell(entity)) for column in sheet.columns)])
-    return all(word in text.casefold() for word in words)
+    text = " ".join(
+        [id_, _reason_and_message(entity), *(column.render(column.cell(entity)) for column in sheet.columns)]
+    )
+    return all(word in text.casefold() for word in terms)

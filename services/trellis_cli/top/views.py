@@ -28,7 +28,7 @@ STYLES: Final = {
     Health.UNKNOWN: "magenta",
 }
 _KEYS: Final = "1-7 ←→ sheet  ↑↓ line  s sort  r reverse  / filter  esc clear filter  q quit"
-_TOLD: Final = 4
+_WARNINGS_SHARE: Final = 4
 """Share of lines for warnings, 1/n: users with few permissions have up to kinds times namespaces warnings."""
 _LEAST: Final = 3
 """Minimum number of visible rows, as long as other lines can be omitted."""
@@ -38,8 +38,8 @@ def screen_of(screen: Screen, entities: Entities, height: int, *, trouble: str =
     """Return one screen of ``height`` lines. ``trouble``: why the data may be stale, "" if it is current."""
     found = rows(screen.kind, entities, screen.wanted)
     at = screen.place([row.id for row in found])
-    told = [_warning(note) for note in ([trouble] if trouble else []) + notes(screen.kind, entities)]
-    above = [_tabs(screen.kind), _counts(screen, entities, len(found)), *_bounded(told, height)]
+    warnings = [_warning(note) for note in ([trouble] if trouble else []) + notes(screen.kind, entities)]
+    above = [_tabs(screen.kind), _counts(screen, entities, len(found)), *_bounded(warnings, height)]
     below = [*_details_of(found, at), _last(screen)]
     while (room := height - 1 - len(above) - len(below)) < _LEAST and len(above) + len(below) > 1:
         # The filter input and the selected line stay visible.
@@ -55,12 +55,12 @@ def screen_of(screen: Screen, entities: Entities, height: int, *, trouble: str =
     return Group(*above, table, *blank, *below)
 
 
-def _bounded(told: list[Text], height: int) -> list[Text]:
-    most = max(height // _TOLD, 1)
-    if len(told) <= most:
-        return told
-    left = len(told) - most + 1
-    return [*told[: most - 1], _warning(f"{left} more warnings: see `trellis top --once`")]
+def _bounded(warnings: list[Text], height: int) -> list[Text]:
+    most = max(height // _WARNINGS_SHARE, 1)
+    if len(warnings) <= most:
+        return warnings
+    left = len(warnings) - most + 1
+    return [*warnings[: most - 1], _warning(f"{left} more warnings: see `trellis top --once`")]
 
 
 def sheet_of(kind: Kind, entities: Entities, wanted: Wanted) -> RenderableType:
@@ -84,7 +84,7 @@ def _counts(screen: Screen, entities: Entities, fitting: int) -> Text:
     for state, count in found.items():
         line.append("  ")
         line.append(f"{count} {state}", style=STYLES[Health(state)])
-    if screen.wanted.words:
+    if screen.wanted.terms:
         line.append(f"   {fitting} match the filter", style="bold")
     if waiting := [part for part in unread(entities) if part in SHEETS[screen.kind].parts]:
         line.append(f"   reading {', '.join(waiting)}", style="dim")
@@ -95,9 +95,9 @@ def _table(kind: Kind, found: Sequence[Row], *, wanted: Wanted, selected: str = 
     table = Table(box=None, pad_edge=False, header_style="bold", expand=True)
     columns = SHEETS[kind].columns
     for column in columns:
-        mark = ("▲" if wanted.reverse else "▼") if column.heading.lower() == wanted.sort else ""
+        arrow = ("▲" if wanted.reverse else "▼") if column.heading.lower() == wanted.sort else ""
         justify = "right" if column.number else "left"
-        table.add_column(column.heading + mark, no_wrap=True, overflow="ellipsis", justify=justify)  # type: ignore[arg-type]  # one of its words
+        table.add_column(column.heading + arrow, no_wrap=True, overflow="ellipsis", justify=justify)  # type: ignore[arg-type]  # one of its words
     table.add_column("MESSAGE", no_wrap=True, overflow="ellipsis", ratio=1)
     for row in found:
         cells = [
@@ -116,16 +116,16 @@ def _details_of(found: Sequence[Row], at: int) -> list[Text]:
     kind, _, rest = row.explained.partition("/")
     namespace, _, name = rest.rpartition("/")
     place = f" --namespace {namespace}" if namespace else ""
-    asked = f"   trellis explain {kind}/{name}{place}" if name else ""
+    command = f"   trellis explain {kind}/{name}{place}" if name else ""
     first = Text.assemble((f"{row.id}: ", "bold"), one_line(row.reason) or row.state, no_wrap=True, overflow="ellipsis")
-    return [first, Text(one_line(asked), style="dim", no_wrap=True, overflow="ellipsis")]
+    return [first, Text(one_line(command), style="dim", no_wrap=True, overflow="ellipsis")]
 
 
 def _last(screen: Screen) -> Text:
     if screen.typing:
-        return Text(f"filter: {screen.wanted.words}▏  enter keeps it, escape clears it", style="bold", no_wrap=True)
-    words = f"filter: {screen.wanted.words}   " if screen.wanted.words else ""
-    return Text(words + _KEYS, style="dim", no_wrap=True, overflow="ellipsis")
+        return Text(f"filter: {screen.wanted.terms}▏  enter keeps it, escape clears it", style="bold", no_wrap=True)
+    filter_text = f"filter: {screen.wanted.terms}   " if screen.wanted.terms else ""
+    return Text(filter_text + _KEYS, style="dim", no_wrap=True, overflow="ellipsis")
 
 
 def _warning(text: str) -> Text:

@@ -114,14 +114,14 @@ async def _find(settings: ClientSettings, jaeger: str, wanted: str | ObjectName,
     return trace_id, spans
 
 
-def read_argument(words: Sequence[str], namespace: str | None) -> str | ObjectName:
+def read_argument(arguments: Sequence[str], namespace: str | None) -> str | ObjectName:
     """Return the id of a trace or its beginning, or the object whose last trace is requested.
 
     Raises:
         SettingsError: the words are neither.
     """
-    trace_id = words[0].strip().lower() if len(words) == 1 else ""
-    return trace_id if _TRACE_ID.fullmatch(trace_id) else read_object(words, tuple(KINDS), namespace)
+    trace_id = arguments[0].strip().lower() if len(arguments) == 1 else ""
+    return trace_id if _TRACE_ID.fullmatch(trace_id) else read_object(arguments, tuple(KINDS), namespace)
 
 
 async def whole_id(digits: str, read: Read, cluster: str | None) -> str:

@@ -264,15 +264,15 @@ async def _look(kube: Kube, guard: Guard, place: str | None, row: Row) -> None:
 
 async def _free(kube: Kube, guard: Guard, place: str | None, row: Row) -> str:
     """Remove the finalizer from every object; return the objects that still have it after the check, "" for none."""
-    held, there = [], 0
+    guarded, there = [], 0
     try:
         async for page in kube.pages(Selection(guard.res, place, guard.selector)):
             there += sum(map(guard.is_ours, page.items))
-            held += [item for item in page.items if guard.holds(item) and key_of(item) not in row.left]
+            guarded += [item for item in page.items if guard.holds(item) and key_of(item) not in row.left]
     except NotFound as error:
         await require_undefined(kube, guard.res, error)
         return ""
-    if not held:
+    if not guarded:
         row.there += there
         return ""
     calls = asyncio.Semaphore(_AT_ONCE)
@@ -298,11 +298,11 @@ async def _free(kube: Kube, guard: Guard, place: str | None, row: Row) -> str:
                 return  # the next attempt re-reads it
             row.took(manifest)
 
-    await asyncio.gather(*(free(item) for item in held))
+    await asyncio.gather(*(free(item) for item in guarded))
     if unread:
         return unread[0]
-    keys = ", ".join(sorted(item["metadata"]["name"] for item in held)[:5])
-    return f"{guard.finalizer} is added again to {len(held)} {guard.res.plural}, {keys}: another client adds it"
+    keys = ", ".join(sorted(item["metadata"]["name"] for item in guarded)[:5])
+    return f"{guard.finalizer} is added again to {len(guarded)} {guard.res.plural}, {keys}: another client adds it"
 
 
 async def _removal(kube: Kube, guard: Guard, manifest: Manifest) -> Patch | Left:

@@ -60,10 +60,9 @@ class Left:
 class Guard:
     """A finalizer that a service sets on a kind.
 
-    ``mark``: annotation of the objects that Trellis manages, ``selector``: labels of these. ``stays``: the effect of
-    its removal.
-    ``unfinished``: the missing cleanup of objects that were being deleted. ``claimed``: the kind is managed by one
-    installation of the cluster, the one that provisions its nodes.
+    ``annotation``: annotation of the objects that Trellis manages, ``selector``: labels of these. ``stays``: the
+    effect of its removal. ``unfinished``: the missing cleanup of objects that were being deleted. ``claimed``: the
+    kind is managed by one installation of the cluster, the one that provisions its nodes.
     """
 
     service: str
@@ -71,13 +70,13 @@ class Guard:
     finalizer: str
     stays: str
     unfinished: str
-    mark: str = ""
+    annotation: str = ""
     claimed: bool = False
     selector: str | None = None
 
     def is_ours(self, manifest: Manifest) -> bool:
         """Return whether the service manages an object of the kind."""
-        return not self.mark or self.mark in (manifest["metadata"].get("annotations") or {})
+        return not self.annotation or self.annotation in (manifest["metadata"].get("annotations") or {})
 
     def holds(self, manifest: Manifest) -> bool:
         """Return whether the finalizer blocks an object."""
@@ -191,7 +190,7 @@ GUARDS: Final[tuple[Guard, ...]] = (
         names.WASMCLOUD_OPERATOR_SERVICE,
         stays="endpoints stay, and no longer follow the hosts",
         unfinished="gone",
-        mark=names.ANNOTATION_APPLICATION,
+        annotation=names.ANNOTATION_APPLICATION,
     ),
     Guard(
         "application-manager",

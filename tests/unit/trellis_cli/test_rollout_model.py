@@ -199,7 +199,7 @@ def found(*nodes: NodeView, annotations: dict[str, str] | None = None, content: 
 def test_pausing_is_one_field_and_pausing_twice_nothing() -> None:
     assert pause(found()).ops == ({"op": "add", "path": "/spec/paused", "value": True},)
     again = pause(found(shim=PAUSED))
-    assert (again.ops, lacking(again.said, "trellis rollout resume spin")) == ((), [])
+    assert (again.ops, lacking(again.message, "trellis rollout resume spin")) == ((), [])
 
 
 def test_resuming_a_paused_rollout_forgives_nothing() -> None:
@@ -241,13 +241,13 @@ def test_undoing_is_to_the_version_before_or_to_the_one_that_was_named() -> None
     assert undo(None)(found(revisions=revisions)).ops[0]["value"] == "c"
     assert undo(1)(found(revisions=revisions)).ops[0]["value"] == "a"
     same = undo(3)(found(revisions=revisions))
-    assert (same.ops, "already" in same.said) == ((), True)
+    assert (same.ops, "already" in same.message) == ((), True)
 
 
 def test_undoing_a_paused_rollout_says_that_it_waits() -> None:
     done = undo(None)(found(revisions=(revision(1, "a"),), shim=PAUSED))
     assert done.ops
-    assert "trellis rollout resume spin" in done.said
+    assert "trellis rollout resume spin" in done.message
 
 
 @pytest.mark.parametrize(

@@ -134,11 +134,11 @@ def test_the_worst_comes_first_and_what_has_no_value_last() -> None:
 
 def test_a_filter_is_words_that_are_all_in_a_line_or_in_why() -> None:
     entities = world()
-    assert ids(Kind.NODES, entities, words="N1") == ["node/n1"]
-    assert ids(Kind.NODES, entities, words="n Degraded") == ["node/n3"]
-    assert ids(Kind.NODES, entities, words="n1 Degraded") == []
+    assert ids(Kind.NODES, entities, terms="N1") == ["node/n1"]
+    assert ids(Kind.NODES, entities, terms="n Degraded") == ["node/n3"]
+    assert ids(Kind.NODES, entities, terms="n1 Degraded") == []
     assert entities["node/n3"]["message"]
-    assert ids(Kind.NODES, entities, words=entities["node/n3"]["message"].split()[0]) == ["node/n3"]
+    assert ids(Kind.NODES, entities, terms=entities["node/n3"]["message"].split()[0]) == ["node/n3"]
 
 
 def test_what_may_not_be_read_is_a_note_and_not_empty() -> None:
@@ -234,12 +234,12 @@ def test_a_selection_moves_stays_inside_and_follows_its_line() -> None:
 
 def test_letters_are_of_the_filter_while_it_is_typed() -> None:
     screen = pressed(Screen(), "/", "q", "1", "x", "backspace", "up")
-    assert (screen.typing, screen.wanted.words, screen.kind) == (True, "q1", Kind.NODES)
+    assert (screen.typing, screen.wanted.terms, screen.kind) == (True, "q1", Kind.NODES)
     kept = pressed(screen, "enter")
-    assert (kept.typing, kept.wanted.words) == (False, "q1")
-    assert pressed(kept, "escape").wanted.words == ""
+    assert (kept.typing, kept.wanted.terms) == (False, "q1")
+    assert pressed(kept, "escape").wanted.terms == ""
     dropped = pressed(screen, "escape")
-    assert (dropped.typing, dropped.wanted.words) == (False, "")
+    assert (dropped.typing, dropped.wanted.terms) == (False, "")
 
 
 @given(st.text(max_size=40))

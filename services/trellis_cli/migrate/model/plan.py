@@ -238,16 +238,18 @@ def take_over_controllers(peer: Peer, deployments: Iterable[Manifest]) -> list[S
         controller, metadata = view_controller(item, (peer,)), item["metadata"]
         if controller is None or controller.taken_over:
             continue
-        marks = [] if metadata.get("annotations") else [{"op": "add", "path": "/metadata/annotations", "value": {}}]
-        mark = names.ANNOTATION_TAKEN_OVER
-        path = f"/metadata/annotations/{mark.replace('/', '~1')}"
+        create_annotations = (
+            [] if metadata.get("annotations") else [{"op": "add", "path": "/metadata/annotations", "value": {}}]
+        )
+        annotation = names.ANNOTATION_TAKEN_OVER
+        path = f"/metadata/annotations/{annotation.replace('/', '~1')}"
         ops = (
             *only_if(controller.uid, metadata["resourceVersion"]),
-            *marks,
+            *create_annotations,
             {"op": "add", "path": path, "value": "true"},
         )
         what = f"runs {peer.value}"
-        reason = f"annotated {mark}=true: Trellis runs next to it; remove the annotation to stop that"
+        reason = f"annotated {annotation}=true: Trellis runs next to it; remove the annotation to stop that"
         write = PatchDeployment(controller.namespace, controller.name, ops)
         steps.append(Step(controller.place, what, Doing.TAKE_OVER, reason, write))
     return steps

@@ -168,8 +168,8 @@ def _addresses(slices: Iterable[Manifest], running: set[str]) -> str:
     if not found:
         return "it has no address, so requests fail: service_reflector adds addresses if the application is deployed"
     stale = [address for address in found if address not in running]
-    told = f"it keeps {len(found)} fixed addresses, which do not follow pods until service_reflector manages it"
-    return told + (f"; stale addresses: {', '.join(stale)}" if stale else "")
+    text = f"it keeps {len(found)} fixed addresses, which do not follow pods until service_reflector manages it"
+    return text + (f"; stale addresses: {', '.join(stale)}" if stale else "")
 
 
 def _addresses_of_pod(pod: Mapping[str, Any]) -> Iterable[str]:

@@ -101,9 +101,9 @@ def _unbound(named: Mapping[tuple[str, str], set[str]], readings: Iterable[_Read
 
 def _needed(place: str, what: str, user: str, namespace: str, apps: Iterable[str], given: _Given) -> Step:
     found = sorted(apps)
-    told = ", ".join(found[:_NAMED]) + (f" and {len(found) - _NAMED} more" if len(found) > _NAMED else "")
+    apps_text = ", ".join(found[:_NAMED]) + (f" and {len(found) - _NAMED} more" if len(found) > _NAMED else "")
     sources = sorted({item.partition("/")[0] for item in found})
-    return Step(place, what, Doing.LEAVE, f"policies of {told} name it: {_line(user, namespace, sources, given)}")
+    return Step(place, what, Doing.LEAVE, f"policies of {apps_text} name it: {_line(user, namespace, sources, given)}")
 
 
 def _line(user: str, namespace: str, sources: list[str], given: _Given) -> str:
