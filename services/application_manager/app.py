@@ -107,7 +107,7 @@ def compose(settings: Settings, base: Base, timings: Timings = Timings()) -> Wor
         return permissions.noted(f"lattice {lattice_id}")
 
     follow_groups = GroupLattices(kube, cache.groups_to_follow, follow, noted_lattice, settings.sources_interval)
-    tell = GroupConditions(kube, cache, permissions, settings.remove_finalizers, timings)
+    group_conditions = GroupConditions(kube, cache, permissions, settings.remove_finalizers, timings)
     refused = Refusals(queue, noted(base.health))
     refused_lattices = Refusals(lattices, noted(base.health, f"{WRITE_REFUSED}, lattices"))
     refused_groups = Refusals(groups, noted(base.health, f"{WRITE_REFUSED}, groups"))
@@ -115,7 +115,7 @@ def compose(settings: Settings, base: Base, timings: Timings = Timings()) -> Wor
         [*watches],
         {
             lattices: refused_lattices.heeding(follow_groups.run),
-            groups: refused_groups.heeding(tell.run),
+            groups: refused_groups.heeding(group_conditions.run),
             queue: refused.heeding(reconciler.run),
         },
         list_all,

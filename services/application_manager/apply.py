@@ -98,9 +98,9 @@ class Effects:
             ManifestAltered: the API server changed a manifest.
         """
         for action in actions:
-            snapshot = await self._one(snapshot, action)
+            snapshot = await self._apply_action(snapshot, action)
 
-    async def _one(self, snapshot: Snapshot, action: Action) -> Snapshot:
+    async def _apply_action(self, snapshot: Snapshot, action: Action) -> Snapshot:
         """Apply one action; return the snapshot for the next action."""
         match action:
             case Record():
@@ -225,12 +225,12 @@ class Effects:
         _log.info("Application deleted after its deletion in wadm", application=view.key)
 
     async def _create(self, snapshot: Snapshot, version: str) -> None:
-        held = _preserved_manifest(snapshot, version)
+        preserved = _preserved_manifest(snapshot, version)
         lattice = name_of(snapshot.key.lattice_id)
         name = self._free_name(snapshot)
         made = await self.kube.create(
             APPLICATIONS,
-            make_application(snapshot.home, name, lattice, held, version),
+            make_application(snapshot.home, name, lattice, preserved, version),
             field_manager=names.FIELD_MANAGER_WADM,
         )
         self.applications.wrote(made, None)
@@ -243,10 +243,10 @@ class Effects:
         return name if taken is None else names.second_application_object(snapshot.key.name, snapshot.key.lattice_id)
 
     async def _write(self, snapshot: Snapshot, version: str) -> None:
-        view, held = _view(snapshot), _preserved_manifest(snapshot, version)
+        view, preserved = _view(snapshot), _preserved_manifest(snapshot, version)
         item = await self._read(view)
         base = view.object.base
-        patch = make_spec_patch(item, held, version, 0 if base is None else base.serial)
+        patch = make_spec_patch(item, preserved, version, 0 if base is None else base.serial)
         read = {"uid": view.uid, "resourceVersion": view.resource_version}
         written = await self.kube.merge_patch(
             APPLICATIONS,
@@ -256,7 +256,7 @@ class Effects:
             field_manager=names.FIELD_MANAGER_WADM,
         )
         self.applications.wrote(written, view)
-        if read_manifest(written).digest != held.digest:
+        if read_manifest(written).digest != preserved.digest:
             raise ManifestAltered(f"Kubernetes changes the manifest of wadm's version {version} of {view.application}")
         _log.info("Application updated from wadm", application=view.key, version=version)
 
@@ -276,12 +276,12 @@ class Effects:
         if snapshot.view is not None and snapshot.view.version_of_wadm and isinstance(action, Put | Deploy):
             await self._without_version(snapshot.view)
             raise Outdated
-        self.cache.advance(key, lambda progress: progress.asked(action))
+        self.cache.advance(key, lambda progress: progress.with_request(action))
         match action:
             case Put(version=version):
                 item = await self._read(_view(snapshot))
-                held = snapshot.model.versions if snapshot.model is not None else ()
-                await wadm.put(read_manifest(item).under(version), [manifest for _, manifest in held])
+                versions = snapshot.model.versions if snapshot.model is not None else ()
+                await wadm.put(read_manifest(item).under(version), [manifest for _, manifest in versions])
             case Deploy(version=version):
                 if await wadm.deploy(key.name, version) is None:
                     raise Outdated

@@ -104,9 +104,9 @@ class Following:
 
     async def _follow(self, address: LatticeAddress, link: Link) -> None:
         def changed(names: Iterable[str] | None) -> None:
-            told = None if names is None else list(names)
+            affected = None if names is None else list(names)
             for lattice_id in [lattice_id for lattice_id, need in self._needs.items() if need == address]:
-                self._wake(lattice_id, told)
+                self._wake(lattice_id, affected)
 
         store = LatticeStore(address, link, self._bucket(link), changed, self._timings)
         claim = LatticeClaim(address, link, self._cluster, lambda: changed(None), self._timings.claim)

@@ -21,7 +21,7 @@ from application_manager.tombstones import Tombstones
 from trellis.kube.client import Kube
 from trellis.lattice.domain.store import ModelStore, Proof
 
-_ABSENCES: Final = {Proof.GONE: Absence.GONE, Proof.LOST: Absence.LOST, Proof.UNKNOWN: Absence.LOST}
+_ABSENCES: Final = {Proof.DELETED: Absence.DELETED, Proof.LOST: Absence.LOST, Proof.UNKNOWN: Absence.LOST}
 """A model without proof of its deletion counts as lost, and is stored in wadm again."""
 _BEFORE_TOMBSTONES: Final = (State.FINALIZER_REMOVED, State.AWAITED)
 """States in which no object is created, so that tombstones are irrelevant."""

@@ -201,7 +201,9 @@ class Reconciler:
         """Publish the deletion of every deleted object of this application."""
         published = self.cache.published
         for place in published.objects_of(key.name):
-            wait = None if place in self.cache.applications else await self._publish(key, published.gone(place))
+            wait = (
+                None if place in self.cache.applications else await self._publish(key, published.deletion_events(place))
+            )
             if wait is not None:
                 return wait
         return None
@@ -210,8 +212,8 @@ class Reconciler:
         try:
             with self.stories.follow(key):
                 for item in due:
-                    await self.bus.publish(item.fact, dedup=item.dedup)
-                    self.cache.published.note(item.fact)
+                    await self.bus.publish(item.event, dedup=item.dedup)
+                    self.cache.published.note(item.event)
         except BusUnavailable:
             return self.timings.publish
         return None

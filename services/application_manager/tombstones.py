@@ -107,7 +107,9 @@ class Tombstones:
 def _parsed(text: str) -> Tombstone | None:
     """Return the tombstone in a value of the ConfigMap; None if the value is invalid."""
     try:
-        held: Any = read_json(text)
-        return Tombstone(str(held["lattice"]), str(held["application"]), str(held["bucket"]), int(held["revision"]))
+        record: Any = read_json(text)
+        return Tombstone(
+            str(record["lattice"]), str(record["application"]), str(record["bucket"]), int(record["revision"])
+        )
     except (ValueError, TypeError, KeyError):
         return None

@@ -163,7 +163,7 @@ class Refused:
     times: int = 1
 
     @property
-    def words(self) -> str:
+    def full_message(self) -> str:
         """Return the message, with wadm as the source unless NATS rejected the request."""
         return self.message if self.refusal is Refusal.TOO_LARGE else f"wadm: {self.message}"
 

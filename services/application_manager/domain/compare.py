@@ -119,14 +119,14 @@ def _read_only(snapshot: Snapshot, found: Object) -> Decision:
             return Decision((WriteSpec(Announcement(Reason.FROM_WADM, f"wadm has it in version {version}"), version),))
         if found.digest == snapshot.wadm.digests[version]:
             return _record(found, snapshot.wadm, version, snapshot.unsettled)
-    if snapshot.wadm is Absence.GONE and not found.changed:
+    if snapshot.wadm is Absence.DELETED and not found.changed:
         return Decision((DeleteObject(Announcement(Reason.DELETED_IN_WADM, "it was deleted in wadm")),))
     return wait(Reason.READ_ONLY, "another cluster owns this lattice's applications: change it there, or with wash")
 
 
 def _absent(snapshot: Snapshot, found: Object) -> Decision:
     """Return the decision if wadm does not have the application: it was deleted, never put, or lost."""
-    if snapshot.wadm is not Absence.GONE or (found.changed and found.others):
+    if snapshot.wadm is not Absence.DELETED or (found.changed and found.others):
         return _push(found, None, found.base is None or found.changed)
     if left := contended(found.wins, snapshot.now, snapshot.timings.contest):
         return _contest(left)
@@ -206,7 +206,7 @@ def _pull(found: Object, model: Model, version: str) -> Decision:
     write = WriteSpec(announcement, version)
     if found.base is None or not found.changed or found.digest == found.base.digest:
         return Decision((write,), winner=Side.WADM)
-    holds = [name for name, held in model.versions if held == found.digest]
+    holds = [name for name, digest in model.versions if digest == found.digest]
     kept = holds[-1] if holds else overridden_version(found.digest)
     keep = Put(Announcement(Reason.OVERRIDDEN, "both sides had changed, and wadm's change wins"), kept)
     return Decision((write,) if holds else (keep, write), winner=Side.WADM, lost=Lost(Side.KUBERNETES, kept))

@@ -40,7 +40,7 @@ NAMED: Final = 20
 """Maximum number of fields in a message; the number of further fields is appended."""
 _MESSAGE_KEPT: Final = 4096
 """Characters of a message; field names in it have no limit, and Kubernetes allows 32,768."""
-_TOLD: Final = ("Rejected", "Overridden", "Contended", "FieldsIgnored")
+_REPORTED_TYPES: Final = ("Rejected", "Overridden", "Contended", "FieldsIgnored")
 _WINS: Final = 4
 _PASSING: Final = {Refusal.FAILED, Refusal.VERSION_EXISTS, Refusal.VERSION_MISSING}
 """Refusals that may resolve without a change of the manifest, and are retried soon; for example, wash was faster."""
@@ -83,7 +83,7 @@ def news_of(former: Json, status: Json) -> Iterator[tuple[str, str]]:
     }
     for condition in status["conditions"]:
         new = condition["status"] == "True" and before.get(condition["type"]) != ("True", condition["message"])
-        if condition["type"] in _TOLD and new:
+        if condition["type"] in _REPORTED_TYPES and new:
             yield condition["type"], condition["message"]
 
 
@@ -187,7 +187,7 @@ def _synced(seen: Seen) -> Verdict:
     if seen.view.problem:
         return Verdict("Synced", "False", "InvalidManifest", seen.view.problem)
     if refused is not None:
-        return Verdict("Synced", "False", refused.refusal.value, refused.words)
+        return Verdict("Synced", "False", refused.refusal.value, refused.full_message)
     if waits is not None:
         verdict = "Unknown" if waits.reason is Reason.WADM_AWAY else "False"
         return Verdict("Synced", verdict, waits.reason.value, seen.snapshot.reason or waits.message)
@@ -209,7 +209,7 @@ def _stalled(seen: Seen, status: Json) -> tuple[str, str] | None:
     if seen.view.problem:
         return "InvalidManifest", seen.view.problem
     if refused is not None and refused.refusal not in _PASSING:
-        return refused.refusal.value, refused.words
+        return refused.refusal.value, refused.full_message
     if waits is not None and waits.reason is Reason.DUPLICATE:
         return waits.reason.value, waits.message
     if status.get("phase") == "Failed" and seen.snapshot.wadm is not Absence.AWAY:

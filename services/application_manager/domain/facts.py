@@ -54,7 +54,7 @@ class Identity:
 class Due:
     """An event, and its deduplication id on the bus."""
 
-    fact: ApplicationEventData
+    event: ApplicationEventData
     dedup: str
 
 
@@ -103,7 +103,7 @@ def events_of(
 class Published:
     """Published events: by key of the object, the last event of each kind."""
 
-    facts: dict[str, dict[str, ApplicationEventData]] = field(default_factory=dict)
+    events: dict[str, dict[str, ApplicationEventData]] = field(default_factory=dict)
 
     def due(self, key: str, holds: Iterable[Due]) -> list[Due]:
         """Return the events to publish about an object: new ones, and the deletion of a former object of this name.
@@ -111,47 +111,47 @@ class Published:
         An event whose state no longer holds is dropped, so that it is published again when the state returns.
         """
         holds = list(holds)
-        published = self.facts.get(key, {})
+        published = self.events.get(key, {})
         due = []
-        uid = holds[0].fact.uid if holds else None
+        uid = holds[0].event.uid if holds else None
         former = next((item for item in published.values() if uid is not None and item.uid != uid), None)
         if former is not None:
             due.append(_deleted(former))
             published.clear()
-        current = {hold.fact.fact for hold in holds}
+        current = {hold.event.fact for hold in holds}
         for kind in [kind for kind in published if kind not in current and kind != ApplicationSynced.fact]:
             del published[kind]
-        return due + [hold for hold in holds if published.get(hold.fact.fact) != hold.fact]
+        return due + [hold for hold in holds if published.get(hold.event.fact) != hold.event]
 
     def objects_of(self, name: str) -> list[str]:
         """Return the keys of objects with published events; ``name``: of their application, or the key of one."""
         return [
             key
-            for key, published in self.facts.items()
+            for key, published in self.events.items()
             if any(name in {item.application, key} for item in published.values())
         ]
 
-    def gone(self, key: str) -> list[Due]:
+    def deletion_events(self, key: str) -> list[Due]:
         """Return the deletion event of a deleted object; empty if no event about it was published."""
-        published = next(iter(self.facts.get(key, {}).values()), None)
+        published = next(iter(self.events.get(key, {}).values()), None)
         return [] if published is None else [_deleted(published)]
 
-    def note(self, fact: ApplicationEventData) -> None:
+    def note(self, event: ApplicationEventData) -> None:
         """Record an event that was published, or that is on the bus already; called in the order of publication."""
-        key = f"{fact.namespace}/{fact.name}"
-        if not isinstance(fact, ApplicationDeleted):
-            self.facts.setdefault(key, {})[fact.fact] = fact
-        elif all(item.uid == fact.uid for item in self.facts.get(key, {}).values()):
-            self.facts.pop(key, None)
+        key = f"{event.namespace}/{event.name}"
+        if not isinstance(event, ApplicationDeleted):
+            self.events.setdefault(key, {})[event.fact] = event
+        elif all(item.uid == event.uid for item in self.events.get(key, {}).values()):
+            self.events.pop(key, None)
 
     def needs_applications(self) -> str | None:
         """Return why Applications have to be listed: events on the bus name one; None if none does."""
-        first = min(self.facts, default=None)
+        first = min(self.events, default=None)
         return None if first is None else f"Application {first} was published: nothing in wadm is changed"
 
     def forget(self) -> None:
         """Drop all records of published events."""
-        self.facts.clear()
+        self.events.clear()
 
 
 def _deleted(published: ApplicationEventData) -> Due:

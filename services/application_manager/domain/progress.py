@@ -78,18 +78,18 @@ class Awaited:
 
     version: str | None
     deployed: str | None
-    gone: bool
+    deleted: bool
     until: float
 
     def shown_by(self, model: StoredModel | None) -> bool:
         """Return whether a storage shows the acknowledged state."""
-        if self.gone or model is None:
-            return self.gone and model is None
+        if self.deleted or model is None:
+            return self.deleted and model is None
         has = self.version is None or any(version == self.version for version, _ in model.versions)
         return has and self.deployed in {None, model.deployed}
 
 
-_UNTOUCHED: Final = Awaited(None, None, gone=False, until=0.0)
+_UNTOUCHED: Final = Awaited(None, None, deleted=False, until=0.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,10 +161,10 @@ class Progress:
 
     def refused_before(self, found: Object | None, actions: Iterable[Action]) -> Refused | None:
         """Return wadm's rejection of the requests in these actions; None if it did not reject them."""
-        held = self.refused
-        if held is None or found is None or not asks(actions):
+        refused = self.refused
+        if refused is None or found is None or not asks(actions):
             return None
-        return held if (held.digest, held.undeploy) == (found.digest, found.undeploy) else None
+        return refused if (refused.digest, refused.undeploy) == (found.digest, found.undeploy) else None
 
     def decided(self, found: Object | None, decision: Decision) -> Progress:
         """Return the progress after a decision about ``found``."""
@@ -173,7 +173,7 @@ class Progress:
             return replace(self, refused=refused)
         return replace(self, refused=refused, winner=decision.winner or self.winner, lost=decision.lost or self.lost)
 
-    def asked(self, action: AskOfWadm) -> Progress:
+    def with_request(self, action: AskOfWadm) -> Progress:
         """Return the progress before a request is sent, as its answer may get lost."""
         match action:
             case Deploy(version=version):
@@ -194,7 +194,7 @@ class Progress:
             case Undeploy():
                 return replace(self, awaited=replace(awaited, deployed=""))
             case DeleteModel():
-                return replace(self, awaited=replace(_UNTOUCHED, gone=True, until=until))
+                return replace(self, awaited=replace(_UNTOUCHED, deleted=True, until=until))
 
     def refused_as(
         self, found: Object | None, refusal: Refusal, message: str, now: float, timings: Timings

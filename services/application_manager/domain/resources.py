@@ -21,9 +21,9 @@ Manifest = Mapping[str, Any]
 _LABEL_VALUE: Final = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
 
 
-def make_application(namespace: str, name: str, lattice: str, held: Projection, version: str) -> Json:
+def make_application(namespace: str, name: str, lattice: str, projection: Projection, version: str) -> Json:
     """Return a new object for a version of wadm; ``lattice`` is the lattice's name."""
-    metadata = held.manifest["metadata"]
+    metadata = projection.manifest["metadata"]
     annotations = {**metadata["annotations"], VERSION: version}
     if metadata["name"] != name:
         annotations[names.ANNOTATION_APP_NAME] = metadata["name"]
@@ -40,27 +40,27 @@ def make_application(namespace: str, name: str, lattice: str, held: Projection, 
             "labels": labels,
             "finalizers": [names.FINALIZER_APPLICATIONS],
         },
-        "spec": held.manifest["spec"],
+        "spec": projection.manifest["spec"],
     }
 
 
-def make_spec_patch(item: Manifest, held: Projection, version: str, serial: int) -> Json:
+def make_spec_patch(item: Manifest, projection: Projection, version: str, serial: int) -> Json:
     """Return the merge patch that writes a version of wadm to an object, with the last-synced annotation.
 
     A merge patch, as server-side apply would leave the fields of other managers that the version lacks.
     """
-    metadata = held.manifest["metadata"]
+    metadata = projection.manifest["metadata"]
     try:
         former = read_manifest(item).manifest["metadata"]
     except ManifestError:
         former = {}
-    mark = {VERSION: version, names.ANNOTATION_LAST_SYNCED: received_annotation(held.digest, serial)}
+    annotations = {VERSION: version, names.ANNOTATION_LAST_SYNCED: received_annotation(projection.digest, serial)}
     return {
         "metadata": {
-            "annotations": _instead(former.get("annotations"), metadata["annotations"]) | mark,
+            "annotations": _instead(former.get("annotations"), metadata["annotations"]) | annotations,
             "labels": _instead(former.get("labels"), metadata.get("labels")),
         },
-        "spec": _instead(item.get("spec"), held.manifest["spec"]),
+        "spec": _instead(item.get("spec"), projection.manifest["spec"]),
     }
 
 

@@ -22,9 +22,9 @@ class Side(StrEnum):
 
 
 class Absence(StrEnum):
-    """Why there is no model. ``GONE``: its deletion is proved by wadm's storage; ``LOST``: the storage is new."""
+    """Why there is no model. ``DELETED``: its deletion is proved by wadm's storage; ``LOST``: the storage is new."""
 
-    GONE = "Gone"
+    DELETED = "Deleted"
     LOST = "Lost"
     AWAY = "Away"
 

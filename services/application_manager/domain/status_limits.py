@@ -21,9 +21,9 @@ VERSIONS_BYTES: Final = 64 * 1024
 _WELL: Final = "deployed"
 
 
-def scalers_of(said: Sequence[Scaler]) -> tuple[list[Json], int]:
+def scalers_of(scalers: Sequence[Scaler]) -> tuple[list[Json], int]:
     """Return the scalers of wadm that fit, in its order, and the number of omitted ones."""
-    rows = [_row(item) for item in said]
+    rows = [_row(item) for item in scalers]
     order = sorted(range(len(rows)), key=lambda at: rows[at]["status"] == _WELL)
     kept = set(_first_within(((at, _size(rows[at])) for at in order[:SCALERS_MOST]), SCALERS_BYTES))
     return [row for at, row in enumerate(rows) if at in kept], len(rows) - len(kept)

@@ -25,7 +25,7 @@ def version_of(wanted: str, digest: str, model: Model | None) -> str:
     """
     has = {} if model is None else model.digests
     if not wanted:
-        same = [name for name, held in has.items() if held == digest and not name.startswith(OVERRIDDEN)]
+        same = [name for name, existing in has.items() if existing == digest and not name.startswith(OVERRIDDEN)]
         if same:
             return same[-1]
     names = ([wanted] if wanted else []) + [

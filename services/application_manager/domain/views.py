@@ -186,7 +186,7 @@ def received_annotation(digest: str, serial: int) -> str:
     return f"{digest}/{serial}"
 
 
-def _written(mark: str) -> tuple[str, int] | None:
+def _written(annotation: str) -> tuple[str, int] | None:
     """Return digest and serial in the annotation value; None if it is invalid."""
-    found = _WRITTEN.fullmatch(mark)
+    found = _WRITTEN.fullmatch(annotation)
     return (found[1], int(found[2])) if found else None

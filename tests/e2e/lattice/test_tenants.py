@@ -119,7 +119,7 @@ async def test_tenants_whose_lattices_have_one_name_do_not_see_each_others_appli
         await theirs.shows("web", "v2")
         await theirs.shows("api", "v1")
         await theirs.wadm.delete("web")
-        await theirs.lacks("web", Proof.GONE)
+        await theirs.lacks("web", Proof.DELETED)
         await ours.shows("web", "v1")
         assert list(ours.store.names()) == ["web"]
         async with Wadm.of(url_of(tenant_lattice.nats.port, WEST), lattice) as wash:

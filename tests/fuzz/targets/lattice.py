@@ -163,9 +163,9 @@ def _judge_entries(entries: list[Entry]) -> str:
         name = key.removeprefix("default-")
         if key == "default" or not isinstance(value, dict):
             if key != "default" and deleted and isinstance(listed, list) and name not in listed:
-                assert stored.absence(name) is Proof.GONE
+                assert stored.absence(name) is Proof.DELETED
             elif key != "default":
-                assert stored.absence(name) is not Proof.GONE
+                assert stored.absence(name) is not Proof.DELETED
             continue
         said = list(value["manifests"].values())[-1]["metadata"]["name"]
         if said == name:
@@ -174,7 +174,7 @@ def _judge_entries(entries: list[Entry]) -> str:
             assert model is not None
             assert model.deployed == (value.get("deployed_version") or "")
             assert {version: manifest.read() for version, manifest in model.versions} == value["manifests"]
-        assert stored.absence(name) is not Proof.GONE
+        assert stored.absence(name) is not Proof.DELETED
     assert set(stored.names()) == there
     return outcome
 

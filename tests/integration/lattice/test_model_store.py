@@ -90,7 +90,7 @@ async def test_a_restart_of_nats_loses_nothing(origin_server: NatsServer, world:
             await put(seen, f"after-{turn}")
             await seen.shows(f"after-{turn}", "v1")
         await seen.wadm.delete("goes")
-        await seen.lacks("goes", Proof.GONE)
+        await seen.lacks("goes", Proof.DELETED)
 
 
 async def test_a_frozen_server_makes_what_is_known_old(origin_server: NatsServer, world: World) -> None:
@@ -245,7 +245,7 @@ async def test_the_rights_that_are_written_down_are_enough(users_server: NatsSer
         await seen.wadm.put(manifest("web", "v1"))
         await seen.shows("web", "v1")
         await seen.wadm.delete("web")
-        await seen.lacks("web", Proof.GONE)
+        await seen.lacks("web", Proof.DELETED)
         await until(lambda: seen.following.owner(seen.lattice_id) == "one")
         assert seen.store.reason == ""
 
@@ -335,7 +335,7 @@ async def test_a_lattice_that_is_not_needed_any_more_takes_nothing_from_the_othe
         await beside.wadm.put(manifest("web", "v1"))
         await beside.shows("web", "v1")
         await beside.wadm.delete("web")
-        await beside.lacks("web", Proof.GONE)
+        await beside.lacks("web", Proof.DELETED)
 
 
 async def test_a_lattice_with_more_than_is_kept_takes_nothing_from_the_others(

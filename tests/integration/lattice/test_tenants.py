@@ -102,7 +102,7 @@ async def test_tenants_whose_lattices_have_one_name_see_their_own_applications(
         await west.shows("web", "v2")
         await west.shows("api", "v1")
         await west.wadm.delete("web")
-        await west.lacks("web", Proof.GONE if place is from_wadms else Proof.UNKNOWN)
+        await west.lacks("web", Proof.DELETED if place is from_wadms else Proof.UNKNOWN)
         await east.shows("web", "v1")
         assert list(east.store.names()) == ["web"]
         assert [model.name for model in await east.wadm.models()] == ["web"]
@@ -306,7 +306,7 @@ async def test_the_rights_that_are_written_down_are_enough(server: NatsServer, l
         await seen.wadm.put(manifest("web", "v1"))
         await seen.shows("web", "v1")
         await seen.wadm.delete("web")
-        await seen.lacks("web", Proof.GONE)
+        await seen.lacks("web", Proof.DELETED)
         await until(lambda: seen.following.owner(seen.lattice_id) == "one")
         assert seen.store.reason == ""
         host.add("N1")

@@ -22,7 +22,7 @@ APPLICATIONS: Final = (
         "ADR 45: only wadm's storage proves a deletion",
         "application_manager",
         "_absent",
-        "if snapshot.wadm is not Absence.GONE or (found.changed and found.others):",
+        "if snapshot.wadm is not Absence.DELETED or (found.changed and found.others):",
         "if found.changed and found.others:",
         "tests/unit/application_manager/test_decide.py::test_the_side_that_changed_counts",
     ),

@@ -149,7 +149,7 @@ class StoreBehaviour:
             assert found is not None
             assert project(found.versions[0][1].read()).digest == project(manifest("web", "v1")).digest
             await seen.wadm.delete("web")
-            await seen.lacks("web", Proof.GONE)
+            await seen.lacks("web", Proof.DELETED)
             assert ("web",) in seen.told
             await seen.wadm.put(manifest("web", "v1"))
             await seen.shows("web", "v1")
@@ -189,7 +189,7 @@ class StoreBehaviour:
             await seen.synced()
             await seen.shows("stays", "v1", deployed="v1")
             await seen.shows("comes-back", "v2")
-            await seen.lacks("goes", Proof.GONE)
+            await seen.lacks("goes", Proof.DELETED)
             await seen.lacks("never", Proof.UNKNOWN)
             assert seen.store.reason == ""
 
@@ -233,4 +233,4 @@ class StoreBehaviour:
             await seen.shows("web", "v1")
             await seen.lacks("api", Proof.LOST)
             await seen.wadm.delete("web")
-            await seen.lacks("web", Proof.GONE)
+            await seen.lacks("web", Proof.DELETED)

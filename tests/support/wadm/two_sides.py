@@ -98,7 +98,7 @@ class TwoSides:
     # application_manager.
 
     def snapshot(self) -> Snapshot:
-        absence = Absence.AWAY if self.away else Absence.LOST if self.lost else Absence.GONE
+        absence = Absence.AWAY if self.away else Absence.LOST if self.lost else Absence.DELETED
         wadm = self.model if self.model is not None and not self.away else absence
         newer = (self.model.newest, 0.0) if self.undecided and self.model is not None else None
         return Snapshot(self.object, wadm, now=self.now, progress=replace(self.progress, newer=newer))
@@ -133,10 +133,10 @@ class TwoSides:
                 assert self.object is not None
                 assert self.put(self.object.digest, version), f"wadm has {version} already"
             case Deploy(version=version):
-                self.progress = self.progress.asked(action)
+                self.progress = self.progress.with_request(action)
                 assert self.deploy(version), f"wadm has no {version}"
             case Undeploy():
-                self.progress = self.progress.asked(action)
+                self.progress = self.progress.with_request(action)
                 self.undeploy()
             case DeleteModel():
                 self.purge()

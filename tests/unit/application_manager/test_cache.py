@@ -105,7 +105,7 @@ def test_a_lattice_has_the_groups_that_name_it_now(cache: Cache) -> None:
 
 
 def test_of_an_application_that_is_gone_on_both_sides_nothing_is_remembered(cache: Cache) -> None:
-    cache.advance(KEY, lambda progress: progress.asked(Deploy(Announcement(Reason.APPLIED, ""), "v1")))
+    cache.advance(KEY, lambda progress: progress.with_request(Deploy(Announcement(Reason.APPLIED, ""), "v1")))
     assert cache.progress(KEY).requested == "v1"
     cache.deleted(KEY)
     assert cache._progress == {}

@@ -24,7 +24,7 @@ BASE = Base(DIGEST, "v1", deployed=True, newest="v1", bucket="b", revision=7)
 SYNCED = replace(VIEW, object=replace(VIEW.object, base=BASE))
 DELETED = view_application(stored("other", deletionTimestamp="2026-11-01T00:00:00Z"))
 MODEL = StoredModel("web", (("v1", {}),), "v1", 9)
-AWAITED = Awaited("v1", None, gone=False, until=12.0)
+AWAITED = Awaited("v1", None, deleted=False, until=12.0)
 REMOVED = Progress(removed=SYNCED)
 OTHER = view_application(stored("other"))
 
@@ -67,7 +67,7 @@ def test_finalizers_are_removed_from_all_objects_and_nothing_else_is_done() -> N
     [
         (Absence.AWAY, None, BASE, 7),
         (Absence.AWAY, None, None, None),
-        (Absence.GONE, None, BASE, None),
+        (Absence.DELETED, None, BASE, None),
         (Model((("v1", DIGEST),)), MODEL, BASE, 9),
         (Model((("v1", DIGEST),)), replace(MODEL, revision=0), BASE, 7),
     ],

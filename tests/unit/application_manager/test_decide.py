@@ -66,7 +66,7 @@ def test_a_new_object_gets_its_finalizer_before_wadm_hears_of_it() -> None:
         (SAME, Model((("v1", A), ("v2", B)), "v2"), ["WriteSpec v2"], W),
         (SAME, Model((("v1", A), ("v2", B)), "v1"), ["Record"], None),
         (SAME, Model((("v1", A),), ""), ["Record"], W),
-        (SAME, Absence.GONE, ["DeleteObject"], W),
+        (SAME, Absence.DELETED, ["DeleteObject"], W),
         (SAME, Absence.LOST, ["Put v1", "Deploy v1"], None),
         (SAME, Absence.AWAY, [], None),
     ],
@@ -126,8 +126,8 @@ def test_both_changed_to_the_same_is_only_written_down() -> None:
 
 def test_a_change_and_a_deletion_with_wash_leave_what_somebody_manages() -> None:
     changed = replace(SAME, digest=B, version="v2")
-    assert did(decide(Snapshot(changed, Absence.GONE))) == ["Put v2", "Deploy v2"]
-    assert did(decide(Snapshot(replace(changed, others=False), Absence.GONE))) == ["DeleteObject"]
+    assert did(decide(Snapshot(changed, Absence.DELETED))) == ["Put v2", "Deploy v2"]
+    assert did(decide(Snapshot(replace(changed, others=False), Absence.DELETED))) == ["DeleteObject"]
 
 
 def test_what_was_undeployed_and_lost_is_put_again_and_not_deployed() -> None:
@@ -168,7 +168,7 @@ def test_what_wash_put_gets_an_object_but_not_after_that_was_let_go_by_force() -
     tombstone = decide(Snapshot(None, model, tombstone=True))
     assert (tombstone.actions, tombstone.waits and tombstone.waits.reason) == ((), Reason.TOMBSTONE)
     assert decide(Snapshot(None, model, Standing.NO_LATTICE)) == Decision()
-    assert decide(Snapshot(None, Absence.GONE)) == Decision()
+    assert decide(Snapshot(None, Absence.DELETED)) == Decision()
 
 
 def test_an_object_that_shows_wadms_and_was_not_written_down_is_not_deployed() -> None:
@@ -179,7 +179,7 @@ def test_an_object_that_shows_wadms_and_was_not_written_down_is_not_deployed() -
 def test_deleting_an_object_deletes_the_model_first_and_waits_for_wadm() -> None:
     deleting = replace(SAME, deleting=True)
     assert did(decide(Snapshot(deleting, WADM))) == ["DeleteModel"]
-    assert did(decide(Snapshot(deleting, Absence.GONE))) == ["RemoveFinalizer"]
+    assert did(decide(Snapshot(deleting, Absence.DELETED))) == ["RemoveFinalizer"]
     assert did(decide(Snapshot(deleting, Absence.LOST))) == ["RemoveFinalizer"]
     waits = decide(Snapshot(deleting, Absence.AWAY)).waits
     assert waits is not None
@@ -193,7 +193,7 @@ def test_an_object_whose_lattice_is_not_known_any_more_is_let_go_and_remembered(
     assert action.tombstone
 
 
-@pytest.mark.parametrize("wadm", [WADM, Absence.GONE, Absence.LOST, Absence.AWAY])
+@pytest.mark.parametrize("wadm", [WADM, Absence.DELETED, Absence.LOST, Absence.AWAY])
 def test_without_a_group_of_hosts_nothing_is_done(wadm: Model | Absence) -> None:
     decision = decide(Snapshot(replace(SAME, digest=B), wadm, Standing.NO_LATTICE))
     assert decision.actions == ()
@@ -217,7 +217,7 @@ def test_a_cluster_that_does_not_own_the_lattice_shows_what_wadm_has() -> None:
     newer = Model((("v1", A), ("v2", B)), "v2")
     assert did(decide(Snapshot(SAME, newer, Standing.OTHERS))) == ["WriteSpec v2"]
     assert isinstance(decide(Snapshot(None, newer, Standing.OTHERS)).actions[0], CreateObject)
-    assert isinstance(decide(Snapshot(SAME, Absence.GONE, Standing.OTHERS)).actions[0], DeleteObject)
+    assert isinstance(decide(Snapshot(SAME, Absence.DELETED, Standing.OTHERS)).actions[0], DeleteObject)
 
 
 def test_a_change_of_what_another_cluster_keeps_stays_and_is_told() -> None:
@@ -228,7 +228,7 @@ def test_a_change_of_what_another_cluster_keeps_stays_and_is_told() -> None:
 
 
 def test_what_deletes_one_side_for_the_other_needs_leave_of_the_circuit_breaker() -> None:
-    for snapshot in (Snapshot(replace(SAME, deleting=True), WADM), Snapshot(SAME, Absence.GONE)):
+    for snapshot in (Snapshot(replace(SAME, deleting=True), WADM), Snapshot(SAME, Absence.DELETED)):
         assert [destroys(action) for action in decide(snapshot).actions] == [True]
     assert not any(map(destroys, decide(Snapshot(replace(SAME, undeploy=True), WADM)).actions))
 
@@ -259,7 +259,7 @@ def test_in_a_contest_wadms_side_waits_and_kubernetes_counts() -> None:
     assert (waiting.actions, waiting.again) == ((), 500.0)
     assert waiting.waits is not None
     assert waiting.waits.reason is Reason.CONTENDED
-    assert decide(Snapshot(replace(SAME, wins=wins), Absence.GONE, now=300.0)).actions == ()
+    assert decide(Snapshot(replace(SAME, wins=wins), Absence.DELETED, now=300.0)).actions == ()
     ours = replace(SAME, digest=C, version="v3", wins=wins, others=False)
     assert did(decide(Snapshot(ours, theirs, now=300.0))) == ["Put v3", "Deploy v3"]
     assert did(decide(Snapshot(replace(SAME, wins=wins), theirs, now=900.0))) == ["WriteSpec v2"]

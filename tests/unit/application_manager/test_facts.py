@@ -26,19 +26,19 @@ WHY = Announcement(Reason.SYNCED, "both sides have version v1")
 
 
 def said(due: list[Due]) -> list[str]:
-    return [item.fact.fact for item in due]
+    return [item.event.fact for item in due]
 
 
 def tell(told: Published, holds: list[Due], key: str = ABOUT.key) -> list[str]:
     due = told.due(key, holds)
     for item in due:
-        told.note(item.fact)
+        told.note(item.event)
     return said(due)
 
 
 def test_equal_sides_are_said_to_be_synced_with_what_they_have() -> None:
     [due] = events_of(ABOUT, SAME, Decision())
-    assert due.fact == ApplicationSynced(
+    assert due.event == ApplicationSynced(
         namespace="apps",
         name="shop",
         uid="uid-1",
@@ -55,8 +55,8 @@ def test_equal_sides_are_said_to_be_synced_with_what_they_have() -> None:
 def test_what_is_recorded_in_this_run_counts_already() -> None:
     newer = replace(BASE, version="v2", serial=5)
     [due] = events_of(ABOUT, SAME, Decision((Record(WHY, newer),)))
-    assert isinstance(due.fact, ApplicationSynced)
-    assert due.fact.shown == "v2"
+    assert isinstance(due.event, ApplicationSynced)
+    assert due.event.shown == "v2"
     assert due.dedup == "uid-1.3-5.synced"
 
 
@@ -95,7 +95,7 @@ def test_what_decide_records_before_it_pushes_is_not_said_to_be_synced() -> None
 def test_a_refusal_and_a_lost_change_are_said_with_what_a_reader_needs() -> None:
     events = events_of(ABOUT, SAME, Decision(), Lost(Side.KUBERNETES, "overridden-b"), ("Rejected", "no such link"))
     assert [event.dedup for event in events] == ["uid-1.100.overridden", "uid-1.100.rejected"]
-    lost, refused = (event.fact for event in events)
+    lost, refused = (event.event for event in events)
     assert isinstance(lost, ApplicationOverridden)
     assert (lost.side, lost.kept) == ("Kubernetes", "overridden-b")
     assert isinstance(refused, ApplicationRejected)
@@ -127,15 +127,15 @@ def test_silence_about_one_that_waits_does_not_make_it_synced_anew() -> None:
 
 def test_an_object_that_is_gone_is_said_to_be_once_and_never_one_of_which_nothing_was_said() -> None:
     told = Published()
-    assert told.gone(ABOUT.key) == []
+    assert told.deletion_events(ABOUT.key) == []
     tell(told, events_of(ABOUT, SAME, Decision()))
-    [due] = told.gone(ABOUT.key)
-    assert due.fact == ApplicationDeleted(
+    [due] = told.deletion_events(ABOUT.key)
+    assert due.event == ApplicationDeleted(
         namespace="apps", name="shop", uid="uid-1", lattice="default", application="Shop"
     )
     assert due.dedup == "uid-1.deleted"
-    told.note(due.fact)
-    assert told.gone(ABOUT.key) == []
+    told.note(due.event)
+    assert told.deletion_events(ABOUT.key) == []
 
 
 def test_an_object_replaced_under_its_name_says_goodbye_for_the_former_one_first() -> None:
@@ -143,9 +143,9 @@ def test_an_object_replaced_under_its_name_says_goodbye_for_the_former_one_first
     tell(told, events_of(ABOUT, SAME, Decision()))
     other = replace(ABOUT, uid="uid-2")
     due = told.due(ABOUT.key, events_of(other, SAME, Decision()))
-    assert [(item.fact.fact, item.fact.uid) for item in due] == [("deleted", "uid-1"), ("synced", "uid-2")]
+    assert [(item.event.fact, item.event.uid) for item in due] == [("deleted", "uid-1"), ("synced", "uid-2")]
     for item in due:
-        told.note(item.fact)
+        told.note(item.event)
     assert tell(told, events_of(other, SAME, Decision())) == []
 
 
@@ -153,12 +153,12 @@ def test_what_the_bus_still_has_is_not_said_again_after_a_restart() -> None:
     before, after = Published(), Published()
     events = events_of(ABOUT, SAME, Decision(), Lost(Side.WADM, "v0"))
     for event in events:
-        before.note(event.fact)
-        after.note(event.fact)
+        before.note(event.event)
+        after.note(event.event)
     assert after.due(ABOUT.key, events) == []
-    [deleted] = before.gone(ABOUT.key)
-    before.note(deleted.fact)
-    assert before.gone(ABOUT.key) == []
+    [deleted] = before.deletion_events(ABOUT.key)
+    before.note(deleted.event)
+    assert before.deletion_events(ABOUT.key) == []
     after.forget()
     assert said(after.due(ABOUT.key, events)) == ["synced", "overridden"]
 
@@ -167,4 +167,4 @@ def test_the_end_of_a_former_object_does_not_forget_the_one_of_today() -> None:
     told = Published()
     tell(told, events_of(replace(ABOUT, uid="uid-2"), SAME, Decision()))
     told.note(ApplicationDeleted(namespace="apps", name="shop", uid="uid-1", lattice="default", application="Shop"))
-    assert said(told.gone(ABOUT.key)) == ["deleted"]
+    assert said(told.deletion_events(ABOUT.key)) == ["deleted"]

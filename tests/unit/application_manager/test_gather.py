@@ -185,7 +185,7 @@ async def test_an_object_of_another_clusters_lattice_is_let_go_without_a_word_to
 
 
 @pytest.mark.parametrize(
-    ("proof", "absence"), [(Proof.GONE, Absence.GONE), (Proof.LOST, Absence.LOST), (Proof.UNKNOWN, Absence.LOST)]
+    ("proof", "absence"), [(Proof.DELETED, Absence.DELETED), (Proof.LOST, Absence.LOST), (Proof.UNKNOWN, Absence.LOST)]
 )
 async def test_only_what_is_proved_to_be_deleted_is(proof: Proof, absence: Absence) -> None:
     assert (await world(Lattice(Store(proof=proof))).run()).wadm is absence
@@ -237,7 +237,7 @@ async def test_a_model_without_an_object_is_looked_up_among_the_tombstones(burie
 
 @pytest.mark.parametrize(
     "progress",
-    [Progress(removed=deleted()), Progress(awaited=Awaited(None, None, gone=True, until=float("inf")))],
+    [Progress(removed=deleted()), Progress(awaited=Awaited(None, None, deleted=True, until=float("inf")))],
     ids=["finalizer removed", "awaited"],
 )
 async def test_tombstones_are_read_only_where_an_object_may_be_made(progress: Progress) -> None:
@@ -268,7 +268,7 @@ async def test_a_run_gathers_what_this_process_may_do(changes: dict[str, Any], d
 @pytest.mark.parametrize(("model", "left"), [(MODEL, SETTLED), (None, Progress(requested="v1"))])
 async def test_a_run_remembers_what_wadms_storage_shows(model: StoredModel | None, left: Progress) -> None:
     made = world(Lattice(Store({} if model is None else {"web": model})))
-    acknowledged = Awaited(None, None, gone=False, until=float("-inf"))
+    acknowledged = Awaited(None, None, deleted=False, until=float("-inf"))
     requested = "v9" if model is not None else "v1"
     made.cache.advance(KEY, lambda _: Progress(awaited=acknowledged, requested=requested))
     assert (await made.run()).progress == left

@@ -39,7 +39,7 @@ async def test_an_application_is_not_held_any_more_once_wadm_has_it_again() -> N
     stories = TraceSpans[Key](setup("test", metrics=Metrics()))
     keep = Silent(unused, cache, effects, unused, stories, unused)
     view: Any = SimpleNamespace(uid=UID)
-    found = Snapshot(None, Absence.GONE, view=view)
+    found = Snapshot(None, Absence.DELETED, view=view)
     await keep._keep(found, Decision((DeleteObject(Because(Reason.DELETED_IN_WADM, "it was deleted in wadm")),)), None)
     assert breaker.held == {UID}
     await keep._keep(found, Decision(waits=Because(Reason.WADM_AWAY, "wadm does not answer")), None)

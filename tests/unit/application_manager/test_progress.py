@@ -32,7 +32,7 @@ PUT, DEPLOY = Put(BECAUSE, "v1"), Deploy(BECAUSE, "v1")
 FOUND = Object("a" * 64, "v1")
 MODEL = StoredModel("web", (("v1", {}),), "v1", 3)
 REFUSED = SETTLED.refused_as(FOUND, Refusal.FAILED, "no", 10.0, TIMES)
-AWAITED = SETTLED.asked(DEPLOY).acknowledged(PUT, 20.0).acknowledged(DEPLOY, 20.0)
+AWAITED = SETTLED.with_request(DEPLOY).acknowledged(PUT, 20.0).acknowledged(DEPLOY, 20.0)
 
 LEADS_INTO: dict[State, Progress] = {
     State.SETTLED: SETTLED,
@@ -72,12 +72,12 @@ def test_of_two_states_that_hold_the_next_run_acts_on_the_first() -> None:
 @pytest.mark.parametrize(
     ("awaited", "model", "shown"),
     [
-        ({"version": "v2", "deployed": None, "gone": False}, MODEL, False),
-        ({"version": "v1", "deployed": "v1", "gone": False}, MODEL, True),
-        ({"version": None, "deployed": "", "gone": False}, MODEL, False),
-        ({"version": None, "deployed": None, "gone": True}, MODEL, False),
-        ({"version": None, "deployed": None, "gone": True}, None, True),
-        ({"version": "v1", "deployed": None, "gone": False}, None, False),
+        ({"version": "v2", "deployed": None, "deleted": False}, MODEL, False),
+        ({"version": "v1", "deployed": "v1", "deleted": False}, MODEL, True),
+        ({"version": None, "deployed": "", "deleted": False}, MODEL, False),
+        ({"version": None, "deployed": None, "deleted": True}, MODEL, False),
+        ({"version": None, "deployed": None, "deleted": True}, None, True),
+        ({"version": "v1", "deployed": None, "deleted": False}, None, False),
     ],
 )
 def test_a_storage_that_does_not_show_what_wadm_acknowledged_is_awaited(
@@ -91,20 +91,20 @@ def test_a_storage_that_does_not_show_what_wadm_acknowledged_is_awaited(
 
 @pytest.mark.parametrize(("requested", "kept"), [("v1", "v1"), ("v9", None), ("", None)])
 def test_what_wadm_was_asked_for_is_forgotten_once_it_has_something_else(requested: str, kept: str | None) -> None:
-    before = Progress(requested=requested, awaited=Awaited(None, None, gone=False, until=0.0))
+    before = Progress(requested=requested, awaited=Awaited(None, None, deleted=False, until=0.0))
     assert before.storage_read(MODEL, answered=True, now=1.0).requested == kept
 
 
 def test_what_wadm_is_asked_to_run_is_known_before_it_answers() -> None:
-    assert SETTLED.asked(DEPLOY).requested == "v1"
-    assert SETTLED.asked(Undeploy(BECAUSE)).requested == ""
-    assert SETTLED.asked(PUT) == SETTLED.asked(DeleteModel(BECAUSE)) == SETTLED
+    assert SETTLED.with_request(DEPLOY).requested == "v1"
+    assert SETTLED.with_request(Undeploy(BECAUSE)).requested == ""
+    assert SETTLED.with_request(PUT) == SETTLED.with_request(DeleteModel(BECAUSE)) == SETTLED
 
 
 def test_what_wadm_acknowledged_in_one_run_is_awaited_together() -> None:
-    assert AWAITED.awaited == Awaited("v1", "v1", gone=False, until=20.0)
-    assert AWAITED.acknowledged(Undeploy(BECAUSE), 21.0).awaited == Awaited("v1", "", gone=False, until=21.0)
-    assert AWAITED.acknowledged(DeleteModel(BECAUSE), 21.0).awaited == Awaited(None, None, gone=True, until=21.0)
+    assert AWAITED.awaited == Awaited("v1", "v1", deleted=False, until=20.0)
+    assert AWAITED.acknowledged(Undeploy(BECAUSE), 21.0).awaited == Awaited("v1", "", deleted=False, until=21.0)
+    assert AWAITED.acknowledged(DeleteModel(BECAUSE), 21.0).awaited == Awaited(None, None, deleted=True, until=21.0)
     unlisted = Progress(unlisted_since=1.0)
     assert unlisted.acknowledged(PUT, 20.0).unlisted_since is None
     assert unlisted.acknowledged(DEPLOY, 20.0).unlisted_since == 1.0

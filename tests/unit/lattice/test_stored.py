@@ -82,7 +82,7 @@ def test_a_deletion_as_wadm_does_it_is_proved() -> None:
     assert bucket.stored.find("web") is not None
     assert bucket.take("l-web", None) == {"web"}
     assert bucket.stored.find("web") is None
-    assert bucket.stored.absence("web") is Proof.GONE
+    assert bucket.stored.absence("web") is Proof.DELETED
 
 
 def test_an_application_whose_name_did_not_reach_the_list_is_not_listed() -> None:
@@ -155,7 +155,7 @@ def test_a_bucket_that_was_made_anew_has_lost_what_the_former_had() -> None:
     bucket.take("l-web", model("web"))
     bucket.take("l", names("other"))
     bucket.take("l-web", None)
-    assert bucket.stored.absence("web") is Proof.GONE
+    assert bucket.stored.absence("web") is Proof.DELETED
 
 
 def test_what_a_new_reading_does_not_have_is_forgotten_at_its_end() -> None:
@@ -205,7 +205,7 @@ def test_a_list_that_is_none_changes_nothing(value: bytes) -> None:
     bucket.take("l-web", None)
     with pytest.raises(LatticeDataError):
         bucket.take("l", value)
-    assert bucket.stored.absence("web") is Proof.GONE
+    assert bucket.stored.absence("web") is Proof.DELETED
 
 
 def test_of_too_many_versions_the_newest_are_kept_and_the_deployed_one() -> None:
@@ -268,7 +268,7 @@ def test_what_wadm_lists_is_never_gone(deeds: list[tuple[str, str, str]]) -> Non
     for deed, lattice, name in deeds:
         getattr(wadm, deed)(lattice, name)
         for of, read in wadm.reads.items():
-            deleted = {name for name in NAMES if read.find(name) is None and read.absence(name) is Proof.GONE}
+            deleted = {name for name in NAMES if read.find(name) is None and read.absence(name) is Proof.DELETED}
             assert not deleted & wadm.lists.get(of, set())
 
 

@@ -161,7 +161,7 @@ def test_a_deletion_is_proved_by_the_tenants_own_entries(mine: str, theirs: str,
     reads.take(entry(ours, 5, []))
     reads.take(entry(f"{ours}-{name}", 6, None))
     assert reads.find(name) is None
-    assert reads.absence(name) is Proof.GONE
+    assert reads.absence(name) is Proof.DELETED
 
 
 def listed(*items: object) -> bytes:

@@ -22,11 +22,11 @@ from trellis.lattice.domain.replies import Status
 class Proof(StrEnum):
     """Reason of a name without a model.
 
-    ``GONE``: it was deleted, and the storage proves it. ``LOST``: the storage was replaced, or lost its list of names.
-    ``UNKNOWN``: it never existed, its entry was lost, or the NATS user has no permission to read the proof.
+    ``DELETED``: it was deleted, and the storage proves it. ``LOST``: the storage was replaced, or lost its list of
+    names. ``UNKNOWN``: it never existed, its entry was lost, or the NATS user has no permission to read the proof.
     """
 
-    GONE = "Gone"
+    DELETED = "Deleted"
     LOST = "Lost"
     UNKNOWN = "Unknown"
 

@@ -117,7 +117,7 @@ class Stored:
         """
         kept = self._kept.get(self._prefix + name)
         if kept is not None and kept.purged and self._listed is not None and name not in self._listed:
-            return Proof.GONE
+            return Proof.DELETED
         return Proof.LOST if self._listed is None or name in self._former else Proof.UNKNOWN
 
     def listed(self, name: str) -> bool:
