@@ -100,9 +100,9 @@ class Effects:
 
     async def _in_turn(self, key: str, action: Action, version: str) -> str | None:
         async with self.cache.calls:
-            return await self._one(key, action, version)
+            return await self._apply_action(key, action, version)
 
-    async def _one(self, key: str, action: Action, version: str) -> str | None:
+    async def _apply_action(self, key: str, action: Action, version: str) -> str | None:
         """Apply one action; return the resourceVersion of the host group if it was changed."""
         match action:
             case SetFinalizers():
@@ -145,7 +145,7 @@ class Effects:
             if started:
                 self.cache.listening.recycling.begun(key, time.monotonic())
         _log.info("pod of a host without heartbeat evicted", group=key, pod=action.pod.name)
-        await self._one(key, RecordGroupEvent(action.head, "HostRecycled", action.message), "")
+        await self._apply_action(key, RecordGroupEvent(action.head, "HostRecycled", action.message), "")
 
     async def _retry(self, key: str, action: RetryPods) -> None:
         """Set an annotation on the workload, on which the controller that creates the pods retries at once."""

@@ -204,8 +204,8 @@ class Cache:
         written = [kind for kind, _ in self.applied.get(base.head.key, ()) if kind in WORKLOADS]
         running = base.status.get("workload")
         kinds = (running,) if running in WORKLOADS else tuple(written) or WORKLOADS
-        children, words = await asyncio.gather(self._children(group, kinds), self._last_log_line(base.pods))
-        return replace(base, children=children, last_words=words, glance=True)
+        children, last_log_line = await asyncio.gather(self._children(group, kinds), self._last_log_line(base.pods))
+        return replace(base, children=children, last_log_line=last_log_line, glance=True)
 
     async def _look(self, base: Snapshot, group: Group) -> Snapshot:
         """Read the children of the host group, and all objects that it refers to."""
@@ -213,7 +213,7 @@ class Cache:
         making = self.making.pop(base.head.key, None)
         half_made = making is not None and (making.uid, making.generation) == (base.head.uid, base.head.generation)
         fresh = half_made or self._is_fresh(base)
-        children, sources, words = await asyncio.gather(
+        children, sources, last_log_line = await asyncio.gather(
             self._children(group, () if half_made else self._kinds(base.head.key, fresh=fresh)),
             self._sources(group),
             self._last_log_line(base.pods),
@@ -226,7 +226,7 @@ class Cache:
             problems=(*problems, *misread(base.head)),
             children=children,
             foreign_budget=self._foreign_budget(group),
-            last_words=words,
+            last_log_line=last_log_line,
             applied=self.applied.get(base.head.key, {}),
             fresh=fresh,
             early=fresh,

@@ -28,7 +28,7 @@ def on_secret(changes: Changes, queue: KeyedQueue[str]) -> Callable[[Received[Se
 
     def handle(received: Received[SecretChanged]) -> None:
         change = change_of(received.fact)
-        changes.heard(change)
+        changes.collect(change)
         queue.add(change.secret, received.ack, received.trace)
 
     return handle

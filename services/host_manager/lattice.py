@@ -22,7 +22,7 @@ from trellis.lattice.connection.groups import lattice_address
 from trellis.lattice.domain.hosts import Presence, Sighting, presence_of
 from trellis.lattice.domain.view import LatticeView
 
-_WORDS: Final[Mapping[Presence, Literal["Yes", "No", "Unknown"]]] = {
+_REPORTED_VALUES: Final[Mapping[Presence, Literal["Yes", "No", "Unknown"]]] = {
     Presence.PRESENT: "Yes",
     Presence.SILENT: "No",
     Presence.UNKNOWN: "Unknown",
@@ -69,8 +69,8 @@ def _report(pod: PodView, seen: Sighting | None, snapshot: Snapshot, view: Latti
     if not pod.tells or view.linked_since is None:
         return Report("Unknown", seen)
     if not pod.ready:
-        heard = seen is not None and snapshot.clock - seen.at <= view.silence
-        return Report("Yes" if heard else "Unknown", seen)
+        reporting = seen is not None and snapshot.clock - seen.at <= view.silence
+        return Report("Yes" if reporting else "Unknown", seen)
     # Only the time counts in which the pod was ready and the lattice connection was up. The clock of the API server may
     # differ from the local one, so that its time alone is not sufficient.
     since = snapshot.clock - _ready_seconds(pod, snapshot)
@@ -78,7 +78,7 @@ def _report(pod: PodView, seen: Sighting | None, snapshot: Snapshot, view: Latti
     presence = presence_of(None if seen is None else seen.at, snapshot.clock, listened, view.silence)
     since = seen.at if seen is not None and presence is Presence.PRESENT else listened
     due = None if presence is Presence.SILENT else max(0.0, since + view.silence - snapshot.clock)
-    return Report(_WORDS[presence], seen, due)
+    return Report(_REPORTED_VALUES[presence], seen, due)
 
 
 def has_been_ready(pod: PodView, snapshot: Snapshot, seconds: float) -> bool:

@@ -67,7 +67,8 @@ def make_conditions(snapshot: Snapshot, shown: Mapping[str, Any]) -> list[Findin
     view = snapshot.lattice
     if view is None:
         cause = (
-            snapshot.lattice_why or "host_manager is not connected to the lattice, so the reports of hosts are unknown"
+            snapshot.lattice_reason
+            or "host_manager is not connected to the lattice, so the reports of hosts are unknown"
         )
         return [(kind, "Unknown", "LatticeNotConnected", cause) for kind in (REPORTED, APPLICATIONS)]
     if not view.settled:

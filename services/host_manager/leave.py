@@ -25,10 +25,10 @@ HOSTS: Final = "hosts"
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """A group keeps its finalizer for ``seconds``; ``held``: the circuit breaker pauses its deletion."""
+    """A group keeps its finalizer for ``seconds``; ``paused``: the circuit breaker pauses its deletion."""
 
     seconds: float
-    held: bool
+    paused: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,15 +47,15 @@ class Leave:
         """
         group = self.groups.get(key)
         if group is None or not group.deleting:
-            return Wait(self.deletions.timings.settle, held=False)  # the watch lags behind
+            return Wait(self.deletions.timings.settle, paused=False)  # the watch lags behind
         await self.deletions.look(self.groups.values())
         if left := self.deletions.settles_in(group):
-            return Wait(left, held=False)
+            return Wait(left, paused=False)
         if group.name in self.deletions.alone(self.groups.values()):
             return None
         waits = await asyncio.gather(*(self.breaker.hold(_destruction(pod)) for pod in pods))
-        held = [wait for wait in waits if wait is not None]
-        return Wait(min(held), held=True) if held else None
+        paused_waits = [wait for wait in waits if wait is not None]
+        return Wait(min(paused_waits), paused=True) if paused_waits else None
 
 
 def hosts_removed_with(groups: Mapping[str, GroupView], pods: Mapping[str, PodView]) -> dict[str, str]:

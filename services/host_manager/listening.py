@@ -87,7 +87,7 @@ class Listening:
         return replace(
             snapshot,
             lattice=self.lattices.view(key),
-            lattice_why=self._why.get(key, ""),
+            lattice_reason=self._why.get(key, ""),
             clock=now,
             may_recycle=self.recycling.may(key, now),
         )

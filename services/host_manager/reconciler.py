@@ -107,8 +107,8 @@ class Reconciler:
         wait = await self.leave.wait(head.key, snapshot.pods)
         if wait is None:
             return None
-        if wait.held:
-            await self.effects.apply(head.key, deciding.decide(replace(snapshot, held=True)))
+        if wait.paused:
+            await self.effects.apply(head.key, deciding.decide(replace(snapshot, deletion_paused=True)))
         return wait.seconds
 
     async def _act(

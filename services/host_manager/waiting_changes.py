@@ -22,7 +22,7 @@ class Changes:
     _unseen: set[tuple[str, str]] = field(default_factory=set)
     _news: asyncio.Event = field(default_factory=asyncio.Event)
 
-    def heard(self, change: SecretChange) -> None:
+    def collect(self, change: SecretChange) -> None:
         """Collect a change."""
         self.gathered[change.secret] = change.with_those_of(self.gathered.get(change.secret))
 

@@ -51,7 +51,7 @@ class Effects:
         refused = None
         for action in actions:
             try:
-                if (wait := await self._one(name, action)) is not None:
+                if (wait := await self._apply_action(name, action)) is not None:
                     again.append(wait)
             except BusUnavailable:
                 again.append(self.cache.timings.publish)  # the bus itself logs its outage, once
@@ -71,16 +71,16 @@ class Effects:
             related=ObjectRef("batch/v1", "Job", job.name, job.uid, job.namespace) if job is not None else None,
         )
 
-    async def _one(self, name: str, action: Action) -> float | None:
+    async def _apply_action(self, name: str, action: Action) -> float | None:
         """Apply one action and return the seconds for which its deletion is paused, None if it is done."""
         match action:
             case Destroy():
                 if (wait := await self.breaker.hold(action.target)) is not None:
                     return wait
                 for step in action.steps:
-                    await self._one(name, step)
+                    await self._apply_action(name, step)
             case Publish():
-                await self.bus.publish(action.fact, dedup=action.dedup)
+                await self.bus.publish(action.event, dedup=action.dedup)
                 self.cache.remember(name, action.then)
             case PatchNode():
                 patched = await self.kube.json_patch(

@@ -93,8 +93,8 @@ class Cache:
 
     def forget(self, name: str) -> None:
         """Drop all data of a node name that no longer exists and has no event left to publish."""
-        for held in (self.published, self.traces, self.causes, self.observed_ns):
-            held.pop(name, None)
+        for by_name in (self.published, self.traces, self.causes, self.observed_ns):
+            by_name.pop(name, None)
 
     def forget_published(self) -> None:
         """Mark every current event as unpublished, because the stream that stored them is gone."""

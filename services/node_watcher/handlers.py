@@ -31,9 +31,9 @@ def on_provision(jobs: JobIndex, queue: KeyedQueue[str]) -> Callable[[Received[P
     return handle
 
 
-def is_shown(fact: ProvisionEventData, jobs: Iterable[JobView]) -> bool:
+def is_shown(event: ProvisionEventData, jobs: Iterable[JobView]) -> bool:
     """Return whether the watch already reports the outcome of an event for its Job."""
     for job in jobs:
-        if f"{job.namespace}/{job.name}" == fact.job:
-            return bool(job.failure) if isinstance(fact, ProvisionFailed) else job.state is JobState.COMPLETE
+        if f"{job.namespace}/{job.name}" == event.job:
+            return bool(job.failure) if isinstance(event, ProvisionFailed) else job.state is JobState.COMPLETE
     return False

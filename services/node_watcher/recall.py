@@ -21,17 +21,17 @@ async def recall(cache: Cache, bus: Bus) -> None:
         cache.remember(event.name, published_after(cache.published.get(event.name), event))
 
 
-def published_after(published: PublishedState | None, fact: NodeEventData) -> PublishedState | None:
+def published_after(published: PublishedState | None, event: NodeEventData) -> PublishedState | None:
     """Return the published state after this event; events are passed in the order of their publication."""
-    ready = published.ready if published and published.uid == fact.uid else None
-    match fact:
+    ready = published.ready if published and published.uid == event.uid else None
+    match event:
         case NodeOptedIn():
-            return PublishedState(fact.uid, opted_in=True, ready=ready)
+            return PublishedState(event.uid, opted_in=True, ready=ready)
         case NodeOptedOut():
-            return PublishedState(fact.uid, opted_in=False)
+            return PublishedState(event.uid, opted_in=False)
         case NodeGone():
             return None
         case NodeReady(digest=digest):
-            return PublishedState(fact.uid, opted_in=True, ready=digest)
+            return PublishedState(event.uid, opted_in=True, ready=digest)
         case _:
-            return PublishedState(fact.uid)
+            return PublishedState(event.uid)

@@ -50,7 +50,7 @@ class Reconciler:
             again = await self._apply(snapshot, actions)
         if (published := self.cache.published.get(name)) is not None and published.opted_in:
             self.cache.causes.pop(name, None)  # until then, a retry belongs to the same trace
-        if any(isinstance(action, Publish) and isinstance(action.fact, NodeReady) for action in actions):
+        if any(isinstance(action, Publish) and isinstance(action.event, NodeReady) for action in actions):
             self.cache.traces.pop(name, None)  # later changes of the node belong to another trace
         return min((item for item in (again, snapshot.look_in) if item is not None), default=None)
 

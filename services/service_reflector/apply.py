@@ -72,7 +72,7 @@ class Effects:
         for action in actions:
             if isinstance(action, RemoveService) and (wait := await self.breaker.hold(action.target)) is not None:
                 again.append(wait)
-            elif not await self._one(namespace, action):
+            elif not await self._apply_action(namespace, action):
                 break  # the watch reports the deletion, and the key is reconciled then
         return min(again, default=None)
 
@@ -87,7 +87,7 @@ class Effects:
     async def _warn(self, regarding: ObjectRef, reason: str, message: str) -> None:
         await self.recorder.record(regarding=regarding, type="Warning", reason=reason, message=message)
 
-    async def _one(self, namespace: str, action: Action) -> bool:
+    async def _apply_action(self, namespace: str, action: Action) -> bool:
         """Apply one action; return whether the next can follow at once."""
         match action:
             case CreateService():
@@ -123,7 +123,7 @@ class Effects:
 
     async def _create(self, action: CreateService) -> bool:
         mirror, former = action.mirror, action.former
-        held = self.cache.services.get(mirror.key)
+        cached = self.cache.services.get(mirror.key)
         try:
             made = await self.kube.create(SERVICES, make_service(mirror, former))
         except Invalid:
@@ -137,7 +137,7 @@ class Effects:
                 return False
             raise
         _log.info("Service created", service=mirror.key, lattice=mirror.lattice, application=mirror.application)
-        self.services.wrote(made, held)
+        self.services.wrote(made, cached)
         await self.recorder.record(
             regarding=ObjectRef("v1", "Service", made["metadata"]["name"], made["metadata"]["uid"], mirror.namespace),
             type="Normal",
@@ -176,7 +176,7 @@ class Effects:
                 SERVICES, found.name, found.namespace, uid=found.uid, resource_version=found.resource_version
             )
         if names.WASMCLOUD_OPERATOR_SERVICE not in found.finalizers:
-            self.cache.gone.add(found.uid)  # until the watch reports it
+            self.cache.deleted.add(found.uid)  # until the watch reports it
         _log.info("Service deleted", service=found.key, message=action.message)
 
     async def _write_slice(self, namespace: str, action: WriteSlice) -> bool:
@@ -275,5 +275,5 @@ class Effects:
             )
         service = self.cache.services.get(f"{namespace}/{name}")
         if service is not None:
-            mark = {"metadata": {"annotations": {names.ANNOTATION_ADOPTING: None}}}
-            await self._patch(service, mark, "endpoints of the former owner deleted")
+            patch = {"metadata": {"annotations": {names.ANNOTATION_ADOPTING: None}}}
+            await self._patch(service, patch, "endpoints of the former owner deleted")

@@ -81,11 +81,11 @@ class Following:
             return ""
         return view.reason or (comparison.reason if comparison is not None and comparison.asked else "")
 
-    def heard(self, lattice_id: str) -> float | None:
+    def last_message_at(self, lattice_id: str) -> float | None:
         """Return the monotonic time of the last message of a lattice; None if it is not followed (yet)."""
         comparison, view = self.comparison(lattice_id), self._lattices.view(lattice_id)
-        told = [seen.at for seen in view.hosts] if view is not None else []
-        return max([*told, *([comparison.heard] if comparison is not None else [])], default=None)
+        heartbeats = [seen.at for seen in view.hosts] if view is not None else []
+        return max([*heartbeats, *([comparison.heard] if comparison is not None else [])], default=None)
 
     async def _compare(self, address: LatticeAddress, link: Link) -> None:
         def changed(names: Iterable[str], trace: TraceContext | None) -> None:

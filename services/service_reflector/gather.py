@@ -34,7 +34,7 @@ from trellis.provisioning.other_controllers import Controller
 class Cache:
     """Caches of one leadership term. ``kept``: by key, the slices with the addresses of a Service that was deleted.
 
-    ``gone``: UIDs of Services that this service deleted but the watch still lists. ``published``: by key, then by
+    ``deleted``: UIDs of Services that this service deleted but the watch still lists. ``published``: by key, then by
     Service, the published events. ``controller``: wasmcloud-operator, while it runs. ``groups_known``: the API server
     serves host groups. ``missing_since``: by lattice ID, the monotonic time since which no host group names it.
     ``unreadable``: by lattice ID, why it cannot be followed. ``preserved``: by Service, why it waits for an answer or a
@@ -56,9 +56,9 @@ class Cache:
     routes: dict[str, RouteView] = field(default_factory=dict)
     mirrors: dict[tuple[str, str], set[str]] = field(default_factory=dict)
     by_key: dict[str, set[str]] = field(default_factory=dict)
-    by_mark: dict[str, set[str]] = field(default_factory=dict)
+    by_annotated_lattice: dict[str, set[str]] = field(default_factory=dict)
     kept: dict[str, dict[str, SliceView]] = field(default_factory=dict)
-    gone: set[str] = field(default_factory=set)
+    deleted: set[str] = field(default_factory=set)
     published: dict[str, dict[str, ServiceReflected]] = field(default_factory=dict)
     controller: Controller | None = None
     missing_since: dict[str, float] = field(default_factory=dict)
@@ -101,23 +101,25 @@ class Cache:
             places = homes | {self.services[key].namespace for key in self._mirrors(lattice_id, name)}
             places |= {item.namespace for item in left if item.application == name}
             application = self._application(lattice_id, name)
-            if application is not None and (asked := application.annotation(names.ANNOTATION_SERVICE_NAMESPACE)):
-                places = places | {asked}
+            if application is not None and (requested := application.annotation(names.ANNOTATION_SERVICE_NAMESPACE)):
+                places = places | {requested}
             yield from (f"{place}/{name}" for place in places)
 
     def _of(self, lattice_id: str) -> list[ServiceView]:
-        return [self.services[key] for key in self.by_mark.get(lattice_id, ()) if key in self.services]
+        return [self.services[key] for key in self.by_annotated_lattice.get(lattice_id, ()) if key in self.services]
 
     def _left_to(self, lattice_id: str) -> list[ServiceView]:
         """Return the Services of lattices without a host group on which this lattice decides."""
-        found = [item for former in self.by_mark if former not in self.by_lattice for item in self._of(former)]
+        found = [
+            item for former in self.by_annotated_lattice if former not in self.by_lattice for item in self._of(former)
+        ]
         return [
             item for item in found if any(group.lattice == lattice_id for group in successors(item, self.host_groups))
         ]
 
     def keys_left(self, groups: Collection[str]) -> Iterator[str]:
         """Yield the keys of Services that record one of these groups and whose lattice has no host group."""
-        for lattice_id in self.by_mark:
+        for lattice_id in self.by_annotated_lattice:
             if lattice_id not in self.by_lattice:
                 for item in self._of(lattice_id):
                     if any(group in groups for group in recorded_groups(item)):
@@ -137,7 +139,7 @@ class Cache:
 
     def count(self) -> int:
         """Return the number of Services of applications."""
-        return sum(map(len, self.by_mark.values()))
+        return sum(map(len, self.by_annotated_lattice.values()))
 
     def services_of(self, key: str) -> list[ServiceView]:
         """Return the Services of one application in one namespace."""
@@ -233,7 +235,7 @@ class Cache:
             for key in sorted(keys)
             if (item := self.services.get(key)) is not None
             and item.application in {name, ""}
-            and item.uid not in self.gone
+            and item.uid not in self.deleted
         }
 
     def _claims(self, namespace: str, name: str) -> tuple[list[Claim], list[Refused]]:
@@ -304,11 +306,11 @@ class Cache:
         """
         groups = (*self.by_lattice.get(lattice_id, {}), *recorded)
         pods = [pod for key in groups for pod in self.pods.get(key, {}).values()]
-        name, heard = lattice_name(lattice_id), self.following.hosts(lattice_id)
-        for place in self.homes(lattice_id) if heard else ():
+        name, reporting = lattice_name(lattice_id), self.following.hosts(lattice_id)
+        for place in self.homes(lattice_id) if reporting else ():
             for key, group in self.by_namespace.get(place, {}).items():
                 if key not in groups and lattice_name(group.lattice) == name:
-                    pods += [pod for pod in self.pods.get(key, {}).values() if pod.name in heard]
+                    pods += [pod for pod in self.pods.get(key, {}).values() if pod.name in reporting]
         return tuple(pods)
 
     def _complete(self, lattice_id: str) -> bool:

@@ -36,8 +36,8 @@ class ServiceMetrics(FollowedGauges[LatticeAddress]):
         return self._metrics.lattice(SERVICE_REFLECTOR, of, *reads)
 
     def _silent(self, lattice_id: str, since: float) -> float:
-        heard = self._cache.following.heard(lattice_id)
-        return time.monotonic() - (since if heard is None else heard)
+        last_message = self._cache.following.last_message_at(lattice_id)
+        return time.monotonic() - (since if last_message is None else last_message)
 
     def _applications(self, lattice_id: str) -> float:
         return len(self._cache.deployed(lattice_id))

@@ -121,8 +121,8 @@ class Reconciler:
                 cache.published.pop(about, None)
         return None
 
-    async def _publish(self, fact: ServiceReflected | ServiceRemoved, state: str) -> None:
-        await self.bus.publish(fact, dedup=f"{fact.uid}.{state}.{fact.fact}")
+    async def _publish(self, event: ServiceReflected | ServiceRemoved, state: str) -> None:
+        await self.bus.publish(event, dedup=f"{event.uid}.{state}.{event.fact}")
 
 
 def _is_news(action: Action, done: Sequence[Action]) -> bool:

@@ -173,15 +173,15 @@ def on_service(cache: Cache, wake: Wake) -> Callable[[Change[ServiceView]], None
             if item is not None and item.application:
                 _discard(cache.mirrors, (item.lattice, item.application), change.key)
                 _discard(cache.by_key, f"{item.namespace}/{item.application}", change.key)
-                _discard(cache.by_mark, item.lattice, change.key)
+                _discard(cache.by_annotated_lattice, item.lattice, change.key)
         if change.old is not None and (change.new is None or change.new.uid != change.old.uid):
-            cache.gone.discard(change.old.uid)
+            cache.deleted.discard(change.old.uid)
             cache.preserved.pop(change.key, None)
         if change.new is not None and change.new.application:
             new = change.new
             cache.mirrors.setdefault((new.lattice, new.application), set()).add(change.key)
             cache.by_key.setdefault(f"{new.namespace}/{new.application}", set()).add(change.key)
-            cache.by_mark.setdefault(new.lattice, set()).add(change.key)
+            cache.by_annotated_lattice.setdefault(new.lattice, set()).add(change.key)
         keys = {f"{item.namespace}/{item.application or item.name}" for item in (change.old, change.new) if item}
         if change.old is None or change.new is None:
             for name, piece in cache.slices.get(change.key, {}).items():

@@ -80,21 +80,21 @@ def basis_of(group: Group, inputs: Inputs) -> str:
         "drainSeconds": spec.drain_seconds,
         "daemonset": group.runs_as_daemonset(ADOPTED),
     }
-    told = {name: value for name, value in later.items() if value is not None}
-    text = orjson.dumps([template, told], option=orjson.OPT_SORT_KEYS).decode()
+    present = {name: value for name, value in later.items() if value is not None}
+    text = orjson.dumps([template, present], option=orjson.OPT_SORT_KEYS).decode()
     return names.short_hash(text, inputs.checksum)
 
 
 def marks_for(
-    group: Group, inputs: Inputs, workload: Manifest | None, *, asked: bool, recorded: int | None = None
+    group: Group, inputs: Inputs, workload: Manifest | None, *, latest_requested: bool, recorded: int | None = None
 ) -> Marks:
     """Return the revision for the pods of a host group, and its basis.
 
-    ``workload``: the current one. ``asked``: the user requests the latest revision. ``recorded``: the revision in the
-    group's status, for a workload of Trellis whose marks a user removed. See ADR 30.
+    ``workload``: the current one. ``latest_requested``: the user requests the latest revision. ``recorded``: the
+    revision in the group's status, for a workload of Trellis whose marks a user removed. See ADR 30.
     """
     basis = basis_of(group, inputs)
-    if asked or workload is None:
+    if latest_requested or workload is None:
         return Marks(LATEST, basis)
     found = read_marks(workload)
     if found is None:

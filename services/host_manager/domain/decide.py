@@ -115,7 +115,7 @@ Action = SetFinalizers | ApplyChild | DeleteChild | WriteStatus | RecordGroupEve
 def decide(snapshot: Snapshot) -> list[Action]:
     """Return the actions on one host group, in order."""
     head = snapshot.head
-    if snapshot.held:
+    if snapshot.deletion_paused:
         return _status(snapshot, None)
     if head.deleting:
         return _remove_finalizer(head, beside=snapshot.other is not None)
@@ -206,8 +206,10 @@ def _workload(snapshot: Snapshot) -> Manifest | None:
 def _marks(snapshot: Snapshot, group: Group) -> Marks | Problem:
     """Return the template revision and basis for the pods."""
     try:
-        recorded, asked = snapshot.status.get("templateRevision"), snapshot.head.wants_latest
-        return marks_for(group, snapshot.inputs, _workload(snapshot), asked=asked, recorded=recorded)
+        recorded, latest_requested = snapshot.status.get("templateRevision"), snapshot.head.wants_latest
+        return marks_for(
+            group, snapshot.inputs, _workload(snapshot), latest_requested=latest_requested, recorded=recorded
+        )
     except TemplateError as error:
         return Problem("InvalidTemplate", str(error))
 

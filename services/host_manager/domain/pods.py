@@ -112,11 +112,11 @@ def _trouble(status: Manifest, conditions: Mapping[str, Manifest]) -> Trouble | 
         waiting = (item.get("state") or {}).get("waiting") or {}
         reason = str(waiting.get("reason") or "")
         if reason not in _WAITING_IS_FINE:
-            words = [
+            messages = [
                 str(waiting.get("message") or ""),
                 _last_end((item.get("lastState") or {}).get("terminated") or {}),
             ]
-            return Trouble(reason, "; ".join(filter(None, words)), str(item["name"]))
+            return Trouble(reason, "; ".join(filter(None, messages)), str(item["name"]))
     if status.get("phase") == "Failed":
         return Trouble(str(status.get("reason") or "Failed"), str(status.get("message") or ""))
     return None
@@ -126,6 +126,6 @@ def _last_end(ended: Manifest) -> str:
     """Return reason and exit status of a container that waits for its next start, "" if it has not ended."""
     if not ended:
         return ""
-    words = f"it ended with status {ended.get('exitCode')}" + (f" ({ended['reason']})" if ended.get("reason") else "")
+    text = f"it ended with status {ended.get('exitCode')}" + (f" ({ended['reason']})" if ended.get("reason") else "")
     # The termination message of a container; its log is read separately.
-    return words + (f": {ended['message'].strip()}" if ended.get("message") else "")
+    return text + (f": {ended['message'].strip()}" if ended.get("message") else "")

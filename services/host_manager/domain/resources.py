@@ -124,9 +124,14 @@ def make_workload(desired: HostGroupSpec) -> Manifest:
     """
     group = desired.group
     template = make_pod_template(desired)
-    said = {names.ANNOTATION_RESTARTED_FOR: desired.restarted_for, names.ANNOTATION_RESTARTED_AT: desired.restarted_at}
+    restart_annotations = {
+        names.ANNOTATION_RESTARTED_FOR: desired.restarted_for,
+        names.ANNOTATION_RESTARTED_AT: desired.restarted_at,
+    }
     if desired.restarted_for:
-        annotations = template["metadata"].get("annotations", {}) | {name: text for name, text in said.items() if text}
+        annotations = template["metadata"].get("annotations", {}) | {
+            name: text for name, text in restart_annotations.items() if text
+        }
         template = template | {"metadata": template["metadata"] | {"annotations": annotations}}
     spec: Manifest = {"selector": {"matchLabels": selector_of(group)}, "template": template}
     daemonset = group.runs_as_daemonset(desired.revision)

@@ -19,7 +19,7 @@ from host_manager.lattice import reports_of
 from trellis import names
 from trellis.installer_api.parse_int import whole
 
-_SAID_MOST: Final = 64
+_SECRETS_MOST: Final = 64
 """Maximum number of Secrets in the annotation; the newest are kept."""
 
 
@@ -48,7 +48,7 @@ def restarted(snapshot: Snapshot, workload: Mapping[str, Any] | None) -> tuple[s
     may = _wants(snapshot) and not _rests(snapshot, at)
     news = [change for change in snapshot.changes if _is_news(change, restarted_for)] if may else []
     due = {entry.secret: entry.version for entry in news if uses(snapshot, entry)}
-    newest = sorted((restarted_for | due).items(), key=lambda item: _number(item[1]))[-_SAID_MOST:]
+    newest = sorted((restarted_for | due).items(), key=lambda item: _number(item[1]))[-_SECRETS_MOST:]
     return " ".join(f"{secret}={version}" for secret, version in sorted(newest)), snapshot.now if due else at
 
 

@@ -32,10 +32,10 @@ class SecretChange:
         return replace(newest, hosts=self.hosts | former.hosts, namespaces=self.namespaces | former.namespaces)
 
 
-def change_of(fact: SecretChanged) -> SecretChange:
+def change_of(event: SecretChanged) -> SecretChange:
     """Return the change in an event."""
-    namespaces = frozenset(group.namespace for group in fact.groups)
-    return SecretChange(f"{fact.namespace}/{fact.name}", fact.resource_version, frozenset(fact.hosts), namespaces)
+    namespaces = frozenset(group.namespace for group in event.groups)
+    return SecretChange(f"{event.namespace}/{event.name}", event.resource_version, frozenset(event.hosts), namespaces)
 
 
 def is_newer(version: str, than: str) -> bool:

@@ -53,15 +53,15 @@ class Snapshot:
     """One host group. ``group``: None if the spec is invalid; ``problems`` has the reason then.
 
     ``status``: the current one. ``foreign_budget``: a disruption budget of another owner selects the pods. ``refused``:
-    message of the API server that rejected the pods in a dry run. ``last_words``: of the crashing container.
+    message of the API server that rejected the pods in a dry run. ``last_log_line``: of the crashing container.
     ``applied``: by child the fingerprints of the manifest in its last write, and of the child after it.
-    ``lattice``: its view, None without an address (``lattice_why`` has the reason); ``clock``: seconds of the same
+    ``lattice``: its view, None without an address (``lattice_reason`` has the reason); ``clock``: seconds of the same
     monotonic clock; ``ready_at``: by name since when the watch shows each pod as ready. ``may_recycle``: the pause
     after the last restart of a host without heartbeat is over.
     ``glance``: only the workload was read, for the status; the rest is unchanged since the last full read. ``fresh``:
     only the children in ``applied`` exist, so that children to adopt were not read. ``early``: the group was created
     just now, and its status may wait until the controller of its workload has observed it.
-    ``changes``: changed Secrets that its hosts may have received. ``held``: it is being deleted, and the
+    ``changes``: changed Secrets that its hosts may have received. ``deletion_paused``: it is being deleted, and the
     circuit breaker pauses that. ``retry_pods``: its pods are rejected, and a retry is due now.
     ``rest``: minimum seconds between two rolls for changed Secrets.
     """
@@ -77,18 +77,18 @@ class Snapshot:
     foreign_budget: bool = False
     other: Controller | None = None
     refused: str = ""
-    last_words: str = ""
+    last_log_line: str = ""
     applied: Mapping[ChildKey, tuple[str, str]] = field(default_factory=dict)
     glance: bool = False
     fresh: bool = False
     early: bool = False
     lattice: LatticeView | None = None
-    lattice_why: str = ""
+    lattice_reason: str = ""
     clock: float = 0.0
     may_recycle: bool = False
     ready_at: Mapping[str, float] = field(default_factory=dict)
     changes: tuple[SecretChange, ...] = ()
-    held: bool = False
+    deletion_paused: bool = False
     retry_pods: bool = False
     rest: float = 0.0
 

@@ -75,12 +75,12 @@ def refused_by(status: Mapping[str, Any]) -> bool:
     return any(condition["type"] == "Degraded" and condition["reason"] in _REFUSALS for condition in conditions)
 
 
-def make_status(snapshot: Snapshot, facts: StatusInputs) -> Manifest:
+def make_status(snapshot: Snapshot, inputs: StatusInputs) -> Manifest:
     """Return the new status; a condition keeps the time of its last change of status."""
     former = snapshot.status
-    if snapshot.held:
-        held = _with_one(snapshot, ("Degraded", "True", MASS_DELETION, _PAUSED))
-        return held | {"observedGeneration": snapshot.head.generation}
+    if snapshot.deletion_paused:
+        paused = _with_condition(snapshot, ("Degraded", "True", MASS_DELETION, _PAUSED))
+        return paused | {"observedGeneration": snapshot.head.generation}
     if snapshot.other is not None:
         return _beside_another(snapshot)
     counts = counts_of(snapshot)
@@ -98,7 +98,7 @@ def make_status(snapshot: Snapshot, facts: StatusInputs) -> Manifest:
     }
     if counts:
         status["workload"] = counts.kind
-    revision = facts.revision if facts.revision is not None else former.get("templateRevision")
+    revision = inputs.revision if inputs.revision is not None else former.get("templateRevision")
     return status | ({"templateRevision": revision} if revision is not None else {})
 
 
@@ -262,9 +262,9 @@ def _degraded(snapshot: Snapshot, counts: Counts | None) -> Finding:
         trouble = first.trouble
         assert trouble is not None
         place = f"pod {first.name}" + (f", container {trouble.container}" if trouble.container else "")
-        words = f"; last log line: {snapshot.last_words}" if snapshot.last_words else ""
+        log_text = f"; last log line: {snapshot.last_log_line}" if snapshot.last_log_line else ""
         more = f" (and {len(troubled) - 1} more pods)" if len(troubled) > 1 else ""
-        return kind, "True", trouble.reason, f"{place}: {trouble.message or trouble.reason}{words}{more}"
+        return kind, "True", trouble.reason, f"{place}: {trouble.message or trouble.reason}{log_text}{more}"
     return (kind, "True", *blocker) if blocker else (kind, "False", "Healthy", "")
 
 
@@ -295,10 +295,10 @@ def _dated(finding: Finding, snapshot: Snapshot) -> Manifest:
 def _beside_another(snapshot: Snapshot) -> Manifest:
     """Return the status while wasmcloud-operator writes it, too."""
     assert snapshot.other is not None
-    return _with_one(snapshot, (OTHER, "True", "WasmCloudOperatorRuns", snapshot.other.advice))
+    return _with_condition(snapshot, (OTHER, "True", "WasmCloudOperatorRuns", snapshot.other.advice))
 
 
-def _with_one(snapshot: Snapshot, finding: Finding) -> Manifest:
+def _with_condition(snapshot: Snapshot, finding: Finding) -> Manifest:
     """Return the status with one condition and the health that follows from it alone; all else is unchanged."""
     ours = [_dated(item, snapshot) for item in (*summary(health_of([finding])), finding)]
     replaced = {item["type"] for item in ours}

@@ -74,7 +74,7 @@ class Snapshot:
 class Publish:
     """Publish an event, then store ``then`` as the published state of this node name; None drops it."""
 
-    fact: EventData
+    event: EventData
     dedup: str
     then: PublishedState | None
 

@@ -239,9 +239,9 @@ def _restore(node: NodeView, marks: Marks, snapshot: Snapshot) -> list[Action]:
     return [PatchNode(node, ops, Reason.LABELS_RESTORED, message)]
 
 
-def _without(gone: tuple[NodeTaint, ...]) -> str:
-    taints = ", ".join(f"{taint.key}:{taint.effect}" for taint in gone)
-    return f", startup taint {taints} removed" if gone else ""
+def _without(removed: tuple[NodeTaint, ...]) -> str:
+    taints = ", ".join(f"{taint.key}:{taint.effect}" for taint in removed)
+    return f", startup taint {taints} removed" if removed else ""
 
 
 def _changes(node: NodeView, job: JobView, name: str) -> bool:
@@ -255,8 +255,8 @@ def _failed(node: NodeView, job: JobView, wanted: frozenset[str]) -> list[Action
     The Shims that the attempt left are recorded, too: no pod may be scheduled for an unverified version, and it is
     removed once it is no longer wanted.
     """
-    mark = FailedAttempt(job.digest, job.attempt, job.finished_at or job.created_at, job.disruptive)
-    if (former := node.failed) and (former.digest, former.attempt) == (mark.digest, mark.attempt):
+    attempt = FailedAttempt(job.digest, job.attempt, job.finished_at or job.created_at, job.disruptive)
+    if (former := node.failed) and (former.digest, former.attempt) == (attempt.digest, attempt.attempt):
         return []
     failure = f"attempt {job.attempt}: {job.failure}"
     # Shims blamed for earlier attempts stay recorded, unless this attempt changed them and blames other Shims.
@@ -266,7 +266,7 @@ def _failed(node: NodeView, job: JobView, wanted: frozenset[str]) -> list[Action
         names.ANNOTATION_BLAMED: (node.failed_shims, encode_digests(blamed) or None),
         names.ANNOTATION_NODE_UID: (node.marked_uid, node.uid),
         names.ANNOTATION_FAILURE: (node.failure, failure),
-        names.ANNOTATION_FAILED_ATTEMPT: (node.failed_attempt, mark.encode()),
+        names.ANNOTATION_FAILED_ATTEMPT: (node.failed_attempt, attempt.encode()),
     }
     labels: Changes = {}
     if (left := marks_after(job, node)) != node.installed:

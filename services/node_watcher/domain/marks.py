@@ -139,10 +139,10 @@ def takes_label(ops: Iterable[PatchOp]) -> bool:
 
 
 def patch_of(
-    node: NodeView, labels: Changes, annotations: Changes, taints_gone: tuple[NodeTaint, ...] = ()
+    node: NodeView, labels: Changes, annotations: Changes, removed_taints: tuple[NodeTaint, ...] = ()
 ) -> tuple[PatchOp, ...]:
     """Return the JSON patch to the target state, with tests that the Node is as read; () if nothing differs."""
-    ops: list[PatchOp] = list(remove_taints(node, taints_gone))
+    ops: list[PatchOp] = list(remove_taints(node, removed_taints))
     for part, present, changes in (
         ("labels", node.has_labels, labels),
         ("annotations", node.has_annotations, annotations),

@@ -29,15 +29,15 @@ def removable_startup_taints(
     return tuple(filter(over, node.taints))
 
 
-def remove_taints(node: NodeView, gone: Collection[NodeTaint]) -> tuple[PatchOp, ...]:
+def remove_taints(node: NodeView, removed: Collection[NodeTaint]) -> tuple[PatchOp, ...]:
     """Return the operations that remove taints, () for none.
 
     Taints are one atomic list: the patch tests it as it was read and replaces it as a whole.
     """
-    if not gone:
+    if not removed:
         return ()
     path, before = "/spec/taints", [taint.manifest() for taint in node.taints]
-    left = [taint.manifest() for taint in node.taints if taint not in gone]
+    left = [taint.manifest() for taint in node.taints if taint not in removed]
     test = {"op": "test", "path": path, "value": before}
     return (test, {"op": "replace", "path": path, "value": left} if left else {"op": "remove", "path": path})
 

@@ -48,11 +48,11 @@ def decide(snapshot: Snapshot) -> list[Action]:
     actions: list[Action] = [Warn(item.group, item.reason, item.message) for item in snapshot.refused]
     for claim in snapshot.claims:
         actions += _warnings(claim)
-    held = _service_names(snapshot)
+    service_names = _service_names(snapshot)
     for claim in snapshot.claims:
         if claim.application.listeners and claim.options.wanted:
-            actions += _mirror(snapshot, claim, held.get(claim.lattice, ""))
-    actions += _removals(snapshot, held)
+            actions += _mirror(snapshot, claim, service_names.get(claim.lattice, ""))
+    actions += _removals(snapshot, service_names)
     actions += [
         WarnService(service, "CopiedService", _copied(service))
         for service in snapshot.services.values()
@@ -82,11 +82,14 @@ def _uninstall(snapshot: Snapshot) -> Iterator[Action]:
 
 def mirrors_of(snapshot: Snapshot) -> dict[str, Mirror]:
     """Return the target state of each claim's Service, by name; without those whose name another owner has."""
-    held = _service_names(snapshot)
+    service_names = _service_names(snapshot)
     found = [
-        _wanted(snapshot, claim, held[claim.lattice])
+        _wanted(snapshot, claim, service_names[claim.lattice])
         for claim in snapshot.claims
-        if claim.application.listeners and claim.options.wanted and held.get(claim.lattice) and not claim.remembered
+        if claim.application.listeners
+        and claim.options.wanted
+        and service_names.get(claim.lattice)
+        and not claim.remembered
     ]
     return {mirror.name: mirror for mirror in found}
 
@@ -94,7 +97,7 @@ def mirrors_of(snapshot: Snapshot) -> dict[str, Mirror]:
 def _service_names(snapshot: Snapshot) -> dict[str, str]:
     """Return by lattice the name of its present or future Service, "" if another owner has the name."""
     plain = names.service_name(snapshot.name)
-    held = {
+    service_names = {
         snapshot.lattice_of(service): service.name
         for service in sorted(
             snapshot.services.values(), key=lambda item: (item.name != plain, item.name), reverse=True
@@ -106,24 +109,24 @@ def _service_names(snapshot: Snapshot) -> dict[str, str]:
     without = [
         claim
         for claim in snapshot.claims
-        if claim.lattice not in held and claim.application.listeners and claim.options.wanted
+        if claim.lattice not in service_names and claim.application.listeners and claim.options.wanted
     ]
     for claim in without:
         name = _former_name(snapshot, claim.lattice)
-        if name and name not in held.values() and not (foreign and name == plain):
-            held[claim.lattice] = name
+        if name and name not in service_names.values() and not (foreign and name == plain):
+            service_names[claim.lattice] = name
     # The name and the addresses of a deleted Service are reserved until its lattice has answered.
-    taken = plain in held.values() or any(item in snapshot.awaited for item in snapshot.slices.get(plain, ()))
+    taken = plain in service_names.values() or any(item in snapshot.awaited for item in snapshot.slices.get(plain, ()))
     for claim in without:
-        if claim.lattice in held:
+        if claim.lattice in service_names:
             continue
         if foreign:
-            held[claim.lattice] = ""
+            service_names[claim.lattice] = ""
         elif taken:
-            held[claim.lattice] = names.second_service_name(snapshot.name, claim.lattice)
+            service_names[claim.lattice] = names.second_service_name(snapshot.name, claim.lattice)
         else:
-            held[claim.lattice], taken = plain, True
-    return held
+            service_names[claim.lattice], taken = plain, True
+    return service_names
 
 
 def _former_name(snapshot: Snapshot, lattice: str) -> str:
@@ -243,10 +246,12 @@ def _reaches(claim: Claim, mirror: Mirror) -> list[Reach]:
     return reaches
 
 
-def _removals(snapshot: Snapshot, held: dict[str, str]) -> Iterator[Action]:
+def _removals(snapshot: Snapshot, service_names: dict[str, str]) -> Iterator[Action]:
     """Yield the deletions of objects without a claim, unless it is not known whether they have one."""
     claimed = {
-        held.get(claim.lattice) for claim in snapshot.claims if claim.application.listeners and claim.options.wanted
+        service_names.get(claim.lattice)
+        for claim in snapshot.claims
+        if claim.application.listeners and claim.options.wanted
     }
     for service in snapshot.services.values():
         if service.name in claimed:

@@ -21,7 +21,7 @@ def hosts_for(
 ) -> tuple[PodView, ...]:
     """Return the pods to which a port routes; ``hosts``: the reporting hosts by the names of their pods."""
     fit = [pod for pod in pods if meets(listener, pod, hosts.get(pod.name))]
-    told = {pod.key: running.runs(listener.providers, seen) for pod in fit if (seen := hosts.get(pod.name))}
-    if not any(told.values()):
+    runs = {pod.key: running.runs(listener.providers, seen) for pod in fit if (seen := hosts.get(pod.name))}
+    if not any(runs.values()):
         return tuple(fit)
-    return tuple(pod for pod in fit if told.get(pod.key, True))
+    return tuple(pod for pod in fit if runs.get(pod.key, True))

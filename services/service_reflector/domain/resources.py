@@ -125,11 +125,11 @@ def make_service_patch(mirror: Mirror, found: Mapping[str, Any], *, adopting: bo
             wanted = wanted | {names.ANNOTATION_ADOPTING: "true"}  # noqa: PLW2901 - the same, and a mark
         there = found[field]
         changed: Manifest = {key: value for key, value in wanted.items() if there.get(key) != value}
-        mark = f"{field}:"
+        prefix = f"{field}:"
         changed |= {
             key: None
             for item in deleted
-            if (key := item.removeprefix(mark)) != item and key not in wanted and key in there
+            if (key := item.removeprefix(prefix)) != item and key not in wanted and key in there
         }
         metadata |= {field: changed} if changed else {}
     if names.WASMCLOUD_OPERATOR_SERVICE in found["finalizers"]:
@@ -187,8 +187,8 @@ def _labels(mirror: Mirror) -> dict[str, str]:
 
 
 def _annotations(mirror: Mirror) -> dict[str, str]:
-    asked = [f"labels:{key}" for key, _ in mirror.options.labels]
-    asked += [f"annotations:{key}" for key, _ in mirror.options.annotations]
+    requested = [f"labels:{key}" for key, _ in mirror.options.labels]
+    requested += [f"annotations:{key}" for key, _ in mirror.options.annotations]
     own = {
         names.ANNOTATION_APPLICATION: mirror.application,
         names.ANNOTATION_LATTICE: mirror.lattice,
@@ -196,7 +196,7 @@ def _annotations(mirror: Mirror) -> dict[str, str]:
         names.ANNOTATION_REFLECTED_AS: mirror.key,
         names.ANNOTATION_LISTENERS: listeners_annotation(mirror),
         names.ANNOTATION_CACHED_LISTENERS: write_reach(tuple(listener for _, listener in mirror.ports)),
-        names.ANNOTATION_REFLECTED: " ".join(asked),
+        names.ANNOTATION_REFLECTED: " ".join(requested),
     }
     return {**dict(mirror.options.annotations), **own}
 

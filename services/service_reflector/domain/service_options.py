@@ -38,7 +38,7 @@ def options_of(application: Application) -> ServiceOptions:
     given = dict(application.annotations)
     problems: list[Unreachable] = []
 
-    def one_of(name: str, allowed: tuple[str, ...]) -> str:
+    def choice(name: str, allowed: tuple[str, ...]) -> str:
         value = given.get(name, "")
         if value and value not in allowed:
             reason = f"annotation {name} has {value!r}, needs one of {', '.join(allowed)}; {allowed[0]} is used"
@@ -51,8 +51,8 @@ def options_of(application: Application) -> ServiceOptions:
     return ServiceOptions(
         wanted=given.get(names.ANNOTATION_SERVICE, "").lower() != _NO,
         namespace=given.get(names.ANNOTATION_SERVICE_NAMESPACE, "").strip(),
-        type=one_of(names.ANNOTATION_SERVICE_TYPE, _TYPES),
-        affinity=one_of(names.ANNOTATION_SERVICE_AFFINITY, _AFFINITIES),
+        type=choice(names.ANNOTATION_SERVICE_TYPE, _TYPES),
+        affinity=choice(names.ANNOTATION_SERVICE_AFFINITY, _AFFINITIES),
         labels=_under(names.SERVICE_LABEL_PREFIX, given),
         annotations=_under(names.SERVICE_ANNOTATION_PREFIX, given),
         gateway=(place, name) if gateway else None,

@@ -49,8 +49,8 @@ HOST_GROUPS: Final = (
         "ADR 91: a host group is deleted after the permit for each of its hosts",
         "host_manager",
         "Leave.wait",
-        "if held else None",
-        "if len(held) == len(pods) else None",
+        "if paused_waits else None",
+        "if len(paused_waits) == len(pods) else None",
         "tests/unit/host_manager/test_leave.py::test_a_group_with_more_hosts_than_may_go_stays_when_its_crd_is_deleted",
     ),
     Break(
@@ -58,8 +58,8 @@ HOST_GROUPS: Final = (
         "ADR 30: an adopted host group keeps its template",
         "host_manager",
         "marks_for",
-        "if asked or workload is None:",
-        "if asked or workload is None or read_marks(workload) is None:",
+        "if latest_requested or workload is None:",
+        "if latest_requested or workload is None or read_marks(workload) is None:",
         "tests/unit/host_manager/test_decide.py::test_children_of_the_former_owner_are_taken_over_with_their_template",
     ),
 )

@@ -43,7 +43,7 @@ def effects(kube: FakeKube) -> Effects:
 
 def children() -> list[ApplyChild]:
     made = desired(LATEST)
-    marks = marks_for(made.group, Inputs(), None, asked=False)
+    marks = marks_for(made.group, Inputs(), None, latest_requested=False)
     return [ApplyChild(child, None) for child in make_children(made, marks, budget=True)]
 
 

@@ -67,7 +67,7 @@ def stored(child: dict[str, Any], manager: str = names.FIELD_MANAGER_HOST_MANAGE
 def children(group: Group | None = None, revision: int = LATEST, inputs: Inputs | None = None) -> dict[Any, Any]:
     """Return every child of a group, as it should be."""
     group, inputs = group or desired(LATEST).group, inputs or Inputs()
-    marks = Marks(revision, marks_for(group, inputs, None, asked=False).basis)
+    marks = Marks(revision, marks_for(group, inputs, None, latest_requested=False).basis)
     made = make_children(HostGroupSpec(group, inputs, revision), marks, budget=revision >= LATEST)
     return {(child["kind"], child["metadata"]["name"]): stored(child) for child in made}
 
@@ -201,8 +201,8 @@ def test_an_adopted_group_gets_our_template_only_when_its_pods_roll_anyway(
     known = snapshot(children=children(revision=ADOPTED), **changes)
     workload = known.children["Deployment", "group"]
     assert known.group is not None
-    assert marks_for(known.group, known.inputs, workload, asked=False).revision == revision
-    assert marks_for(known.group, known.inputs, workload, asked=True).revision == LATEST
+    assert marks_for(known.group, known.inputs, workload, latest_requested=False).revision == revision
+    assert marks_for(known.group, known.inputs, workload, latest_requested=True).revision == LATEST
 
 
 @pytest.mark.parametrize(
@@ -221,7 +221,9 @@ def test_a_workload_without_its_marks_keeps_the_revision_of_the_status_if_it_is_
     workload = stored(known.children["Deployment", "group"], manager)
     del workload["metadata"]["labels"]
     assert known.group is not None
-    assert marks_for(known.group, known.inputs, workload, asked=False, recorded=recorded).revision == revision
+    assert (
+        marks_for(known.group, known.inputs, workload, latest_requested=False, recorded=recorded).revision == revision
+    )
 
 
 def test_what_a_group_lacks_keeps_its_children_from_being_made() -> None:
@@ -378,7 +380,7 @@ def pod(name: str, trouble: Trouble | None) -> PodView:
     ],
 )
 def test_what_keeps_a_pod_from_running_is_said_in_its_own_words(trouble: Trouble, words: str, message: str) -> None:
-    actions = decide(settled(pods=(pod("a", None), pod("b", trouble)), last_words=words))
+    actions = decide(settled(pods=(pod("a", None), pod("b", trouble)), last_log_line=words))
     found = condition(actions, "Degraded")
     assert (found["status"], found["reason"]) == ("True", trouble.reason)
     assert message in found["message"]

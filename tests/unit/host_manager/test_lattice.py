@@ -280,8 +280,8 @@ def test_groups_share_a_connection_only_by_the_same_certificate() -> None:
 def test_a_lattice_whose_name_is_none_is_a_condition_and_not_listened_to() -> None:
     with pytest.raises(SubjectError):
         lattice_of(a_group(lattice="a.b"), {})
-    cache = world(pod(), lattice=None, lattice_why="the lattice 'a.b' cannot be part of a NATS subject")
-    assert condition(cache) == ("Unknown", "LatticeNotConnected", cache.lattice_why)
+    cache = world(pod(), lattice=None, lattice_reason="the lattice 'a.b' cannot be part of a NATS subject")
+    assert condition(cache) == ("Unknown", "LatticeNotConnected", cache.lattice_reason)
 
 
 def test_a_pod_tells_by_its_environment() -> None:

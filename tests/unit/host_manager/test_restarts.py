@@ -48,7 +48,7 @@ def world(*changes: SecretChange, said: str = "", at: str = "", **more: Any) -> 
 def as_written(said: str, revision: int = LATEST, at: str = "") -> dict[Any, Any]:
     """Return the children of a group as we write them."""
     group = desired(revision).group
-    marks = Marks(revision, marks_for(group, Inputs(), None, asked=False).basis)
+    marks = Marks(revision, marks_for(group, Inputs(), None, latest_requested=False).basis)
     wanted = HostGroupSpec(group, Inputs(), revision, restarted_for=said, restarted_at=at)
     made = make_children(wanted, marks, budget=revision >= LATEST)
     return {(child["kind"], child["metadata"]["name"]): stored(child) for child in made}
@@ -218,7 +218,7 @@ def a_fact(version: str, *hosts: str, name: str = "db", namespaces: tuple[str, .
 def test_replicas_tell_of_their_own_hosts_each() -> None:
     changes = Changes()
     for event in (a_fact("7", "N1", namespaces=("a",)), a_fact("8", "N2", namespaces=("b",)), a_fact("7", "N3")):
-        changes.heard(change_of(event))
+        changes.collect(change_of(event))
     [found] = changes.gathered.values()
     assert (found.version, found.hosts, found.namespaces) == ("8", {"N1", "N2", "N3"}, {"a", "b"})
 
@@ -233,7 +233,7 @@ async def test_only_groups_that_want_to_are_asked_and_the_fact_is_done_when_they
     groups = {"shop/a": wanting, "shop/b": a_view(), "till/c": wanting, "shop/d": replace(wanting, deleting=True)}
     follow = SecretReconciler(changes, groups, lambda key, _: woken.append(key), timings=Timings(gathering=0.05))
     for event in (a_fact("7", MINE, namespaces=("shop",)), a_fact("8", MINE, name="api", namespaces=("shop",))):
-        changes.heard(change_of(event))
+        changes.collect(change_of(event))
     runs = [asyncio.create_task(follow.run(f"payments/{name}", None)) for name in ("db", "api")]
     await until(lambda: bool(woken), "groups are asked")
     assert set(woken) == {"shop/a"}

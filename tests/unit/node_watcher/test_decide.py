@@ -41,7 +41,7 @@ def deciding(
 
 
 def facts(actions: list[Action]) -> list[str]:
-    return [f"{action.fact.noun}.{action.fact.fact}" for action in actions if isinstance(action, Publish)]
+    return [f"{action.event.noun}.{action.event.fact}" for action in actions if isinstance(action, Publish)]
 
 
 def steps(actions: list[Action]) -> list[Action]:
@@ -307,8 +307,8 @@ def having(node: NodeView, digests: dict[str, str]) -> NodeView:
 def test_a_node_that_a_shim_selects_is_opted_in() -> None:
     [published] = deciding(POOLED, shims=(SPIN,))
     assert isinstance(published, Publish)
-    assert isinstance(published.fact, NodeOptedIn)
-    assert published.fact.by == "NodeSelector"
+    assert isinstance(published.event, NodeOptedIn)
+    assert published.event.by == "NodeSelector"
     assert deciding(a_node(), shims=(SPIN,)) == []
 
 

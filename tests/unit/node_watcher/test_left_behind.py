@@ -113,7 +113,7 @@ def test_a_node_with_nothing_proved_is_not_ready_and_nothing_more_is_written() -
     assert decide(Snapshot(node.name, node, None, published, wanted, {"spin": "spin"}, (SPIN,))) == []
     ready = having(spin="1")
     events = decide(Snapshot(ready.name, ready, None, published, wanted, {"spin": "spin"}, (SPIN,)))
-    assert [type(getattr(event, "fact", None)) for event in events] == [NodeReady]
+    assert [type(getattr(event, "event", None)) for event in events] == [NodeReady]
 
 
 def test_what_was_never_proved_is_not_missed_when_its_handler_goes() -> None:

@@ -42,7 +42,7 @@ async def test_a_service_that_the_circuit_breaker_holds_is_not_deleted(answer: f
     metadata = kube.put(SERVICES, manifest)["metadata"]
     found = ServiceView("default", "shop", metadata["uid"], metadata["resourceVersion"], "shop", "east/1", manifest={})
     target = Destruction("services", "shop", found.uid, "deletion", "v1", "Service", "default")
-    parts: list[Any] = [SimpleNamespace(gone=set()), None, None, None]
+    parts: list[Any] = [SimpleNamespace(deleted=set()), None, None, None]
     effects = Effects(kube, cast("Any", None), *parts, cast("Any", breaker))
     assert await effects.apply("default", [RemoveService(found, "Unpublished", "why", target)]) == answer
     assert breaker.asked == [target]
@@ -56,7 +56,7 @@ async def test_a_removal_is_one_write_and_one_more_for_the_finalizer_of_a_former
     metadata = {"name": "shop", "namespace": "default", "annotations": marks, "finalizers": finalizers}
     kube.put(SERVICES, {"metadata": metadata, "spec": {}})
     deleted: set[str] = set()
-    parts: list[Any] = [SimpleNamespace(gone=deleted), None, None, None]
+    parts: list[Any] = [SimpleNamespace(deleted=deleted), None, None, None]
     effects = Effects(kube, cast("Any", None), *parts, cast("Any", Breaker(None)))
     seen: list[int] = []
     while kube.objects(SERVICES):

@@ -26,7 +26,7 @@ async def test_no_grace_is_noted_while_the_kind_is_not_served() -> None:
     [groups] = [informer for informer in work.informers if informer.resource is HOST_CONFIGS]
     groups.synced.set()
     cache.preserved[SERVICE.key] = Preserved(SERVICE, Undecided.GROUP_MISSING, "deleted unless there is one in 300 s")
-    cache.by_mark[SERVICE.lattice], cache.services[SERVICE.key] = {SERVICE.key}, SERVICE
+    cache.by_annotated_lattice[SERVICE.lattice], cache.services[SERVICE.key] = {SERVICE.key}, SERVICE
     health.note(PRESERVED, cache.preserved_text())
     assert any("300 s" in note for note in health.notes())
     groups.lacking = Mock()
