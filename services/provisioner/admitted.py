@@ -66,15 +66,15 @@ class JobUnusable(Forbidden):
     """Admission returned an unusable Job; it was deleted."""
 
 
-async def create_job(kube: Kube, asked: Manifest) -> tuple[dict[str, Any], tuple[Difference, ...]]:
+async def create_job(kube: Kube, requested: Manifest) -> tuple[dict[str, Any], tuple[Difference, ...]]:
     """Create a Job; return it as the API server returned it, and the changes by admission.
 
     Raises:
         JobUnusable: the created Job was unusable, and is deleted.
         KubeError: the request was refused, or not answered.
     """
-    made = await kube.create(JOBS, dict(asked))
-    found = differences(asked, made)
+    made = await kube.create(JOBS, dict(requested))
+    found = differences(requested, made)
     if useless := [item for item in found if item.useless]:
         await delete_unusable(kube, made)
         metadata = made["metadata"]
@@ -116,33 +116,33 @@ def is_usable(made: Manifest) -> bool:
     return marked and spec["template"]["spec"].get("nodeName") == node and _runs_once(spec)
 
 
-def differences(asked: Manifest, returned: Manifest) -> tuple[Difference, ...]:
+def differences(requested: Manifest, returned: Manifest) -> tuple[Difference, ...]:
     """Return the changes of a Job by admission, the worst first."""
-    found = [*_marks(asked, returned), *_job(asked["spec"], returned["spec"])]
-    pods = (asked["spec"]["template"]["spec"], returned["spec"]["template"]["spec"])
+    found = [*_marks(requested, returned), *_job(requested["spec"], returned["spec"])]
+    pods = (requested["spec"]["template"]["spec"], returned["spec"]["template"]["spec"])
     found += [*_pod(*pods), *_containers(*pods)]
     return tuple(sorted(found, key=lambda item: not item.useless))
 
 
-def _marks(asked: Manifest, returned: Manifest) -> list[Difference]:
+def _marks(requested: Manifest, returned: Manifest) -> list[Difference]:
     lost = [
         key
         for part in ("labels", "annotations")
-        for key, value in asked["metadata"].get(part, {}).items()
+        for key, value in requested["metadata"].get(part, {}).items()
         if key.startswith(_PREFIXES) and (returned["metadata"].get(part) or {}).get(key) != value
     ]
     return [Difference(Changed.MARKS, ", ".join(lost))] if lost else []
 
 
-def _job(asked: Manifest, returned: Manifest) -> list[Difference]:
+def _job(requested: Manifest, returned: Manifest) -> list[Difference]:
     found = []
     if not _runs_once(returned):
         text = f"{returned.get('completions')} completions, {returned.get('parallelism')} at a time"
         found.append(Difference(Changed.PARALLELISM, text))
     if returned.get("suspend"):
         found.append(Difference(Changed.SUSPENDED, "spec.suspend is true"))
-    if (deadline := returned.get("activeDeadlineSeconds")) != asked["activeDeadlineSeconds"]:
-        text = f"{deadline} instead of {asked['activeDeadlineSeconds']} s; the slot is free after the latter"
+    if (deadline := returned.get("activeDeadlineSeconds")) != requested["activeDeadlineSeconds"]:
+        text = f"{deadline} instead of {requested['activeDeadlineSeconds']} s; the slot is free after the latter"
         found.append(Difference(Changed.DEADLINE, text))
     return found
 
@@ -151,31 +151,31 @@ def _runs_once(spec: Manifest) -> bool:
     return (spec.get("parallelism", 1), spec.get("completions", 1)) == (1, 1)
 
 
-def _pod(asked: Manifest, returned: Manifest) -> list[Difference]:
+def _pod(requested: Manifest, returned: Manifest) -> list[Difference]:
     found = []
-    if (node := returned.get("nodeName")) != asked["nodeName"]:
-        found.append(Difference(Changed.NODE, f"{node or 'none'} instead of {asked['nodeName']}"))
+    if (node := returned.get("nodeName")) != requested["nodeName"]:
+        found.append(Difference(Changed.NODE, f"{node or 'none'} instead of {requested['nodeName']}"))
     placed = [field for field in ("affinity", "nodeSelector") if returned.get(field)]
-    if any(toleration not in (returned.get("tolerations") or ()) for toleration in asked["tolerations"]):
+    if any(toleration not in (returned.get("tolerations") or ()) for toleration in requested["tolerations"]):
         placed.append("tolerations")
     if placed:
         found.append(Difference(Changed.PLACEMENT, ", ".join(placed)))
-    if (account := returned.get("serviceAccountName")) != asked["serviceAccountName"]:
-        found.append(Difference(Changed.SERVICE_ACCOUNT, f"{account} instead of {asked['serviceAccountName']}"))
+    if (account := returned.get("serviceAccountName")) != requested["serviceAccountName"]:
+        found.append(Difference(Changed.SERVICE_ACCOUNT, f"{account} instead of {requested['serviceAccountName']}"))
     volumes = {volume["name"]: volume for volume in returned.get("volumes") or ()}
-    paths = {volume["name"]: volume["hostPath"]["path"] for volume in asked["volumes"] if "hostPath" in volume}
+    paths = {volume["name"]: volume["hostPath"]["path"] for volume in requested["volumes"] if "hostPath" in volume}
     lost = [name for name, path in paths.items() if (volumes.get(name, {}).get("hostPath") or {}).get("path") != path]
-    if bool(returned.get("hostPID")) != bool(asked["hostPID"]):
+    if bool(returned.get("hostPID")) != bool(requested["hostPID"]):
         lost.append("hostPID")
     return [*found, *([Difference(Changed.PRIVILEGES, ", ".join(lost))] if lost else [])]
 
 
-def _containers(asked: Manifest, returned: Manifest) -> list[Difference]:
+def _containers(requested: Manifest, returned: Manifest) -> list[Difference]:
     """Return the differences of containers; of added ones only those count that may delay the end of the Job."""
     found = []
     for kind in ("initContainers", "containers"):
         returned_by_name = {entry["name"]: entry for entry in returned.get(kind) or ()}
-        for container in asked.get(kind) or ():
+        for container in requested.get(kind) or ():
             other = returned_by_name.pop(container["name"], {})
             found += [
                 Difference(what, f"{field} of container {container['name']}")
@@ -194,8 +194,8 @@ def _containers(asked: Manifest, returned: Manifest) -> list[Difference]:
     return found
 
 
-def _holds(asked: object, returned: object) -> bool:
+def _holds(requested: object, returned: object) -> bool:
     """Return whether the returned value has the requested one; a mapping may have further keys."""
-    if isinstance(asked, Mapping):
-        return isinstance(returned, Mapping) and all(returned.get(key) == value for key, value in asked.items())
-    return asked == returned
+    if isinstance(requested, Mapping):
+        return isinstance(returned, Mapping) and all(returned.get(key) == value for key, value in requested.items())
+    return requested == returned

@@ -74,20 +74,20 @@ class Effects:
             EventRefused: the bus refuses an event; all actions but the deletion of its Job were applied.
         """
         steps, again = await self._with_leave(actions)
-        unsaid, refused = False, None
+        unpublished, refused = False, None
         for action in steps:
-            if isinstance(action, DeleteJob) and (unsaid or refused):
+            if isinstance(action, DeleteJob) and (unpublished or refused):
                 continue
             try:
-                if (wait := await self._one(action)) is not None:
+                if (wait := await self._apply_action(action)) is not None:
                     again.append(wait)
             except BusUnavailable:
-                unsaid = True  # the bus itself logs its outage, once
+                unpublished = True  # the bus itself logs its outage, once
             except EventRefused as error:
                 refused = error
         if refused is not None:
             raise refused
-        if unsaid:
+        if unpublished:
             again.append(self.cache.timings.publish)
         return min(again, default=None)
 
@@ -125,7 +125,7 @@ class Effects:
         elif self.cache.refusal_ended(action.node.uid):
             self.plan_soon()
 
-    async def _one(self, action: Step) -> float | None:
+    async def _apply_action(self, action: Step) -> float | None:
         """Apply one action; return the seconds until its retry, None if it is done."""
         match action:
             case CreateJob():
@@ -207,7 +207,7 @@ class Effects:
             KubeError: the Jobs could not be listed.
         """
         node = self.cache.nodes.get(name)
-        if node is None or (job := self.cache.job_asked_for(node.uid)) is None:
+        if node is None or (job := self.cache.requested_job(node.uid)) is None:
             return
         # A list, because the permission to list Jobs exists anyway.
         place = self.cache.settings.installer_namespace
@@ -221,7 +221,7 @@ class Effects:
 
     def _made(self, uid: str, job: Manifest) -> None:
         """Cache a Job as it was created, unless the watch was faster, which may have reported its end by now."""
-        if self.cache.job_asked_for(uid) is not None:
+        if self.cache.requested_job(uid) is not None:
             self.show(job)
             self._request_settled(uid)
 
@@ -271,9 +271,9 @@ class Effects:
         await self.kube.merge_patch(JOBS, job.name, patch, job.namespace, field_manager=names.FIELD_MANAGER_PROVISIONER)
 
     async def _publish_event(self, action: Publish) -> None:
-        if isinstance(action.fact, ProvisionSucceeded | ProvisionFailed):
+        if isinstance(action.event, ProvisionSucceeded | ProvisionFailed):
             self._draw_installer(action.job)
-        await self.bus.publish(action.fact, dedup=action.dedup_id)
+        await self.bus.publish(action.event, dedup=action.dedup_id)
         self.cache.event_published(action.dedup_id)
 
     async def _warn(self, action: WarnNode, annotations: Mapping[str, str] | None = None) -> None:

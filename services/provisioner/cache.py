@@ -55,8 +55,8 @@ class Noted:
 
     ``trace``: the one that its opt-in started; ``plan``: that of the plan that claimed it. ``waiting_since``: for a
     slot, Unix seconds. ``blocked_until``: monotonic time until which its slot is released; ``in_use``: for users, why a
-    Shim cannot be removed. ``told_unserved``, ``told_skip``: content of its Events: that there is nothing to install
-    on it, why it is skipped.
+    Shim cannot be removed. ``unserved_reported``, ``reported_skip``: content of its Events: that there is nothing to
+    install on it, why it is skipped.
     """
 
     trace: TraceContext | None = None
@@ -64,8 +64,8 @@ class Noted:
     waiting_since: float | None = None
     blocked_until: float = 0.0
     in_use: str = ""
-    told_unserved: bool = False
-    told_skip: Skip | None = None
+    unserved_reported: bool = False
+    reported_skip: Skip | None = None
 
 
 _NOTHING: Final = Noted()
@@ -142,7 +142,7 @@ class Cache:
         if new is None:
             return
         if new.skip is None:
-            self._note(new.uid, told_skip=None)
+            self._note(new.uid, reported_skip=None)
         cause = opting_in(old, new)
         # A Node that is listed with marks opted in before: a trace of its own would lack the first span.
         if cause is not None and not (old is None and new.bears_marks):
@@ -162,7 +162,7 @@ class Cache:
         for component in (self.jobs.change, self.clock.change, self.pod_refusals.take_job, self.marks.take_job):
             component(old, new)
         if new is not None:
-            return self.job_asked_for(new.node_uid) == new.name and self.request_settled(new.node_uid)
+            return self.requested_job(new.node_uid) == new.name and self.request_settled(new.node_uid)
         if old is not None:
             self._created_ns.pop(old.name, None)
             self._published.difference_update(_marks_of(old))
@@ -290,9 +290,9 @@ class Cache:
     def node_warned(self, node: NodeView, reason: Reason) -> None:
         """Record the content of an Event on a Node."""
         if reason is Reason.NOTHING_TO_INSTALL:
-            self._note(node.uid, told_unserved=True)
+            self._note(node.uid, unserved_reported=True)
         if node.skip is not None and reason is node.skip.reason:
-            self._note(node.uid, told_skip=node.skip)
+            self._note(node.uid, reported_skip=node.skip)
 
     def refusal_reported(self, node: NodeView, reason: Reason, message: str) -> bool:
         """Record a refusal of the API server on a node; return whether it is new."""
@@ -333,19 +333,19 @@ class Cache:
         """Return by Node UID why a Shim cannot be removed, for users."""
         return {uid: item.in_use for uid, item in self._noted.items() if item.in_use}
 
-    def held(self) -> frozenset[str]:
+    def blocked_nodes(self) -> frozenset[str]:
         """Return the nodes that are blocked, and during a handover those that another installation provisioned."""
         now = time.monotonic()
-        held = frozenset(uid for uid, item in self._noted.items() if item.blocked_until > now)
+        blocked = frozenset(uid for uid, item in self._noted.items() if item.blocked_until > now)
         if now < self.handover_until:
-            held |= {node.uid for node in self.nodes.values() if node.installed}
-        return held
+            blocked |= {node.uid for node in self.nodes.values() if node.installed}
+        return blocked
 
     def begun(self) -> dict[str, Entry]:
         """Return by Node UID the slots of the requested Jobs."""
         return {uid: slot for uid, (slot, _) in self._begun.items()}
 
-    def job_asked_for(self, uid: str) -> str | None:
+    def requested_job(self, uid: str) -> str | None:
         """Return the name of the requested Job of a node, None if the watch reports every Job."""
         return self._begun[uid][1] if uid in self._begun else None
 

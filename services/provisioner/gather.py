@@ -72,9 +72,9 @@ class Gather:
             ledger=ledger,
             limits=settings.limits(cache.shims.values()),
             retries=settings.retries(),
-            held=cache.held(),
+            blocked=cache.blocked_nodes(),
             settles_in=max(0.0, cache.debounce_until - time.monotonic()),
-            held_again=cache.timings.held,
+            blocked_retry=cache.timings.blocked,
             hands_off=frozenset(
                 node.uid for node, target in targets if target and (labelled(node, target) or self._other(node, target))
             ),
@@ -110,7 +110,7 @@ class Gather:
             jobs=jobs,
             entry=entry,
             target=target,
-            said=cache.published(jobs),
+            published=cache.published(jobs),
             installer=installer,
             verify_timeout=timeout,
             inspect_after=settings.inspect_after,
@@ -118,15 +118,15 @@ class Gather:
             done_for=done_for,
             unconfirmed=unconfirmed,
             stuck_in=cache.clock.left(job) if job is not None and at_work(job) else math.inf,
-            pod_refused=cache.pod_refusals.words(job.uid) if job is not None else "",
+            pod_refused=cache.pod_refusals.reason_of(job.uid) if job is not None else "",
             pod_refused_for=cache.pod_refusals.seconds(job.uid) if job is not None else 0.0,
             refusal_retry=cache.timings.refusals.bound(len(cache.refused.by_uid)),
             update_refused=await self._update_refused(node, job, done_for),
-            refused=cache.refused.words(node.uid) if node is not None else "",
+            refused=cache.refused.message_of(node.uid) if node is not None else "",
             task=self._task(node, target, now) if begins and node and target else None,
             blocked_for=max(0.0, noted.blocked_until - time.monotonic()),
             pods_left=await pods.at_work(settings.installer_namespace, name) if begins else (),
-            tell_skip=node is not None and node.skip is not None and noted.told_skip != node.skip,
+            report_skip=node is not None and node.skip is not None and noted.reported_skip != node.skip,
             canaries=self._canaries(job, target),
             pods=await self._pods(job, explain=done_for >= timeout),
             unserved=node is not None and self._unserved(node),
@@ -181,8 +181,8 @@ class Gather:
 
     def _unserved(self, node: NodeView) -> bool:
         """Return whether to report on a node that there is nothing to install."""
-        told = self.cache.noted(node.uid).told_unserved or self.cache.installer.digest is not None
-        return not told and unserved(node, self.cache.shims.values())
+        reported = self.cache.noted(node.uid).unserved_reported or self.cache.installer.digest is not None
+        return not reported and unserved(node, self.cache.shims.values())
 
     async def _update_refused(self, node: NodeView | None, job: JobView | None, done_for: float) -> str:
         """Return why node_watcher does not label a verified Node, "" if it may be about to."""

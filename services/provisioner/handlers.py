@@ -36,14 +36,14 @@ def on_node_event(
     return handle
 
 
-def is_shown(fact: NodeEventData, node: NodeView | None) -> bool:
+def is_shown(event: NodeEventData, node: NodeView | None) -> bool:
     """Return whether the watch, which has the node as ``node``, already reports the change of an event.
 
     Resource versions of one kind are increasing numbers (KEP-5504); a version that is not a number is not compared.
     """
-    if isinstance(fact, NodeGone):
-        return node is None or node.uid != fact.uid
-    if node is None or node.uid != fact.uid:
+    if isinstance(event, NodeGone):
+        return node is None or node.uid != event.uid
+    if node is None or node.uid != event.uid:
         return False
-    seen, told = node.resource_version, fact.resource_version
-    return seen.isdecimal() and told.isdecimal() and int(seen) >= int(told)
+    seen, reported = node.resource_version, event.resource_version
+    return seen.isdecimal() and reported.isdecimal() and int(seen) >= int(reported)

@@ -86,8 +86,8 @@ class Pods:
             )
         except KubeError as error:
             return pod.trouble or f"its Events cannot be read: {error}"
-        told = [(str(event.get("lastTimestamp") or ""), reason_and_message(event)) for event in listing.items]
-        return max(told)[1] if told else pod.trouble
+        warnings = [(str(event.get("lastTimestamp") or ""), reason_and_message(event)) for event in listing.items]
+        return max(warnings)[1] if warnings else pod.trouble
 
     async def update_refused(self, node: NodeView, job: JobView) -> str:
         """Return the last report of node_watcher about a refused write of a Job's outcome, "" if none."""
@@ -96,12 +96,12 @@ class Pods:
             listing = await self.kube.list(EVENTS, "default", field_selector=selector)
         except KubeError as error:
             return f"node_watcher does not label the node, and the Events of the Node cannot be read: {error}"
-        told = [
+        reports = [
             (str(event.get("lastTimestamp") or ""), str(event.get("message") or ""))
             for event in listing.items
             if (event.get("related") or {}).get("uid") == job.uid  # node_watcher may be down, Events last an hour
         ]
-        return max(told)[1] if told else ""
+        return max(reports)[1] if reports else ""
 
     async def users(self, node: str, deleting: tuple[str, ...], shims: Mapping[str, ShimView]) -> tuple[User, ...]:
         """Return the pods on a node that still run with a Shim to uninstall."""

@@ -47,9 +47,9 @@ class Reconciler:
 
     async def _act(self, snapshot: Snapshot, trace: TraceContext | None) -> float | None:
         actions = deciding.decide(snapshot)
-        asked = {action.target.uid for action in actions if isinstance(action, Destroy)}
+        to_destroy = {action.target.uid for action in actions if isinstance(action, Destroy)}
         for job in () if snapshot.shims_unknown else snapshot.jobs:
-            if job.uid not in asked:
+            if job.uid not in to_destroy:
                 self.effects.breaker.withdraw(deciding.JOBS, job.uid)
         if all(isinstance(action, LookAgain) for action in actions):
             return await self.effects.apply(actions)

@@ -60,8 +60,8 @@ class PodRefusals:
     def take_job(self, old: JobView | None, new: JobView | None) -> None:
         """Record one change of a Job: a suspended Job has no Event, and its pods are deleted."""
         if new is not None and new.suspended and not new.deleting:
-            words = f"the {SUSPENDED}; exempt namespace {new.namespace} there, or resume it"
-            self._note(new.uid, _SUSPENDED, PodRefusal(new.uid, words, ""))
+            message = f"the {SUSPENDED}; exempt namespace {new.namespace} there, or resume it"
+            self._note(new.uid, _SUSPENDED, PodRefusal(new.uid, message, ""))
         elif (job := new or old) is not None:
             self._note(job.uid, _SUSPENDED, None)
 
@@ -75,7 +75,7 @@ class PodRefusals:
                 self.events.pop(uid)
                 self.since.pop(uid, None)
 
-    def words(self, job_uid: str) -> str:
+    def reason_of(self, job_uid: str) -> str:
         """Return why a Job has no pod: it is suspended, or the last error of the API server; "" if neither."""
         found = self.events.get(job_uid)
         return max(found.items(), key=lambda item: (item[0] == _SUSPENDED, item[1].at))[1].message if found else ""
@@ -116,7 +116,7 @@ class RefusedNodes:
             self._report(ended.reason)
         return ended is not None
 
-    def words(self, node_uid: str) -> str:
+    def message_of(self, node_uid: str) -> str:
         """Return the reported refusal of a node, with the error of the API server; "" if nothing is refused there."""
         return self.by_uid[node_uid].message if node_uid in self.by_uid else ""
 

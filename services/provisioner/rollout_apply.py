@@ -79,8 +79,8 @@ class RolloutEffects:
             True if the publication is pending: NATS is unreachable, and planning does not wait for it.
         """
         ledger = plan.ledger
-        told = frozenset() if self.cache.halts_lost else frozenset(ledger.told)
-        for shim in sorted(told ^ {*ledger.halted}):
+        published = frozenset() if self.cache.halts_lost else frozenset(ledger.halts_published)
+        for shim in sorted(published ^ {*ledger.halted}):
             failing, digest = plan.failing.get(shim, 0), self._digest(shim)
             event: RolloutHalted | RolloutResumed = (
                 RolloutHalted(digest=digest, shim=shim, failing=failing, limit=self._limit(shim))
@@ -95,8 +95,8 @@ class RolloutEffects:
                 # A retry would be refused, too; the ledger and its Event have the same information.
                 _log.error("rollout event not published", fact=event.fact, error=str(error))
         self.cache.halts_published()
-        if ledger.halted != ledger.told:
-            await self.write_ledger(replace(plan, ledger=replace(ledger, told=ledger.halted)))
+        if ledger.halted != ledger.halts_published:
+            await self.write_ledger(replace(plan, ledger=replace(ledger, halts_published=ledger.halted)))
         return False
 
     def _version(self) -> str | None:

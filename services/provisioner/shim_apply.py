@@ -55,7 +55,7 @@ class ShimEffects:
         version, refusal = "", None
         for action in actions:
             try:
-                version = await self._one(action, version) or version
+                version = await self._apply_action(action, version) or version
             except (Invalid, Forbidden) as error:
                 if not isinstance(action, ApplyRuntimeClass):
                     raise
@@ -67,7 +67,7 @@ class ShimEffects:
         if refusal is not None:
             raise refusal
 
-    async def _one(self, action: Action, version: str) -> str | None:
+    async def _apply_action(self, action: Action, version: str) -> str | None:
         """Apply one action; return the Shim's resource version if it wrote the Shim."""
         match action:
             case SetFinalizer():

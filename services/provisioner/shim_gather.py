@@ -22,7 +22,7 @@ from trellis.kube.client import Kube
 from trellis.kube.errors import KubeError, NotFound
 from trellis.kube.refusals import is_refused
 from trellis.kube.resources import CONTROLLER_REVISIONS, RUNTIME_CLASSES, SHIMS
-from trellis.provisioning.attempts import asked_of, failing_on, failure_text
+from trellis.provisioning.attempts import failing_on, failure_text, permitted_target
 from trellis.provisioning.ledger import Ledger, read_ledger
 from trellis.provisioning.leftovers import concerned_by, left_by
 from trellis.provisioning.other_controllers import Controller
@@ -65,7 +65,7 @@ class ShimGather:
             failing=tuple(self._failing(name, ledger)),
             halted=name in ledger.halted,
             in_use=self._in_use(tally),
-            held=self._paused_nodes(name, holders),
+            paused_nodes=self._paused_nodes(name, holders),
             class_refused=cache.class_refusal(name),
             refused=self._refused(tally),
             ledger_refused=cache.ledger_refusal,
@@ -96,7 +96,9 @@ class ShimGather:
         """Return the nodes from which a Shim cannot be removed, with the reason."""
         in_use = self.cache.in_use()
         members = ((tally.members.get(node.name), node) for node in self.cache.fleet.named(in_use))
-        to_remove = (node for item, node in members if item is not None and item.has is not None and item.wish is None)
+        to_remove = (
+            node for item, node in members if item is not None and item.has is not None and item.wanted is None
+        )
         return tuple((node, in_use[node.uid]) for node in to_remove)
 
     async def _ledger(self) -> Ledger:
@@ -120,7 +122,7 @@ class ShimGather:
         found = []
         for node in self.cache.fleet.named(by_uid):
             member = tally.members.get(node.name)
-            if member is not None and not isinstance(member.wish, Refusal):
+            if member is not None and not isinstance(member.wanted, Refusal):
                 found.append((node, by_uid[node.uid].reason.value, by_uid[node.uid].message))
         return tuple(found)
 
@@ -138,7 +140,7 @@ class ShimGather:
             target = self.cache.fleet.target(node) if node.failed else None
             if target is None:
                 continue
-            if name in failing_on(node, target, asked_of(node, target, limits, ledger.halted)):
+            if name in failing_on(node, target, permitted_target(node, target, limits, ledger.halted)):
                 yield node, failure_text(node, target, name)
 
     def _other(self, shim: ShimView, tally: Tally) -> Controller | None:

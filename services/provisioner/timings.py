@@ -39,7 +39,7 @@ class Timings:
 
     settle: float = 1.0
     """Debounce time of Shim changes: Shims that are applied together are one change of a node."""
-    held: float = 0.2
+    blocked: float = 0.2
     """Interval of plans while a node is held back."""
     plan_delay: float = 0.05
     """Delay of a plan, which evaluates every node: one plan for a burst of changes, at most 20 a second."""

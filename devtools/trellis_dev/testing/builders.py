@@ -44,8 +44,8 @@ def proved(node: NodeView, digest: str = DIGEST, verified: str = "job") -> NodeV
 
 def failed(node: NodeView, digest: str = DIGEST, attempt: int = 1, at: int = 1000) -> NodeView:
     """Return the node with the record of a failed attempt."""
-    mark = FailedAttempt(digest, attempt, at).encode()
-    return replace(node, failed_attempt=mark, failure=f"attempt {attempt}: it broke", marked_uid=node.uid)
+    record = FailedAttempt(digest, attempt, at).encode()
+    return replace(node, failed_attempt=record, failure=f"attempt {attempt}: it broke", marked_uid=node.uid)
 
 
 def a_job(node: NodeView, state: JobState = JobState.ACTIVE, **changes: Any) -> JobView:  # noqa: ANN401 - as above

@@ -45,7 +45,7 @@ class Snapshot:
     jobs: tuple[JobView, ...]
     entry: Entry | None
     target: Target | None
-    said: frozenset[str]
+    published: frozenset[str]
     installer: InstallerState | None
     verify_timeout: float
     inspect_after: float
@@ -87,7 +87,7 @@ class Snapshot:
     """Task of the Job of the slot, None if no Job may be created."""
     blocked_for: float = 0.0
     """Seconds for which the slot is released, 0 if it is not: no Job is created in the meantime."""
-    tell_skip: bool = False
+    report_skip: bool = False
     """True if an Event on the Node has to report that it is skipped."""
     timings: NodeTimings = NodeTimings()
     unserved: bool = False
@@ -126,7 +126,7 @@ class EndJob:
 class Publish:
     """Publish an event about a Job, in the Job's trace. ``dedup_id``: stored, so that it is published once."""
 
-    fact: EventData
+    event: EventData
     dedup_id: str
     job: JobView
 

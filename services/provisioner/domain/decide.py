@@ -79,7 +79,7 @@ def decide(snapshot: Snapshot) -> list[Action]:
         former.append(WarnNode(node, Reason.NOTHING_TO_INSTALL, _NOTHING_TO_INSTALL))
     jobs = tuple(job for job in snapshot.jobs if job.node_uid == node.uid)
     job = newest(jobs)
-    if snapshot.tell_skip and node.skip and snapshot.target is not None and changes_of(node, snapshot.target):
+    if snapshot.report_skip and node.skip and snapshot.target is not None and changes_of(node, snapshot.target):
         former.append(WarnNode(node, node.skip.reason, node.skip.message))
     if snapshot.stuck_in < math.inf:
         former += _stuck_unjudged(snapshot, node, job)
@@ -215,7 +215,7 @@ def _follow(snapshot: Snapshot, node: NodeView, job: JobView) -> list[Action]:
         return _follow_undo(snapshot, node, job)
     started = f"{job.uid}.started"
     actions: list[Action] = []
-    if started not in snapshot.said and job.state is JobState.ACTIVE:
+    if started not in snapshot.published and job.state is JobState.ACTIVE:
         actions.append(Publish(ProvisionStarted(**about(job)), started, job))
     match job.state:
         case JobState.ACTIVE:
@@ -269,9 +269,9 @@ def _stuck(snapshot: Snapshot, job: JobView) -> list[Action]:
 
 def _pod_stuck(snapshot: Snapshot, job: JobView) -> str:
     waits = snapshot.installer.waiting if snapshot.installer else ""
-    said = "; ".join(part for part in (job.given_up, waits) if part)
+    details = "; ".join(part for part in (job.given_up, waits) if part)
     text = f"Job {job.namespace}/{job.name} is past its deadline and its pod has not ended"
-    return f"{text} ({said})" if said else text
+    return f"{text} ({details})" if details else text
 
 
 def _follow_undo(snapshot: Snapshot, node: NodeView, job: JobView) -> list[Action]:
@@ -317,8 +317,8 @@ def _opted_out(jobs: tuple[JobView, ...], node: NodeView, deleting: frozenset[st
         if running and job.installs is not None:
             actions += _end(job, node, Reason.OPTED_OUT, deleting)
             continue
-        said = Publish(ProvisionRemoved(**about(job)), f"{job.uid}.removed", job)
-        steps = (said, DeleteJob(job, Reason.OPTED_OUT, foreground=running))
+        publish = Publish(ProvisionRemoved(**about(job)), f"{job.uid}.removed", job)
+        steps = (publish, DeleteJob(job, Reason.OPTED_OUT, foreground=running))
         # A Job that ended is only deleted: its effect stays.
         actions += [Destroy(_interruption(job), steps)] if running else steps
     return actions

@@ -40,9 +40,11 @@ def unlike(job: JobView, node: NodeView) -> str:
         return silent if job.installs is None else f"{silent}, and no pod tried it: set spec.verify.canaryImage"
     missing, left = job.handlers - node.handlers, job.removed_handlers & node.handlers
     parts = [("does not list", missing), ("still lists", left)]
-    said = " and ".join(f"{verb} the runtime handler {', '.join(map(repr, sorted(of)))}" for verb, of in parts if of)
+    differences = " and ".join(
+        f"{verb} the runtime handler {', '.join(map(repr, sorted(of)))}" for verb, of in parts if of
+    )
     return (
-        f"{said} (it lists: {', '.join(sorted(filter(None, node.handlers))) or 'none'}): "
+        f"{differences} (it lists: {', '.join(sorted(filter(None, node.handlers))) or 'none'}): "
         "check containerd's log on the node, and that the image installs this handler"
     )
 
@@ -80,8 +82,8 @@ def _answer(result: InstallResult) -> str:
         for shim in result.shims
         if shim.problem and shim.problem not in result.message
     ]
-    told = "; ".join(dict.fromkeys([result.message, *problems]))
-    text = f"{result.reason or result.outcome}: {told}"
+    messages = "; ".join(dict.fromkeys([result.message, *problems]))
+    text = f"{result.reason or result.outcome}: {messages}"
     return f"{text} (the container runtime was restarted)" if result.restarted else text
 
 

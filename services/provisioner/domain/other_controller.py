@@ -33,9 +33,9 @@ def keeps_off_all(controller: Controller | None) -> bool:
     return controller is not None and controller.peer is Peer.RCM
 
 
-def verdict(controller: Controller | None, *, told_before: bool) -> tuple[str, str, str] | None:
+def verdict(controller: Controller | None, *, reported_before: bool) -> tuple[str, str, str] | None:
     """Return status, reason and message of the condition; None for no condition at all."""
     if controller is not None:
         reason = Reason.RCM if controller.peer is Peer.RCM else Reason.KWASM
         return "True", reason.value, controller.advice
-    return ("False", Reason.NONE.value, "") if told_before else None
+    return ("False", Reason.NONE.value, "") if reported_before else None

@@ -21,17 +21,17 @@ from provisioner.timings import Timings
 from trellis.provisioning.attempts import (
     Retries,
     ShimLimits,
-    asked_of,
     changes_of,
     difference,
     failing_on,
     failure_of,
     next_attempt,
+    permitted_target,
     retry_at,
 )
 from trellis.provisioning.ledger import Entry, Ledger
 from trellis.provisioning.leftovers import concerned_by, fulfilled, left_by, overtaken
-from trellis.provisioning.views import FailedAttempt, JobState, JobView, NodeView, Target, held_back, newest
+from trellis.provisioning.views import FailedAttempt, JobState, JobView, NodeView, Target, newest, without_changes_to
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,13 +39,13 @@ class FleetSnapshot:
     """Input of a plan; ``now`` in Unix seconds.
 
     ``nodes``: at least those with work to do or in progress; ``resting``: by shim, how many of the remaining nodes have
-    it. ``targets``: by Node UID, for every one of ``nodes`` that is to have or lose a shim. ``held``: nodes that do not
-    start now, evaluated again after ``held_again`` seconds; ``hands_off``: nodes that do not start while another
-    controller works there. ``settles_in``: seconds in which no node starts, as more Shims may be applied.
-    ``begun``: slots whose Jobs were requested but are in ``jobs`` not yet, or never: no other node gets these.
-    ``unconfirmed``: by Node UID, shims that a deleted Job may have left there; such a node is in ``nodes`` as if its
-    marks named them. ``shims_unknown``: Shims cannot be listed although something names them: no plan is allowed.
-    ``stuck``: UIDs of Jobs that should have ended; ``stuck_in``: seconds until the next one is.
+    it. ``targets``: by Node UID, for every one of ``nodes`` that is to have or lose a shim. ``blocked``: nodes that do
+    not start now, evaluated again after ``blocked_retry`` seconds; ``hands_off``: nodes that do not start while another
+    controller works there. ``settles_in``: seconds in which no node starts, as more Shims may be applied. ``begun``:
+    slots whose Jobs were requested but are in ``jobs`` not yet, or never: no other node gets these. ``unconfirmed``: by
+    Node UID, shims that a deleted Job may have left there; such a node is in ``nodes`` as if its marks named them.
+    ``shims_unknown``: Shims cannot be listed although something names them: no plan is allowed. ``stuck``: UIDs of Jobs
+    that should have ended; ``stuck_in``: seconds until the next one is.
     """
 
     nodes: tuple[NodeView, ...]
@@ -55,14 +55,14 @@ class FleetSnapshot:
     limits: Mapping[str, ShimLimits]
     retries: Retries
     now: float
-    held: frozenset[str] = frozenset()
+    blocked: frozenset[str] = frozenset()
     settles_in: float = 0.0
     hands_off: frozenset[str] = frozenset()
     begun: Mapping[str, Entry] = field(default_factory=dict)
     unconfirmed: Mapping[str, frozenset[str]] = field(default_factory=dict)
     stuck: frozenset[str] = frozenset()
     stuck_in: float | None = None
-    held_again: float = Timings().held
+    blocked_retry: float = Timings().blocked
     resting: Mapping[str, int] = field(default_factory=dict)
     shims_unknown: bool = False
 
@@ -95,23 +95,23 @@ def plan(snapshot: FleetSnapshot) -> Plan:
     }
     released = tuple(sorted(uid for uid in snapshot.ledger.entries if uid not in entries))
     entries |= _adopted(snapshot, entries)
-    before = _asked(snapshot, wanted, snapshot.ledger.halted)
+    before = _permitted_targets(snapshot, wanted, snapshot.ledger.halted)
     failing = _failing(snapshot, wanted, before)
     over = (name for name, limits in snapshot.limits.items() if 0 < limits.halt_after <= failing.get(name, 0))
     halted = tuple(sorted(over))
-    asked = before if halted == snapshot.ledger.halted else _asked(snapshot, wanted, halted)
-    fresh, retries, wake_in = _candidates(snapshot, wanted, asked, entries)
+    permitted = before if halted == snapshot.ledger.halted else _permitted_targets(snapshot, wanted, halted)
+    fresh, retries, wake_in = _candidates(snapshot, wanted, permitted, entries)
     idle = {node.uid for node in snapshot.nodes if node.uid in entries and _is_idle(snapshot, node)}
     slots = Slots(snapshot.limits, entries, lambda: _total(snapshot), idle)
     claimed = []
     for node in (*fresh, *retries):
-        target = asked[node.uid]
+        target = permitted[node.uid]
         changes = changes_of(node, target)
         if slots.take(node.uid, changes):
             claimed.append(node)
             entries[node.uid] = Entry(target.digest, next_attempt(node, target), int(snapshot.now), changes)
     return Plan(
-        Ledger(entries, halted, snapshot.ledger.told),
+        Ledger(entries, halted, snapshot.ledger.halts_published),
         claimed=tuple(claimed),
         unconfirmed=tuple(
             node for node in snapshot.nodes if node.uid in snapshot.unconfirmed and _is_new(snapshot, entries, node.uid)
@@ -141,11 +141,13 @@ def target_of_slot(node: NodeView, target: Target | None, entry: Entry | None) -
     if target is None or entry is None:
         return target
     others = {name for name, _ in target.shims} - {*entry.shims}
-    return held_back(target, node, others) if others else target
+    return without_changes_to(target, node, others) if others else target
 
 
-def _asked(snapshot: FleetSnapshot, wanted: Mapping[str, NodeView], halted: Collection[str]) -> dict[str, Target]:
-    return {uid: asked_of(node, snapshot.targets[uid], snapshot.limits, halted) for uid, node in wanted.items()}
+def _permitted_targets(
+    snapshot: FleetSnapshot, wanted: Mapping[str, NodeView], halted: Collection[str]
+) -> dict[str, Target]:
+    return {uid: permitted_target(node, snapshot.targets[uid], snapshot.limits, halted) for uid, node in wanted.items()}
 
 
 def _total(snapshot: FleetSnapshot) -> Counter[str]:
@@ -157,13 +159,15 @@ def _total(snapshot: FleetSnapshot) -> Counter[str]:
     return total
 
 
-def _failing(snapshot: FleetSnapshot, wanted: Mapping[str, NodeView], asked: Mapping[str, Target]) -> dict[str, int]:
+def _failing(
+    snapshot: FleetSnapshot, wanted: Mapping[str, NodeView], permitted: Mapping[str, Target]
+) -> dict[str, int]:
     """Return by shim the number of nodes whose last attempt at their target failed, without acknowledged failures."""
     return Counter(
         name
         for uid, node in wanted.items()
         if node.failed
-        for name in failing_on(node, snapshot.targets[uid], asked[uid])
+        for name in failing_on(node, snapshot.targets[uid], permitted[uid])
         if not _forgiven(snapshot, name, node.failed)
     )
 
@@ -201,7 +205,7 @@ def _kept(snapshot: FleetSnapshot) -> dict[str, Entry]:
             continue
         if node is None or _recorded(node, entry, jobs):
             continue
-        if (uid in snapshot.held or uid in snapshot.hands_off) and not jobs:
+        if (uid in snapshot.blocked or uid in snapshot.hands_off) and not jobs:
             continue  # it waits for another condition: other nodes may go first
         if any(map(at_work, jobs)):
             kept[uid] = entry
@@ -225,8 +229,8 @@ def _doubtful(snapshot: FleetSnapshot, node: NodeView, entry: Entry, unconfirmed
 
     Shims that it may have left are reinstalled if they are still wanted, otherwise removed.
     """
-    asked = asked_of(node, snapshot.targets[node.uid], snapshot.limits, snapshot.ledger.halted)
-    target = target_of_slot(node, asked, entry) or asked
+    permitted = permitted_target(node, snapshot.targets[node.uid], snapshot.limits, snapshot.ledger.halted)
+    target = target_of_slot(node, permitted, entry) or permitted
     shims = {*changes_of(node, target), *unconfirmed}
     if entry.digest == target.digest and shims <= {*entry.shims}:
         return entry
@@ -269,21 +273,24 @@ def _adopted(snapshot: FleetSnapshot, entries: Mapping[str, Entry]) -> dict[str,
 
 
 def _candidates(
-    snapshot: FleetSnapshot, wanted: Mapping[str, NodeView], asked: Mapping[str, Target], entries: Mapping[str, Entry]
+    snapshot: FleetSnapshot,
+    wanted: Mapping[str, NodeView],
+    permitted: Mapping[str, Target],
+    entries: Mapping[str, Entry],
 ) -> tuple[list[NodeView], list[NodeView], float | None]:
     """Return first attempts by name, retries that are due by time, and the seconds until the next one is."""
     fresh: list[NodeView] = []
     due: list[tuple[float, NodeView]] = []
     later: list[float] = []
     for node in sorted(wanted.values(), key=lambda node: node.name):
-        target = asked[node.uid]
+        target = permitted[node.uid]
         # No pod starts on a node that is not ready. Its change, or the end of another controller's work, causes a plan.
         if node.uid in entries or not node.ready or node.uid in snapshot.hands_off or not changes_of(node, target):
             continue
         if any(map(at_work, snapshot.jobs.get(node.uid, ()))):
             continue  # a Job that was judged by the clock may still run there: its end causes a plan
-        if node.uid in snapshot.held or snapshot.settles_in:
-            later.append(snapshot.settles_in or snapshot.held_again)
+        if node.uid in snapshot.blocked or snapshot.settles_in:
+            later.append(snapshot.settles_in or snapshot.blocked_retry)
             continue
         failure = failure_of(node, target)
         if failure is None:

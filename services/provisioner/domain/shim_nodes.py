@@ -23,12 +23,12 @@ from trellis.provisioning.views import VERIFICATION_FAILED, NodeView, last_prove
 class Member:
     """A node of a Shim.
 
-    ``wish``: the version to install there, or why none is; None if the Shim is not for the node. ``has``: the digest by
-    the node's marks, None if the node does not have the Shim. ``rival``: the Shim that has its handler there.
+    ``wanted``: the version to install there, or why none is; None if the Shim is not for the node. ``has``: the digest
+    by the node's marks, None if the node does not have the Shim. ``rival``: the Shim that has its handler there.
     """
 
     node: NodeView
-    wish: WantedShim | Refusal | None
+    wanted: WantedShim | Refusal | None
     has: str | None
     rival: str = ""
 
@@ -74,7 +74,7 @@ class _Kind(Enum):
 
 _NAMED: Final = frozenset({_Kind.SKIPPED, _Kind.LEAVING, _Kind.AWAY, _Kind.REFUSED})
 """Kinds whose nodes a status names; the nodes of other kinds are counted."""
-_Mark = tuple[_Kind, Hashable]
+_CountKey = tuple[_Kind, Hashable]
 
 
 class Tally:
@@ -82,8 +82,8 @@ class Tally:
 
     def __init__(self, members: Iterable[Member] = ()) -> None:
         self.members: dict[str, Member] = {}
-        self._counts: Counter[_Mark] = Counter()
-        self._named: dict[_Mark, dict[str, NodeView]] = {}
+        self._counts: Counter[_CountKey] = Counter()
+        self._named: dict[_CountKey, dict[str, NodeView]] = {}
         for member in members:
             self.add(member)
 
@@ -91,21 +91,21 @@ class Tally:
         """Add a member; a former one of its name was dropped before."""
         name = member.node.name
         self.members[name] = member
-        for mark in _marks(member):
-            self._counts[mark] += 1
-            if mark[0] in _NAMED:
-                self._named.setdefault(mark, {})[name] = member.node
+        for key in _marks(member):
+            self._counts[key] += 1
+            if key[0] in _NAMED:
+                self._named.setdefault(key, {})[name] = member.node
 
     def drop(self, name: str) -> None:
         """Remove the member of this name, if there is one."""
         if (member := self.members.pop(name, None)) is None:
             return
-        for mark in _marks(member):
-            self._counts[mark] -= 1
-            if not self._counts[mark]:
-                del self._counts[mark]
-            if mark[0] in _NAMED:
-                del self._named[mark][name]
+        for key in _marks(member):
+            self._counts[key] -= 1
+            if not self._counts[key]:
+                del self._counts[key]
+            if key[0] in _NAMED:
+                del self._named[key][name]
 
     def nodes(self) -> ShimNodes:
         """Return the totals of the present members."""
@@ -142,9 +142,9 @@ def member_of(
     return None if has is None else Member(node, None, has)
 
 
-def _marks(member: Member) -> Iterator[_Mark]:
+def _marks(member: Member) -> Iterator[_CountKey]:
     """Yield the totals for which a member counts."""
-    node, wanted, has = member.node, member.wish, member.has
+    node, wanted, has = member.node, member.wanted, member.has
     if has is not None:
         yield _Kind.HOLDING, None
         yield _Kind.CARRIED, (node.architecture, last_proved(has))
@@ -160,9 +160,9 @@ def _marks(member: Member) -> Iterator[_Mark]:
         yield _Kind.SKIPPED, None
 
 
-def _progress(member: Member) -> Iterator[_Mark]:
+def _progress(member: Member) -> Iterator[_CountKey]:
     """Yield the totals of progress for which a member counts whose node is not skipped."""
-    wanted, has = member.wish, member.has
+    wanted, has = member.wanted, member.has
     updated = isinstance(wanted, WantedShim) and has == wanted.digest
     yield (_Kind.LEAVING if wanted is None else _Kind.NODES), None
     if wanted is not None and has is not None and not has.startswith(VERIFICATION_FAILED):

@@ -61,7 +61,7 @@ class Snapshot:
     """The controller of another owner that works on it."""
     in_use: tuple[tuple[NodeView, str], ...] = ()
     """Nodes from which it cannot be removed, with the reason."""
-    held: tuple[NodeView, ...] = ()
+    paused_nodes: tuple[NodeView, ...] = ()
     """Nodes that still have its label though it is being deleted: it is part of a mass deletion."""
     class_refused: str = ""
     """Error of the API server for its RuntimeClass, "" if it was accepted."""

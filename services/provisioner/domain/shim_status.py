@@ -95,7 +95,7 @@ def _with_summary(snapshot: Snapshot, own: tuple[Condition, ...]) -> tuple[Condi
 
 def _other_controller(snapshot: Snapshot) -> tuple[Condition, ...]:
     reported = any(condition.type == OTHER_CONTROLLER for condition in snapshot.status.conditions)
-    found = verdict(snapshot.other, told_before=reported)
+    found = verdict(snapshot.other, reported_before=reported)
     return (Condition(OTHER_CONTROLLER, *found),) if found else ()
 
 
@@ -181,10 +181,10 @@ def _degraded(snapshot: Snapshot) -> Condition:
         message = f"the API server refuses the rollout ledger, so no node is started: {snapshot.ledger_refused}"
         return Condition(kind, "True", Reason.LEDGER_REFUSED.value, message)
     if snapshot.refused:
-        node, reason, words = snapshot.refused[-1]
-        message = f"{listed(item for item, _, _ in snapshot.refused)}; {node.name}: {words}"
+        node, reason, text = snapshot.refused[-1]
+        message = f"{listed(item for item, _, _ in snapshot.refused)}; {node.name}: {text}"
         return Condition(kind, "True", reason, message)
-    if snapshot.held:
+    if snapshot.paused_nodes:
         return Condition(kind, "True", Reason.MASS_DELETION.value, _paused_text(snapshot))
     if refused := _refused(snapshot):
         return refused
@@ -214,8 +214,9 @@ def _conflict(snapshot: Snapshot) -> Condition | None:
 
 
 def _paused_text(snapshot: Snapshot) -> str:
+    nodes = snapshot.paused_nodes
     return (
-        f"the circuit breaker pauses this mass deletion on {len(snapshot.held)} nodes ({listed(snapshot.held)}). "
+        f"the circuit breaker pauses this mass deletion on {len(nodes)} nodes ({listed(nodes)}). "
         "To confirm it: trellis circuit-breaker close node-watcher. "
         f"To keep the shim: remove the finalizer {names.FINALIZER} from the Shim and re-create the Shim"
     )

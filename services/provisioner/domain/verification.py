@@ -30,10 +30,10 @@ from trellis.provisioning.views import PROVISION, JobState, JobView, NodeView, P
 def verify(snapshot: Snapshot, node: NodeView, job: JobView) -> list[Action]:
     """Return the actions on a Job that succeeded; it counts once the node lists the handler and a pod ran with it."""
     if proof := proof_of(job, node):
-        said = f"{job.uid}.succeeded"
+        dedup_id = f"{job.uid}.succeeded"
         actions: list[Action] = []
-        if said not in snapshot.said:
-            actions.append(Publish(ProvisionSucceeded(**about(job), verified=proof.value), said, job))
+        if dedup_id not in snapshot.published:
+            actions.append(Publish(ProvisionSucceeded(**about(job), verified=proof.value), dedup_id, job))
         if fulfilled(job, node):
             actions.append(_delete_verified_job(snapshot, job))
         else:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from trellis.limits.backoff import Backoff
 from trellis.names import short_hash
 from trellis.provisioning.int_or_percent import CountOrPercent
-from trellis.provisioning.views import FailedAttempt, NodeView, Target, held_back
+from trellis.provisioning.views import FailedAttempt, NodeView, Target, without_changes_to
 
 DISRUPTION_FACTOR = 12
 """A failed attempt that restarted the container runtime of a node is retried after ``Retries.most``, with a maximum of
@@ -68,13 +68,13 @@ def failure_of(node: NodeView, target: Target) -> FailedAttempt | None:
     return failure if only_failed or failure.digest == target.digest else None
 
 
-def failing_on(node: NodeView, target: Target, asked: Target) -> tuple[str, ...]:
+def failing_on(node: NodeView, target: Target, permitted: Target) -> tuple[str, ...]:
     """Return the Shims that keep a node from its target: the blamed ones, or all of the last attempt.
 
-    ``asked``: the part of the target that is permitted now; only failures of either count.
+    ``permitted``: the part of the target that is permitted now; only failures of either count.
     """
     blamed = _blamed(node, target)
-    changes = next((changes_of(node, tried) for tried in (target, asked) if failure_of(node, tried)), ())
+    changes = next((changes_of(node, tried) for tried in (target, permitted) if failure_of(node, tried)), ())
     return blamed if {*blamed} & {*changes} else tuple(sorted({*blamed, *changes}))
 
 
@@ -87,7 +87,7 @@ def failure_text(node: NodeView, target: Target, shim: str) -> str:
     blamed = frozenset(_blamed(node, target))
     if node.failed is not None and shim in blamed:
         left_out = (blamed, *(blamed - {other} for other in blamed - {shim}))
-        if any(held_back(target, node, names).digest == node.failed.digest for names in left_out):
+        if any(without_changes_to(target, node, names).digest == node.failed.digest for names in left_out):
             return "an earlier attempt failed; the last attempt was of another Shim"
     return node.failure or "no reason given"
 
@@ -103,20 +103,22 @@ def spared_of(node: NodeView, target: Target) -> frozenset[str]:
     return frozenset(blamed) - {blamed[turn % len(blamed)]}
 
 
-def asked_of(node: NodeView, target: Target, limits: Mapping[str, ShimLimits], halted: Collection[str]) -> Target:
+def permitted_target(
+    node: NodeView, target: Target, limits: Mapping[str, ShimLimits], halted: Collection[str]
+) -> Target:
     """Return the permitted part of a node's target: without changes to paused or halted Shims.
 
     Other Shims proceed, also beside a failed one. A target that failed as a whole is retried even while a Shim is
     halted, so that a halt can end. At most ``CHANGES_MOST`` changes are made, in the order of names.
     """
     paused = {name for name, _ in target.shims if name in limits and limits[name].paused}
-    asked = held_back(target, node, paused) if paused else target
-    if spared := spared_of(node, asked):
-        asked = held_back(asked, node, spared)
-    if halted and not failure_of(node, asked):
-        asked = held_back(asked, node, halted)
-    surplus = changes_of(node, asked)[CHANGES_MOST:]
-    return held_back(asked, node, surplus) if surplus else asked
+    permitted = without_changes_to(target, node, paused) if paused else target
+    if spared := spared_of(node, permitted):
+        permitted = without_changes_to(permitted, node, spared)
+    if halted and not failure_of(node, permitted):
+        permitted = without_changes_to(permitted, node, halted)
+    surplus = changes_of(node, permitted)[CHANGES_MOST:]
+    return without_changes_to(permitted, node, surplus) if surplus else permitted
 
 
 def next_attempt(node: NodeView, target: Target) -> int:

@@ -32,15 +32,15 @@ _TAINTS: Final[tuple[tuple[str, str | None, Reason], ...]] = (
 
 @dataclass(frozen=True, slots=True)
 class Skip:
-    """The reason why a node is skipped. ``mark``: the label, taint or field of the Node that causes it."""
+    """The reason why a node is skipped. ``cause``: the label, taint or field of the Node that causes it."""
 
     reason: Reason
-    mark: str
+    cause: str
 
     @property
     def message(self) -> str:
         """Return the reason for users."""
-        return f"no installer runs on this node: it has {self.mark}; it is provisioned once that is removed"
+        return f"no installer runs on this node: it has {self.cause}; it is provisioned once that is removed"
 
 
 def skip_of(labels: Mapping[str, str], taints: Iterable[tuple[str, str | None]], *, deleting: bool) -> Skip | None:

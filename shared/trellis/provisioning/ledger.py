@@ -15,7 +15,7 @@ from trellis.installer_api.parse_int import whole
 from trellis.provisioning.views import KWASM
 
 Manifest = dict[str, Any]
-_FEARED: Final = "/feared"
+_UNCONFIRMED: Final = "/feared"
 """Suffix of an entry of the ledger; older versions ignore it."""
 Try = tuple[str, str, int]
 """UID of the Node, digest of its target, number of the attempt."""
@@ -42,14 +42,15 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Ledger:
-    """The nodes in progress by UID, the Shims whose rollout is halted, and those whose halt was published (``told``).
+    """The nodes in progress by UID, and the Shims whose rollout is halted.
 
-    ``uid``, ``version``: UID and resourceVersion of the ConfigMap.
+    ``halts_published``: the Shims whose halt was published. ``uid``, ``version``: UID and resourceVersion of the
+    ConfigMap.
     """
 
     entries: Mapping[str, Entry]
     halted: tuple[str, ...] = ()
-    told: tuple[str, ...] = ()
+    halts_published: tuple[str, ...] = ()
     uid: str = field(default="", compare=False)
     version: str | None = field(default=None, compare=False)
 
@@ -59,7 +60,7 @@ def make_ledger(namespace: str, ledger: Ledger, resource_version: str | None) ->
 
     With the resourceVersion of the last read, the write is a compare-and-swap.
     """
-    marks = {names.ANNOTATION_HALTED: ledger.halted, names.ANNOTATION_HALT_PUBLISHED: ledger.told}
+    marks = {names.ANNOTATION_HALTED: ledger.halted, names.ANNOTATION_HALT_PUBLISHED: ledger.halts_published}
     metadata: Manifest = {
         "name": names.LEDGER,
         "namespace": namespace,
@@ -77,15 +78,16 @@ def make_ledger(namespace: str, ledger: Ledger, resource_version: str | None) ->
 
 
 def _encode(entry: Entry) -> str:
-    return f"{entry.digest}/{entry.attempt}/{entry.since}/{','.join(entry.shims)}{_FEARED if entry.unconfirmed else ''}"
+    suffix = _UNCONFIRMED if entry.unconfirmed else ""
+    return f"{entry.digest}/{entry.attempt}/{entry.since}/{','.join(entry.shims)}{suffix}"
 
 
 def read_ledger(manifest: Manifest) -> Ledger:
     """Return the ledger in a ConfigMap of the API server, without invalid entries (their Jobs are adopted later)."""
     entries: dict[str, Entry] = {}
     for uid, value in (manifest.get("data") or {}).items():
-        unconfirmed = value.endswith(_FEARED)
-        digest, attempt, since, shims = (*value.removesuffix(_FEARED).split("/"), "", "", "")[:4]
+        unconfirmed = value.endswith(_UNCONFIRMED)
+        digest, attempt, since, shims = (*value.removesuffix(_UNCONFIRMED).split("/"), "", "", "")[:4]
         number, requested = whole(attempt), whole(since)
         if digest and number is not None and requested is not None:
             entries[uid] = Entry(
@@ -93,8 +95,8 @@ def read_ledger(manifest: Manifest) -> Ledger:
             )
     metadata = manifest["metadata"]
     marks = metadata.get("annotations") or {}
-    halted, told = (
+    halted, published = (
         tuple(filter(None, (marks.get(key) or "").split(",")))
         for key in (names.ANNOTATION_HALTED, names.ANNOTATION_HALT_PUBLISHED)
     )
-    return Ledger(entries, halted, told, metadata.get("uid", ""), metadata.get("resourceVersion"))
+    return Ledger(entries, halted, published, metadata.get("uid", ""), metadata.get("resourceVersion"))

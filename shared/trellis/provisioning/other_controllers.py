@@ -103,8 +103,8 @@ def _image_name(image: str) -> str:
 
 def in_charge(controllers: Iterable[Controller | None]) -> tuple[Controller, ...]:
     """Return the controllers that block work, sorted by operator and Deployment."""
-    held = (controller for controller in controllers if controller is not None and not controller.taken_over)
-    return tuple(sorted(held, key=lambda controller: (controller.peer, controller.place)))
+    blocking = (controller for controller in controllers if controller is not None and not controller.taken_over)
+    return tuple(sorted(blocking, key=lambda controller: (controller.peer, controller.place)))
 
 
 def blocking_controller(node: NodeView, shims: Iterable[str], controllers: Iterable[Controller]) -> Controller | None:

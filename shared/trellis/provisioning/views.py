@@ -102,8 +102,8 @@ class FailedAttempt:
 
     def encode(self) -> str:
         """Return the value of the annotation: ``<digest>/<attempt>/<at>[/disruptive]``."""
-        mark = f"{self.digest}/{self.attempt}/{self.at}"
-        return f"{mark}/{_DISRUPTIVE}" if self.disruptive else mark
+        value = f"{self.digest}/{self.attempt}/{self.at}"
+        return f"{value}/{_DISRUPTIVE}" if self.disruptive else value
 
     @classmethod
     def decode(cls, value: str | None) -> FailedAttempt | None:
@@ -198,7 +198,7 @@ class NodeView:
         The label of KWasm alone does not count: KWasm itself may have set it.
         """
         marks = (self.wasm, self.digest, self.verified, self.marked_uid, self.failure, self.failed_attempt, self.shims)
-        return any(mark is not None for mark in marks)
+        return any(value is not None for value in marks)
 
 
 @dataclass(frozen=True, slots=True)
@@ -334,10 +334,10 @@ def last_proved(digest: str | None) -> str:
     return (digest or "").removeprefix(VERIFICATION_FAILED)
 
 
-def held_back(target: Target, node: NodeView, held: Collection[str]) -> Target:
-    """Return a target without changes to the Shims in ``held``: the node keeps their installed versions."""
+def without_changes_to(target: Target, node: NodeView, blocked: Collection[str]) -> Target:
+    """Return a target without changes to the Shims in ``blocked``: the node keeps their installed versions."""
     installed = node.installed
-    left = {name: installed.get(name, "") if name in held else digest for name, digest in target.shims}
+    left = {name: installed.get(name, "") if name in blocked else digest for name, digest in target.shims}
     return Target(tuple((name, digest) for name, digest in left.items() if digest))
 
 

@@ -172,9 +172,9 @@ def test_nothing_is_noted_of_a_node_that_is_gone_or_was_replaced() -> None:
     for after in (None, replace(node, uid="another")):
         cache.slot_given_back(node.uid, 600, "in use")
         cache.refusal_reported(node, Reason.INSTALLER_REFUSED, "no")
-        assert (cache.held(), cache.in_use()) == ({node.uid}, {node.uid: "in use"})
+        assert (cache.blocked_nodes(), cache.in_use()) == ({node.uid}, {node.uid: "in use"})
         cache.node_changed(Change(ChangeKind.MODIFIED, node.name, node, after), lambda _: TraceContext("x"))
-        assert (cache.held(), cache.in_use(), cache.refused.by_uid) == (frozenset(), {}, {})
+        assert (cache.blocked_nodes(), cache.in_use(), cache.refused.by_uid) == (frozenset(), {}, {})
 
 
 def test_the_end_of_a_refusal_lets_the_nodes_be_begun_that_wait_after_one() -> None:
@@ -183,7 +183,7 @@ def test_the_end_of_a_refusal_lets_the_nodes_be_begun_that_wait_after_one() -> N
         cache.refusal_reported(node, Reason.INSTALLER_REFUSED, "no")
         cache.slot_given_back(node.uid, 600, "")
     assert cache.refusal_ended(nodes[0].uid)
-    assert nodes[1].uid not in cache.held()
+    assert nodes[1].uid not in cache.blocked_nodes()
     assert not cache.refusal_ended(nodes[0].uid)
 
 

@@ -64,7 +64,7 @@ def a_snapshot(node: NodeView, *jobs: JobView, **changes: Any) -> Snapshot:
         jobs=jobs,
         entry=Entry(TARGET.digest, 1, 1000, ("wasmtime",)),
         target=TARGET,
-        said=frozenset(),
+        published=frozenset(),
         installer=None,
         verify_timeout=60,
         inspect_after=20,
@@ -172,7 +172,7 @@ def test_what_a_pod_proved_is_written_on_the_job_and_then_said() -> None:
     passed = (a_pod(job, "Succeeded"),)
     assert decide(a_snapshot(LISTS, job, pods=passed)) == [ProveJob(job, Proof.CANARY)]
     proved = replace(job, proved=Proof.CANARY)
-    event = only(decide(a_snapshot(LISTS, proved, pods=passed)), Publish).fact
+    event = only(decide(a_snapshot(LISTS, proved, pods=passed)), Publish).event
     assert isinstance(event, ProvisionSucceeded)
     assert event.verified == "canary"
 

@@ -42,7 +42,7 @@ def deciding(
     node: NodeView | None,
     *jobs: JobView,
     entry: Entry | None = None,
-    said: frozenset[str] = frozenset(),
+    published: frozenset[str] = frozenset(),
     installer: InstallerState | None = None,
     now: float = 1020.0,
     done_for: float = 10.0,
@@ -56,7 +56,7 @@ def deciding(
             jobs,
             entry,
             Target(((KWASM, DIGEST),)) if node is not None and node.opt_in == "true" else None,
-            said,
+            published,
             installer,
             verify_timeout=60.0,
             inspect_after=20.0,
@@ -70,7 +70,7 @@ def deciding(
 
 
 def kinds(actions: list[Action]) -> list[str]:
-    return [action.fact.fact if isinstance(action, Publish) else type(action).__name__ for action in actions]
+    return [action.event.fact if isinstance(action, Publish) else type(action).__name__ for action in actions]
 
 
 def test_without_a_slot_no_job_is_made() -> None:
@@ -116,12 +116,12 @@ def test_work_on_a_node_that_is_away_is_given_up_when_its_time_is_up() -> None:
     away = replace(NODE, ready=False)
     job = a_job(away, given_up="DeadlineExceeded: too long")
     said = frozenset({f"{job.uid}.started"})
-    event, verdict = deciding(away, job, entry=SLOT, said=said)
+    event, verdict = deciding(away, job, entry=SLOT, published=said)
     assert isinstance(event, Publish)
     assert isinstance(verdict, JudgeFailed)
     assert verdict.reason is Reason.NODE_NOT_READY
     assert verdict.message.startswith("DeadlineExceeded: too long; ")
-    assert deciding(away, replace(job, failure="judged"), entry=SLOT, said=said) == []
+    assert deciding(away, replace(job, failure="judged"), entry=SLOT, published=said) == []
 
 
 @pytest.mark.parametrize(
@@ -176,15 +176,17 @@ def test_a_running_job_is_said_to_have_started_once() -> None:
     job = a_job(NODE)
     actions = deciding(NODE, job, entry=SLOT, now=1001)
     assert kinds(actions) == ["started", "LookAgain"]
-    assert kinds(deciding(NODE, job, entry=SLOT, said=frozenset({f"{job.uid}.started"}), now=1001)) == ["LookAgain"]
+    assert kinds(deciding(NODE, job, entry=SLOT, published=frozenset({f"{job.uid}.started"}), now=1001)) == [
+        "LookAgain"
+    ]
 
 
 def test_success_is_said_before_the_label_and_the_job_goes_after_it() -> None:
     job = a_job(NODE, JobState.COMPLETE)
     assert kinds(deciding(NODE, job, entry=SLOT)) == ["succeeded", "LookAgain"]
     said = frozenset({f"{job.uid}.succeeded"})
-    assert kinds(deciding(NODE, job, entry=SLOT, said=said)) == ["LookAgain"]
-    [delete] = deciding(proved(NODE), job, entry=SLOT, said=said)
+    assert kinds(deciding(NODE, job, entry=SLOT, published=said)) == ["LookAgain"]
+    [delete] = deciding(proved(NODE), job, entry=SLOT, published=said)
     assert delete == DeleteJob(job, Reason.PROVED, foreground=False)
 
 
@@ -193,7 +195,7 @@ def test_success_is_said_before_the_label_and_the_job_goes_after_it() -> None:
 )
 def test_a_job_that_is_done_keeps_out_of_the_way_of_the_next_ones(done_for: float, left: float | None) -> None:
     job = a_job(NODE, JobState.COMPLETE)
-    actions = deciding(proved(NODE), job, entry=SLOT, said=frozenset({f"{job.uid}.succeeded"}), done_for=done_for)
+    actions = deciding(proved(NODE), job, entry=SLOT, published=frozenset({f"{job.uid}.succeeded"}), done_for=done_for)
     assert actions == [LookAgain(left) if left else DeleteJob(job, Reason.PROVED, foreground=False)]
 
 
@@ -214,7 +216,7 @@ def test_a_handler_that_shows_in_time_is_success() -> None:
     node = replace(NODE, handlers=frozenset({"spin"}))
     said, _ = deciding(node, a_job(node, JobState.COMPLETE, handlers=frozenset({"spin"})), entry=SLOT)
     assert isinstance(said, Publish)
-    assert said.fact.model_dump()["verified"] == "handler"
+    assert said.event.model_dump()["verified"] == "handler"
 
 
 def test_a_failed_job_is_judged_with_the_installers_own_last_words() -> None:
@@ -225,7 +227,7 @@ def test_a_failed_job_is_judged_with_the_installers_own_last_words() -> None:
     assert "exit code 2" in verdict.message
     assert verdict.message.endswith("mkdir /opt/kwasm: read-only file system")
     assert isinstance(said, Publish)
-    assert said.fact.model_dump()["message"] == verdict.message
+    assert said.event.model_dump()["message"] == verdict.message
 
 
 def test_what_our_own_installer_answers_is_all_there_is_to_say() -> None:
@@ -266,7 +268,9 @@ def test_a_judged_job_stays_for_inspection_until_the_retry() -> None:
 def test_an_installer_that_cannot_start_is_shown_before_its_deadline() -> None:
     job = a_job(NODE)
     installer = InstallerState(waiting="ErrImagePull: no such image")
-    actions = deciding(NODE, job, entry=SLOT, said=frozenset({f"{job.uid}.started"}), installer=installer, now=1030)
+    actions = deciding(
+        NODE, job, entry=SLOT, published=frozenset({f"{job.uid}.started"}), installer=installer, now=1030
+    )
     warn, look = actions
     assert isinstance(warn, WarnNode)
     assert "ErrImagePull: no such image" in warn.message

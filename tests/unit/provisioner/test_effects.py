@@ -382,9 +382,9 @@ async def test_a_slot_that_was_given_back_is_not_used_meanwhile(effects: Effects
     """The deletion of a Job shows before the planner has written who has the slot."""
     node = a_node(uid="u1")
     await effects.apply([GiveBackSlot(node, 600)])
-    assert effects.cache.held() == {node.uid}
+    assert effects.cache.blocked_nodes() == {node.uid}
     await effects.apply([GiveBackSlot(node, 0)])
-    assert effects.cache.held() == frozenset()
+    assert effects.cache.blocked_nodes() == frozenset()
 
 
 @pytest.mark.parametrize(
@@ -408,7 +408,7 @@ async def test_what_went_with_the_namespace_of_installers_is_told_with_what_to_d
     [event] = kube.objects(EVENTS)
     assert message in event["message"]
     assert APPLY_AGAIN in event["message"]
-    assert effects.cache.refused.words(node.uid) == event["message"]
+    assert effects.cache.refused.message_of(node.uid) == event["message"]
     assert not effects.cache.begun()
 
 
@@ -436,4 +436,4 @@ async def test_a_refusal_is_not_taken_back_while_the_next_write_is_refused_too(
     with pytest.raises(Invalid):
         await effects.apply([CreateCanary(a_job(node, JobState.COMPLETE), canary), ClearRefusal(node)])
     assert "" not in said
-    assert cache.refused.words(node.uid)
+    assert cache.refused.message_of(node.uid)

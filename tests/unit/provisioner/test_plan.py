@@ -40,7 +40,7 @@ def planning(
     ledger: Mapping[str, Entry] | None = None,
     held_to: ShimLimits | None = None,
     now: float = NOW,
-    held: frozenset[str] = frozenset(),
+    blocked: frozenset[str] = frozenset(),
     settles_in: float = 0.0,
     hands_off: frozenset[str] = frozenset(),
 ) -> Plan:
@@ -49,7 +49,7 @@ def planning(
         by_uid[job.node_uid] = (*by_uid.get(job.node_uid, ()), job)
     held_to = held_to or limits()
     targets, before = kwasm(nodes), Ledger(ledger or {})
-    world = FleetSnapshot(tuple(nodes), targets, by_uid, before, {KWASM: held_to}, RETRIES, now, held, settles_in)
+    world = FleetSnapshot(tuple(nodes), targets, by_uid, before, {KWASM: held_to}, RETRIES, now, blocked, settles_in)
     return plan(replace(world, hands_off=hands_off))
 
 
@@ -310,7 +310,7 @@ def test_replacing_a_node_gives_the_new_one_a_slot_of_its_own() -> None:
 
 def test_a_node_that_is_held_back_is_looked_at_again_soon() -> None:
     nodes = fleet(2)
-    outcome = planning(nodes, held_to=limits("100%"), held=frozenset({nodes[0].uid}))
+    outcome = planning(nodes, held_to=limits("100%"), blocked=frozenset({nodes[0].uid}))
     assert claimed(outcome) == ["node-001"]
     assert outcome.wake_in is not None
     assert outcome.wake_in < 1

@@ -22,18 +22,18 @@ def test_a_job_that_is_suspended_has_no_pod_until_it_is_resumed_or_goes(generati
     refusals, resumed = PodRefusals(), view_job(job(suspend=False, generation=generation + 1))
     suspended = view_job(job(suspend=True, generation=generation))
     refusals.take_job(None, suspended)
-    assert "installers" in refusals.words("u1")
+    assert "installers" in refusals.reason_of("u1")
     refusals.take_job(suspended, resumed)
-    assert not refusals.words("u1")
+    assert not refusals.reason_of("u1")
     refusals.take_job(None, suspended)
     refusals.take_job(suspended, None)
-    assert not refusals.words("u1")
+    assert not refusals.reason_of("u1")
 
 
 def test_a_job_that_is_being_deleted_is_none_of_them() -> None:
     refusals = PodRefusals()
     refusals.take_job(None, view_job(job(suspend=True, deletionTimestamp="2026-01-01T00:00:00Z")))
-    assert not refusals.words("u1")
+    assert not refusals.reason_of("u1")
 
 
 @pytest.mark.parametrize(("count", "has_pods"), [("active", True), ("terminating", True), ("failed", False)])

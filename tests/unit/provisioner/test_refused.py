@@ -152,7 +152,7 @@ def test_the_newest_event_has_the_words_until_it_expires() -> None:
     for key, view in views.items():
         assert refusals.take(Change(ChangeKind.ADDED, key, None, view)) == "job"
     now = 107.0
-    assert (refusals.words("job"), refusals.seconds("job")) == ("new", 7.0)
+    assert (refusals.reason_of("job"), refusals.seconds("job")) == ("new", 7.0)
     for key, view in views.items():
         refusals.take(Change(ChangeKind.DELETED, key, view, None))
-    assert (refusals.words("job"), refusals.seconds("job")) == ("", 0.0)
+    assert (refusals.reason_of("job"), refusals.seconds("job")) == ("", 0.0)

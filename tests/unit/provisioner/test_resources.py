@@ -78,7 +78,9 @@ def test_no_installer_has_a_token_and_each_privilege_is_one_that_is_said(removes
 
 def test_the_ledger(golden: Golden) -> None:
     ledger = Ledger(
-        {"uid-b": Entry(DIGEST, 2, 1700000000), "uid-a": Entry(DIGEST, 1, 1700000001)}, halted=(KWASM,), told=(KWASM,)
+        {"uid-b": Entry(DIGEST, 2, 1700000000), "uid-a": Entry(DIGEST, 1, 1700000001)},
+        halted=(KWASM,),
+        halts_published=(KWASM,),
     )
     golden.check("provisioner/ledger", make_ledger("trellis-system", ledger, "42"))
 

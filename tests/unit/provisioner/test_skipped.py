@@ -160,11 +160,11 @@ def test_a_stuck_job_that_is_being_deleted_is_reported() -> None:
 
 
 def test_a_skipped_node_says_so_once_and_gets_no_job() -> None:
-    told = decide(a_snapshot(SKIPPED, entry=SLOT, tell_skip=True))
+    told = decide(a_snapshot(SKIPPED, entry=SLOT, report_skip=True))
     assert [type(action) for action in told] == [WarnNode]
     assert decide(a_snapshot(SKIPPED, entry=SLOT)) == []
     assert [type(action) for action in decide(a_snapshot(NODE, entry=SLOT))] == [CreateJob]
-    assert decide(a_snapshot(proved(SKIPPED), tell_skip=True)) == []
+    assert decide(a_snapshot(proved(SKIPPED), report_skip=True)) == []
 
 
 def test_no_job_is_made_beside_the_pod_of_one_that_was_deleted() -> None:

@@ -15,7 +15,7 @@ from trellis_dev.testing.builders import a_node
 def test_the_production_timings_are_these() -> None:
     assert asdict(Timings()) == {
         "settle": 1,
-        "held": 0.2,
+        "blocked": 0.2,
         "plan_delay": 0.05,
         "plan_rest": 0.5,
         "status_delay": 1,
@@ -38,8 +38,8 @@ def test_the_production_timings_are_these() -> None:
 
 
 async def test_plans_and_decisions_depend_on_the_timings_that_are_given() -> None:
-    node, timings = a_node(), Timings(held=3.0, nodes=NodeTimings(clear=0.5))
+    node, timings = a_node(), Timings(blocked=3.0, nodes=NodeTimings(clear=0.5))
     kube = FakeKube()
     cache = Cache(kube, Settings(), {node.name: node}, {}, timings=timings)
-    assert Gather(kube, cache).fleet_snapshot().held_again == 3.0
+    assert Gather(kube, cache).fleet_snapshot().blocked_retry == 3.0
     assert (await Gather(kube, cache).snapshot(node.name)).timings == timings.nodes

@@ -10,10 +10,10 @@ from provisioner.domain.plan import FleetSnapshot, Plan, plan
 from trellis.provisioning.attempts import (
     Retries,
     ShimLimits,
-    asked_of,
     failing_on,
     failure_text,
     next_attempt,
+    permitted_target,
     spared_of,
 )
 from trellis.provisioning.ledger import Ledger
@@ -38,7 +38,7 @@ def blamed(node: NodeView, tried: Target, attempt: int = 1, **digests: str) -> N
 
 
 def asked(node: NodeView, wanted: Target) -> Target:
-    return asked_of(node, wanted, {}, ())
+    return permitted_target(node, wanted, {}, ())
 
 
 BOTH = target(good="1", bad="1")

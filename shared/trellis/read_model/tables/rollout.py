@@ -14,7 +14,7 @@ from enum import StrEnum
 from typing import Final
 
 from trellis.installer_api.spec import WantedShim
-from trellis.provisioning.attempts import ShimLimits, asked_of, failing_on, failure_text
+from trellis.provisioning.attempts import ShimLimits, failing_on, failure_text, permitted_target
 from trellis.provisioning.ledger import Entry, Ledger
 from trellis.provisioning.reasons import NODE_UPDATE_REFUSED
 from trellis.provisioning.reasons import Reason as NodeReason
@@ -367,7 +367,7 @@ def _failed_target(world: World, node: NodeView, auto: bool) -> Target | None:
         target = target_of(node, world.shims, "", auto_provision=auto, require_checksum=require)
         if target is None:
             continue
-        if world.shim.name in failing_on(node, target, asked_of(node, target, limits, world.ledger.halted)):
+        if world.shim.name in failing_on(node, target, permitted_target(node, target, limits, world.ledger.halted)):
             return target
     return None
 
