@@ -176,8 +176,8 @@ class Executor:
         self, found: Inspection, journal: Journal, cause: InstallError, *, restart: bool, plan: Plan | None = None
     ) -> None:
         """Roll back all changes and raise the cause; processes that were ended stay so, and the error names them."""
-        if words := report.ended_processes_text(self.effects.ending.ended):
-            cause = InstallError(cause.reason, f"{cause.message.rstrip('.')} (before that it {words})", cause.shims)
+        if ended := report.ended_processes_text(self.effects.ending.ended):
+            cause = InstallError(cause.reason, f"{cause.message.rstrip('.')} (before that it {ended})", cause.shims)
         key = next((action.key for action in plan.actions if isinstance(action, RestartRuntime)), "") if plan else ""
         # A full disk must not prevent the rollback, which needs no space.
         with contextlib.suppress(InstallError, OSError):
@@ -257,8 +257,8 @@ class Executor:
 
 
 def _lacking(found: Inspection, wanted: RestartRuntime) -> bool:
-    told = found.live is not None and found.live.runtimes is not None
-    return told and not agrees(found.live, wanted.present, wanted.absent)
+    reported = found.live is not None and found.live.runtimes is not None
+    return reported and not agrees(found.live, wanted.present, wanted.absent)
 
 
 def _touched(plan: Plan) -> Iterator[str]:

@@ -51,7 +51,7 @@ def find_preset(disk: Disk, wanted: str | None = None) -> Preset:
     for preset in PRESETS:
         if preset.os_ids and os_id not in preset.os_ids:
             continue
-        if not preset.marks or any(disk.exists(mark) for mark in preset.marks):
+        if not preset.marks or any(disk.exists(path) for path in preset.marks):
             return preset
     message = (
         f"no containerd was found below {disk.root}: neither /etc/containerd/config.toml nor what k3s, RKE2, k0s or "
@@ -241,8 +241,8 @@ def _running(
 ) -> dict[str, tuple[int, ...]]:
     running: dict[str, tuple[int, ...]] = {}
     for path in programs:
-        told = [process for process in found if path in (process.executable, *process.arguments[:1])]
-        if numbers := {process.pid for process in (*told, *executing.get(path, ()))}:
+        matching = [process for process in found if path in (process.executable, *process.arguments[:1])]
+        if numbers := {process.pid for process in (*matching, *executing.get(path, ()))}:
             running[path] = tuple(sorted(numbers))
     return running
 

@@ -114,7 +114,7 @@ def _dispatch(session: Session, node: Node, spec: InstallSpec | None) -> Install
             changed = _verify(session, node, spec)
         case _:
             found = _inspect(session, node)
-            session.say(report.inspection_text(found))
+            session.report_progress(report.inspection_text(found))
             changed = InstallResult(settings.operation, Outcome.INSPECTED, shims=report.known_shims(found))
     return replace(changed, preset=node.preset.name)
 
@@ -213,7 +213,7 @@ def _inspect(session: Session, node: Node) -> Inspection:
 def _executor(session: Session, node: Node) -> Executor:
     @contextlib.contextmanager
     def step(name: str, line: str) -> Iterator[None]:
-        session.say(line)
+        session.report_progress(line)
         with session.tracer.span(name):
             yield
 
@@ -227,7 +227,7 @@ def _proved(session: Session, node: Node, spec: InstallSpec | None) -> tuple[Shi
 
 
 def _planned(session: Session, found: Inspection, plan: Plan) -> InstallResult:
-    session.say(report.plan_diff(found, plan))
+    session.report_progress(report.plan_diff(found, plan))
     message = "nothing to do" if plan.empty else f"{len(plan.actions) + len(plan.last)} actions, none executed"
     return InstallResult(
         session.settings.operation, Outcome.PLANNED, None, message, shims=plan.shims, warnings=plan.warnings
@@ -244,8 +244,8 @@ def _locked(session: Session, disk: Disk) -> Iterator[None]:
     folder = next((folder for folder in _LOCK_FOLDERS if disk.exists(folder)), "")
     deadline = time.monotonic() + session.settings.lock_seconds
     while True:
-        with disk.locked(f"{folder}/trellis-node-installer.lock") as held:
-            if held:
+        with disk.locked(f"{folder}/trellis-node-installer.lock") as acquired:
+            if acquired:
                 yield
                 return
         if time.monotonic() >= deadline:

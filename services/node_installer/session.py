@@ -14,7 +14,7 @@ from node_installer.settings import Settings
 from node_installer.spans import Tracer
 from node_installer.timings import Timings
 
-Say = Callable[[str], None]
+ReportProgress = Callable[[str], None]
 """Prints one line about the progress of the run."""
 
 
@@ -23,7 +23,7 @@ class Session:
     """Context of one run."""
 
     settings: Settings
-    say: Say
+    report_progress: ReportProgress
     tracer: Tracer
     interruption: Interruption = field(default_factory=Interruption)
     image_root: Path = Path("/")

@@ -68,10 +68,10 @@ def verify(found: Inspection, spec: InstallSpec | None, run: Run) -> tuple[ShimR
     return tuple(results)
 
 
-def _differs(found: Inspection, wish: WantedShim, shim: ShimState) -> str:
-    if shim.digest != wish.digest:
-        return f"version {shim.digest} is installed, not {wish.digest}"
-    source = wish.source_for(found.arch)
+def _differs(found: Inspection, wanted: WantedShim, shim: ShimState) -> str:
+    if shim.digest != wanted.digest:
+        return f"version {shim.digest} is installed, not {wanted.digest}"
+    source = wanted.source_for(found.arch)
     if source and source.binary_sha256 and source.binary_sha256 != shim.sha256:
         return f"it has the SHA-256 {shim.sha256}, not {source.binary_sha256}"
     return ""

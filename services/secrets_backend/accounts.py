@@ -34,14 +34,14 @@ class _Listener:
     """The listener of a connection. ``subject`` and ``word``, a token, are secret outside of accounts that get them."""
 
     address: NatsAddress
-    link: Link
+    connection: Link
     subject: str = field(default_factory=lambda: f"{INBOX}.{secrets.token_hex(_BYTES)}.account")
     word: bytes = b""
     since: float | None = None
     """Start of the connection for which ``word`` was generated."""
-    heard: dict[_Listener, tuple[float, float]] = field(default_factory=dict)
+    received: dict[_Listener, tuple[float, float]] = field(default_factory=dict)
     """Connections whose token was received here, with the start of this connection and of the other one."""
-    said: float = 0.0
+    published_at: float = 0.0
     """Time at which the token was published to all."""
     answering: set[_Listener] = field(default_factory=set)
     """Connections that are already answering the token published to all."""
@@ -49,10 +49,10 @@ class _Listener:
 
     def hears(self, other: _Listener) -> bool:
         """Return whether the other's token was received here, over the current connections."""
-        now = self.link.since, other.link.since
-        return None not in now and self.heard.get(other) == now
+        now = self.connection.since, other.connection.since
+        return None not in now and self.received.get(other) == now
 
-    def is_one_with(self, other: _Listener) -> bool:
+    def shares_account_with(self, other: _Listener) -> bool:
         """Return whether both have received the token of the other."""
         return self.hears(other) and other.hears(self)
 
@@ -63,33 +63,33 @@ class Accounts:
     def __init__(self, cache: Cache, timings: AccountTimings = AccountTimings()) -> None:  # noqa: B008 - frozen
         self._cache = cache
         self._timings: Final = timings
-        self._ears: dict[NatsAddress, _Listener] = {}
+        self._listeners: dict[NatsAddress, _Listener] = {}
         self._words: dict[bytes, _Listener] = {}
         self._all = f"{INBOX}.{secrets.token_hex(_BYTES)}.accounts"
         self._answers: set[asyncio.Task[None]] = set()
 
-    async def join(self, address: NatsAddress, link: Link) -> None:
+    async def join(self, address: NatsAddress, connection: Link) -> None:
         """Subscribe a connection; call this before it connects."""
-        if address in self._ears:
-            self._forget(self._ears[address])
-        ear = self._ears[address] = _Listener(address, link)
-        for subject in (self._all, ear.subject):
-            await link.listen(subject, partial(self._on_token, ear))
+        if address in self._listeners:
+            self._forget(self._listeners[address])
+        listener = self._listeners[address] = _Listener(address, connection)
+        for subject in (self._all, listener.subject):
+            await connection.listen(subject, partial(self._on_token, listener))
 
-    def leave(self, address: NatsAddress, link: Link) -> None:
+    def leave(self, address: NatsAddress, connection: Link) -> None:
         """Drop a connection, unless a newer one has this address."""
-        if address in self._ears and self._ears[address].link is link:
-            self._forget(self._ears.pop(address))
+        if address in self._listeners and self._listeners[address].connection is connection:
+            self._forget(self._listeners.pop(address))
 
-    async def look(self, address: NatsAddress, link: Link) -> None:
+    async def look(self, address: NatsAddress, connection: Link) -> None:
         """Determine which connections lead into the account of this one, at present.
 
         Results of a former connection do not count: the server may be another one, which must not receive what only the
         host groups of the former account are granted. If an unreachable connection was of this account, this waits for
         it a little, so that both may reconnect in any order; it calls this itself after its reconnect.
         """
-        own = self._ears[address]
-        if own.link is not link:
+        own = self._listeners[address]
+        if own.connection is not connection:
             return  # this connection ends
         await self._wait_for_former(address)
         until = time.monotonic() + self._timings.look
@@ -97,13 +97,13 @@ class Accounts:
             if await self._publish_token_to_all(own, until):
                 break
         for other in self._cache.of_its_account(address):
-            if other not in self._ears or not own.is_one_with(self._ears[other]):
-                self._cache.one_account(address, other, yes=False)
+            if other not in self._listeners or not own.shares_account_with(self._listeners[other]):
+                self._cache.record_account(address, other, yes=False)
         self._cache.looked_for(address)
 
     async def _wait_for_former(self, address: NatsAddress) -> None:
         former = self._cache.of_its_account(address)
-        away = [self._ears[item].link.there() for item in former & self._ears.keys()]
+        away = [self._listeners[item].connection.there() for item in former & self._listeners.keys()]
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self._timings.former):
                 await asyncio.gather(*away)
@@ -112,11 +112,11 @@ class Accounts:
         """Publish the token, and return True once all connections are of one account; False after the last answer."""
         mine.answering.clear()
         try:
-            if self._all_are_one(mine):
+            if self._all_share_account(mine):
                 return True
             await self._publish_token(mine, self._all)
-            mine.said = time.monotonic()
-            while not self._all_are_one(mine):
+            mine.published_at = time.monotonic()
+            while not self._all_share_account(mine):
                 mine.news.clear()
                 async with asyncio.timeout(min(self._timings.silence, until - time.monotonic())):
                     await mine.news.wait()
@@ -124,29 +124,32 @@ class Accounts:
             return False
         return True
 
-    def _all_are_one(self, mine: _Listener) -> bool:
+    def _all_share_account(self, mine: _Listener) -> bool:
         """Return whether all connections that are up are of this account."""
-        return all(ear is mine or ear.link.since is None or mine.is_one_with(ear) for ear in self._ears.values())
+        return all(
+            listener is mine or listener.connection.since is None or mine.shares_account_with(listener)
+            for listener in self._listeners.values()
+        )
 
     async def _publish_token(self, mine: _Listener, subject: str) -> None:
         """Publish the token of the current connection."""
-        if mine.since != mine.link.since:
+        if mine.since != mine.connection.since:
             self._words.pop(mine.word, None)
-            mine.word, mine.since = secrets.token_bytes(_BYTES), mine.link.since
+            mine.word, mine.since = secrets.token_bytes(_BYTES), mine.connection.since
             self._words[mine.word] = mine
-        await mine.link.say(subject, mine.word)
+        await mine.connection.say(subject, mine.word)
 
     def _on_token(self, mine: _Listener, subject: str, word: bytes) -> None:
         """Record the sender of a token; answer a token published to all, unless this side published its own since."""
         other = self._words.get(word)
-        if other is None or other is mine or mine.link.since is None or other.since is None:
+        if other is None or other is mine or mine.connection.since is None or other.since is None:
             return
-        mine.heard[other] = mine.link.since, other.since
-        if mine.is_one_with(other):
-            self._cache.one_account(mine.address, other.address, yes=True)
+        mine.received[other] = mine.connection.since, other.since
+        if mine.shares_account_with(other):
+            self._cache.record_account(mine.address, other.address, yes=True)
             mine.news.set()
             other.news.set()
-        elif subject == self._all and mine.said < other.since and mine not in other.answering:
+        elif subject == self._all and mine.published_at < other.since and mine not in other.answering:
             other.answering.add(mine)
             task = asyncio.create_task(self._answer(mine, other), name="answer in an account")
             self._answers.add(task)
@@ -157,7 +160,7 @@ class Accounts:
             async with asyncio.timeout(self._timings.silence):
                 await self._publish_token(mine, other.subject)
 
-    def _forget(self, ear: _Listener) -> None:
-        self._words.pop(ear.word, None)
-        for other in self._ears.values():
-            other.heard.pop(ear, None)
+    def _forget(self, listener: _Listener) -> None:
+        self._words.pop(listener.word, None)
+        for other in self._listeners.values():
+            other.received.pop(listener, None)

@@ -129,8 +129,8 @@ class Answering:
             # Without its frames: they refer to this one, with the Secret, until the garbage collector runs.
             reason = refused.with_traceback(None)
         except TooLargeError as error:
-            words = f"the answer is too large: {error} (bytes that are not text take up to four times their size)"
-            reason = Refusal(ErrorName.OTHER, words)
+            message = f"the answer is too large: {error} (bytes that are not text take up to four times their size)"
+            reason = Refusal(ErrorName.OTHER, message)
         except (AnswerLost, TimeoutError):
             raise
         except Exception as error:  # noqa: BLE001 - a failure affects only its request; its text may contain a value
@@ -176,7 +176,7 @@ class Answering:
             error=refusal.error.value,
             message=refusal.message[:_MESSAGE_MOST],
         )
-        self._parts.audit.say(event, grant.groups)
+        self._parts.audit.record(event, grant.groups)
 
     def _granted(self, opened: Opened, identity: Identity, secret: Manifest, grant: ConnectionGrant) -> None:
         metadata = secret["metadata"]
@@ -186,7 +186,7 @@ class Answering:
             resource_version=str(metadata["resourceVersion"]),
             rule=identity.rule,
         )
-        self._parts.audit.say(event, grant.groups)
+        self._parts.audit.record(event, grant.groups)
         self._parts.changes.remember(event, grant.groups)
 
     def _unreadable(self, refusal: Refusal) -> None:

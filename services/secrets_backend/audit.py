@@ -61,7 +61,7 @@ class Audit:
         self._timings: Final = timings
         self._bus = bus
         self._telemetry = telemetry
-        self._mark = secrets.token_hex(8)
+        self._dedup_prefix = secrets.token_hex(8)
         self._dropped_total = telemetry.metrics.secrets_audit_dropped_total.labels(telemetry.service)
         self._dropped = 0
         self._waiting: OrderedDict[Hashable, OrderedDict[SecretAnswered, _Waiting]] = OrderedDict()
@@ -75,15 +75,15 @@ class Audit:
         """Return the number of waiting events."""
         return sum(len(events) for events in self._waiting.values())
 
-    def say(self, fact: SecretGranted | SecretDenied, source: Hashable = "") -> None:
+    def record(self, event: SecretGranted | SecretDenied, source: Hashable = "") -> None:
         """Log an answer, and enqueue its event; ``source``: requests that share a limit."""
-        what = fact.model_dump(exclude={"count"}, exclude_defaults=True)
-        _log.info(f"secret {fact.fact}", **what)
+        what = event.model_dump(exclude={"count"}, exclude_defaults=True)
+        _log.info(f"secret {event.fact}", **what)
         own = self._waiting.setdefault(source, OrderedDict())
-        if fact not in own and len(self) >= MOST:
+        if event not in own and len(self) >= MOST:
             self._drop_newest()
             own = self._waiting.setdefault(source, OrderedDict())
-        own[fact] = _Waiting(1, current_trace()).after(own.get(fact))
+        own[event] = _Waiting(1, current_trace()).after(own.get(event))
         self._empty.clear()
         self._news.set()
 
@@ -148,15 +148,15 @@ class Audit:
             del self._waiting[source]
         self._drop(waiting.count)
 
-    async def _published(self, fact: SecretAnswered, waiting: _Waiting) -> bool:
-        said = fact.model_copy(update={"count": waiting.count})
+    async def _published(self, event: SecretAnswered, waiting: _Waiting) -> bool:
+        counted = event.model_copy(update={"count": waiting.count})
         try:
             with caused(self._telemetry, "audit", waiting.trace, {"trellis.answers": waiting.count}):
-                await self._bus.publish(said, dedup=f"{self._mark}.{next(self._numbers)}")
+                await self._bus.publish(counted, dedup=f"{self._dedup_prefix}.{next(self._numbers)}")
         except BusUnavailable:
             return False
         except (EventRefused, ValueError) as error:  # too large, or not valid in JSON
-            _log.error("secret event rejected", namespace=fact.namespace, name=fact.name, error=str(error))
+            _log.error("secret event rejected", namespace=event.namespace, name=event.name, error=str(error))
             self._drop(waiting.count)
         return True
 
@@ -165,9 +165,9 @@ class Audit:
         self._dropped_total.inc(count)
 
     async def _report(self) -> None:
-        told = 0
+        reported = 0
         while True:
             await asyncio.sleep(self._timings.report)
-            if self._dropped > told:
-                _log.error("secret events dropped, see the log entries of the answers", facts=self._dropped - told)
-                told = self._dropped
+            if self._dropped > reported:
+                _log.error("secret events dropped, see the log entries of the answers", facts=self._dropped - reported)
+                reported = self._dropped

@@ -43,13 +43,13 @@ class Holders:
     groups: dict[tuple[str, str], None] = field(default_factory=dict)
     applications: dict[str, None] = field(default_factory=dict)
 
-    def add(self, fact: SecretGranted, groups: Iterable[tuple[str, str]]) -> None:
+    def add(self, event: SecretGranted, groups: Iterable[tuple[str, str]]) -> None:
         """Record a holder."""
-        _note(self.hosts, fact.host)
+        _note(self.hosts, event.host)
         for group in groups:
             _note(self.groups, group)
-        if fact.application:
-            _note(self.applications, fact.application)
+        if event.application:
+            _note(self.applications, event.application)
 
     def add_older(self, older: Holders) -> None:
         """Merge the holders of an older version; the newest are kept."""
@@ -86,16 +86,16 @@ class Changes:
         """Return the number of stored Secrets."""
         return len(self._given)
 
-    def remember(self, fact: SecretGranted, groups: Iterable[tuple[str, str]]) -> None:
+    def remember(self, event: SecretGranted, groups: Iterable[tuple[str, str]]) -> None:
         """Record a granted Secret, and the host groups (namespace, lattice) of the connection."""
-        key = (fact.namespace, fact.name)
+        key = (event.namespace, event.name)
         given = self._given.setdefault(key, Given())
         self._given.move_to_end(key)
-        given.user, given.trace = fact.user, joined(given.trace, current_trace())
-        given.versions.setdefault((fact.uid, fact.resource_version), Holders()).add(fact, groups)
+        given.user, given.trace = event.user, joined(given.trace, current_trace())
+        given.versions.setdefault((event.uid, event.resource_version), Holders()).add(event, groups)
         if len(given.versions) > MOST_VERSIONS:
-            oldest, next_one, *_ = given.versions
-            given.versions[next_one].add_older(given.versions.pop(oldest))
+            oldest, second, *_ = given.versions
+            given.versions[second].add_older(given.versions.pop(oldest))
         if len(self._given) > MOST_SECRETS:
             self._given.popitem(last=False)
 
@@ -157,9 +157,9 @@ def changed(place: tuple[str, str], now: Version, former: Iterable[Holders]) -> 
     )
 
 
-def _digest(fact: SecretChanged) -> str:
+def _digest(event: SecretChanged) -> str:
     """Return a digest of the event, as the event of each replica has other holders."""
-    return hashlib.sha256(fact.model_dump_json().encode()).hexdigest()[:16]
+    return hashlib.sha256(event.model_dump_json().encode()).hexdigest()[:16]
 
 
 def _note(found: dict[T, None], what: T) -> None:

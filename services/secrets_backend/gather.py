@@ -46,12 +46,12 @@ class Cache:
         """Record that the account of a connection was determined, or that it is unreachable."""
         self.tried.add(address)
 
-    def one_account(self, link_address: NatsAddress, other: NatsAddress, *, yes: bool) -> None:
+    def record_account(self, address: NatsAddress, other: NatsAddress, *, yes: bool) -> None:
         """Record whether two connections lead into one account."""
-        if yes == (other in self.of_its_account(link_address)):
+        if yes == (other in self.of_its_account(address)):
             return
-        for address, its in ((link_address, other), (other, link_address)):
-            found = self.shared.setdefault(address, set())
+        for key, its in ((address, other), (other, address)):
+            found = self.shared.setdefault(key, set())
             (found.add if yes else found.discard)(its)
         self.changed()
 

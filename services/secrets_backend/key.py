@@ -65,10 +65,10 @@ class Key:
         A read that started before this call may be outdated. Calls within a second of a read share the next one, so
         that invalid requests cause at most one request per second to the API server.
         """
-        before, asked = self._ring, time.monotonic()
+        before, called_at = self._ring, time.monotonic()
         async with self._looking:
-            if self._began <= asked:
-                await asyncio.sleep(max(0.0, self._looked + self._timings.soon - asked))
+            if self._began <= called_at:
+                await asyncio.sleep(max(0.0, self._looked + self._timings.soon - called_at))
                 await self._look()
         return self._ring != before
 

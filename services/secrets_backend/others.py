@@ -16,26 +16,26 @@ _TIMES: Final = 4
 """Each request goes to one member of the queue group: the other backend may be one of several."""
 
 
-async def other_backend(link: Link, subject: str, key: Key, seconds: float) -> bool:
+async def other_backend(connection: Link, subject: str, key: Key, seconds: float) -> bool:
     """Return whether a process other than this service's replicas answers with a key, within ``seconds``.
 
     Raises:
         NatsUnavailableError: the connection is down.
     """
-    answers = await asyncio.gather(*(_ask(link, subject, seconds) for _ in range(_TIMES)))
+    answers = await asyncio.gather(*(_ask(connection, subject, seconds) for _ in range(_TIMES)))
     for answer in {item for item in answers if item is not None}:
         if not _is_ours(answer, key) and not (await key.invalidate() and _is_ours(answer, key)):
             return True
     return False
 
 
-async def _ask(link: Link, subject: str, seconds: float) -> bytes | None:
+async def _ask(connection: Link, subject: str, seconds: float) -> bytes | None:
     try:
-        return await link.ask(subject, seconds=seconds)
+        return await connection.ask(subject, seconds=seconds)
     except NoLatticeRespondersError:
         return None
     except NatsUnavailableError:
-        if link.since is None:
+        if connection.since is None:
             raise
         return None  # a subscriber does not answer, or this user lacks the permission to publish
 

@@ -90,7 +90,7 @@ class Serving:
         self._environment = environment
         self._subject = secrets_subject(environment.backend, ">")
         self._changed = asyncio.Event()
-        self._link = Link(address, CONNECTION, self._changed.set)
+        self._connection = Link(address, CONNECTION, self._changed.set)
         self._serving = self._other = False
         self._ending = False
         self._asked_about: float | None = None
@@ -105,13 +105,13 @@ class Serving:
     @property
     def state(self) -> State:
         """The state of the connection."""
-        if self._link.since is None:
+        if self._connection.since is None:
             return State.UNREACHABLE
         if self._other:
             return State.OTHER
         if not self._serving:
             return State.CHECKING
-        return State.SUBSCRIPTION_DENIED if self._link.deaf else State.SERVING
+        return State.SUBSCRIPTION_DENIED if self._connection.deaf else State.SERVING
 
     @property
     def in_work(self) -> int:
@@ -120,15 +120,15 @@ class Serving:
 
     async def run(self) -> None:
         """Serve until cancelled."""
-        await self._environment.accounts.join(self._address, self._link)
+        await self._environment.accounts.join(self._address, self._connection)
         try:
             async with asyncio.TaskGroup() as tasks:
-                tasks.create_task(self._link.run(), name="link")
+                tasks.create_task(self._connection.run(), name="link")
                 tasks.create_task(self._look_after(), name="serving")
         finally:
             for task in (*self._working, *self._keys, *self._aside):
                 task.cancel()
-            self._environment.accounts.leave(self._address, self._link)
+            self._environment.accounts.leave(self._address, self._connection)
             self._environment.health.note(self._note, "")
 
     async def end(self, seconds: float) -> None:
@@ -149,10 +149,10 @@ class Serving:
         await self._environment.key.there.wait()
         while True:
             self._changed.clear()
-            if self._link.since is None:
+            if self._connection.since is None:
                 await self._close(self._environment.timings.close)
                 self._asked_about = None
-                if self._link.tried:
+                if self._connection.tried:
                     self._environment.cache.looked_for(self._address)
                 self._show()
                 await self._changed.wait()
@@ -168,9 +168,9 @@ class Serving:
 
     async def _know_account(self) -> None:
         """Determine the account of this connection, once for each reconnect."""
-        since = self._link.since
+        since = self._connection.since
         if self._asked_about != since:
-            await self._environment.accounts.look(self._address, self._link)
+            await self._environment.accounts.look(self._address, self._connection)
             self._asked_about = since
         for _ in range(min(len(self._waiting), AT_ONCE - len(self._working))):
             self._begin(self._working, self._work())
@@ -178,13 +178,13 @@ class Serving:
     @property
     def _is_sure(self) -> bool:
         """True if the account of the current connection is known; a reconnect may lead to another server."""
-        return self._link.since is not None and self._asked_about == self._link.since
+        return self._connection.since is not None and self._asked_about == self._connection.since
 
     async def _check(self) -> float:
         """Serve unless another backend does; return the seconds until the next check."""
         timings, subject = self._environment.timings, secrets_subject(self._environment.backend, SERVER_XKEY)
         try:
-            other = await others.other_backend(self._link, subject, self._environment.key, timings.asked)
+            other = await others.other_backend(self._connection, subject, self._environment.key, timings.probe_answer)
         except NatsUnavailableError:
             return timings.probe
         if other:
@@ -195,9 +195,9 @@ class Serving:
         self._other = False
         if not self._serving:
             await self._settled()
-        if not self._serving and not self._ending and self._link.since is not None:
+        if not self._serving and not self._ending and self._connection.since is not None:
             self._serving = True
-            await self._link.serve(self._subject, secrets_queue(self._environment.backend), self._take)
+            await self._connection.serve(self._subject, secrets_queue(self._environment.backend), self._take)
             _log.info("serving secrets", url=self._url, backend=self._environment.backend)
         return timings.probe
 
@@ -216,15 +216,15 @@ class Serving:
     async def _close(self, seconds: float) -> None:
         if self._serving:
             self._serving = False
-            await self._link.close(self._subject, seconds)
+            await self._connection.close(self._subject, seconds)
 
     def _show(self) -> None:
-        words = {
+        texts = {
             State.OTHER: _OTHER.format(self._environment.backend),
-            State.UNREACHABLE: self._link.reason,
-            State.SUBSCRIPTION_DENIED: self._link.reason,
+            State.UNREACHABLE: self._connection.reason,
+            State.SUBSCRIPTION_DENIED: self._connection.reason,
         }
-        self._environment.health.note(self._note, words.get(self.state, ""))
+        self._environment.health.note(self._note, texts.get(self.state, ""))
 
     def _take(self, question: Question) -> None:
         """Accept a request: answer it at once, start to work on it, or reject it beyond the limit."""

@@ -53,7 +53,7 @@ class Timings:
     """Interval of the checks whether another backend still answers."""
     probe: float = 15.0
     """Interval of the checks for another backend."""
-    asked: float = 2.0
+    probe_answer: float = 2.0
     """Timeout of another backend's answer."""
     changes: float = 60.0
     """Interval of the checks for changes of granted Secrets."""

@@ -58,8 +58,8 @@ def option_value(text: str) -> object:
     except (ValueError, RecursionError):  # a number of thousands of digits, thousands of lists
         return text
     plain = value.get("v")
-    is_one = all(map(_is_plain, plain)) if isinstance(plain, list) else _is_plain(plain) or _is_number(plain)
-    return plain if set(value) == {"v"} and is_one else text
+    is_plain = all(map(_is_plain, plain)) if isinstance(plain, list) else _is_plain(plain) or _is_number(plain)
+    return plain if set(value) == {"v"} and is_plain else text
 
 
 def _is_plain(value: object) -> bool:

@@ -44,8 +44,8 @@ def edited(text: str, changes: Mapping[str, Document | None], plugin: str, befor
                     forget(document, name, handler, before)
             else:
                 _put_inline(document, (*way_to_runtimes(plugin), handler), value)
-        mark = BYTE_ORDER_MARK if text.startswith(BYTE_ORDER_MARK) else ""
-        return mark + tomlkit.dumps(document)
+        byte_order_mark = BYTE_ORDER_MARK if text.startswith(BYTE_ORDER_MARK) else ""
+        return byte_order_mark + tomlkit.dumps(document)
     except (TOMLKitError, KeyError, TypeError, ValueError):
         return text
 

@@ -144,10 +144,10 @@ def _headers(lines: list[str]) -> list[tuple[int, Path]]:
         if open_string is None and line.lstrip().startswith(("[[", "{{")):
             found.append((number, ()))
             continue
-        for mark in _STRINGS.findall(_without_comment(line) if open_string is None else line):
+        for delimiter in _STRINGS.findall(_without_comment(line) if open_string is None else line):
             if open_string is None:
-                open_string = mark
-            elif open_string == mark:
+                open_string = delimiter
+            elif open_string == delimiter:
                 open_string = None
     return found
 

@@ -11,28 +11,28 @@ from node_installer.domain.state import ShimState
 from trellis.installer_api.spec import SHARED_OWNER, WantedShim, shim_owner
 
 
-def others(shim: ShimState, wish: WantedShim) -> tuple[str, ...]:
+def others(shim: ShimState, wanted: WantedShim) -> tuple[str, ...]:
     """Return the owners of an installed shim, without the one of this request."""
-    return tuple(owner for owner in shim.owners if owner not in _names(shim, wish))
+    return tuple(owner for owner in shim.owners if owner not in _names(shim, wanted))
 
 
-def owners_with(shim: ShimState | None, wish: WantedShim) -> tuple[str, ...]:
+def owners_with(shim: ShimState | None, wanted: WantedShim) -> tuple[str, ...]:
     """Return the owners of a shim after this request."""
     if shim is None:
-        return (wish.owner,)
-    rest = others(shim, wish)
-    return shim.owners if {*shim.owners} == {*rest, wish.owner} else (*rest, wish.owner)
+        return (wanted.owner,)
+    rest = others(shim, wanted)
+    return shim.owners if {*shim.owners} == {*rest, wanted.owner} else (*rest, wanted.owner)
 
 
-def is_meant(handler: str, shim: ShimState, wish: WantedShim) -> bool:
+def is_meant(handler: str, shim: ShimState, wanted: WantedShim) -> bool:
     """Return whether the request of a removal refers to this installed shim."""
-    if wish.handler and wish.handler != handler:
+    if wanted.handler and wanted.handler != handler:
         return False
-    by_name = wish.owner == SHARED_OWNER and not wish.handler
-    return bool(_names(shim, wish) & {*shim.owners}) and (not by_name or shim.name == wish.name)
+    by_name = wanted.owner == SHARED_OWNER and not wanted.handler
+    return bool(_names(shim, wanted) & {*shim.owners}) and (not by_name or shim.name == wanted.name)
 
 
-def _names(shim: ShimState, wish: WantedShim) -> frozenset[str]:
-    if shim.name == wish.name and wish.owner == shim_owner(wish.name):
-        return frozenset({wish.owner, SHARED_OWNER})
-    return frozenset({wish.owner})
+def _names(shim: ShimState, wanted: WantedShim) -> frozenset[str]:
+    if shim.name == wanted.name and wanted.owner == shim_owner(wanted.name):
+        return frozenset({wanted.owner, SHARED_OWNER})
+    return frozenset({wanted.owner})

@@ -152,17 +152,17 @@ def plan_install(found: Inspection, spec: InstallSpec, staged: Mapping[str, Stag
     return Plan(tuple(actions), takeover.empty_folders(taken, kept), results, _warnings(found, taken))
 
 
-def _shim(found: Inspection, wish: WantedShim, staged: Mapping[str, Staged], taken: list[Adoption]) -> ShimState:
-    known = found.state.shims.get(wish.handler)
-    fetched = staged.get(wish.handler)
+def _shim(found: Inspection, wanted: WantedShim, staged: Mapping[str, Staged], taken: list[Adoption]) -> ShimState:
+    known = found.state.shims.get(wanted.handler)
+    fetched = staged.get(wanted.handler)
     return ShimState(
-        name=wish.name,
-        path=Layout(found.base).shim(wish.handler),
+        name=wanted.name,
+        path=Layout(found.base).shim(wanted.handler),
         sha256=fetched.sha256 if fetched else known.sha256 if known else "",
-        digest=wish.digest,
-        owners=owners.owners_with(known, wish),
-        options=dict(wish.runtime_options),
-        adopted=next((adoption.leftover.name for adoption in taken if adoption.handler == wish.handler), "")
+        digest=wanted.digest,
+        owners=owners.owners_with(known, wanted),
+        options=dict(wanted.runtime_options),
+        adopted=next((adoption.leftover.name for adoption in taken if adoption.handler == wanted.handler), "")
         or (known.adopted if known else ""),
     )
 

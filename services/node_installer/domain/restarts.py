@@ -51,13 +51,13 @@ def _restart(
         if missing or stale:
             message = f"the running containerd differs from its configuration in {', '.join(missing + stale)}"
             return RestartRuntime(present, absent, Reason.RUNTIME_OUTDATED, message)
-    if _interrupted(found, told=runtimes is not None):
+    if _interrupted(found, runtimes_known=runtimes is not None):
         message = "a former run was killed before the runtime had started"
         return RestartRuntime(present, absent, Reason.RUN_INTERRUPTED, message)
     return None
 
 
-def _interrupted(found: Inspection, *, told: bool) -> bool:
+def _interrupted(found: Inspection, *, runtimes_known: bool) -> bool:
     """Return whether a killed run left a restart with an unknown outcome.
 
     Options of a handler cannot be queried.
@@ -65,4 +65,4 @@ def _interrupted(found: Inspection, *, told: bool) -> bool:
     journal = found.journal
     if journal is None or not journal.restart:
         return False
-    return not (journal.phase is Phase.RESTARTING and journal.visible and told)
+    return not (journal.phase is Phase.RESTARTING and journal.visible and runtimes_known)

@@ -39,7 +39,7 @@ def after(
     return early, late, tuple(kept)
 
 
-def _other_state(found: Inspection, taken: list[Adoption], gone: set[str]) -> list[Action]:
+def _other_state(found: Inspection, taken: list[Adoption], removed: set[str]) -> list[Action]:
     """Return the edits of the records of other installers, for the adopted handlers."""
     actions: list[Action] = []
     for leftover in dict.fromkeys(adoption.leftover for adoption in taken):
@@ -47,7 +47,9 @@ def _other_state(found: Inspection, taken: list[Adoption], gone: set[str]) -> li
         if content is not None:
             names = {adoption.handler for adoption in taken if adoption.leftover == leftover}
             actions += _without_lock(leftover.lock_file, content, names)
-        others = [path for path in found.binaries if path.rpartition("/")[0] in leftover.bin_dirs and path not in gone]
+        others = [
+            path for path in found.binaries if path.rpartition("/")[0] in leftover.bin_dirs and path not in removed
+        ]
         if leftover.marker in found.files and not others:
             actions.append(RemoveFile(leftover.marker, Reason.ADOPTED, f"the last shim of {leftover.name} is adopted"))
     return actions

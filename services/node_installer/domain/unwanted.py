@@ -80,10 +80,10 @@ def handlers_to_remove(found: Inspection, aim: target.Target, unwanted: Unwanted
     return result
 
 
-def _leave(shims: dict[str, ShimState], handler: str, wish: WantedShim) -> list[str]:
+def _leave(shims: dict[str, ShimState], handler: str, wanted: WantedShim) -> list[str]:
     """Remove one owner of a handler, and with the last one the handler; return notes for the user."""
     known = shims.get(handler)
-    rest = owners.others(known, wish) if known else ()
+    rest = owners.others(known, wanted) if known else ()
     if known is None or not rest:
         shims.pop(handler, None)
         return []
@@ -91,12 +91,12 @@ def _leave(shims: dict[str, ShimState], handler: str, wish: WantedShim) -> list[
     return [f"handler {handler!r} stays: {', '.join(rest)} still requires it"]
 
 
-def _unknown(found: Inspection, aim: target.Target, wish: WantedShim) -> tuple[list[Adoption], str]:
+def _unknown(found: Inspection, aim: target.Target, wanted: WantedShim) -> tuple[list[Adoption], str]:
     """Return another installer's handlers for a request without a handler in the state, and a note for the user."""
-    handler = wish.handler or wish.name
+    handler = wanted.handler or wanted.name
     known = found.state.shims.get(handler)
     if known is not None:
-        return [], f"handler {handler!r} stays: it belongs to {', '.join(known.owners)}, not to {wish.owner}"
+        return [], f"handler {handler!r} stays: it belongs to {', '.join(known.owners)}, not to {wanted.owner}"
     try:
         taken = adoptions(found, aim, [handler])
     except InstallError as error:
@@ -105,7 +105,7 @@ def _unknown(found: Inspection, aim: target.Target, wish: WantedShim) -> tuple[l
         return [], f"handler {handler!r} stays: it is not managed by Trellis on this node"
     if taken:
         return taken, f"handler {handler!r} was installed by {taken[0].leftover.name}"
-    return [], f"shim {wish.name!r} (owner {wish.owner}) is not installed on this node"
+    return [], f"shim {wanted.name!r} (owner {wanted.owner}) is not installed on this node"
 
 
 def _check_use(found: Inspection, result: Removal) -> None:

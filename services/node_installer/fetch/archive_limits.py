@@ -17,7 +17,7 @@ from trellis.installer_api.result import FailureReason
 _MAX_LIST_BYTES: Final = 4 << 20
 _MAX_NAME_BYTES: Final = 64 << 10
 """Limit of a header with a long name or other attributes; Linux has paths of 4 KiB and attributes of 64 KiB."""
-_HELD_IN_MEMORY: Final = (
+_READ_INTO_MEMORY: Final = (
     *(tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK),
     *(tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.SOLARIS_XHDTYPE),
 )
@@ -36,7 +36,7 @@ class Header(tarfile.TarInfo):
         header = super().frombuf(buf, encoding, errors)
         if header.type == tarfile.GNUTYPE_SPARSE:
             raise _sparse(header.name)
-        if header.type in _HELD_IN_MEMORY and header.size > _MAX_NAME_BYTES:
+        if header.type in _READ_INTO_MEMORY and header.size > _MAX_NAME_BYTES:
             message = f"the archive has a name or attributes of {header.size >> 10} KiB"
             raise InstallError(FailureReason.UNSAFE_ARCHIVE, message)
         return header

@@ -53,7 +53,7 @@ def fetched(session: Session, found: Inspection, spec: InstallSpec, work: Path) 
     staged: dict[str, Staged] = {}
     errors: list[InstallError] = []
     for wanted, reason in needed(found, spec):
-        session.say(f"fetching the shim of {wanted.handler} ({reason})")
+        session.report_progress(f"fetching the shim of {wanted.handler} ({reason})")
         try:
             with session.tracer.span("Fetch", **{"trellis.handler": wanted.handler}) as span, about(wanted.handler):
                 staged[wanted.handler] = stage.fetch(wanted, found.arch)

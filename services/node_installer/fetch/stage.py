@@ -34,19 +34,19 @@ class Stage:
     pull_secrets: Path | None = None
     image_root: Path = Path("/")
 
-    def fetch(self, wish: WantedShim, arch: str) -> Staged:
+    def fetch(self, wanted: WantedShim, arch: str) -> Staged:
         """Return a requested shim, downloaded and checked.
 
         Raises:
             InstallError: it is not available, or a check failed.
         """
-        source = source_of(wish, arch, require_checksum=self.require_checksum)
-        folder = self.work / wish.handler
+        source = source_of(wanted, arch, require_checksum=self.require_checksum)
+        folder = self.work / wanted.handler
         folder.mkdir(parents=True, exist_ok=True)
-        names = (f"containerd-shim-{wish.name}", f"containerd-shim-{wish.handler}")
+        names = (f"containerd-shim-{wanted.name}", f"containerd-shim-{wanted.handler}")
         shim = self._get(source, folder, names, arch)
         with shim.open("rb") as file:
-            elf.check_architecture(file.read(elf.HEADER_BYTES), arch, f"the shim of {wish.handler!r}")
+            elf.check_architecture(file.read(elf.HEADER_BYTES), arch, f"the shim of {wanted.handler!r}")
             file.seek(0)
             digest = hashlib.file_digest(file, "sha256").hexdigest()
         if source.binary_sha256 and source.binary_sha256 != digest:
@@ -99,20 +99,20 @@ class Stage:
         return path
 
 
-def source_of(wish: WantedShim, arch: str, *, require_checksum: bool) -> Source:
+def source_of(wanted: WantedShim, arch: str, *, require_checksum: bool) -> Source:
     """Return the source of a requested shim for an architecture.
 
     Raises:
         InstallError: ``NoSourceForPlatform`` or ``ChecksumMissing``.
     """
-    source = wish.source_for(arch)
+    source = wanted.source_for(arch)
     if source is None:
-        offered = ", ".join(sorted({item.arch or "any" for item in wish.sources})) or "no source at all"
-        message = f"shim {wish.name!r} has no source for linux/{arch} ({offered})"
+        offered = ", ".join(sorted({item.arch or "any" for item in wanted.sources})) or "no source at all"
+        message = f"shim {wanted.name!r} has no source for linux/{arch} ({offered})"
         raise InstallError(FailureReason.NO_SOURCE, message)
     if require_checksum and not source.is_pinned:
         message = (
-            f"shim {wish.name!r}: {source.location} has neither a sha256 nor a digest, so a change would not be "
+            f"shim {wanted.name!r}: {source.location} has neither a sha256 nor a digest, so a change would not be "
             "detected: add one, or allow missing checksums (requireChecksum: false)"
         )
         raise InstallError(FailureReason.CHECKSUM_MISSING, message)

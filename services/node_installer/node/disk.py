@@ -237,15 +237,15 @@ class Disk:
         real = self.real(path)
         with explained(path):
             descriptor = os.open(real, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        held = False
+        acquired = False
         try:
             with contextlib.suppress(BlockingIOError):
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 # The former holder removes the file when it ends: then this is a lock on a deleted file.
-                held = real.exists() and os.fstat(descriptor).st_ino == real.stat().st_ino
-            yield held
+                acquired = real.exists() and os.fstat(descriptor).st_ino == real.stat().st_ino
+            yield acquired
         finally:
-            if held:
+            if acquired:
                 real.unlink(missing_ok=True)
             os.close(descriptor)
 

@@ -120,7 +120,7 @@ def _bound_cleanups(work: _Work, over: threading.Event) -> None:
         now = time.monotonic()
         for process in work.there():
             if process.cleans_up and now - since.setdefault(process.key, now) >= work.timings.cleanup:
-                work.tell(process, signal.SIGKILL)
+                work.send_to(process, signal.SIGKILL)
 
 
 @dataclass(slots=True)
@@ -142,13 +142,13 @@ class _Work:
     def send(self, number: signal.Signals | None, seconds: float) -> bool:
         """Send a signal, if any, to each process once; True when none is left, False at the timeout."""
         deadline = time.monotonic() + seconds
-        told: set[tuple[int, int]] = set()
+        signalled: set[tuple[int, int]] = set()
         while processes := self.there():
             for process in processes:
                 spared = process.cleans_up and number != signal.SIGKILL
-                if number is not None and process.key not in told and not spared:
-                    told.add(process.key)
-                    self.tell(process, number)
+                if number is not None and process.key not in signalled and not spared:
+                    signalled.add(process.key)
+                    self.send_to(process, number)
             if time.monotonic() >= deadline:
                 return False
             time.sleep(self.timings.poll)
@@ -169,10 +169,10 @@ class _Work:
         )
         waited = self.timings.term + self.timings.kill
         hangs = f"still runs {waited:g} s after SIGTERM and SIGKILL: check its disk and network"
-        words = (f"{_shown(process)} {self.refused.get(key, hangs)}" for key, process in sorted(left.items()))
-        return Ending(tuple(ended), tuple(words))
+        texts = (f"{_shown(process)} {self.refused.get(key, hangs)}" for key, process in sorted(left.items()))
+        return Ending(tuple(ended), tuple(texts))
 
-    def tell(self, process: Process, number: signal.Signals) -> None:
+    def send_to(self, process: Process, number: signal.Signals) -> None:
         """Send a signal to a process if it still runs one of the files."""
         try:
             descriptor = os.pidfd_open(process.pid)
@@ -181,12 +181,12 @@ class _Work:
             return
         try:
             # The descriptor holds the process that has this PID now; only now is its executable certain.
-            held = _read(self.disk.root / "proc" / str(process.pid))
-            if held is None or not any(running(self.disk, path, (held,)) for path in self.paths):
+            current = _read(self.disk.root / "proc" / str(process.pid))
+            if current is None or not any(running(self.disk, path, (current,)) for path in self.paths):
                 return
             signal.pidfd_send_signal(descriptor, number)
             if number == signal.SIGKILL:
-                self.killed.add(held.key)
+                self.killed.add(current.key)
         except OSError as error:
             self._note(process, error)
         finally:

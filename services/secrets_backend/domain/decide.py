@@ -90,7 +90,7 @@ def view_grant(manifest: Mapping[str, Any]) -> Grant:
     return Grant(metadata["namespace"], metadata["name"], spec)
 
 
-def identify(policy: Policy, token: Token, link: ConnectionGrant, users: frozenset[str]) -> Identity:
+def identify(policy: Policy, token: Token, connection: ConnectionGrant, users: frozenset[str]) -> Identity:
     """Return the identity that reads the Secret of a request.
 
     ``token``: the entity's. ``users``: those of the setting, which may be impersonated by their full names.
@@ -98,46 +98,48 @@ def identify(policy: Policy, token: Token, link: ConnectionGrant, users: frozens
     Raises:
         Refusal: ``PolicyError``: the grant of the connection lacks it; ``UpstreamError``: the grant is unknown.
     """
-    if not link.known:
+    if not connection.known:
         raise Refusal(
             ErrorName.UPSTREAM,
             "SecretGrants or host groups cannot be read, or the CRD of SecretGrants is being deleted: retry",
         )
-    if policy.namespace in link.unsure:
+    if policy.namespace in connection.unsure:
         raise Refusal(
             ErrorName.UPSTREAM,
             f"a SecretGrant of namespace {policy.namespace} may have been deleted with its CRD: retry, or re-create it",
         )
     user = policy.impersonate
     account = (user or names.SECRETS_ACCOUNT).removeprefix(_user("", policy.namespace))
-    there = sorted((item for item in link.grants if item.namespace == policy.namespace), key=lambda item: item.name)
-    grants = [item for item in there if item.is_for(link.groups)]
+    there = sorted(
+        (item for item in connection.grants if item.namespace == policy.namespace), key=lambda item: item.name
+    )
+    grants = [item for item in there if item.is_for(connection.groups)]
     if not grants:
-        return _by_default(account, policy.namespace, link)
-    asked = [(item, item.spec) for item in grants if item.spec is not None]
-    let = [(item, spec) for item, spec in asked if spec.entity_issuers is None or token.issuer in spec.entity_issuers]
+        return _by_default(account, policy.namespace, connection)
+    valid = [(item, item.spec) for item in grants if item.spec is not None]
+    let = [(item, spec) for item, spec in valid if spec.entity_issuers is None or token.issuer in spec.entity_issuers]
     for grant, spec in let:
         if user and user in users and user in (spec.users or ()):
             return Identity(user, policy.namespace, f"{grant}: users")
     for grant, spec in let:
         if _is_account(account) and not {account, ANY}.isdisjoint(spec.service_accounts or ()):
             return Identity(_user(account, policy.namespace), policy.namespace, f"{grant}: serviceAccounts")
-    if not asked:
+    if not valid:
         raise _refused(Reason.GRANT_INVALID, f"{_joined(grants)} is invalid, and so grants nothing: correct its spec")
     if not let:
         raise _refused(
             Reason.ISSUER_NOT_GRANTED,
             f"{token.subject} is of issuer {token.issuer}, which is not in {ISSUERS_FIELD} of "
-            f"{_joined(item for item, _ in asked)}: add it there",
+            f"{_joined(item for item, _ in valid)}: add it there",
         )
     raise _outside(account, policy.namespace, let, users)
 
 
-def _by_default(name: str, namespace: str, link: ConnectionGrant) -> Identity:
-    if not link.home:
+def _by_default(name: str, namespace: str, connection: ConnectionGrant) -> Identity:
+    if not connection.home:
         raise _refused(Reason.NO_HOST_GROUPS, "no host group is on this NATS any more, so nothing is granted there")
-    if namespace not in link.home:
-        places = sorted(link.home)
+    if namespace not in connection.home:
+        places = sorted(connection.home)
         source = f"from namespace {', '.join(places[:_NAMED])}{', …' if len(places) > _NAMED else ''}"
         raise _refused(
             Reason.NAMESPACE_NOT_GRANTED,

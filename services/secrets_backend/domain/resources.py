@@ -34,7 +34,7 @@ class Reader:
     is_user: bool = False
 
     @property
-    def mark(self) -> str:
+    def role_key(self) -> str:
         """Input of the names of its roles, unique as no ServiceAccount has a colon in its name."""
         return f"user:{self.name}" if self.is_user else self.name
 
@@ -61,7 +61,7 @@ def make_impersonation(reader: Reader, home: str) -> list[Manifest]:
     kind, resource, namespace, who = "ClusterRole", "users", "", reader.name
     if reader.account is not None:
         kind, resource, (namespace, who) = "Role", "serviceaccounts", reader.account
-    name = names.impersonation_role(reader.mark)
+    name = names.impersonation_role(reader.role_key)
     rule = {"apiGroups": [""], "resources": [resource], "resourceNames": [who], "verbs": ["impersonate"]}
     subject = {"kind": "ServiceAccount", "name": ACCOUNT, "namespace": home}
     return [_role(kind, name, namespace, rule), _binding(kind, name, namespace, subject)]
@@ -69,7 +69,7 @@ def make_impersonation(reader: Reader, home: str) -> list[Manifest]:
 
 def make_reading(reader: Reader, secrets: Sequence[str]) -> list[Manifest]:
     """Return role and binding with which a reader can read only these Secrets of its namespace."""
-    name = names.reader_role(reader.mark)
+    name = names.reader_role(reader.role_key)
     rule = {"apiGroups": [""], "resources": ["secrets"], "resourceNames": [*dict.fromkeys(secrets)], "verbs": ["get"]}
     return [_role("Role", name, reader.namespace, rule), _binding("Role", name, reader.namespace, reader.subject())]
 

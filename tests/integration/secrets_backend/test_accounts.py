@@ -185,7 +185,7 @@ async def test_an_answer_of_a_connection_that_is_no_more_does_not_count(
 ) -> None:
     item = await links.join(server, "one")
     say, granted = Link.say, []
-    monkeypatch.setattr(Cache, "one_account", lambda *_, yes: granted.append(yes))
+    monkeypatch.setattr(Cache, "record_account", lambda *_, yes: granted.append(yes))
 
     async def another_meanwhile(link: Link, subject: str, payload: bytes) -> None:
         if subject.endswith(".account"):

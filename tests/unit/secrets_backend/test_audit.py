@@ -80,10 +80,10 @@ async def running(audit: Audit) -> AsyncIterator[None]:
 
 async def test_each_answer_is_said_under_a_number_of_its_own(audit: Audit, bus: Told) -> None:
     async with running(audit):
-        audit.say(granted())
+        audit.record(granted())
         await until(lambda: len(bus.facts) == 1)
-        audit.say(granted())
-        audit.say(SecretDenied(**ABOUT, name="db", error="PolicyError", message="no"))
+        audit.record(granted())
+        audit.record(SecretDenied(**ABOUT, name="db", error="PolicyError", message="no"))
         await audit.close(5)
     assert [type(event).__name__ for event in bus.facts] == ["SecretGranted", "SecretGranted", "SecretDenied"]
     assert len(set(bus.marks)) == 3
@@ -91,8 +91,8 @@ async def test_each_answer_is_said_under_a_number_of_its_own(audit: Audit, bus: 
 
 async def test_equal_answers_that_wait_become_one_fact_with_their_count(audit: Audit, bus: Told) -> None:
     for _ in range(1000):
-        audit.say(granted())
-    audit.say(granted("other"))
+        audit.record(granted())
+    audit.record(granted("other"))
     async with running(audit):
         await audit.close(5)
     assert [(event.name, event.count) for event in bus.facts] == [("db", 1000), ("other", 1)]
@@ -102,9 +102,9 @@ async def test_what_the_bus_did_not_take_is_said_when_it_is_back_and_in_order(au
     bus.trouble = BusUnavailable("away")
     async with running(audit):
         for number in range(3):
-            audit.say(granted(f"s{number}"))
+            audit.record(granted(f"s{number}"))
         await until(lambda: bus.tries > 1)
-        audit.say(granted("s0"))
+        audit.record(granted("s0"))
         bus.trouble = None
         await audit.close(5)
     assert [(event.name, event.count) for event in bus.facts] == [("s0", 2), ("s1", 1), ("s2", 1)]
@@ -116,10 +116,10 @@ async def test_a_fact_that_is_refused_is_counted_and_holds_up_no_other(
 ) -> None:
     bus.trouble = trouble
     async with running(audit):
-        audit.say(granted())
+        audit.record(granted())
         await until(lambda: not len(audit))
         bus.trouble = None
-        audit.say(granted("other"))
+        audit.record(granted("other"))
         await until(lambda: bus.facts)
     assert dropped(metrics) == 1
 
@@ -129,8 +129,8 @@ async def test_beyond_what_may_wait_facts_are_dropped_and_counted(
 ) -> None:
     monkeypatch.setattr(auditing, "MOST", 10)
     for number in range(15):
-        audit.say(granted(f"s{number}"))
-    audit.say(granted("s3"))  # of one that waits already there is room for more
+        audit.record(granted(f"s{number}"))
+    audit.record(granted("s3"))  # of one that waits already there is room for more
     assert len(audit) == 10
     assert dropped(metrics) == 5
 
@@ -140,9 +140,9 @@ async def test_a_flood_of_one_source_drops_nothing_of_another_and_keeps_it_waiti
 ) -> None:
     monkeypatch.setattr(auditing, "MOST", 10)
     for number in range(30):
-        audit.say(granted(f"flood{number}"), "one")
+        audit.record(granted(f"flood{number}"), "one")
     for number in range(3):
-        audit.say(granted(f"s{number}"), "other")
+        audit.record(granted(f"s{number}"), "other")
     assert (len(audit), dropped(metrics)) == (10, 23)
     async with running(audit):
         await audit.close(5)
@@ -157,12 +157,12 @@ async def test_a_source_that_says_something_else_each_time_is_slowed_down_and_an
     monkeypatch.setattr(auditing, "FACTS_AT_ONCE", 5.0)
     monkeypatch.setattr(auditing, "FACTS_PER_SECOND", 0.001)
     for number in range(50):
-        audit.say(granted(f"flood{number}"), "one")
+        audit.record(granted(f"flood{number}"), "one")
     async with running(audit):
         await until(lambda: len(bus.facts) == 5)
-        audit.say(granted("s0"), "other")
+        audit.record(granted("s0"), "other")
         await until(lambda: len(bus.facts) == 6)
-        audit.say(granted("flood49"), "one")
+        audit.record(granted("flood49"), "one")
     assert bus.facts[-1].name == "s0"
     assert len(audit) == 45, "they wait, and equal ones are one"
 

@@ -42,20 +42,20 @@ def test_a_link_of_which_nothing_is_known_stands_for_itself(cache: Cache) -> Non
 
 def test_links_of_one_account_share_what_they_have_and_others_do_not(cache: Cache) -> None:
     assert homes(cache, ONE) == {"shop"}
-    cache.one_account(ONE, TWO, yes=True)
-    cache.one_account(THREE, TWO, yes=False)
+    cache.record_account(ONE, TWO, yes=True)
+    cache.record_account(THREE, TWO, yes=False)
     assert homes(cache, ONE) == homes(cache, TWO) == {"shop", "bank"}
     assert homes(cache, THREE) == {"zoo"}
 
 
 def test_links_that_are_no_more_one_account_share_nothing_any_more(cache: Cache) -> None:
     for yes in (True, True, False):
-        cache.one_account(ONE, TWO, yes=yes)
+        cache.record_account(ONE, TWO, yes=yes)
         assert homes(cache, ONE) == ({"shop", "bank"} if yes else {"shop"})
 
 
 def test_a_link_that_is_gone_shares_nothing_any_more(cache: Cache) -> None:
-    cache.one_account(ONE, TWO, yes=True)
+    cache.record_account(ONE, TWO, yes=True)
     assert homes(cache, ONE) == {"shop", "bank"}
     cache.connection_removed(TWO)
     assert homes(cache, ONE) == {"shop"}

@@ -42,7 +42,7 @@ async def test_what_is_asked_over_a_new_connection_waits_until_its_account_is_kn
     for since in (1.0, 2.0):
         world.found.clear()
         world.worked.clear()
-        serving._link.since = since
+        serving._connection.since = since
         looking = asyncio.create_task(serving._know_account())
         for number in range(3):
             ask(serving, b"%d" % number)

@@ -15,7 +15,7 @@ def test_the_production_timings() -> None:
     assert found == {
         "other": 30.0,
         "probe": 15.0,
-        "asked": 2.0,
+        "probe_answer": 2.0,
         "changes": 60.0,
         "change_read": 10.0,
         "definition": 5.0,
