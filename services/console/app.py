@@ -23,7 +23,7 @@ from console.http.assets import Assets
 from console.http.listening import Listener
 from console.http.routes import Routes
 from console.live.feed import Feed
-from console.live.link import Link
+from console.live.link import BusConnection
 from console.live.viewer_registry import ViewerRegistry
 from console.settings import Auth, Settings
 from console.timings import Timings
@@ -104,11 +104,11 @@ class Console:
         lobby = ViewerRegistry(
             connect, parts, most, cluster, self._telemetry, lost=sessions.end_all_of, timings=timings
         )
-        link = Link(settings.nats_url, settings.nats_credentials, cluster, feed, self.health, timings=timings)
+        bus = BusConnection(settings.nats_url, settings.nats_credentials, cluster, feed, self.health, timings=timings)
         doors = Authentication(
             sessions, lambda: kube, self._proxy, settings.console_url, secure=settings.secure, timings=timings
         )
-        routes = Routes(settings, doors, lobby, feed, link, self._telemetry, timings)
+        routes = Routes(settings, doors, lobby, feed, bus, self._telemetry, timings)
         listener = Listener(make_application(routes, self._telemetry), settings, timings=timings)
         self.port = await listener.start()
         self.health.ready(PORT)
@@ -117,7 +117,7 @@ class Console:
             async with asyncio.TaskGroup() as group:
                 tasks = [
                     group.create_task(_kept(part, timings.restart), name=name)
-                    for name, part in (("lobby", lobby.run), ("bus", link.run), ("probe", partial(self._probe, kube)))
+                    for name, part in (("lobby", lobby.run), ("bus", bus.run), ("probe", partial(self._probe, kube)))
                 ]
                 await stop.wait()
                 grace.begin()

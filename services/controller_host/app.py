@@ -126,7 +126,7 @@ def compose(
         controllers.forget(change.key)
         controllers.add(change.key)
 
-    disk = open_disk(settings, telling(base.health), timings)
+    disk = open_disk(settings, engine_reporter(base.health), timings)
     tenants = kube.apart(TENANTS_CONNECTIONS, NAMESPACE_CONNECTIONS)
     parts = Parts(disk.guests, disk.progress, telemetry, DiskSpace(timings=timings.disk), timings)
     discovery, reviews = Discovery(kube), Reviews(kube, timings=timings.reviews)
@@ -168,7 +168,7 @@ def compose(
         preparing=Preparing(tenants.acting_as, sources, disk.guests, disk.progress, disk.compiling),
         news=News(watches, timings.turns),
         outcomes=Outcomes(
-            Callbacks(reporting.changed, reporting.faulted, reporting.gone),
+            Callbacks(reporting.changed, reporting.faulted, reporting.removed),
             refusals=timings.refusals,
             timings=timings.turns,
         ),
@@ -226,21 +226,21 @@ def compose(
     )
 
 
-def telling(health: Health) -> Callable[[str], None]:
+def engine_reporter(health: Health) -> Callable[[str], None]:
     """Return a thread-safe function that reports the state of the engine to ``health``: "" or the error."""
     loop = asyncio.get_running_loop()
 
-    def say(reason: str) -> None:
+    def report(reason: str) -> None:
         if reason:
             health.not_ready(_ENGINE, reason)
         else:
             health.ready(_ENGINE)
 
-    def tell(reason: str) -> None:
+    def report_threadsafe(reason: str) -> None:
         with contextlib.suppress(RuntimeError):  # the loop is closed: the process ends
-            loop.call_soon_threadsafe(say, reason)
+            loop.call_soon_threadsafe(report, reason)
 
-    return tell
+    return report_threadsafe
 
 
 def ending(hosting: Hosting, health: Health) -> None:

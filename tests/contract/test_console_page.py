@@ -16,7 +16,7 @@ from console.domain.limits import NAMESPACES, PAGE_EVENTS, STREAMS_EACH
 from console.http.routes import Routes
 from console.live import streaming, viewer_registry
 from console.live.feed import STREAMS, Feed, item_of
-from console.live.link import Link
+from console.live.link import BusConnection
 from console.settings import Settings
 from support.console import seen_objects as objects
 from trellis.bus.streams.stream_reader import Stored
@@ -102,7 +102,7 @@ def test_each_part_is_told() -> None:
 async def test_each_address_is_told_and_answers() -> None:
     settings, feed = Settings(), Feed()
     cluster: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-    link = Link("nats://127.0.0.1:1", None, cluster, feed, Health("c"))
+    link = BusConnection("nats://127.0.0.1:1", None, cluster, feed, Health("c"))
     router = web.Application().router
     Routes(settings, None, None, feed, link, None).add_to(router)  # type: ignore[arg-type]
     page = section("HTTP API")

@@ -90,8 +90,8 @@ def by_proxy(proxy: Proxy, headers: Mapping[str, Sequence[str]], certificate: fr
     if len(users) != 1 or not users[0].strip():
         raise RefusedError(403, "the proxy sends no user", "log in at the proxy")
     user = _name(users[0].strip(), proxy)
-    said = [part.strip() for value in headers.get(proxy.groups_header.lower(), ()) for part in value.split(",")]
-    groups = tuple(sorted({_name(group, proxy) for group in said if group}))
+    sent = [part.strip() for value in headers.get(proxy.groups_header.lower(), ()) for part in value.split(",")]
+    groups = tuple(sorted({_name(group, proxy) for group in sent if group}))
     if len(groups) > _GROUPS_MOST:
         raise RefusedError(403, f"more than {_GROUPS_MOST} groups", "configure the proxy to send fewer groups")
     digest = hashlib.sha256("\0".join((user, *groups)).encode()).hexdigest()

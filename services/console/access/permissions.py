@@ -101,11 +101,11 @@ class ReviewedPermissions:
         task = self._asking.get(right)
         if task is None:
             task = self._asking[right] = asyncio.create_task(self._find_out(right), name="review")
-            task.add_done_callback(lambda done: self._asked(right, done))
+            task.add_done_callback(lambda done: self._review_done(right, done))
         # The first caller can be cancelled; further callers wait for the same result.
         return await asyncio.shield(task)
 
-    def _asked(self, right: Right, task: asyncio.Task[bool]) -> None:
+    def _review_done(self, right: Right, task: asyncio.Task[bool]) -> None:
         self._asking.pop(right, None)
         if not task.cancelled():
             task.exception()  # callers received it; none may be left
@@ -133,13 +133,13 @@ class ReviewedPermissions:
 
 def make_review(right: Right) -> dict[str, Any]:
     """Return the review of a permission of the caller."""
-    asked = {"verb": "get", "group": right.group, "resource": right.resource}
-    asked |= {"namespace": right.namespace} if right.namespace else {}
-    asked |= {"name": right.name} if right.name else {}
+    attributes = {"verb": "get", "group": right.group, "resource": right.resource}
+    attributes |= {"namespace": right.namespace} if right.namespace else {}
+    attributes |= {"name": right.name} if right.name else {}
     return {
         "apiVersion": "authorization.k8s.io/v1",
         "kind": "SelfSubjectAccessReview",
-        "spec": {"resourceAttributes": asked},
+        "spec": {"resourceAttributes": attributes},
     }
 
 

@@ -29,7 +29,7 @@ def message(event: str, data: object, id_: str = "") -> bytes:
     return head + tail + b"data: " + body + b"\n\n"
 
 
-def mark(epoch: str, revision: int) -> str:
+def message_id(epoch: str, revision: int) -> str:
     """Return the id of a message, with which a page resumes the stream after a reconnect."""
     return f"{epoch}.{revision}"
 
@@ -53,8 +53,8 @@ def delta_messages(epoch: str, delta: Delta, most: int) -> Iterator[bytes]:
             bundle, size = {}, 0
         bundle[id_] = entity
         size += length
-    yield _delta(delta, bundle, deleted, more=False, id_=mark(epoch, delta.revision))
+    yield _delta(delta, bundle, deleted, more=False, id_=message_id(epoch, delta.revision))
 
 
-def _delta(delta: Delta, changed: dict[str, Any], gone: list[str], *, more: bool, id_: str = "") -> bytes:
-    return message("delta", {"revision": delta.revision, "set": changed, "gone": gone, "more": more}, id_)
+def _delta(delta: Delta, changed: dict[str, Any], deleted: list[str], *, more: bool, id_: str = "") -> bytes:
+    return message("delta", {"revision": delta.revision, "set": changed, "gone": deleted, "more": more}, id_)

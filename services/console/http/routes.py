@@ -15,12 +15,12 @@ from aiohttp import web
 from console.access.authentication import Authentication
 from console.access.permissions import TRACES, ReviewedPermissions
 from console.domain.limits import NAMESPACES, PAGE_EVENTS, SPANS
-from console.domain.pieces import mark, message, parse_message_id
+from console.domain.pieces import message, message_id, parse_message_id
 from console.http.answers import json_response
 from console.http.refusals import RefusedError, bad, not_allowed
 from console.live.feed import Feed, Filter, permissions_of, read_filter
-from console.live.link import Link
-from console.live.replays import dead_letter_page, letters, read_asked, replay
+from console.live.link import BusConnection
+from console.live.replays import dead_letter_page, letters, read_page_request, replay
 from console.live.streaming import Outlet, counted, send_model
 from console.live.viewer_registry import ViewerRegistry
 from console.settings import Settings
@@ -49,7 +49,7 @@ class Routes:
     doors: Authentication
     lobby: ViewerRegistry
     feed: Feed
-    link: Link
+    bus: BusConnection
     telemetry: Telemetry
     timings: Timings = field(default_factory=Timings)
 
@@ -129,7 +129,7 @@ class Routes:
             await outlet.open()
             async with counted(self.telemetry, "events"):
                 lacking = await visit.rights.lacking(permissions_of(wanted.streams))
-                hello = {"epoch": self.feed.epoch, "resumed": resumed, "away": self.link.away or None}
+                hello = {"epoch": self.feed.epoch, "resumed": resumed, "away": self.bus.away or None}
                 hello |= {"lacking": lacking}
                 await outlet.write([message("hello", hello)])
                 await self._send_events(outlet, wanted, visit.rights, at)
@@ -144,23 +144,23 @@ class Routes:
             for item in items:
                 at = item.index
                 if wanted.wants(item) and await rights.allowed(item.about.right):
-                    await outlet.write([message("event", item.document, mark(self.feed.epoch, at))])
+                    await outlet.write([message("event", item.document, message_id(self.feed.epoch, at))])
                 await outlet.check()
             if not items:
                 await outlet.wait(news)
 
     async def past_events(self, request: web.Request) -> web.StreamResponse:
         """Return a page of stored events."""
-        asked = read_asked(request.query)
+        page = read_page_request(request.query)
         viewer, _ = self.doors.viewer(request)
         async with self.lobby.visit(viewer) as visit, self.lobby.reading(visit):
-            return json_response(await replay(self.link, visit.rights, asked, seconds=self.timings.replay))
+            return json_response(await replay(self.bus, visit.rights, page, seconds=self.timings.replay))
 
     async def letters(self, request: web.Request) -> web.StreamResponse:
         """Return the dead letters."""
         viewer, _ = self.doors.viewer(request)
         async with self.lobby.visit(viewer) as visit, self.lobby.reading(visit):
-            found = await letters(self.link, visit.rights, request.query, seconds=self.timings.replay)
+            found = await letters(self.bus, visit.rights, request.query, seconds=self.timings.replay)
             return json_response(found)
 
     async def letter(self, request: web.Request) -> web.StreamResponse:
@@ -170,7 +170,7 @@ class Routes:
             raise bad("invalid sequence", "use a number of the list of dead letters")
         viewer, _ = self.doors.viewer(request)
         async with self.lobby.visit(viewer) as visit, self.lobby.reading(visit):
-            return json_response(await dead_letter_page(self.link, visit.rights, sequence))
+            return json_response(await dead_letter_page(self.bus, visit.rights, sequence))
 
     async def explain(self, request: web.Request) -> web.StreamResponse:
         """Return the output of ``trellis explain``, read with the identity of the viewer."""

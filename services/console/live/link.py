@@ -45,7 +45,7 @@ _TRY: Final = "retry; `trellis check` checks the bus"
 _log = get_logger(__name__)
 
 
-class Link:
+class BusConnection:
     """One connection to the bus. ``cluster``: resolves to the cluster's name on the bus."""
 
     def __init__(

@@ -33,7 +33,7 @@ from console.live.feed import (
     read_filter,
     stored_since,
 )
-from console.live.link import Link
+from console.live.link import BusConnection
 from trellis.bus.dead_letters.read import DeadLetter, letter_of
 from trellis.bus.streams.stream_reader import EVERYTHING, Start
 from trellis.bus.streams.tail import event_of
@@ -46,7 +46,7 @@ _STREAMS: Final = {EVENTS: STREAM_EVENTS, LATTICE: STREAM_LATTICE}
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class PageRequest:
     """One page of stored events. ``after``: a sequence, which takes precedence over ``since``."""
 
     stream: str
@@ -75,7 +75,7 @@ class Asked:
         return f"{escape(noun)}.{escape(event)}.>" if event and "*" not in event else f"{escape(noun)}.>"
 
 
-def read_asked(query: Mapping[str, str]) -> Asked:
+def read_page_request(query: Mapping[str, str]) -> PageRequest:
     """Return the page of a query; raises RefusedError for an invalid one."""
     wanted = read_filter({"streams": EVENTS} | dict(query))
     if len(wanted.streams) != 1 or not wanted.streams <= _STREAMS.keys():
@@ -83,7 +83,7 @@ def read_asked(query: Mapping[str, str]) -> Asked:
     after, limit = query.get("after", ""), query.get("limit", "")
     if (after and whole(after) is None) or (limit and not 1 <= (whole(limit) or 0) <= PAGE_EVENTS):
         raise bad("invalid after or limit", f"after is a sequence or absent; limit is a number from 1 to {PAGE_EVENTS}")
-    return Asked(
+    return PageRequest(
         next(iter(wanted.streams)),
         wanted,
         whole(after),
@@ -93,7 +93,9 @@ def read_asked(query: Mapping[str, str]) -> Asked:
     )
 
 
-async def replay(link: Link, rights: ReviewedPermissions, asked: Asked, *, seconds: float) -> dict[str, Any]:
+async def replay(
+    bus: BusConnection, rights: ReviewedPermissions, page: PageRequest, *, seconds: float
+) -> dict[str, Any]:
     """Return a page, oldest first, and the sequence before the next one, None at the end.
 
     Reads for at most ``seconds``.
@@ -102,39 +104,39 @@ async def replay(link: Link, rights: ReviewedPermissions, asked: Asked, *, secon
         RefusedError: the bus is unavailable, or forbidden.
     """
     shown: list[Item] = []
-    at: int | None = asked.after
+    at: int | None = page.after
     looked_at, more = 0, False
-    past = link.past(_STREAMS[asked.stream], asked.subjects, asked.start)
+    past = bus.past(_STREAMS[page.stream], page.subjects, page.start)
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(seconds), contextlib.aclosing(past) as messages:
             more = True  # until the end is reached
             async for message, _ in messages:
-                if asked.until is not None and message.stored > asked.until:
+                if page.until is not None and message.stored > page.until:
                     break
-                if len(shown) == asked.most or looked_at == LOOKED_AT:
-                    return await _page(shown, at, rights, asked)
+                if len(shown) == page.most or looked_at == LOOKED_AT:
+                    return await _page(shown, at, rights, page)
                 looked_at += 1
                 item = item_of(event_of(message))
-                if asked.wanted.wants(item) and await rights.allowed(item.about.right):
+                if page.wanted.wants(item) and await rights.allowed(item.about.right):
                     shown.append(item)
                 at = message.sequence
             more = False
-    return await _page(shown, (at or 0) if more else None, rights, asked)
+    return await _page(shown, (at or 0) if more else None, rights, page)
 
 
-async def _page(items: list[Item], after: int | None, rights: ReviewedPermissions, asked: Asked) -> dict[str, Any]:
-    lacking = await rights.lacking(permissions_of(asked.wanted.streams))
+async def _page(items: list[Item], after: int | None, rights: ReviewedPermissions, page: PageRequest) -> dict[str, Any]:
+    lacking = await rights.lacking(permissions_of(page.wanted.streams))
     return {"events": [item.document for item in items], "next": after, "lacking": lacking}
 
 
 async def letters(
-    link: Link, rights: ReviewedPermissions, query: Mapping[str, str], *, seconds: float
+    bus: BusConnection, rights: ReviewedPermissions, query: Mapping[str, str], *, seconds: float
 ) -> dict[str, Any]:
     """Return the newest dead letters that the viewer can read, without bodies, newest first."""
     wanted = read_filter(dict(query) | {"streams": LETTERS})
     reason = query.get("reason", "").lower()
     shown: list[dict[str, Any]] = []
-    past = link.past(STREAM_DEAD, ">", Start(last=LETTERS_MOST), headers_only=True)
+    past = bus.past(STREAM_DEAD, ">", Start(last=LETTERS_MOST), headers_only=True)
     try:
         async with asyncio.timeout(seconds), contextlib.aclosing(past) as messages:
             async for message, epoch in messages:
@@ -149,14 +151,14 @@ async def letters(
     return {"letters": shown[::-1], "most": LETTERS_MOST, "lacking": lacking}
 
 
-async def dead_letter_page(link: Link, rights: ReviewedPermissions, sequence: int) -> dict[str, Any]:
+async def dead_letter_page(bus: BusConnection, rights: ReviewedPermissions, sequence: int) -> dict[str, Any]:
     """Return a dead letter with its body and its cause.
 
     Raises:
         RefusedError: it does not exist, is forbidden, or the bus is unavailable.
     """
     found: DeadLetter | None = None
-    past = link.past(STREAM_DEAD, ">", Start(sequence=sequence))
+    past = bus.past(STREAM_DEAD, ">", Start(sequence=sequence))
     async with contextlib.aclosing(past) as messages:
         async for message, epoch in messages:
             found = letter_of(message, epoch) if message.sequence == sequence else None

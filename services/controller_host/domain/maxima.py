@@ -37,9 +37,9 @@ def above_maximum(bounds: Bounds, most: Maxima) -> str:
         ("hostCallsPerSecond", bounds.host_calls_per_second, most.host_calls_per_second, _number),
     )
     return "; ".join(
-        f"spec.limits.{name} is {shown(asked)}, the maximum on this platform is {shown(allowed)}"
-        for name, asked, allowed, shown in limits
-        if asked > allowed
+        f"spec.limits.{name} is {shown(value)}, the maximum on this platform is {shown(allowed)}"
+        for name, value, allowed, shown in limits
+        if value > allowed
     )
 
 
@@ -70,10 +70,10 @@ class Acceptance:
     def drop(self, namespace: str, key: str) -> list[str]:
         """Release the pinned memory of a controller; return the refused controllers that can retry."""
         self._refused.get(namespace, {}).pop(key, None)
-        held = self._pinned.get(namespace, {})
-        if held.pop(key, None) is None:
+        pinned = self._pinned.get(namespace, {})
+        if pinned.pop(key, None) is None:
             return []
-        if not held:
+        if not pinned:
             del self._pinned[namespace]
         return list(self._refused.pop(namespace, ()))
 

@@ -42,7 +42,7 @@ class Residents:
         else:
             self.used(key, size)
 
-    def gone(self, key: str) -> None:
+    def remove(self, key: str) -> None:
         """Remove a guest that is no longer in memory."""
         self.total -= self._bytes.pop(key, 0)
 

@@ -60,10 +60,15 @@ def read_result(answer: bytes, requeue_ms: int | None = None) -> Result:
     if (error_text := found.get("error")) is not None:
         return Result(_first_line(error_text))
     waits = []
-    if (asked := found.get("requeueAfter")) is not None:
-        if isinstance(asked, bool) or not isinstance(asked, int | float) or not math.isfinite(asked) or asked < 0:
+    if (requeue_after := found.get("requeueAfter")) is not None:
+        if (
+            isinstance(requeue_after, bool)
+            or not isinstance(requeue_after, int | float)
+            or not math.isfinite(requeue_after)
+            or requeue_after < 0
+        ):
             return Result("requeueAfter of the result needs a number of seconds")
-        waits.append(float(asked))
+        waits.append(float(requeue_after))
     if requeue_ms is not None:
         waits.append(max(0, requeue_ms) / 1000)
     return Result(again=min(*waits, WAIT_MAX) if waits else None)

@@ -143,8 +143,8 @@ def read_spec(view: ControllerView) -> Wanted:
         raise ValueError(f"spec.{'.'.join(map(str, first['loc']))}: {first['msg']}") from None
     idle = spec.idle
     pinned = idle is not None and idle.policy is IdlePolicy.PINNED
-    said = None if idle is None else idle.suspend_after
-    after = _read("idle.suspendAfter", parse_seconds, said, SUSPEND_AFTER_DEFAULT)
+    suspend_after = None if idle is None else idle.suspend_after
+    after = _read("idle.suspendAfter", parse_seconds, suspend_after, SUSPEND_AFTER_DEFAULT)
     return Wanted(
         module=spec.module,
         account=spec.service_account_name,

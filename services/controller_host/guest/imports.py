@@ -33,12 +33,12 @@ def _call(guest: Guest, pointer: int, length: int) -> int:
     else:
         request = guest.memory.read(pointer, length)
         with guest.budget.of_host():
-            answer = _asked(guest, request)
+            answer = _call_host(guest, request)
     guest.answer = answer if len(answer) <= abi.MOST_BYTES else TOO_LARGE
     return len(guest.answer)
 
 
-def _asked(guest: Guest, request: bytes) -> bytes:
+def _call_host(guest: Guest, request: bytes) -> bytes:
     try:
         return guest.host.call(request)
     except Exception as error:

@@ -165,7 +165,7 @@ class Instance:
         """Release all resources; idempotent. Not allowed during a call."""
         if not self.closed:
             self.closed = True
-            self.guest.memory.gone()
+            self.guest.memory.invalidate()
         self._functions.clear()
         self.store.close()
         if self._claimed is not None:

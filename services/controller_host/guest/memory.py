@@ -28,7 +28,7 @@ class Memory:
             raise RuntimeError("the instance of this memory is gone")
         return native.memory_extent(self._context, self._handle)
 
-    def gone(self) -> None:
+    def invalidate(self) -> None:
         """Disable access, because the pages are released."""
         self._context = None
 

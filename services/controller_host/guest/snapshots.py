@@ -199,14 +199,14 @@ class Snapshots:
 
     def _continued_run(self) -> bytes:
         """Return the previous run's id if it ended cleanly in this boot; otherwise a new id."""
-        mark = self._directory / "clean"
+        marker = self._directory / "clean"
         try:
-            said = mark.read_bytes()
+            content = marker.read_bytes()
         except OSError:
-            said = b""
-        mark.unlink(missing_ok=True)
-        if len(said) == 32 and said[:16] == self.boot:
-            return said[16:]
+            content = b""
+        marker.unlink(missing_ok=True)
+        if len(content) == 32 and content[:16] == self.boot:
+            return content[16:]
         return uuid.uuid4().bytes
 
 

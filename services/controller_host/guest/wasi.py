@@ -125,10 +125,10 @@ def random_get(guest: Guest, pointer: int, length: int) -> int:
 def _poll_oneoff(guest: Guest, subscriptions: int, events: int, count: int, ready: int) -> int:
     if not 0 < count <= _MOST_SUBSCRIPTIONS:
         return INVAL
-    asked = [guest.memory.read(subscriptions + at * 48, 48) for at in range(count)]
-    answers = [_stream_event(each) for each in asked if each[8] != _CLOCK]
+    records = [guest.memory.read(subscriptions + at * 48, 48) for at in range(count)]
+    answers = [_stream_event(each) for each in records if each[8] != _CLOCK]
     if not answers:
-        deadlines = [(_deadline(guest, each), each) for each in asked]
+        deadlines = [(_deadline(guest, each), each) for each in records]
         first = min(deadline for deadline, _ in deadlines)
         _sleep(guest, first)
         answers = [struct.pack("<8sHB21x", each[:8], SUCCESS, _CLOCK) for at, each in deadlines if at <= first]

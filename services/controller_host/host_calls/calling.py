@@ -79,17 +79,17 @@ class Calling:
         """Reject further requests; requests in progress end by themselves, or with the event loop."""
         self.stopped = True
 
-    async def do(self, account: Account, asked: Verb | Happening, parent: Context | None) -> bytes:
+    async def do(self, account: Account, request: Verb | Happening, parent: Context | None) -> bytes:
         """Return the body of the API server's response.
 
         Raises:
             KubeError, NotLeading: the request was refused, or the API server did not answer.
         """
-        name = f"call {asked.op} {asked.kind}" if isinstance(asked, Verb) else "call event"
+        name = f"call {request.op} {request.kind}" if isinstance(request, Verb) else "call event"
         with within(self.telemetry, name, parent, {"trellis.controller": account.controller}) as span:
-            op = asked.op if isinstance(asked, Verb) else "event"
+            op = request.op if isinstance(request, Verb) else "event"
             try:
-                body = await self._do(account, asked)
+                body = await self._do(account, request)
             except KubeError as error:
                 self._count(op, type(error).__name__)
                 _set_error(span, error)
@@ -102,13 +102,13 @@ class Calling:
     def _count(self, op: str, outcome: str) -> None:
         self.telemetry.metrics.controller_host_calls_total.labels(self.telemetry.service, op, outcome).inc()
 
-    async def _do(self, account: Account, asked: Verb | Happening) -> bytes:
+    async def _do(self, account: Account, request: Verb | Happening) -> bytes:
         kube = self.acting_as(account.user)
-        if isinstance(asked, Happening):
-            await record(kube, account, asked)
+        if isinstance(request, Happening):
+            await record(kube, account, request)
             return b""
-        resource = await self.kinds.resource(asked.api_version, asked.kind)
-        return await kube.ask(_call(asked, resource), _request(asked, resource), timeout=self.timings.request)
+        resource = await self.kinds.resource(request.api_version, request.kind)
+        return await kube.ask(_call(request, resource), _request(request, resource), timeout=self.timings.request)
 
 
 class Calls:
@@ -189,19 +189,19 @@ class Calls:
         if not self._bucket.take(now):
             message = f"more than {self._bucket.rate:g} requests per second: spec.limits.hostCallsPerSecond"
             raise CallRefused("TooManyCalls", message)
-        asked = calls.read(request, self._account.manager)
-        if isinstance(asked, Happening) and not self._events.take(now):
+        parsed = calls.read(request, self._account.manager)
+        if isinstance(parsed, Happening) and not self._events.take(now):
             raise CallRefused("TooManyCalls", f"more than {EVENTS_PER_SECOND:g} Events per second: send fewer Events")
-        body = self._ask(asked, min(self._calling.timings.request, self._left))
-        return b"{}" if isinstance(asked, Happening) else calls.answer(asked, body)
+        body = self._ask(parsed, min(self._calling.timings.request, self._left))
+        return b"{}" if isinstance(parsed, Happening) else calls.answer(parsed, body)
 
-    def _ask(self, asked: Verb | Happening, seconds: float) -> bytes:
+    def _ask(self, request: Verb | Happening, seconds: float) -> bytes:
         if seconds <= 0:
             allowed = self._calling.timings.call
             raise CallRefused("Timeout", f"the requests of this call already used the maximum of {allowed:g} s")
         if self._calling.stopped:
             raise _shutting_down()
-        work = self._calling.do(self._account, asked, self._parent)
+        work = self._calling.do(self._account, request, self._parent)
         future: Future[bytes] = Future()
         try:
             self._calling.loop.call_soon_threadsafe(_begin, work, future)
@@ -264,26 +264,26 @@ def _set_error(span: Span, error: KubeError) -> None:
     span.set_status(StatusCode.ERROR, error.reason)
 
 
-def _call(asked: Verb, resource: Resource) -> Call:
+def _call(request: Verb, resource: Resource) -> Call:
     # Text of a guest must not become the label of a metric: its time series would exist until the process ends.
-    subresource = asked.subresource if asked.subresource in KNOWN_SUBRESOURCES else "other"
-    plural = f"{resource.plural}/{subresource}" if asked.subresource else resource.plural
-    verb = {"POST": "CREATE"}.get(asked.method, "LIST" if asked.op == "list" else asked.method)
-    return Call(verb, resource.kind, plural, asked.namespace, asked.name)
+    subresource = request.subresource if request.subresource in KNOWN_SUBRESOURCES else "other"
+    plural = f"{resource.plural}/{subresource}" if request.subresource else resource.plural
+    verb = {"POST": "CREATE"}.get(request.method, "LIST" if request.op == "list" else request.method)
+    return Call(verb, resource.kind, plural, request.namespace, request.name)
 
 
-def _request(asked: Verb, resource: Resource) -> HttpRequest:
+def _request(request: Verb, resource: Resource) -> HttpRequest:
     """Return the HTTP request for the resource.
 
     Raises:
         CallRefused: the namespace of a namespaced kind is missing.
     """
-    if resource.namespaced and not asked.namespace and asked.op != "list":
-        field_name = "namespace" if asked.op in {"get", "patch", "delete"} else "object.metadata.namespace"
+    if resource.namespaced and not request.namespace and request.op != "list":
+        field_name = "namespace" if request.op in {"get", "patch", "delete"} else "object.metadata.namespace"
         raise CallRefused("InvalidRequest", f"{field_name}: needs a namespace: {resource.kind} is namespaced")
-    name = None if asked.collection else asked.name
-    path = resource.path(asked.namespace or None, name, asked.subresource or None)
-    return HttpRequest(asked.method, path, asked.query, asked.body, asked.content_type, most=MOST_BYTES)
+    name = None if request.collection else request.name
+    path = resource.path(request.namespace or None, name, request.subresource or None)
+    return HttpRequest(request.method, path, request.query, request.body, request.content_type, most=MOST_BYTES)
 
 
 def _log_of(level: int) -> Callable[..., object]:

@@ -58,9 +58,9 @@ def _opened(stack: ExitStack, root: Path, path: str) -> int:
     raise SourceError(SourceReason.NOT_FOUND, f"the module {path} is a directory: name a file in it")
 
 
-def _parts(path: str, asked: str) -> list[str]:
+def _parts(path: str, requested: str) -> list[str]:
     if path.startswith("/") or "\0" in path:
-        raise _outside(asked)
+        raise _outside(requested)
     return [part for part in path.split("/") if part not in {"", "."}]
 
 

@@ -36,7 +36,7 @@ class EngineUnavailable(Exception):  # noqa: N818 - named after the outcome
 
 
 class Loading:
-    """Loads the engine by ``load`` on the first request. ``told`` is called in that thread with "" or the error.
+    """Loads the engine by ``load`` on the first request. ``report`` is called in that thread with "" or the error.
 
     After a failure, the next attempt is ``again`` seconds later.
     """
@@ -44,14 +44,14 @@ class Loading:
     def __init__(
         self,
         load: Callable[[], Runtime],
-        told: Callable[[str], None] = lambda _: None,
+        report: Callable[[str], None] = lambda _: None,
         clock: Callable[[], float] = time.monotonic,
         *,
         again: float = TurnTimings().engine,
     ) -> None:
         self._again: Final = again
         self._load: Final = load
-        self._told: Final = told
+        self._report: Final = report
         self._clock: Final = clock
         self._lock: Final = threading.Lock()
         self._runtime: Runtime | None = None
@@ -71,7 +71,7 @@ class Loading:
             return self._runtime or self._loaded()
 
     @contextmanager
-    def held(self) -> Iterator[Runtime | None]:
+    def if_loaded(self) -> Iterator[Runtime | None]:
         """Yield the runtime if it is loaded, else None; the engine is not loaded while the block runs."""
         with self._lock:
             yield self._runtime
@@ -97,21 +97,21 @@ class Loading:
         if self._closed.is_set():  # after the line above: a concurrent `close` saw the runtime, or set the flag before
             runtime.close()
         _log.info("Wasm engine loaded", seconds=round(self._clock() - began, 3))
-        self._told("")
+        self._report("")
         return runtime
 
     def _failed(self, error: Exception) -> None:
         self._why = printable(f"the engine of controllers cannot be loaded: {type(error).__name__}: {error}", _LONGEST)
         self._again_at = self._clock() + self._again
         _log.error("Wasm engine unavailable, no controller can run", error=self._why)
-        self._told(self._why)
+        self._report(self._why)
 
 
 def local(
-    directory: Path, bounds: CompileBounds, told: Callable[[str], None], again: float = TurnTimings().engine
+    directory: Path, bounds: CompileBounds, report: Callable[[str], None], again: float = TurnTimings().engine
 ) -> Loading:
     """Return the loader of the engine of this process; its compiled modules are in ``directory``."""
-    return Loading(partial(_runtime, directory, bounds), told, again=again)
+    return Loading(partial(_runtime, directory, bounds), report, again=again)
 
 
 def _runtime(directory: Path, bounds: CompileBounds) -> Runtime:

@@ -21,7 +21,7 @@ from controller_host.domain.views import ControllerView, Wanted, digest
 from controller_host.guest.limits import Limits
 from controller_host.guest.refusals import ModuleRefused
 from controller_host.module.joint import Joint
-from controller_host.module.sources import Asked
+from controller_host.module.sources import ModuleRequest
 from controller_host.permissions import impersonation_message
 from controller_host.scheduler.guests import Guests, Prepared
 from controller_host.state.progress import KnownModule, Progress
@@ -67,7 +67,7 @@ class Fetch(Protocol):
 class Sources(Protocol):
     """Source of the bytes of modules."""
 
-    def turn(self, asked: Asked) -> AbstractAsyncContextManager[Fetch]:
+    def turn(self, request: ModuleRequest) -> AbstractAsyncContextManager[Fetch]:
         """Wait for the turn of a module's namespace, and keep it while the block runs."""
 
 
@@ -103,8 +103,8 @@ class Preparing:
         if module is None:
             # The source permits or refuses all requests of the same user for the same source alike.
             claim = claim_of(wanted, user)
-            asked = Asked(view.namespace, wanted.module, user)
-            module = await self._joint.do((claim, anew), lambda: self._fetched(asked, wanted, anew=anew))
+            request = ModuleRequest(view.namespace, wanted.module, user)
+            module = await self._joint.do((claim, anew), lambda: self._fetched(request, wanted, anew=anew))
             if wanted.is_fixed:
                 self.progress.show(view.uid, claim)
         return _prepared(wanted, module, await self._init(view, wanted, user))
@@ -115,14 +115,14 @@ class Preparing:
             return None
         return self.progress.known(wanted.source)
 
-    async def _fetched(self, asked: Asked, wanted: Wanted, *, anew: bool) -> KnownModule:
+    async def _fetched(self, request: ModuleRequest, wanted: Wanted, *, anew: bool) -> KnownModule:
         """Fetch a module; for a known module, only check that the source permits the user to read it."""
         try:
-            async with self.sources.turn(asked) as fetch:
+            async with self.sources.turn(request) as fetch:
                 known = self.progress.known(wanted.source) if wanted.is_fixed and not anew else None
                 if known is not None and await fetch.confirm():
                     return known
-                return await self._loaded(asked.namespace, await fetch.module(), wanted)
+                return await self._loaded(request.namespace, await fetch.module(), wanted)
         except SourceError as error:
             raise NotAccepted(error.reason, error.message) from None
 

@@ -45,7 +45,7 @@ _DOCKER_CONFIG: Final = ".dockerconfigjson"
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class ModuleRequest:
     """A requested module, its namespace, and the user that reads its objects."""
 
     namespace: str
@@ -73,34 +73,34 @@ class Sources:
         self._threads = ThreadPoolExecutor(_FILES[0], thread_name_prefix="volume")
 
     @asynccontextmanager
-    async def turn(self, asked: Asked) -> AsyncIterator[Fetch]:
+    async def turn(self, request: ModuleRequest) -> AsyncIterator[Fetch]:
         """Wait for the turn of the module's namespace, and yield the fetch of the module.
 
         The caller has to release the module's memory before the block ends.
         """
-        module = asked.module
+        module = request.module
         if module.oci is not None or module.url is not None:
-            async with self._transfers.begin(asked.namespace) as transfer:
-                yield Fetch(self, asked, transfer)
+            async with self._transfers.begin(request.namespace) as transfer:
+                yield Fetch(self, request, transfer)
         else:
             shares = self._files if module.config_map is None else self._objects
-            async with shares.hold(asked.namespace):
-                yield Fetch(self, asked, None)
+            async with shares.hold(request.namespace):
+                yield Fetch(self, request, None)
 
     async def close(self) -> None:
         """Close all connections."""
         self._threads.shutdown(wait=False, cancel_futures=True)
         await self._web.close()
 
-    async def bytes_of(self, asked: Asked, transfer: Transfer | None) -> bytes:
+    async def bytes_of(self, request: ModuleRequest, transfer: Transfer | None) -> bytes:
         """Return a module's bytes without verification; raises SourceError, KubeError."""
-        module, namespace = asked.module, asked.namespace
+        module, namespace = request.module, request.namespace
         if module.config_map is not None:
-            return await self._from_config_map(namespace, module.config_map, asked.user)
+            return await self._from_config_map(namespace, module.config_map, request.user)
         if transfer is not None:
             async with transfer.in_time(_named(module)):
                 if module.oci is not None:
-                    return await (await self.registry(asked, module.oci, transfer)).module()
+                    return await (await self.registry(request, module.oci, transfer)).module()
                 assert module.url is not None  # otherwise there is no transfer
                 return await _from_url(transfer, module.url)
         if module.pvc is not None:
@@ -112,7 +112,7 @@ class Sources:
             raise SourceError(SourceReason.NOT_ALLOWED, message)
         return await self._from_file("", module.path)
 
-    async def registry(self, asked: Asked, oci: OciModule, transfer: Transfer) -> Registry:
+    async def registry(self, request: ModuleRequest, oci: OciModule, transfer: Transfer) -> Registry:
         """Return the client for the registry of an image; raises SourceError, KubeError."""
         try:
             reference = parse_image(oci.image)
@@ -120,9 +120,9 @@ class Sources:
             raise SourceError(SourceReason.NOT_FOUND, str(error)) from None
         credentials = None
         if oci.pull_secret is not None:
-            secret = await self._object(SECRETS, asked.namespace, oci.pull_secret.name, asked.user)
+            secret = await self._object(SECRETS, request.namespace, oci.pull_secret.name, request.user)
             config = _decoded(secret.get("data"), _DOCKER_CONFIG)
-            name = f"the pullSecret {oci.pull_secret.name} in namespace {asked.namespace}"
+            name = f"the pullSecret {oci.pull_secret.name} in namespace {request.namespace}"
             if config is None:
                 raise SourceError(SourceReason.FORBIDDEN, f"{name} has no {_DOCKER_CONFIG}")
             try:
@@ -176,7 +176,7 @@ class Fetch:
     """A fetch of a module in its turn."""
 
     sources: Sources
-    asked: Asked
+    request: ModuleRequest
     transfer: Transfer | None
 
     async def confirm(self) -> bool:
@@ -188,10 +188,10 @@ class Fetch:
             SourceError: the source refuses it.
             KubeError: the API server does not answer.
         """
-        module, transfer = self.asked.module, self.transfer
+        module, transfer = self.request.module, self.transfer
         if module.oci is not None and transfer is not None:
             async with transfer.in_time(_named(module)):
-                await (await self.sources.registry(self.asked, module.oci, transfer)).confirm()
+                await (await self.sources.registry(self.request, module.oci, transfer)).confirm()
             return True
         return module.url is not None or module.path is not None
 
@@ -202,9 +202,9 @@ class Fetch:
             SourceError: the module cannot be fetched, or its checksum does not match.
             KubeError: the API server does not answer.
         """
-        module = self.asked.module
+        module = self.request.module
         _check_pinned(module)
-        wasm = await self.sources.bytes_of(self.asked, self.transfer)
+        wasm = await self.sources.bytes_of(self.request, self.transfer)
         found = await asyncio.to_thread(_sha256, wasm)
         if module.sha256 is not None and found != module.sha256:
             message = f"the module of {_named(module)} has sha256 {found}, expected {module.sha256}"

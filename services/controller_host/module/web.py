@@ -161,9 +161,9 @@ class Web:
             raise _not_allowed(place, reason)
 
     async def _once(self, request: _Request, arrived: Arrived) -> tuple[Answer, URL | None]:
-        place, asked = request.place, (request.method, request.place)
+        place, target = request.place, (request.method, request.place)
         try:
-            async with self._opened().request(*asked, headers=request.headers, allow_redirects=False) as response:
+            async with self._opened().request(*target, headers=request.headers, allow_redirects=False) as response:
                 location = response.headers.get("Location", "")
                 if response.status in _MOVED and location:
                     return Answer(response.status, response.headers, b""), place.join(URL(location))

@@ -127,7 +127,7 @@ class Reporting:
         """Schedule a report of a fault: an Event is recorded if it differs from the last one."""
         self.add(hosted.key)
 
-    def gone(self, hosted: Hosted) -> None:
+    def removed(self, hosted: Hosted) -> None:
         """Remove a controller."""
         self._last.pop(hosted.key, None)
 

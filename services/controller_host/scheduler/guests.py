@@ -88,7 +88,7 @@ class Guests(Protocol):
 
 
 class LocalGuests:
-    """Guests of this process, with their modules and snapshots in one directory; ``told``: see ``loading.Loading``.
+    """Guests of this process, with their modules and snapshots in one directory; ``report``: see ``loading.Loading``.
 
     Raises:
         PermissionError: another account owns the directory.
@@ -99,14 +99,14 @@ class LocalGuests:
         self,
         directory: Path,
         bounds: CompileBounds = CompileBounds(),  # noqa: B008 - frozen
-        told: Callable[[str], None] = lambda _: None,
+        report: Callable[[str], None] = lambda _: None,
         timings: Timings = Timings(),  # noqa: B008 - frozen
     ) -> None:
         self._directory = directory
         self._young: Final = timings.disk.young
         self._compiled = private_directory(directory / "modules")
         self._snapshots = Snapshots(directory / "snapshots")
-        self._engine = loading.local(self._compiled, bounds, told, timings.turns.engine)
+        self._engine = loading.local(self._compiled, bounds, report, timings.turns.engine)
 
     def require(self) -> None:
         """Load the engine; raises EngineUnavailable."""
@@ -161,7 +161,7 @@ class LocalGuests:
 
     def sweep_modules(self, keep: Iterable[str]) -> None:
         """Remove compiled modules except the digests in ``keep``, and modules in use."""
-        with self._engine.held() as engine:
+        with self._engine.if_loaded() as engine:
             if engine is not None:
                 engine.modules.sweep(keep, young_seconds=self._young)
                 return

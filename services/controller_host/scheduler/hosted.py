@@ -68,7 +68,7 @@ class Hosted:
     not_taken: int = 0
     """Consecutive failed attempts to suspend it."""
     not_before: float = 0.0
-    held_until: float = 0.0
+    next_review_at: float = 0.0
     """Time of the next access review for its waiting keys."""
     look_at: float | None = None
     """Time of the next check of the references of the spec."""
@@ -85,7 +85,7 @@ class Hosted:
     """Reason why it does not run, although it is accepted."""
     fault: Fault | None = None
     busy: bool = False
-    said: Allowance = field(default_factory=lambda: Allowance(TokenBucket(LINES_PER_SECOND, LINES_AT_ONCE)))
+    log_allowance: Allowance = field(default_factory=lambda: Allowance(TokenBucket(LINES_PER_SECOND, LINES_AT_ONCE)))
     """Rate limit of log lines about its failures."""
 
     def brought_to_disk(self, now: float, backoff: Backoff, *, taken: bool) -> None:

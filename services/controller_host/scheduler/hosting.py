@@ -114,7 +114,7 @@ class Hosting:
                 self.memory.count(item)
                 # A short fetch is not reported.
                 if item.fetching is None or self._untold(item, time.monotonic()) is None:
-                    self.outcomes.told.changed(item)
+                    self.outcomes.callbacks.changed(item)
 
     async def close(self, seconds: float) -> None:
         """Suspend all guests in memory within ``seconds``; calls still in progress after half of it are ended."""
@@ -160,11 +160,11 @@ class Hosting:
     async def _forget(self, hosted: Hosted) -> None:
         self.fetching.drop(hosted.key)
         self.news.watches.drop(hosted.key)
-        self.residents.gone(hosted.key)
+        self.residents.remove(hosted.key)
         self.hosted.pop(hosted.key, None)
         self._wake_all(self.acceptance.drop(hosted.view.namespace, hosted.key))
         await self.memory.in_pool(hosted.life.forget)
-        self.outcomes.told.gone(hosted)
+        self.outcomes.callbacks.removed(hosted)
 
     async def _turn(self, hosted: Hosted, view: ControllerView) -> float | None:
         now = time.monotonic()
@@ -303,7 +303,7 @@ class Hosting:
             # A notification comes when its watches are complete: polling would not scale to ten thousand controllers.
             return 0.0 if self.news.whole(hosted) else None
         wait = hosted.agenda.wait(now)
-        return wait if wait is None else max(wait, hosted.bucket.wait(now), hosted.held_until - now)
+        return wait if wait is None else max(wait, hosted.bucket.wait(now), hosted.next_review_at - now)
 
     def _next(self, hosted: Hosted, wait: float | None) -> float | None:
         now, waits = time.monotonic(), [wait]

@@ -274,8 +274,8 @@ class GuestLifecycle:
 
     def _keep(self, prepared: Prepared) -> None:
         """Store the prepared input; without the request of ``init``, which contains Secrets, once it was used."""
-        told = prepared.init and (self.instance is not None or self.snapshot)
-        self.prepared = replace(prepared, init=b"") if told else prepared
+        init_used = prepared.init and (self.instance is not None or self.snapshot)
+        self.prepared = replace(prepared, init=b"") if init_used else prepared
 
     def _failed(self, served: Served, fault: GuestFault) -> None:
         trace.get_current_span().set_status(trace.StatusCode.ERROR, str(fault))

@@ -101,7 +101,7 @@ class Memory:
     def count(self, hosted: Hosted) -> None:
         """Count the memory of a controller, and mark controllers for eviction above the budget."""
         if hosted.life.instance is None:
-            self.residents.gone(hosted.key)
+            self.residents.remove(hosted.key)
             return
         note = self.residents.weighed if hosted.accounted_at == hosted.used_at else self.residents.used
         note(hosted.key, hosted.life.figures.resident_bytes)

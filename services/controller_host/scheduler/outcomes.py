@@ -37,7 +37,7 @@ class Callbacks:
 
     changed: Callable[[Hosted], None]
     faulted: Callable[[Hosted], None]
-    gone: Callable[[Hosted], None]
+    removed: Callable[[Hosted], None]
 
 
 def _fits(hosted: Hosted, abi: int | None) -> None:
@@ -52,7 +52,7 @@ def _fits(hosted: Hosted, abi: int | None) -> None:
 class Outcomes:
     """Results of turns. ``closing``: the host is shutting down and ends guests itself."""
 
-    told: Callbacks
+    callbacks: Callbacks
     backoff: Backoff = field(default_factory=Backoff)
     refusals: RefusalTimings = field(default_factory=RefusalTimings)
     timings: TurnTimings = field(default_factory=TurnTimings)
@@ -131,10 +131,10 @@ class Outcomes:
     def _note(self, hosted: Hosted, kind: str, message: str) -> None:
         first = hosted.fault is None or (hosted.fault.kind, hosted.fault.message) != (kind, message)
         hosted.fault = Fault(str(kind), message, datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"))
-        if first and (left_out := hosted.said.take(time.monotonic())) is not None:
+        if first and (left_out := hosted.log_allowance.take(time.monotonic())) is not None:
             more = {"failures_left_out": left_out} if left_out else {}
             _log.warning("controller failed", controller=hosted.key, reason=str(kind), message=message, **more)
-        self.told.faulted(hosted)
+        self.callbacks.faulted(hosted)
 
 
 def disk_full(room: DiskSpace, what: str) -> Trouble:

@@ -24,7 +24,7 @@ from trellis.telemetry import Telemetry, TraceContext, linked, trace_from
 if TYPE_CHECKING:
     from controller_host.guest.instance import Instance
 
-_MARK: Final = names.ANNOTATION_TRACEPARENT.encode()
+_TRACEPARENT: Final = names.ANNOTATION_TRACEPARENT.encode()
 
 
 def call_span(telemetry: Telemetry, controller: str, delivery: Delivery) -> AbstractContextManager[trace.Span]:
@@ -45,7 +45,7 @@ def call_span(telemetry: Telemetry, controller: str, delivery: Delivery) -> Abst
 
 def traces_named(item: bytes | None) -> list[TraceContext]:
     """Return the trace that an object's annotation names; empty if the annotation is missing or malformed."""
-    if item is None or _MARK not in item:  # objects can have 1 MiB, and few have the annotation
+    if item is None or _TRACEPARENT not in item:  # objects can have 1 MiB, and few have the annotation
         return []
     annotations = orjson.loads(item)["metadata"].get("annotations") or {}
     found = trace_from(annotations.get(names.ANNOTATION_TRACEPARENT))

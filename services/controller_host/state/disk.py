@@ -64,17 +64,17 @@ def _unusable(settings: Settings, error: str) -> SettingsError:
 
 def open_disk(
     settings: Settings,
-    told: Callable[[str], None],
+    report: Callable[[str], None],
     timings: Timings = Timings(),  # noqa: B008 - frozen
 ) -> Disk:
-    """Open the data directory; ``told`` is called with "" or the error when the engine of guests is loaded.
+    """Open the data directory; ``report`` is called with "" or the error when the engine of guests is loaded.
 
     Raises:
         SettingsError: the directory cannot be used.
     """
     directory = settings.controller_data_dir
     try:
-        guests = LocalGuests(directory, compile_bounds(settings), told, timings)
+        guests = LocalGuests(directory, compile_bounds(settings), report, timings)
         try:
             progress = Progress(directory, timings.disk)
         except OSError:

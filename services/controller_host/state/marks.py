@@ -49,10 +49,10 @@ class Marks:
             self._progress.meet(self._uid, new)
             self._by_key |= dict.fromkeys(new, LastCall(NEVER))
 
-    def note(self, key: str, mark: LastCall) -> None:
+    def note(self, key: str, call: LastCall) -> None:
         """Record the last call for a key; a mark without a version and a time removes the key."""
-        if mark.version or mark.due is not None:
-            self._by_key[key] = mark
+        if call.version or call.due is not None:
+            self._by_key[key] = call
         else:
             self._by_key.pop(key, None)
         self._dirty.add(key)

@@ -113,16 +113,16 @@ class Progress(Database):
     def commit(self, uid: str, past: SeenVersions) -> None:
         """Record a complete snapshot, with the changes of ``past.marks`` since the last; "" without due: deleted."""
         with self._writing() as base:
-            deleted = [(uid, key) for key, mark in past.marks.items() if not mark.version and mark.due is None]
-            held = [
+            deleted = [(uid, key) for key, call in past.marks.items() if not call.version and call.due is None]
+            kept = [
                 (uid, key, mark.version, mark.due)
                 for key, mark in past.marks.items()
                 if mark.version or mark.due is not None
             ]
             if deleted:
                 base.executemany("DELETE FROM done WHERE uid = ? AND key = ?", deleted)
-            if held:
-                base.executemany("INSERT OR REPLACE INTO done VALUES (?, ?, ?, ?)", held)
+            if kept:
+                base.executemany("INSERT OR REPLACE INTO done VALUES (?, ?, ?, ?)", kept)
             row = (uid, past.sha256, past.config, past.token)
             base.execute("INSERT OR REPLACE INTO controllers VALUES (?, ?, ?, ?)", row)
             # This snapshot includes the saved state of a former version.

@@ -101,8 +101,8 @@ class Sweeping:
     def _found(self) -> set[str]:
         return self._stored.uids() | self._progress.uids()
 
-    def _remove(self, gone: Collection[str], living: ExistingControllers) -> None:
-        for uid in gone:
+    def _remove(self, deleted: Collection[str], living: ExistingControllers) -> None:
+        for uid in deleted:
             self._stored.forget(uid)
             self._progress.forget(uid)
         self._progress.keep_modules({wanted.source for wanted in living.wanted})

@@ -79,7 +79,7 @@ class CachedKind:
         """True if the API server does not serve the kind: there are no objects, or its CRD is being re-created."""
         return self.trouble is not None and self.trouble.reason is RefusalReason.UNKNOWN_KIND
 
-    def held(self, key: ObjectKey) -> CachedObject | None:
+    def get(self, key: ObjectKey) -> CachedObject | None:
         """Return an object, None if it is not cached."""
         return self._names.get(key.namespace, {}).get(key.name)
 
@@ -91,8 +91,8 @@ class CachedKind:
         for namespace in list(self._names) if everywhere else named:
             names = self._names.get(namespace, {})
             for name in list(self._candidates(namespace, specs)):
-                held = names.get(name)
-                if held is not None and any(spec.means(namespace, held.labels) for spec in specs):
+                cached = names.get(name)
+                if cached is not None and any(spec.means(namespace, cached.labels) for spec in specs):
                     yield ObjectKey(*self.type, namespace, name)
 
     def _candidates(self, namespace: str, specs: list[WatchSpec]) -> dict[str, None]:
@@ -178,9 +178,9 @@ class CachedKind:
         """
         former, first, self._names = self._names, not self._complete, {}
         self._labels.clear()
-        for held_key, held in informer.objects.items():
-            namespace, _, name = held_key.rpartition("/")
-            self._names.setdefault(namespace, {})[name] = held
+        for object_key, cached in informer.objects.items():
+            namespace, _, name = object_key.rpartition("/")
+            self._names.setdefault(namespace, {})[name] = cached
         self._live, self._complete = informer, True
         if first:
             return

@@ -70,9 +70,9 @@ class News:
 
     def is_news(self, hosted: Hosted, key: ObjectKey) -> bool:
         """Return whether an object differs from the version that the guest has processed, or was deleted."""
-        mark = hosted.life.marks.get(key_text(key))
+        call = hosted.life.marks.get(key_text(key))
         version = self.watches.version(key) if self.watches.concerns(hosted.key, key) else ""
-        return (mark.version if mark is not None else "") != version
+        return (call.version if call is not None else "") != version
 
     def whole(self, hosted: Hosted) -> bool:
         """Return whether the caches are complete for all objects that the guest has processed.
@@ -83,7 +83,7 @@ class News:
         if not self.watches.whole(hosted.key):
             return False
         absent = self.watches.absent(hosted.key)
-        seen = (parse_key(text) for text, mark in hosted.life.marks.items() if mark.version) if absent else ()
+        seen = (parse_key(text) for text, call in hosted.life.marks.items() if call.version) if absent else ()
         return not any((key.api_version, key.kind) in absent for key in seen)
 
     def list_if_whole(self, hosted: Hosted) -> None:
@@ -99,14 +99,14 @@ class News:
             seen.add(key_text(key))
             if self.is_news(hosted, key):
                 _due(hosted, key, now)
-        for text, mark in list(hosted.life.marks.items()):
+        for text, call in list(hosted.life.marks.items()):
             key = parse_key(text)
             if not self.watches.watched(hosted.key, key):
                 self._forget(hosted, key)
-            elif text not in seen and mark.version:
+            elif text not in seen and call.version:
                 _due(hosted, key, now)
-            elif mark.due is not None:
-                hosted.agenda.postpone(key, now, mark.due - wall)
+            elif call.due is not None:
+                hosted.agenda.postpone(key, now, call.due - wall)
         hosted.listed = True
 
     async def deliverable(self, hosted: Hosted, now: float) -> list[Delivery]:
@@ -116,7 +116,7 @@ class News:
             KubeError: an access review failed; all due keys are still due.
         """
         found: list[Delivery] = []
-        hosted.held_until = 0.0
+        hosted.next_review_at = 0.0
         turns = hosted.agenda.take(now, MOST_TURNS) if hosted.listed else []
         for at, turn in enumerate(turns):
             if not self.watches.watched(hosted.key, turn.key):
@@ -133,7 +133,7 @@ class News:
             if not allowed:
                 # The same applies to all keys. An earlier wake of the controller causes another review.
                 hosted.agenda.put_back(turns[at:])
-                hosted.held_until = now + (self.timings.unknown if allowed is None else self.timings.denied)
+                hosted.next_review_at = now + (self.timings.unknown if allowed is None else self.timings.denied)
                 break
             hosted.bucket.take(now)
             found.append(self._delivery(hosted, turn))

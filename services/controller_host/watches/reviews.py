@@ -90,7 +90,7 @@ class Reviews:
             if self._clock() < self._not_before:
                 return None
             task = answers.asking[place] = asyncio.create_task(self._find_out(user, answers, place), name="review")
-            task.add_done_callback(lambda done: _asked(answers, place, done))
+            task.add_done_callback(lambda done: _review_done(answers, place, done))
         # A cancelled caller must not cancel the review that other callers wait for.
         return await asyncio.shield(task)
 
@@ -170,7 +170,7 @@ class Reviews:
         return bool(status.get("allowed")) and not status.get("denied")
 
 
-def _asked(answers: _Answers, place: _Place, task: asyncio.Task[bool | None]) -> None:
+def _review_done(answers: _Answers, place: _Place, task: asyncio.Task[bool | None]) -> None:
     answers.asking.pop(place, None)
     if not task.cancelled():
         task.exception()  # raised in the waiting callers; mark it as retrieved if there are none

@@ -95,22 +95,22 @@ class SharedWatches:
     def item(self, key: ObjectKey) -> bytes | None:
         """Return the cached JSON of an object, without managedFields, None if it is not cached."""
         kind = self._kinds.get((key.api_version, key.kind))
-        held = None if kind is None else kind.held(key)
-        return None if held is None else held.body
+        cached = None if kind is None else kind.get(key)
+        return None if cached is None else cached.body
 
     def version(self, key: ObjectKey) -> str:
         """Return ``<uid>/<resourceVersion>`` of an object, "" if it is not cached: equal values mean the same state."""
         kind = self._kinds.get((key.api_version, key.kind))
-        held = None if kind is None else kind.held(key)
-        return "" if held is None else f"{held.uid}/{held.version}"
+        cached = None if kind is None else kind.get(key)
+        return "" if cached is None else f"{cached.uid}/{cached.version}"
 
     def concerns(self, controller: str, key: ObjectKey) -> bool:
         """Return whether an existing object matches the watches of a controller."""
         kind = self._kinds.get((key.api_version, key.kind))
-        held = None if kind is None else kind.held(key)
-        if kind is None or held is None:
+        cached = None if kind is None else kind.get(key)
+        if kind is None or cached is None:
             return False
-        return any(spec.means(key.namespace, held.labels) for spec in kind.interests.specs(controller))
+        return any(spec.means(key.namespace, cached.labels) for spec in kind.interests.specs(controller))
 
     def keys(self, controller: str) -> Iterator[ObjectKey]:
         """Yield all objects that match the watches of a controller, each once."""

@@ -14,8 +14,8 @@ from console.access.identity import Viewer
 from console.access.permissions import ReviewedPermissions
 from console.http.refusals import RefusedError
 from console.live.feed import Feed, Item
-from console.live.link import Link
-from console.live.replays import dead_letter_page, letters, read_asked, replay
+from console.live.link import BusConnection
+from console.live.replays import dead_letter_page, letters, read_page_request, replay
 from support.console.viewers import People, may
 from support.nats.buses import Buses, Listener, eventually, eventually_async, opted_out
 from support.nats.nats_users import NatsUsers
@@ -53,7 +53,7 @@ class World:
     users: NatsUsers
     buses: dict[str, Buses]
     feed: Feed
-    link: Link
+    link: BusConnection
 
     async def bus(self, service: str, cluster: str = "c1") -> Bus:
         bus = self.buses[cluster].new(service, credentials=self.users.credentials(f"{service}.{cluster}"))
@@ -72,7 +72,7 @@ async def world(server: NatsServer, users: NatsUsers) -> AsyncIterator[World]:
     name: asyncio.Future[str] = asyncio.get_running_loop().create_future()
     name.set_result("c1")
     feed = Feed()
-    link = Link(server.url, users.credentials("console.c1"), name, feed, Health(CONSOLE))
+    link = BusConnection(server.url, users.credentials("console.c1"), name, feed, Health(CONSOLE))
     buses = {cluster: Buses(server.url, cluster) for cluster in CLUSTERS}
     running = asyncio.create_task(link.run())
     yield World(server, users, buses, feed, link)
@@ -123,13 +123,13 @@ async def test_the_past_is_read_as_far_as_the_viewer_may_see_it(world: World) ->
     for name in found:
         await bus.publish(opted_out(name), dedup=name)
     await eventually(lambda: found[-1] in world.names())
-    asked = read_asked({"types": "node.opted_out", "limit": "200"})
+    asked = read_page_request({"types": "node.opted_out", "limit": "200"})
     page = await replay(world.link, rights(may("dev")), asked, seconds=SECONDS)
     assert [event["name"] for event in page["events"]][-5:] == found
     assert page["next"] is None
     few = await replay(world.link, rights(may("dev", "nodes", name=found[2])), asked, seconds=SECONDS)
     assert [event["name"] for event in few["events"]] == [found[2]]
-    behind = read_asked({"after": str(page["events"][-2]["sequence"])})
+    behind = read_page_request({"after": str(page["events"][-2]["sequence"])})
     rest = await replay(world.link, rights(may("dev")), behind, seconds=SECONDS)
     assert [event["name"] for event in rest["events"]] == [found[-1]]
 

@@ -21,7 +21,7 @@ from console.app import make_application
 from console.http.assets import Assets
 from console.http.routes import Routes
 from console.live.feed import Feed
-from console.live.link import Link
+from console.live.link import BusConnection
 from console.live.viewer_registry import ViewerRegistry
 from console.settings import Settings
 from console.timings import Timings
@@ -175,7 +175,7 @@ async def console(
         *(connect, parts, settings.console_viewers, cluster, telemetry), lost=sessions.end_all_of, timings=timings
     )
     feed = Feed()
-    link = Link(settings.nats_url, None, cluster, feed, Health("console"), timings=timings)
+    link = BusConnection(settings.nats_url, None, cluster, feed, Health("console"), timings=timings)
     doors = Authentication(sessions, lambda: kube, proxy, settings.console_url, secure=settings.secure, timings=timings)
     routes = Routes(settings, doors, lobby, feed, link, telemetry, timings)
     server = TestServer(make_application(routes, telemetry, Assets()))

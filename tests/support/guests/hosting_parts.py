@@ -12,7 +12,7 @@ import orjson
 
 from controller_host.domain.keys import ObjectKey
 from controller_host.domain.source_errors import SourceError, SourceReason
-from controller_host.module.sources import Asked
+from controller_host.module.sources import ModuleRequest
 
 
 class SomeWatches:
@@ -98,7 +98,7 @@ class SomeSources:
         self.confirms = False
 
     @asynccontextmanager
-    async def turn(self, asked: Asked) -> AsyncIterator[SomeFetch]:
+    async def turn(self, asked: ModuleRequest) -> AsyncIterator[SomeFetch]:
         assert asked.namespace
         assert asked.user
         try:
@@ -114,7 +114,7 @@ class SomeSources:
 @dataclass
 class SomeFetch:
     sources: SomeSources
-    asked: Asked
+    asked: ModuleRequest
 
     async def confirm(self) -> bool:
         self.sources.confirmed += 1

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from controller_host.domain.source_errors import SourceError
-from controller_host.module.sources import Asked, Sources
+from controller_host.module.sources import ModuleRequest, Sources
 from controller_host.module.web import Web
 from controller_host.timings import SourceTimings
 from trellis.crds.wasm_controllers import Module
@@ -41,11 +41,11 @@ class World:
         self.sources = Sources(self.kube.acting_as, self.web, self.folder, timings)
 
     async def fetch(self, **module: Any) -> bytes:
-        async with self.sources.turn(Asked("team", Module.model_validate(module), USER)) as fetch:
+        async with self.sources.turn(ModuleRequest("team", Module.model_validate(module), USER)) as fetch:
             return await fetch.module()
 
     async def confirm(self, user: str = USER, **module: Any) -> bool:
-        async with self.sources.turn(Asked("team", Module.model_validate(module), user)) as fetch:
+        async with self.sources.turn(ModuleRequest("team", Module.model_validate(module), user)) as fetch:
             return await fetch.confirm()
 
     async def refusal(self, **module: Any) -> SourceError:

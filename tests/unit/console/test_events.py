@@ -17,7 +17,7 @@ from console.domain.limits import EVENT_BYTES, EVENTS_BYTES, EVENTS_KEPT
 from console.domain.pieces import HEARTBEAT
 from console.http.refusals import RefusedError
 from console.live.feed import Feed, Filter, Item, dead_letter_item, item_of, read_filter
-from console.live.replays import dead_letter_page, letters, read_asked, replay
+from console.live.replays import dead_letter_page, letters, read_page_request, replay
 from console.timings import Timings
 from support.console.viewers import Message, People, World, console, may, messages
 from trellis.bus.dead_letters.read import letter_of
@@ -228,7 +228,9 @@ NODES = tuple(stored(f"trellis.evt.c.node.ready.n{number}", {}, number) for numb
 async def test_the_past_comes_in_pages_that_leave_nothing_out() -> None:
     link, found, after = SeenVersions(*NODES), list[int](), ""
     while True:
-        page = await replay(link, rights(may("dev")), read_asked({"limit": "3", "after": after}), seconds=SECONDS)  # type: ignore[arg-type]
+        page = await replay(
+            link, rights(may("dev")), read_page_request({"limit": "3", "after": after}), seconds=SECONDS
+        )  # type: ignore[arg-type]
         assert len(page["events"]) <= 3
         found += [event["sequence"] for event in page["events"]]
         if page["next"] is None:
@@ -238,13 +240,15 @@ async def test_the_past_comes_in_pages_that_leave_nothing_out() -> None:
 
 
 async def test_of_the_past_nobody_sees_what_he_may_not() -> None:
-    page = await replay(SeenVersions(*NODES), rights(may("dev", "nodes", name="n4")), read_asked({}), seconds=SECONDS)  # type: ignore[arg-type]
+    page = await replay(
+        SeenVersions(*NODES), rights(may("dev", "nodes", name="n4")), read_page_request({}), seconds=SECONDS
+    )  # type: ignore[arg-type]
     assert [event["name"] for event in page["events"]] == ["n4"]
 
 
 async def test_the_past_ends_where_it_was_asked_to() -> None:
     until = (BEGAN + timedelta(seconds=4)).isoformat()
-    page = await replay(SeenVersions(*NODES), rights(may("dev")), read_asked({"until": until}), seconds=SECONDS)  # type: ignore[arg-type]
+    page = await replay(SeenVersions(*NODES), rights(may("dev")), read_page_request({"until": until}), seconds=SECONDS)  # type: ignore[arg-type]
     assert [event["sequence"] for event in page["events"]] == [1, 2, 3, 4]
     assert page["next"] is None
 
@@ -264,7 +268,7 @@ async def test_the_past_ends_where_it_was_asked_to() -> None:
 )
 async def test_no_more_is_read_than_can_be_meant(query: dict[str, str], stream: str, subjects: str) -> None:
     link = SeenVersions()
-    await replay(link, rights(), read_asked(query), seconds=SECONDS)  # type: ignore[arg-type]
+    await replay(link, rights(), read_page_request(query), seconds=SECONDS)  # type: ignore[arg-type]
     assert link.asked[0][:2] == (stream, subjects)
 
 
@@ -282,7 +286,7 @@ async def test_no_more_is_read_than_can_be_meant(query: dict[str, str], stream: 
 )
 def test_a_page_of_no_past_is_refused(query: dict[str, str]) -> None:
     with pytest.raises(RefusedError) as refused:
-        read_asked(query)
+        read_page_request(query)
     assert refused.value.status == 400
 
 

@@ -8,7 +8,7 @@ import orjson
 from hypothesis import given
 from hypothesis import strategies as st
 
-from console.domain.pieces import delta_messages, mark, message, parse_message_id
+from console.domain.pieces import delta_messages, message, message_id, parse_message_id
 from trellis.read_model.entities.journal import Delta, Journal
 
 IDS = st.sampled_from("abcdef")
@@ -93,6 +93,6 @@ def test_no_text_ends_a_message(text: str) -> None:
 
 
 def test_a_mark_is_read_as_it_was_written_and_nothing_else_is_one() -> None:
-    assert parse_message_id(mark("00ff", 12)) == ("00ff", 12)
+    assert parse_message_id(message_id("00ff", 12)) == ("00ff", 12)
     for text in ("", "x", "00ff", "00ff.", "00ff.x", "00ff.1.2", "00ff.-1", "gg.1", "0" * 99 + ".1"):
         assert parse_message_id(text) is None

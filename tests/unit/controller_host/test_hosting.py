@@ -143,7 +143,7 @@ async def test_keys_of_a_kind_that_is_not_watched_any_more_are_forgotten(world: 
         await world.at_rest()
         world.watches.unknown.add("b")
         world.watches.put("b")
-        await world.until(lambda: world.one().held_until > 0.0, "nobody knows whether it may be told of b")
+        await world.until(lambda: world.one().next_review_at > 0.0, "nobody knows whether it may be told of b")
         world.watches.unwatched.add("ConfigMap")
         await world.until(lambda: not len(world.one().agenda), "nobody asks any more")
         world.add("recorder", generation=2, idle={"suspendAfter": "1s"})
@@ -166,7 +166,7 @@ async def test_what_nobody_may_be_told_of_costs_no_turns(world: World, recorder:
     for number in range(40):
         world.watches.put(f"c{number}")
     async with world.running():
-        await world.until(lambda: KEY in world.hosting.hosted and world.one().held_until > 0.0, "denied")
+        await world.until(lambda: KEY in world.hosting.hosted and world.one().next_review_at > 0.0, "denied")
         await world.queue.wait_idle()
         assert 1 <= len(asked) <= 3, "one answer is that for all"
         assert len(world.one().agenda) == 40

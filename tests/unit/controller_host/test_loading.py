@@ -92,12 +92,12 @@ def test_nobody_loads_it_while_files_are_looked_after_without_it() -> None:
     engine = Engine()
     item = Loading(engine.load)
     with ThreadPoolExecutor(1) as pool:
-        with item.held() as there:
+        with item.if_loaded() as there:
             assert there is None
             asked = pool.submit(item.get)
             assert not engine.begun.wait(0.05)
         asked.result(DEADLINE)
-    with item.held() as there:
+    with item.if_loaded() as there:
         assert there is cast("Any", engine)
 
 

@@ -32,7 +32,7 @@ def test_who_may_not_go_stays() -> None:
     residents.used("pinned", 30)
     residents.used("b", 30)
     assert residents.surplus(lambda key: key != "pinned", nobody) == ["b"]
-    residents.gone("b")
+    residents.remove("b")
     assert residents.surplus(lambda key: key != "pinned", nobody) == []
     assert (residents.total, len(residents)) == (30, 1)
 
@@ -41,8 +41,8 @@ def test_without_a_budget_all_stay_and_who_is_gone_twice_counts_once() -> None:
     residents = Residents(0)
     residents.used("a", 2**40)
     assert residents.surplus(lambda _: True, nobody) == []
-    residents.gone("a")
-    residents.gone("a")
+    residents.remove("a")
+    residents.remove("a")
     assert residents.total == 0
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from controller_host.module import transfers, web
-from controller_host.module.sources import Asked, Sources
+from controller_host.module.sources import ModuleRequest, Sources
 from controller_host.module.web import Web
 from controller_host.timings import SourceTimings
 from support.guests.module_sources import SHA, USER, WASM, files, world
@@ -47,7 +47,7 @@ async def test_a_namespace_fetches_no_more_at_a_time_than_its_share_and_all_no_m
 
     async def fetch(namespace: str) -> bytes:
         module = Module.model_validate({"url": f"https://example.com/{namespace}", "sha256": SHA})
-        async with here.turn(Asked(namespace, module, USER)) as item:
+        async with here.turn(ModuleRequest(namespace, module, USER)) as item:
             return await item.module()
 
     held = [asyncio.create_task(fetch("held")) for _ in range(20)]
@@ -67,7 +67,7 @@ async def test_who_is_cancelled_while_it_waits_leaves_the_share_to_the_others() 
 
     async def fetch(name: str) -> bytes:
         module = Module.model_validate({"url": f"https://example.com/{name}", "sha256": SHA})
-        async with here.turn(Asked("team", module, USER)) as item:
+        async with here.turn(ModuleRequest("team", module, USER)) as item:
             return await item.module()
 
     held = [asyncio.create_task(fetch("held")) for _ in range(2 * transfers.EACH)]
@@ -98,7 +98,7 @@ async def test_names_that_nobody_answers_hold_up_no_other_name_and_no_file(
         module = Module.model_validate({"url": "https://tarpit.example/x.wasm", "sha256": SHA})
 
         async def fetch(namespace: str) -> None:
-            async with here.sources.turn(Asked(namespace, module, USER)) as item:
+            async with here.sources.turn(ModuleRequest(namespace, module, USER)) as item:
                 await item.module()
 
         names = [f"team-{number}" for number in range(transfers.AT_ONCE // transfers.EACH - 1)]
@@ -127,13 +127,13 @@ async def test_few_have_much_in_memory_and_who_waits_for_that_loses_no_time(
 ) -> None:
     monkeypatch.setattr(transfers, "LARGE_BYTES", len(WASM) - 1)
     async with world(tls, tmp_path, files(x=WASM), timings=SourceTimings(patience=0.3)) as here:
-        asked = Asked("team", Module.model_validate({"url": here.url(), "sha256": SHA}), USER)
+        asked = ModuleRequest("team", Module.model_validate({"url": here.url(), "sha256": SHA}), USER)
         async with here.sources.turn(asked) as first:
             assert await first.module() == WASM
             second = asyncio.create_task(here.fetch(url=here.url(), sha256=SHA))
             done, _ = await asyncio.wait({second}, timeout=0.6)
             assert not done, "another of its namespace has much in memory"
-            other = Asked("other", asked.module, USER)
+            other = ModuleRequest("other", asked.module, USER)
             async with here.sources.turn(other) as third:
                 assert await third.module() == WASM
         assert await second == WASM
