@@ -70,7 +70,7 @@ class Reader:
 
     def handle(self, received: Received[NodeOptedIn]) -> None:
         """Enqueue the node."""
-        self.queue.add(received.fact.name, received.ack, received.trace)
+        self.queue.add(received.data.name, received.ack, received.trace)
 
     async def reached(self, count: int) -> None:
         """Wait until so many runs are done."""

@@ -27,7 +27,7 @@ def on_secret(changes: Changes, queue: KeyedQueue[str]) -> Callable[[Received[Se
     """Return the handler of events about changed Secrets."""
 
     def handle(received: Received[SecretChanged]) -> None:
-        change = change_of(received.fact)
+        change = change_of(received.data)
         changes.collect(change)
         queue.add(change.secret, received.ack, received.trace)
 

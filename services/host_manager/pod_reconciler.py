@@ -36,7 +36,7 @@ class PodReconciler:
             state = pod.resource_version if pod is not None and pod.uid == event.uid else "deleted"
             try:
                 with self.stories.follow(f"{event.namespace}/{event.group}"):
-                    await self.bus.publish(event, dedup=f"{event.uid}.{state}.{event.fact}")
+                    await self.bus.publish(event, dedup=f"{event.uid}.{state}.{event.event_name}")
             except BusUnavailable:
                 return self.cache.timings.publish
             if isinstance(event, HostPodReady):

@@ -172,7 +172,7 @@ class Reconciler:
             return None
         try:
             with self.stories.follow(head.key):
-                await self.bus.publish(event, dedup=f"{head.uid}.{head.resource_version}.{event.fact}")
+                await self.bus.publish(event, dedup=f"{head.uid}.{head.resource_version}.{event.event_name}")
         except BusUnavailable:
             return None if head.deleting else self.cache.timings.publish  # an outage does not block a deletion
         published[head.key] = dedup_id

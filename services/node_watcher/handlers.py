@@ -22,7 +22,7 @@ def on_provision(jobs: JobIndex, queue: KeyedQueue[str]) -> Callable[[Received[P
     """Return the handler of provisioning events; ``jobs``: as the watch reports them."""
 
     def handle(received: Received[ProvisionEventData]) -> None:
-        event = received.fact
+        event = received.data
         if is_shown(event, jobs.of_uid(event.node_uid)):
             queue.cover(event.node, received.ack)
         else:

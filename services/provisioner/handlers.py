@@ -24,7 +24,7 @@ def on_node_event(
     """Return the handler of events about nodes; an opt-in without an annotation provides the trace for its Job."""
 
     def handle(received: Received[NodeEventData]) -> None:
-        event = received.fact
+        event = received.data
         if isinstance(event, NodeOptedIn):
             cache.record_trace(event.uid, received.trace)
         if is_shown(event, cache.nodes.get(event.name)):

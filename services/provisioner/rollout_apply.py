@@ -88,12 +88,12 @@ class RolloutEffects:
                 else RolloutResumed(digest=digest, shim=shim, failing=failing)
             )
             try:
-                await self.bus.publish(event, dedup=f"{names.LEDGER}.{self._version()}.{shim}.{event.fact}")
+                await self.bus.publish(event, dedup=f"{names.LEDGER}.{self._version()}.{shim}.{event.event_name}")
             except BusUnavailable:
                 return True  # the bus itself logs its outage, once
             except EventRefused as error:
                 # A retry would be refused, too; the ledger and its Event have the same information.
-                _log.error("rollout event not published", fact=event.fact, error=str(error))
+                _log.error("rollout event not published", fact=event.event_name, error=str(error))
         self.cache.halts_published()
         if ledger.halted != ledger.halts_published:
             await self.write_ledger(replace(plan, ledger=replace(ledger, halts_published=ledger.halted)))

@@ -78,7 +78,7 @@ class Audit:
     def record(self, event: SecretGranted | SecretDenied, source: Hashable = "") -> None:
         """Log an answer, and enqueue its event; ``source``: requests that share a limit."""
         what = event.model_dump(exclude={"count"}, exclude_defaults=True)
-        _log.info(f"secret {event.fact}", **what)
+        _log.info(f"secret {event.event_name}", **what)
         own = self._waiting.setdefault(source, OrderedDict())
         if event not in own and len(self) >= MOST:
             self._drop_newest()

@@ -122,7 +122,7 @@ class Reconciler:
         return None
 
     async def _publish(self, event: ServiceReflected | ServiceRemoved, state: str) -> None:
-        await self.bus.publish(event, dedup=f"{event.uid}.{state}.{event.fact}")
+        await self.bus.publish(event, dedup=f"{event.uid}.{state}.{event.event_name}")
 
 
 def _is_news(action: Action, done: Sequence[Action]) -> bool:

@@ -19,7 +19,7 @@ import typer
 
 from trellis.bus.streams.tail import NOUN_LATTICE, Selection, TailedEvent, Tally, replay, tail
 from trellis.config.settings import SettingsError
-from trellis.events.subjects import FACTS, ROOT_EVENTS, pattern_filter
+from trellis.events.subjects import EVENT_SPECS, ROOT_EVENTS, pattern_filter
 from trellis.telemetry import setup_logging
 from trellis_cli.common.errors import exit_on_error
 from trellis_cli.common.messages import EXIT_INTERRUPTED, print_note
@@ -34,7 +34,7 @@ _SHOWN: Final[tuple[str, ...]] = ("verified", "attempt", "reason", "message", "b
 _SHOWN_OF_LATTICE: Final[tuple[str, ...]] = ("name", "component_id", "provider_id", "host_id", "error")
 _VALUE_MAX: Final = 80
 _EMPTY: Final = "-"
-NOUNS: Final = tuple(sorted({spec.model.noun for spec in FACTS}))
+NOUNS: Final = tuple(sorted({spec.model.noun for spec in EVENT_SPECS}))
 _TRACE_ID = re.compile(r"[0-9a-f]{8,32}")
 
 ClusterOption = Annotated[str | None, typer.Option(help="only events of this cluster [env: TRELLIS_CLUSTER]")]
@@ -213,7 +213,7 @@ def line_of(event: TailedEvent) -> str:
     """Return an event as one line, with the date if it is not from today; also for messages other than CloudEvents."""
     envelope = event.event
     data = envelope.get("data")
-    name = f"{event.noun}.{event.fact}" if event.key else event.subject
+    name = f"{event.noun}.{event.event_name}" if event.key else event.subject
     stored, today = event.stored.astimezone(), datetime.now(UTC).astimezone().date()
     parts = (
         stored.strftime("%H:%M:%S.%f" if stored.date() == today else "%Y-%m-%dT%H:%M:%S.%f")[:-3],

@@ -17,7 +17,7 @@ from trellis.bus.bus import Bus
 from trellis.bus.streams.specification import asyncapi_of
 from trellis.bus.streams.streams import Epoch
 from trellis.events.compatibility import breaking_changes
-from trellis.events.subjects import FACTS, STREAM_EVENTS, STREAM_SUBJECTS, EventSpec, event_filter, spec_of
+from trellis.events.subjects import EVENT_SPECS, STREAM_EVENTS, STREAM_SUBJECTS, EventSpec, event_filter, spec_of
 from trellis.runtime.run import Base
 from trellis.telemetry import Metrics, setup
 from trellis.telemetry.health import Health
@@ -116,9 +116,9 @@ def test_no_service_consumes_what_nobody_says() -> None:
 def test_our_document_is_an_asyncapi_document_and_has_every_row_of_the_table() -> None:
     document = json.loads((COMMITTED / ASYNCAPI_FILE).read_text())
     ApplicationSchema.model_validate(document)
-    assert set(document["channels"]) == {spec.tokens for spec in FACTS}
-    assert set(document["operations"]) == {f"{spec.owner}.{spec.tokens}" for spec in FACTS}
-    for spec in FACTS:
+    assert set(document["channels"]) == {spec.tokens for spec in EVENT_SPECS}
+    assert set(document["operations"]) == {f"{spec.owner}.{spec.tokens}" for spec in EVENT_SPECS}
+    for spec in EVENT_SPECS:
         channel = document["channels"][spec.tokens]
         assert list(channel["messages"]) == [spec.type]
         assert channel["x-stream"] == spec.stream

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from trellis.events.compatibility import Break, Change, breaking_changes
-from trellis.events.subjects import FACTS, EventSpec
+from trellis.events.subjects import EVENT_SPECS, EventSpec
 from trellis_tools.events.generate import breaks, differences
 from trellis_tools.events.schemas import documents, event_schema, schema_file
 
@@ -23,7 +23,7 @@ def test_no_committed_schema_is_broken() -> None:
     assert breaks(COMMITTED, documents()) == []
 
 
-@pytest.mark.parametrize("spec", FACTS, ids=lambda spec: spec.type)
+@pytest.mark.parametrize("spec", EVENT_SPECS, ids=lambda spec: spec.type)
 def test_a_fact_without_one_of_its_fields_would_be_refused(spec: EventSpec) -> None:
     committed = json.loads((COMMITTED / schema_file(spec)).read_text())
     for field in committed["properties"]:

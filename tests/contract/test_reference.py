@@ -12,7 +12,7 @@ from pydantic import Field
 from support.suite.naming import lacking
 from trellis.config.settings import ServiceSettings
 from trellis.crds.kinds import BY_DIRECTORY, make_definition
-from trellis.events.subjects import FACTS
+from trellis.events.subjects import EVENT_SPECS
 from trellis_tools.reference.__main__ import SETTINGS, differences, hears, pages
 from trellis_tools.reference.facts import anchor, example
 from trellis_tools.reference.kinds import kind_page, properties
@@ -72,7 +72,7 @@ def test_a_setting_with_two_defaults_has_two_rows() -> None:
     assert "| `TRELLIS_SIZE` | `3` | how large | `other` |" in page
 
 
-@pytest.mark.parametrize("spec", FACTS, ids=lambda spec: spec.tokens)
+@pytest.mark.parametrize("spec", EVENT_SPECS, ids=lambda spec: spec.tokens)
 def test_the_example_of_a_fact_is_one(spec: Any) -> None:
     spec.model.model_validate(example(spec))
     assert f"{{#{anchor(spec)}}}" in PAGES["events.md"]

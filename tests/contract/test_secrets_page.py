@@ -92,7 +92,7 @@ def test_every_command_of_the_page_exists_with_its_options(line: str) -> None:
 def test_settings_facts_and_names_of_the_page_are_those_of_the_code() -> None:
     settings = {f"TRELLIS_{name.upper()}" for name in Settings.model_fields}
     assert set(re.findall(r"TRELLIS_[A-Z_]+", PAGE)) <= settings
-    events = {f"{model.noun}.{model.fact}" for model in (SecretChanged, SecretDenied, SecretGranted)}
+    events = {f"{model.noun}.{model.event_name}" for model in (SecretChanged, SecretDenied, SecretGranted)}
     assert set(re.findall(r"`(secret\.\w+)`", PAGE)) == events
     assert f"{ANNOTATION_RESTART_ON}={RESTART_ON_CHANGE}" in PAGE
     assert ANNOTATION_RESTARTED_FOR in PAGE

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from trellis.events.subjects import FACTS
+from trellis.events.subjects import EVENT_SPECS
 from trellis.services import SERVICES, Service
 from trellis_tools.marked_part import with_part
 from trellis_tools.reference.markdown import table
@@ -98,7 +98,7 @@ def _table(root: Path) -> str:
     rows = []
     for service, path in _pages(root):
         _, paragraph, *_ = path.read_text().split("\n\n", 2)
-        nouns = dict.fromkeys(f"`{spec.model.noun}.*`" for spec in FACTS if spec.owner == service.package)
+        nouns = dict.fromkeys(f"`{spec.model.noun}.*`" for spec in EVENT_SPECS if spec.owner == service.package)
         rows.append((f"[{service.package}]({service.name}.md)", " ".join(paragraph.split()), ", ".join(nouns)))
     return table(("service", "purpose", "publishes"), rows)
 

@@ -123,9 +123,9 @@ async def _run(target: Target, *, context: str | None, keep: bool) -> Outcome:
         kubelets = _start_kubelets(target, keep=keep)
         endpoint = await receiver.start()
         with on_stderr() as display:
-            display.say("starting the services")
+            display.step("starting the services")
             await services.start(TRELLIS_OTLP_ENDPOINT=endpoint)
-            display.say("the services are ready")
+            display.step("the services are ready")
             seen = await _observe(target, (services, *kubelets), display)
             # This also flushes the telemetry, so that the trace is complete.
             await services.stop()
@@ -211,7 +211,7 @@ async def _provision(watching: Watching, target: Target, display: Display, check
     began = time.monotonic()
     await watching.opt_in()
     left = len(watching.known()) - len(target.nodes)
-    display.say(f"annotated {len(target.nodes)} nodes, {left} not opted in")
+    display.step(f"annotated {len(target.nodes)} nodes, {left} not opted in")
     ready = dict.fromkeys(target.nodes, NodeState.READY)
     return await watching.reached(ready, target.seconds, check) - began
 

@@ -24,13 +24,13 @@ FACTS_SHOWN: Final = 6
 class Display(Protocol):
     """Receives the progress."""
 
-    def say(self, text: str) -> None:
+    def step(self, text: str) -> None:
         """Show a completed step."""
 
     def count(self, done: int, total: int) -> None:
         """Show the number of provisioned nodes."""
 
-    def fact(self, line: str) -> None:
+    def event(self, line: str) -> None:
         """Show an event of a service on the bus."""
 
 
@@ -41,7 +41,7 @@ class Lines:
         self._began = time.monotonic()
         self._tenth = -1
 
-    def say(self, text: str) -> None:
+    def step(self, text: str) -> None:
         """Print the step with the seconds since the start."""
         sys.stderr.write(f"{time.monotonic() - self._began:6.1f} s  {text}\n")
         sys.stderr.flush()
@@ -51,9 +51,9 @@ class Lines:
         tenth = 10 * done // total if total else 0
         if tenth != self._tenth:
             self._tenth = tenth
-            self.say(f"provisioned {done}/{total}")
+            self.step(f"provisioned {done}/{total}")
 
-    def fact(self, line: str) -> None:
+    def event(self, line: str) -> None:
         """Print the event, which contains its own time."""
         sys.stderr.write(f"          {line}\n")
         sys.stderr.flush()
@@ -64,14 +64,14 @@ class OnTerminal:
 
     def __init__(self, console: Console) -> None:
         self._console = console
-        self._facts: deque[str] = deque(maxlen=FACTS_SHOWN)
+        self._events: deque[str] = deque(maxlen=FACTS_SHOWN)
         self._bar = Progress(
             TextColumn("provisioned"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), console=console
         )
         self._task = self._bar.add_task("nodes", total=None, start=False, visible=False)
         self.live = Live(self._view(), console=console, transient=True, refresh_per_second=8)
 
-    def say(self, text: str) -> None:
+    def step(self, text: str) -> None:
         """Print the step above the live area."""
         self._console.print(Text(f"• {text}"))
 
@@ -81,13 +81,13 @@ class OnTerminal:
         self._bar.update(self._task, total=total, completed=done, visible=True)
         self.live.update(self._view())
 
-    def fact(self, line: str) -> None:
+    def event(self, line: str) -> None:
         """Add the event to the last lines."""
-        self._facts.append(line)
+        self._events.append(line)
         self.live.update(self._view())
 
     def _view(self) -> Group:
-        events = (Text(f"  {line}", style="dim", no_wrap=True, overflow="ellipsis") for line in self._facts)
+        events = (Text(f"  {line}", style="dim", no_wrap=True, overflow="ellipsis") for line in self._events)
         return Group(self._bar, *events)
 
 

@@ -68,7 +68,7 @@ async def show(commands: Commands, images: Images, folder: Path, display: Displa
     run = commands.run
     shim = write_manifest(folder, NAME, make_real_shim(NAME, RUNTIME, images.sha256))
     pod = write_manifest(folder, HELLO, make_hello_pod(NAME))
-    display.say(f"installing the runtime {NAME} on {NODE}, a real node")
+    display.step(f"installing the runtime {NAME} on {NODE}, a real node")
     shown = [
         await run("kubectl", "apply", "-f", str(shim)),
         await run("kubectl", "annotate", "node", NODE, f"{names.ANNOTATION_OPT_IN}=true"),
@@ -79,5 +79,5 @@ async def show(commands: Commands, images: Images, folder: Path, display: Displa
     ]
     if shown[-1].output != OUTPUT:
         raise CommandError(f"pod {HELLO} printed {shown[-1].output!r} instead of {OUTPUT!r}")
-    display.say(f"pod {HELLO} on {NODE} printed: {OUTPUT}")
+    display.step(f"pod {HELLO} on {NODE} printed: {OUTPUT}")
     return tuple(shown)

@@ -166,12 +166,12 @@ class Watching:
         recent = Selection(since=datetime.now(UTC) - _FACTS_SINCE)
         try:
             async for event in tail(self._settings.nats_url, recent, credentials=self._settings.nats_credentials):
-                self._display.fact(line_of(event))
-                if (event.noun, event.fact) == (NodeReady.noun, NodeReady.fact):
+                self._display.event(line_of(event))
+                if (event.noun, event.event_name) == (NodeReady.noun, NodeReady.event_name):
                     self._said_ready.update(event.key)
                     self._changed.set()
         except BusError as error:
-            self._display.say(f"events cannot be shown: {describe_error(error)}")
+            self._display.step(f"events cannot be shown: {describe_error(error)}")
 
     def _on_node(self, change: Change[NodeView]) -> None:
         del change

@@ -118,10 +118,10 @@ class Published:
         if former is not None:
             due.append(_deleted(former))
             published.clear()
-        current = {hold.event.fact for hold in holds}
-        for kind in [kind for kind in published if kind not in current and kind != ApplicationSynced.fact]:
+        current = {hold.event.event_name for hold in holds}
+        for kind in [kind for kind in published if kind not in current and kind != ApplicationSynced.event_name]:
             del published[kind]
-        return due + [hold for hold in holds if published.get(hold.event.fact) != hold.event]
+        return due + [hold for hold in holds if published.get(hold.event.event_name) != hold.event]
 
     def objects_of(self, name: str) -> list[str]:
         """Return the keys of objects with published events; ``name``: of their application, or the key of one."""
@@ -140,7 +140,7 @@ class Published:
         """Record an event that was published, or that is on the bus already; called in the order of publication."""
         key = f"{event.namespace}/{event.name}"
         if not isinstance(event, ApplicationDeleted):
-            self.events.setdefault(key, {})[event.fact] = event
+            self.events.setdefault(key, {})[event.event_name] = event
         elif all(item.uid == event.uid for item in self.events.get(key, {}).values()):
             self.events.pop(key, None)
 

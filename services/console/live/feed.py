@@ -102,7 +102,7 @@ def item_of(event: TailedEvent, index: int = 0) -> Item:
     """Return the item of an event, or of a forwarded lattice event."""
     about = about_event(event)
     stream = LATTICE if event.subject.startswith(f"{ROOT_LATTICE}.") else EVENTS
-    kind = event.fact if stream == LATTICE else f"{event.noun}.{event.fact}"
+    kind = event.event_name if stream == LATTICE else f"{event.noun}.{event.event_name}"
     data, size = event.event.get("data"), 0
     if data is not None:
         size = len(orjson.dumps(data))

@@ -238,7 +238,7 @@ class Reporting:
             {"namespace": hosted.view.namespace, "name": hosted.view.name, "uid": hosted.view.uid, **fields}
         )
         with self._telling(hosted):
-            await self.bus.publish(event, dedup=f"{hosted.view.uid}/{model.fact}/{number}/{int(time.time())}")
+            await self.bus.publish(event, dedup=f"{hosted.view.uid}/{model.event_name}/{number}/{int(time.time())}")
 
     def _telling(self, hosted: Hosted) -> AbstractContextManager[Span]:
         """Start a span for all calls since the last report, with a link to the most recent call."""

@@ -18,7 +18,7 @@ from trellis.bus.dead_letters.read import DeadLetter, Wanted
 from trellis.bus.dead_letters.store import dead_letters
 from trellis.bus.dead_letters.write import UNKNOWN_NOUN
 from trellis.config.settings import SettingsError
-from trellis.events.subjects import FACTS
+from trellis.events.subjects import EVENT_SPECS
 from trellis.read_model.reading.letters import document as letter_document
 from trellis.read_model.reading.letters import full_document
 from trellis.telemetry import setup_logging
@@ -164,7 +164,7 @@ def _settings_and_filters(nats_url: str | None, given: _Filters) -> tuple[Client
     """Return the settings and the filters. Raise SettingsError for invalid options."""
     settings = _quiet(nats_url)
     since, until = span(given.since, given.until, datetime.now(UTC))
-    nouns = sorted({spec.model.noun for spec in FACTS} | {UNKNOWN_NOUN})
+    nouns = sorted({spec.model.noun for spec in EVENT_SPECS} | {UNKNOWN_NOUN})
     if given.noun is not None and given.noun not in nouns:
         raise SettingsError(f"--noun: has {given.noun!r}, needs one of: {', '.join(nouns)}")
     if given.reason is not None and given.reason.lower() not in {reason.lower() for reason in Reason}:

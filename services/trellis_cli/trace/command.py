@@ -16,7 +16,7 @@ from rich.text import Text
 
 from trellis.bus.streams.tail import Selection, TailedEvent, Tally, replay
 from trellis.config.settings import SettingsError
-from trellis.events.subjects import FACTS, escape, pattern_filter
+from trellis.events.subjects import EVENT_SPECS, escape, pattern_filter
 from trellis.installer_api.redaction import redact_url
 from trellis.read_model.reading.traces import JaegerError, ask_jaeger
 from trellis.read_model.traces.span_tree import document_of
@@ -163,7 +163,7 @@ async def _last_of(read: Read, wanted: ObjectName, cluster: str | None) -> str:
 
 def pattern_of(noun: str, name: str, namespace: str | None) -> str:
     """Return the pattern of all events about an object: ``<noun>.*.<key…>``."""
-    fields = next(spec.key_fields for spec in FACTS if spec.model.noun == noun)
+    fields = next(spec.key_fields for spec in EVENT_SPECS if spec.model.noun == noun)
     before = [escape(namespace) if namespace else _ANY] * (len(fields) - 1)
     return ".".join((noun, _ANY, *before, escape(name)))
 

@@ -22,7 +22,7 @@ from trellis.bus.connection.connection import Address, Connection, client_of, de
 from trellis.bus.consume.ack import Ack
 from trellis.bus.consume.message import HEADER_MSG_ID, HEADER_TRACEPARENT, Origin, compose
 from trellis.bus.consume.staleness import Listeners
-from trellis.bus.consume.subscriber import FactHandler, Reader, Received, Subscription
+from trellis.bus.consume.subscriber import EventHandler, Reader, Received, Subscription
 from trellis.bus.dead_letters.write import Letter
 from trellis.bus.errors import BusError, BusUnavailable, EventRefused, NotAllowed, StreamError
 from trellis.bus.publish.availability import Availability
@@ -44,7 +44,7 @@ __all__ = [
     "BusTimings",
     "BusUnavailable",
     "EventRefused",
-    "FactHandler",
+    "EventHandler",
     "NotAllowed",
     "Received",
     "StreamError",
@@ -170,7 +170,7 @@ class Bus:
         subject = copy_subject(self._origin.cluster, lattice, event)
         await self._publisher.send(STREAM_LATTICE, subject, body, headers)
 
-    def subscribe(self, name: str, models: Sequence[type[M]], handler: FactHandler[M]) -> None:
+    def subscribe(self, name: str, models: Sequence[type[M]], handler: EventHandler[M]) -> None:
         """Register a handler for events of these models; it is called once the bus is started.
 
         The handler must return quickly (1 ms): it adds a key to a queue together with ``received.ack``. A message

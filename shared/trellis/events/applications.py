@@ -28,7 +28,7 @@ class ApplicationEventData(EventData):
 class ApplicationSynced(ApplicationEventData):
     """The Application in Kubernetes and in wadm is in sync."""
 
-    fact: ClassVar[str] = "synced"
+    event_name: ClassVar[str] = "synced"
 
     generation: int = Field(ge=0, description="metadata.generation of the Application that the event refers to")
     shown: str = Field(min_length=1, description="version in wadm that the object contains")
@@ -41,7 +41,7 @@ class ApplicationSynced(ApplicationEventData):
 class ApplicationOverridden(ApplicationEventData):
     """An Application was changed in Kubernetes and in wadm, and one of the changes was overridden."""
 
-    fact: ClassVar[str] = "overridden"
+    event_name: ClassVar[str] = "overridden"
 
     side: Literal["Kubernetes", "wadm"] = Field(description="side whose change was overridden")
     kept: str = Field(description="version in wadm that contains the overridden change; empty if none does")
@@ -50,7 +50,7 @@ class ApplicationOverridden(ApplicationEventData):
 class ApplicationRejected(ApplicationEventData):
     """wadm rejected the manifest of an Application."""
 
-    fact: ClassVar[str] = "rejected"
+    event_name: ClassVar[str] = "rejected"
 
     generation: int = Field(ge=0, description="metadata.generation of the Application that the event refers to")
     reason: str = Field(min_length=1, description="reason, as in the conditions of the object")
@@ -60,4 +60,4 @@ class ApplicationRejected(ApplicationEventData):
 class ApplicationDeleted(ApplicationEventData):
     """An Application was deleted from Kubernetes."""
 
-    fact: ClassVar[str] = "deleted"
+    event_name: ClassVar[str] = "deleted"

@@ -33,13 +33,13 @@ class ControllerEventData(EventData):
 class ControllerWoken(ControllerEventData):
     """A suspended controller was woken by a change of an object that it watches."""
 
-    fact: ClassVar[str] = "woken"
+    event_name: ClassVar[str] = "woken"
 
 
 class ControllerSuspended(ControllerEventData):
     """A controller was suspended to disk because it was idle or memory was low."""
 
-    fact: ClassVar[str] = "suspended"
+    event_name: ClassVar[str] = "suspended"
 
     bytes_on_disk: int = Field(default=0, ge=0, description="size of its snapshot on disk, in bytes")
 
@@ -47,7 +47,7 @@ class ControllerSuspended(ControllerEventData):
 class ControllerTrapped(ControllerEventData):
     """A call of a controller trapped or exceeded a limit."""
 
-    fact: ClassVar[str] = "trapped"
+    event_name: ClassVar[str] = "trapped"
 
     reason: str = Field(description="CamelCase reason: Trapped, CpuExceeded, MemoryExceeded, …")
     message: str = Field(default="", max_length=_LONGEST, description="human-readable message")

@@ -24,7 +24,7 @@ class EventData(BaseModel, ABC):
     model_config = ConfigDict(frozen=True, extra="ignore", defer_build=True)
 
     noun: ClassVar[str]
-    fact: ClassVar[str]
+    event_name: ClassVar[str]
     version: ClassVar[int] = 1
 
     @abstractmethod
@@ -59,8 +59,8 @@ RawCloudEvent = CloudEvent[Any]
 
 
 def event_type(model: type[EventData]) -> str:
-    """Return the CloudEvents type of a model: ``dev.trellis.<noun>.<fact>.v<version>``."""
-    return f"dev.trellis.{model.noun}.{model.fact}.v{model.version}"
+    """Return the CloudEvents type of a model: ``dev.trellis.<noun>.<event>.v<version>``."""
+    return f"dev.trellis.{model.noun}.{model.event_name}.v{model.version}"
 
 
 def version_of(ce_type: str) -> tuple[str, int]:

@@ -27,7 +27,7 @@ class HostsEventData(EventData):
 class HostsReady(HostsEventData):
     """All hosts of a host group are ready and up to date."""
 
-    fact: ClassVar[str] = "ready"
+    event_name: ClassVar[str] = "ready"
 
     generation: int = Field(ge=0, description="metadata.generation of the host group that the event refers to")
     hosts: int = Field(ge=0, description="number of hosts")
@@ -36,7 +36,7 @@ class HostsReady(HostsEventData):
 class HostsRemoved(HostsEventData):
     """A host group was deleted; its pods terminate."""
 
-    fact: ClassVar[str] = "removed"
+    event_name: ClassVar[str] = "removed"
 
 
 class HostPodEventData(EventData):
@@ -57,7 +57,7 @@ class HostPodEventData(EventData):
 class HostPodReady(HostPodEventData):
     """The pod of a host is ready and reachable."""
 
-    fact: ClassVar[str] = "ready"
+    event_name: ClassVar[str] = "ready"
 
     addresses: list[str] = Field(min_length=1, description="status.podIPs, IPv4 and IPv6")
     ports: list[int] = Field(default_factory=list, description="containerPorts of the pod")
@@ -71,4 +71,4 @@ class HostPodReady(HostPodEventData):
 class HostPodGone(HostPodEventData):
     """The pod of a host is no longer ready, terminates, or was deleted."""
 
-    fact: ClassVar[str] = "gone"
+    event_name: ClassVar[str] = "gone"

@@ -28,7 +28,7 @@ class NodeEventData(EventData):
 class NodeOptedIn(NodeEventData):
     """A Node opted in to Wasm, by its annotation or by automatic provisioning."""
 
-    fact: ClassVar[str] = "opted_in"
+    event_name: ClassVar[str] = "opted_in"
 
     architecture: str = Field(description="status.nodeInfo.architecture: amd64, arm64, …")
     operating_system: str = Field(description="status.nodeInfo.operatingSystem: linux, …")
@@ -40,13 +40,13 @@ class NodeOptedIn(NodeEventData):
 class NodeOptedOut(NodeEventData):
     """A Node opted out of Wasm."""
 
-    fact: ClassVar[str] = "opted_out"
+    event_name: ClassVar[str] = "opted_out"
 
 
 class NodeReplaced(NodeEventData):
     """A Node was replaced by another one of the same name; its state starts from nothing."""
 
-    fact: ClassVar[str] = "replaced"
+    event_name: ClassVar[str] = "replaced"
 
     former_uid: str = Field(description="metadata.uid of the former Node of that name")
 
@@ -54,13 +54,13 @@ class NodeReplaced(NodeEventData):
 class NodeGone(NodeEventData):
     """An opted-in Node was deleted."""
 
-    fact: ClassVar[str] = "gone"
+    event_name: ClassVar[str] = "gone"
 
 
 class NodeReady(NodeEventData):
     """A Node was labelled as ready to run Wasm."""
 
-    fact: ClassVar[str] = "ready"
+    event_name: ClassVar[str] = "ready"
 
     digest: str = Field(description="digest of the installed specification")
     verified: str = Field(description="kind of the verification: canary, handler or job")

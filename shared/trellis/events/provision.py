@@ -28,13 +28,13 @@ class ProvisionEventData(EventData):
 class ProvisionStarted(ProvisionEventData):
     """The provisioner created an installer Job for a node."""
 
-    fact: ClassVar[str] = "started"
+    event_name: ClassVar[str] = "started"
 
 
 class ProvisionSucceeded(ProvisionEventData):
     """The installation on a node succeeded and was verified."""
 
-    fact: ClassVar[str] = "succeeded"
+    event_name: ClassVar[str] = "succeeded"
 
     verified: str = Field(description="kind of the verification: canary, handler or job")
 
@@ -42,7 +42,7 @@ class ProvisionSucceeded(ProvisionEventData):
 class ProvisionFailed(ProvisionEventData):
     """An attempt on a node failed; the provisioner retries with backoff."""
 
-    fact: ClassVar[str] = "failed"
+    event_name: ClassVar[str] = "failed"
 
     reason: str = Field(description="CamelCase reason, as in conditions")
     message: str = Field(description="human-readable message with the last log lines of the installer")
@@ -51,4 +51,4 @@ class ProvisionFailed(ProvisionEventData):
 class ProvisionRemoved(ProvisionEventData):
     """A node opted out and no installer Job of Trellis runs on it any more."""
 
-    fact: ClassVar[str] = "removed"
+    event_name: ClassVar[str] = "removed"

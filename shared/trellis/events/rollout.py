@@ -26,7 +26,7 @@ class RolloutEventData(EventData):
 class RolloutHalted(RolloutEventData):
     """A rollout halted because too many nodes failed. Failed nodes are still retried, no further node is started."""
 
-    fact: ClassVar[str] = "halted"
+    event_name: ClassVar[str] = "halted"
 
     limit: int = Field(ge=1, description="number of failed nodes at which the rollout halts")
 
@@ -34,4 +34,4 @@ class RolloutHalted(RolloutEventData):
 class RolloutResumed(RolloutEventData):
     """A halted rollout resumed because fewer nodes fail than the limit."""
 
-    fact: ClassVar[str] = "resumed"
+    event_name: ClassVar[str] = "resumed"

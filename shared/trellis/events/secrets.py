@@ -45,7 +45,7 @@ class SecretAnswered(SecretEventData):
 class SecretGranted(SecretAnswered):
     """A component or provider received an entry of a Secret."""
 
-    fact: ClassVar[str] = "granted"
+    event_name: ClassVar[str] = "granted"
 
     uid: str = Field(description="metadata.uid of the Secret")
     resource_version: str = Field(description="metadata.resourceVersion of the Secret")
@@ -55,7 +55,7 @@ class SecretGranted(SecretAnswered):
 class SecretDenied(SecretAnswered):
     """A component or provider was denied an entry of a Secret, which may not exist."""
 
-    fact: ClassVar[str] = "denied"
+    event_name: ClassVar[str] = "denied"
 
     namespace: str = Field(description="metadata.namespace of the Secret; empty if the request contains no valid one")
     name: str = Field(description="metadata.name of the Secret; empty if the request contains no valid one")
@@ -80,7 +80,7 @@ class SecretUsers(BaseModel):
 class SecretChanged(SecretEventData):
     """A Secret changed after components received it."""
 
-    fact: ClassVar[str] = "changed"
+    event_name: ClassVar[str] = "changed"
 
     uid: str = Field(description="metadata.uid of the Secret")
     resource_version: str = Field(description="metadata.resourceVersion of the Secret")

@@ -28,7 +28,7 @@ class ServiceEventData(EventData):
 class ServiceReflected(ServiceEventData):
     """A Service routes to the listening hosts of an application."""
 
-    fact: ClassVar[str] = "reflected"
+    event_name: ClassVar[str] = "reflected"
 
     deployed: str = Field(description="deployed version of the application")
     ports: list[int] = Field(description="ports of the Service")
@@ -37,4 +37,4 @@ class ServiceReflected(ServiceEventData):
 class ServiceRemoved(ServiceEventData):
     """A reflected Service was deleted because its application is undeployed or no longer requests it."""
 
-    fact: ClassVar[str] = "removed"
+    event_name: ClassVar[str] = "removed"

@@ -67,13 +67,13 @@ class EventSpec:
 
     @property
     def tokens(self) -> str:
-        """The two subject tokens that name the event: ``<noun>.<fact>``, from the second version on ``…-v2``.
+        """The two subject tokens that name the event: ``<noun>.<event>``, from the second version on ``…-v2``.
 
         Each version has its own subjects: readers of the first version treat unknown types as errors, and must not
         receive the second one while both are published.
         """
         version = "" if self.model.version == 1 else f"-v{self.model.version}"
-        return f"{self.model.noun}.{self.model.fact}{version}"
+        return f"{self.model.noun}.{self.model.event_name}{version}"
 
     @property
     def key_fields(self) -> tuple[str, ...]:
@@ -83,7 +83,7 @@ class EventSpec:
         return self.model.model_construct(**names).key()
 
 
-FACTS: Final[tuple[EventSpec, ...]] = (
+EVENT_SPECS: Final[tuple[EventSpec, ...]] = (
     EventSpec(NodeOptedIn, NODE_WATCHER),
     EventSpec(NodeOptedOut, NODE_WATCHER),
     EventSpec(NodeReplaced, NODE_WATCHER),
@@ -113,17 +113,17 @@ FACTS: Final[tuple[EventSpec, ...]] = (
     EventSpec(ControllerTrapped, CONTROLLER_HOST),
 )
 
-_BY_MODEL: Final = {spec.model: spec for spec in FACTS}
-_BY_TYPE: Final = {spec.type: spec for spec in FACTS}
+_BY_MODEL: Final = {spec.model: spec for spec in EVENT_SPECS}
+_BY_TYPE: Final = {spec.type: spec for spec in EVENT_SPECS}
 
 _PLAIN = re.compile(r"[A-Za-z0-9_-]")
 _ESCAPED = re.compile(r"=([0-9A-F]{2})")
-_SAID = re.compile(r"trellis\.(?:evt(?:\.[A-Za-z0-9_=-]+){4,}|lattice(?:\.[A-Za-z0-9_=-]+){3,})")
+_PUBLISHED_SUBJECT = re.compile(r"trellis\.(?:evt(?:\.[A-Za-z0-9_=-]+){4,}|lattice(?:\.[A-Za-z0-9_=-]+){3,})")
 _EMPTY: Final = "="
 _ANY: Final = "*"
 _REST: Final = ">"
 _SHORTEST: Final = 6
-"""Tokens of ``trellis.evt.<cluster>.<noun>.<fact>.<key>``."""
+"""Tokens of ``trellis.evt.<cluster>.<noun>.<event>.<key>``."""
 
 
 def escape(name: str) -> str:
@@ -176,10 +176,10 @@ def spec_of_type(ce_type: str) -> EventSpec | None:
     return _BY_TYPE.get(ce_type)
 
 
-def event_subject(cluster: str, fact: EventData) -> str:
-    """Return the subject of an event: ``trellis.evt.<cluster>.<noun>.<fact>.<key…>``."""
-    spec = spec_of(type(fact))
-    return ".".join((ROOT_EVENTS, escape(cluster), spec.tokens, *map(escape, fact.key())))
+def event_subject(cluster: str, event: EventData) -> str:
+    """Return the subject of an event: ``trellis.evt.<cluster>.<noun>.<event>.<key…>``."""
+    spec = spec_of(type(event))
+    return ".".join((ROOT_EVENTS, escape(cluster), spec.tokens, *map(escape, event.key())))
 
 
 def event_filter(cluster: str, model: type[EventData]) -> str:
@@ -219,7 +219,7 @@ def pattern_filter(pattern: str, cluster: str | None) -> str:
     """Return the subject filter for a NATS pattern that a user entered.
 
     Args:
-        pattern: ``<noun>.<fact>.<key…>`` with wildcards, or the same absolute: ``trellis.evt.<cluster>.…``.
+        pattern: ``<noun>.<event>.<key…>`` with wildcards, or the same absolute: ``trellis.evt.<cluster>.…``.
         cluster: cluster of a relative pattern; None matches all.
 
     Raises:
@@ -267,7 +267,7 @@ def dead_filter(cluster: str | None = None) -> str:
 
 def is_event_subject(subject: str) -> bool:
     """Return whether the subject is one of an event or of a forwarded lattice event."""
-    return bool(_SAID.fullmatch(subject))
+    return bool(_PUBLISHED_SUBJECT.fullmatch(subject))
 
 
 def plain(token: str) -> str:

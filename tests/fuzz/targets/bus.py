@@ -18,7 +18,7 @@ from trellis.bus.dead_letters.read import letter_of, replayed_headers
 from trellis.bus.dead_letters.write import Delivered, header_bytes, letter
 from trellis.bus.streams.stream_reader import Stored
 from trellis.events.subjects import (
-    FACTS,
+    EVENT_SPECS,
     ROOT_DEAD,
     PatternError,
     copy_subject,
@@ -35,7 +35,7 @@ from trellis.read_model.reading.letters import document, full_document
 from trellis.telemetry import TraceContext
 from trellis_cli.dead_letters.views import page_of
 
-_MODELS = {spec.type: spec.model for spec in FACTS}
+_MODELS = {spec.type: spec.model for spec in EVENT_SPECS}
 _NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)
 _TRACE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 _ORIGIN = Origin("cluster1", "provisioner")
@@ -50,7 +50,7 @@ def _tokens(subject: str, count: int) -> None:
 
 
 def _fact(rng: random.Random) -> tuple[bytes, Any]:
-    model = rng.choice(FACTS).model
+    model = rng.choice(EVENT_SPECS).model
     event = sampled(rng, model)
     trace = rng.choice([None, TraceContext(_TRACE), TraceContext(_TRACE, "a=b")])
     time = _NOW + timedelta(microseconds=rng.choice([0, 1, 999_999, 10**9]))
@@ -119,7 +119,7 @@ NAMES = Target(
 
 
 def _pattern(rng: random.Random) -> tuple[str, str | None, Any]:
-    event = sampled(rng, rng.choice(FACTS).model)
+    event = sampled(rng, rng.choice(EVENT_SPECS).model)
     subject = event_subject(cluster := rng.choice(["c1", "c.1"]), event)
     tokens = subject.split(".")[rng.choice([0, 3, 3]) :]
     for _ in range(rng.randrange(3)):
@@ -153,7 +153,9 @@ def _judge_pattern(case: tuple[str, str | None, str]) -> str:
     else:
         ours = cluster is None or subject.split(".")[2] == escape(cluster)
         assert _matches(found, subject) == (ours and _matches(pattern, subject.split(".", 3)[3]))
-    assert _matches(event_filter("c1", spec_of(FACTS[0].model).model), event_filter("c1", FACTS[0].model)[:-1] + "k")
+    assert _matches(
+        event_filter("c1", spec_of(EVENT_SPECS[0].model).model), event_filter("c1", EVENT_SPECS[0].model)[:-1] + "k"
+    )
     return outcome
 
 

@@ -72,7 +72,7 @@ async def test_applications_that_are_not_served_are_not_published_as_deleted(
         kept.apply("later", spec())
         await kept.synced("later")
     events = await kept.hosts.fleet.facts(2)
-    said = [(event.fact, event.key[-1]) for event in events if event.noun == "application"]
+    said = [(event.event_name, event.key[-1]) for event in events if event.noun == "application"]
     assert said == [("synced", "web"), ("synced", "later")]
     assert kept.find("web")["metadata"]["uid"] == synced["metadata"]["uid"]  # type: ignore[index]
     await wadm_has(wadm, "web")

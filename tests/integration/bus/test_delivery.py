@@ -62,7 +62,7 @@ async def test_a_fact_arrives_as_it_was_said_in_the_senders_trace(buses: Buses) 
     await watcher.publish(event, dedup="uid-1/7/opted_in")
     await eventually(lambda: listener.received)
     (received,) = listener.received
-    assert received.fact == event
+    assert received.data == event
     assert received.deliveries == 1
     assert received.event.id == "uid-1/7/opted_in"
     assert received.event.source == f"/trellis/{buses.cluster}/node_watcher"
@@ -157,8 +157,8 @@ async def test_work_that_takes_long_is_not_delivered_again_but_dropped_work_is(b
     deliveries: list[str] = []
 
     def handler(received: Received[NodeOptedOut]) -> None:
-        deliveries.append(received.fact.name)
-        if received.fact.name == "held":
+        deliveries.append(received.data.name)
+        if received.data.name == "held":
             held.append(received)
 
     bus = buses.new()
@@ -238,9 +238,9 @@ async def test_a_handler_that_raises_loses_nothing_and_holds_up_nobody(buses: Bu
     handled: list[str] = []
 
     def handler(received: Received[NodeOptedOut]) -> None:
-        if received.fact.name == "tricky" and received.deliveries == 1:
+        if received.data.name == "tricky" and received.deliveries == 1:
             raise KeyError("a bug")
-        handled.append(received.fact.name)
+        handled.append(received.data.name)
 
     bus = buses.new()
     bus.subscribe("nodes", [NodeOptedOut], handler)

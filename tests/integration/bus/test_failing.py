@@ -49,7 +49,7 @@ class Service:
 
     def hear(self, received: Received[NodeOptedOut]) -> None:
         self.deliveries = max(self.deliveries, received.deliveries)
-        self.queue.add(received.fact.name, received.ack, received.trace)
+        self.queue.add(received.data.name, received.ack, received.trace)
 
 
 async def test_three_thousand_failing_keys_and_a_poison_message_do_not_delay_a_healthy_key(

@@ -60,7 +60,7 @@ async def test_what_is_held_goes_to_the_next_reader_at_once(buses: Buses, jetstr
     names = [f"n{number}" for number in range(500)]
     await say(leader, buses.cluster, names)
     await eventually(lambda: len(first.names) == len(names))
-    done = {received.fact.name for received in first.received[:100]}
+    done = {received.data.name for received in first.received[:100]}
     for received in first.received[:100]:
         await received.ack()
     began = time.monotonic()
@@ -80,7 +80,7 @@ async def test_what_ends_well_after_it_was_given_back_does_not_come_again(
     await say(leader, buses.cluster, ["drained", "left"])
     await eventually(lambda: len(first.names) == 2)
     await leader.stop()
-    (drained,) = [received for received in first.received if received.fact.name == "drained"]
+    (drained,) = [received for received in first.received if received.data.name == "drained"]
     await drained.ack()
     await leader.close()
     await buses.consuming(second, timings=PATIENT)
@@ -129,7 +129,7 @@ async def test_a_queue_that_stops_in_mid_work_hands_over_what_is_not_done(
 
         queue = KeyedQueue(workers=4, name="nodes", telemetry=setup("provisioner", metrics=Metrics()))
         bus = buses.new(timings=PATIENT)
-        bus.subscribe("nodes", [NodeOptedOut], lambda got, queue=queue: queue.add(got.fact.name, got.ack, got.trace))
+        bus.subscribe("nodes", [NodeOptedOut], lambda got, queue=queue: queue.add(got.data.name, got.ack, got.trace))
         await bus.connect()
         await bus.start()
         working = asyncio.create_task(queue.work(run))

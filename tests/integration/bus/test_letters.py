@@ -116,7 +116,7 @@ async def test_a_message_whose_handler_was_mended_is_handled_once_by_replaying_i
     await eventually(lambda: handled)
     await bus.publish(opted_out("next"), dedup=f"{buses.cluster}/2")
     await eventually(lambda: len(handled) >= 2)
-    assert [(received.fact.name, received.deliveries) for received in handled] == [("hapless", 1), ("next", 1)]
+    assert [(received.data.name, received.deliveries) for received in handled] == [("hapless", 1), ("next", 1)]
     first, again = (await said(buses))[:2]
     assert first.event == again.event
     assert handled[0].trace is not None
@@ -376,7 +376,7 @@ async def test_an_odd_subject_is_listed_and_tailed_and_deafens_no_service(
     await eventually_async(lambda: has(buses, 2))
     by_hand = [letter for letter in await letters(buses) if letter.service == "s"]
     assert [letter.size for letter in by_hand] == [7]
-    assert [event.fact == "opted_out" for event in await said(buses)][-1]
+    assert [event.event_name == "opted_out" for event in await said(buses)][-1]
     assert len(await said(buses)) == 3
 
 

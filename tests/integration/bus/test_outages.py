@@ -93,7 +93,7 @@ async def test_what_was_not_acknowledged_comes_again_when_the_server_is_back(
     listener.acknowledge = True
     again = await buses.consuming(listener)
     await again.publish(opted_out("last"), dedup=f"{buses.cluster}/last")
-    expected = {received.fact.name for received in open_} | {"last"}
+    expected = {received.data.name for received in open_} | {"last"}
     await eventually(lambda: set(listener.names) >= expected)
     if way == "stop":  # a killed server may have forgotten the last acknowledgements: then work is repeated
         assert set(listener.names) == expected

@@ -134,7 +134,7 @@ async def test_an_acknowledgement_from_before_a_restore_reaches_nobody(world: Re
     world.heard.acknowledge = False
     (former,) = await say(watcher, 1)
     await eventually(lambda: former in world.heard.names)
-    unacknowledged = next(received for received in world.heard.received if received.fact.name == former)
+    unacknowledged = next(received for received in world.heard.received if received.data.name == former)
     late = unacknowledged.ack
     world.lists.clear()
     world.restore("all")
@@ -142,7 +142,7 @@ async def test_an_acknowledgement_from_before_a_restore_reaches_nobody(world: Re
     assert not late.open
     (name,) = await say(watcher, 1)
     await eventually(lambda: name in world.heard.names)
-    again = next(received for received in world.heard.received if received.fact.name == name)
+    again = next(received for received in world.heard.received if received.data.name == name)
     assert again.sequence == unacknowledged.sequence
     assert again.ack.token != late.token
 

@@ -63,7 +63,7 @@ async def test_the_past_is_shown_in_order_and_ends(buses: Buses) -> None:
     await bus.publish(RolloutResumed(digest="d", failing=0), dedup=f"{buses.cluster}/r")
     tally = Tally()
     events = await past(buses, tally)
-    assert [(event.noun, event.fact, event.key) for event in events] == [
+    assert [(event.noun, event.event_name, event.key) for event in events] == [
         ("node", "opted_out", ("a.x",)),
         ("node", "opted_out", ("b",)),
         ("node", "opted_out", ("c",)),

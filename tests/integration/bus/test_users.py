@@ -351,7 +351,7 @@ async def test_nobody_else_reads_changes_removes_or_acknowledges_a_durable(world
         ):
             with pytest.raises(PermissionDenied):
                 await attempt
-    (received,) = [each for each in heard.received if each.fact.name == node]
+    (received,) = [each for each in heard.received if each.data.name == node]
     with pytest.raises(PermissionDenied):
         await client.request(received.ack._reply, b"")
     await client.close()

@@ -17,7 +17,7 @@ from support.suite.settling import settle
 from trellis.bus.accounts.naming import CLAIM_STREAM, LAST_EVENTS, consumer_name, inbox_prefix
 from trellis.bus.accounts.permissions import CLI, CLI_INBOX, PUBLISHERS, durables
 from trellis.bus.bus import Bus
-from trellis.events.subjects import FACTS, STREAM_EVENTS, STREAM_SUBJECTS
+from trellis.events.subjects import EVENT_SPECS, STREAM_EVENTS, STREAM_SUBJECTS
 from trellis.services import SERVICES
 
 pytestmark = [pytest.mark.nats, pytest.mark.timeout(180)]
@@ -73,7 +73,7 @@ def consumers(services: Iterable[str]) -> list[str]:
 
 def facts_of(services: Iterable[str], cluster: str = CLUSTER) -> list[str]:
     chosen = set(services)
-    return [f"trellis.evt.{cluster}.{spec.tokens}.x" for spec in FACTS if spec.owner in chosen]
+    return [f"trellis.evt.{cluster}.{spec.tokens}.x" for spec in EVENT_SPECS if spec.owner in chosen]
 
 
 def forbidden(user: str) -> list[str]:
@@ -114,9 +114,9 @@ async def made(world: World, user: str) -> None:
 
 async def works(bus: Bus, service: str) -> None:
     """Consume with each durable that the service has, and read back what it said."""
-    models = [spec.model for spec in FACTS if spec.owner == service]
+    models = [spec.model for spec in EVENT_SPECS if spec.owner == service]
     for name in SERVICES[service].subscriptions:
-        heard = [spec.model for spec in FACTS if spec.owner != service][:2]
+        heard = [spec.model for spec in EVENT_SPECS if spec.owner != service][:2]
         bus.subscribe(name, heard, lambda _: None)
     await bus.start()
     assert [event async for event in bus.last_events(models)] == []

@@ -52,10 +52,10 @@ async def test_a_group_becomes_pods_and_scales_and_goes(hosts: HostWorld) -> Non
         async with asyncio.timeout(60):
             while True:
                 events = await hosts.fleet.facts_until_now()
-                heard = [f"{event.noun}.{event.fact}" for event in events]
+                heard = [f"{event.noun}.{event.event_name}" for event in events]
                 if all(heard.count(event_data) >= count for event_data, count in wanted.items()):
                     break
-        ready = next(event.event["data"] for event in events if (event.noun, event.fact) == ("host_pod", "ready"))
+        ready = next(event.event["data"] for event in events if (event.noun, event.event_name) == ("host_pod", "ready"))
         assert (ready["lattice"], ready["labels"], ready["ports"]) == ("default", {"zone": "a"}, [4222])
 
 

@@ -145,14 +145,14 @@ async def test_what_was_said_before_and_after_is_kept_as_it_was_said(buses: Buse
         ids.append(await origin.say("manifest_unpublished", {"name": "shop"}))
         await copied(buses, origin, ids)
     published, unpublished = await copies(buses, origin.lattice)
-    assert (published.cluster, published.noun, published.fact, published.key) == (
+    assert (published.cluster, published.noun, published.event_name, published.key) == (
         buses.cluster,
         "lattice",
         "manifest_published",
         (origin.lattice,),
     )
     assert published.event["data"] == {"metadata": {"name": "shop"}}
-    assert unpublished.fact == "manifest_unpublished"
+    assert unpublished.event_name == "manifest_unpublished"
 
 
 async def test_every_recorded_event_is_copied_but_heartbeats_and_configurations(buses: Buses, origin: Origin) -> None:

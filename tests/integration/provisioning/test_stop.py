@@ -106,7 +106,7 @@ async def test_under_load_it_ends_well_releases_its_leases_and_the_next_one_fini
         await fleet.quiet()
         events = await eventually_all_ready(fleet, nodes)
     assert "left behind" not in log.read_text()
-    ready = [event.key[0] for event in events if event.fact == "ready"]
+    ready = [event.key[0] for event in events if event.event_name == "ready"]
     assert sorted(set(ready)) == sorted(nodes)
 
 
@@ -115,7 +115,7 @@ async def eventually_all_ready(fleet: Fleet, nodes: list[str]) -> list[Any]:
     async with asyncio.timeout(60):
         while True:
             events = await fleet.facts_until_now()
-            if {event.key[0] for event in events if event.fact == "ready"} == set(nodes):
+            if {event.key[0] for event in events if event.event_name == "ready"} == set(nodes):
                 return events
 
 
@@ -129,7 +129,7 @@ async def test_what_is_said_at_the_end_is_so(fleet: Fleet, tmp_path: Path) -> No
         await eventually(lambda: any(map(fleet.provisioned, nodes)), "the first node", seconds=60)
         assert await ends(process) == 0
     labelled = {name for name in nodes if fleet.provisioned(name)}
-    said_ready = {event.key[0] for event in await fleet.facts_until_now() if event.fact == "ready"}
+    said_ready = {event.key[0] for event in await fleet.facts_until_now() if event.event_name == "ready"}
     assert said_ready <= labelled
 
 

@@ -36,7 +36,7 @@ async def facts(world: SecretsWorld, wanted: int, fact: str, url: str = "") -> l
             async for event in tail(
                 url or fleet.info.nats_url, Selection(cluster=fleet.id, noun="secret", last=10_000)
             ):
-                if event.fact == fact:
+                if event.event_name == fact:
                     heard.append(event.event["data"])
                 if sum(item.get("count", 1) for item in heard) >= wanted:
                     break

@@ -114,8 +114,8 @@ DEAD_LETTERS: Final = (
         "ADR 17: a newer version is published in addition to the former",
         "trellis",
         "message_id",
-        "if fact.version == 1",
-        "if fact.version",
+        "if data.version == 1",
+        "if data.version",
         "tests/unit/bus/test_message.py::test_two_versions_of_one_fact_are_two_messages",
     ),
 )

@@ -58,7 +58,7 @@ class Listener:
 
     @property
     def names(self) -> list[str]:
-        return [received.fact.name for received in self.received]
+        return [received.data.name for received in self.received]
 
 
 @dataclass

@@ -105,9 +105,9 @@ class Reader:
             await asyncio.gather(self._working, return_exceptions=True)
 
     def _hear(self, received: Received[NodeOptedOut]) -> None:
-        self.heard[received.fact.uid] += 1
+        self.heard[received.data.uid] += 1
         self.deliveries = max(self.deliveries, received.deliveries)
-        self._queue.add(received.fact.name, received.ack, received.trace)
+        self._queue.add(received.data.name, received.ack, received.trace)
 
     async def _run(self, name: str, _: TraceContext | None) -> None:
         await asyncio.sleep(self._seconds)

@@ -47,7 +47,7 @@ async def main(url: str, cluster: str, path: str) -> None:
     queue = KeyedQueue(workers=WORKERS, name="nodes", telemetry=telemetry)
 
     def handle(received: Received[NodeOptedOut]) -> None:
-        queue.add(received.fact.name, received.ack, received.trace)
+        queue.add(received.data.name, received.ack, received.trace)
 
     bus.subscribe("nodes", [NodeOptedOut], handle)
     await bus.connect()

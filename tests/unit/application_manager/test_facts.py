@@ -26,7 +26,7 @@ WHY = Announcement(Reason.SYNCED, "both sides have version v1")
 
 
 def said(due: list[Due]) -> list[str]:
-    return [item.event.fact for item in due]
+    return [item.event.event_name for item in due]
 
 
 def tell(told: Published, holds: list[Due], key: str = ABOUT.key) -> list[str]:
@@ -143,7 +143,7 @@ def test_an_object_replaced_under_its_name_says_goodbye_for_the_former_one_first
     tell(told, events_of(ABOUT, SAME, Decision()))
     other = replace(ABOUT, uid="uid-2")
     due = told.due(ABOUT.key, events_of(other, SAME, Decision()))
-    assert [(item.event.fact, item.event.uid) for item in due] == [("deleted", "uid-1"), ("synced", "uid-2")]
+    assert [(item.event.event_name, item.event.uid) for item in due] == [("deleted", "uid-1"), ("synced", "uid-2")]
     for item in due:
         told.note(item.event)
     assert tell(told, events_of(other, SAME, Decision())) == []

@@ -12,7 +12,7 @@ from support.suite.naming import lacking
 from trellis.bus.accounts.accounts import ACCOUNTS_FILE, TEMPLATE_FILE, accounts, keys
 from trellis.bus.accounts.permissions import CLI, PUBLISHERS, console_user, service_user, users
 from trellis.bus.bus import Bus
-from trellis.events.subjects import FACTS, NODE_WATCHER
+from trellis.events.subjects import EVENT_SPECS, NODE_WATCHER
 from trellis.kube.breaker import Breaker
 from trellis.runtime.run import Base
 from trellis.services import SERVICES, Service
@@ -64,12 +64,12 @@ def test_the_registry_has_what_a_service_subscribes_to_and_what_its_breakers_gua
 
 
 def test_every_owner_of_a_fact_has_a_user() -> None:
-    assert {spec.owner for spec in FACTS} <= set(PUBLISHERS)
+    assert {spec.owner for spec in EVENT_SPECS} <= set(PUBLISHERS)
 
 
 def test_a_fact_is_said_by_its_owner_in_its_own_cluster_alone() -> None:
     everybody = [user for user in users(CLUSTERS) if user.name != CLI]  # people replay dead letters
-    for spec, cluster in product(FACTS, CLUSTERS):
+    for spec, cluster in product(EVENT_SPECS, CLUSTERS):
         who = [user.name for user in everybody if may_publish(user, f"trellis.evt.{cluster}.{spec.tokens}.n1")]
         assert who == [f"{spec.owner}.{cluster}"]
 

@@ -15,7 +15,7 @@ from console.live.about import about_event, dead_letter_object
 from trellis.bus.dead_letters.read import letter_of
 from trellis.bus.streams.stream_reader import Stored
 from trellis.bus.streams.tail import event_of
-from trellis.events.subjects import FACTS, escape
+from trellis.events.subjects import EVENT_SPECS, escape
 
 
 def said(subject: str, data: object = None, body: bytes | None = None) -> Stored:
@@ -66,7 +66,7 @@ def test_what_names_no_object_is_of_who_may_see_such_messages(subject: str) -> N
 
 
 def test_every_fact_there_is_names_an_object() -> None:
-    for spec in FACTS:
+    for spec in EVENT_SPECS:
         key = ".".join("x" for _ in spec.key_fields)
         data: dict[str, Any] = {"shim": "spin"} if spec.model.noun == "rollout" else {}
         about = about_event(event_of(said(f"trellis.evt.c.{spec.tokens}.{key}", data)))

@@ -217,7 +217,11 @@ async def test_facts_stand_for_all_since_the_last_of_their_kind(world: World) ->
     await world.reporting.run(KEY, None)
     figures.traps = 9
     assert await world.reporting.run(KEY, None) is not None
-    assert [(event.fact, event.count) for event in world.bus.said] == [("woken", 5), ("suspended", 6), ("trapped", 3)]  # type: ignore[attr-defined]
+    assert [(event.event_name, event.count) for event in world.bus.said] == [
+        ("woken", 5),
+        ("suspended", 6),
+        ("trapped", 3),
+    ]  # type: ignore[attr-defined]
 
 
 async def test_a_bus_that_is_away_delays_facts_and_no_status(world: World) -> None:
@@ -228,7 +232,7 @@ async def test_a_bus_that_is_away_delays_facts_and_no_status(world: World) -> No
     assert world.patches == 1
     world.bus.away = False
     await world.reporting.run(KEY, None)
-    assert [event.fact for event in world.bus.said] == ["trapped"]
+    assert [event.event_name for event in world.bus.said] == ["trapped"]
 
 
 async def test_the_next_process_writes_nothing_until_something_happens_and_counts_on(

@@ -40,7 +40,7 @@ DEADLINE = 30.0
 
 class SilentBus:
     async def publish(self, fact: EventData, *, dedup: str) -> None:
-        assert fact.fact
+        assert fact.event_name
         assert dedup
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from support.suite.naming import lacking
 from trellis.events.compatibility import Break, Change
-from trellis.events.subjects import FACTS, EventSpec, event_subject
+from trellis.events.subjects import EVENT_SPECS, EventSpec, event_subject
 from trellis_tools.events.generate import main, render
 from trellis_tools.events.schemas import ASYNCAPI_FILE, ENVELOPE_FILE, asyncapi, documents, schema_file
 
@@ -29,11 +29,11 @@ def edit(path: Path, **properties: Any) -> None:
 
 def test_every_fact_has_a_schema_and_a_channel() -> None:
     wanted = documents()
-    assert set(wanted) == {ENVELOPE_FILE, ASYNCAPI_FILE, *map(schema_file, FACTS)}
-    assert set(wanted[ASYNCAPI_FILE]["channels"]) == {spec.tokens for spec in FACTS}
+    assert set(wanted) == {ENVELOPE_FILE, ASYNCAPI_FILE, *map(schema_file, EVENT_SPECS)}
+    assert set(wanted[ASYNCAPI_FILE]["channels"]) == {spec.tokens for spec in EVENT_SPECS}
 
 
-@pytest.mark.parametrize("spec", FACTS, ids=lambda spec: spec.type)
+@pytest.mark.parametrize("spec", EVENT_SPECS, ids=lambda spec: spec.type)
 def test_a_channel_has_the_subject_that_is_published_on(spec: EventSpec) -> None:
     fields = {name: name for name in spec.model.model_fields}
     channel = asyncapi()["channels"][spec.tokens]

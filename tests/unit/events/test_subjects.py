@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from trellis.events.envelope import EventData
 from trellis.events.node import NodeOptedOut
 from trellis.events.subjects import (
-    FACTS,
+    EVENT_SPECS,
     STREAM_EVENTS,
     STREAM_SUBJECTS,
     EventSpec,
@@ -80,15 +80,17 @@ def test_a_token_that_escape_does_not_make_is_refused(token: str) -> None:
 
 def concrete(base: type[EventData]) -> set[type[EventData]]:
     """All models of facts there are: the classes that name one."""
-    found = {base} if "fact" in vars(base) and base.__module__.startswith("trellis.") else set()
+    found = {base} if "event_name" in vars(base) and base.__module__.startswith("trellis.") else set()
     return found.union(*(concrete(child) for child in base.__subclasses__()))
 
 
 def test_every_model_of_a_fact_is_in_the_table_once() -> None:
-    assert sorted(spec.model.__name__ for spec in FACTS) == sorted(model.__name__ for model in concrete(EventData))
+    assert sorted(spec.model.__name__ for spec in EVENT_SPECS) == sorted(
+        model.__name__ for model in concrete(EventData)
+    )
 
 
-@pytest.mark.parametrize("spec", FACTS, ids=lambda spec: spec.type)
+@pytest.mark.parametrize("spec", EVENT_SPECS, ids=lambda spec: spec.type)
 def test_each_row_is_found_by_model_and_by_type(spec: EventSpec) -> None:
     assert spec_of(spec.model) is spec
     assert spec_of_type(spec.type) is spec
@@ -96,8 +98,8 @@ def test_each_row_is_found_by_model_and_by_type(spec: EventSpec) -> None:
 
 
 def test_no_two_rows_share_type_or_subject() -> None:
-    assert len({spec.type for spec in FACTS}) == len(FACTS)
-    assert len({spec.tokens for spec in FACTS}) == len(FACTS)
+    assert len({spec.type for spec in EVENT_SPECS}) == len(EVENT_SPECS)
+    assert len({spec.tokens for spec in EVENT_SPECS}) == len(EVENT_SPECS)
 
 
 class NodeOptedOutAnew(NodeOptedOut):
@@ -113,7 +115,7 @@ def test_a_second_version_has_subjects_of_its_own_that_readers_of_the_first_do_n
 @given(cluster=st.text(), name=st.text(min_size=1, max_size=253))
 def test_the_subject_of_a_fact_is_caught_by_its_filter_and_its_stream_and_no_other(cluster: str, name: str) -> None:
     subject = event_subject(cluster, NodeOptedOut(name=name, uid="u", resource_version="1"))
-    caught = [spec.model for spec in FACTS if matches(subject, event_filter(cluster, spec.model))]
+    caught = [spec.model for spec in EVENT_SPECS if matches(subject, event_filter(cluster, spec.model))]
     assert caught == [NodeOptedOut]
     assert [stream for stream, pattern in STREAM_SUBJECTS.items() if matches(subject, pattern)] == [STREAM_EVENTS]
     assert unescape(subject.split(".")[-1]) == name

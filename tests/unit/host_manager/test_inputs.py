@@ -192,7 +192,7 @@ def test_a_ready_pod_is_said_with_all_that_is_needed_to_reach_it() -> None:
 
 
 def facts(pod: PodView | None, before: PodView | None) -> list[str]:
-    return [event.fact for event in due(pod, ready_event(before) if before else None)]
+    return [event.event_name for event in due(pod, ready_event(before) if before else None)]
 
 
 def test_what_is_due_follows_from_what_was_said_and_what_is() -> None:

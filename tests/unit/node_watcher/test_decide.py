@@ -41,7 +41,7 @@ def deciding(
 
 
 def facts(actions: list[Action]) -> list[str]:
-    return [f"{action.event.noun}.{action.event.fact}" for action in actions if isinstance(action, Publish)]
+    return [f"{action.event.noun}.{action.event.event_name}" for action in actions if isinstance(action, Publish)]
 
 
 def steps(actions: list[Action]) -> list[Action]:

@@ -70,7 +70,7 @@ def deciding(
 
 
 def kinds(actions: list[Action]) -> list[str]:
-    return [action.event.fact if isinstance(action, Publish) else type(action).__name__ for action in actions]
+    return [action.event.event_name if isinstance(action, Publish) else type(action).__name__ for action in actions]
 
 
 def test_without_a_slot_no_job_is_made() -> None:

@@ -68,7 +68,7 @@ class SilentBus:
     async def publish(self, fact: EventData, *, dedup: str) -> None:
         if self.trouble is not None:
             raise self.trouble(f"{type(fact).__name__} {dedup}")
-        self.heard.append(f"{fact.noun}.{fact.fact}")
+        self.heard.append(f"{fact.noun}.{fact.event_name}")
 
 
 @pytest.fixture

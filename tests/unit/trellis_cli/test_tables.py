@@ -279,7 +279,7 @@ def an_event(trace_id: str = "", **envelope: Any) -> TailedEvent:
         stored=datetime(2026, 1, 2, 3, 4, 5, 678000, tzinfo=UTC),
         cluster="c",
         noun="provision",
-        fact="failed",
+        event_name="failed",
         key=("node-1",),
         event=envelope,
         trace_id=trace_id,

@@ -12,7 +12,7 @@ from rich.console import Console
 
 from support.suite.naming import lacking
 from trellis.bus.streams.tail import Selection, TailedEvent
-from trellis.events.subjects import FACTS, pattern_filter
+from trellis.events.subjects import EVENT_SPECS, pattern_filter
 from trellis.read_model.traces.span_tree import document_of
 from trellis.read_model.traces.spans import ReadSpan, SpanLink, TraceDataError, missing_parents, read_spans
 from trellis_cli.common.errors import CommandError
@@ -163,7 +163,9 @@ def test_an_objects_facts_have_a_pattern(noun: str, name: str, namespace: str | 
 
 
 def test_every_noun_of_a_fact_about_an_object_has_a_kind() -> None:
-    assert {noun for nouns in KINDS.values() for noun in nouns} == {spec.model.noun for spec in FACTS} - {"rollout"}
+    assert {noun for nouns in KINDS.values() for noun in nouns} == {spec.model.noun for spec in EVENT_SPECS} - {
+        "rollout"
+    }
 
 
 ON_THE_BUS = ("0af76519" + "1" * 24, "0af76519" + "2" * 24, "c1d2e3f4" + "3" * 24)

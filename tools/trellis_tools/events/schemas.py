@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from trellis.events.envelope import CONTENT_TYPE, CloudEvent, RawCloudEvent
-from trellis.events.subjects import FACTS, ROOT_EVENTS, EventSpec
+from trellis.events.subjects import EVENT_SPECS, ROOT_EVENTS, EventSpec
 
 Document = dict[str, Any]
 
@@ -36,7 +36,7 @@ def schema_file(spec: EventSpec) -> str:
     return f"{spec.type}.json"
 
 
-def documents(facts: Sequence[EventSpec] = FACTS) -> dict[str, Document]:
+def documents(facts: Sequence[EventSpec] = EVENT_SPECS) -> dict[str, Document]:
     """Return all documents by file name."""
     return {
         ENVELOPE_FILE: envelope_schema(),
@@ -62,7 +62,7 @@ def event_schema(spec: EventSpec) -> Document:
     }
 
 
-def asyncapi(facts: Sequence[EventSpec] = FACTS) -> Document:
+def asyncapi(facts: Sequence[EventSpec] = EVENT_SPECS) -> Document:
     """Return the AsyncAPI document: a channel for each event, and the only service that sends on it."""
     return {
         "asyncapi": "3.0.0",

@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 from typing import Final
 
-from trellis.events.subjects import FACTS
+from trellis.events.subjects import EVENT_SPECS
 from trellis_tools.events.schemas import address, schema_file, summary
 
 BEGIN: Final = "<!-- facts: written by make generate from shared/trellis/events/subjects.py -->"
@@ -49,7 +49,7 @@ def subject_table(schemas: str) -> str:
     rows = [
         f"| `{address(spec).replace('{', '<').replace('}', '>')}` | {summary(spec.model)} "
         f"| `{spec.owner}` | [`{spec.type}`]({schemas}/{schema_file(spec)}) |\n"
-        for spec in FACTS
+        for spec in EVENT_SPECS
     ]
     return "".join(("| subject | event | publisher | type and schema |\n", "|---|---|---|---|\n", *rows))
 

@@ -10,7 +10,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from trellis.events.subjects import FACTS, EventSpec
+from trellis.events.subjects import EVENT_SPECS, EventSpec
 from trellis_tools.events.schemas import address, event_schema, schema_file, summary
 from trellis_tools.reference.markdown import GENERATED, cell, code, table
 
@@ -41,10 +41,10 @@ def events_page(hears: Hears) -> str:
     """Return the page."""
     rows = [
         (f"[{code(spec.tokens)}](#{anchor(spec)})", cell(summary(spec.model)), code(spec.owner), _heard(spec, hears))
-        for spec in FACTS
+        for spec in EVENT_SPECS
     ]
     head = table(("event", "description", "publisher", "subscribers"), rows)
-    return "\n".join([GENERATED, _INTRODUCTION, head, *(_event(spec, hears) for spec in FACTS)])
+    return "\n".join([GENERATED, _INTRODUCTION, head, *(_event(spec, hears) for spec in EVENT_SPECS)])
 
 
 def anchor(spec: EventSpec) -> str:

@@ -23,7 +23,7 @@ from trellis.bus.accounts.naming import (
 )
 from trellis.events.subjects import (
     CONSOLE,
-    FACTS,
+    EVENT_SPECS,
     HOST_MANAGER,
     ROOT_DEAD,
     ROOT_EVENTS,
@@ -87,7 +87,7 @@ def service_user(service: str, cluster: str) -> User:
     an existing stream.
     """
     token = escape(cluster)
-    publish = [f"{ROOT_EVENTS}.{token}.{spec.tokens}.>" for spec in FACTS if spec.owner == service]
+    publish = [f"{ROOT_EVENTS}.{token}.{spec.tokens}.>" for spec in EVENT_SPECS if spec.owner == service]
     if service == HOST_MANAGER:
         publish.append(copies_filter(cluster))
     publish += [f"{ROOT_DEAD}.{token}.{escape(service)}.>", claim_subject(cluster)]

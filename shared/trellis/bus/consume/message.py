@@ -61,29 +61,29 @@ class Origin:
     service: str
 
 
-def message_id(fact: EventData, dedup: str) -> str:
+def message_id(data: EventData, dedup: str) -> str:
     """Return the message id of an event; two versions of the same event are two messages."""
-    return dedup if fact.version == 1 else f"{dedup}.v{fact.version}"
+    return dedup if data.version == 1 else f"{dedup}.v{data.version}"
 
 
 def compose(
-    fact: EventData, *, origin: Origin, dedup: str, time: datetime, trace: TraceContext | None
+    data: EventData, *, origin: Origin, dedup: str, time: datetime, trace: TraceContext | None
 ) -> tuple[bytes, dict[str, str]]:
     """Return body and headers of an event: a CloudEvent in JSON, structured mode.
 
     ``dedup`` is the source of the id and of Nats-Msg-Id.
     """
-    dedup = message_id(fact, dedup)
+    dedup = message_id(data, dedup)
     absent = {"traceparent", "tracestate"} if trace is None else set() if trace.tracestate else {"tracestate"}
-    event = _envelope(type(fact))(
+    event = _envelope(type(data))(
         id=dedup,
         source=event_source(origin.cluster, origin.service),
-        type=spec_of(type(fact)).type,
-        subject="/".join(fact.key()),
+        type=spec_of(type(data)).type,
+        subject="/".join(data.key()),
         time=time,
         traceparent=trace.traceparent if trace else None,
         tracestate=trace.tracestate if trace else None,
-        data=fact,
+        data=data,
     )
     headers = {HEADER_MSG_ID: dedup, "Content-Type": CONTENT_TYPE}
     if trace is not None:

@@ -51,7 +51,7 @@ M = TypeVar("M", bound=EventData)
 class Received(Generic[M]):
     """A received event. ``trace`` is the context of its handling: the parent of the resulting spans."""
 
-    fact: M
+    data: M
     event: RawCloudEvent
     trace: TraceContext | None
     sequence: int
@@ -59,7 +59,7 @@ class Received(Generic[M]):
     ack: Ack
 
 
-FactHandler = Callable[[Received[M]], None]
+EventHandler = Callable[[Received[M]], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,7 @@ class Reader:
 class Subscription(Generic[M]):
     """The events of some models, for one purpose (``name``) of one service."""
 
-    def __init__(self, name: str, models: Sequence[type[M]], handler: FactHandler[M], reader: Reader) -> None:
+    def __init__(self, name: str, models: Sequence[type[M]], handler: EventHandler[M], reader: Reader) -> None:
         self.name: Final = name
         self._models = {spec_of(model).type: model for model in models}
         self._handler = handler
@@ -211,12 +211,12 @@ class Subscription(Generic[M]):
 
         Returned messages are no longer reported as in progress: the next reader gets them, and work here only ends.
         """
-        held = list(self._holding)
+        acks = list(self._holding)
         self._holding.release()
         if jetstream is None or self._epoch is None or not self._signed_on:
             return
         self._signed_on = False
-        for ack in held:
+        for ack in acks:
             await ack.give_back()
         await self._consumer.sign_off(jetstream, self._epoch)
 
@@ -258,8 +258,8 @@ class Subscription(Generic[M]):
             return None
         return Ack(raw._client, raw.reply, self._epoch, raw.metadata.sequence.stream)  # noqa: SLF001 (no public accessor)
 
-    def _hand_over(self, delivered: Delivered, event: RawCloudEvent, fact: M, ack: Ack) -> None:
-        telemetry, spec = self._reader.telemetry, spec_of(type(fact))
+    def _hand_over(self, delivered: Delivered, event: RawCloudEvent, data: M, ack: Ack) -> None:
+        telemetry, spec = self._reader.telemetry, spec_of(type(data))
         telemetry.metrics.events_received_total.labels(telemetry.service, spec.type).inc()
         with telemetry.tracer.start_as_current_span(
             f"receive {spec.tokens}",
@@ -273,7 +273,7 @@ class Subscription(Generic[M]):
             },
         ) as span:
             received: Received[M] = Received(
-                fact, event, current_trace(), delivered.sequence, delivered.deliveries, ack
+                data, event, current_trace(), delivered.sequence, delivered.deliveries, ack
             )
             try:
                 self._handler(received)

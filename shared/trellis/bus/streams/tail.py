@@ -46,7 +46,7 @@ class TailedEvent:
     stored: datetime
     cluster: str
     noun: str
-    fact: str
+    event_name: str
     key: tuple[str, ...]
     event: dict[str, Any]
     subject: str = ""
@@ -197,7 +197,7 @@ def event_of(message: Stored) -> TailedEvent:
         stored=message.stored,
         cluster=plain(cluster),
         noun=noun,
-        fact=event_data,
+        event_name=event_data,
         key=tuple(map(plain, key)),
         event=event,
         subject=message.subject,

@@ -15,6 +15,6 @@ def on_node(queue: KeyedQueue[str]) -> Callable[[Received[NodeReady]], None]:
     """Return the handler of events about Nodes."""
 
     def handle(received: Received[NodeReady]) -> None:
-        queue.add(received.fact.node, received.ack, received.trace)
+        queue.add(received.data.node, received.ack, received.trace)
 
     return handle
