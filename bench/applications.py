@@ -37,7 +37,7 @@ from trellis.kube.client import Kube
 from trellis.kube.informer import Change, Informer
 from trellis.kube.resources import APPLICATIONS, DEFINITIONS
 from trellis.lattice.connection.address import LatticeAddress, NatsAddress
-from trellis.lattice.connection.link import Link, NatsUnavailableError
+from trellis.lattice.connection.lattice_connection import LatticeConnection, NatsUnavailableError
 from trellis.lattice.storage.bucket import Bucket
 from trellis.lattice.storage.lattice_store import LatticeStore
 from trellis.telemetry import setup
@@ -231,7 +231,7 @@ async def looking(info: ClusterInfo, api: Api) -> AsyncIterator[World]:
     """See both sides by connections of their own."""
     seen = Seen()
     address = LatticeAddress(NatsAddress(info.nats_url), LATTICE)
-    link = Link(address.link, "bench", lambda: store.connection_changed())  # noqa: PLW0108 (it is made below)
+    link = LatticeConnection(address.nats, "bench", lambda: store.connection_changed())  # noqa: PLW0108 (it is made below)
     bucket = Bucket(link, "bench")
     store = LatticeStore(address, link, bucket, lambda _: None)
     kube = await Kube.connect(Access(Path(info.kubeconfig)), telemetry=setup("bench"), health=Health("bench"))

@@ -46,7 +46,7 @@ from trellis.kube.informer import Informer
 from trellis.kube.recorder import EventRecorder, ObjectRef
 from trellis.kube.refusals import is_refused
 from trellis.kube.resources import APPLICATIONS, HOST_CONFIGS, Manifest
-from trellis.lattice.connection.link import NatsUnavailableError
+from trellis.lattice.connection.lattice_connection import NatsUnavailableError
 from trellis.lattice.domain.projection import VERSION, Projection, project
 from trellis.lattice.domain.subjects import SubjectError
 from trellis.lattice.wadm.client import Wadm

@@ -14,8 +14,8 @@ from typing import Final
 from trellis.bus.accounts.naming import consumer_name
 from trellis.events.subjects import APPLICATION_MANAGER
 from trellis.lattice.connection.address import LatticeAddress
+from trellis.lattice.connection.lattice_connection import LatticeConnection
 from trellis.lattice.connection.lattices import Lattices
-from trellis.lattice.connection.link import Link
 from trellis.lattice.domain.store import ModelStore
 from trellis.lattice.follow.lattice_claim import LatticeClaim
 from trellis.lattice.storage.bucket import Bucket
@@ -49,7 +49,7 @@ class Following:
         )
         self._needs: dict[str, LatticeAddress] = {}
         self._followed: dict[LatticeAddress, _Followed] = {}
-        self._buckets: dict[Link, Bucket] = {}
+        self._buckets: dict[LatticeConnection, Bucket] = {}
 
     @property
     def lattice_ids(self) -> list[str]:
@@ -86,7 +86,7 @@ class Following:
     def linked(self, lattice_id: str) -> bool:
         """Return whether the connection to a lattice's NATS is up."""
         view = self._lattices.view(lattice_id) if lattice_id in self._needs else None
-        return view is not None and view.linked_since is not None
+        return view is not None and view.connected_since is not None
 
     def owner(self, lattice_id: str) -> str | None:
         """Return the cluster that owns a lattice's applications, None while the owner is unknown."""
@@ -102,14 +102,14 @@ class Following:
         address = self._needs.get(lattice_id)
         return None if address is None else self._followed.get(address)
 
-    async def _follow(self, address: LatticeAddress, link: Link) -> None:
+    async def _follow(self, address: LatticeAddress, connection: LatticeConnection) -> None:
         def changed(names: Iterable[str] | None) -> None:
             affected = None if names is None else list(names)
             for lattice_id in [lattice_id for lattice_id, need in self._needs.items() if need == address]:
                 self._wake(lattice_id, affected)
 
-        store = LatticeStore(address, link, self._bucket(link), changed, self._timings)
-        claim = LatticeClaim(address, link, self._cluster, lambda: changed(None), self._timings.claim)
+        store = LatticeStore(address, connection, self._bucket(connection), changed, self._timings)
+        claim = LatticeClaim(address, connection, self._cluster, lambda: changed(None), self._timings.claim)
         followed = self._followed[address] = _Followed(store, claim)
         try:
             async with asyncio.TaskGroup() as tasks:
@@ -119,18 +119,18 @@ class Following:
             if self._followed.get(address) is followed:
                 del self._followed[address]
 
-    def _bucket(self, link: Link) -> Bucket:
+    def _bucket(self, connection: LatticeConnection) -> Bucket:
         """Return wadm's storage on a lattice connection, created on first use."""
-        if link not in self._buckets:
+        if connection not in self._buckets:
             name = f"trellis-{consumer_name(APPLICATION_MANAGER, _READER, self._cluster)}"
-            self._buckets[link] = Bucket(link, name, self._timings.bucket)
-        return self._buckets[link]
+            self._buckets[connection] = Bucket(connection, name, self._timings.bucket)
+        return self._buckets[connection]
 
-    async def _read(self, link: Link) -> None:
+    async def _read(self, connection: LatticeConnection) -> None:
         try:
-            await self._bucket(link).run()
+            await self._bucket(connection).run()
         finally:
-            del self._buckets[link]
+            del self._buckets[connection]
 
     def _on_view(self, lattice_id: str) -> None:
         """Pass a lost or restored lattice connection on to the store and the claim."""

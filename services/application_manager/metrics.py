@@ -47,7 +47,7 @@ class ApplicationMetrics(FollowedGauges[LatticeAddress]):
             owned=partial(self._owned, lattice_id),
             linked=partial(self._linked, lattice_id),
         )
-        of = (redact_url(address.link.url), address.lattice, digest)
+        of = (redact_url(address.nats.url), address.lattice, digest)
         return self._metrics.kept_lattice(APPLICATION_MANAGER, of, reads)
 
     def _count(self, lattice_id: str, phase: str) -> float:

@@ -30,7 +30,7 @@ from trellis.bus.bus import Bus, BusUnavailable
 from trellis.kube.errors import KubeError, NotFound
 from trellis.kube.permissions import MissingPermissions
 from trellis.kube.refusals import WRITE_REFUSED, is_refused, is_terminating
-from trellis.lattice.connection.link import NatsUnavailableError, TooLargeError
+from trellis.lattice.connection.lattice_connection import NatsUnavailableError, TooLargeError
 from trellis.lattice.domain.reading import LatticeDataError
 from trellis.lattice.domain.replies import Refusal, WadmRefusedError
 from trellis.lattice.domain.subjects import SubjectError

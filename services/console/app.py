@@ -22,8 +22,8 @@ from console.http.answers import answering, put_headers
 from console.http.assets import Assets
 from console.http.listening import Listener
 from console.http.routes import Routes
+from console.live.bus_connection import BusConnection
 from console.live.feed import Feed
-from console.live.link import BusConnection
 from console.live.viewer_registry import ViewerRegistry
 from console.settings import Auth, Settings
 from console.timings import Timings
@@ -33,7 +33,7 @@ from trellis.kube.access import Access
 from trellis.kube.client import Kube
 from trellis.kube.errors import KubeError
 from trellis.read_model.live.watching import Place, parts_of
-from trellis.runtime.shutdown import CLOSED, TOLD, Grace, ends_within
+from trellis.runtime.shutdown import CLOSED, REPORTED, Grace, ends_within
 from trellis.runtime.startup_barrier import StartupBarrier
 from trellis.telemetry import Telemetry, bind_service, get_logger, setup
 from trellis.telemetry.health import Health
@@ -94,7 +94,7 @@ class Console:
         finally:
             if self._kube is None:
                 await kube.close()
-            await self._telemetry.shutdown(grace.left(TOLD, most=self._timings.traces))
+            await self._telemetry.shutdown(grace.left(REPORTED, most=self._timings.traces))
 
     async def _serve(self, kube: Kube, stop: asyncio.Event, grace: Grace) -> None:
         settings, timings, feed, cluster = self.settings, self._timings, Feed(), self._cluster_name()

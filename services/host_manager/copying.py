@@ -18,7 +18,7 @@ from trellis.bus.connection import cancellation
 from trellis.events.subjects import HOST_MANAGER
 from trellis.installer_api.redaction import redact_url
 from trellis.lattice.connection.address import LatticeAddress
-from trellis.lattice.connection.link import Link
+from trellis.lattice.connection.lattice_connection import LatticeConnection
 from trellis.lattice.follow.forwarder import Forwarder, LatticeEvent
 from trellis.telemetry import Telemetry, get_logger
 
@@ -34,11 +34,11 @@ class Copying:
     cluster: str
     timings: Timings = Timings()
 
-    async def run(self, address: LatticeAddress, link: Link) -> None:
+    async def run(self, address: LatticeAddress, connection: LatticeConnection) -> None:
         """Forward a lattice's events until cancelled."""
         name = f"trellis-{consumer_name(HOST_MANAGER, address.token, self.cluster)}"
-        forwarder = Forwarder(link, address, name, self._take, self.timings.lattice.forwarder)
-        metrics, nats = self.telemetry.metrics, redact_url(address.link.url)
+        forwarder = Forwarder(connection, address, name, self._take, self.timings.lattice.forwarder)
+        metrics, nats = self.telemetry.metrics, redact_url(address.nats.url)
         forgets = [
             metrics.lattice_lag(HOST_MANAGER, (nats, address.name, stream), lag.count, lag.seconds)
             for stream, lag in forwarder.lags.items()

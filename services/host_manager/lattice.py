@@ -66,7 +66,7 @@ def reports_of(snapshot: Snapshot) -> dict[str, Report]:
 
 
 def _report(pod: PodView, seen: Sighting | None, snapshot: Snapshot, view: LatticeView) -> Report:
-    if not pod.tells or view.linked_since is None:
+    if not pod.tells or view.connected_since is None:
         return Report("Unknown", seen)
     if not pod.ready:
         reporting = seen is not None and snapshot.clock - seen.at <= view.silence
@@ -74,7 +74,7 @@ def _report(pod: PodView, seen: Sighting | None, snapshot: Snapshot, view: Latti
     # Only the time counts in which the pod was ready and the lattice connection was up. The clock of the API server may
     # differ from the local one, so that its time alone is not sufficient.
     since = snapshot.clock - _ready_seconds(pod, snapshot)
-    listened = max(view.linked_since, since, snapshot.ready_at.get(pod.name, since))
+    listened = max(view.connected_since, since, snapshot.ready_at.get(pod.name, since))
     presence = presence_of(None if seen is None else seen.at, snapshot.clock, listened, view.silence)
     since = seen.at if seen is not None and presence is Presence.PRESENT else listened
     due = None if presence is Presence.SILENT else max(0.0, since + view.silence - snapshot.clock)

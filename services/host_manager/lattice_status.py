@@ -56,7 +56,7 @@ def make_lattice(snapshot: Snapshot) -> Manifest:
     if view is not None and view.settled:
         if view.models is not None:
             apps, count = _fitting(_app(model) for model in view.models[:_APPS_SHOWN]), len(view.models)
-        if view.linked_since is not None:
+        if view.connected_since is not None:
             before = _by_id(snapshot, "latticeHosts")
             hosts = _fitting(_lattice_host(snapshot, seen, before) for seen in view.hosts[:HOSTS_SHOWN])
     return {"apps": apps, "app_count": count} | ({} if hosts is None else {"latticeHosts": hosts})
@@ -73,7 +73,7 @@ def make_conditions(snapshot: Snapshot, shown: Mapping[str, Any]) -> list[Findin
         return [(kind, "Unknown", "LatticeNotConnected", cause) for kind in (REPORTED, APPLICATIONS)]
     if not view.settled:
         return [_as_it_was(snapshot, kind) for kind in (REPORTED, APPLICATIONS)]
-    if view.linked_since is None:
+    if view.connected_since is None:
         cause = f"host_manager cannot reach the NATS of the lattice, so nothing is removed: {view.reason}"
         return [(kind, "Unknown", "LatticeUnreachable", cause) for kind in (REPORTED, APPLICATIONS)]
     wadm: Finding = (APPLICATIONS, "True", "Healthy", _left_out(shown, "apps", len(view.models or ())))
@@ -123,7 +123,7 @@ def _shown_reports(snapshot: Snapshot) -> dict[str, Report]:
     otherwise each missing heartbeat would be Unknown, and missing again 70 s later, with an Event.
     """
     reports, view = reports_of(snapshot), snapshot.lattice
-    if view is None or (view.settled and view.linked_since is None):
+    if view is None or (view.settled and view.connected_since is None):
         return reports
     former = {host.get("pod"): host for host in snapshot.status.get("hosts") or ()}
     for pod in snapshot.pods:
@@ -179,7 +179,7 @@ def _host(snapshot: Snapshot, pod: PodView, report: Report, former: Mapping[str,
     if report.sighting is not None:
         return host | _identity(snapshot, report.sighting, former)
     before = next((item for item in former.values() if item.get("pod") == pod.name), None)
-    if before is not None and (snapshot.lattice is None or snapshot.lattice.linked_since is None):
+    if before is not None and (snapshot.lattice is None or snapshot.lattice.connected_since is None):
         # The host is currently unknown: its last known identity remains.
         return host | {name: before[name] for name in ("id", "version", "startedAt", "labels") if name in before}
     return host

@@ -22,7 +22,7 @@ from typing import Final
 from secrets_backend.gather import Cache
 from secrets_backend.timings import AccountTimings
 from trellis.lattice.connection.address import NatsAddress
-from trellis.lattice.connection.link import INBOX, Link, NatsUnavailableError
+from trellis.lattice.connection.lattice_connection import INBOX, LatticeConnection, NatsUnavailableError
 
 _BYTES: Final = 16
 _TIMES: Final = 2
@@ -34,7 +34,7 @@ class _Listener:
     """The listener of a connection. ``subject`` and ``word``, a token, are secret outside of accounts that get them."""
 
     address: NatsAddress
-    connection: Link
+    connection: LatticeConnection
     subject: str = field(default_factory=lambda: f"{INBOX}.{secrets.token_hex(_BYTES)}.account")
     word: bytes = b""
     since: float | None = None
@@ -68,7 +68,7 @@ class Accounts:
         self._all = f"{INBOX}.{secrets.token_hex(_BYTES)}.accounts"
         self._answers: set[asyncio.Task[None]] = set()
 
-    async def join(self, address: NatsAddress, connection: Link) -> None:
+    async def join(self, address: NatsAddress, connection: LatticeConnection) -> None:
         """Subscribe a connection; call this before it connects."""
         if address in self._listeners:
             self._forget(self._listeners[address])
@@ -76,12 +76,12 @@ class Accounts:
         for subject in (self._all, listener.subject):
             await connection.listen(subject, partial(self._on_token, listener))
 
-    def leave(self, address: NatsAddress, connection: Link) -> None:
+    def leave(self, address: NatsAddress, connection: LatticeConnection) -> None:
         """Drop a connection, unless a newer one has this address."""
         if address in self._listeners and self._listeners[address].connection is connection:
             self._forget(self._listeners.pop(address))
 
-    async def look(self, address: NatsAddress, connection: Link) -> None:
+    async def look(self, address: NatsAddress, connection: LatticeConnection) -> None:
         """Determine which connections lead into the account of this one, at present.
 
         Results of a former connection do not count: the server may be another one, which must not receive what only the
@@ -137,7 +137,7 @@ class Accounts:
             self._words.pop(mine.word, None)
             mine.word, mine.since = secrets.token_bytes(_BYTES), mine.connection.since
             self._words[mine.word] = mine
-        await mine.connection.say(subject, mine.word)
+        await mine.connection.publish(subject, mine.word)
 
     def _on_token(self, mine: _Listener, subject: str, word: bytes) -> None:
         """Record the sender of a token; answer a token published to all, unless this side published its own since."""

@@ -26,10 +26,10 @@ from trellis.telemetry import Telemetry, TraceContext, caused, current_trace, ge
 
 MOST: Final = 10_000
 """Maximum number of waiting events, some 10 MB."""
-FACTS_PER_SECOND: Final = 20.0
+EVENTS_PER_SECOND: Final = 20.0
 """Rate limit of one source. Tokens and keys can be forged, each with its own event: at this rate it fills a stream of
 1 GiB only after 14 hours."""
-FACTS_AT_ONCE: Final = 2_000.0
+EVENTS_AT_ONCE: Final = 2_000.0
 _PACES_KEPT: Final = 4096
 
 _log = get_logger(__name__)
@@ -124,7 +124,7 @@ class Audit:
         """Return the next source to publish, None if all waiting ones have reached their rate limit."""
         now = time.monotonic()
         for source in self._waiting:
-            pace = self._paces.setdefault(source, TokenBucket(FACTS_PER_SECOND, FACTS_AT_ONCE))
+            pace = self._paces.setdefault(source, TokenBucket(EVENTS_PER_SECOND, EVENTS_AT_ONCE))
             self._paces.move_to_end(source)
             if pace.take(now):
                 return source

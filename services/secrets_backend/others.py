@@ -10,13 +10,17 @@ import asyncio
 from typing import Final
 
 from secrets_backend.key import Key
-from trellis.lattice.connection.link import Link, NatsUnavailableError, NoLatticeRespondersError
+from trellis.lattice.connection.lattice_connection import (
+    LatticeConnection,
+    NatsUnavailableError,
+    NoLatticeRespondersError,
+)
 
 _TIMES: Final = 4
 """Each request goes to one member of the queue group: the other backend may be one of several."""
 
 
-async def other_backend(connection: Link, subject: str, key: Key, seconds: float) -> bool:
+async def other_backend(connection: LatticeConnection, subject: str, key: Key, seconds: float) -> bool:
     """Return whether a process other than this service's replicas answers with a key, within ``seconds``.
 
     Raises:
@@ -29,7 +33,7 @@ async def other_backend(connection: Link, subject: str, key: Key, seconds: float
     return False
 
 
-async def _ask(connection: Link, subject: str, seconds: float) -> bytes | None:
+async def _ask(connection: LatticeConnection, subject: str, seconds: float) -> bytes | None:
     try:
         return await connection.ask(subject, seconds=seconds)
     except NoLatticeRespondersError:

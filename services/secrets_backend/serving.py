@@ -28,7 +28,7 @@ from secrets_backend.timings import Timings
 from trellis.events.subjects import SECRETS_BACKEND
 from trellis.installer_api.redaction import redact_url
 from trellis.lattice.connection.address import NatsAddress
-from trellis.lattice.connection.link import Link, NatsUnavailableError
+from trellis.lattice.connection.lattice_connection import LatticeConnection, NatsUnavailableError
 from trellis.lattice.connection.questions import AnswerLost, Question
 from trellis.lattice.domain.errors import TooLargeError
 from trellis.lattice.domain.subjects import secrets_queue, secrets_subject
@@ -90,7 +90,7 @@ class Serving:
         self._environment = environment
         self._subject = secrets_subject(environment.backend, ">")
         self._changed = asyncio.Event()
-        self._connection = Link(address, CONNECTION, self._changed.set)
+        self._connection = LatticeConnection(address, CONNECTION, self._changed.set)
         self._serving = self._other = False
         self._ending = False
         self._asked_about: float | None = None

@@ -88,7 +88,7 @@ class ConnectionsOfGroups:
 
     async def follow(self, key: str, address: LatticeAddress | None) -> None:
         """Assign a host group to its connection."""
-        self.links.need(key, None if address is None else address.link)
+        self.links.need(key, None if address is None else address.nats)
 
     @contextmanager
     def noted(self, key: str) -> Iterator[None]:

@@ -13,8 +13,8 @@ from typing import Final
 from service_reflector.timings import Timings
 from trellis.lattice.connection.address import LatticeAddress
 from trellis.lattice.connection.groups import POD_LABEL
+from trellis.lattice.connection.lattice_connection import LatticeConnection
 from trellis.lattice.connection.lattices import Lattices, Part
-from trellis.lattice.connection.link import Link
 from trellis.lattice.domain.hosts import Sighting
 from trellis.lattice.follow.comparison import Comparison
 from trellis.telemetry import TraceContext
@@ -79,20 +79,20 @@ class Following:
         view, comparison = self._lattices.view(lattice_id), self.comparison(lattice_id)
         if view is None or not view.settled:
             return ""
-        return view.reason or (comparison.reason if comparison is not None and comparison.asked else "")
+        return view.reason or (comparison.reason if comparison is not None and comparison.queried else "")
 
     def last_message_at(self, lattice_id: str) -> float | None:
         """Return the monotonic time of the last message of a lattice; None if it is not followed (yet)."""
         comparison, view = self.comparison(lattice_id), self._lattices.view(lattice_id)
         heartbeats = [seen.at for seen in view.hosts] if view is not None else []
-        return max([*heartbeats, *([comparison.heard] if comparison is not None else [])], default=None)
+        return max([*heartbeats, *([comparison.last_message_at] if comparison is not None else [])], default=None)
 
-    async def _compare(self, address: LatticeAddress, link: Link) -> None:
+    async def _compare(self, address: LatticeAddress, connection: LatticeConnection) -> None:
         def changed(names: Iterable[str], trace: TraceContext | None) -> None:
             for lattice_id in [lattice_id for lattice_id, need in self._needs.items() if need == address]:
                 self._wake(lattice_id, names, trace)
 
-        comparison = self._comparisons[address] = Comparison(address, link, changed, self._timings.lattice)
+        comparison = self._comparisons[address] = Comparison(address, connection, changed, self._timings.lattice)
         try:
             await comparison.run()
         finally:

@@ -32,7 +32,7 @@ class ServiceMetrics(FollowedGauges[LatticeAddress]):
             partial(self._applications, lattice_id),
             partial(self._services, lattice_id),
         )
-        of = (redact_url(address.link.url), address.lattice, digest)
+        of = (redact_url(address.nats.url), address.lattice, digest)
         return self._metrics.lattice(SERVICE_REFLECTOR, of, *reads)
 
     def _silent(self, lattice_id: str, since: float) -> float:

@@ -21,7 +21,7 @@ from chaos.points import Point, When, of_question, of_reply, of_request, of_subj
 from trellis.bus.consume.ack import Ack
 from trellis.bus.publish.publisher import Publisher
 from trellis.kube.transport import HttpRequest, HttpTransport, Reply
-from trellis.lattice.connection.link import Link
+from trellis.lattice.connection.lattice_connection import LatticeConnection
 from trellis.services import SERVICES
 
 PASSED: Final = "TRELLIS_TEST_POINTS"
@@ -73,7 +73,7 @@ def write(death: Path, points: Sequence[Point]) -> None:
 def note(points: Points) -> None:
     """Have this process come to its boundaries knowingly."""
     send, attempt, ack, message_ack, ask = (
-        HttpTransport.send, Publisher._attempt, Ack.__call__, Msg.ack, Link.ask,
+        HttpTransport.send, Publisher._attempt, Ack.__call__, Msg.ack, LatticeConnection.ask,
     )  # fmt: skip
 
     async def noted_send(self: HttpTransport, request: HttpRequest) -> Reply:
@@ -97,7 +97,7 @@ def note(points: Points) -> None:
         points.begin(of_reply(self.reply))
         await message_ack(self)
 
-    async def noted_ask(self: Link, subject: str, *given: Any, **named: Any) -> bytes:
+    async def noted_ask(self: LatticeConnection, subject: str, *given: Any, **named: Any) -> bytes:
         nth = points.begin(what := of_question(subject))
         answer = await ask(self, subject, *given, **named)
         points.end(what, nth)
@@ -105,7 +105,7 @@ def note(points: Points) -> None:
 
     HttpTransport.send, Publisher._attempt = noted_send, noted_attempt  # type: ignore[method-assign]
     Ack.__call__, Msg.ack = noted_ack, noted_message_ack  # type: ignore[method-assign]
-    Link.ask = noted_ask  # type: ignore[method-assign]
+    LatticeConnection.ask = noted_ask  # type: ignore[method-assign]
 
 
 def main() -> None:

@@ -15,8 +15,8 @@ from aiohttp import web
 from console.domain.limits import NAMESPACES, PAGE_EVENTS, STREAMS_EACH
 from console.http.routes import Routes
 from console.live import streaming, viewer_registry
+from console.live.bus_connection import BusConnection
 from console.live.feed import STREAMS, Feed, item_of
-from console.live.link import BusConnection
 from console.settings import Settings
 from support.console import seen_objects as objects
 from trellis.bus.streams.stream_reader import Stored

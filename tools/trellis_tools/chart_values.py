@@ -15,7 +15,7 @@ from typing import Any, Final
 import yaml
 
 Keys = tuple[str, ...]
-_MARK: Final = "# -- "
+_DESCRIPTION_PREFIX: Final = "# -- "
 _TYPES: Final = {bool: "bool", int: "int", float: "float", str: "string", list: "list", dict: "object"}
 
 
@@ -42,7 +42,7 @@ class _Entry:
     @property
     def documentation(self) -> str:
         """The text from the last mark on, "" without a mark."""
-        marks = [number for number, line in enumerate(self.comment) if line.startswith(_MARK)]
+        marks = [number for number, line in enumerate(self.comment) if line.startswith(_DESCRIPTION_PREFIX)]
         return _joined(self.comment[marks[-1] :]).removeprefix("-- ") if marks else ""
 
 

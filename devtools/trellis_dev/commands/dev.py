@@ -27,10 +27,10 @@ class OptionalCount(TyperCommand):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:  # noqa: ANN401 (the type of typer is private)
         """Insert the default number after ``--real-node`` if it is missing."""
-        words: list[str] = []
+        arguments: list[str] = []
         for word, following in zip(args, [*args, ""][1:], strict=True):
-            words.append("--real-node=1" if word == "--real-node" and not following.isdecimal() else word)
-        return super().parse_args(ctx, words)
+            arguments.append("--real-node=1" if word == "--real-node" and not following.isdecimal() else word)
+        return super().parse_args(ctx, arguments)
 
 
 class Containerd(StrEnum):

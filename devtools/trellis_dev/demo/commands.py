@@ -26,18 +26,18 @@ from trellis_dev.localcluster import ClusterInfo
 class Shown:
     """A command that ended, its exit status, and its output without the last line feed."""
 
-    words: tuple[str, ...]
+    arguments: tuple[str, ...]
     status: int
     output: str
 
     @property
     def line(self) -> str:
         """The command for a shell."""
-        return shlex.join(self.words)
+        return shlex.join(self.arguments)
 
     def document(self) -> dict[str, object]:
         """Return the command for JSON."""
-        return {"command": list(self.words), "status": self.status, "output": self.output}
+        return {"command": list(self.arguments), "status": self.status, "output": self.output}
 
 
 def own_command() -> str:
@@ -58,8 +58,8 @@ def export_lines(cluster: ClusterInfo) -> list[str]:
     """Return the commands for a shell that set these variables, and ``PATH``."""
     programs = [path for path in (Path(sys.executable).parent,) if (path / "trellis").exists()]
     path = ":".join(shlex.quote(str(program)) for program in (*programs, cluster.bin_dir))
-    words = " ".join(f"{name}={shlex.quote(value)}" for name, value in exports(cluster).items())
-    return [f"export {words}", f'export PATH={path}:"$PATH"']
+    variables = " ".join(f"{name}={shlex.quote(value)}" for name, value in exports(cluster).items())
+    return [f"export {variables}", f'export PATH={path}:"$PATH"']
 
 
 def write_manifest(folder: Path, name: str, manifest: Manifest) -> Path:
@@ -76,7 +76,7 @@ class Commands:
     cluster: ClusterInfo
     own: Mapping[str, str]
 
-    async def run(self, *words: str, statuses: tuple[int, ...] = (0,)) -> Shown:
+    async def run(self, *arguments: str, statuses: tuple[int, ...] = (0,)) -> Shown:
         """Run ``kubectl …`` or ``trellis …`` and return its output.
 
         Raises:
@@ -85,10 +85,10 @@ class Commands:
         program = {
             "kubectl": (str(self.cluster.bin_dir / "kubectl"),),
             "trellis": (sys.executable, "-m", "trellis_cli"),
-        }[words[0]]
+        }[arguments[0]]
         process = await asyncio.create_subprocess_exec(
             *program,
-            *words[1:],
+            *arguments[1:],
             env={**self.own, **exports(self.cluster)},
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
@@ -100,7 +100,7 @@ class Commands:
             process.kill()
             await process.wait()
             raise
-        shown = Shown(words, await process.wait(), out.decode(errors="replace").rstrip("\n"))
+        shown = Shown(arguments, await process.wait(), out.decode(errors="replace").rstrip("\n"))
         if shown.status not in statuses:
             raise CommandError(f"{shown.line} ended with {shown.status}: {err.decode(errors='replace').strip()}")
         return shown

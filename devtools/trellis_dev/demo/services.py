@@ -21,7 +21,7 @@ from trellis_cli.common.errors import CommandError
 from trellis_dev.localcluster.ports import LOOPBACK, free_ports
 from trellis_dev.localcluster.processes import ProcessRecord, alive, end, record_of
 from trellis_dev.localcluster.readiness import http_ok
-from trellis_dev.localcluster.supervisor import MARK
+from trellis_dev.localcluster.supervisor import CLUSTER_VARIABLE
 
 RUN: Final = ("trellis_cli", "run")
 KUBELETS: Final = ("trellis_dev.demo.kubelets",)
@@ -51,7 +51,7 @@ class Program:
         pid = os.posix_spawn(
             sys.executable,
             [sys.executable, "-m", *self.module],
-            {**self.environment, **more, MARK: self.token},
+            {**self.environment, **more, CLUSTER_VARIABLE: self.token},
             file_actions=[
                 (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
                 (os.POSIX_SPAWN_OPEN, 1, str(self.log), flags, 0o600),

@@ -156,10 +156,10 @@ async def current_context(settings: ClientSettings, nodes: tuple[str, ...]) -> A
     try:
         await asyncio.to_thread(server.__enter__)
         where = {"TRELLIS_NATS_URL": server.url, "TRELLIS_LOG_FORMAT": "json"}
-        unless_said = {"TRELLIS_CONTROLLER_DATA_DIR": str(directory / "controllers")}
+        defaults = {"TRELLIS_CONTROLLER_DATA_DIR": str(directory / "controllers")}
         yield Target(
             settings=settings.model_copy(update={"nats_url": server.url}),
-            environment=unless_said | os.environ | where,
+            environment=defaults | os.environ | where,
             log=directory / "trellis.log",
             token=token,
             nodes=nodes,

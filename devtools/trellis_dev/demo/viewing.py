@@ -106,8 +106,8 @@ def make_viewer(namespace: str) -> list[tuple[Resource, dict[str, Any]]]:
 
 def log_in(kubectl: Path, kubeconfig: Path, namespace: str) -> tuple[str, ...]:
     """Return the command that prints a token of that account."""
-    words = f"--namespace {namespace} create token {ACCOUNT} --duration {TOKEN_HOURS}h".split()
-    return (str(kubectl), "--kubeconfig", str(kubeconfig), *words)
+    arguments = f"--namespace {namespace} create token {ACCOUNT} --duration {TOKEN_HOURS}h".split()
+    return (str(kubectl), "--kubeconfig", str(kubeconfig), *arguments)
 
 
 async def ready_page() -> None:
@@ -137,8 +137,8 @@ async def open_console(info: ClusterInfo, console: Services, namespace: str) -> 
     if jaeger is not None:
         traces["TRELLIS_JAEGER_LINK"] = jaeger
     await console.start(TRELLIS_CONSOLE_PORT=str(port), TRELLIS_CONSOLE_ADDRESS=LOOPBACK, **traces)
-    words = log_in(info.bin_dir / "kubectl", info.kubeconfig, namespace)
-    return Page(f"http://{LOOPBACK}:{port}", words, jaeger, bool(traces))
+    command = log_in(info.bin_dir / "kubectl", info.kubeconfig, namespace)
+    return Page(f"http://{LOOPBACK}:{port}", command, jaeger, bool(traces))
 
 
 async def has_pages(jaeger: str) -> bool:

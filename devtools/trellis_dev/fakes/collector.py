@@ -32,7 +32,7 @@ class Collector:
         if owners and not any(self._exists(owner["uid"]) for owner in owners):
             self._store.delete(target, {})
 
-    def deletion_asked(self, target: Target, old: Manifest, propagation: str) -> bool:
+    def prepare_deletion(self, target: Target, old: Manifest, propagation: str) -> bool:
         """Prepare a deletion; return whether the object has to stay until its dependents are deleted."""
         uid = old["metadata"]["uid"]
         dependents = list(self._dependents(uid))
@@ -41,13 +41,13 @@ class Collector:
                 self._disown(place, dependent, uid)
         if propagation != "Foreground" or not dependents:
             return False
-        self._mark(target, old)
+        self._start_foreground(target, old)
         for place, _ in dependents:
             self._delete(place, "Foreground")
         self._release(target)
         return True
 
-    def namespace_deletion_asked(self, name: str) -> None:
+    def empty_namespace(self, name: str) -> None:
         """Empty a namespace; it is deleted with the last of its objects."""
         for place, _ in list(self._inside(name)):
             self._delete(place, "Background")
@@ -87,7 +87,7 @@ class Collector:
         left = [name for name in _finalizers(owner) if name != _FOREGROUND]
         self._store.update(target, owner | {"metadata": owner["metadata"] | {"finalizers": left}})
 
-    def _mark(self, target: Target, old: Manifest) -> None:
+    def _start_foreground(self, target: Target, old: Manifest) -> None:
         if _FOREGROUND not in _finalizers(old):
             metadata = old["metadata"] | {"finalizers": [*_finalizers(old), _FOREGROUND]}
             self._store.update(target, old | {"metadata": metadata})

@@ -41,16 +41,16 @@ class Disk:
             self._run(container, job["metadata"]["annotations"])
 
     def _run(self, container: Manifest, annotations: Mapping[str, str]) -> None:
-        told = {item["name"]: item.get("value", "") for item in container["env"]}
-        if names.INSTALLER_SPEC not in told:
+        environment = {item["name"]: item.get("value", "") for item in container["env"]}
+        if names.INSTALLER_SPEC not in environment:
             handlers = filter(None, annotations.get(names.ANNOTATION_HANDLER, "").split(","))
             self.shims |= {handler: WantedShim("legacy", handler, "", "legacy") for handler in handlers}
             return
         match container["args"]:
             case ["install"]:
-                self._install(told[names.INSTALLER_SPEC], decode_digests(annotations[names.ANNOTATION_SHIMS]))
+                self._install(environment[names.INSTALLER_SPEC], decode_digests(annotations[names.ANNOTATION_SHIMS]))
             case ["uninstall"] | ["uninstall", "--force"]:
-                self._uninstall(told[names.INSTALLER_SPEC])
+                self._uninstall(environment[names.INSTALLER_SPEC])
             case other:
                 message = f"no operation: {other}"
                 raise SpecError(message)

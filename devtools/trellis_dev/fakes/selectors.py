@@ -55,8 +55,8 @@ def _terms(selector: str) -> list[str]:
 
 def _all_hold(selector: str, values: Mapping[str, str]) -> bool:
     # All terms are evaluated: an invalid term is rejected even if an earlier one does not match.
-    held = [_holds(term, values) for term in _terms(selector)]
-    return all(held)
+    matches = [_holds(term, values) for term in _terms(selector)]
+    return all(matches)
 
 
 def _holds(term: str, values: Mapping[str, str]) -> bool:

@@ -118,9 +118,9 @@ class FakeStore:
                 )
         if target.res is NAMESPACES:
             self.mark_deleted(target)
-            self._collector.namespace_deletion_asked(target.name)
+            self._collector.empty_namespace(target.name)
             return self.tables[target.res].objects.get(target.key, old)
-        if self._collector.deletion_asked(target, old, options.get("propagationPolicy", "Background")):
+        if self._collector.prepare_deletion(target, old, options.get("propagationPolicy", "Background")):
             return self.tables[target.res].objects.get(target.key, old)
         if not old["metadata"].get("finalizers"):
             return self.remove(target, old)

@@ -48,8 +48,8 @@ class LoggedBuild:
     hint: str
     grace: float = 3.0
 
-    def run(self, argv: Sequence[str], heard: Callable[[str], None] = lambda _: None) -> str:
-        """Run a command to its end and return its standard output; ``heard`` receives the newest line of output.
+    def run(self, argv: Sequence[str], on_line: Callable[[str], None] = lambda _: None) -> str:
+        """Run a command to its end and return its standard output; ``on_line`` receives the newest line of output.
 
         Raises:
             ToolError: the command failed; with the last lines of its output and the hint.
@@ -57,32 +57,32 @@ class LoggedBuild:
         """
         output = self.log.with_suffix(".stdout")
         start = self.log.stat().st_size if self.log.exists() else 0
-        with output.open("wb") as out, self.log.open("ab") as said:
+        with output.open("wb") as out, self.log.open("ab") as stderr:
             process = subprocess.Popen(  # noqa: S603 - fixed arguments, no shell
                 argv,
                 cwd=self.directory,
                 env=self.environment,
                 stdin=subprocess.DEVNULL,
                 stdout=out,
-                stderr=said,
+                stderr=stderr,
                 process_group=0,
             )
             try:
-                self._watch(process, start, heard)
+                self._watch(process, start, on_line)
             finally:
                 if process.poll() is None:
                     _end_group(process, self.grace)
         if process.returncode != 0:
             # Some commands print errors on standard output.
-            said_last = self._since(start) or output.read_text(encoding="utf-8", errors="replace")
-            lines = said_last.splitlines()[-_TAIL_LINES:]
+            printed = self._since(start) or output.read_text(encoding="utf-8", errors="replace")
+            lines = printed.splitlines()[-_TAIL_LINES:]
             name = " ".join([Path(argv[0]).name, *argv[1:4]])
             raise ToolError(f"`{name} …` failed; the end of {self.log}:\n" + "\n".join(lines) + f"\n{self.hint}")
         answer = output.read_text(encoding="utf-8")
         output.unlink()
         return answer
 
-    def _watch(self, process: subprocess.Popen[bytes], start: int, heard: Callable[[str], None]) -> None:
+    def _watch(self, process: subprocess.Popen[bytes], start: int, on_line: Callable[[str], None]) -> None:
         last = ""
         while process.poll() is None:
             if self.abort.is_set():
@@ -90,7 +90,7 @@ class LoggedBuild:
             lines = self._since(start).splitlines()
             if lines and lines[-1] != last:
                 last = lines[-1]
-                heard(last)
+                on_line(last)
             time.sleep(_POLL)
 
     def _since(self, start: int) -> str:
@@ -120,16 +120,16 @@ def acquire(lock: FileLock, step: str, progress: Progress, abort: threading.Even
     Raises:
         AbortedError: stop was requested.
     """
-    said = False
+    reported = False
     while True:
         if abort.is_set():
             raise AbortedError("stop requested while waiting for a build")
         try:
             lock.acquire(timeout=0.5)
         except Timeout:
-            if not said:
+            if not reported:
                 progress.note(step, "another process builds it")
-                said = True
+                reported = True
         else:
             return
 

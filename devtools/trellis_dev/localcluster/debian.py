@@ -62,7 +62,7 @@ def tree(name: str, how: How) -> Path:
     def extend(target: Path, log: Path) -> None:
         build = LoggedBuild(target.parent, log, how.abort, {**os.environ, **_NO_QUESTIONS}, _HINT)
         build.run([*PRIVATE, "cp", "--archive", str(tree(_BELOW[name], how)), str(target)])
-        build.run([*PRIVATE, "/bin/sh", "-ec", _EXTEND, str(target), *packages], heard)
+        build.run([*PRIVATE, "/bin/sh", "-ec", _EXTEND, str(target), *packages], on_line)
         _strip(target)
 
     def make(target: Path, log: Path) -> None:
@@ -70,10 +70,10 @@ def tree(name: str, how: How) -> Path:
         argv = [*PRIVATE, str(program), "--variant=minbase"]
         argv += [f"--include={','.join(packages)}", suite, str(target), *_mirror(suite)]
         build = LoggedBuild(target.parent, log, how.abort, environment, _HINT)
-        build.run(argv, heard)
+        build.run(argv, on_line)
         _strip(target)
 
-    def heard(line: str) -> None:
+    def on_line(line: str) -> None:
         how.progress.note(step, line)
 
     target = cache_root() / "debian" / f"{name}-{suite}-{digest}"

@@ -200,8 +200,8 @@ def _build(product: str, targets: Mapping[str, Path], step: str, how: tuple[Prog
     (work / "out").mkdir()
     # One command for the whole product compiles shared packages once. -v prints each compiled package.
     flags = ["-mod=mod", "-trimpath", "-v", "-ldflags", f"-s -w {variables}", "-o", f"{work / 'out'}{os.sep}"]
-    heard = _counting(go, list(packages.values()), log, partial(progress.note, step))
-    go.run(["build", *flags, *packages.values()], heard)
+    on_line = _counting(go, list(packages.values()), log, partial(progress.note, step))
+    go.run(["build", *flags, *packages.values()], on_line)
     for tool, target in targets.items():
         target.parent.mkdir(parents=True, exist_ok=True)
         (work / "out" / _program(packages[tool])).replace(target)

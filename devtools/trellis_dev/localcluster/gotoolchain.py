@@ -129,11 +129,11 @@ class Go:
         self._program = program
         self._build = LoggedBuild(directory, log, abort, environment(program, compilers), _HINT)
 
-    def run(self, arguments: Sequence[str], heard: Callable[[str], None] = lambda _: None) -> str:
-        """Run a command to its end and return its standard output; ``heard`` receives the newest line of output.
+    def run(self, arguments: Sequence[str], on_line: Callable[[str], None] = lambda _: None) -> str:
+        """Run a command to its end and return its standard output; ``on_line`` receives the newest line of output.
 
         Raises:
             ToolError: the command failed; with the last lines of its output and the remedy.
             AbortedError: stop was requested.
         """
-        return self._build.run([str(self._program), *arguments], heard)
+        return self._build.run([str(self._program), *arguments], on_line)

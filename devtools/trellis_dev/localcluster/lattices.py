@@ -174,7 +174,7 @@ def _succeeds(port: int, subject: str, key: str, value: object) -> bool:
     if reply is None:
         return False
     try:
-        said = json.loads(reply)
+        answer = json.loads(reply)
     except ValueError:
         return False
-    return isinstance(said, dict) and said.get(key) == value
+    return isinstance(answer, dict) and answer.get(key) == value

@@ -35,12 +35,12 @@ def _reply(connection: socket.socket, stream: BinaryIO, deadline: float) -> byte
     """Read until the first message. Raise TimeoutError (an OSError) if it does not arrive in time."""
     while True:
         connection.settimeout(max(0.001, deadline - time.monotonic()))
-        words = stream.readline().split()
-        if not words or words[0] == b"-ERR":
+        tokens = stream.readline().split()
+        if not tokens or tokens[0] == b"-ERR":
             return None
-        if words[0] == b"PING":
+        if tokens[0] == b"PING":
             connection.sendall(b"PONG\r\n")
-        elif words[0] in {b"MSG", b"HMSG"}:
-            content = stream.read(int(words[-1]))
-            headers = int(words[-2]) if words[0] == b"HMSG" else 0
+        elif tokens[0] in {b"MSG", b"HMSG"}:
+            content = stream.read(int(tokens[-1]))
+            headers = int(tokens[-2]) if tokens[0] == b"HMSG" else 0
             return None if content.startswith(_NO_RESPONDERS) else content[headers:]

@@ -19,7 +19,7 @@ from typing import Final
 import psutil
 from pydantic import BaseModel
 
-from trellis_dev.localcluster.supervisor import MARK
+from trellis_dev.localcluster.supervisor import CLUSTER_VARIABLE
 
 _POLL: Final = 0.02
 _KILL_SECONDS: Final = 10.0
@@ -120,7 +120,9 @@ def spawn(argv: Sequence[str], *, log: Path, token: str) -> ProcessRecord:
     Raises:
         OSError: the program cannot be executed.
     """
-    environment = {name: os.environ[name] for name in _PASSED_ON if name in os.environ} | _GO | {MARK: token}
+    environment = (
+        {name: os.environ[name] for name in _PASSED_ON if name in os.environ} | _GO | {CLUSTER_VARIABLE: token}
+    )
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
     pid = os.posix_spawn(
         argv[0],

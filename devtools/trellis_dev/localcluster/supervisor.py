@@ -21,7 +21,7 @@ from typing import Final
 import psutil
 from filelock import FileLock
 
-MARK: Final = "_TRELLIS_CLUSTER_TOKEN"
+CLUSTER_VARIABLE: Final = "_TRELLIS_CLUSTER_TOKEN"
 """Environment variable that identifies processes of a cluster. Its name does not begin with ``TRELLIS_``, because it is
 no setting: the services of the demo, which have it too, report unknown settings."""
 
@@ -41,7 +41,7 @@ def marked(token: str) -> list[int]:
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error, OSError):
             if process.status() != psutil.STATUS_ZOMBIE:
-                (found if process.environ().get(MARK) == token else others).append(process.pid)
+                (found if process.environ().get(CLUSTER_VARIABLE) == token else others).append(process.pid)
     leaders = {pid for pid in found if _session(pid) == pid}
     return found + [pid for pid in others if _session(pid) in leaders]
 

@@ -45,7 +45,7 @@ def delta_messages(epoch: str, delta: Delta, most: int) -> Iterator[bytes]:
     """Yield the messages of a difference, each with one entity, or with about ``most`` bytes of entities."""
     bundle: dict[str, Any] = {}
     size = 0
-    deleted = list(delta.gone)
+    deleted = list(delta.deleted)
     for id_, entity in delta.changed.items():
         length = len(orjson.dumps(entity)) + len(orjson.dumps(id_))
         if bundle and size + length > most:

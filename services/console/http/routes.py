@@ -18,8 +18,8 @@ from console.domain.limits import NAMESPACES, PAGE_EVENTS, SPANS
 from console.domain.pieces import message, message_id, parse_message_id
 from console.http.answers import json_response
 from console.http.refusals import RefusedError, bad, not_allowed
+from console.live.bus_connection import BusConnection
 from console.live.feed import Feed, Filter, permissions_of, read_filter
-from console.live.link import BusConnection
 from console.live.replays import dead_letter_page, letters, read_page_request, replay
 from console.live.streaming import Outlet, counted, send_model
 from console.live.viewer_registry import ViewerRegistry

@@ -1,7 +1,7 @@
 """Buffer of messages of the bus, and the filters of pages.
 
-Pure, with state. In: events, forwarded lattice events, dead letters. Out: items in the order of arrival.
-Written by ``link``, read by routes. Invariants: the buffer is bounded in number and bytes; a body that is too long is
+Pure, with state. In: events, forwarded lattice events, dead letters. Out: items in the order of arrival. Written by
+``bus_connection``, read by routes. Invariants: the buffer is bounded in number and bytes; a body that is too long is
 omitted and marked; an item names the permission that it requires, and is sent only to viewers with it.
 """
 
@@ -157,7 +157,7 @@ class Feed:
         self._bytes += item.size
         while len(self._items) > EVENTS_KEPT or self._bytes > EVENTS_BYTES:
             self._bytes -= self._items.popleft().size
-        self.news.tell()
+        self.news.notify()
 
     def after(self, index: int) -> tuple[list[Item], bool]:
         """Return the items after an index, and whether some were dropped in between."""

@@ -21,6 +21,7 @@ from console.domain.limits import LETTERS as LETTERS_MOST
 from console.domain.limits import LOOKED_AT, PAGE_EVENTS
 from console.http.refusals import RefusedError, bad, not_allowed
 from console.live.about import dead_letter_object
+from console.live.bus_connection import BusConnection
 from console.live.feed import (
     EVENTS,
     LATTICE,
@@ -33,7 +34,6 @@ from console.live.feed import (
     read_filter,
     stored_since,
 )
-from console.live.link import BusConnection
 from trellis.bus.dead_letters.read import DeadLetter, letter_of
 from trellis.bus.streams.stream_reader import EVERYTHING, Start
 from trellis.bus.streams.tail import event_of

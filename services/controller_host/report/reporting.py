@@ -45,7 +45,7 @@ CHANGES_AT_ONCE: Final = 10.0
 """Burst of writes with changed conditions per controller and generation of its spec."""
 CHANGES_PER_SECOND: Final = 1 / 60
 """Rate after the burst."""
-FACTS_PER_SECOND: Final = 1.0
+EVENTS_PER_SECOND: Final = 1.0
 """Bus events and Kubernetes Events about woken or suspended controllers; a later one counts the rest."""
 _LONGEST: Final = 1024
 
@@ -100,7 +100,7 @@ class Reporting:
     add_after: Callable[[str, float], None]
     figures: Line = field(default_factory=lambda: Line(FIGURES_PER_SECOND))
     conditions: Line = field(default_factory=lambda: Line(CONDITIONS_PER_SECOND))
-    facts: TokenBucket = field(default_factory=lambda: TokenBucket(FACTS_PER_SECOND))
+    facts: TokenBucket = field(default_factory=lambda: TokenBucket(EVENTS_PER_SECOND))
     timings: ReportTimings = field(default_factory=ReportTimings)
     _last: dict[str, _LastReport] = field(default_factory=dict)
 

@@ -31,7 +31,7 @@ def uses(snapshot: Snapshot, change: SecretChange) -> bool | None:
         return True
     if view is None:
         return False  # without an address, no host can have requested the Secret
-    if view.linked_since is None or not view.settled:
+    if view.connected_since is None or not view.settled:
         return None
     if all(pod.tells for pod in snapshot.pods):
         return False

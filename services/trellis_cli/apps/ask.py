@@ -17,7 +17,7 @@ from trellis.kube.resources import HOST_CONFIGS
 from trellis.lattice.connection.address import LatticeAddress
 from trellis.lattice.connection.group_addresses import read_secrets
 from trellis.lattice.connection.groups import lattice_address
-from trellis.lattice.connection.link import Link, NatsUnavailableError
+from trellis.lattice.connection.lattice_connection import LatticeConnection, NatsUnavailableError
 from trellis.lattice.domain.group_views import GroupView, lattice_name, view_group
 from trellis.lattice.domain.subjects import SubjectError
 from trellis.lattice.wadm.client import Wadm
@@ -75,7 +75,7 @@ async def address_of(kube: Kube, group: GroupView, nats: str | None) -> LatticeA
         address = lattice_address(group.spec, group.namespace, secrets)
     except SubjectError as error:
         raise NoLatticeError(f"group {group.key}: {error}") from None
-    return replace(address, link=replace(address.link, url=nats)) if nats else address
+    return replace(address, nats=replace(address.nats, url=nats)) if nats else address
 
 
 @contextlib.asynccontextmanager
@@ -85,15 +85,17 @@ async def asking(address: LatticeAddress) -> AsyncIterator[Wadm]:
     Raises:
         NatsUnavailableError: there is no connection within 6 s; with the cause and the remedy.
     """
-    link = Link(address.link, CONNECTION, lambda: None)
-    running = asyncio.create_task(link.run())
+    connection = LatticeConnection(address.nats, CONNECTION, lambda: None)
+    running = asyncio.create_task(connection.run())
     try:
         try:
             async with asyncio.timeout(CONNECT_SECONDS):
-                await link.there()
+                await connection.there()
         except TimeoutError:
-            raise NatsUnavailableError(f"lattice {address.lattice}: {link.reason or 'no connection'}; {HINT}") from None
-        yield Wadm(address, link)
+            raise NatsUnavailableError(
+                f"lattice {address.lattice}: {connection.reason or 'no connection'}; {HINT}"
+            ) from None
+        yield Wadm(address, connection)
     finally:
         running.cancel()
         with contextlib.suppress(asyncio.CancelledError):

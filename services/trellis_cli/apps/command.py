@@ -19,7 +19,7 @@ from rich.text import Text
 from trellis.kube.client import Kube
 from trellis.kube.errors import Forbidden, KubeError
 from trellis.kube.resources import Manifest
-from trellis.lattice.connection.link import NatsUnavailableError
+from trellis.lattice.connection.lattice_connection import NatsUnavailableError
 from trellis.lattice.domain.group_views import GroupView
 from trellis.lattice.domain.models import Model
 from trellis.lattice.domain.projection import project
@@ -27,7 +27,7 @@ from trellis.lattice.domain.reading import LatticeDataError
 from trellis.lattice.domain.replies import WadmRefusedError
 from trellis.lattice.wadm.client import Wadm
 from trellis.read_model.reading.applications import read_apps
-from trellis.read_model.tables.apps import AppRow, LiveRow, application_of, compare, not_asked, row_of
+from trellis.read_model.tables.apps import AppRow, LiveRow, application_of, compare, row_of, without_reply
 from trellis_cli.apps.ask import NoLatticeError, address_of, asking, by_lattice, name_of, read_groups
 from trellis_cli.apps.history import history, rollback
 from trellis_cli.common.errors import CommandError, describe_error, exit_on_error
@@ -146,7 +146,7 @@ async def _live(settings: ClientSettings, wanted: Wanted) -> list[LiveRow]:
                 async with asking(address) as wadm:
                     rows += await _compared(wadm, name, own)
             except _CANNOT as error:
-                rows += not_asked(name, map(row_of, own), describe_error(error)) or [
+                rows += without_reply(name, map(row_of, own), describe_error(error)) or [
                     _unavailable_row(name, describe_error(error))
                 ]
     shown = {row.app.key for row in rows if row.app is not None}
@@ -154,7 +154,7 @@ async def _live(settings: ClientSettings, wanted: Wanted) -> list[LiveRow]:
     reason = "no host group of its namespace has its lattice"
     for entry in left:
         if wanted.lattice in {None, entry.lattice}:
-            rows += not_asked(entry.lattice, [entry], reason)
+            rows += without_reply(entry.lattice, [entry], reason)
     return [row for row in rows if _is_wanted(row, wanted.namespace, whole=whole)]
 
 

@@ -21,7 +21,7 @@ from rich.text import Text
 from trellis.kube.client import Kube
 from trellis.kube.errors import Conflict, Forbidden, NotFound
 from trellis.kube.resources import APPLICATIONS, Manifest
-from trellis.lattice.connection.link import NatsUnavailableError
+from trellis.lattice.connection.lattice_connection import NatsUnavailableError
 from trellis.lattice.domain.reading import LatticeDataError
 from trellis.lattice.domain.replies import Version, WadmRefusedError
 from trellis.lattice.wadm.client import Wadm

@@ -37,7 +37,7 @@ class BreakerRow:
     @property
     def paused(self) -> int:
         """Number of paused deletions."""
-        return len(self.opening.held) if self.opening else 0
+        return len(self.opening.paused) if self.opening else 0
 
     @property
     def reason(self) -> str:

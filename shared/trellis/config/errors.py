@@ -20,7 +20,7 @@ from pydantic_settings import BaseSettings
 
 from trellis.installer_api.redaction import HIDDEN, redact_url
 
-_WORDS: Final = {
+_EXPECTED: Final = {
     "int_parsing": "a whole number",
     "int_type": "a whole number",
     "int_from_float": "a whole number",
@@ -134,26 +134,26 @@ def _needs(details: ErrorDetails, info: FieldInfo | None) -> str:
         return str(context["error"])
     if kind in _RANGE and info is not None:
         return _NEEDS + _range(info)
-    if kind in _WORDS:
-        return _NEEDS + _WORDS[kind].format(**context)
+    if kind in _EXPECTED:
+        return _NEEDS + _EXPECTED[kind].format(**context)
     return f"is refused: {details['msg']}"
 
 
 def _range(info: FieldInfo) -> str:
-    words = []
+    limits = []
     for constraint in _constraints(info):
         match constraint:
             case annotated_types.Ge(ge=limit):
-                words.append(f"at least {limit}")
+                limits.append(f"at least {limit}")
             case annotated_types.Gt(gt=limit):
-                words.append(f"more than {limit}")
+                limits.append(f"more than {limit}")
             case annotated_types.Le(le=limit):
-                words.append(f"at most {limit}")
+                limits.append(f"at most {limit}")
             case annotated_types.Lt(lt=limit):
-                words.append(f"less than {limit}")
+                limits.append(f"less than {limit}")
             case _:
                 pass
-    return " and ".join(words)
+    return " and ".join(limits)
 
 
 def _constraints(info: FieldInfo) -> list[Any]:

@@ -14,7 +14,7 @@ NAME_MAX: Final = 63
 _LABEL: Final = "([A-Za-z0-9][A-Za-z0-9._-]{0,61})?[A-Za-z0-9]"
 _TAG: Final = "[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}(@[A-Za-z0-9_+.-]+:[0-9A-Fa-f]{32,})?"
 """A tag, optionally followed by a digest."""
-_LABEL_WORDS: Final = "at most 63 letters, digits and _ . -, with a letter or digit at both ends"
+_LABEL_FORM: Final = "at most 63 letters, digits and _ . -, with a letter or digit at both ends"
 
 
 def _set(*path: str) -> str:
@@ -54,8 +54,8 @@ SPEC_NEVER: Final[tuple[tuple[str, str], ...]] = (
     (_UNTAGGED, "version: must be an image tag (letters, digits, _ . -) unless spec.image is set"),
     (_image("image"), "image: must not be empty or contain white space; omit it to use the image of spec.version"),
     (_image("natsLeafImage"), "natsLeafImage: must not be empty or contain white space; omit it to use the default"),
-    (_BAD_LABEL_NAME, f"hostLabels: each name is part of a pod label: {_LABEL_WORDS}"),
-    (_BAD_LABEL_VALUE, f"hostLabels: each value is a pod label: {_LABEL_WORDS}"),
+    (_BAD_LABEL_NAME, f"hostLabels: each name is part of a pod label: {_LABEL_FORM}"),
+    (_BAD_LABEL_VALUE, f"hostLabels: each value is a pod label: {_LABEL_FORM}"),
 )
 """Rules of ``spec``."""
 

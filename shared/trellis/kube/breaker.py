@@ -27,7 +27,7 @@ from trellis.limits.breaker_record import make_breakers, read_breakers
 from trellis.names import breaker_name, short_hash
 from trellis.telemetry import get_logger
 
-HELD: Final = "DestructionHeld"
+DELETION_PAUSED: Final = "DestructionHeld"
 """Reason of the Event on an object whose deletion is paused."""
 _TRIES: Final = 5
 _SOMEONE_WROTE: Final = (AlreadyExists, Conflict, NotFound)
@@ -101,7 +101,7 @@ class Breaker:
         self._repair = False  # the stored record is missing or corrupted and has to be restored
         self._lock = asyncio.Lock()
         self._requests: list[_Request] = []
-        self._told: set[tuple[str, float]] = set()
+        self._reported: set[tuple[str, float]] = set()
         self._withdrawn: set[tuple[str, str]] = set()  # kind and token, until the record is without them
         self._changed = asyncio.Event()
         self._complained = ""
@@ -114,8 +114,8 @@ class Breaker:
             NotLeading: the lease was lost.
         """
         request = _Request(target)
-        if (mark := (target.kind, target.token)) in self._withdrawn:
-            self._withdrawn.discard(mark)
+        if (key := (target.kind, target.token)) in self._withdrawn:
+            self._withdrawn.discard(key)
             await self._store_answer(request)
         elif not (self._known and self._answer([request])):
             await self._store_answer(request)
@@ -126,7 +126,7 @@ class Breaker:
     def withdraw(self, kind: str, uid: str) -> None:
         """Withdraw a paused deletion: the object exists and is no longer to be deleted."""
         opening = self._states.get(kind, State()).opening
-        if opening is not None and (token := short_hash(uid)) in opening.held:
+        if opening is not None and (token := short_hash(uid)) in opening.paused:
             self._withdrawn.add((kind, token))
 
     async def run(self) -> None:
@@ -198,7 +198,7 @@ class Breaker:
         states, answers = self._settled(), dict[int, bool]()
         for kind in sorted({request.target.kind for request in requests}):
             own = [request for request in requests if request.target.kind == kind]
-            state, said = ask(
+            state, decisions = ask(
                 states.get(kind, State()),
                 [request.target for request in own],
                 self.scope.populations[kind](),
@@ -207,7 +207,7 @@ class Breaker:
             )
             if state != State() or kind in states:
                 states[kind] = state
-            answers |= {id(request): answer for request, answer in zip(own, said, strict=True)}
+            answers |= {id(request): answer for request, answer in zip(own, decisions, strict=True)}
         return states, [answers[id(request)] for request in requests]
 
     def _settled(self) -> dict[str, State]:
@@ -264,7 +264,7 @@ class Breaker:
         """Remove deletions that are no longer paused from the record; after a conflict, the next poll retries."""
         kinds = self._open_kinds() & self.scope.present.keys()
         found = {kind: there for kind in kinds if (there := self.scope.present[kind]()) is not None}
-        ended = {mark for mark in self._withdrawn if mark[0] in found}
+        ended = {key for key in self._withdrawn if key[0] in found}
         states = dict(self._states)
         for kind, there in found.items():
             states[kind] = without_ended(states[kind], there, {token for of, token in ended if of == kind})
@@ -299,7 +299,7 @@ class Breaker:
             by = closing.by if closing and closing.until > self._now() else "time"
             _log.warning("circuit breaker closed, retrying the paused deletions", kind=kind, by=by)
         if kinds:
-            self._told.clear()
+            self._reported.clear()
             self.released()
 
     def _open_kinds(self) -> set[str]:
@@ -315,14 +315,14 @@ class Breaker:
         opening = self._settled().get(target.kind, State()).opening
         if opening is None:
             return self._timings.least  # closed in the meantime
-        if (mark := (target.token, opening.since)) not in self._told:
-            self._told.add(mark)
+        if (key := (target.token, opening.since)) not in self._reported:
+            self._reported.add(key)
             telemetry = self.kube.telemetry
             telemetry.metrics.circuit_breaker_held_total.labels(telemetry.service, target.kind).inc()
             await self.recorder.record(
                 regarding=ObjectRef(target.api_version, target.object_kind, target.name, target.uid, target.namespace),
                 type="Warning",
-                reason=HELD,
+                reason=DELETION_PAUSED,
                 message=paused_message(target, opening, self.scope.service),
             )
         return max(self._timings.least, opening.until - self._now())

@@ -43,22 +43,22 @@ class Contact:
     clock: Callable[[], float] = time.monotonic
     _since: float | None = None
     _last: float = 0.0
-    _asked: float = 0.0
+    _last_call: float = 0.0
 
     def answered(self) -> None:
         """Record an answer, of any status."""
-        self._last = self._asked = self.clock()
+        self._last = self._last_call = self.clock()
         if self._since is None:
             self._since = self._last
 
     def failed(self) -> None:
         """Record a call without an answer."""
-        self._asked = self.clock()
+        self._last_call = self.clock()
         self._since = None
 
-    def unasked_for(self) -> float:
+    def since_last_call(self) -> float:
         """Return the seconds since a call last ended, answered or not."""
-        return self.clock() - self._asked
+        return self.clock() - self._last_call
 
     def answering_for(self, recent: float) -> float:
         """Return the seconds for which every call was answered; 0 after a failed call, or without a recent answer.
@@ -134,8 +134,8 @@ class Caller:
     async def stream(self, call: Call, request: HttpRequest, *, idle_seconds: float) -> AsyncIterator[Stream]:
         """Open a stream; raises KubeError if it is refused, disconnected, or idle for ``idle_seconds``."""
         try:
-            asked = self._as_user(request, request.check)
-            async with self.transport.stream(asked, idle_seconds=idle_seconds) as stream:
+            as_user = self._as_user(request, request.check)
+            async with self.transport.stream(as_user, idle_seconds=idle_seconds) as stream:
                 self.contact.answered()
                 self._note_time(stream.status, stream.headers)
                 self._count(call, str(stream.status))

@@ -96,11 +96,11 @@ class Discovery:
         task = self._asking.get(api_version)
         if task is None:
             task = self._asking[api_version] = asyncio.create_task(self._ask(api_version), name="discovery")
-            task.add_done_callback(lambda done: self._asked(api_version, done))
+            task.add_done_callback(lambda done: self._query_done(api_version, done))
         # A cancelled caller must not cancel the request that other callers wait for.
         return await asyncio.shield(task)
 
-    def _asked(self, api_version: str, task: asyncio.Task[_Version]) -> None:
+    def _query_done(self, api_version: str, task: asyncio.Task[_Version]) -> None:
         self._asking.pop(api_version, None)
         if not task.cancelled():
             task.exception()  # raised in the waiting callers; mark it as retrieved if there are none

@@ -25,7 +25,7 @@ from trellis.installer_api.redaction import redact_url
 from trellis.kube.timings import PluginTimings
 
 _MOST_BYTES: Final = 1 << 20
-_MOST_WORDS: Final = 300
+_MOST_MESSAGE: Final = 300
 
 
 class PluginFailed(Exception):  # noqa: N818 - named after the outcome
@@ -98,7 +98,7 @@ async def run_plugin(entry: Mapping[str, Any], timings: PluginTimings = PluginTi
     except PluginFailed as failure:
         raise PluginFailed(f"{name} {failure}") from None
     except (OSError, ValueError, TypeError, LookupError) as error:
-        hint = str(entry.get("installHint") or "").strip()[:_MOST_WORDS]
+        hint = str(entry.get("installHint") or "").strip()[:_MOST_MESSAGE]
         reason = getattr(error, "strerror", None) or type(error).__name__
         raise PluginFailed(f"{name} cannot be run: {reason}" + (f"; {hint}" if hint else "")) from None
     try:
@@ -132,18 +132,18 @@ async def _output(command: str, entry: Mapping[str, Any], death: float) -> bytes
     try:
         assert process.stdout is not None, "it is a pipe"
         assert process.stderr is not None, "it is a pipe"
-        printed, words = await asyncio.gather(_bounded(process.stdout, end), _bounded(process.stderr, end))
+        stdout, stderr = await asyncio.gather(_bounded(process.stdout, end), _bounded(process.stderr, end))
         code = await process.wait()
     finally:
         end()
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(process.communicate(), death)
-    if printed is None or words is None:
+    if stdout is None or stderr is None:
         raise PluginFailed(f"printed more than {_MOST_BYTES} bytes")
     if code:
-        last = (words.decode("utf-8", "replace").strip().splitlines() or ["no error message"])[-1]
-        raise PluginFailed(f"ended with status {code}: {redact_url(last[:_MOST_WORDS])}")
-    return printed
+        last = (stderr.decode("utf-8", "replace").strip().splitlines() or ["no error message"])[-1]
+        raise PluginFailed(f"ended with status {code}: {redact_url(last[:_MOST_MESSAGE])}")
+    return stdout
 
 
 async def _bounded(stream: asyncio.StreamReader, end: Callable[[], None]) -> bytes | None:

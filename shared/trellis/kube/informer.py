@@ -129,8 +129,8 @@ class Informer(Generic[T]):
         Without this, the next run would decide on the state before its own write, and get a conflict.
         """
         version = manifest["metadata"]["resourceVersion"]
-        told = version == self._version or older(version, self._version)
-        if not told and self.objects.get(key_of(manifest)) is former:
+        reported = version == self._version or older(version, self._version)
+        if not reported and self.objects.get(key_of(manifest)) is former:
             self._upsert(manifest)
 
     async def run(self) -> None:
@@ -163,8 +163,8 @@ class Informer(Generic[T]):
         The probe of one informer, or any other call, counts for the whole process.
         """
         while True:
-            await asyncio.sleep(max(self._timings.probe - self.kube.unasked_for(), 0.1 * self._timings.probe))
-            if self.kube.unasked_for() >= self._timings.probe:
+            await asyncio.sleep(max(self._timings.probe - self.kube.since_last_call(), 0.1 * self._timings.probe))
+            if self.kube.since_last_call() >= self._timings.probe:
                 with contextlib.suppress(KubeError):  # the caller records the result
                     await self.kube.probe()
 
@@ -354,10 +354,10 @@ class Informer(Generic[T]):
             self.answered.set()
         if isinstance(error, Forbidden | NotFound):
             self._refusal = error
-        words = self.kube.describe_error(error)
-        self.kube.health.not_ready(self._what, words)
+        text = self.kube.describe_error(error)
+        self.kube.health.not_ready(self._what, text)
         if self.failing is None:
-            self._warn("watch interrupted, retrying", resource=self.resource.plural, error=words)
+            self._warn("watch interrupted, retrying", resource=self.resource.plural, error=text)
         self.failing = error
         # Add the backoff to Retry-After, so that clients do not retry at the same time.
         await asyncio.sleep((error.retry_after or 0.0) + self._attempts.next())

@@ -135,9 +135,9 @@ class Leader:
         if record is None:
             health.ready(self._what)
             return
-        held = f"Lease {self._namespace}/{self._name} is held by {record.holder}, which "
+        holder_text = f"Lease {self._namespace}/{self._name} is held by {record.holder}, which "
         unmarked = (
-            f"{held}has not annotated it: check that the holder is a replica of this service"
+            f"{holder_text}has not annotated it: check that the holder is a replica of this service"
             if not record.marked
             else ""
         )
@@ -145,11 +145,13 @@ class Leader:
         seconds = boot_clock() - self._observed_at
         if seconds > self._timings.duration:
             left = max(0.0, self._expires_in(record))
-            health.not_ready(self._what, f"{held}has not renewed it for {seconds:.0f} s; it expires in {left:.0f} s")
+            health.not_ready(
+                self._what, f"{holder_text}has not renewed it for {seconds:.0f} s; it expires in {left:.0f} s"
+            )
         elif record.stranger:
             health.not_ready(
                 self._what,
-                f"{held}is not a replica of this service: the last one was {record.marked}. Stop it; the Lease "
+                f"{holder_text}is not a replica of this service: the last one was {record.marked}. Stop it; the Lease "
                 "then expires and is acquired",
             )
         else:
@@ -228,7 +230,7 @@ class Leader:
                 error = None if renewal.cancelled() else renewal.exception()
                 log.warning("stopped leading", lease=self._name, identity=self._identity, exc_info=error)
                 return True
-            return self._ended_as_requested(work, asked=stopping.is_set())
+            return self._ended_as_requested(work, requested=stopping.is_set())
         finally:
             lost = renewal.done()
             self._held = self._held and not lost
@@ -243,14 +245,14 @@ class Leader:
             self._held = False
             self._show(leading=False)
 
-    def _ended_as_requested(self, work: asyncio.Future[None], *, asked: bool) -> bool:
+    def _ended_as_requested(self, work: asyncio.Future[None], *, requested: bool) -> bool:
         error = None if work.cancelled() else work.exception()
         if error is not None:
             log.error("leadership term failed", lease=self._name, exc_info=error)
             return False
-        if not asked:
+        if not requested:
             log.error("leadership term ended unexpectedly", lease=self._name)
-        return asked
+        return requested
 
     async def _renew_until_lost(self) -> None:
         """Renew until another holder is observed, or the deadline passes without a success.

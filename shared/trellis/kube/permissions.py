@@ -103,9 +103,9 @@ class MissingPermissions:
             return
         self._settle(key, but=right)
         if right not in self._lacking:
-            words = lacking(right, self.remedy(right))
-            self.health.not_ready(_what(right), words)
-            _log.warning("permission denied, retrying", error=words)
+            message = lacking(right, self.remedy(right))
+            self.health.not_ready(_what(right), message)
+            _log.warning("permission denied, retrying", error=message)
         self._lacking.setdefault(right, set()).add(key)
 
     def worked(self, key: str) -> None:

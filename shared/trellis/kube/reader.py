@@ -112,9 +112,9 @@ class Reader:
         """Return the seconds for which every call was answered; 0 while the state of the server is unknown."""
         return self._caller.contact.answering_for(self.timings.recent)
 
-    def unasked_for(self) -> float:
+    def since_last_call(self) -> float:
         """Return the seconds since a call last ended, with or without an answer; watches do not count."""
-        return self._caller.contact.unasked_for()
+        return self._caller.contact.since_last_call()
 
     async def close(self) -> None:
         """Close all connections."""

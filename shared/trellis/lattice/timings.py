@@ -29,7 +29,7 @@ class OutageTimings:
 
 @dataclass(frozen=True, slots=True)
 class ConnectionTimings:
-    """Timings of one lattice connection (``link``)."""
+    """Timings of one lattice connection."""
 
     connect: int = 5
     """Timeout of a connect with all its subscriptions, and of retrying denied subscriptions."""
@@ -210,7 +210,7 @@ class LatticeTimings:
     """Time without a heartbeat after which a host counts as stopped, as in wadm: two intervals of 30 s and slack."""
     report: float = 60.0
     """Between two log lines about invalid messages of one lattice."""
-    link: ConnectionTimings = field(default_factory=ConnectionTimings)
+    connection: ConnectionTimings = field(default_factory=ConnectionTimings)
     hosts: HostWatchTimings = field(default_factory=HostWatchTimings)
     models: ModelWatchTimings = field(default_factory=ModelWatchTimings)
     comparison: ComparisonTimings = field(default_factory=ComparisonTimings)

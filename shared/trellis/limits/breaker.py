@@ -68,12 +68,12 @@ class Admission:
 
 @dataclass(frozen=True, slots=True)
 class Opening:
-    """The period in which the circuit breaker is open; ``held``: objects whose deletion is paused."""
+    """The period in which the circuit breaker is open; ``paused``: objects whose deletion is paused."""
 
     since: float
     until: float
     reason: str
-    held: frozenset[str] = frozenset()
+    paused: frozenset[str] = frozenset()
     examples: tuple[str, ...] = ()
 
 
@@ -126,13 +126,13 @@ def _not_ahead(begin: float, end: float, now: float) -> tuple[float, float]:
 
 
 def ask(
-    state: State, asked: Sequence[Destruction], population: int, now: float, limits: Limits
+    state: State, requested: Sequence[Destruction], population: int, now: float, limits: Limits
 ) -> tuple[State, list[bool]]:
     """Return the decision for each requested deletion, in order.
 
     Args:
         state: state as ``settled`` returned it for ``now``.
-        asked: requested deletions of this kind.
+        requested: requested deletions of this kind.
         population: number of objects that could be deleted, including the requested ones.
         now: Unix seconds.
         limits: thresholds of the circuit breaker.
@@ -141,13 +141,13 @@ def ask(
         The next state, which must be stored before any deletion, and one decision per request.
     """
     answers = []
-    for target in asked:
-        state, may_go = _ask_one(state, target, population, now, limits)
+    for target in requested:
+        state, may_go = _ask_target(state, target, population, now, limits)
         answers.append(may_go)
     return state, answers
 
 
-def _ask_one(state: State, target: Destruction, population: int, now: float, limits: Limits) -> tuple[State, bool]:
+def _ask_target(state: State, target: Destruction, population: int, now: float, limits: Limits) -> tuple[State, bool]:
     token = target.token
     if _is_permitted(state.closing, token):
         return state, True
@@ -184,12 +184,12 @@ def _without(admissions: tuple[Admission, ...], token: str) -> tuple[Admission, 
 
 
 def _with_paused(opening: Opening, target: Destruction) -> Opening:
-    if target.token in opening.held:
+    if target.token in opening.paused:
         return opening
     examples = opening.examples
     if len(examples) < EXAMPLES:
         examples = (*examples, target.name)
-    return replace(opening, held=opening.held | {target.token}, examples=examples)
+    return replace(opening, paused=opening.paused | {target.token}, examples=examples)
 
 
 def without_ended(state: State, present: Mapping[str, str], withdrawn: Collection[str]) -> State:
@@ -200,11 +200,11 @@ def without_ended(state: State, present: Mapping[str, str], withdrawn: Collectio
     if state.opening is None:
         return state
     names = {short_hash(uid): name for uid, name in present.items()}
-    held = (state.opening.held & names.keys()) - set(withdrawn)
-    if held == state.opening.held:
+    paused = (state.opening.paused & names.keys()) - set(withdrawn)
+    if paused == state.opening.paused:
         return state
-    examples = tuple(sorted(names[token] for token in held)[:EXAMPLES])
-    return replace(state, opening=replace(state.opening, held=held, examples=examples))
+    examples = tuple(sorted(names[token] for token in paused)[:EXAMPLES])
+    return replace(state, opening=replace(state.opening, paused=paused, examples=examples))
 
 
 def close(state: State, *, by: str, now: float, everything_for: float | None, limits: Limits) -> State:
@@ -213,10 +213,10 @@ def close(state: State, *, by: str, now: float, everything_for: float | None, li
     Only the paused deletions may proceed within the next ``limits.pending`` seconds; they do not count towards the next
     opening. With ``everything_for`` (seconds) all deletions of the kind may, also before a mass deletion starts.
     """
-    held = state.opening.held if state.opening else frozenset()
+    paused = state.opening.paused if state.opening else frozenset()
     former = state.closing.permitted if state.closing else frozenset()
     until = now + (limits.pending if everything_for is None else everything_for)
-    closing = Closing(now, until, by, everything_for is not None, held | former)
+    closing = Closing(now, until, by, everything_for is not None, paused | former)
     return replace(state, opening=None, closing=closing)
 
 

@@ -56,7 +56,7 @@ def encode(state: State) -> str:
             "since": opening.since,
             "until": opening.until,
             "why": opening.reason,
-            "held": sorted(opening.held),
+            "held": sorted(opening.paused),
             "examples": list(opening.examples),
         }
     if (closing := state.closing) is not None:

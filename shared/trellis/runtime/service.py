@@ -28,7 +28,7 @@ from trellis.kube.informer import Informer
 from trellis.kube.leader import StillRunning
 from trellis.kube.resources import NAMESPACES
 from trellis.limits.backoff import Attempts
-from trellis.runtime.shutdown import CLOSED, DRAINED, TOLD, Grace, ends_within, unless
+from trellis.runtime.shutdown import CLOSED, DRAINED, REPORTED, Grace, ends_within, unless
 from trellis.runtime.startup_barrier import StartupBarrier
 from trellis.telemetry import Telemetry, bind_service, get_logger
 from trellis.telemetry.health import Health
@@ -64,15 +64,15 @@ class Work:
     """The components of a service; with leader election those of one term.
 
     ``prepare`` runs once the bus is usable (or its timeout expired) and before the first reconcile; ``list_all`` adds
-    every key of the service to its queues: at the start, on a new stream, every 10 minutes; ``forget_said`` is called
-    before it on a new stream, which has no events yet.
+    every key of the service to its queues: at the start, on a new stream, every 10 minutes; ``forget_published`` is
+    called before it on a new stream, which has no events yet.
     """
 
     informers: Sequence[Informer[Any]]
     queues: Mapping[KeyedQueue[Any], Run[Any]]
     """Queues with their runs, in the order of their start."""
     list_all: Callable[[], None]
-    forget_said: Callable[[], None]
+    forget_published: Callable[[], None]
     prepare: Callable[[], Awaitable[None]] | None = None
     background: Sequence[Callable[[], Coroutine[Any, Any, None]]] = field(default=())
     closing: Sequence[Callable[[float], Coroutine[Any, Any, None]]] = field(default=())
@@ -150,9 +150,9 @@ class Service(ABC):
         finally:
             timing.cancel()
             if self.kube is None:
-                closing = self._grace.left(TOLD, most=self.timings.close)
+                closing = self._grace.left(REPORTED, most=self.timings.close)
                 await ends_within(closing, kube.close(), "connection to Kubernetes")
-            await self.telemetry.shutdown(self._grace.left(TOLD, most=self.timings.traces))
+            await self.telemetry.shutdown(self._grace.left(REPORTED, most=self.timings.traces))
 
     @abstractmethod
     async def _work(self, kube: Kube, cluster: Cluster, stop: asyncio.Event) -> None:
@@ -167,10 +167,10 @@ class Service(ABC):
             try:
                 return await self._arrive(kube)
             except KubeError as error:
-                words = kube.describe_error(error)
-                self.health.not_ready("kubernetes", words)
+                text = kube.describe_error(error)
+                self.health.not_ready("kubernetes", text)
                 if not warned:
-                    _log.warning("Kubernetes permissions missing at the start, retrying", error=words)
+                    _log.warning("Kubernetes permissions missing at the start, retrying", error=text)
                 warned = True
                 await asyncio.sleep(attempts.next())
 
@@ -203,7 +203,7 @@ class Service(ABC):
         )
         base = Base(self.telemetry, self.health, kube, bus, cluster.name, self.claim)
         work = self.compose(base)
-        bus.on_new_stream += [work.forget_said, work.list_all]
+        bus.on_new_stream += [work.forget_published, work.list_all]
         consuming = asyncio.Event()
         try:
             async with asyncio.TaskGroup() as group:

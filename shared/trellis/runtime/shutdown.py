@@ -29,7 +29,7 @@ _STATUS_SIGNAL: Final = 128
 DRAINED: Final = 0.5
 CLOSED: Final = 0.65
 RELEASED: Final = 0.8
-TOLD: Final = 0.9
+REPORTED: Final = 0.9
 
 _log = get_logger(__name__)
 T = TypeVar("T")

@@ -12,7 +12,7 @@ import pytest
 from support.lattices.host_behaviour import own_lattice
 from support.lattices.real_lattice import RealLattice, application, http_server
 from trellis.lattice.connection.address import LatticeAddress, NatsAddress
-from trellis.lattice.connection.link import Link, NatsUnavailableError
+from trellis.lattice.connection.lattice_connection import LatticeConnection, NatsUnavailableError
 from trellis.lattice.domain.projection import project
 from trellis.lattice.domain.replies import Put, Refusal, Version, WadmRefusedError
 from trellis.lattice.wadm.client import Wadm
@@ -77,7 +77,7 @@ EVERYTHING: dict[str, Any] = {
 @pytest.fixture
 async def wadm(real_lattice: RealLattice) -> AsyncIterator[Wadm]:
     address = LatticeAddress(NatsAddress(real_lattice.url), own_lattice())
-    link = Link(address.link, "test", lambda: None)
+    link = LatticeConnection(address.nats, "test", lambda: None)
     running = asyncio.create_task(link.run())
     try:
         async with asyncio.timeout(SECONDS):

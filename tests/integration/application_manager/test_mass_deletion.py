@@ -13,7 +13,7 @@ from support.nodes.fleet import eventually
 from support.wadm.kept import KeptWorld, spec
 from support.wadm.kept_behaviour import wadm_has
 from trellis import names
-from trellis.kube.breaker import HELD
+from trellis.kube.breaker import DELETION_PAUSED
 from trellis.kube.resources import APPLICATIONS, EVENTS
 
 pytestmark = [pytest.mark.cluster, pytest.mark.nats]
@@ -33,7 +33,7 @@ async def others_are_gone(kept: KeptWorld) -> list[str]:
     for name in paused:
         await kept.condition(name, "Synced", "False", "MassDeletion")
     found = kept.hosts.call("GET", EVENTS)["items"]
-    assert {item["involvedObject"]["name"] for item in found if item["reason"] == HELD} == set(paused)
+    assert {item["involvedObject"]["name"] for item in found if item["reason"] == DELETION_PAUSED} == set(paused)
     assert there(kept) == paused
     return paused
 

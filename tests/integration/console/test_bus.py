@@ -13,8 +13,8 @@ from nats.js.api import ConsumerConfig
 from console.access.identity import Viewer
 from console.access.permissions import ReviewedPermissions
 from console.http.refusals import RefusedError
+from console.live.bus_connection import BusConnection
 from console.live.feed import Feed, Item
-from console.live.link import BusConnection
 from console.live.replays import dead_letter_page, letters, read_page_request, replay
 from support.console.viewers import People, may
 from support.nats.buses import Buses, Listener, eventually, eventually_async, opted_out

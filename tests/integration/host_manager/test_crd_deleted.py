@@ -13,7 +13,7 @@ from support.nodes.breakers import held_by
 from support.nodes.fleet import Fleet, eventually
 from support.suite.typed import typed_meanwhile
 from trellis import names
-from trellis.kube.breaker import HELD
+from trellis.kube.breaker import DELETION_PAUSED
 from trellis.kube.resources import DEPLOYMENTS, EVENTS, HOST_CONFIGS, Manifest
 from trellis.limits.breaker import Limits
 
@@ -86,7 +86,7 @@ async def test_the_only_group_keeps_its_hosts_when_the_crd_is_deleted_until_a_us
             assert terminating(hosts.api, HOST_CONFIGS)
             assert running(hosts, ONE) == before
             assert service.health.readiness().ok
-            await eventually(lambda: {HELD, "MassDeletion"} <= reasons(hosts), "Events", seconds=PATIENCE)
+            await eventually(lambda: {DELETION_PAUSED, "MassDeletion"} <= reasons(hosts), "Events", seconds=PATIENCE)
             await close_breaker(hosts.fleet)
             await eventually(lambda: not served(hosts.api, HOST_CONFIGS), "a user confirmed it", seconds=PATIENCE)
             await define_again(hosts.api, HOST_CONFIGS)
@@ -135,4 +135,4 @@ async def test_one_group_deleted_by_itself_goes_with_all_of_its_hosts(hosts: Hos
         hosts.call("DELETE", HOST_CONFIGS, "one")
         await eventually(lambda: hosts.find(HOST_CONFIGS, "one") is None, "deleted", seconds=PATIENCE)
         await eventually(lambda: not running(hosts, ONE), "its hosts too", seconds=PATIENCE)
-        assert HELD not in reasons(hosts)
+        assert DELETION_PAUSED not in reasons(hosts)

@@ -26,7 +26,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.timeout(400), pytest.mark.thoroug
 TIMINGS = Timings(
     lattice=LatticeTimings(
         silence=5.0,  # hosts beat twice a second here
-        link=ConnectionTimings(ping=0.5, backoff_first=0.1, backoff_most=0.5),
+        connection=ConnectionTimings(ping=0.5, backoff_first=0.1, backoff_most=0.5),
         hosts=HostWatchTimings(tick=0.2),
     )
 )

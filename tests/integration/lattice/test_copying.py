@@ -24,8 +24,8 @@ from support.nats.reconnecting import left, reconnecting
 from trellis.bus.bus import Bus
 from trellis.bus.streams.tail import Selection, TailedEvent, Tally, replay
 from trellis.lattice.connection.address import LatticeAddress, NatsAddress
+from trellis.lattice.connection.lattice_connection import LatticeConnection
 from trellis.lattice.connection.lattices import Lattices
-from trellis.lattice.connection.link import Link
 from trellis.lattice.domain.subjects import STREAM_HOSTS, STREAM_WADM
 from trellis.lattice.follow.forwarder import Forwarder
 from trellis.lattice.timings import ForwarderTimings, LatticeTimings
@@ -290,7 +290,7 @@ async def test_events_that_wait_for_long_are_warned_of(origin: Origin) -> None:
 
     forwarders: list[Forwarder] = []
 
-    async def beside(address: LatticeAddress, link: Link) -> None:
+    async def beside(address: LatticeAddress, link: LatticeConnection) -> None:
         forwarders.append(Forwarder(link, address, f"late-{address.lattice}", take, timings))
         await forwarders[0].run()
 

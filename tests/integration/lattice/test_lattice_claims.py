@@ -15,7 +15,7 @@ from nats.aio.client import Client
 
 from support.nats.buses import eventually
 from trellis.lattice.connection.address import LatticeAddress, NatsAddress
-from trellis.lattice.connection.link import Link
+from trellis.lattice.connection.lattice_connection import LatticeConnection
 from trellis.lattice.follow import lattice_claim
 from trellis.lattice.follow.lattice_claim import BUCKET, STREAM, LatticeClaim
 from trellis.lattice.timings import ClaimTimings
@@ -62,7 +62,7 @@ async def cluster(
     def link_changed() -> None:
         claim.connection_changed()
 
-    link = Link(address.link, "test", link_changed)
+    link = LatticeConnection(address.nats, "test", link_changed)
     claim = LatticeClaim(address, link, name, lambda: owners.append(claim.owner), ClaimTimings(lifetime, look=0.5))
 
     async def run() -> None:

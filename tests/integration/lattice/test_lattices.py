@@ -33,7 +33,7 @@ class Watched:
     """Lattices, and every key that was said to have changed."""
 
     def __init__(self, link: ConnectionTimings = LINK) -> None:
-        timings = LatticeTimings(link=link, hosts=HOSTS, models=MODELS)
+        timings = LatticeTimings(connection=link, hosts=HOSTS, models=MODELS)
         self.changed: list[str] = []
         self.lattices: Lattices[str] = Lattices(
             "trellis-test", self.changed.append, parts=(Part.HOSTS, Part.MODELS), timings=timings
@@ -48,7 +48,7 @@ class Watched:
         return [seen.host.id for seen in self.view(key).hosts]
 
     async def linked(self, key: str = "group") -> None:
-        await eventually(lambda: self.view(key).linked_since is not None)
+        await eventually(lambda: self.view(key).connected_since is not None)
 
 
 @pytest.fixture
@@ -152,9 +152,9 @@ async def test_an_outage_is_told_forgets_nothing_and_is_waited_out(tmp_path: Pat
             lattice.add("N1")
             await watched.lattices.need("group", at(server, "default"))
             await eventually(lambda: watched.view().models and watched.ids() == ["N1"])
-            since = watched.view().linked_since
+            since = watched.view().connected_since
             server.kill()
-            await eventually(lambda: watched.view().linked_since is None)
+            await eventually(lambda: watched.view().connected_since is None)
             assert str(server.port) in watched.view().reason
             assert watched.ids() == ["N1"]
             assert watched.view().presence("N1", 10**9) is Presence.UNKNOWN
@@ -162,7 +162,7 @@ async def test_an_outage_is_told_forgets_nothing_and_is_waited_out(tmp_path: Pat
             await watched.linked()
             await eventually(lambda: lattice.client.is_connected)
             assert since is not None
-            assert (watched.view().linked_since or 0) > since
+            assert (watched.view().connected_since or 0) > since
             lattice.add("N2")
             await lattice.beat("N2")
             await eventually(lambda: watched.ids() == ["N1", "N2"])
@@ -178,7 +178,7 @@ async def test_a_connection_that_is_half_open_is_noticed(nats_server: NatsServer
         await watched.lattices.need("group", LatticeAddress(NatsAddress(f"nats://127.0.0.1:{proxy.port}"), name))
         await watched.linked()
         proxy.silence()
-        await eventually(lambda: watched.view().linked_since is None)
+        await eventually(lambda: watched.view().connected_since is None)
         proxy.resume()
         await watched.linked()
         lattice.add("N1")
@@ -267,7 +267,7 @@ async def test_credentials_that_are_revoked_and_come_back_forget_nothing(tmp_pat
             allow()
             server.start()
             await eventually(lambda: REFUSED in watched.view().reason)
-            assert (watched.view().linked_since, watched.ids()) == (None, ["N1"])
+            assert (watched.view().connected_since, watched.ids()) == (None, ["N1"])
             server.kill()
             allow(f'{{ nkey: "{public}" }}')
             server.start()

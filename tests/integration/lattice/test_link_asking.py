@@ -12,8 +12,8 @@ import pytest
 from support.nats.buses import eventually
 from support.suite.settling import settle
 from trellis.lattice.connection.address import NatsAddress
-from trellis.lattice.connection.link import (
-    Link,
+from trellis.lattice.connection.lattice_connection import (
+    LatticeConnection,
     NatsUnavailableError,
     NoLatticeRespondersError,
     SilenceError,
@@ -30,8 +30,8 @@ HEADERS_SIZE = len("NATS/1.0\r\nContent-Type: application/json\r\n\r\n")
 
 
 @contextlib.asynccontextmanager
-async def linked(server: NatsServer) -> AsyncIterator[Link]:
-    link = Link(NatsAddress(server.url), "test", lambda: None)
+async def linked(server: NatsServer) -> AsyncIterator[LatticeConnection]:
+    link = LatticeConnection(NatsAddress(server.url), "test", lambda: None)
     task = asyncio.create_task(link.run())
     try:
         await eventually(lambda: link.since is not None)

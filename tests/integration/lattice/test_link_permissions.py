@@ -20,7 +20,7 @@ from support.nats.buses import eventually, eventually_async
 from support.suite.settling import settle
 from support.suite.tiers import first_of
 from trellis.lattice.connection.address import NatsAddress
-from trellis.lattice.connection.link import INBOX, Link, NatsUnavailableError
+from trellis.lattice.connection.lattice_connection import INBOX, LatticeConnection, NatsUnavailableError
 from trellis.lattice.connection.questions import Question
 from trellis.lattice.timings import ConnectionTimings
 from trellis_dev.localcluster.nats import NatsServer
@@ -79,7 +79,7 @@ async def other(permitted: Permitted) -> AsyncIterator[Client]:
 class Used:
     """A link that hears, takes questions and asks."""
 
-    link: Link
+    link: LatticeConnection
     heard: list[bytes] = field(default_factory=list)
     answers: set[asyncio.Task[None]] = field(default_factory=set)
 
@@ -111,18 +111,20 @@ async def test_a_subscription_that_is_denied_and_then_permitted_is_heard_within_
     production = ConnectionTimings()
     assert production.look + production.connect < RECOVERS_SECONDS
     changes: list[str] = []
-    link = Link(NatsAddress(permitted.url("link")), "trellis-test", lambda: changes.append(link.deaf), QUICK)
+    link = LatticeConnection(
+        NatsAddress(permitted.url("link")), "trellis-test", lambda: changes.append(link.deaf), QUICK
+    )
     async with Used(link).running() as used:
         assert await used.echoes()
-        since = link.hearing_since
+        since = link.receiving_since
         permitted.permit(*(subject for subject in TAKEN.values() if subject != taken))
         await eventually(lambda: taken.rstrip(".>").lower() in link.reason.lower())
-        assert link.hearing_since is None
+        assert link.receiving_since is None
         counted = len(changes)
         permitted.permit(*TAKEN.values())
-        await eventually(lambda: link.hearing_since is not None, RECOVERS_SECONDS)
+        await eventually(lambda: link.receiving_since is not None, RECOVERS_SECONDS)
         assert link.reason == ""
-        assert link.hearing_since != since, "what was said meanwhile is unknown"
+        assert link.receiving_since != since, "what was said meanwhile is unknown"
         assert len(changes) == counted + 1
 
         async def works() -> bool:
@@ -138,7 +140,9 @@ async def test_a_subscription_that_is_denied_and_then_permitted_is_heard_within_
 async def test_a_subscription_that_stays_denied_is_reported_once(permitted: Permitted) -> None:
     permitted.permit(ASKED, f"{INBOX}.>")
     changes: list[str] = []
-    link = Link(NatsAddress(permitted.url("link")), "trellis-test", lambda: changes.append(link.deaf), QUICK)
+    link = LatticeConnection(
+        NatsAddress(permitted.url("link")), "trellis-test", lambda: changes.append(link.deaf), QUICK
+    )
     async with Used(link).running():
         await eventually(lambda: link.deaf)
         assert link._client is not None
@@ -162,7 +166,7 @@ async def test_a_server_without_room_for_a_connection_is_named_and_tried_until_t
     permitted.server.stop()
     permitted.server.start()
     place = await nats.connect(permitted.url("all"))
-    used = Used(Link(NatsAddress(permitted.url("link")), "trellis-test", lambda: None, QUICK))
+    used = Used(LatticeConnection(NatsAddress(permitted.url("link")), "trellis-test", lambda: None, QUICK))
     task = asyncio.create_task(used.link.run())
     try:
         await eventually(lambda: "maximum connections" in used.link.reason, RECOVERS_SECONDS)

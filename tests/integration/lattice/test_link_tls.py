@@ -42,16 +42,16 @@ class Watched:
         return view
 
     async def linked(self) -> None:
-        await eventually(lambda: self.view.linked_since is not None)
+        await eventually(lambda: self.view.connected_since is not None)
 
     async def away(self, words: str) -> str:
-        await eventually(lambda: self.view.linked_since is None and words in self.view.reason)
+        await eventually(lambda: self.view.connected_since is None and words in self.view.reason)
         return self.view.reason
 
 
 @pytest.fixture
 async def watched() -> AsyncIterator[Watched]:
-    timings = LatticeTimings(link=ConnectionTimings(backoff_first=0.1, backoff_most=0.5))
+    timings = LatticeTimings(connection=ConnectionTimings(backoff_first=0.1, backoff_most=0.5))
     lattices: Lattices[str] = Lattices("trellis-test", lambda _: None, timings=timings)
     async with lattices:
         yield Watched(lattices)

@@ -26,7 +26,7 @@ from trellis_dev.localcluster.nats import NatsServer
 pytestmark = [pytest.mark.nats]
 
 QUICK = LatticeTimings(
-    link=ConnectionTimings(ping=0.5, backoff_first=0.1, backoff_most=0.5), bucket=BucketTimings(fetch=0.5)
+    connection=ConnectionTimings(ping=0.5, backoff_first=0.1, backoff_most=0.5), bucket=BucketTimings(fetch=0.5)
 )
 OFTEN = LatticeTimings(listing=ListingTimings(every=0.1))
 

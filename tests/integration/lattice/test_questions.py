@@ -15,7 +15,7 @@ from support.nats.buses import eventually
 from support.nats.raw_nats import raw_publish
 from support.suite.settling import settle
 from trellis.lattice.connection.address import NatsAddress
-from trellis.lattice.connection.link import Link
+from trellis.lattice.connection.lattice_connection import LatticeConnection
 from trellis.lattice.connection.questions import Question
 from trellis.lattice.domain.errors import TooLargeError
 from trellis_dev.localcluster.nats import NatsServer
@@ -27,7 +27,7 @@ class Asked:
     def __init__(self, url: str, subject: str, name: str) -> None:
         self.questions: list[Question] = []
         self.subject, self.name = subject, name
-        self.link = Link(NatsAddress(url), "trellis-test", lambda: None)
+        self.link = LatticeConnection(NatsAddress(url), "trellis-test", lambda: None)
         self._answers: set[asyncio.Task[None]] = set()
 
     def take(self, question: Question) -> None:

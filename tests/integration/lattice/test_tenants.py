@@ -24,8 +24,8 @@ from support.wadm.manifests import manifest as with_listener
 from support.wadm.store_behaviour import StoreBehaviour, World, followed, manifest, until
 from support.wadm.wadm_stand_in import WadmStandIn
 from trellis.lattice.connection.address import LatticeAddress, NatsAddress
+from trellis.lattice.connection.lattice_connection import LatticeConnection
 from trellis.lattice.connection.lattices import Lattices, Part
-from trellis.lattice.connection.link import Link
 from trellis.lattice.domain.replies import Status
 from trellis.lattice.domain.store import Proof
 from trellis.lattice.domain.subjects import STREAM_WADM
@@ -181,8 +181,8 @@ async def test_a_host_in_wadms_own_account_is_heard_as_it_says_it(server: NatsSe
 
 
 @contextlib.asynccontextmanager
-async def linked(address: LatticeAddress) -> AsyncIterator[Link]:
-    made = Link(address.link, "test", lambda: None)
+async def linked(address: LatticeAddress) -> AsyncIterator[LatticeConnection]:
+    made = LatticeConnection(address.nats, "test", lambda: None)
     running = asyncio.create_task(made.run())
     try:
         async with asyncio.timeout(60):

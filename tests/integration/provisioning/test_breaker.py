@@ -16,7 +16,7 @@ from support.nodes.kubelets import kubelets
 from support.nodes.shims import Shim
 from support.suite.service_process import ask, free_port, running
 from support.suite.typed import typed_meanwhile
-from trellis.kube.breaker import HELD
+from trellis.kube.breaker import DELETION_PAUSED
 
 pytestmark = pytest.mark.cluster
 
@@ -58,8 +58,8 @@ async def test_a_mass_of_nodes_that_opt_out_is_held_whoever_leads_until_a_person
         out = nodes[:30]
         for name in out:
             fleet.annotate(name, None)
-        await eventually(lambda: len(events_of(fleet, HELD)) == 25, "an Event on each held node", seconds=60)
-        held = set(events_of(fleet, HELD))
+        await eventually(lambda: len(events_of(fleet, DELETION_PAUSED)) == 25, "an Event on each held node", seconds=60)
+        held = set(events_of(fleet, DELETION_PAUSED))
         assert held == set(still_labelled(fleet, out))
         row = await breaker_of(fleet, "node-watcher")
         assert (row["state"], row["held"]) == ("Open", 25)
@@ -75,7 +75,9 @@ async def test_a_mass_of_nodes_that_opt_out_is_held_whoever_leads_until_a_person
         await first.wait()
     async with running(log, **fleet.environment(max_unavailable="100%")):
         # The successor says it again on each, so it has tried each of them.
-        await eventually(lambda: list(events_of(fleet, HELD).values()) == [2] * 25, "the successor holds", seconds=60)
+        await eventually(
+            lambda: list(events_of(fleet, DELETION_PAUSED).values()) == [2] * 25, "the successor holds", seconds=60
+        )
         assert len(still_labelled(fleet, nodes)) == 35
         assert (await trellis(fleet, "circuit-breaker", "close", "node-watcher"))[0] == 0
         await eventually(lambda: not still_labelled(fleet, out), "those that were held go on", seconds=60)
@@ -94,7 +96,7 @@ async def test_a_mass_that_was_announced_meets_no_breaker(fleet: Fleet, tmp_path
         for name in nodes:
             fleet.annotate(name, "false")
         await eventually(lambda: not still_labelled(fleet, nodes), "all went", seconds=60)
-        assert events_of(fleet, HELD) == {}
+        assert events_of(fleet, DELETION_PAUSED) == {}
 
 
 @pytest.mark.thorough
@@ -105,7 +107,7 @@ async def test_a_held_node_that_opts_in_again_keeps_its_labels(fleet: Fleet, tmp
         await fleet.quiet()
         for name in nodes:
             fleet.annotate(name, "maybe")
-        await eventually(lambda: len(events_of(fleet, HELD)) == 3, "three are held", seconds=60)
+        await eventually(lambda: len(events_of(fleet, DELETION_PAUSED)) == 3, "three are held", seconds=60)
         kept = still_labelled(fleet, nodes)
         assert len(kept) == held_by(fleet, "node_watcher", "nodes") == 3
         mark = fleet.mark()
@@ -133,7 +135,9 @@ async def test_a_mass_of_running_installers_is_not_stopped_at_once(fleet: Fleet,
         await eventually(lambda: held_by(fleet, "provisioner", "jobs") == 4, "four are held", seconds=60)
         await eventually(lambda: len(fleet.jobs()) == 4, "five are stopped", seconds=60)
         held = {job["metadata"]["name"] for job in fleet.jobs()}
-        await eventually(lambda: set(events_of(fleet, HELD, fleet.installers)) == held, "an Event on each Job held")
+        await eventually(
+            lambda: set(events_of(fleet, DELETION_PAUSED, fleet.installers)) == held, "an Event on each Job held"
+        )
         removed = [event for event in await fleet.facts_until_now() if event.event_name == "removed"]
         assert len(removed) == 5, "nothing is said of those that run on"
         assert (await trellis(fleet, "circuit-breaker", "close", "provisioner", "jobs"))[0] == 0
@@ -151,11 +155,11 @@ async def test_a_shim_that_is_deleted_goes_from_many_nodes_and_a_narrowed_select
         shim.delete()
         await eventually(lambda: shim.found() is None, "the Shim is gone", seconds=90)
         assert not any(map(shim.has, nodes))
-        assert events_of(fleet, HELD) == {}
+        assert events_of(fleet, DELETION_PAUSED) == {}
         shim.apply(max_update="100%")
         await eventually(lambda: all(map(shim.has, nodes)), "every node has it again", seconds=60)
         shim.apply(max_update="100%", nodeSelector={"test": "nowhere"})
-        await eventually(lambda: len(events_of(fleet, HELD)) == 3, "three of eight are held", seconds=60)
+        await eventually(lambda: len(events_of(fleet, DELETION_PAUSED)) == 3, "three of eight are held", seconds=60)
         assert sum(map(shim.has, nodes)) == 3
         shim.delete()
         await eventually(lambda: shim.found() is None, "the Shim is gone, also from those", seconds=90)

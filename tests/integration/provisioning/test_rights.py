@@ -20,7 +20,7 @@ from support.nodes.kubelets import kubelets
 from support.nodes.shims import CLASSES, SHIMS, Shim
 from support.suite.in_process import serving
 from trellis import names
-from trellis.kube.breaker import HELD
+from trellis.kube.breaker import DELETION_PAUSED
 from trellis.kube.resources import CLUSTER_ROLES, CONFIGMAPS, CONTROLLER_REVISIONS, EVENTS, LEASES, NAMESPACES, ROLES
 from trellis.names import CLAIM_NAMESPACE
 from trellis.provisioning.reasons import APPLY_AGAIN, NODE_UPDATE_REFUSED
@@ -109,7 +109,7 @@ async def a_mass_of_installers_is_held(fleet: Fleet, nodes: list[str]) -> None:
     await eventually(lambda: len(fleet.jobs()) == len(nodes), "an installer each", seconds=60)
     for name in nodes:
         fleet.annotate(name, None)
-    path = f"{EVENTS.path(fleet.installers)}?fieldSelector=reason%3D{HELD}"
+    path = f"{EVENTS.path(fleet.installers)}?fieldSelector=reason%3D{DELETION_PAUSED}"
     await eventually(lambda: fleet.api.call("GET", path)[1]["items"], "the breaker is open", seconds=60)
     for name in nodes:
         fleet.delete(name)
@@ -122,7 +122,9 @@ async def a_mass_is_held(fleet: Fleet, nodes: list[str]) -> None:
     await fleet.quiet()
     for name in nodes:
         fleet.annotate(name, None)
-    await eventually(lambda: any(HELD in fleet.events(name) for name in nodes), "the breaker is open", seconds=60)
+    await eventually(
+        lambda: any(DELETION_PAUSED in fleet.events(name) for name in nodes), "the breaker is open", seconds=60
+    )
 
 
 @pytest.mark.timeout(420)  # all that can happen to a Shim, one thing after the other

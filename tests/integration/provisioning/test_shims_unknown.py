@@ -18,7 +18,7 @@ from support.suite.typed import typed_meanwhile
 from trellis import names
 from trellis.config.timings import DeletionTimings
 from trellis.crds.kinds import KINDS, make_definition
-from trellis.kube.breaker import HELD
+from trellis.kube.breaker import DELETION_PAUSED
 from trellis.kube.resources import SHIMS as SHIM_KIND
 from trellis.limits.breaker import Limits
 from trellis.runtime.run import LedService
@@ -99,7 +99,7 @@ async def all_have(shim: Shim, nodes: list[str]) -> None:
 
 
 def held(fleet: Fleet, nodes: list[str]) -> list[str]:
-    return [node for node in nodes if HELD in fleet.events(node)]
+    return [node for node in nodes if DELETION_PAUSED in fleet.events(node)]
 
 
 async def test_shims_that_are_not_served_at_the_start_are_unknown_and_not_deleted(

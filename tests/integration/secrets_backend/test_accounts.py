@@ -12,7 +12,7 @@ from secrets_backend.accounts import Accounts
 from secrets_backend.gather import Cache
 from support.nodes.fleet import eventually
 from trellis.lattice.connection.address import NatsAddress
-from trellis.lattice.connection.link import Link
+from trellis.lattice.connection.lattice_connection import LatticeConnection
 from trellis_dev.localcluster.nats import NatsServer
 
 pytestmark = [pytest.mark.nats]
@@ -62,7 +62,7 @@ class Links:
     def __init__(self) -> None:
         self.cache = Cache({}, {})
         self.accounts = Accounts(self.cache)
-        self.links: dict[NatsAddress, tuple[Link, asyncio.Task[None]]] = {}
+        self.links: dict[NatsAddress, tuple[LatticeConnection, asyncio.Task[None]]] = {}
 
     async def join(self, server: NatsServer, user: str) -> NatsAddress:
         address = await self.connect(server, user)
@@ -71,7 +71,7 @@ class Links:
 
     async def connect(self, server: NatsServer, user: str) -> NatsAddress:
         address = NatsAddress(f"nats://{user}:pw@127.0.0.1:{server.port}")
-        link = Link(address, "test", lambda: None)
+        link = LatticeConnection(address, "test", lambda: None)
         await self.accounts.join(address, link)
         self.links[address] = link, asyncio.create_task(link.run())
         await asyncio.wait_for(link.there(), 20)
@@ -96,13 +96,13 @@ class Links:
 def said(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, bytes]]:
     """What links say: subjects and words."""
     found: list[tuple[str, bytes]] = []
-    say = Link.say
+    say = LatticeConnection.publish
 
-    async def noted(link: Link, subject: str, payload: bytes) -> None:
+    async def noted(link: LatticeConnection, subject: str, payload: bytes) -> None:
         found.append((subject, payload))
         await say(link, subject, payload)
 
-    monkeypatch.setattr(Link, "say", noted)
+    monkeypatch.setattr(LatticeConnection, "publish", noted)
     return found
 
 
@@ -167,7 +167,7 @@ async def test_a_word_that_somebody_repeats_is_answered_to_nobody(
     to_all, word = said[-1] if said[-1][0].endswith(".accounts") else said[-2]
     said.clear()
     for _ in range(20):
-        await links.links[item][0].say(to_all, word)
+        await links.links[item][0].publish(to_all, word)
     await links.look(item)
     assert len(said) <= 20 + 4, "two words more, and an answer to each"
 
@@ -184,16 +184,16 @@ async def test_an_answer_of_a_connection_that_is_no_more_does_not_count(
     server: NatsServer, links: Links, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     item = await links.join(server, "one")
-    say, granted = Link.say, []
+    say, granted = LatticeConnection.publish, []
     monkeypatch.setattr(Cache, "record_account", lambda *_, yes: granted.append(yes))
 
-    async def another_meanwhile(link: Link, subject: str, payload: bytes) -> None:
+    async def another_meanwhile(link: LatticeConnection, subject: str, payload: bytes) -> None:
         if subject.endswith(".account"):
             assert link.since is not None
             link.since += 1e-6
         await say(link, subject, payload)
 
-    monkeypatch.setattr(Link, "say", another_meanwhile)
+    monkeypatch.setattr(LatticeConnection, "publish", another_meanwhile)
     await links.join(server, "two")
     assert True not in granted, "not for a moment"
     assert links.cache.of_its_account(item) == frozenset()
@@ -223,7 +223,7 @@ async def test_a_server_that_takes_the_place_of_one_gets_nothing_of_its_account_
 ) -> None:
     item, two = await links.join(server, "one"), await links.join(server, "two")
     await links.lose(item)
-    moved = Link(NatsAddress(f"nats://two:pw@127.0.0.1:{another_server.port}"), "test", lambda: None)
+    moved = LatticeConnection(NatsAddress(f"nats://two:pw@127.0.0.1:{another_server.port}"), "test", lambda: None)
     await links.lose(two)
     await links.accounts.join(two, moved)  # the same address, now of another server
     links.links[two] = moved, asyncio.create_task(moved.run())
@@ -235,7 +235,7 @@ async def test_links_that_come_back_one_after_the_other_stay_one_account(server:
     item, two = await links.join(server, "one"), await links.join(server, "two")
     await links.lose(two)
     looking = asyncio.create_task(links.look(item))
-    back = Link(two, "test", lambda: None)
+    back = LatticeConnection(two, "test", lambda: None)
     await links.accounts.join(two, back)
     links.links[two] = back, asyncio.create_task(back.run())
     await links.look(two)
@@ -246,7 +246,7 @@ async def test_links_that_come_back_one_after_the_other_stay_one_account(server:
 async def test_a_new_account_counts_at_once(server: NatsServer, links: Links) -> None:
     item, two = await links.join(server, "one"), await links.join(server, "two")
     await links.lose(two)
-    moved = Link(NatsAddress(f"nats://three:pw@127.0.0.1:{server.port}"), "test", lambda: None)
+    moved = LatticeConnection(NatsAddress(f"nats://three:pw@127.0.0.1:{server.port}"), "test", lambda: None)
     await links.accounts.join(two, moved)  # the same address, now of a user in another account
     links.links[two] = moved, asyncio.create_task(moved.run())
     await links.look(two)

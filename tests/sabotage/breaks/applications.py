@@ -40,7 +40,7 @@ APPLICATIONS: Final = (
         "ADR 41, rule 4: no label or annotation of a tool reaches wadm",
         "trellis",
         "_marks",
-        "(_TOOLS.match(key) and not key.startswith(_ASKED)) or (key, value) == _HELM_LABEL",
+        "(_TOOLS.match(key) and not key.startswith(_SERVICE_ANNOTATIONS)) or (key, value) == _HELM_LABEL",
         "(key, value) == _HELM_LABEL",
         "tests/unit/lattice/test_projection.py::test_marks_of_tools_reach_nobody_and_are_not_said_to_be_ignored",
     ),

@@ -87,8 +87,8 @@ DEAD_LETTERS: Final = (
         "ADR 7: no dead letter for a message in progress",
         "trellis",
         "InFlight.hopeless",
-        "is not None and held() is not None",
-        "is not None and held() is None",
+        "is not None and reference() is not None",
+        "is not None and reference() is None",
         "tests/unit/bus/test_holding.py::test_what_is_held_is_in_work_however_often_it_is_delivered",
     ),
     Break(

@@ -89,7 +89,7 @@ CIRCUIT_BREAKERS: Final = (
         "the base of the 10 % is the remaining number of objects",
         "ADR 11: the base of the 10 % is the highest number within the window",
         "trellis",
-        "_ask_one",
+        "_ask_target",
         "max([population, *(admission.population for admission in state.admissions)])",
         "population",
         "tests/unit/limits/test_breaker.py::"
@@ -127,8 +127,8 @@ CIRCUIT_BREAKERS: Final = (
         "ADR 11: a close permits the paused objects and nothing else",
         "trellis",
         "close",
-        "everything_for is not None, held",
-        "everything_for is None, held",
+        "everything_for is not None, paused",
+        "everything_for is None, paused",
         "tests/unit/limits/test_breaker.py::test_closing_lets_what_is_held_go_and_nothing_else",
     ),
 )

@@ -20,8 +20,8 @@ from console.access.sessions import Sessions
 from console.app import make_application
 from console.http.assets import Assets
 from console.http.routes import Routes
+from console.live.bus_connection import BusConnection
 from console.live.feed import Feed
-from console.live.link import BusConnection
 from console.live.viewer_registry import ViewerRegistry
 from console.settings import Settings
 from console.timings import Timings

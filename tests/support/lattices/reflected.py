@@ -38,7 +38,8 @@ Manifest = dict[str, Any]
 QUICK = Timings(
     watch=WatchTimings(absent=0.3),
     lattice=LatticeTimings(
-        link=ConnectionTimings(backoff_first=0.1, backoff_most=0.5), comparison=ComparisonTimings(answer=1.0, again=0.5)
+        connection=ConnectionTimings(backoff_first=0.1, backoff_most=0.5),
+        comparison=ComparisonTimings(answer=1.0, again=0.5),
     ),
 )
 

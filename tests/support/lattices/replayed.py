@@ -8,58 +8,58 @@ from collections.abc import Iterable
 from typing import Any, cast
 
 from trellis.lattice.connection.address import LatticeAddress, NatsAddress
-from trellis.lattice.connection.link import Heard, Link
+from trellis.lattice.connection.lattice_connection import LatticeConnection, MessageHandler
 from trellis.lattice.follow.comparison import Comparison
 from trellis.lattice.follow.host_watch import HostWatch
 
 LATTICE = "default"
 
 
-class SilentLink:
+class SilentConnection:
     """A link on which nobody answers: what is known comes from messages alone."""
 
     def __init__(self) -> None:
         self.since: float | None = None
-        self.hearing_since: float | None = None
+        self.receiving_since: float | None = None
         self.tried = False
         self.reason = ""
-        self._listeners: list[tuple[str, Heard]] = []
+        self._listeners: list[tuple[str, MessageHandler]] = []
 
     async def there(self) -> None:
         """Wait for ever."""
         await asyncio.Event().wait()
 
-    async def listen(self, subject: str, heard: Heard) -> None:
+    async def listen(self, subject: str, handler: MessageHandler) -> None:
         """Hear a subject."""
-        self._listeners.append((subject, heard))
+        self._listeners.append((subject, handler))
 
-    async def ignore(self, subject: str, heard: Heard) -> None:
+    async def ignore(self, subject: str, handler: MessageHandler) -> None:
         """Hear it no more."""
-        self._listeners.remove((subject, heard))
+        self._listeners.remove((subject, handler))
 
-    def say(self, subject: str, payload: bytes) -> int:
+    def deliver(self, subject: str, payload: bytes) -> int:
         """Pass a message on, and return to how many."""
-        heard = [
+        handlers = [
             item for of, item in self._listeners if of == subject or (of[-1] == ">" and subject.startswith(of[:-1]))
         ]
-        for item in heard:
+        for item in handlers:
             item(subject, payload)
-        return len(heard)
+        return len(handlers)
 
 
 async def replay(messages: Iterable[dict[str, Any]]) -> tuple[Comparison, HostWatch]:
     """Return what is known after messages as they are recorded."""
-    link = SilentLink()
+    connection = SilentConnection()
     address = LatticeAddress(NatsAddress("nats://nowhere:4222"), LATTICE)
-    comparison = Comparison(address, cast("Link", link), lambda _names, _trace: None)
-    watch = HostWatch(address, cast("Link", link), lambda: None)
+    comparison = Comparison(address, cast("LatticeConnection", connection), lambda _names, _trace: None)
+    watch = HostWatch(address, cast("LatticeConnection", connection), lambda: None)
     runs = [asyncio.ensure_future(item.run()) for item in (comparison, watch)]
     await asyncio.sleep(0)
-    assert link.say("wadm.evt.default.nothing", b'{"data": {}}') == 1
-    assert link.say("wasmbus.evt.default.host_heartbeat", b'{"data": {}}') == 1
+    assert connection.deliver("wadm.evt.default.nothing", b'{"data": {}}') == 1
+    assert connection.deliver("wasmbus.evt.default.host_heartbeat", b'{"data": {}}') == 1
     for message in messages:
         data = message["data"]
-        link.say(message["subject"], data if isinstance(data, bytes) else json.dumps(data).encode())
+        connection.deliver(message["subject"], data if isinstance(data, bytes) else json.dumps(data).encode())
     for run in runs:
         run.cancel()
     await asyncio.gather(*runs, return_exceptions=True)

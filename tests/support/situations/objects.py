@@ -175,7 +175,7 @@ class Nodes:
         [raw] = [item for item in self.shims if item["metadata"]["name"] == name]
         snapshot = ShimSnapshot(raw, [view_node(self.node)], self.views, self.held, self.ledger)
         world = RolloutWorld(
-            view_shim(raw), read_status(raw), tuple(self.views), (view_node(self.node),), self.ledger, held=self.held
+            view_shim(raw), read_status(raw), tuple(self.views), (view_node(self.node),), self.ledger, causes=self.held
         )
         standing = standing_of(world)
         verdict = (standing.verdict.health.value, standing.verdict.reason)

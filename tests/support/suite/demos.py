@@ -14,7 +14,7 @@ from pathlib import Path
 
 import psutil
 
-from trellis_dev.localcluster.supervisor import MARK
+from trellis_dev.localcluster.supervisor import CLUSTER_VARIABLE
 
 SECONDS = 150.0
 
@@ -44,7 +44,7 @@ class Machine:
                     continue
             except (psutil.Error, OSError):
                 continue
-            if str(self.state) in command or (MARK in environment and str(self.state) in str(environment)):
+            if str(self.state) in command or (CLUSTER_VARIABLE in environment and str(self.state) in str(environment)):
                 found.append(process)
         return found
 

@@ -50,7 +50,7 @@ QUICK = Timings(
     status=0.5,
     watch=WatchTimings(absent=0.3),
     lattice=LatticeTimings(
-        link=ConnectionTimings(backoff_first=0.1, backoff_most=0.5),
+        connection=ConnectionTimings(backoff_first=0.1, backoff_most=0.5),
         wadm=WadmTimings(answer=1.0),
         bucket=BucketTimings(fetch=0.5, backoff_most=0.5),
         statuses=StatusTimings(again=0.5),

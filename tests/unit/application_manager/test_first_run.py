@@ -15,7 +15,7 @@ from application_manager.domain.sides import Absence
 from application_manager.domain.snapshot import Snapshot
 from application_manager.following import Following
 from application_manager.reconciler import Reconciler
-from trellis.lattice.connection.link import NatsUnavailableError, TooLargeError
+from trellis.lattice.connection.lattice_connection import NatsUnavailableError, TooLargeError
 from trellis.telemetry import Metrics, TraceSpans, setup
 
 

@@ -20,7 +20,7 @@ from application_manager.domain.snapshot import Snapshot
 from application_manager.domain.views import view_application
 from support.wadm.application_objects import seen_of, stored
 from trellis.crds.application import Application
-from trellis.lattice.connection.link import Link
+from trellis.lattice.connection.lattice_connection import LatticeConnection
 from trellis.lattice.domain.replies import read_published_status, read_status
 from trellis.lattice.domain.store import StoredManifest, StoredModel
 from trellis.lattice.wadm.client import Wadm
@@ -57,7 +57,7 @@ class Told:
     told: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        none = cast("Link", None)
+        none = cast("LatticeConnection", None)
         self.statuses = Statuses(cast("Wadm", None), none, self, self._changed)
         self.statuses.models_changed(None)
 

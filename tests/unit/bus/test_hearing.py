@@ -44,13 +44,13 @@ def test_a_consumer_with_nothing_to_hear_is_not_stale_if_its_loop_goes_round(wor
     for _ in range(100):
         world.pass_seconds(5)
         world.hearing.went_round()
-        world.hearing.heard()
+        world.hearing.received()
         assert not world.hearing.needs_repair
     assert world.hearing.staleness() == 0
     assert world.health.liveness().ok
 
 
-@pytest.mark.parametrize("sign", ["went_round", "heard"])
+@pytest.mark.parametrize("sign", ["went_round", "received"])
 def test_a_loop_that_stands_is_stale_and_so_is_one_that_goes_round_while_messages_wait(world: World, sign: str) -> None:
     for _ in range(4):
         world.pass_seconds(7)
@@ -72,7 +72,7 @@ def test_it_is_made_anew_twice_before_a_restart_is_asked_for(world: World) -> No
     [reason] = world.health.liveness().reasons
     assert lacking(reason, "subscription nodes", "60 s") == []
     world.hearing.went_round()
-    world.hearing.heard()
+    world.hearing.received()
     assert world.health.liveness().ok
 
 

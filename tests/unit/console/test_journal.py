@@ -16,7 +16,7 @@ CHANGES = st.dictionaries(IDS, st.none() | st.fixed_dictionaries({"n": st.intege
 
 
 def applied(state: dict[str, Any], delta: Delta) -> dict[str, Any]:
-    kept = {id_: entity for id_, entity in state.items() if id_ not in delta.gone}
+    kept = {id_: entity for id_, entity in state.items() if id_ not in delta.deleted}
     return kept | dict(delta.changed)
 
 

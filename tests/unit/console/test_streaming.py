@@ -37,7 +37,7 @@ class Source:
 
     def write(self, **entities: Any) -> None:
         if self.journal.write(entities):
-            self.news.tell()
+            self.news.notify()
 
 
 class Stage:
@@ -143,7 +143,7 @@ async def test_a_stream_says_why_it_ends(stage: Stage, end: str, reason: str) ->
                         stage.stopping.set()
                     case "audience":
                         stage.source.over = True
-                        stage.source.news.tell()
+                        stage.source.news.notify()
                     case _:
                         pass
         assert said[-1].event == "bye"

@@ -44,7 +44,7 @@ def heard(of: str = "group-1", ago: float = 5.0, **changes: Any) -> Sighting:
 
 
 def view(*hosts: Sighting, **changes: Any) -> LatticeView:
-    return replace(LatticeView(linked_since=CLOCK - 1000, hosts=hosts, models=()), **changes)
+    return replace(LatticeView(connected_since=CLOCK - 1000, hosts=hosts, models=()), **changes)
 
 
 def world(*pods: PodView, **changes: Any) -> Snapshot:
@@ -111,7 +111,7 @@ def test_a_lattice_that_is_away_is_unknown_and_takes_nothing_away() -> None:
     before = world(pod(), lattice=view(heard()))
     before = replace(before, status=status(before))
     for hosts in ((heard(),), ()):
-        away = replace(before, lattice=view(*hosts, linked_since=None, reason="connection refused (nats://n:4222)"))
+        away = replace(before, lattice=view(*hosts, connected_since=None, reason="connection refused (nats://n:4222)"))
         assert condition(away)[:2] == ("Unknown", "LatticeUnreachable")
         assert "connection refused (nats://n:4222)" in condition(away)[2]
         (host,) = status(away)["hosts"]
@@ -122,7 +122,7 @@ def test_a_lattice_that_is_away_is_unknown_and_takes_nothing_away() -> None:
 def test_a_service_that_has_just_begun_says_what_was_said_before() -> None:
     before = world(pod(), lattice=view(heard(), models=(Model("shop", "v1"),)))
     before = replace(before, status=status(before))
-    started = replace(before, lattice=view(linked_since=None, models=None, settled=False))
+    started = replace(before, lattice=view(connected_since=None, models=None, settled=False))
     assert status(started)["hosts"] == before.status["hosts"]
     assert status(started)["conditions"] == before.status["conditions"]
     assert status(started)["app_count"] == 1
@@ -140,7 +140,7 @@ def test_a_service_that_has_just_begun_says_what_was_said_before() -> None:
     ],
 )
 def test_a_pod_is_silent_only_if_it_could_have_been_heard(ready_since: str, linked: float, reported: str) -> None:
-    cache = world(pod(ready_since=ready_since), lattice=view(linked_since=CLOCK - linked))
+    cache = world(pod(ready_since=ready_since), lattice=view(connected_since=CLOCK - linked))
     (host,) = status(cache)["hosts"]
     assert host["reported"] == reported
     assert (silent_pods(cache) == ["group-1"]) is (reported == "No")
@@ -162,7 +162,7 @@ def test_a_new_link_is_no_news_about_a_host_that_was_silent() -> None:
     silent = world(pod(), pod("group-2"), lattice=view(heard("group-2")))
     silent = replace(silent, status=status(silent))
     for linked, hosts in ((CLOCK - 1, ()), (CLOCK - 1, (heard("group-2"),)), (CLOCK - 71, (heard("group-2"),))):
-        cache = replace(silent, lattice=view(*hosts, linked_since=linked))
+        cache = replace(silent, lattice=view(*hosts, connected_since=linked))
         first, second = status(cache)["hosts"]
         assert (first["reported"], second["reported"]) == ("No", "Yes" if hosts else "Unknown")
         assert condition(cache)[:2] == ("False", "HeartbeatMissing")
@@ -174,7 +174,7 @@ def test_a_new_link_is_no_news_about_a_host_that_was_silent() -> None:
 def test_a_pod_that_became_ready_again_is_not_silent_as_before() -> None:
     silent = world(pod(), lattice=view())
     silent = replace(silent, status=status(silent))
-    anew = replace(silent, pods=(pod(ready_since="2026-01-01T00:09:55Z"),), lattice=view(linked_since=CLOCK - 1))
+    anew = replace(silent, pods=(pod(ready_since="2026-01-01T00:09:55Z"),), lattice=view(connected_since=CLOCK - 1))
     assert status(anew)["hosts"][0]["reported"] == "Unknown"
 
 
@@ -203,7 +203,7 @@ def test_silent_hosts_are_restarted_one_at_a_time_if_that_is_asked_for() -> None
     assert recycled(deployed()) == []
     assert recycled(replace(cache, lattice=view(heard("group-1"), heard("group-2")))) == []
     assert recycled(replace(cache, lattice=view(heard("group-1")))) == ["group-2"]
-    assert recycled(replace(cache, lattice=view(linked_since=None))) == [], "our own link is away"
+    assert recycled(replace(cache, lattice=view(connected_since=None))) == [], "our own link is away"
     assert recycled(replace(cache, lattice=None)) == []
     assert recycled(replace(cache, may_recycle=False)) == [], "one was restarted a moment ago"
     not_ready = replace(cache, pods=(pod("group-1"), pod("group-2", ready=False)))
@@ -239,17 +239,17 @@ def test_a_lattice_is_reached_where_the_leaves_connect_and_as_they_do() -> None:
     )
     read = {("Secret", "creds"): secret(**{"nats.creds": "who"}), ("Secret", "ca"): secret(**{"ca.crt": "PEM"})}
     address = lattice_of(group, read)
-    assert address.link.url == "tls://nats.example.com:4333"
-    assert address.link.authorities == "PEM"
-    assert address.link.credentials is not None
-    assert (address.link.credentials.kind, address.link.credentials.where) == (
+    assert address.nats.url == "tls://nats.example.com:4333"
+    assert address.nats.authorities == "PEM"
+    assert address.nats.credentials is not None
+    assert (address.nats.credentials.kind, address.nats.credentials.where) == (
         Kind.CREDENTIALS,
         "Secret g/creds, key nats.creds",
     )
     assert (address.lattice, address.control_prefix) == ("prod", "my.ctl")
     assert "who" not in repr(address)
     plain = lattice_of(a_group(), {("Secret", "creds"): None})
-    assert plain.link.credentials is None
+    assert plain.nats.credentials is None
 
 
 @pytest.mark.parametrize(
@@ -265,14 +265,14 @@ def test_a_lattice_is_reached_where_the_leaves_connect_and_as_they_do() -> None:
 def test_the_leafs_certificate_is_shown_where_its_key_is_there_too(given: dict[str, str], shown: str) -> None:
     group = a_group(leafTls={"secretName": "tls"})
     address = lattice_of(group, {("Secret", "tls"): secret(**given)})
-    assert address.link.certificate == shown
+    assert address.nats.certificate == shown
     assert "KEY" not in repr(address)
 
 
 def test_groups_share_a_connection_only_by_the_same_certificate() -> None:
     group = a_group(leafTls={"secretName": "tls"})
     read = [{("Secret", "tls"): secret(**{"tls.crt": "PEM", "tls.key": key})} for key in ("ONE", "ONE", "OTHER")]
-    first, same, rotated = (lattice_of(group, item).link for item in read)
+    first, same, rotated = (lattice_of(group, item).nats for item in read)
     assert first == same
     assert first != rotated
 

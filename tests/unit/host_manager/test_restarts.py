@@ -165,7 +165,7 @@ def test_what_is_written_while_a_change_waits_says_what_the_pods_say() -> None:
     assert rolled(scaled, names.ANNOTATION_RESTARTED_AT) == ago(60)
 
 
-@pytest.mark.parametrize("lattice", [view(linked_since=None), view(settled=False)], ids=["away", "not asked yet"])
+@pytest.mark.parametrize("lattice", [view(connected_since=None), view(settled=False)], ids=["away", "not asked yet"])
 def test_while_the_lattice_does_not_tell_nothing_is_rolled_and_nothing_is_over(lattice: Any) -> None:
     cache = world(change(), lattice=lattice)
     assert uses(cache, cache.changes[0]) is None

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from support.cluster.kube_world import until
-from trellis.kube.breaker import HELD, Breaker, Scope
+from trellis.kube.breaker import DELETION_PAUSED, Breaker, Scope
 from trellis.kube.errors import Forbidden, NotLeading, Unavailable
 from trellis.kube.recorder import EventRecorder
 from trellis.kube.resources import CONFIGMAPS, EVENTS, NAMESPACES, Manifest
@@ -78,7 +78,7 @@ def held(world: World) -> set[str]:
     """Return the names of what is held; there are no more of them than are named."""
     opening = world.state().opening
     assert opening is not None
-    assert len(opening.examples) == len(opening.held)
+    assert len(opening.examples) == len(opening.paused)
     return set(opening.examples)
 
 
@@ -105,7 +105,7 @@ async def test_more_than_the_limit_is_held_with_one_event_an_object(world: World
     assert await gone(breaker, range(30)) == 5
     for _ in range(3):
         assert await gone(breaker, range(5, 30)) == 0
-    events = [event for event in world.kube.objects(EVENTS) if event["reason"] == HELD]
+    events = [event for event in world.kube.objects(EVENTS) if event["reason"] == DELETION_PAUSED]
     assert len(events) == 25
     assert {event["count"] for event in events} == {1}
     assert events[0]["type"] == "Warning"

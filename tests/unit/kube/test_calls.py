@@ -318,9 +318,9 @@ def test_a_server_counts_as_asked_whether_or_not_it_answers() -> None:
     contact = Contact(clock=lambda: now)
     for happened in (contact.answered, contact.failed):
         now += 7
-        assert contact.unasked_for() >= 7
+        assert contact.since_last_call() >= 7
         happened()
-        assert contact.unasked_for() == 0
+        assert contact.since_last_call() == 0
 
 
 ODD = ["999999999999999999999999", "-5", "nan", "inf", "1e9", "0x10", "²", "", "Wed, 21 Oct 2099 07:28:00 GMT"]

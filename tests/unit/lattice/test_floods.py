@@ -82,10 +82,10 @@ async def test_what_waits_unread_is_bounded_and_ends_the_connection_too(monkeypa
 
 def test_a_host_that_was_left_out_of_a_flood_is_unknown_and_not_silent() -> None:
     hosts = Hosts()
-    hosts.heard(Host("N"), now=0.0)
-    assert hosts.presence("N", 1000.0, linked_since=0.0) is Presence.SILENT
-    assert hosts.presence("N", 1000.0, linked_since=None) is Presence.UNKNOWN, "while the link is away for a flood"
-    assert hosts.presence("N", 1000.0, linked_since=990.0) is Presence.UNKNOWN, "and when it is there again"
+    hosts.process(Host("N"), now=0.0)
+    assert hosts.presence("N", 1000.0, connected_since=0.0) is Presence.SILENT
+    assert hosts.presence("N", 1000.0, connected_since=None) is Presence.UNKNOWN, "while the link is away for a flood"
+    assert hosts.presence("N", 1000.0, connected_since=990.0) is Presence.UNKNOWN, "and when it is there again"
 
 
 def test_each_flood_is_followed_by_a_longer_pause_up_to_a_bound_and_a_calm_one_by_none(

@@ -90,11 +90,11 @@ def test_of_a_heartbeat_of_many_kib_no_more_is_kept_than_anybody_needs() -> None
 def test_hosts_that_say_too_much_together_are_left_out_until_there_is_room(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("trellis.lattice.domain.hosts.MAX_CHARACTERS", 1000)
     hosts = Hosts()
-    assert hosts.heard(Host("N1", labels={"a": "x" * 600}), 1.0)
-    assert not hosts.heard(Host("N2", labels={"a": "x" * 600}), 1.0)
+    assert hosts.process(Host("N1", labels={"a": "x" * 600}), 1.0)
+    assert not hosts.process(Host("N2", labels={"a": "x" * 600}), 1.0)
     assert hosts.refused
-    assert not hosts.heard(Host("N1", labels={"a": "x" * 2000}), 2.0), "it is heard, and what it said before stays"
+    assert not hosts.process(Host("N1", labels={"a": "x" * 2000}), 2.0), "it is heard, and what it said before stays"
     assert [(seen.host.id, seen.at, len(seen.host.labels["a"])) for seen in hosts.sightings()] == [("N1", 2.0, 600)]
     assert hosts.left("N1")
     assert not hosts.refused
-    assert hosts.heard(Host("N2", labels={"a": "x" * 600}), 3.0)
+    assert hosts.process(Host("N2", labels={"a": "x" * 600}), 3.0)

@@ -40,7 +40,7 @@ class Service:
     errors: list[KubeError | None] = field(default_factory=list)
 
     async def follow(self, key: str, address: LatticeAddress | None) -> None:
-        self.followed.append((key, None if address is None else address.link.url))
+        self.followed.append((key, None if address is None else address.nats.url))
 
     @contextmanager
     def noted(self, _: str) -> Iterator[None]:

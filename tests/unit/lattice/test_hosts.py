@@ -132,9 +132,9 @@ def a_host(host_id: str = "N1", **given: Any) -> Host:
 
 def test_news_is_anything_but_the_uptime() -> None:
     hosts = Hosts()
-    assert hosts.heard(a_host(), 0)
-    assert not hosts.heard(a_host(uptime_seconds=31), 30)
-    assert hosts.heard(a_host(uptime_seconds=61, labels={"zone": "b"}), 60)
+    assert hosts.process(a_host(), 0)
+    assert not hosts.process(a_host(uptime_seconds=31), 30)
+    assert hosts.process(a_host(uptime_seconds=61, labels={"zone": "b"}), 60)
     assert hosts.sightings()[0].at == 60
     assert hosts.sightings()[0].host.uptime_seconds == 61
 
@@ -142,10 +142,10 @@ def test_news_is_anything_but_the_uptime() -> None:
 def test_a_host_that_stopped_is_gone_at_once_and_a_silent_one_after_its_time() -> None:
     hosts = Hosts()
     for host_id in ("N1", "N2", "N3"):
-        hosts.heard(a_host(host_id), 0)
+        hosts.process(a_host(host_id), 0)
     assert hosts.left("N2")
     assert not hosts.left("N2")
-    hosts.heard(a_host("N3"), 50)
+    hosts.process(a_host("N3"), 50)
     assert hosts.forget_silent(80, None) == ()
     assert [host.id for host in hosts.forget_silent(80, 0)] == ["N1"]
     assert [seen.host.id for seen in hosts.sightings()] == ["N3"]
@@ -154,10 +154,10 @@ def test_a_host_that_stopped_is_gone_at_once_and_a_silent_one_after_its_time() -
 def test_invented_hosts_do_not_fill_the_memory() -> None:
     hosts = Hosts()
     for number in range(MAX_HOSTS):
-        assert hosts.heard(a_host(f"N{number}"), 0)
-    assert not hosts.heard(a_host("one more"), 0)
+        assert hosts.process(a_host(f"N{number}"), 0)
+    assert not hosts.process(a_host("one more"), 0)
     assert len(hosts) == MAX_HOSTS
-    assert not hosts.heard(a_host("N0", uptime_seconds=2), 1)
+    assert not hosts.process(a_host("N0", uptime_seconds=2), 1)
     assert hosts.presence("N0", 70.5, 0) is Presence.PRESENT
 
 
@@ -167,17 +167,17 @@ def test_an_uptime_beyond_all_times_is_cut() -> None:
 
 def test_what_a_host_said_before_does_not_count_over_what_it_said_after() -> None:
     hosts = Hosts()
-    hosts.heard(a_host(labels={"zone": "b"}), 10, "2")
-    assert not hosts.heard(a_host(labels={"zone": "a"}), 30, "1"), "it came late"
+    hosts.process(a_host(labels={"zone": "b"}), 10, "2")
+    assert not hosts.process(a_host(labels={"zone": "a"}), 30, "1"), "it came late"
     assert hosts.sightings()[0].host.labels == {"zone": "b"}
     assert (hosts.sightings()[0].at, hosts.sightings()[0].received_at) == (30, 10)
     assert not hosts.left("N1", 31, "1"), "it started again after that"
-    assert hosts.heard(a_host(labels={"zone": "a"}), 10 + LIMIT + 1, "1"), "its clock was set back"
+    assert hosts.process(a_host(labels={"zone": "a"}), 10 + LIMIT + 1, "1"), "its clock was set back"
     assert hosts.left("N1", 90, "2")
 
 
 def test_a_late_word_keeps_a_host_from_being_silent() -> None:
     hosts = Hosts()
-    hosts.heard(a_host(), 0, "2")
-    hosts.heard(a_host(), 60, "1")
+    hosts.process(a_host(), 0, "2")
+    hosts.process(a_host(), 60, "1")
     assert hosts.presence("N1", 100, 0) is Presence.PRESENT

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from trellis.lattice.connection.address import NatsAddress
-from trellis.lattice.connection.link import Link
+from trellis.lattice.connection.lattice_connection import LatticeConnection
 
 _SECONDS = 5.0
 
@@ -31,8 +31,8 @@ class Dropping:
         raise AssertionError
 
 
-def link_with(client: Any) -> Link:
-    link = Link(NatsAddress("nats://127.0.0.1:4222"), "test", lambda: None)
+def link_with(client: Any) -> LatticeConnection:
+    link = LatticeConnection(NatsAddress("nats://127.0.0.1:4222"), "test", lambda: None)
     link._client, link.since = client, 1.0
     return link
 

@@ -15,7 +15,7 @@ from nats.aio.client import Srv
 
 from trellis.lattice.connection.address import NatsAddress
 from trellis.lattice.connection.client import LARGEST, LONGEST
-from trellis.lattice.connection.link import Link
+from trellis.lattice.connection.lattice_connection import LatticeConnection
 from trellis.lattice.timings import ConnectionTimings
 
 INFO: dict[str, Any] = {"server_id": "N", "version": "2.11.0", "max_payload": 1_048_576, "headers": True, "proto": 1}
@@ -62,10 +62,10 @@ class Liar:
 
 
 @asynccontextmanager
-async def met(liar: Liar, timings: ConnectionTimings = ConnectionTimings()) -> AsyncIterator[Link]:
+async def met(liar: Liar, timings: ConnectionTimings = ConnectionTimings()) -> AsyncIterator[LatticeConnection]:
     server = await asyncio.start_server(liar.meet, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
-    link = Link(NatsAddress(f"nats://127.0.0.1:{port}"), "test", lambda: None, timings)
+    link = LatticeConnection(NatsAddress(f"nats://127.0.0.1:{port}"), "test", lambda: None, timings)
     task = asyncio.create_task(link.run())
     try:
         yield link

@@ -8,7 +8,7 @@ import pytest
 
 from trellis.bus.connection.connection import REFUSED
 from trellis.lattice.connection.address import NatsAddress
-from trellis.lattice.connection.link import Link
+from trellis.lattice.connection.lattice_connection import LatticeConnection
 from trellis.lattice.domain.outage import Outage
 from trellis.lattice.timings import OutageTimings
 
@@ -70,8 +70,8 @@ def test_an_outage_that_is_over_counts_no_more() -> None:
 
 def test_a_link_that_fails_by_turns_tells_those_who_need_it_seldom(monkeypatch: pytest.MonkeyPatch) -> None:
     clock, received_at = [0.0], []
-    monkeypatch.setattr("trellis.lattice.connection.link.time.monotonic", lambda: clock[0])
-    link = Link(NatsAddress("nats://a:1,nats://b:1"), "test", lambda: received_at.append(link.reason))
+    monkeypatch.setattr("trellis.lattice.connection.lattice_connection.time.monotonic", lambda: clock[0])
+    link = LatticeConnection(NatsAddress("nats://a:1,nats://b:1"), "test", lambda: received_at.append(link.reason))
     for reason in itertools.islice(itertools.cycle((REFUSES, SILENT)), 240):
         link._lost(reason)
         clock[0] += 15.0

@@ -12,7 +12,12 @@ from typing import Any, cast
 import pytest
 
 from support.nats.buses import eventually
-from trellis.lattice.connection.link import Heard, Link, NatsUnavailableError, SilenceError
+from trellis.lattice.connection.lattice_connection import (
+    LatticeConnection,
+    MessageHandler,
+    NatsUnavailableError,
+    SilenceError,
+)
 from trellis.lattice.domain.reading import LatticeDataError
 from trellis.lattice.domain.replies import Refusal, Status, WadmRefusedError
 from trellis.lattice.domain.store import StoredManifest, StoredModel
@@ -39,9 +44,9 @@ class Lattice:
         self.asked_at: list[float] = []
         self.received_at: list[str] = []
         self.since: float | None = 1.0
-        self._heard: Heard | None = None
+        self._heard: MessageHandler | None = None
         given = LatticeTimings(statuses=timings)
-        self.statuses = Statuses(cast("Wadm", self), cast("Link", self), self, self._tell, given)
+        self.statuses = Statuses(cast("Wadm", self), cast("LatticeConnection", self), self, self._tell, given)
 
     # What Statuses sees of the models, of wadm and of the link.
 
@@ -61,10 +66,10 @@ class Lattice:
     async def there(self) -> None:
         return
 
-    async def listen(self, _subject: str, heard: Heard) -> None:
+    async def listen(self, _subject: str, heard: MessageHandler) -> None:
         self._heard = heard
 
-    async def ignore(self, _subject: str, _heard: Heard) -> None:
+    async def ignore(self, _subject: str, _heard: MessageHandler) -> None:
         return
 
     def _tell(self, names: Iterable[str]) -> None:
@@ -214,7 +219,9 @@ class TestAnswering:
     @contextlib.asynccontextmanager
     async def asking(self, lattice: Lattice) -> AsyncIterator[tuple[Answering, list[str]]]:
         received_at: list[str] = []
-        made = Answering(cast("Wadm", lattice), cast("Link", lattice), lambda: received_at.append(made.reason), HURRIED)
+        made = Answering(
+            cast("Wadm", lattice), cast("LatticeConnection", lattice), lambda: received_at.append(made.reason), HURRIED
+        )
         running = asyncio.create_task(made.run())
         yield made, received_at
         running.cancel()

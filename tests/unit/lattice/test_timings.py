@@ -11,7 +11,7 @@ def test_the_production_timings_are_these() -> None:
     assert asdict(LatticeTimings()) == {
         "silence": 70,
         "report": 60,
-        "link": {
+        "connection": {
             "connect": 5,
             "goodbye": 1,
             "ping": 10,

@@ -14,9 +14,9 @@ import pytest
 
 from support.cluster.kube_world import until
 from support.lattices.real_lattice import application, wasm_component
-from support.lattices.replayed import SilentLink
+from support.lattices.replayed import SilentConnection
 from trellis.lattice.connection.address import LatticeAddress, NatsAddress
-from trellis.lattice.connection.link import Link, NatsUnavailableError
+from trellis.lattice.connection.lattice_connection import LatticeConnection, NatsUnavailableError
 from trellis.lattice.follow.comparison import Comparison
 from trellis.lattice.timings import ComparisonTimings, LatticeTimings
 
@@ -24,7 +24,7 @@ QUICK = ComparisonTimings(every=1.0, again=0.01, settle=0.001, rest=0.0, doubt=0
 GOOD = application("good", wasm_component("echo", "file:///echo.wasm"), version="v1")
 
 
-class AnsweringLink(SilentLink):
+class AnsweringLink(SilentConnection):
     """A link behind which wadm has two applications; ``bad`` is what it says of the second one."""
 
     def __init__(self, bad: Any) -> None:
@@ -58,7 +58,7 @@ class AnsweringLink(SilentLink):
 async def comparing(link: AnsweringLink) -> AsyncIterator[Comparison]:
     address = LatticeAddress(NatsAddress("nats://nowhere:4222"), "default")
     timings = LatticeTimings(comparison=QUICK)
-    comparison = Comparison(address, cast("Link", link), lambda _names, _trace: None, timings)
+    comparison = Comparison(address, cast("LatticeConnection", link), lambda _names, _trace: None, timings)
     task = asyncio.create_task(comparison.run())
     try:
         yield comparison

@@ -99,7 +99,7 @@ def test_an_open_breaker_holds_everything_for_ten_minutes_and_then_begins_anew()
     state, deleted = asking(State(), 30, 40)
     assert deleted == 5
     assert state.opening is not None
-    assert len(state.opening.held) == 25
+    assert len(state.opening.paused) == 25
     assert len(state.opening.examples) == EXAMPLES
     assert asking(state, 1, 40, NOW + 599, first=99)[1] == 0
     again, deleted = asking(state, 25, 35, NOW + 600, first=5)

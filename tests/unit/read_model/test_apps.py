@@ -9,7 +9,7 @@ import pytest
 
 from trellis.lattice.domain.models import Model
 from trellis.lattice.domain.replies import Version
-from trellis.read_model.tables.apps import AppRow, compare, history_of, not_asked, row_of
+from trellis.read_model.tables.apps import AppRow, compare, history_of, row_of, without_reply
 
 NOW = datetime(2026, 11, 22, 8, 0, tzinfo=UTC)
 READY = [{"type": "Ready", "status": "True", "reason": "Deployed", "message": ""}]
@@ -130,7 +130,7 @@ def test_two_objects_of_one_application_are_both_shown() -> None:
 
 
 def test_what_could_not_be_asked_is_no_difference() -> None:
-    [row] = not_asked("default", [app()], "wadm does not answer")
+    [row] = without_reply("default", [app()], "wadm does not answer")
     assert row.differences == ()
     assert row.document(NOW)["unknown"] == "wadm does not answer"
 

@@ -395,7 +395,7 @@ SHIM_CAUSES: dict[str, tuple[ShimSnapshot, list[str]]] = {
         ["node n", "ChecksumMismatch", "https://example.com/spin.tar.gz"],
     ),
     "a Job that is held up": (
-        ShimSnapshot(with_conditions(SOME), held={"n": Line("pod", "it waits", False, "do this", Rank.CAUSE)}),
+        ShimSnapshot(with_conditions(SOME), causes={"n": Line("pod", "it waits", False, "do this", Rank.CAUSE)}),
         ["node n", "it waits", "Do this"],
     ),
     "its spec": (
@@ -455,7 +455,7 @@ def test_a_refusal_of_a_former_job_does_not_hold_up_the_one_that_is_done_now(at:
 def test_a_node_that_a_shim_selects_waits_in_every_table() -> None:
     view = view_node(node())
     row = row_of(view, (), None, [VIEW])
-    assert (row.wish, row.by, row.state, row.concern) == (OptIn.IN, "Shim", NodeState.WAITING, True)
+    assert (row.opt_in_state, row.by, row.state, row.concern) == (OptIn.IN, "Shim", NodeState.WAITING, True)
     assert row_of(view, (), None).state is NodeState.NOT_OPTED_IN
     out = view_node(node(**{names.ANNOTATION_OPT_IN: "false"}))
     assert row_of(out, (), None, [VIEW]).state is NodeState.NOT_OPTED_IN

@@ -100,7 +100,7 @@ def test_a_failure_not_yet_on_the_node_is_told_in_the_words_of_its_job() -> None
 
 def test_an_invalid_annotation_is_quoted_with_what_is_allowed() -> None:
     row = row_of(a_node(opt_in="yes"), (), None)
-    assert row.wish is OptIn.INVALID
+    assert row.opt_in_state is OptIn.INVALID
     assert "'yes'" in row.message
     assert "'true'" in row.message
 
@@ -121,7 +121,7 @@ def test_a_node_of_another_operating_system_is_told_why_it_waits() -> None:
 )
 def test_the_wish_and_what_it_comes_from(node: NodeView, wish: OptIn, by: str) -> None:
     row = row_of(node, (), None)
-    assert (row.wish, row.by) == (wish, by)
+    assert (row.opt_in_state, row.by) == (wish, by)
 
 
 @pytest.mark.parametrize(

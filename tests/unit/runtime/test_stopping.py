@@ -9,7 +9,7 @@ import pytest
 import structlog
 
 from support.cluster.kube_world import until
-from trellis.runtime.shutdown import CLOSED, DRAINED, RELEASED, TOLD, Grace, ends_within, unless
+from trellis.runtime.shutdown import CLOSED, DRAINED, RELEASED, REPORTED, Grace, ends_within, unless
 
 
 class Clock:
@@ -20,7 +20,7 @@ class Clock:
 
 def test_of_a_period_that_has_not_begun_everything_is_left() -> None:
     assert Grace(20).left(DRAINED) == 10
-    assert Grace(20).left(TOLD, most=5) == 5
+    assert Grace(20).left(REPORTED, most=5) == 5
 
 
 def test_what_is_left_shrinks_from_the_signal_on_and_never_below_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -35,7 +35,7 @@ def test_what_is_left_shrinks_from_the_signal_on_and_never_below_nothing(monkeyp
 
 
 def test_the_default_leaves_kubernetes_ten_seconds_and_each_part_some_time() -> None:
-    assert 0 < DRAINED < CLOSED < RELEASED < TOLD < 1
+    assert 0 < DRAINED < CLOSED < RELEASED < REPORTED < 1
 
 
 async def test_what_ends_is_waited_for_and_what_does_not_is_left_behind() -> None:

@@ -59,7 +59,7 @@ def test_the_status_has_a_problem_while_one_is_open() -> None:
 
 
 def test_one_that_is_open_and_holds_nothing_any_more_is_no_problem() -> None:
-    emptied = row_of("node-watcher", "nodes", State(opening=replace(OPENING, held=frozenset(), examples=())), NOW + 1)
+    emptied = row_of("node-watcher", "nodes", State(opening=replace(OPENING, paused=frozenset(), examples=())), NOW + 1)
     part = breakers_part([emptied])
     assert (part.problem, part.facts["open"][0]["held"]) == ("", 0)
     assert "1970-01-12T13:56:40Z" in emptied.advice()

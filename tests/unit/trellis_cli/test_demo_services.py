@@ -11,7 +11,7 @@ from trellis_cli.run.services import misspelt
 from trellis_dev.demo import target
 from trellis_dev.demo.services import RUN, Services
 from trellis_dev.localcluster.processes import ProcessRecord
-from trellis_dev.localcluster.supervisor import MARK
+from trellis_dev.localcluster.supervisor import CLUSTER_VARIABLE
 
 TOKEN = "0123456789abcdef"
 
@@ -20,7 +20,7 @@ async def test_the_services_of_the_demo_know_all_its_variables(monkeypatch: pyte
     given: dict[str, str] = {}
 
     def spawn(services: Services, **more: str) -> ProcessRecord:
-        given.update(services.environment, **more, **{MARK: services.token})
+        given.update(services.environment, **more, **{CLUSTER_VARIABLE: services.token})
         raise CommandError("not started")
 
     monkeypatch.setattr(Services, "spawn", spawn)

@@ -29,7 +29,13 @@ EVENT = {"type": "Warning", "reason": "Odd", "message": "it was", "involvedObjec
 ABSENCES: dict[str, tuple[str | None, Absence, list[str], str, Rank]] = {
     "nothing like it": (None, Absence(), ["Thing x"], "`kubectl get things`", Rank.SYMPTOM),
     "its namespace is there": ("a", Absence(), ["Thing x", "namespace a"], "`kubectl get things`", Rank.SYMPTOM),
-    "no such namespace": ("a", Absence(gone=True), ["namespace a"], "`kubectl get namespaces`", Rank.CAUSE),
+    "no such namespace": (
+        "a",
+        Absence(namespace_missing=True),
+        ["namespace a"],
+        "`kubectl get namespaces`",
+        Rank.CAUSE,
+    ),
     "one elsewhere": (
         "a",
         Absence(elsewhere=["b", "c"], alike=["a/y"]),

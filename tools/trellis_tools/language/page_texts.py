@@ -25,7 +25,7 @@ _LABEL: Final = re.compile(r"(?:\b(?:title|label|aria-label|placeholder|alt|kind
 _CODE_BEFORE: Final = re.compile(
     r"(?:\b(?:class|className|type|name|d|key|id|href|rel|style|viewBox)=(?:\{[^}]*)?|\b(?:import|from|querySelector\()\s*)$"
 )
-_WORDS: Final = re.compile(r"[A-Za-z]{2,},?(?: \S+)* [A-Za-z]{2,}")
+_PHRASE: Final = re.compile(r"[A-Za-z]{2,},?(?: \S+)* [A-Za-z]{2,}")
 _WORD: Final = re.compile(r"[A-Za-z][a-z ]+")
 
 
@@ -41,7 +41,7 @@ def _strings(source: str, area: str) -> Iterator[Text]:
         if _CODE_BEFORE.search(before):
             continue
         text = one_line(_VALUE.sub(PLACEHOLDER, next(group for group in found.groups() if group is not None)))
-        if _WORDS.search(text) or (_LABEL.search(before) and _WORD.fullmatch(text)):
+        if _PHRASE.search(text) or (_LABEL.search(before) and _WORD.fullmatch(text)):
             yield Text(area, _line(source, found.start()), text)
 
 

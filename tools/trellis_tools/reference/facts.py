@@ -40,7 +40,12 @@ users, audits and automation.
 def events_page(hears: Hears) -> str:
     """Return the page."""
     rows = [
-        (f"[{code(spec.tokens)}](#{anchor(spec)})", cell(summary(spec.model)), code(spec.owner), _heard(spec, hears))
+        (
+            f"[{code(spec.tokens)}](#{anchor(spec)})",
+            cell(summary(spec.model)),
+            code(spec.owner),
+            _subscribers(spec, hears),
+        )
         for spec in EVENT_SPECS
     ]
     head = table(("event", "description", "publisher", "subscribers"), rows)
@@ -79,7 +84,7 @@ def _event(spec: EventSpec, hears: Hears) -> str:
             ("subject", code(subject)),
             ("type and schema", type_link),
             ("publisher", code(spec.owner)),
-            ("subscribers", _heard(spec, hears)),
+            ("subscribers", _subscribers(spec, hears)),
         ],
     )
     fields = table(("field", "type", "required", "description"), rows)
@@ -89,7 +94,7 @@ def _event(spec: EventSpec, hears: Hears) -> str:
     )
 
 
-def _heard(spec: EventSpec, hears: Hears) -> str:
+def _subscribers(spec: EventSpec, hears: Hears) -> str:
     return ", ".join(code(service) for service in hears.get(spec.type, ())) or "none"
 
 

@@ -67,15 +67,15 @@ def _apply(stage: Stage, name: str, rest: str, variables: Mapping[str, str]) -> 
     """Apply one instruction to the stage."""
     match name:
         case "COPY":
-            words = rest.split()
-            if words[0] != "--from=build" or len(words) != 3:
+            arguments = rest.split()
+            if arguments[0] != "--from=build" or len(arguments) != 3:
                 raise ReleaseError(f"COPY {rest}: a release supports only `COPY --from=build SOURCE DESTINATION`")
-            stage.copies.append((words[1], words[2]))
+            stage.copies.append((arguments[1], arguments[2]))
         case "RUN":
-            words = rest.split()
-            if words[:2] != _REMOVE or not all(re.fullmatch(r"/[\w./*-]+", word) for word in words[2:]):
+            arguments = rest.split()
+            if arguments[:2] != _REMOVE or not all(re.fullmatch(r"/[\w./*-]+", word) for word in arguments[2:]):
                 raise ReleaseError(f"RUN {rest}: a release supports only `RUN rm -rf PATH …`, because it runs nothing")
-            stage.removed += words[2:]
+            stage.removed += arguments[2:]
         case "LABEL":
             stage.labels |= _pairs(rest, variables)
         case "ENV":
@@ -83,9 +83,9 @@ def _apply(stage: Stage, name: str, rest: str, variables: Mapping[str, str]) -> 
         case "USER":
             stage.user = rest
         case "ENTRYPOINT":
-            stage.entrypoint = _words(name, rest)
+            stage.entrypoint = _arguments(name, rest)
         case "CMD":
-            stage.command = _words(name, rest)
+            stage.command = _arguments(name, rest)
         case _:
             raise ReleaseError(f"{name} {rest}: a release does not support this instruction in the final stage")
 
@@ -95,12 +95,12 @@ def _pairs(rest: str, variables: Mapping[str, str]) -> dict[str, str]:
     return {key: _expanded(value, variables) for key, _, value in pairs}
 
 
-def _words(name: str, rest: str) -> list[str]:
+def _arguments(name: str, rest: str) -> list[str]:
     try:
-        words = json.loads(rest)
+        arguments = json.loads(rest)
     except ValueError:
         raise ReleaseError(f"{name} {rest}: use the JSON form, because an image has no shell for it") from None
-    return [str(word) for word in words]
+    return [str(word) for word in arguments]
 
 
 def _expanded(text: str, variables: Mapping[str, str]) -> str:

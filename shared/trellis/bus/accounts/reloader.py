@@ -59,12 +59,12 @@ def main(pause: float = 5.0) -> None:
     """Check every ``pause`` seconds until SIGTERM; print a line if the result differs from that of the last check."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     directory, pid_file = (Path(argument) for argument in sys.argv[1:3])
-    reloader, said = Reloader(directory, pid_file), ""
+    reloader, last_result = Reloader(directory, pid_file), ""
     while True:
         done = reloader.look()
-        if done and done != said:
+        if done and done != last_result:
             print(done, flush=True)  # noqa: T201 (a log of one line a renewal needs no library)
-        said = done
+        last_result = done
         time.sleep(pause)
 
 

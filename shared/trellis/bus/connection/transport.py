@@ -20,7 +20,7 @@ from urllib.parse import ParseResult
 
 from nats.aio.transport import TcpTransport
 
-_FIRST_WORDS: Final = b"CONNECT "
+_CONNECT_PREFIX: Final = b"CONNECT "
 
 
 class NoDelayTransport(TcpTransport):
@@ -40,7 +40,7 @@ class NoDelayTransport(TcpTransport):
         A server at its connection limit sends its error first and closes the connection. A second write after that
         would make asyncio drop the received data, and with it the error.
         """
-        if payload.startswith(_FIRST_WORDS):
+        if payload.startswith(_CONNECT_PREFIX):
             self._held = payload
             return
         super().write(self._held + payload if self._held else payload)  # type: ignore[no-untyped-call] # as above

@@ -103,20 +103,20 @@ class UserClient(RobustNatsClient):
         # The stream leader may fail before it answers; the next one is elected in two to four seconds and does not
         # have the request. The first reply counts, so a slow server is still waited for.
         ends = time.monotonic() + timeout
-        asked: set[asyncio.Task[Msg]] = set()
+        requests: set[asyncio.Task[Msg]] = set()
         try:
-            while (left := ends - time.monotonic()) > 0 or not asked:
-                asked.add(asyncio.create_task(self._ask(subject, payload, left, old_style, headers)))
+            while (left := ends - time.monotonic()) > 0 or not requests:
+                requests.add(asyncio.create_task(self._ask(subject, payload, left, old_style, headers)))
                 done, _ = await asyncio.wait(
-                    asked, timeout=self._timings.ask_again, return_when=asyncio.FIRST_COMPLETED
+                    requests, timeout=self._timings.ask_again, return_when=asyncio.FIRST_COMPLETED
                 )
                 if done:
                     return done.pop().result()
-            return await asked.pop()
+            return await requests.pop()
         finally:
-            for task in asked:
+            for task in requests:
                 task.cancel()
-            await asyncio.gather(*asked, return_exceptions=True)
+            await asyncio.gather(*requests, return_exceptions=True)
 
     async def _ask(
         self, subject: str, payload: bytes, seconds: float, old_style: bool, headers: dict[str, Any] | None

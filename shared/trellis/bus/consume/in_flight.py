@@ -55,7 +55,7 @@ class InFlight:
 
     def hopeless(self, token: Hashable, deliveries: int) -> bool:
         """Return True if a message must be dead-lettered; ``deliveries`` is the server's count with the current one."""
-        if (held := self._held.get(token)) is not None and held() is not None:
+        if (reference := self._held.get(token)) is not None and reference() is not None:
             return False
         dropped = self._dropped.get(token, 0)
         unseen = max(0, deliveries - 1 - dropped)

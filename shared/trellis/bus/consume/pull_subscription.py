@@ -35,14 +35,14 @@ class PullLoop:
     def __init__(
         self,
         subscription: JetStreamContext.PullSubscription,
-        hearing: Staleness,
+        staleness: Staleness,
         timings: FetchTimings = FetchTimings(),
     ) -> None:
         self._timings = timings
         self._subscription = subscription
         self._client: Client = subscription._nc  # noqa: SLF001 (no public accessor)
         self._inbox: Subscription = subscription._sub  # noqa: SLF001
-        self._hearing = hearing
+        self._staleness = staleness
         self._under_way: asyncio.Task[list[Msg]] | None = None
         self._delivered = 0
         self._asked = 0.0
@@ -55,9 +55,9 @@ class PullLoop:
             await asyncio.get_running_loop().create_future()
         began = time.monotonic()
         messages = await self._once(batch, timeout)
-        self._hearing.went_round()
+        self._staleness.went_round()
         if messages:
-            self._hearing.heard()
+            self._staleness.received()
         elif time.monotonic() - began < self._timings.too_soon:
             await asyncio.sleep(self._timings.too_soon)
         return messages

@@ -51,12 +51,12 @@ class Staleness:
         self._listeners = listeners
         self._forget: Callable[[], None] | None = None
         self._clock = listeners.clock
-        self._round = self._heard = self._made = self._clock()
+        self._round = self._received_at = self._made = self._clock()
 
     def begin(self) -> None:
         """Report staleness and liveness until ``end``."""
         if self._forget is None:
-            self._round = self._heard = self._clock()
+            self._round = self._received_at = self._clock()
             telemetry = self._listeners.telemetry
             self._forget = telemetry.metrics.subscription_staleness(telemetry.service, self._name, self.staleness)
             self._listeners.health.add_liveness(self._what, self.deafness)
@@ -76,13 +76,13 @@ class Staleness:
         """Record that the loop completed a fetch."""
         self._round = self._clock()
 
-    def heard(self) -> None:
+    def received(self) -> None:
         """Record that messages arrived, or that none are pending."""
-        self._heard = self._clock()
+        self._received_at = self._clock()
 
     def staleness(self) -> float:
         """Return the seconds since the last fetch, or since pending messages are not delivered, if that is longer."""
-        return self._clock() - min(self._round, self._heard)
+        return self._clock() - min(self._round, self._received_at)
 
     @property
     def needs_repair(self) -> bool:

@@ -182,7 +182,7 @@ class Subscription(Generic[M]):
             await self._consumer.sign_on(jetstream, epoch, self._holding.crashes)
         self.paused = bool(info.paused)
         if self.paused or not info.num_pending:
-            self.hearing.heard()
+            self.hearing.received()
         if deaf := self.hearing.needs_repair:
             seconds, waiting = round(self.hearing.staleness()), info.num_pending
             _log.warning(
@@ -243,14 +243,14 @@ class Subscription(Generic[M]):
             await self._give_up(delivered, ack, Reason.NO_RESULT, f"delivered {MAX_DELIVERIES} times without a result")
             return
         try:
-            event, event_data = read(raw.data, self._models)
+            event, data = read(raw.data, self._models)
         except NewerVersion as newer:
             await self._leave_alone(newer, ack)
             return
         except UnreadableMessage as unreadable:
             await self._give_up(delivered, ack, unreadable.reason, str(unreadable))
             return
-        self._hand_over(delivered, event, event_data, ack)
+        self._hand_over(delivered, event, data, ack)
 
     def _ack_of(self, raw: Msg) -> Ack | None:
         """Return the acknowledgement of the message, or None if its stream was deleted."""

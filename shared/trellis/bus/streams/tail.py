@@ -189,7 +189,7 @@ class _Pace:
 
 def event_of(message: Stored) -> TailedEvent:
     """Return the displayed form of a message of the event stream or of the stream of lattice events."""
-    cluster, noun, event_data, *key = _tokens(message.subject)
+    cluster, noun, event_name, *key = _tokens(message.subject)
     event = _body(message.body)
     trace = trace_from(message.headers.get(HEADER_TRACEPARENT)) or trace_from(_text(event.get("traceparent")))
     return TailedEvent(
@@ -197,7 +197,7 @@ def event_of(message: Stored) -> TailedEvent:
         stored=message.stored,
         cluster=plain(cluster),
         noun=noun,
-        event_name=event_data,
+        event_name=event_name,
         key=tuple(map(plain, key)),
         event=event,
         subject=message.subject,

@@ -1,7 +1,7 @@
 """The address of a lattice: NATS URL, credentials, lattice name.
 
 Pure. In: the configuration of a user. Out: values that identify connections and lattices. Called by services and
-``link``. Invariant: equal addresses share a connection; no ``repr`` shows secrets.
+``lattice_connection``. Invariant: equal addresses share a connection; no ``repr`` shows secrets.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class LatticeAddress:
         SubjectError: the name or the prefix cannot be part of a subject.
     """
 
-    link: NatsAddress
+    nats: NatsAddress
     lattice: str
     control_prefix: str = CONTROL_PREFIX
 

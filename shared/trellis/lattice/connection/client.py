@@ -1,9 +1,10 @@
 """NATS client for an untrusted server: bounds the memory that its messages use.
 
-In: data of a server. Out: a connection, or its end with a reason. Called by ``trellis.lattice.connection.link``.
-Invariants: no message is larger than ``LARGEST``, no line longer than ``LONGEST``; a server cannot redirect to another
-server; an invalid INFO fails the connection. Source: NATS client protocol. nats-py 2.16 buffers until a line or message
-is complete, of any announced size, and keeps every address of ``connect_urls``, which only its own reconnect uses.
+In: data of a server. Out: a connection, or its end with a reason. Called by
+``trellis.lattice.connection.lattice_connection``. Invariants: no message is larger than ``LARGEST``, no line longer
+than ``LONGEST``; a server cannot redirect to another server; an invalid INFO fails the connection. Source: NATS client
+protocol. nats-py 2.16 buffers until a line or message is complete, of any announced size, and keeps every address of
+``connect_urls``, which only its own reconnect uses.
 """
 
 from __future__ import annotations

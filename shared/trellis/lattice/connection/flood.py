@@ -1,8 +1,8 @@
 """Limits a lattice connection whose message rate exceeds the bound: closes it, and delays the next one.
 
 In: reports of dropped messages; times. Out: the end of a connection with its reason, and the seconds until the next
-one. Called by ``link``. Invariants: dropped messages may have any content, so no host counts as stopped after a drop; a
-flood is read for at most a few seconds per half minute, and less the longer it lasts.
+one. Called by ``lattice_connection``. Invariants: dropped messages may have any content, so no host counts as stopped
+after a drop; a flood is read for at most a few seconds per half minute, and less the longer it lasts.
 """
 
 from __future__ import annotations

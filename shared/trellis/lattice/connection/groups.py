@@ -45,13 +45,13 @@ def lattice_address(
     where = f"Secret {namespace}/{spec.secret_name}, key {CREDENTIALS_KEY}"
     tls = spec.leaf_tls.secret_name if spec.leaf_tls else None
     pair = [_decoded(secrets, tls, key) for key in CERTIFICATE_KEYS]
-    link = NatsAddress(
+    nats = NatsAddress(
         f"{spec.nats_address}:{spec.nats_client_port}",
         CachedCredentials(text, Kind.CREDENTIALS, where) if text else None,
         _decoded(secrets, tls, AUTHORITY_KEY),
         "\n".join(pair) if all(pair) else "",
     )
-    return LatticeAddress(link, spec.lattice, spec.control_topic_prefix or CONTROL_PREFIX)
+    return LatticeAddress(nats, spec.lattice, spec.control_topic_prefix or CONTROL_PREFIX)
 
 
 def _decoded(secrets: Mapping[str, Manifest | None], secret: str | None, key: str) -> str:

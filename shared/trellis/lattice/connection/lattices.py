@@ -15,15 +15,15 @@ from types import TracebackType
 from typing import Generic, Self, TypeVar
 
 from trellis.lattice.connection.address import LatticeAddress, NatsAddress
-from trellis.lattice.connection.link import Link
+from trellis.lattice.connection.lattice_connection import LatticeConnection
 from trellis.lattice.domain.view import LatticeView
 from trellis.lattice.follow.host_watch import HostWatch
 from trellis.lattice.follow.model_watch import ModelWatch
 from trellis.lattice.timings import LatticeTimings
 
 Key = TypeVar("Key", bound=Hashable)
-Beside = Callable[[LatticeAddress, Link], Coroutine[None, None, None]]
-BesideLink = Callable[[Link], Coroutine[None, None, None]]
+Beside = Callable[[LatticeAddress, LatticeConnection], Coroutine[None, None, None]]
+BesideConnection = Callable[[LatticeConnection], Coroutine[None, None, None]]
 
 
 class Part(Enum):
@@ -35,8 +35,8 @@ class Part(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class _Linked:
-    link: Link
+class _Pooled:
+    connection: LatticeConnection
     task: asyncio.Task[None]
 
 
@@ -44,17 +44,17 @@ class _Linked:
 class _Watched:
     """The watches of a lattice; ``hosts`` and ``models``: None if the service does not request them."""
 
-    link: Link
+    connection: LatticeConnection
     hosts: HostWatch | None
     models: ModelWatch | None
     silence: float
 
     def view(self) -> LatticeView:
         """Return the current state of the lattice."""
-        link, hosts, models = self.link, self.hosts, self.models
+        connection, hosts, models = self.connection, self.hosts, self.models
         return LatticeView(
-            link.hearing_since,
-            link.reason,
+            connection.receiving_since,
+            connection.reason,
             () if hosts is None else hosts.hosts(),
             None if models is None else models.models(),
             "" if models is None else models.reason,
@@ -89,7 +89,7 @@ class Lattices(Generic[Key]):
         name: str,
         changed: Callable[[Key], None],
         beside: Beside | None = None,
-        beside_link: BesideLink | None = None,
+        beside_connection: BesideConnection | None = None,
         parts: Collection[Part] = (),
         timings: LatticeTimings = LatticeTimings(),
     ) -> None:
@@ -98,9 +98,9 @@ class Lattices(Generic[Key]):
         self._name = name
         self._changed = changed
         self._beside = beside
-        self._beside_link = beside_link
+        self._beside_connection = beside_connection
         self._needs: dict[Key, LatticeAddress] = {}
-        self._links: dict[NatsAddress, _Linked] = {}
+        self._connections: dict[NatsAddress, _Pooled] = {}
         self._followed: dict[LatticeAddress, _Followed] = {}
         self._lock = asyncio.Lock()
         self._tasks = asyncio.TaskGroup()
@@ -109,7 +109,7 @@ class Lattices(Generic[Key]):
     @property
     def connections(self) -> int:
         """Number of connections, established or pending."""
-        return len(self._links)
+        return len(self._connections)
 
     async def __aenter__(self) -> Self:
         await self._tasks.__aenter__()
@@ -156,14 +156,14 @@ class Lattices(Generic[Key]):
     def _follow(self, address: LatticeAddress) -> None:
         if address in self._followed:
             return
-        link, timings = self._connection_of(address.link), self._timings
+        connection, timings = self._connection_of(address.nats), self._timings
 
         def changed() -> None:
             self._notify(lambda need: need == address)
 
-        hosts = HostWatch(address, link, changed, timings) if Part.HOSTS in self._parts else None
-        models = ModelWatch(address, link, changed, timings) if Part.MODELS in self._parts else None
-        watched = _Watched(link, hosts, models, timings.silence)
+        hosts = HostWatch(address, connection, changed, timings) if Part.HOSTS in self._parts else None
+        models = ModelWatch(address, connection, changed, timings) if Part.MODELS in self._parts else None
+        watched = _Watched(connection, hosts, models, timings.silence)
         task = self._tasks.create_task(self._run(watched, address), name=f"lattice {address.lattice}")
         self._followed[address] = _Followed(watched, task)
 
@@ -173,26 +173,30 @@ class Lattices(Generic[Key]):
                 if watch is not None:
                     tasks.create_task(watch.run())
             if self._beside is not None:
-                tasks.create_task(self._beside(address, watched.link))
+                tasks.create_task(self._beside(address, watched.connection))
 
-    def _connection_of(self, address: NatsAddress) -> Link:
-        linked = self._links.get(address)
-        if linked is None:
-            link = Link(address, self._name, lambda: self._on_connection(address), self._timings.link)
-            linked = self._links[address] = _Linked(link, self._tasks.create_task(self._keep(link), name="link"))
-        return linked.link
+    def _connection_of(self, address: NatsAddress) -> LatticeConnection:
+        pooled = self._connections.get(address)
+        if pooled is None:
+            connection = LatticeConnection(
+                address, self._name, lambda: self._on_connection(address), self._timings.connection
+            )
+            pooled = self._connections[address] = _Pooled(
+                connection, self._tasks.create_task(self._keep(connection), name="link")
+            )
+        return pooled.connection
 
-    async def _keep(self, link: Link) -> None:
+    async def _keep(self, connection: LatticeConnection) -> None:
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(link.run())
-            if self._beside_link is not None:
-                tasks.create_task(self._beside_link(link))
+            tasks.create_task(connection.run())
+            if self._beside_connection is not None:
+                tasks.create_task(self._beside_connection(connection))
 
     def _on_connection(self, address: NatsAddress) -> None:
         for lattice, followed in self._followed.items():
-            if lattice.link == address:
+            if lattice.nats == address:
                 followed.watched.connection_changed()
-        self._notify(lambda need: need.link == address)
+        self._notify(lambda need: need.nats == address)
 
     def _notify(self, concerns: Callable[[LatticeAddress], bool]) -> None:
         for key, need in list(self._needs.items()):
@@ -203,9 +207,9 @@ class Lattices(Generic[Key]):
         needed = set(self._needs.values())
         unneeded = [address for address in self._followed if address not in needed]
         await _end([self._followed.pop(address).task for address in unneeded])
-        linked = {address.link for address in needed}
-        unlinked = [address for address in self._links if address not in linked]
-        await _end([self._links.pop(address).task for address in unlinked])
+        linked = {address.nats for address in needed}
+        unlinked = [address for address in self._connections if address not in linked]
+        await _end([self._connections.pop(address).task for address in unlinked])
 
 
 async def _end(tasks: list[asyncio.Task[None]]) -> None:

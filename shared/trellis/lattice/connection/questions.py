@@ -1,8 +1,8 @@
 """Requests received over a lattice connection: one member of a queue group answers each.
 
 In: a connected client, a subject, a handler. Out: requests, and their answers. Called by
-``trellis.lattice.connection.link``. Invariants: the handler is called in the order of arrival and does not block;
-sending an answer has a deadline.
+``trellis.lattice.connection.lattice_connection``. Invariants: the handler is called in the order of arrival and does
+not block; sending an answer has a deadline.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Question:
             raise AnswerLost(type(error).__name__) from None
 
 
-Asked = Callable[[Question], None]
+RequestHandler = Callable[[Question], None]
 """Handler of requests. It is called in the event loop and must not raise or block."""
 
 
@@ -73,7 +73,7 @@ class Counter:
 
     subject: str
     queue: str
-    asked: Asked
+    handler: RequestHandler
     _client: UserClient | None = None
     _subscription: Subscription | None = None
 
@@ -85,7 +85,7 @@ class Counter:
 
         async def take(message: Msg) -> None:
             at = time.monotonic()
-            self.asked(Question(message.subject, message.data, message.headers, at, message.reply, client))
+            self.handler(Question(message.subject, message.data, message.headers, at, message.reply, client))
 
         with contextlib.suppress(*_TROUBLE):
             self._subscription = await client.subscribe(

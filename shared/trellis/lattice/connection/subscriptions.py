@@ -1,8 +1,8 @@
 """Subscriptions of a lattice connection: subjects and their handlers, over reconnects.
 
 In: subjects and handlers, connections. Out: calls of the handlers, and reports that the message rate exceeds the bound.
-Called by ``link``. Invariants: subscriptions outlive connections; messages above the bound are dropped and reported,
-because absence of a dropped message proves nothing.
+Called by ``lattice_connection``. Invariants: subscriptions outlive connections; messages above the bound are dropped
+and reported, because absence of a dropped message proves nothing.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from nats.aio.subscription import Subscription
 from trellis.lattice.connection.client import UntrustedNatsClient
 from trellis.limits.token_bucket import TokenBucket
 
-Heard = Callable[[str, bytes], None]
+MessageHandler = Callable[[str, bytes], None]
 """Handler of a message: subject, payload. It is called in the event loop and must not raise or block."""
 TROUBLE: Final = (nats.errors.Error, OSError, TimeoutError)
 """Errors of calls of the library on a failed connection."""
@@ -47,23 +47,23 @@ class Subscriptions:
 
     def __init__(self, too_much: Callable[[str], None]) -> None:
         self._too_much = too_much
-        self._listeners: dict[str, list[Heard]] = {}
+        self._listeners: dict[str, list[MessageHandler]] = {}
         self._subscriptions: dict[str, Subscription] = {}
         self._messages = TokenBucket(MESSAGES_PER_SECOND, MESSAGES_AT_ONCE)
         self._bytes = TokenBucket(BYTES_PER_SECOND, BYTES_AT_ONCE)
 
-    async def add(self, subject: str, heard: Heard, client: UntrustedNatsClient | None) -> None:
+    async def add(self, subject: str, handler: MessageHandler, client: UntrustedNatsClient | None) -> None:
         """Subscribe to a subject; the subscription is restored after each outage."""
-        self._listeners.setdefault(subject, []).append(heard)
+        self._listeners.setdefault(subject, []).append(handler)
         if client is not None and subject not in self._subscriptions:
             with contextlib.suppress(*TROUBLE):  # the next connection subscribes
                 await self._subscribe(client, subject)
 
-    async def drop(self, subject: str, heard: Heard) -> None:
+    async def drop(self, subject: str, handler: MessageHandler) -> None:
         """Unsubscribe a handler from a subject."""
         listeners = self._listeners.get(subject, [])
-        if heard in listeners:
-            listeners.remove(heard)
+        if handler in listeners:
+            listeners.remove(handler)
         if listeners:
             return
         self._listeners.pop(subject, None)
@@ -87,17 +87,17 @@ class Subscriptions:
 
     async def _subscribe(self, client: UntrustedNatsClient, subject: str) -> None:
         async def take(message: Msg) -> None:
-            if not self._may_be_heard(message):
+            if not self._within_limits(message):
                 self._too_much(f"message rate on {subject} exceeds the limit: {_MOST}")
                 return
-            for heard in tuple(self._listeners.get(subject, ())):
-                heard(message.subject, message.data)
+            for handler in tuple(self._listeners.get(subject, ())):
+                handler(message.subject, message.data)
 
         self._subscriptions[subject] = await client.subscribe(
             subject, cb=take, pending_bytes_limit=PENDING_BYTES, pending_msgs_limit=PENDING_MESSAGES
         )
 
-    def _may_be_heard(self, message: Msg) -> bool:
+    def _within_limits(self, message: Msg) -> bool:
         now = time.monotonic()
         return self._messages.take(now) and self._bytes.take(now, len(message.data))
 

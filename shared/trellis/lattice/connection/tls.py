@@ -1,8 +1,8 @@
 """TLS of a lattice connection: client certificate and verification of the server.
 
-In: certificates and a key in PEM, from a Secret. Out: a context, created for each connection. Called by ``link``.
-Invariants: a key is in no message, and in a private file only while it is loaded; no prompt asks for the password of a
-key.
+In: certificates and a key in PEM, from a Secret. Out: a context, created for each connection. Called by
+``lattice_connection``. Invariants: a key is in no message, and in a private file only while it is loaded; no prompt
+asks for the password of a key.
 """
 
 from __future__ import annotations

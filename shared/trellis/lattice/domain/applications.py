@@ -26,15 +26,16 @@ class Known:
     """The state of one application. ``published_at``: time of the newest event by the clock of wadm, in the form of
     ``event_time``, "" without an event.
 
-    ``application``: None while it is not deployed. ``heard``: arrival of that event, monotonic seconds; ``count``: its
-    number. ``gone``: wadm published a deletion that no query confirmed yet. ``sure``: an answer of wadm confirms it.
+    ``application``: None while it is not deployed. ``received_at``: arrival of that event, monotonic seconds;
+    ``count``: its number. ``deletion_published``: wadm published a deletion that no query confirmed yet. ``sure``: an
+    answer of wadm confirms it.
     """
 
     application: Application | None = None
     published_at: str = ""
-    heard: float = float("-inf")
+    received_at: float = float("-inf")
     count: int = 0
-    gone: bool = False
+    deletion_published: bool = False
     sure: bool = True
 
 
@@ -60,7 +61,7 @@ class Applications:
         item = self.known.get(name)
         if name in self.wanted:
             return False
-        return self.complete if item is None else item.application is None and not item.gone
+        return self.complete if item is None else item.application is None and not item.deletion_published
 
     def published(self, application: Application, published_at: str, now: float) -> bool:
         """Process an event of wadm that an application is deployed; return whether anything changed.
@@ -87,51 +88,53 @@ class Applications:
             return False
         self.events += 1
         ask = former.application is not None or name in self.wanted or not self.complete
-        self.known[name] = Known(former.application, published_at, now, self.events, gone=ask, sure=not ask)
+        self.known[name] = Known(
+            former.application, published_at, now, self.events, deletion_published=ask, sure=not ask
+        )
         self._forget()
         return ask
 
-    def listed(self, models: Iterable[Model], asked: int, now: float) -> bool:
+    def listed(self, models: Iterable[Model], events_at_query: int, now: float) -> bool:
         """Process a list of wadm; return whether anything changed.
 
-        ``asked``: :attr:`events` at the time of the query: later events are newer than this answer.
+        ``events_at_query``: :attr:`events` at the time of the query: later events are newer than this answer.
         """
         news = not self.complete
         self.complete = True
         deployed = {model.name: model.deployed for model in models if model.deployed}
         self.wanted = {}
         for name in {*self.known, *deployed}:
-            news = self._compared(name, deployed.get(name, ""), asked, now) or news
+            news = self._compared(name, deployed.get(name, ""), events_at_query, now) or news
         return news
 
-    def _compared(self, name: str, version: str, asked: int, now: float) -> bool:
+    def _compared(self, name: str, version: str, events_at_query: int, now: float) -> bool:
         """Compare one application with the list; return whether anything changed."""
         item = self.known.get(name, Known())
-        if item.count > asked:
+        if item.count > events_at_query:
             return False
-        held = item.application
-        young = now - item.heard < self.timings.doubt
+        application = item.application
+        young = now - item.received_at < self.timings.doubt
         if not version:
-            if held is None or item.gone or not young:
-                self.known[name] = replace(item, application=None, gone=False, sure=True)
-                return held is not None or item.gone
+            if application is None or item.deletion_published or not young:
+                self.known[name] = replace(item, application=None, deletion_published=False, sure=True)
+                return application is not None or item.deletion_published
             self.known[name] = replace(item, sure=False)
             return False
-        if held is not None and held.version == version:
-            self.known[name] = replace(item, gone=False, sure=not (young and item.gone))
-        elif held is None or not young:
+        if application is not None and application.version == version:
+            self.known[name] = replace(item, deletion_published=False, sure=not (young and item.deletion_published))
+        elif application is None or not young:
             self.wanted[name] = version
         else:
             self.known[name] = replace(item, sure=False)
         return False
 
-    def got(self, application: Application, asked: int) -> bool:
+    def got(self, application: Application, events_at_query: int) -> bool:
         """Process the manifest of an application that wadm listed as deployed; return whether anything changed."""
         former = self.known.get(application.name, Known())
-        if former.count > asked:
+        if former.count > events_at_query:
             return False
         self.wanted.pop(application.name, None)
-        self.known[application.name] = replace(former, application=application, gone=False, sure=True)
+        self.known[application.name] = replace(former, application=application, deletion_published=False, sure=True)
         return former.application != application
 
     def reread(self, application: Application) -> None:
@@ -140,11 +143,13 @@ class Applications:
         if item is not None and item.application is not None and item.application.version == application.version:
             self.known[application.name] = replace(item, application=application)
 
-    def refused(self, asked: int) -> bool:
+    def refused(self, events_at_query: int) -> bool:
         """Process a failed query: remove applications whose deletion wadm published; return whether there are any."""
-        deleted = [name for name, item in self.known.items() if item.gone and item.count <= asked]
+        deleted = [
+            name for name, item in self.known.items() if item.deletion_published and item.count <= events_at_query
+        ]
         for name in deleted:
-            self.known[name] = replace(self.known[name], application=None, gone=False)
+            self.known[name] = replace(self.known[name], application=None, deletion_published=False)
         return bool(deleted)
 
     def recheck_in(self, now: float) -> float | None:
@@ -153,10 +158,10 @@ class Applications:
         The query is due after ``doubt`` seconds without an event; or ``busy`` seconds after the first of many.
         Wanted manifests do not count: the next answer would be as unreadable as the last one.
         """
-        heard = [item.heard for name, item in self.known.items() if not item.sure and name not in self.wanted]
-        if not heard:
+        received = [item.received_at for name, item in self.known.items() if not item.sure and name not in self.wanted]
+        if not received:
             return None
-        return max(0.0, min(max(heard) + self.timings.doubt, min(heard) + self.timings.busy) - now)
+        return max(0.0, min(max(received) + self.timings.doubt, min(received) + self.timings.busy) - now)
 
     def _forget(self) -> None:
         """Drop the oldest deleted applications: any client with permission to publish can invent names."""

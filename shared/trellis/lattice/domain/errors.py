@@ -1,7 +1,7 @@
 """Errors of requests over a lattice connection.
 
-Raised by ``link`` and ``questions``, caught by their callers. Invariant: the messages are for users, and contain no
-secret.
+Raised by ``lattice_connection`` and ``questions``, caught by their callers. Invariant: the messages are for users, and
+contain no secret.
 """
 
 from __future__ import annotations

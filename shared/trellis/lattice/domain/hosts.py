@@ -97,7 +97,7 @@ class Sighting:
         """Arrival of the description, in seconds of the monotonic clock."""
         return self.at - self.behind
 
-    def heard_again(self, now: float) -> Sighting:
+    def seen_again(self, now: float) -> Sighting:
         """Return the same description with a message received now."""
         return replace(self, at=now, behind=now - self.received_at)
 
@@ -118,17 +118,17 @@ class Hosts:
     def __len__(self) -> int:
         return len(self._seen)
 
-    def heard(self, host: Host, now: float, published_at: str = "") -> bool:
+    def process(self, host: Host, now: float, published_at: str = "") -> bool:
         """Process a description of a host, published at an ``event_time``; return whether more than uptime differs."""
         before = self._seen.get(host.id)
         if before is not None and is_late(published_at, before.published_at, now - before.received_at, self._silence):
-            self._seen[host.id] = before.heard_again(now)
+            self._seen[host.id] = before.seen_again(now)
             return False
         characters = self._characters + host.characters - (before.host.characters if before is not None else 0)
         if characters > MAX_CHARACTERS or (before is None and len(self._seen) >= MAX_HOSTS):
             self.refused = True
             if before is not None:
-                self._seen[host.id] = before.heard_again(now)
+                self._seen[host.id] = before.seen_again(now)
             return False
         self._characters = characters
         self._seen[host.id] = Sighting(host, now, published_at)
@@ -149,20 +149,20 @@ class Hosts:
         """Return all hosts, ordered by their IDs."""
         return tuple(self._seen[key] for key in sorted(self._seen))
 
-    def presence(self, host_id: str, now: float, linked_since: float | None) -> Presence:
+    def presence(self, host_id: str, now: float, connected_since: float | None) -> Presence:
         """Return the presence of a host.
 
         Args:
             host_id: ID of a host, which may be unknown.
             now: seconds of the monotonic clock.
-            linked_since: start of the uninterrupted lattice connection, None if it is unreachable.
+            connected_since: start of the uninterrupted lattice connection, None if it is unreachable.
         """
         seen = self._seen.get(host_id)
-        return presence_of(None if seen is None else seen.at, now, linked_since, self._silence)
+        return presence_of(None if seen is None else seen.at, now, connected_since, self._silence)
 
-    def forget_silent(self, now: float, linked_since: float | None) -> tuple[Host, ...]:
+    def forget_silent(self, now: float, connected_since: float | None) -> tuple[Host, ...]:
         """Remove and return the hosts whose heartbeat is missing: they count as stopped."""
-        deleted = [host_id for host_id in self._seen if self.presence(host_id, now, linked_since) is Presence.SILENT]
+        deleted = [host_id for host_id in self._seen if self.presence(host_id, now, connected_since) is Presence.SILENT]
         hosts = tuple(self._seen[host_id].host for host_id in sorted(deleted))
         for host in hosts:
             self.left(host.id)
@@ -177,16 +177,16 @@ def is_late(published_at: str, newest: str, since: float, silence: float) -> boo
     return "" < published_at < newest and since <= silence
 
 
-def presence_of(heard: float | None, now: float, linked_since: float | None, silence: float) -> Presence:
+def presence_of(last_message_at: float | None, now: float, connected_since: float | None, silence: float) -> Presence:
     """Return the presence of a host by the time of its last message, None if there was none.
 
     The time counts from the start of the lattice connection: heartbeats missed during an outage prove nothing.
     """
-    if linked_since is None:
+    if connected_since is None:
         return Presence.UNKNOWN
-    if heard is not None and now - heard <= silence:
+    if last_message_at is not None and now - last_message_at <= silence:
         return Presence.PRESENT
-    return Presence.SILENT if now - linked_since > silence else Presence.UNKNOWN
+    return Presence.SILENT if now - connected_since > silence else Presence.UNKNOWN
 
 
 def read_host(data: object) -> Host:

@@ -20,7 +20,7 @@ from typing import Any, Final
 
 from trellis import names
 from trellis.lattice.domain.addresses import AddressError, Family, ListenAddress, read_address, read_port
-from trellis.lattice.domain.oam import ManifestError, rows, table, word, words
+from trellis.lattice.domain.oam import ManifestError, rows, strings, table, word
 
 Configurations = Mapping[str, Mapping[str, str]]
 """The settings of the named configurations of a lattice, by name."""
@@ -140,7 +140,7 @@ def read_identity(manifest: object) -> tuple[str, str]:
 
 def _identity(manifest: Mapping[str, Any]) -> tuple[str, Mapping[str, str]]:
     metadata = table(manifest, "metadata", "manifest")
-    return word(metadata, "name", "metadata", required=True), words(metadata, "annotations", "metadata")
+    return word(metadata, "name", "metadata", required=True), strings(metadata, "annotations", "metadata")
 
 
 def merged(listeners: list[Listener]) -> tuple[Listener, ...]:
@@ -248,7 +248,7 @@ def _settings(config: Mapping[str, Any], place: str, configurations: Configurati
     if config.get("properties") is None:
         yield from configurations.get(word(config, "name", place), {}).items()
     else:
-        yield from ((key.lower(), value) for key, value in words(config, "properties", place).items())
+        yield from ((key.lower(), value) for key, value in strings(config, "properties", place).items())
 
 
 def _named_configurations(capability: _Capability) -> Iterator[str]:
@@ -268,7 +268,7 @@ def _requirements(capability: _Capability) -> tuple[Requirement, ...]:
             continue
         spreads = rows(properties, "spread", place)
         for index, spread in enumerate(spreads):
-            found.add(tuple(sorted(words(spread, "requirements", f"{place}.spread[{index}]").items())))
+            found.add(tuple(sorted(strings(spread, "requirements", f"{place}.spread[{index}]").items())))
         if not spreads:
             found.add(())
     return _alternatives(found)

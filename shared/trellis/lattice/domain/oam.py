@@ -63,7 +63,7 @@ def word(holder: Mapping[str, Any], key: str, place: str, *, required: bool = Fa
     return value
 
 
-def words(holder: Mapping[str, Any], key: str, place: str) -> dict[str, str]:
+def strings(holder: Mapping[str, Any], key: str, place: str) -> dict[str, str]:
     """Return a map of strings; numbers and booleans are converted to text.
 
     Raises:

@@ -1,9 +1,9 @@
 """Limits how often the reason of an outage is reported.
 
-Pure: reasons and times in; whether a reason is reported, out. Called by ``link`` and ``model_watch``. Dependents show
-the reason, and write to show another one. Invariants: the first reason of an outage is reported at once; another one
-after a minute at the earliest; a repeated one after a delay that doubles each time, from a minute to an hour. So
-alternating failures of several servers cause ever fewer writes.
+Pure: reasons and times in; whether a reason is reported, out. Called by ``lattice_connection`` and ``model_watch``.
+Dependents show the reason, and write to show another one. Invariants: the first reason of an outage is reported at
+once; another one after a minute at the earliest; a repeated one after a delay that doubles each time, from a minute to
+an hour. So alternating failures of several servers cause ever fewer writes.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ VERSION: Final = "version"
 _TOOLS: Final = re.compile(
     r"(kubectl\.kubernetes\.io|(.*\.)?helm\.sh|(.*\.)?argoproj\.io|(.*\.)?fluxcd\.io|trellis\.dev)/"
 )
-_ASKED: Final = (names.ANNOTATION_SERVICE, names.SERVICE_LABEL_PREFIX, names.SERVICE_ANNOTATION_PREFIX)
+_SERVICE_ANNOTATIONS: Final = (names.ANNOTATION_SERVICE, names.SERVICE_LABEL_PREFIX, names.SERVICE_ANNOTATION_PREFIX)
 """Annotations of Trellis for authors of applications: service_reflector reads them from wadm."""
 _HELM_LABEL: Final = ("app.kubernetes.io/managed-by", "Helm")
 _PART: Final = r"[A-Za-z]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
@@ -98,7 +98,7 @@ def _marks(found: Mapping[str, Any], place: str, ignored: list[str]) -> dict[str
     for key, value in found.items():
         if not isinstance(value, str):
             raise ManifestError(f"`{place}.{key}` is not a string")
-        if (_TOOLS.match(key) and not key.startswith(_ASKED)) or (key, value) == _HELM_LABEL:
+        if (_TOOLS.match(key) and not key.startswith(_SERVICE_ANNOTATIONS)) or (key, value) == _HELM_LABEL:
             continue
         if _LABEL.fullmatch(key):
             kept[key] = value
@@ -137,14 +137,16 @@ class _Reader:
         traits = [
             self._trait(trait, f"{place}.traits[{at}]") for at, trait in enumerate(rows(manifest, "traits", place))
         ]
-        held = _given(properties, inner, "image", "id") | _filled(
+        known_properties = _given(properties, inner, "image", "id") | _filled(
             application={key: shared[key] for key in ("name", "component") if key in shared},
             config=self._configs(properties, "config", inner),
             secrets=self._secrets(properties, inner),
         )
-        return {"name": word(manifest, "name", place), "type": _COMPONENT[kind], "properties": held} | _filled(
-            traits=traits
-        )
+        return {
+            "name": word(manifest, "name", place),
+            "type": _COMPONENT[kind],
+            "properties": known_properties,
+        } | _filled(traits=traits)
 
     def _policy(self, manifest: Manifest, place: str) -> dict[str, Any]:
         self._known(manifest, place, "name", "type", "properties")
@@ -160,25 +162,25 @@ class _Reader:
             properties = self._in_any_form(trait.get("properties"), inner)
         return {"type": kind, "properties": properties}
 
-    def properties(self, held: Manifest, place: str) -> dict[str, Any]:
+    def properties(self, given: Manifest, place: str) -> dict[str, Any]:
         """Return the properties of a trait: wadm distinguishes links and scalers by their fields, not by the type."""
-        if _is_link(held):
-            return self._link(held, place)
-        if "instances" in held or "replicas" in held:
-            return self._scaler(held, place)
-        return dict(held)
+        if _is_link(given):
+            return self._link(given, place)
+        if "instances" in given or "replicas" in given:
+            return self._scaler(given, place)
+        return dict(given)
 
-    def _in_any_form(self, held: object, place: str) -> object:
+    def _in_any_form(self, given: object, place: str) -> object:
         """Return the properties of a trait that wadm does not evaluate: a scaler with more fields is unchanged."""
-        if not isinstance(held, dict):
-            return held
+        if not isinstance(given, dict):
+            return given
         ignored: list[str] = []
         try:
-            read = _Reader(ignored).properties(held, place)
+            read = _Reader(ignored).properties(given, place)
         except ManifestError:
-            return held
-        if ignored and not _is_link(held):
-            return held
+            return given
+        if ignored and not _is_link(given):
+            return given
         self._ignored += ignored
         return read
 
@@ -220,8 +222,8 @@ class _Reader:
             inner = f"{place}.{key}[{at}]"
             self._known(item, inner, "name", "properties")
             # Empty properties are an empty configuration; missing properties refer to one of the lattice.
-            held = {} if item.get("properties") is None else {"properties": dict(table(item, "properties", inner))}
-            found.append({"name": word(item, "name", inner)} | held)
+            content = {} if item.get("properties") is None else {"properties": dict(table(item, "properties", inner))}
+            found.append({"name": word(item, "name", inner)} | content)
         return found
 
     def _secrets(self, holder: Manifest, place: str) -> list[dict[str, Any]]:

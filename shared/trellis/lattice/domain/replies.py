@@ -205,8 +205,8 @@ def read_status_in(value: object) -> Status:
     kind, message = _type_and_message(value, WHOLE_MESSAGE_KEPT)
     scalers = []
     for row in _rows(value, "scalers")[:SCALERS_KEPT]:
-        status, words = _type_and_message(row, MESSAGE_KEPT)
-        scalers.append(Scaler(_kept(text(row, "kind")), _kept(text(row, "name")), status, words))
+        status, scaler_message = _type_and_message(row, MESSAGE_KEPT)
+        scalers.append(Scaler(_kept(text(row, "kind")), _kept(text(row, "name")), status, scaler_message))
     return Status(kind, message, tuple(scalers))
 
 
@@ -242,5 +242,5 @@ def _refused(answer: Mapping[str, Any]) -> WadmRefusedError:
     return WadmRefusedError(refusal, message)
 
 
-def _kept(words: str, most: int = MESSAGE_KEPT) -> str:
-    return words if len(words) <= most else f"{words[: most - 1]}…"
+def _kept(value: str, most: int = MESSAGE_KEPT) -> str:
+    return value if len(value) <= most else f"{value[: most - 1]}…"

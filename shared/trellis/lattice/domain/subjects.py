@@ -33,7 +33,7 @@ _CONFIGURATIONS: Final = "CONFIGDATA"
 _WADM_API: Final = "wadm.api"
 _WADM_EVENTS: Final = "wadm.evt"
 _CONTROL_VERSION: Final = "v1"
-_SAID_TOKENS: Final = 4
+_EVENT_TOKENS: Final = 4
 """``wasmbus.evt.<lattice>.<event>``, ``wadm.evt.<lattice>.<event>``, ``wadm.status.<lattice>.<application>``."""
 # NATS separates tokens by dots; a token contains no wildcards, white space or control characters.
 _TOKEN = re.compile(r"[^\s.*>\x00-\x1f\x7f]+")
@@ -256,7 +256,7 @@ def event_of(subject: str) -> str | None:
 def _after(prefix: str, subject: str) -> str | None:
     """Return the last token of ``<prefix>.<lattice>.<token>``, None if the subject has another form."""
     tokens = subject.split(".")
-    return tokens[-1] if ".".join(tokens[:2]) == prefix and len(tokens) == _SAID_TOKENS else None
+    return tokens[-1] if ".".join(tokens[:2]) == prefix and len(tokens) == _EVENT_TOKENS else None
 
 
 def _of(account: str) -> str:

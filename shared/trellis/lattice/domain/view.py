@@ -16,13 +16,13 @@ from trellis.lattice.timings import LatticeTimings
 class LatticeView:
     """The state of a lattice at one moment. ``models`` is None until wadm answers, or if it is not queried.
 
-    ``linked_since``: seconds of the monotonic clock, None while the lattice is unreachable or a subscription is denied;
-    ``reason``: its reason; ``models_reason``: why the applications may be outdated. ``settled``: the watches completed
-    their first query, or failed; until then an empty view has no meaning. ``refused``: further hosts were dropped by
-    the limits. ``silence``: seconds without a heartbeat after which a host counts as stopped.
+    ``connected_since``: seconds of the monotonic clock, None while the lattice is unreachable or a subscription is
+    denied; ``reason``: its reason; ``models_reason``: why the applications may be outdated. ``settled``: the watches
+    completed their first query, or failed; until then an empty view has no meaning. ``refused``: further hosts were
+    dropped by the limits. ``silence``: seconds without a heartbeat after which a host counts as stopped.
     """
 
-    linked_since: float | None
+    connected_since: float | None
     reason: str = ""
     hosts: tuple[Sighting, ...] = ()
     models: tuple[Model, ...] | None = None
@@ -33,5 +33,5 @@ class LatticeView:
 
     def presence(self, host_id: str, now: float) -> Presence:
         """Return the presence of a host."""
-        heard = next((seen.at for seen in self.hosts if seen.host.id == host_id), None)
-        return presence_of(heard, now, self.linked_since, self.silence)
+        last_message_at = next((seen.at for seen in self.hosts if seen.host.id == host_id), None)
+        return presence_of(last_message_at, now, self.connected_since, self.silence)

@@ -20,7 +20,7 @@ import orjson
 
 from trellis.bus.connection import cancellation
 from trellis.lattice.connection.address import LatticeAddress
-from trellis.lattice.connection.link import Link, NatsUnavailableError
+from trellis.lattice.connection.lattice_connection import LatticeConnection, NatsUnavailableError
 from trellis.lattice.domain.applications import Applications
 from trellis.lattice.domain.hosts import APPLICATION
 from trellis.lattice.domain.manifests import Application, read_application
@@ -46,7 +46,7 @@ from trellis.limits.backoff import Backoff
 from trellis.telemetry import TraceContext, get_logger
 from trellis.telemetry.tracing import trace_from
 
-_ASKED_AT_ONCE: Final = 16
+_CONCURRENT_REQUESTS: Final = 16
 
 ALL: Final = ""
 """In place of a name: all applications changed."""
@@ -61,29 +61,33 @@ class Comparison:
     """``applications`` and ``running``: the current state; ``reason``: why wadm does not answer, "" if it does."""
 
     def __init__(
-        self, address: LatticeAddress, link: Link, changed: Changed, timings: LatticeTimings = LatticeTimings()
+        self,
+        address: LatticeAddress,
+        connection: LatticeConnection,
+        changed: Changed,
+        timings: LatticeTimings = LatticeTimings(),
     ) -> None:
         self.applications: Final = Applications(timings=timings.comparison)
         self.running: Final = Running(timings.silence)
         self.reason = "wadm not queried yet"
-        self.heard = time.monotonic()
+        self.last_message_at = time.monotonic()
         """Time of the last message of the lattice, monotonic seconds; initially the time of creation."""
         self._address = address
         self._timings = timings.comparison
         self._report = timings.report
         self._of = (address.lattice, address.account)
-        self._configurations = NamedConfigurations(address, link, timings.comparison)
+        self._configurations = NamedConfigurations(address, connection, timings.comparison)
         self._manifests: dict[str, object] = {}  # of applications that name configurations
-        self._link = link
+        self._connection = connection
         self._changed = changed
-        self.asked = False
+        self.queried = False
         """True after the first query of wadm."""
         self._wanted = True
         self._news = asyncio.Event()
         self._rests_until = 0.0
-        self._asked_on: float | None = None
+        self._queried_on: float | None = None
         self._deaf = False
-        self._said_something = True
+        self._received_something = True
         self._invalid_logged = -self._report
         self._away = True
         """True if a query of the last comparison had no answer."""
@@ -97,7 +101,7 @@ class Comparison:
 
     def connection_changed(self) -> None:
         """Query everything again after a reconnect."""
-        if self._link.since is not None and self._link.since != self._asked_on:
+        if self._connection.since is not None and self._connection.since != self._queried_on:
             self._configurations.invalidate_all()
             self._want()
 
@@ -115,20 +119,20 @@ class Comparison:
             CONFIG_SET: self._on_configuration,
             CONFIG_DELETED: self._on_configuration,
         }
-        heard = [(wadm_events_subject(lattice), self._on_wadm)]
+        subscriptions = [(wadm_events_subject(lattice), self._on_wadm)]
         for event, listener in listeners.items():
-            heard += [(subject, listener) for subject in event_subjects(lattice, event, account)]
+            subscriptions += [(subject, listener) for subject in event_subjects(lattice, event, account)]
         try:
-            for subject, listener in heard:
-                await self._link.listen(subject, listener)
+            for subject, listener in subscriptions:
+                await self._connection.listen(subject, listener)
             while True:
                 cancellation.check()
-                await self._link.there()
+                await self._connection.there()
                 await self._compare()
                 await self._rest()
         finally:
-            for subject, listener in heard:
-                await self._link.ignore(subject, listener)
+            for subject, listener in subscriptions:
+                await self._connection.ignore(subject, listener)
 
     async def _rest(self) -> None:
         """Wait until the next query of wadm is due; several events cause one query."""
@@ -158,26 +162,28 @@ class Comparison:
     async def _compare(self) -> None:
         """Query the applications of wadm, and the missing manifests."""
         self._wanted, began = False, time.monotonic()
-        on_another = self._asked_on != self._link.since
-        expected = self._said_something or on_another or self.applications.recheck_in(time.monotonic()) is not None
-        self._said_something = False
-        self._asked_on = self._link.since
+        on_another = self._queried_on != self._connection.since
+        expected = self._received_something or on_another or self.applications.recheck_in(time.monotonic()) is not None
+        self._received_something = False
+        self._queried_on = self._connection.since
         self._away = self._garbled = False
         failed_before, self._failure = bool(self._failure), ""
-        asked, before, trouble = self.applications.events, self._shown(), (self.asked, bool(self.reason))
+        events_at_query, before, trouble = self.applications.events, self._shown(), (self.queried, bool(self.reason))
         try:
-            models = read_models(await self._link.ask(model_list_subject(*self._of), seconds=self._timings.answer))
+            models = read_models(
+                await self._connection.ask(model_list_subject(*self._of), seconds=self._timings.answer)
+            )
         except (NatsUnavailableError, LatticeDataError) as error:
             self._away = True
             self._failure = str(error)
-            self.applications.refused(asked)
+            self.applications.refused(events_at_query)
         else:
-            self.heard = time.monotonic()
-            self.applications.listed(models, asked, time.monotonic())
-            await self._get(asked)
+            self.last_message_at = time.monotonic()
+            self.applications.listed(models, events_at_query, time.monotonic())
+            await self._get(events_at_query)
             await self._follow_configurations()
         self._unread = self._unread + 1 if self._garbled else 0
-        self.asked, self.reason = True, self._failure
+        self.queried, self.reason = True, self._failure
         if self._failure and not failed_before:
             _log.warning(
                 "wadm does not list the applications of the lattice, keeping the known ones",
@@ -189,9 +195,9 @@ class Comparison:
         after = self._shown()
         news = [name for name in before.keys() | after.keys() if before.get(name) != after.get(name)]
         if news:
-            self._deaf = self._deaf or not (expected or self._said_something)
+            self._deaf = self._deaf or not (expected or self._received_something)
             self._changed(news, None)
-        elif (self.asked, bool(self.reason)) != trouble:
+        elif (self.queried, bool(self.reason)) != trouble:
             self._changed([ALL], None)
 
     def _shown(self) -> dict[str, object]:
@@ -200,16 +206,16 @@ class Comparison:
         shown: dict[str, object] = {name: (item.application, state.absent(name)) for name, item in state.known.items()}
         return shown | {ALL: state.complete}
 
-    async def _get(self, asked: int) -> None:
+    async def _get(self, events_at_query: int) -> None:
         """Query the missing manifests of deployed applications."""
-        gate = asyncio.Semaphore(_ASKED_AT_ONCE)
+        gate = asyncio.Semaphore(_CONCURRENT_REQUESTS)
 
-        async def one(name: str, version: str) -> None:
+        async def get_application(name: str, version: str) -> None:
             async with gate:
                 try:
                     lattice, account = self._of
                     subject = model_get_subject(lattice, name, account)
-                    answer = await self._link.ask(
+                    answer = await self._connection.ask(
                         subject, orjson.dumps({"version": version}), seconds=self._timings.answer
                     )
                     application = await self._resolved(read_manifest(answer))
@@ -217,9 +223,9 @@ class Comparison:
                     self._missed(error)
                     self._failure = f"application {name}: {error}"  # it stays wanted, with its former state
                 else:
-                    self.applications.got(application, asked)
+                    self.applications.got(application, events_at_query)
 
-        await asyncio.gather(*(one(*wanted) for wanted in list(self.applications.wanted.items())))
+        await asyncio.gather(*(get_application(*wanted) for wanted in list(self.applications.wanted.items())))
 
     async def _resolved(self, manifest: object) -> Application:
         """Return the application of a manifest, with its named configurations.
@@ -249,8 +255,8 @@ class Comparison:
             self.applications.reread(read_application(manifest, self._configurations.known))
 
     def _on_wadm(self, subject: str, payload: bytes) -> None:
-        self.heard = time.monotonic()
-        self._deaf, self._said_something = False, True
+        self.last_message_at = time.monotonic()
+        self._deaf, self._received_something = False, True
         if self._address.account:
             self._want()  # wadm publishes the same subject for the lattice of this name of every tenant
             return
@@ -290,7 +296,7 @@ class Comparison:
             self._log_invalid(subject, error)
 
     def _on_provider(self, subject: str, payload: bytes) -> None:
-        self.heard = time.monotonic()
+        self.last_message_at = time.monotonic()
         try:
             envelope = read_event(payload)
             data, published_at = host_data(envelope), event_time(envelope)

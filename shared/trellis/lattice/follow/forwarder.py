@@ -27,7 +27,7 @@ from trellis.bus.connection.connection import describe
 from trellis.bus.connection.user_client import PermissionDenied
 from trellis.bus.consume.pulling import fetch
 from trellis.lattice.connection.address import LatticeAddress
-from trellis.lattice.connection.link import Link, NatsUnavailableError
+from trellis.lattice.connection.lattice_connection import LatticeConnection, NatsUnavailableError
 from trellis.lattice.domain.subjects import copied_event, event_streams
 from trellis.lattice.timings import ForwarderTimings
 from trellis.limits.backoff import Backoff
@@ -85,7 +85,7 @@ class Lag:
 class Forwarder:
     """Forwards the events of one lattice. ``name``: name of the consumers; readers with the same name share events."""
 
-    link: Link
+    connection: LatticeConnection
     address: LatticeAddress
     name: str
     take: Take
@@ -119,7 +119,7 @@ class Forwarder:
         failures = 0
         while True:
             cancellation.check()
-            await self.link.there()
+            await self.connection.there()
             began = time.monotonic()
             try:
                 await self._read(stream, subject)
@@ -135,7 +135,7 @@ class Forwarder:
         Raises:
             NatsUnavailableError, nats.errors.Error, OSError, TimeoutError: the stream cannot be read.
         """
-        jetstream = self.link.jetstream()
+        jetstream = self.connection.jetstream()
         lag = self.lags[stream]
         info = await jetstream.add_consumer(stream, self._config(subject))
         lag.seen((info.num_pending or 0) + (info.num_ack_pending or 0))
@@ -206,7 +206,7 @@ class Forwarder:
             reason = f"the NATS user has no permission to read stream {stream}: {describe(error)}"
         else:
             reason = str(error) if isinstance(error, NatsUnavailableError) else describe(error)
-        if stream not in self.reason and self.link.since is not None:
+        if stream not in self.reason and self.connection.since is not None:
             _log.warning(
                 "lattice event forwarding failed, retrying", lattice=self.address.name, stream=stream, reason=reason
             )

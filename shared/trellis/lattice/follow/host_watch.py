@@ -14,7 +14,7 @@ from typing import Final
 
 from trellis.bus.connection import cancellation
 from trellis.lattice.connection.address import LatticeAddress
-from trellis.lattice.connection.link import Link, NatsUnavailableError
+from trellis.lattice.connection.lattice_connection import LatticeConnection, NatsUnavailableError
 from trellis.lattice.domain.hosts import MAX_HOSTS, Host, Hosts, Sighting, read_host
 from trellis.lattice.domain.reading import LatticeDataError, decoded, event_time, host_data, read_event, text
 from trellis.lattice.domain.subjects import (
@@ -28,8 +28,8 @@ from trellis.lattice.domain.subjects import (
 from trellis.lattice.timings import LatticeTimings
 from trellis.telemetry import get_logger
 
-_GONE_NAMED: Final = 3
-_ASKED_AT_ONCE: Final = 16
+_STOPPED_NAMED: Final = 3
+_CONCURRENT_REQUESTS: Final = 16
 
 _log = get_logger(__name__)
 
@@ -43,14 +43,14 @@ class HostWatch:
     def __init__(
         self,
         address: LatticeAddress,
-        link: Link,
+        connection: LatticeConnection,
         changed: Callable[[], None],
         timings: LatticeTimings = LatticeTimings(),
     ) -> None:
         self._timings = timings.hosts
         self._report = timings.report
         self._address = address
-        self._link = link
+        self._connection = connection
         self._changed = changed
         self._hosts = Hosts(timings.silence)
         self._asked_on: float | None = None
@@ -61,7 +61,7 @@ class HostWatch:
     @property
     def settled(self) -> bool:
         """True after the first query of the hosts, successful or not."""
-        return self._asked or (self._link.tried and self._link.since is None)
+        return self._asked or (self._connection.tried and self._connection.since is None)
 
     @property
     def refused(self) -> bool:
@@ -82,14 +82,14 @@ class HostWatch:
         subjects = [subject for event in HOST_EVENTS for subject in event_subjects(lattice, event, account)]
         try:
             for subject in subjects:
-                await self._link.listen(subject, self._on_host)
+                await self._connection.listen(subject, self._on_host)
             self._ask.set()
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._forget())
                 tasks.create_task(self._ask_on_each_connection())
         finally:
             for subject in subjects:
-                await self._link.ignore(subject, self._on_host)
+                await self._connection.ignore(subject, self._on_host)
 
     def _on_host(self, subject: str, payload: bytes) -> None:
         try:
@@ -98,7 +98,7 @@ class HostWatch:
             if event_of(subject) == HOST_STOPPED:
                 news = self._hosts.left(text(data, "host_id", required=True), time.monotonic(), published_at)
             elif "version" in data:
-                news = self._heard(read_host(data), published_at)
+                news = self._process(read_host(data), published_at)
             else:  # host_started of old hosts contains little more than a name
                 return
         except LatticeDataError as error:
@@ -107,9 +107,9 @@ class HostWatch:
         if news:
             self._changed()
 
-    def _heard(self, host: Host, published_at: str = "") -> bool:
+    def _process(self, host: Host, published_at: str = "") -> bool:
         full = self._hosts.refused
-        news = self._hosts.heard(host, time.monotonic(), published_at)
+        news = self._hosts.process(host, time.monotonic(), published_at)
         if self._hosts.refused and not full:
             _log.warning(
                 "lattice exceeds the limits for hosts and their data, ignoring the rest",
@@ -121,9 +121,9 @@ class HostWatch:
     async def _forget(self) -> None:
         while True:
             await asyncio.sleep(self._timings.tick)
-            deleted = self._hosts.forget_silent(time.monotonic(), self._link.since)
+            deleted = self._hosts.forget_silent(time.monotonic(), self._connection.since)
             if deleted:
-                named = [host.id for host in deleted[:_GONE_NAMED]]
+                named = [host.id for host in deleted[:_STOPPED_NAMED]]
                 _log.info(
                     "hosts missed their heartbeats, treating them as stopped",
                     lattice=self._address.lattice,
@@ -137,9 +137,9 @@ class HostWatch:
             cancellation.check()
             await self._ask.wait()
             self._ask.clear()
-            if self._link.since is None or self._link.since == self._asked_on:
+            if self._connection.since is None or self._connection.since == self._asked_on:
                 continue
-            self._asked_on = self._link.since
+            self._asked_on = self._connection.since
             await self._ask_hosts()
             if not self._asked:
                 self._asked = True
@@ -150,17 +150,17 @@ class HostWatch:
         lattice, prefix = self._address.lattice, self._address.control_prefix
         try:
             ping = host_ping_subject(lattice, prefix)
-            answers = await self._link.ask_all(ping, seconds=self._timings.ping, most=MAX_HOSTS)
+            answers = await self._connection.ask_all(ping, seconds=self._timings.ping, most=MAX_HOSTS)
         except NatsUnavailableError:
             return
-        gate = asyncio.Semaphore(_ASKED_AT_ONCE)
+        gate = asyncio.Semaphore(_CONCURRENT_REQUESTS)
 
-        async def one(host_id: str) -> bool:
+        async def ask_host(host_id: str) -> bool:
             async with gate:
                 try:
                     subject = host_get_subject(lattice, host_id, prefix)
-                    answer = decoded(await self._link.ask(subject, seconds=self._timings.answer))
-                    return self._heard(read_host(_response(answer)))
+                    answer = decoded(await self._connection.ask(subject, seconds=self._timings.answer))
+                    return self._process(read_host(_response(answer)))
                 except LatticeDataError as error:
                     self._log_invalid("host.get", error)
                 except (NatsUnavailableError, ValueError):
@@ -170,7 +170,7 @@ class HostWatch:
         known = len(self._hosts)
         try:
             async with asyncio.timeout(self._timings.all):
-                news = any(await asyncio.gather(*(one(host_id) for host_id in self._host_ids(answers))))
+                news = any(await asyncio.gather(*(ask_host(host_id) for host_id in self._host_ids(answers))))
         except TimeoutError:
             _log.info("not every host answered in time, waiting for heartbeats", lattice=lattice)
             news = len(self._hosts) != known

@@ -25,7 +25,7 @@ from trellis.bus.connection.connection import describe
 from trellis.bus.connection.user_client import PermissionDenied
 from trellis.events.subjects import escape
 from trellis.lattice.connection.address import LatticeAddress
-from trellis.lattice.connection.link import Link, NatsUnavailableError
+from trellis.lattice.connection.lattice_connection import LatticeConnection, NatsUnavailableError
 from trellis.lattice.timings import ClaimTimings
 from trellis.telemetry import get_logger
 
@@ -33,7 +33,7 @@ BUCKET: Final = "TRELLIS_LATTICES"
 """Bucket in the NATS of the lattice. Key: name of the lattice; in a multitenant account ``<account>.<name>``."""
 STREAM: Final = f"KV_{BUCKET}"
 _WRITES: Final = 3
-_HELD: Final = 2 / 3
+_VALID_SHARE: Final = 2 / 3
 _MAX_BYTES: Final = 2**20
 _REFUSALS: Final = 6
 # Error codes of JetStream's API: server/errors.json of nats-server.
@@ -51,7 +51,7 @@ class LatticeClaim:
     def __init__(
         self,
         address: LatticeAddress,
-        link: Link,
+        connection: LatticeConnection,
         cluster: str,
         changed: Callable[[], None],
         timings: ClaimTimings = ClaimTimings(),
@@ -61,7 +61,7 @@ class LatticeClaim:
         self._lattice = address.name
         names = filter(None, (address.account, address.lattice))
         self._subject = f"$KV.{BUCKET}.{'.'.join(map(escape, names))}"
-        self._link = link
+        self._connection = connection
         self._cluster = cluster
         self._changed = changed
         self._timings = timings
@@ -93,7 +93,7 @@ class LatticeClaim:
             self._report_owner()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(self._timings.look):
-                    await self._link.there()
+                    await self._connection.there()
                     await self._look()
             self._report_owner()
             self._look_now.clear()
@@ -103,7 +103,7 @@ class LatticeClaim:
 
     async def _look(self) -> None:
         try:
-            await self._claim(self._link.jetstream())
+            await self._claim(self._connection.jetstream())
         except PermissionDenied as error:
             self._refused(describe(error))
         except (nats.errors.NoRespondersError, ServiceUnavailableError):
@@ -132,7 +132,7 @@ class LatticeClaim:
         began = _now()
         lifetime = (await jetstream.stream_info(STREAM)).config.max_age or self._timings.lifetime
         if await self._put(jetstream, after=(entry.seq or 0) if entry is not None else 0):
-            self._held_until, self._write_at = began + _HELD * lifetime, began + lifetime / _WRITES
+            self._held_until, self._write_at = began + _VALID_SHARE * lifetime, began + lifetime / _WRITES
         else:
             self._held_until = 0.0  # another cluster was faster; the next read finds its name
             self._look_now.set()

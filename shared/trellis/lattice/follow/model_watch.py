@@ -14,7 +14,7 @@ from collections.abc import Callable
 
 from trellis.bus.connection import cancellation
 from trellis.lattice.connection.address import LatticeAddress
-from trellis.lattice.connection.link import Link, NatsUnavailableError
+from trellis.lattice.connection.lattice_connection import LatticeConnection, NatsUnavailableError
 from trellis.lattice.domain.manifests import read_identity
 from trellis.lattice.domain.model_list import ModelList
 from trellis.lattice.domain.models import Model, read_models
@@ -36,24 +36,24 @@ class ModelWatch:
     def __init__(
         self,
         address: LatticeAddress,
-        link: Link,
+        connection: LatticeConnection,
         changed: Callable[[], None],
         timings: LatticeTimings = LatticeTimings(),
     ) -> None:
         self._timings = timings.models
         self._address = address
-        self._link = link
+        self._connection = connection
         self._changed = changed
         self._list = ModelList(timings.models)
-        self._wadm = Outage("wadm not queried yet", timings.link.outage)
-        self._asked = False
-        self._asked_on: float | None = None
+        self._wadm = Outage("wadm not queried yet", timings.connection.outage)
+        self._queried = False
+        self._queried_on: float | None = None
         self._wake = asyncio.Event()
 
     @property
     def settled(self) -> bool:
         """True after the first query of wadm, successful or not."""
-        return self._asked or (self._link.tried and self._link.since is None)
+        return self._queried or (self._connection.tried and self._connection.since is None)
 
     @property
     def reason(self) -> str:
@@ -72,14 +72,14 @@ class ModelWatch:
         """Watch until cancelled."""
         subject = wadm_events_subject(self._address.lattice)
         try:
-            await self._link.listen(subject, self._on_event)
+            await self._connection.listen(subject, self._on_event)
             while True:
                 cancellation.check()
-                await self._link.there()
+                await self._connection.there()
                 await self._ask()
                 await self._rest()
         finally:
-            await self._link.ignore(subject, self._on_event)
+            await self._connection.ignore(subject, self._on_event)
 
     def _on_event(self, subject: str, payload: bytes) -> None:
         now, before = time.monotonic(), self.models()
@@ -103,7 +103,7 @@ class ModelWatch:
     async def _rest(self) -> None:
         """Wait until the next query of wadm is due."""
         until = time.monotonic() + (self._timings.again if self._wadm.reason else self._timings.refresh)
-        while self._link.since == self._asked_on:
+        while self._connection.since == self._queried_on:
             self._wake.clear()
             now = time.monotonic()
             due = self._list.due_in(now)
@@ -115,12 +115,12 @@ class ModelWatch:
                     await self._wake.wait()
 
     async def _ask(self) -> None:
-        before = self.models(), self._wadm.reason, self._asked
-        self._asked_on = self._link.since
+        before = self.models(), self._wadm.reason, self._queried
+        self._queried_on = self._connection.since
         self._list.asking()
         try:
             subject = model_list_subject(self._address.lattice, self._address.account)
-            self._list.listed(read_models(await self._link.ask(subject, seconds=self._timings.answer)))
+            self._list.listed(read_models(await self._connection.ask(subject, seconds=self._timings.answer)))
             self._wadm.over()
         except NatsUnavailableError as error:
             self._wadm.away(f"wadm: {error}", time.monotonic())
@@ -128,6 +128,6 @@ class ModelWatch:
             self._wadm.away(f"wadm's answer: {error}", time.monotonic())
         finally:
             self._list.unanswered()
-        self._asked = True
-        if (self.models(), self._wadm.reason, self._asked) != before:
+        self._queried = True
+        if (self.models(), self._wadm.reason, self._queried) != before:
             self._changed()

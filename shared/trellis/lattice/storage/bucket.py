@@ -27,7 +27,7 @@ from trellis.bus.connection import cancellation
 from trellis.bus.connection.connection import describe
 from trellis.bus.connection.user_client import PermissionDenied
 from trellis.bus.consume.pulling import fetch
-from trellis.lattice.connection.link import Link, NatsUnavailableError
+from trellis.lattice.connection.lattice_connection import LatticeConnection, NatsUnavailableError
 from trellis.lattice.domain.stored import Entry, TooManyError
 from trellis.lattice.domain.subjects import MODEL_KEYS, STREAM_MODELS
 from trellis.lattice.storage.portion import Portion
@@ -49,10 +49,10 @@ class MissedError(nats.errors.Error):
 class Bucket:
     """Reader of the wadm bucket. ``name``: prefix of the names of its consumers, one token of a subject."""
 
-    def __init__(self, link: Link, name: str, timings: BucketTimings = BucketTimings()) -> None:
+    def __init__(self, connection: LatticeConnection, name: str, timings: BucketTimings = BucketTimings()) -> None:
         self._timings = timings
         self._again = Backoff(first=timings.backoff_first, cap=timings.backoff_most)
-        self._link = link
+        self._connection = connection
         self._name = name
         self._portions: dict[str, list[Portion]] = {}
         self._taking: dict[str, list[Portion]] = {}
@@ -84,7 +84,7 @@ class Bucket:
 
     def connection_changed(self) -> None:
         """Cancel the read if the connection changed: a fetch of the former connection would wait in vain."""
-        if self._reading is not None and self._link.since != self._read_on:
+        if self._reading is not None and self._connection.since != self._read_on:
             self._reading.cancel()
 
     async def run(self) -> None:
@@ -92,7 +92,7 @@ class Bucket:
         failures = 0
         while True:
             cancellation.check()
-            await self._link.there()
+            await self._connection.there()
             await self._somebody.wait()
             began = time.monotonic()
             try:
@@ -115,7 +115,7 @@ class Bucket:
         Raises:
             NatsUnavailableError, nats.errors.Error, OSError, TimeoutError: the bucket cannot be read.
         """
-        self._read_on = self._link.since
+        self._read_on = self._connection.since
         self._completed = False
         self._waiting.clear()
         reading = self._reading = asyncio.create_task(self._read(), name=f"bucket of {self._name}")
@@ -132,7 +132,7 @@ class Bucket:
         if error is not None:
             raise error
         if reading.cancelled() and not anew:
-            raise NatsUnavailableError(self._link.reason or "connection lost")
+            raise NatsUnavailableError(self._connection.reason or "connection lost")
 
     async def _joined(self) -> None:
         """Wait until a lattice needs another read, and the current read is complete."""
@@ -141,7 +141,7 @@ class Bucket:
             await asyncio.sleep(self._timings.join)
 
     async def _read(self) -> None:
-        jetstream = self._link.jetstream()
+        jetstream = self._connection.jetstream()
         name = f"{self._name}-{secrets.token_hex(4)}"
         await jetstream.add_consumer(STREAM_MODELS, _config(name, self._timings.inactive))
         stream = await jetstream.stream_info(STREAM_MODELS)
@@ -193,7 +193,7 @@ class Bucket:
                 self._complete()
             else:
                 for portion in self._read_for():
-                    portion.tell()
+                    portion.report_changes()
 
     def _complete(self) -> None:
         """Complete the portions after all entries of the stream were processed."""
@@ -243,7 +243,7 @@ class Bucket:
         unreadable = missing or isinstance(
             error, PermissionDenied | nats.errors.NoRespondersError | ServiceUnavailableError
         )
-        if not self._warned and self._link.since is not None:
+        if not self._warned and self._connection.since is not None:
             self._warned = True
             _log.warning("wadm storage cannot be read, retrying", lattices=len(self._portions), reason=reason)
         for portion in [item for portions in self._portions.values() for item in portions]:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Iterable
 from typing import Final
 
 from trellis.lattice.connection.address import LatticeAddress
-from trellis.lattice.connection.link import Link
+from trellis.lattice.connection.lattice_connection import LatticeConnection
 from trellis.lattice.domain.replies import Status
 from trellis.lattice.domain.store import Proof, StoredModel
 from trellis.lattice.storage.bucket import Bucket
@@ -34,20 +34,20 @@ class LatticeStore:
     def __init__(
         self,
         address: LatticeAddress,
-        link: Link,
+        connection: LatticeConnection,
         bucket: Bucket,
         changed: Changed,
         timings: LatticeTimings = LatticeTimings(),
     ) -> None:
-        self.wadm: Final = Wadm(address, link, self._wrote, timings.wadm)
+        self.wadm: Final = Wadm(address, connection, self._wrote, timings.wadm)
         self._lattice = address.lattice
-        self._link = link
+        self._connection = connection
         self._changed = changed
         self._bucket = bucket
-        self._portion = Portion(address, link, self._on_models, timings.report)
-        self._statuses = Statuses(self.wadm, link, self, changed, timings)
-        self._listing = Listing(self.wadm, link, self._statuses, timings.listing)
-        self._answering = Answering(self.wadm, link, lambda: changed(None), timings.answering)
+        self._portion = Portion(address, connection, self._on_models, timings.report)
+        self._statuses = Statuses(self.wadm, connection, self, changed, timings)
+        self._listing = Listing(self.wadm, connection, self._statuses, timings.listing)
+        self._answering = Answering(self.wadm, connection, lambda: changed(None), timings.answering)
         self._there = False
 
     @property
@@ -68,8 +68,8 @@ class LatticeStore:
     @property
     def reason(self) -> str:
         """Why the data is incomplete, or deletions cannot be proved, for users; "" if neither applies."""
-        if self._link.since is None:
-            return self._link.reason
+        if self._connection.since is None:
+            return self._connection.reason
         if self._portion.unreadable.is_set() and self._listing.reason:
             return f"{self._portion.reason}; {self._listing.reason}"
         if self._listed:
@@ -106,7 +106,7 @@ class LatticeStore:
         self._bucket.connection_changed()
         self._listing.want()
         self._statuses.want()
-        there = self._link.since is not None
+        there = self._connection.since is not None
         if self._there and not there:
             self._changed(None)  # the data may be outdated from now on
         self._there = there

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from trellis.lattice.connection.address import LatticeAddress
-from trellis.lattice.connection.link import Link
+from trellis.lattice.connection.lattice_connection import LatticeConnection
 from trellis.lattice.domain.reading import LatticeDataError
 from trellis.lattice.domain.stored import Entry, Stored
 from trellis.lattice.domain.subjects import model_list_key
@@ -34,7 +34,11 @@ class Portion:
     """
 
     def __init__(
-        self, address: LatticeAddress, link: Link, changed: Changed, report: float = LatticeTimings().report
+        self,
+        address: LatticeAddress,
+        connection: LatticeConnection,
+        changed: Changed,
+        report: float = LatticeTimings().report,
     ) -> None:
         self._report = report
         self.key: Final = model_list_key(address.lattice, address.account)
@@ -44,7 +48,7 @@ class Portion:
         self.reason = "wadm storage not read yet"
         """Why it is not read, for users; "" if it is."""
         self._lattice = address.name
-        self._link = link
+        self._connection = connection
         self._changed = changed
         self._synced: tuple[float, float] | None = None
         self._news: set[str] = set()
@@ -53,7 +57,7 @@ class Portion:
     @property
     def synced_at(self) -> float | None:
         """Time of the last complete read on the current connection, in Unix seconds; None without one."""
-        if self._synced is None or self._link.since != self._synced[0]:
+        if self._synced is None or self._connection.since != self._synced[0]:
             return None
         return self._synced[1]
 
@@ -85,9 +89,9 @@ class Portion:
             self._news.clear()
             self._changed(None)
         else:
-            self.tell()
+            self.report_changes()
 
-    def tell(self) -> None:
+    def report_changes(self) -> None:
         """Report the pending changes, if a complete read is cached."""
         if self._news and self.synced_at is not None:
             news, self._news = self._news, set()

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Final
 
 from trellis.bus.connection import cancellation
-from trellis.lattice.connection.link import Link, NatsUnavailableError, SilenceError
+from trellis.lattice.connection.lattice_connection import LatticeConnection, NatsUnavailableError, SilenceError
 from trellis.lattice.domain.reading import LatticeDataError
 from trellis.lattice.domain.replies import WadmRefusedError
 from trellis.lattice.timings import AnsweringTimings
@@ -20,7 +20,7 @@ from trellis.lattice.wadm.client import Wadm
 
 _SILENT: Final = 3
 """Consecutive queries without an answer that count as an outage; without responders they last two seconds."""
-_ASKED: Final = "trellis-asks"
+_PROBE_NAME: Final = "trellis-asks"
 """Name of a nonexistent application: wadm also answers for it, and reads only one stream."""
 
 
@@ -28,12 +28,16 @@ class Answering:
     """Availability of wadm. ``reason``: why it does not answer, for users; "" if it does, or after too few queries."""
 
     def __init__(
-        self, wadm: Wadm, link: Link, changed: Callable[[], None], timings: AnsweringTimings = AnsweringTimings()
+        self,
+        wadm: Wadm,
+        connection: LatticeConnection,
+        changed: Callable[[], None],
+        timings: AnsweringTimings = AnsweringTimings(),
     ) -> None:
         self._timings = timings
         self.reason = ""
         self._wadm = wadm
-        self._link = link
+        self._connection = connection
         self._changed = changed
 
     async def run(self) -> None:
@@ -41,9 +45,9 @@ class Answering:
         failures = 0
         while True:
             cancellation.check()
-            await self._link.there()
+            await self._connection.there()
             reason = await self._ask()
-            failures = failures + 1 if reason and self._link.since is not None else 0
+            failures = failures + 1 if reason and self._connection.since is not None else 0
             if not reason or failures >= _SILENT:
                 self._report(reason)
             await asyncio.sleep(self._timings.again if failures else self._timings.every)
@@ -51,7 +55,7 @@ class Answering:
     async def _ask(self) -> str:
         """Return why wadm does not answer, "" if it does, or if the query failed for another reason."""
         try:
-            await self._wadm.status(_ASKED)
+            await self._wadm.status(_PROBE_NAME)
         except SilenceError as error:
             return str(error)
         except (NatsUnavailableError, LatticeDataError, WadmRefusedError):

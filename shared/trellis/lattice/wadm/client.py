@@ -13,7 +13,7 @@ from typing import Any, Final, TypeVar
 import orjson
 
 from trellis.lattice.connection.address import LatticeAddress
-from trellis.lattice.connection.link import Link, TooLargeError
+from trellis.lattice.connection.lattice_connection import LatticeConnection, TooLargeError
 from trellis.lattice.domain.models import Model, read_models, read_statuses
 from trellis.lattice.domain.replies import (
     Put,
@@ -45,13 +45,13 @@ class Wadm:
     def __init__(
         self,
         address: LatticeAddress,
-        link: Link,
+        connection: LatticeConnection,
         wrote: Callable[[], None] = lambda: None,
         timings: WadmTimings = WadmTimings(),
     ) -> None:
         self._timings = timings
         self._of = (address.lattice, address.account)
-        self._link = link
+        self._connection = connection
         self._wrote = wrote
 
     async def models(self) -> tuple[Model, ...]:
@@ -60,7 +60,7 @@ class Wadm:
 
     async def models_and_statuses(self) -> tuple[tuple[Model, ...], Mapping[str, Status]]:
         """Return all applications, ordered by name, and their statuses by name."""
-        answer = await self._link.ask(model_list_subject(*self._of), seconds=self._timings.answer)
+        answer = await self._connection.ask(model_list_subject(*self._of), seconds=self._timings.answer)
         return read_models(answer), read_statuses(answer)
 
     async def put(self, manifest: Mapping[str, Any], beside: Iterable[StoredManifest] = ()) -> Put:
@@ -76,10 +76,12 @@ class Wadm:
         """
         subject, payload = model_put_subject(*self._of), orjson.dumps(manifest)
         sizes = [len(payload), *(len(item.json) for item in beside)]
-        if len(sizes) > 1 and sum(sizes) > self._link.limit:
+        if len(sizes) > 1 and sum(sizes) > self._connection.limit:
             entry, remedy = f"an entry with {len(sizes)} versions", "delete old ones, `wash app delete NAME VERSION`"
-            raise TooLargeError(entry, sum(sizes), self._link.limit, remedy)
-        return self._done(read_put(await self._link.ask(subject, payload, seconds=self._timings.stored, headers=_JSON)))
+            raise TooLargeError(entry, sum(sizes), self._connection.limit, remedy)
+        return self._done(
+            read_put(await self._connection.ask(subject, payload, seconds=self._timings.stored, headers=_JSON))
+        )
 
     async def deploy(self, application: str, version: str) -> str | None:
         """Deploy a version, and return it; None if the application does not exist."""
@@ -113,4 +115,4 @@ class Wadm:
         payload = b"" if body is None else orjson.dumps(body)
         lattice, account = self._of
         subject = model_subject(lattice, verb, application, account)
-        return await self._link.ask(subject, payload, seconds=self._timings.answer)
+        return await self._connection.ask(subject, payload, seconds=self._timings.answer)

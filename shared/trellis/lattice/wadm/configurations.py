@@ -20,7 +20,7 @@ from typing import Final
 import orjson
 
 from trellis.lattice.connection.address import LatticeAddress
-from trellis.lattice.connection.link import Link
+from trellis.lattice.connection.lattice_connection import LatticeConnection
 from trellis.lattice.domain.manifests import SETTINGS
 from trellis.lattice.domain.reading import LatticeDataError, decoded
 from trellis.lattice.domain.subjects import (
@@ -33,18 +33,20 @@ from trellis.lattice.timings import ComparisonTimings
 
 _KEY: Final = re.compile(r"[-/_=.a-zA-Z0-9]+")
 _NOT_FOUND: Final = 404
-_GONE: Final = re.compile(rb"^KV-Operation:\s*(DEL|PURGE)\s*$", re.MULTILINE | re.IGNORECASE)
-_ASKED_AT_ONCE: Final = 16
+_DELETION_HEADER: Final = re.compile(rb"^KV-Operation:\s*(DEL|PURGE)\s*$", re.MULTILINE | re.IGNORECASE)
+_CONCURRENT_REQUESTS: Final = 16
 
 
 class NamedConfigurations:
     """Cache of named configurations. ``known``: their settings by name."""
 
-    def __init__(self, address: LatticeAddress, link: Link, timings: ComparisonTimings = ComparisonTimings()) -> None:
+    def __init__(
+        self, address: LatticeAddress, connection: LatticeConnection, timings: ComparisonTimings = ComparisonTimings()
+    ) -> None:
         self._timings = timings
         self.known: dict[str, Mapping[str, str]] = {}
         self._address = address
-        self._link = link
+        self._connection = connection
         self._doubted: set[str] = set()
 
     def invalidate(self, name: str) -> bool:
@@ -69,16 +71,16 @@ class NamedConfigurations:
             NatsUnavailableError: a configuration could not be read; the other ones may be read.
             LatticeDataError: an answer is invalid.
         """
-        gate = asyncio.Semaphore(_ASKED_AT_ONCE)
+        gate = asyncio.Semaphore(_CONCURRENT_REQUESTS)
 
-        async def one(name: str) -> None:
+        async def read_missing(name: str) -> None:
             async with gate:
                 found = await self._get(name)
             self.known[name] = found
             self._doubted.discard(name)
 
         wanted = [name for name in names if name not in self.known or name in self._doubted]
-        answers = await asyncio.gather(*map(one, wanted), return_exceptions=True)
+        answers = await asyncio.gather(*map(read_missing, wanted), return_exceptions=True)
         for error in answers:
             if isinstance(error, BaseException):
                 raise error
@@ -91,14 +93,14 @@ class NamedConfigurations:
             return await self._ask_host(name)
         question = orjson.dumps({"last_by_subj": configuration_subject(lattice, name)})
         subject = configuration_get_subject(lattice)
-        return read_configuration(await self._link.ask(subject, question, seconds=self._timings.answer))
+        return read_configuration(await self._connection.ask(subject, question, seconds=self._timings.answer))
 
     async def _ask_host(self, name: str) -> Mapping[str, str]:
         try:
             subject = configuration_ask_subject(self._address.lattice, name, self._address.control_prefix)
         except SubjectError as error:
             raise LatticeDataError(str(error)) from None
-        return read_host_configuration(await self._link.ask(subject, seconds=self._timings.answer))
+        return read_host_configuration(await self._connection.ask(subject, seconds=self._timings.answer))
 
 
 def read_configuration(payload: bytes) -> Mapping[str, str]:
@@ -117,7 +119,7 @@ def read_configuration(payload: bytes) -> Mapping[str, str]:
         raise LatticeDataError(f"JetStream: {error.get('description') or 'an error without a description'}")
     if not isinstance(message, dict):
         raise LatticeDataError("not an answer of JetStream")
-    if _GONE.search(_bytes(message.get("hdrs"))):
+    if _DELETION_HEADER.search(_bytes(message.get("hdrs"))):
         return {}
     try:
         found = decoded(_bytes(message.get("data")))

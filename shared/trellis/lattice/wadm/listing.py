@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, Final
 
-from trellis.lattice.connection.link import Link, NatsUnavailableError
+from trellis.lattice.connection.lattice_connection import LatticeConnection, NatsUnavailableError
 from trellis.lattice.domain.models import Model
 from trellis.lattice.domain.reading import LatticeDataError
 from trellis.lattice.domain.replies import WadmRefusedError
@@ -23,7 +23,7 @@ from trellis.lattice.timings import ListingTimings
 from trellis.lattice.wadm.client import Wadm
 from trellis.lattice.wadm.statuses import Statuses
 
-_ASKED_AT_ONCE: Final = 16
+_CONCURRENT_REQUESTS: Final = 16
 _TROUBLE: Final = (NatsUnavailableError, LatticeDataError, WadmRefusedError, SubjectError)
 
 Manifest = Mapping[str, Any]
@@ -32,13 +32,15 @@ Manifest = Mapping[str, Any]
 class Listing:
     """Applications from answers of wadm. ``reason``: why wadm does not answer, for users; "" if it does."""
 
-    def __init__(self, wadm: Wadm, link: Link, statuses: Statuses, timings: ListingTimings = ListingTimings()) -> None:
+    def __init__(
+        self, wadm: Wadm, connection: LatticeConnection, statuses: Statuses, timings: ListingTimings = ListingTimings()
+    ) -> None:
         self._timings = timings
         self.reason = "wadm not queried yet"
         self.known = False
         """True if wadm listed all applications since the bucket became unreadable; then this list is used."""
         self._wadm = wadm
-        self._link = link
+        self._connection = connection
         self._statuses = statuses
         self._wanted = asyncio.Event()
         self._models: dict[str, tuple[Model, StoredModel]] = {}
@@ -48,7 +50,7 @@ class Listing:
     @property
     def synced_at(self) -> float | None:
         """Time of the last complete list on the current connection, in Unix seconds; None without one."""
-        if self._synced is None or self._link.since != self._synced[0]:
+        if self._synced is None or self._connection.since != self._synced[0]:
             return None
         return self._synced[1]
 
@@ -70,7 +72,7 @@ class Listing:
     ) -> None:
         """Query wadm until the bucket is readable; ``changed`` gets the names of changed applications, None for all."""
         subject = wadm_events_subject(lattice)
-        await self._link.listen(subject, self._on_wadm)
+        await self._connection.listen(subject, self._on_wadm)
         try:
             while not readable():
                 self._wanted.clear()
@@ -86,7 +88,7 @@ class Listing:
                 await asyncio.sleep(self._timings.settle)  # several changes, one list
         finally:
             self._synced, self.known = None, False
-            await self._link.ignore(subject, self._on_wadm)
+            await self._connection.ignore(subject, self._on_wadm)
 
     def _on_wadm(self, subject: str, payload: bytes) -> None:
         del subject, payload  # the query returns the state: events arrive twice, late, and from other tenants
@@ -94,7 +96,7 @@ class Listing:
 
     async def _compare(self) -> set[str]:
         """Query the changes; return the names of changed applications."""
-        since = self._link.since
+        since = self._connection.since
         afresh = time.monotonic() - self._afresh > self._timings.afresh
         answered = self._statuses.asking()
         try:
@@ -123,13 +125,13 @@ class Listing:
         return known is not None and (known[0].version, known[0].deployed) == (model.version, model.deployed)
 
     async def _get_all(self, wanted: Collection[Model], afresh: bool) -> dict[str, StoredModel]:
-        gate = asyncio.Semaphore(_ASKED_AT_ONCE)
+        gate = asyncio.Semaphore(_CONCURRENT_REQUESTS)
 
-        async def one(model: Model) -> StoredModel | None:
+        async def get_model(model: Model) -> StoredModel | None:
             async with gate:
                 return await self._get(model.name, {} if afresh else self._known(model.name))
 
-        answers = await asyncio.gather(*map(one, wanted), return_exceptions=True)
+        answers = await asyncio.gather(*map(get_model, wanted), return_exceptions=True)
         for answer in answers:
             if isinstance(answer, BaseException):
                 raise answer
@@ -146,8 +148,8 @@ class Listing:
             return None
         versions: list[tuple[str, StoredManifest]] = []
         for item in listed:
-            if (held := known.get(item.version)) is not None:
-                versions.append((item.version, held))
+            if (cached := known.get(item.version)) is not None:
+                versions.append((item.version, cached))
             elif (manifest := await self._wadm.get(name, item.version)) is not None:
                 versions.append((item.version, StoredManifest.of(manifest)))
         deployed = next((item.version for item in listed if item.deployed), "")

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from trellis.bus.connection import cancellation
-from trellis.lattice.connection.link import Link, NatsUnavailableError
+from trellis.lattice.connection.lattice_connection import LatticeConnection, NatsUnavailableError
 from trellis.lattice.domain.reading import LatticeDataError
 from trellis.lattice.domain.replies import Status, WadmRefusedError, read_published_status
 from trellis.lattice.domain.store import StoredModel
@@ -27,7 +27,7 @@ from trellis.lattice.wadm.client import Wadm
 from trellis.limits.backoff import Backoff
 from trellis.telemetry import get_logger
 
-_ASKED_AT_ONCE: Final = 16
+_CONCURRENT_REQUESTS: Final = 16
 CHARACTERS_KEPT: Final = 64 * 2**20
 """Limit on the statuses of a lattice; one status may have 1 MiB, and needs four times that in memory."""
 _USELESS: Final = (LatticeDataError, WadmRefusedError, SubjectError)
@@ -60,7 +60,7 @@ class Statuses:
     def __init__(
         self,
         wadm: Wadm,
-        link: Link,
+        connection: LatticeConnection,
         models: Models,
         changed: Callable[[Iterable[str]], None],
         timings: LatticeTimings = LatticeTimings(),
@@ -69,20 +69,20 @@ class Statuses:
         self._backoff = Backoff(timings.statuses.again, timings.statuses.every)
         self._report = timings.report
         self._wadm = wadm
-        self._link = link
+        self._connection = connection
         self._models = models
         self._changed = changed
         self._statuses: dict[str, Status] = {}
         self._characters = 0
-        self._heard: dict[str, int] = {}
+        self._received: dict[str, int] = {}
         self._deployed: dict[str, bytes] = {}  # digest of the deployed spec, empty if undeployed
         self._begun = False
         self._doubted: dict[str, float] = {}  # until when, monotonic seconds
         self._missed: dict[str, _Missed] = {}
         self._count = 0
         self._wanted = asyncio.Event()
-        self._asked_on: float | None = None
-        self._asked_at = 0.0
+        self._queried_on: float | None = None
+        self._queried_at = 0.0
         self._invalid_logged = -self._report
 
     def find(self, name: str) -> Status | None:
@@ -109,14 +109,14 @@ class Statuses:
 
     def asking(self) -> Callable[[Mapping[str, Status]], None]:
         """Start a query; return the function that processes the statuses of its answer."""
-        asked, at, doubted = self._count, time.monotonic(), dict(self._doubted)
+        count, at, doubted = self._count, time.monotonic(), dict(self._doubted)
 
         def answered(statuses: Mapping[str, Status]) -> None:
             for name, status in statuses.items():
                 self._missed.pop(name, None)
                 doubt = doubted.get(name)
                 settled = doubt is not None and doubt <= at and self._doubted.get(name) == doubt
-                if self._heard.get(name, 0) <= asked:
+                if self._received.get(name, 0) <= count:
                     if settled:  # otherwise a further version was deployed
                         del self._doubted[name]
                     self._take(name, status, news=settled)
@@ -131,17 +131,17 @@ class Statuses:
         """Subscribe and query until cancelled."""
         subject = status_subject(lattice)
         try:
-            await self._link.listen(subject, self._on_status)
+            await self._connection.listen(subject, self._on_status)
             while True:
                 cancellation.check()
-                await self._link.there()
+                await self._connection.there()
                 await self._compare()
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(self._pause()):
                         await self._wanted.wait()
                 await asyncio.sleep(self._timings.settle)  # several changes, one comparison
         finally:
-            await self._link.ignore(subject, self._on_status)
+            await self._connection.ignore(subject, self._on_status)
 
     def _pause(self) -> float:
         """Return the seconds until the next query without a request."""
@@ -153,8 +153,8 @@ class Statuses:
     async def _compare(self) -> None:
         """Query the statuses that may be missing."""
         self._wanted.clear()
-        names, since, now = set(self._models.names()), self._link.since, time.monotonic()
-        repeat = since != self._asked_on or now - self._asked_at >= self._timings.every
+        names, since, now = set(self._models.names()), self._connection.since, time.monotonic()
+        repeat = since != self._queried_on or now - self._queried_at >= self._timings.every
         for name in self._statuses.keys() - names if repeat else ():
             self._forget(name)
         # wadm publishes the status of a deployment: it is queried only if none arrives for a while. Undeployed
@@ -163,15 +163,15 @@ class Statuses:
         due = {name for name, until in self._doubted.items() if until <= now}
         again = {name for name, item in self._missed.items() if item.until <= now}
         unknown = ((running - self._statuses.keys() - self._doubted.keys()) | due) - self._missed.keys()
-        gate = asyncio.Semaphore(_ASKED_AT_ONCE)
+        gate = asyncio.Semaphore(_CONCURRENT_REQUESTS)
 
-        async def one(name: str) -> None:
+        async def query_status(name: str) -> None:
             async with gate:
                 await self._ask(name)
 
-        await asyncio.gather(*map(one, running if repeat else (unknown | again) & running))
+        await asyncio.gather(*map(query_status, running if repeat else (unknown | again) & running))
         if repeat and since is not None:
-            self._asked_on, self._asked_at = since, time.monotonic()
+            self._queried_on, self._queried_at = since, time.monotonic()
 
     async def _ask(self, name: str) -> None:
         """Query a status; schedule a retry if the answer is missing or invalid."""
@@ -207,14 +207,14 @@ class Statuses:
             return
         self._missed.pop(name, None)
         self._count += 1
-        self._heard[name] = self._count
+        self._received[name] = self._count
         self._take(name, status, news=self._doubted.pop(name, None) is not None)
 
     def _forget(self, name: str) -> None:
         if (former_status := self._statuses.pop(name, None)) is not None:
             self._characters -= former_status.characters
-        for held in (self._heard, self._doubted, self._missed):
-            held.pop(name, None)
+        for by_name in (self._received, self._doubted, self._missed):
+            by_name.pop(name, None)
 
     def _log_invalid(self, subject: str, error: LatticeDataError) -> None:
         now = time.monotonic()

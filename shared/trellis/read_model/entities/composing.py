@@ -78,10 +78,10 @@ class Composer:
 
     def take(self, part: str, key: str, new: Any) -> None:  # noqa: ANN401 - the view that belongs to the part
         """Store the current view of an object, None if it is deleted; ``flush`` computes the entities."""
-        held: dict[str, Any] = getattr(self.seen, part)
-        old = held.pop(key, None)
+        objects: dict[str, Any] = getattr(self.seen, part)
+        old = objects.pop(key, None)
         if new is not None:
-            held[key] = new
+            objects[key] = new
         self._dirty[part].add(key)
         self._index(part, key, old, new)
 
@@ -140,7 +140,7 @@ class Composer:
 
     def _nodes_and_shims(self, dirty: dict[str, set[str]]) -> Iterator[tuple[str, Entity | None]]:
         ledger = next(iter(self.seen.ledgers.values()), _NO_LEDGER)
-        touched, held = set(dirty["nodes"]), self._pending_causes()
+        touched, causes = set(dirty["nodes"]), self._pending_causes()
         if dirty["shims"]:
             # The stage shows whether a Shim selects a node, except on nodes where no installer runs.
             touched.update(node.name for node in self.seen.nodes.values() if node.skip is not None)
@@ -149,7 +149,7 @@ class Composer:
             yield of_key("shim", name), None
         if dirty["nodes"] or dirty["shims"] or dirty["ledgers"]:
             for name, card in self.seen.shims.items():
-                standing = self._standing(card, (ledger, held), dirty["nodes"], touched)
+                standing = self._standing(card, (ledger, causes), dirty["nodes"], touched)
                 yield of_key("shim", name), entities.shim_entity(standing, card.view.handler, paused=card.view.paused)
         shims = [card.view for card in self.seen.shims.values()]
         for name in touched:
@@ -159,7 +159,7 @@ class Composer:
                 continue
             stages = {shim: item.nodes[name] for shim, item in self._rollouts.items() if name in item.nodes}
             row = row_of(node, self._jobs.of_uid(node.uid), ledger.entries.get(node.uid), shims, stages)
-            row = with_causes([row], held)[0]
+            row = with_causes([row], causes)[0]
             yield of_key("node", name), entities.node_entity(row, node.architecture, stages)
 
     def _standing(
@@ -171,8 +171,8 @@ class Composer:
         thousands of nodes.
         """
         shims, nodes = tuple(shim.view for shim in self.seen.shims.values()), self.seen.nodes
-        ledger, held = of_nodes
-        world = World(card.view, card.status, shims, tuple(nodes.values()), ledger, held=held)
+        ledger, causes = of_nodes
+        world = World(card.view, card.status, shims, tuple(nodes.values()), ledger, causes=causes)
         outlook, former = outlook_of(world), self._rollouts.get(card.view.name)
         if former is not None and former.outlook == outlook:
             rollout, to_read = former, set(dirty)

@@ -54,7 +54,7 @@ def node_entity(row: NodeRow, architecture: str, shims: Mapping[str, ShimNode]) 
     """Return a node; ``shims``: by name of a Shim, the stage of its rollout on the node."""
     return _entity("node", "", row.name, row.verdict) | {
         "phase": row.state.value,
-        "opt_in": _OPT_IN[row.wish],
+        "opt_in": _OPT_IN[row.opt_in_state],
         "kubelet_ready": row.kubelet_ready,
         "concern": row.concern,
         "architecture": architecture or None,

@@ -22,7 +22,7 @@ class Delta:
     since: int
     revision: int
     changed: Mapping[str, Entity]
-    gone: tuple[str, ...]
+    deleted: tuple[str, ...]
 
 
 class Journal:

@@ -18,7 +18,7 @@ from trellis.read_model.explain.page import Explanation, Line, Rank
 from trellis.read_model.explain.service import Warned, events_about
 from trellis.read_model.explain.subject import NOT_EVALUATED, Absence, Beside, Subject, cause_of, looked_at
 from trellis.read_model.health import Health, Verdict
-from trellis.read_model.tables.apps import TROUBLE, application_of, condition, history_of, is_held, row_of
+from trellis.read_model.tables.apps import TROUBLE, application_of, condition, history_of, is_paused, row_of
 
 Manifest = Mapping[str, Any]
 
@@ -83,7 +83,7 @@ class AppState:
     namespace: str
     lattice: str
     phase: str
-    held: bool
+    paused: bool
     troubles: tuple[Line, ...]
 
 
@@ -99,7 +99,7 @@ def app_state(app: Manifest) -> AppState:
     status, row = app.get("status") or {}, row_of(app)
     lines = (*_sides(status, row.lattice), _object(app["metadata"]), looked_at(app, MANAGER), *_besides(status))
     troubles = tuple(line for line in (*lines, *_phase(app, status)) if line.trouble)
-    return AppState(row.namespace, row.lattice, row.phase, is_held(status), troubles)
+    return AppState(row.namespace, row.lattice, row.phase, is_paused(status), troubles)
 
 
 def application_health(app: AppState, groups: Sequence[AppGroup] | None) -> Verdict:
@@ -120,7 +120,7 @@ def application_cause(app: Manifest, groups: Sequence[Manifest] | None) -> Line 
 def _cause(app: AppState, groups: Sequence[AppGroup] | None) -> Line | None:
     hosts = [*_hosts(groups, app.namespace, app.lattice)]
     # A paused deletion stays paused in any state of the hosts.
-    return cause_of([*app.troubles, *hosts] if app.held else [*hosts, *app.troubles])
+    return cause_of([*app.troubles, *hosts] if app.paused else [*hosts, *app.troubles])
 
 
 def _groups_of(world: AppSnapshot) -> list[AppGroup] | None:
@@ -133,7 +133,7 @@ def _chain(world: AppSnapshot) -> Iterator[Line]:
     yield looked_at(item, MANAGER)
     row = row_of(item)
     hosts, sides = [*_hosts(_groups_of(world), row.namespace, row.lattice)], [*_sides(status, row.lattice)]
-    yield from (*sides, *hosts) if is_held(status) else (*hosts, *sides)
+    yield from (*sides, *hosts) if is_paused(status) else (*hosts, *sides)
     yield from _besides(status)
     yield from _phase(item, status)
     yield from _service(world, row.namespace, row.application, row.lattice)
@@ -209,7 +209,7 @@ def _sides(status: Manifest, lattice: str) -> Iterator[Line]:
         yield Line("sync", text, well=True)
         return
     rank, do = Rank.SYMPTOM if reason in _UNDER_WAY else Rank.CAUSE, ""
-    if is_held(status):
+    if is_paused(status):
         text = f"{reason}: {text}"
     if reason == "WadmUnavailable":
         text = f"wadm{f' of lattice {lattice}' if lattice else ''} does not respond: {text}"

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from trellis.read_model.explain.page import HEALTHY, Explanation, Line, Rank, condition, words
+from trellis.read_model.explain.page import HEALTHY, Explanation, Line, Rank, condition, reason_and_message
 from trellis.read_model.explain.subject import Beside, Subject, cause_of, looked_at, verdict_of
 from trellis.read_model.health import Health, Verdict
 from trellis.read_model.tables.controllers import HOST, ControllerRow, controller_row
@@ -58,11 +58,11 @@ def _chain(controller: Manifest) -> Iterator[Line]:
         yield looked_at(controller, HOST)
         return
     for kind in _CONDITIONS:
-        said = condition(status, kind)
-        if said:
+        found = condition(status, kind)
+        if found:
             # Unknown only while it is being reconciled: then Ready is Unknown, too.
-            well = None if said.get("status") == "Unknown" else said.get("status") == "True"
-            yield Line(kind, words(said), well, rank=Rank.CAUSE, reason=str(said.get("reason") or ""))
+            well = None if found.get("status") == "Unknown" else found.get("status") == "True"
+            yield Line(kind, reason_and_message(found), well, rank=Rank.CAUSE, reason=str(found.get("reason") or ""))
     yield from _fault(row, status)
     if row.state == PAUSED:
         yield Line("state", "Paused: it is not called while spec.paused is true")
@@ -70,7 +70,7 @@ def _chain(controller: Manifest) -> Iterator[Line]:
     ready = condition(status, "Ready")
     # If conditions above are not met, this one repeats them.
     reason = str(ready.get("reason") or "")
-    yield Line("state", f"{row.state or 'unknown'}; {words(ready)}", well=row.ready, reason=reason)
+    yield Line("state", f"{row.state or 'unknown'}; {reason_and_message(ready)}", well=row.ready, reason=reason)
 
 
 def _fault(row: ControllerRow, status: Manifest) -> Iterator[Line]:

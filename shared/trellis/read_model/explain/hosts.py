@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from trellis import names
 from trellis.lattice.domain.service_views import PodView
-from trellis.read_model.explain.page import HEALTHY, PULL_FAILED, Explanation, Line, Rank, condition, words
+from trellis.read_model.explain.page import HEALTHY, PULL_FAILED, Explanation, Line, Rank, condition, reason_and_message
 from trellis.read_model.explain.subject import Beside, Subject, cause_of, looked_at, verdict_of
 from trellis.read_model.health import Health, Verdict
 
@@ -77,7 +77,9 @@ def _chain(group: Manifest) -> Iterator[Line]:
     yield Line("group", text, well=not deleting, reason="Deleting")
     other = condition(status, OTHER)
     if other.get("status") == "True":
-        yield Line("other controller", words(other), False, "", Rank.CAUSE, str(other.get("reason") or OTHER))
+        yield Line(
+            "other controller", reason_and_message(other), False, "", Rank.CAUSE, str(other.get("reason") or OTHER)
+        )
         return
     yield looked_at(group, MANAGER)
     yield _degraded(metadata["namespace"], condition(status, "Degraded"))
@@ -88,10 +90,10 @@ def _chain(group: Manifest) -> Iterator[Line]:
     yield from _hosts(status)
 
 
-def _degraded(namespace: str, said: Manifest) -> Line:
-    if said.get("status") != "True":
-        return Line("degraded", "no problem of its pods is known", well=True if said else None)
-    reason, message = str(said.get("reason") or ""), str(said.get("message") or "")
+def _degraded(namespace: str, degraded: Manifest) -> Line:
+    if degraded.get("status") != "True":
+        return Line("degraded", "no problem of its pods is known", well=True if degraded else None)
+    reason, message = str(degraded.get("reason") or ""), str(degraded.get("message") or "")
     text, do = f"{reason}: {message}", ""
     if reason in _MISSING and " is missing: " in message:
         # A message can name several, each with its resolution.
@@ -117,7 +119,7 @@ def _counts(status: Manifest) -> Iterator[Line]:
     available, progressing = _available(status), condition(status, "Progressing")
     if progressing.get("status") == "True":
         # Ready is False then, even if all hosts of the former template are ready.
-        yield Line("progress", words(progressing), well=False, reason=str(progressing.get("reason") or ""))
+        yield Line("progress", reason_and_message(progressing), well=False, reason=str(progressing.get("reason") or ""))
     if available:
         reason = str(available.get("reason") or "")
         missing = Health.MISSING if reason == "NotCreated" else None
@@ -139,11 +141,11 @@ def lattice_lines(namespace: str, spec: Manifest, status: Manifest) -> Iterator[
         yield Line("wadm", text, False, do, Rank.CAUSE, "WadmUnavailable", Health.UNKNOWN)
     synced = condition(status, names.CONDITION_APPLICATIONS_SYNCED)
     if synced.get("status") in {"False", "Unknown"} and known.get("reason") != "LatticeUnreachable":
-        yield Line("applications", words(synced), well=False, reason=str(synced.get("reason") or ""))
+        yield Line("applications", reason_and_message(synced), well=False, reason=str(synced.get("reason") or ""))
 
 
-def _not_reporting(namespace: str, spec: Manifest, said: Manifest) -> Line:
-    reason, message = str(said.get("reason") or ""), str(said.get("message") or "")
+def _not_reporting(namespace: str, spec: Manifest, reporting: Manifest) -> Line:
+    reason, message = str(reporting.get("reason") or ""), str(reporting.get("message") or "")
     if reason == "HostIDUnknown":
         return Line("lattice", f"{reason}: {message}")  # the template of an adopted group is kept
     if reason == "WaitingForHosts":
@@ -164,9 +166,9 @@ def _not_reporting(namespace: str, spec: Manifest, said: Manifest) -> Line:
 def _hosts(status: Manifest) -> Iterator[Line]:
     hosts = status.get("hosts") or ()
     for host in hosts[:_PODS_SHOWN]:
-        told = {"Yes": "reported by the lattice", "No": "heartbeat missing"}.get(str(host.get("reported")), "")
+        reported = {"Yes": "reported by the lattice", "No": "heartbeat missing"}.get(str(host.get("reported")), "")
         ready = "ready" if host.get("ready") else "not ready"
-        text = ", ".join(filter(None, (f"pod {host.get('pod')} {ready}", told, str(host.get("id") or ""))))
+        text = ", ".join(filter(None, (f"pod {host.get('pod')} {ready}", reported, str(host.get("id") or ""))))
         yield Line("host", text, bool(host.get("ready")), rank=Rank.ASIDE)
     if len(hosts) > _PODS_SHOWN:
         yield Line("host", f"and {len(hosts) - _PODS_SHOWN} more in its status")

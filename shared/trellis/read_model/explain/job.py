@@ -16,7 +16,7 @@ from trellis.provisioning.installer_pods import SUSPENDED, installer_state, refu
 from trellis.provisioning.nodes_and_jobs import view_job
 from trellis.provisioning.reasons import APPLY_AGAIN, NO_POD, NODE_UPDATE_REFUSED, Reason
 from trellis.provisioning.views import JobState, JobView, NodeView, recorded_on
-from trellis.read_model.explain.page import PULL_FAILED, Line, Rank, events_since, warnings_of, words
+from trellis.read_model.explain.page import PULL_FAILED, Line, Rank, events_since, reason_and_message, warnings_of
 
 Manifest = Mapping[str, Any]
 
@@ -56,8 +56,8 @@ def job_lines(job: Manifest, pods: Sequence[Manifest], events: Sequence[Manifest
     yield Line("job", text, well=None if view.state is JobState.ACTIVE else view.state is JobState.COMPLETE)
     if view.state is not JobState.ACTIVE:
         return
-    if (held := pending_cause(job, pods, events)) is not None:
-        yield held
+    if (cause := pending_cause(job, pods, events)) is not None:
+        yield cause
 
 
 def _state(view: JobView) -> str:
@@ -73,8 +73,10 @@ def pending_cause(job: Manifest, pods: Sequence[Manifest], events: Sequence[Mani
         return _no_pod(metadata["namespace"], SUSPENDED)
     own = [pod for pod in pods if (pod["metadata"].get("labels") or {}).get(LABEL_JOB_NAME) == metadata["name"]]
     if not own:
-        told = [warning for warning in warnings_of(events, metadata["uid"]) if warning.get("reason") == "FailedCreate"]
-        return _no_pod(metadata["namespace"], refused_pod(told[0])) if told else None
+        warnings = [
+            warning for warning in warnings_of(events, metadata["uid"]) if warning.get("reason") == "FailedCreate"
+        ]
+        return _no_pod(metadata["namespace"], refused_pod(warnings[0])) if warnings else None
     pod = max(own, key=lambda item: str(item["metadata"].get("creationTimestamp") or ""))
     return _waits(pod, warnings_of(events, pod["metadata"]["uid"]))
 
@@ -125,7 +127,7 @@ def _waits(pod: Manifest, warnings: Sequence[Manifest]) -> Line | None:
     if state.waiting:
         return Line("pod", f"{where} waits: {state.waiting}", False, see, Rank.CAUSE, reason)
     if (pod.get("status") or {}).get("phase") == "Pending" and warnings:
-        text = f"{where} does not start: {words(warnings[0])}"
+        text = f"{where} does not start: {reason_and_message(warnings[0])}"
         return Line("pod", text, False, see, Rank.CAUSE, str(warnings[0].get("reason") or ""))
     return None
 
@@ -166,11 +168,11 @@ def failure_line(failure: str, job: JobView | None) -> Line:
 def refused_job(events: Iterable[Manifest], uid: str, namespace: str) -> Line | None:
     """Return the step of a Job, or of its pod, that the API server rejected, None if there is none."""
     reasons = {Reason.JOB_REFUSED, Reason.INSTALLER_REFUSED}
-    told = [warning for warning in warnings_of(events, uid) if warning.get("reason") in reasons]
-    if not told:
+    warnings = [warning for warning in warnings_of(events, uid) if warning.get("reason") in reasons]
+    if not warnings:
         return None
-    message = str(told[0].get("message") or "")
-    if told[0].get("reason") == Reason.INSTALLER_REFUSED:
+    message = str(warnings[0].get("message") or "")
+    if warnings[0].get("reason") == Reason.INSTALLER_REFUSED:
         return _no_pod(namespace, message) if NO_POD in message else None
     text = f"the API server rejects the installer's Job: {_refusal(message)}"
     return Line("job", text, False, refusal_advice(message, namespace), Rank.CAUSE, Reason.JOB_REFUSED.value)
@@ -179,8 +181,10 @@ def refused_job(events: Iterable[Manifest], uid: str, namespace: str) -> Line | 
 def since_outcome(events: Sequence[Manifest], view: NodeView) -> list[Manifest]:
     """Return the Events since the last outcome that is recorded on the Node."""
     recorded = recorded_on(view)
-    told = [(event, (event.get("metadata") or {}).get("annotations") or {}) for event in events]
-    return [item for item, marks in told if all(marks.get(name, value) == value for name, value in recorded.items())]
+    annotated = [(event, (event.get("metadata") or {}).get("annotations") or {}) for event in events]
+    return [
+        item for item, marks in annotated if all(marks.get(name, value) == value for name, value in recorded.items())
+    ]
 
 
 def refused_by_node(
@@ -193,11 +197,11 @@ def refused_by_node(
     views = {node.uid: node for node in nodes}
     taken = {str((job["metadata"].get("labels") or {}).get(names.LABEL_NODE_UID)) for job in jobs}
     found: dict[str, Line] = {}
-    for uid, told in _by_uid(events).items():
-        current = since_outcome(told, views[uid]) if uid in views else told
+    for uid, own in _by_uid(events).items():
+        current = since_outcome(own, views[uid]) if uid in views else own
         line = None if uid in taken else refused_job(current, uid, namespace)
         if line is not None:
-            found[str(told[0]["involvedObject"].get("name"))] = line
+            found[str(own[0]["involvedObject"].get("name"))] = line
     return found
 
 
@@ -206,10 +210,10 @@ def unlabelled_by_node(events: Sequence[Manifest], jobs: Iterable[Manifest]) -> 
 
     An Event stays for an hour: one from before the Job is about a former Job.
     """
-    told, found = _by_uid(events), dict[str, Line]()
+    by_uid, found = _by_uid(events), dict[str, Line]()
     for raw in jobs:
         job = view_job(dict(raw))
-        warnings = warnings_of(events_since(told.get(job.node_uid, ()), raw), job.node_uid)
+        warnings = warnings_of(events_since(by_uid.get(job.node_uid, ()), raw), job.node_uid)
         if warnings and job.state is JobState.COMPLETE:
             message = str(warnings[0].get("message") or "no reason given")
             text, do = f"{NODE_UPDATE_REFUSED}: {message}", refusal_advice(message, job.namespace)
@@ -219,16 +223,16 @@ def unlabelled_by_node(events: Sequence[Manifest], jobs: Iterable[Manifest]) -> 
 
 def pending_causes(jobs: Iterable[Manifest], pods: Sequence[Manifest], events: Sequence[Manifest]) -> dict[str, Line]:
     """Return the causes that stop Jobs, by the name of their node."""
-    told, of_job = _by_uid(events), _by_job(pods)
+    by_uid, of_job = _by_uid(events), _by_job(pods)
     found: dict[str, Line] = {}
     for job in jobs:
         if view_job(dict(job)).state is not JobState.ACTIVE:
             continue
         own = of_job.get(job["metadata"]["name"], ())
         uids = [str(item["metadata"]["uid"]) for item in (job, *own)]
-        held = pending_cause(job, own, [event for uid in uids for event in told.get(uid, ())])
-        if held is not None:
-            found[str((job["metadata"].get("annotations") or {}).get(names.ANNOTATION_NODE, ""))] = held
+        cause = pending_cause(job, own, [event for uid in uids for event in by_uid.get(uid, ())])
+        if cause is not None:
+            found[str((job["metadata"].get("annotations") or {}).get(names.ANNOTATION_NODE, ""))] = cause
     return found
 
 

@@ -29,7 +29,15 @@ from trellis.provisioning.views import (
     proved_of,
 )
 from trellis.read_model.explain.job import failure_line, job_lines, refusal_advice, refused_job, since_outcome
-from trellis.read_model.explain.page import Explanation, Line, Rank, condition, events_since, warnings_of, words
+from trellis.read_model.explain.page import (
+    Explanation,
+    Line,
+    Rank,
+    condition,
+    events_since,
+    reason_and_message,
+    warnings_of,
+)
 from trellis.read_model.explain.subject import Beside, Subject
 from trellis.read_model.health import Health
 from trellis.read_model.tables.nodes import (
@@ -45,7 +53,7 @@ from trellis.read_model.tables.rollout import stages_of_node
 Manifest = Mapping[str, Any]
 
 SUBJECT: Final = Subject("Node", "node", "kubectl get nodes", "ready to run Wasm")
-_TOLD: Final = frozenset(
+_REPORTED_REASONS: Final = frozenset(
     {
         *("InstallerJobChanged", "InstallerRefused", NODE_UPDATE_REFUSED),
         *("OtherControllerActive", "NothingToInstall", "RuntimeInUse", "DrainBlocked"),
@@ -59,7 +67,7 @@ _STARTED: Final = frozenset({NodeState.PROVISIONING, NodeState.VERIFYING, NodeSt
 class NodeSnapshot:
     """Objects in the cluster. ``installers``: namespace of the Jobs; ``jobs``, ``pods``: those of the node.
 
-    ``statuses``: of Shims by name; ``held``: by name the Shims without progress on any node, and the reason.
+    ``statuses``: of Shims by name; ``stopped``: by name the Shims without progress on any node, and the reason.
     """
 
     node: Manifest
@@ -67,7 +75,7 @@ class NodeSnapshot:
     jobs: Sequence[Manifest] = ()
     pods: Sequence[Manifest] = ()
     shims: Sequence[ShimView] = ()
-    held: Mapping[str, str] = field(default_factory=dict)
+    stopped: Mapping[str, str] = field(default_factory=dict)
     statuses: Mapping[str, Status] = field(default_factory=dict)
     ledger: Ledger = field(default_factory=lambda: Ledger({}))
     beside: Beside = field(default_factory=Beside)
@@ -88,13 +96,13 @@ def _chain(world: NodeSnapshot, view: NodeView, jobs: tuple[JobView, ...], row: 
         reason = view.skip.reason.value
         yield Line("skipped", f"{reason}: {view.skip.message}", False, "", Rank.CAUSE, reason, Health.SUSPENDED)
     yield from _deleting_shims(world, view)
-    yield _opted_in_line(world, view, concern=row.concern and row.wish is OptIn.IN)
+    yield _opted_in_line(world, view, concern=row.concern and row.opt_in_state is OptIn.IN)
     yield from _shims(world, view, started=row.state in _STARTED)
     job = newest(jobs)
     raw = next((item for item in world.jobs if job is not None and item["metadata"]["uid"] == job.uid), None)
     events = since_outcome(world.beside.events, view)
-    told = warnings_of(events_since(events, raw), view.uid)
-    yield from _obstacles(world, view, row.state, told)
+    warnings = warnings_of(events_since(events, raw), view.uid)
+    yield from _obstacles(world, view, row.state, warnings)
     if raw is not None and row.state is not NodeState.READY:
         yield from job_lines(raw, world.pods, events)
     if row.state in {NodeState.WAITING, NodeState.PROVISIONING} and job is None:
@@ -106,7 +114,7 @@ def _chain(world: NodeSnapshot, view: NodeView, jobs: tuple[JobView, ...], row: 
     )
     if failure:
         yield failure_line(failure, job)
-    unlabelled = any(item.get("reason") == NODE_UPDATE_REFUSED for item in told)
+    unlabelled = any(item.get("reason") == NODE_UPDATE_REFUSED for item in warnings)
     yield _state(view, row.state, row.message, unlabelled=unlabelled)
 
 
@@ -114,7 +122,7 @@ def _kubelet(node: Manifest, view: NodeView) -> Line:
     about = f"{view.operating_system}/{view.architecture or 'unknown'}, {view.runtime_version or 'runtime unknown'}"
     if view.ready:
         return Line("kubelet", f"ready; {about}", well=True)
-    reported = words(condition(node.get("status") or {}, "Ready")) or "it has not reported yet"
+    reported = reason_and_message(condition(node.get("status") or {}, "Ready")) or "it has not reported yet"
     text = f"{KUBELET_NOT_READY}: {reported}; {about}"
     do = f"repair the kubelet: `kubectl describe node {view.name}`; provisioning continues once it is ready"
     return Line("kubelet", text, False, do, Rank.CAUSE, NODE_NOT_READY)
@@ -122,14 +130,14 @@ def _kubelet(node: Manifest, view: NodeView) -> Line:
 
 def _deleting_shims(world: NodeSnapshot, view: NodeView) -> Iterator[Line]:
     """Yield the Shims of the node that are being deleted, if the circuit breaker pauses that."""
-    for name in sorted(shim.name for shim in world.shims if shim.deleting and shim.name in world.held):
+    for name in sorted(shim.name for shim in world.shims if shim.deleting and shim.name in world.stopped):
         if name in view.installed:
             yield _shim_obstacle(world, name, "it is being deleted and still installed here")
 
 
 def _shim_obstacle(world: NodeSnapshot, name: str, what: str) -> Line:
     """Return why a Shim makes no progress; its own page has the resolution."""
-    text, reason = f"{name}: {what}: {world.held[name]}", world.held[name].partition(":")[0]
+    text, reason = f"{name}: {what}: {world.stopped[name]}", world.stopped[name].partition(":")[0]
     return Line("shim", text, False, f"`trellis explain shim/{name}`", Rank.CAUSE, reason)
 
 
@@ -176,14 +184,16 @@ def _shims(world: NodeSnapshot, view: NodeView, *, started: bool) -> Iterator[Li
             yield Line("shim", f"{shim.name}: verified by {view.verified}", well=True)
         else:
             text = "another version is verified here" if has else "not verified here yet"
-            held = shim.name in world.held and not started
-            yield _shim_obstacle(world, shim.name, text) if held else Line("shim", f"{shim.name}: {text}", well=False)
+            stopped = shim.name in world.stopped and not started
+            yield (
+                _shim_obstacle(world, shim.name, text) if stopped else Line("shim", f"{shim.name}: {text}", well=False)
+            )
 
 
-def _obstacles(world: NodeSnapshot, view: NodeView, state: NodeState, told: Sequence[Manifest]) -> Iterator[Line]:
+def _obstacles(world: NodeSnapshot, view: NodeView, state: NodeState, warnings: Sequence[Manifest]) -> Iterator[Line]:
     """Yield the obstacles of the node: a halt, a pause, another operator, a rejection.
 
-    ``told``: the warnings about the node since its newest Job was created, newest first.
+    ``warnings``: the warnings about the node since its newest Job was created, newest first.
     """
     entry = world.ledger.entries.get(view.uid)
     if entry is not None:
@@ -202,11 +212,11 @@ def _obstacles(world: NodeSnapshot, view: NodeView, state: NodeState, told: Sequ
         do = f"`trellis rollout resume {min(paused)}`"
         yield Line("rollout", text, False, do, Rank.CAUSE, Reason.PAUSED.value, Health.SUSPENDED)
     if state is not NodeState.READY:
-        for item in told:
+        for item in warnings:
             message = str(item.get("message") or "")
-            if item.get("reason") in _TOLD and NO_POD not in message:
+            if item.get("reason") in _REPORTED_REASONS and NO_POD not in message:
                 do = refusal_advice(message, world.installers) if item.get("reason") == NODE_UPDATE_REFUSED else ""
-                yield Line("event", words(item), False, do, Rank.CAUSE, str(item.get("reason") or ""))
+                yield Line("event", reason_and_message(item), False, do, Rank.CAUSE, str(item.get("reason") or ""))
                 return
 
 

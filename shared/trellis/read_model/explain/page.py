@@ -116,8 +116,8 @@ class Explanation:
             return f"{self.subject} is {self.wanted}"
         if cause.rank is Rank.SERVICE and self.verdict.health is Health.HEALTHY:
             return f"{self.subject} is {self.wanted}, but {cause.text}: {cause.do}".removesuffix(": ")
-        told = f"{self.subject} is not {self.wanted}: {_as_sentence(cause.text)}"
-        return f"{told} {cause.do[:1].upper()}{cause.do[1:]}" if cause.do else told.removesuffix(".")
+        text = f"{self.subject} is not {self.wanted}: {_as_sentence(cause.text)}"
+        return f"{text} {cause.do[:1].upper()}{cause.do[1:]}" if cause.do else text.removesuffix(".")
 
     def document(self) -> dict[str, object]:
         """Return the page for JSON."""
@@ -165,9 +165,9 @@ def condition(status: Manifest, kind: str) -> Manifest:
     return next((item for item in status.get("conditions") or () if item.get("type") == kind), {})
 
 
-def words(said: Manifest) -> str:
+def reason_and_message(found: Manifest) -> str:
     """Return ``Reason: message`` of a condition, an Event or a container's state."""
-    return ": ".join(str(said[part]).strip() for part in ("reason", "message") if said.get(part))
+    return ": ".join(str(found[part]).strip() for part in ("reason", "message") if found.get(part))
 
 
 def warnings_of(events: Iterable[Manifest], *uids: str) -> list[Manifest]:
@@ -178,7 +178,7 @@ def warnings_of(events: Iterable[Manifest], *uids: str) -> list[Manifest]:
         if event.get("type") == "Warning" and (event.get("involvedObject") or {}).get("uid") in uids and uids
     ]
     newest = sorted(there, key=_when, reverse=True)
-    return list({words(item): item for item in reversed(newest)}.values())[::-1]
+    return list({reason_and_message(item): item for item in reversed(newest)}.values())[::-1]
 
 
 def events_since(events: Iterable[Manifest], created: Manifest | None) -> Iterator[Manifest]:
@@ -202,7 +202,7 @@ def events_since(events: Iterable[Manifest], created: Manifest | None) -> Iterat
 def event_lines(events: Iterable[Manifest]) -> Iterator[Line]:
     """Yield a few warnings; they report the past, and do not indicate a problem by themselves."""
     for event in [*events][:_EVENTS_SHOWN]:
-        yield Line("event", words(event))
+        yield Line("event", reason_and_message(event))
 
 
 def _when(event: Manifest) -> str:

@@ -16,7 +16,7 @@ from trellis.lattice.domain.group_views import GroupView, lattice_name
 from trellis.lattice.domain.manifests import Listener
 from trellis.lattice.domain.reach import meets, read_reach
 from trellis.lattice.domain.service_views import PodView, ServiceView, SliceView
-from trellis.read_model.explain.page import Explanation, Line, Rank, warnings_of, words
+from trellis.read_model.explain.page import Explanation, Line, Rank, reason_and_message, warnings_of
 from trellis.read_model.explain.subject import Absence, Beside, Subject
 from trellis.read_model.health import Health, Verdict
 
@@ -70,13 +70,13 @@ def service_health(ready: int, *, deleting: bool) -> Verdict:
 
 
 def explain_no_service(
-    asked: tuple[str, str | None], absence: Absence, warnings: Sequence[Warned], beside: Beside
+    wanted: tuple[str, str | None], absence: Absence, warnings: Sequence[Warned], beside: Beside
 ) -> Explanation:
-    """Return the page of a Service that does not exist; ``asked``: its name and namespace."""
-    name, namespace = asked
+    """Return the page of a Service that does not exist; ``wanted``: its name and namespace."""
+    name, namespace = wanted
     refused = [warning for warning in warnings if _is_of(warning, name, namespace)]
-    told = [*_lines(refused, Rank.CAUSE), *events_about(warnings, name, Rank.CAUSE)]
-    hints = told or [Line("hint", _UNTOLD.format(name=name))]
+    lines = [*_lines(refused, Rank.CAUSE), *events_about(warnings, name, Rank.CAUSE)]
+    hints = lines or [Line("hint", _UNTOLD.format(name=name))]
     return SUBJECT.absent(name, namespace, absence, *hints, *beside.lines())
 
 
@@ -95,11 +95,11 @@ _UNTOLD = (
 def _chain(world: World) -> Iterator[Line]:
     item = world.service
     if not item.application:
-        told = [*events_about(world.warnings, item.name, Rank.CAUSE)]
+        lines = [*events_about(world.warnings, item.name, Rank.CAUSE)]
         text, do = f"{item.key} reflects no application", "it is not managed by Trellis; its owner maintains it"
-        rank = Rank.SYMPTOM if told else Rank.CAUSE
+        rank = Rank.SYMPTOM if lines else Rank.CAUSE
         yield Line("service", text, False, do, rank, "NotReflected", Health.UNKNOWN)
-        yield from told
+        yield from lines
         return
     manifest = item.manifest or {}
     spec = manifest.get("spec") or {}
@@ -128,11 +128,13 @@ def _groups(world: World, groups: Sequence[GroupView]) -> Line:
         text = f"the host groups of lattice {lattice} are unknown, and the Service is kept until they are known"
         do = "`trellis crds check` shows the state of the kind"
         return Line("groups", text, False, do, Rank.CAUSE, "HostGroupsUnknown")
-    told = (event for event in warnings_of(world.beside.events, item.uid) if event.get("reason") in PRESERVED)
+    preserved = (event for event in warnings_of(world.beside.events, item.uid) if event.get("reason") in PRESERVED)
     if groups:
         return Line("groups", ", ".join(sorted(group.key for group in groups)), well=True)
-    if (event := next(told, None)) is not None:
-        return Line("groups", words(event), well=False, rank=Rank.CAUSE, reason=str(event.get("reason") or ""))
+    if (event := next(preserved, None)) is not None:
+        return Line(
+            "groups", reason_and_message(event), well=False, rank=Rank.CAUSE, reason=str(event.get("reason") or "")
+        )
     if world.beside.notes:
         return Line("groups", f"none of lattice {lattice} that this account can read")
     text = f"no host group has lattice {lattice} with the NATS address and credentials that the Service was created for"
@@ -183,8 +185,8 @@ def _host(pod: PodView, listeners: Sequence[Listener], endpoint: Mapping[str, An
     if endpoint is not None:
         return Line("host", f"{where}: an endpoint", well=True)
     if not any(meets(listener, pod, None) for listener in listeners):
-        asked = " or ".join(sorted({_labels(each) for listener in listeners for each in listener.requirements}))
-        return Line("host", f"{where}: does not have the labels of the scaler: {asked}", well=False)
+        labels = " or ".join(sorted({_labels(each) for listener in listeners for each in listener.requirements}))
+        return Line("host", f"{where}: does not have the labels of the scaler: {labels}", well=False)
     reason = (
         "matches the scaler but is not an endpoint: the host does not run the provider, or the lattice is not followed"
     )
@@ -198,7 +200,7 @@ def _labels(requirement: Sequence[tuple[str, str]]) -> str:
 def events_about(warnings: Sequence[Warned], application: str, rank: Rank) -> Iterator[Line]:
     """Yield Events on groups about an application, each once, with all groups that have it."""
     begins = (f"application {application} ", f"application {application},")
-    yield from _lines([warning for warning in warnings if any(words in warning.message for words in begins)], rank)
+    yield from _lines([warning for warning in warnings if any(prefix in warning.message for prefix in begins)], rank)
 
 
 def _lines(warnings: Iterable[Warned], rank: Rank) -> Iterator[Line]:

@@ -16,7 +16,7 @@ from trellis.provisioning.shim_status import Reason, read_status
 from trellis.provisioning.shims import ShimView, view_shim
 from trellis.provisioning.views import NodeView
 from trellis.read_model.explain.job import failure_line
-from trellis.read_model.explain.page import Explanation, Line, Rank, condition, words
+from trellis.read_model.explain.page import Explanation, Line, Rank, condition, reason_and_message
 from trellis.read_model.explain.subject import Beside, Subject, looked_at
 from trellis.read_model.health import Health
 from trellis.read_model.tables.nodes import NODE_NOT_READY
@@ -27,7 +27,7 @@ Manifest = Mapping[str, Any]
 SUBJECT: Final = Subject("Shim", "shim", "kubectl get shims", "ready on all its nodes")
 _SHOWN: Final = 10
 _NODES_FAIL: Final = "NodesFailing"
-_HELD: Final = frozenset({Reason.MASS_DELETION.value, Reason.LEDGER_REFUSED.value})
+_STOPPING: Final = frozenset({Reason.MASS_DELETION.value, Reason.LEDGER_REFUSED.value})
 _FIX: Final[Mapping[str, str]] = {
     "InvalidShim": "correct the spec: `kubectl edit shim {name}`",
     "ChecksumMissing": "set sha256 of the source, or a digest of the image",
@@ -38,12 +38,12 @@ _FIX: Final[Mapping[str, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class ShimSnapshot:
-    """Objects in the cluster. ``shims``: all of them; ``held``: by node, the cause that stops its Job."""
+    """Objects in the cluster. ``shims``: all of them; ``causes``: by node, the cause that stops its Job."""
 
     shim: Manifest
     nodes: Sequence[NodeView] = ()
     shims: Sequence[ShimView] = ()
-    held: Mapping[str, Line] = field(default_factory=dict)
+    causes: Mapping[str, Line] = field(default_factory=dict)
     ledger: Ledger = field(default_factory=lambda: Ledger({}))
     beside: Beside = field(default_factory=Beside)
 
@@ -57,7 +57,7 @@ def explain_shim(world: ShimSnapshot) -> Explanation:
 def _standing(world: ShimSnapshot) -> Standing:
     view, status = view_shim(dict(world.shim)), read_status(dict(world.shim))
     return standing_of(
-        World(view, status, tuple(world.shims) or (view,), tuple(world.nodes), world.ledger, held=world.held)
+        World(view, status, tuple(world.shims) or (view,), tuple(world.nodes), world.ledger, causes=world.causes)
     )
 
 
@@ -68,9 +68,11 @@ def shim_cause(shim: Manifest) -> Line | None:
 
 def stopped_shims(shims: Iterable[Manifest]) -> dict[str, str]:
     """Return by name the Shims that make no progress on any node, and the reason."""
-    said = {str(shim["metadata"]["name"]): condition(shim.get("status") or {}, "Degraded") for shim in shims}
+    degraded = {str(shim["metadata"]["name"]): condition(shim.get("status") or {}, "Degraded") for shim in shims}
     return {
-        name: words(item) for name, item in said.items() if item.get("status") == "True" and item["reason"] in _HELD
+        name: reason_and_message(item)
+        for name, item in degraded.items()
+        if item.get("status") == "True" and item["reason"] in _STOPPING
     }
 
 
@@ -96,11 +98,15 @@ def _spec(status: Manifest, name: str) -> Iterator[Line]:
     """Yield the problems of the Shim itself, or of the cluster for all its nodes."""
     other = condition(status, OTHER)
     if other.get("status") == "True":
-        yield Line("other controller", words(other), False, "", Rank.CAUSE, str(other.get("reason") or OTHER))
+        yield Line(
+            "other controller", reason_and_message(other), False, "", Rank.CAUSE, str(other.get("reason") or OTHER)
+        )
     degraded = condition(status, "Degraded")
     reason = str(degraded.get("reason") or "")
     if degraded.get("status") == "True" and reason != _NODES_FAIL:
-        yield Line("degraded", words(degraded), False, _FIX.get(reason, "").format(name=name), Rank.CAUSE, reason)
+        yield Line(
+            "degraded", reason_and_message(degraded), False, _FIX.get(reason, "").format(name=name), Rank.CAUSE, reason
+        )
 
 
 def _nodes(world: ShimSnapshot, view: ShimView, standing: Standing) -> Iterator[Line]:
@@ -119,7 +125,7 @@ def _node(world: ShimSnapshot, node: NodeView, shim_node: ShimNode) -> Line | No
     if shim_node.stage in {NodeStage.UPDATED, NodeStage.LEAVING}:
         return None
     # A node that is held for a reason of this Shim does not wait for the Job there, which is of other Shims.
-    found = None if shim_node.stage is NodeStage.HELD else world.held.get(node.name)
+    found = None if shim_node.stage is NodeStage.HELD else world.causes.get(node.name)
     if found is None and shim_node.stage is NodeStage.FAILED:
         found = failure_line(shim_node.message, None)
     if found is None and not node.ready:
@@ -143,4 +149,6 @@ def _rollout(status: Manifest, view: ShimView, standing: Standing) -> Iterator[L
         yield Line("rollout", text, False, resume, Rank.SERVICE, Reason.HALTED.value, Health.DEGRADED)
     elif progressing:
         # A rollout in progress is no trouble; the count of nodes shows that it is not complete.
-        yield Line("rollout", words(progressing), well=True if progressing.get("status") == "False" else None)
+        yield Line(
+            "rollout", reason_and_message(progressing), well=True if progressing.get("status") == "False" else None
+        )

@@ -25,11 +25,11 @@ _NAMED: Final = 3
 class Absence:
     """Result of the search for an object that does not exist.
 
-    ``gone``: its namespace does not exist; ``elsewhere``: other namespaces with the name; ``alike``: similar names, as
-    ``namespace/name``.
+    ``namespace_missing``: its namespace does not exist; ``elsewhere``: other namespaces with the name; ``alike``:
+    similar names, as ``namespace/name``.
     """
 
-    gone: bool = False
+    namespace_missing: bool = False
     elsewhere: Sequence[str] = ()
     alike: Sequence[str] = ()
 
@@ -80,7 +80,7 @@ class Subject:
         place = f" in namespace {namespace}" if namespace else ""
         text, do = f"{self.kind} {name} not found{place}", f"`{self.listed}` lists the existing ones"
         rank = Rank.SYMPTOM
-        if absence.gone:
+        if absence.namespace_missing:
             text, do, rank = f"namespace {namespace} not found", "`kubectl get namespaces` lists them", Rank.CAUSE
         elif absence.elsewhere:
             there = ", ".join(absence.elsewhere[:_NAMED])

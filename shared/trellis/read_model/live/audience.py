@@ -32,7 +32,7 @@ class News:
         """An event that is set at the next change; get it before reading the current state."""
         return self._next
 
-    def tell(self) -> None:
+    def notify(self) -> None:
         """Wake all readers."""
         now, self._next = self._next, asyncio.Event()
         now.set()
@@ -74,7 +74,7 @@ class Audience:
             await self._run()
         finally:
             self.over = True
-            self.news.tell()
+            self.news.notify()
 
     async def _run(self) -> None:
         async with asyncio.TaskGroup() as group:
@@ -99,4 +99,4 @@ class Audience:
         for status in self._watches.statuses():
             self._composer.report(status)
         if self.journal.write(self._composer.flush()):
-            self.news.tell()
+            self.news.notify()

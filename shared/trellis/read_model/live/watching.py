@@ -175,8 +175,8 @@ class Watches:
         return [self._status(name, places) for name, places in self._parts.items()]
 
     def _status(self, name: str, places: Mapping[str | None, Informer[Any]]) -> PartStatus:
-        told = {where or "": self._obstacle(name, informer) for where, informer in places.items()}
-        lacking = {where: words for where, words in told.items() if words is not None}
+        obstacles = {where or "": self._obstacle(name, informer) for where, informer in places.items()}
+        lacking = {where: reason for where, reason in obstacles.items() if reason is not None}
         away = bool(self._not_found(name))
         proved = name in self._unserved
         synced = all(place.synced.is_set() for place in places.values()) and (proved or not away)

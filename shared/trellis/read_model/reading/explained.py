@@ -108,14 +108,14 @@ async def node_page(reading: Reading, installers: str, name: str) -> Explanation
         events += await reading.list(EVENTS, installers, fields=_WARNING)
     views, beside = [view_shim(shim) for shim in shims], Beside(leaders, events, reading.notes)
     statuses = {view.name: read_status(item) for view, item in zip(views, shims, strict=True)}
-    held = stopped_shims(shims)
-    return explain_node(NodeSnapshot(node, installers, jobs, pods, views, held, statuses, ledger, beside))
+    stopped = stopped_shims(shims)
+    return explain_node(NodeSnapshot(node, installers, jobs, pods, views, stopped, statuses, ledger, beside))
 
 
 async def shim_page(reading: Reading, installers: str, name: str) -> Explanation:
     """Return the page of a Shim; ``installers``: namespace of the installer Jobs."""
     shim = await find(reading, SHIMS, SHIM, name)
-    nodes, shims, held, events, ledger, leaders = await asyncio.gather(
+    nodes, shims, causes, events, ledger, leaders = await asyncio.gather(
         reading.list(NODES),
         reading.list(SHIMS),
         pending_cause(reading, installers),
@@ -125,7 +125,7 @@ async def shim_page(reading: Reading, installers: str, name: str) -> Explanation
     )
     views, beside = [view_node(node) for node in nodes], Beside(leaders, events, reading.notes)
     every = [view_shim(item) for item in shims]
-    return explain_shim(ShimSnapshot(shim, views, every, held, ledger, beside))
+    return explain_shim(ShimSnapshot(shim, views, every, causes, ledger, beside))
 
 
 async def pending_cause(reading: Reading, installers: str) -> dict[str, Line]:
@@ -140,8 +140,8 @@ async def pending_cause(reading: Reading, installers: str) -> dict[str, Line]:
     )
     refused = [*jobs_refused, *pods_refused]
     nodes = [view_node(item) for item in await reading.list(NODES)] if refused else []
-    held = refused_by_node(refused, jobs, nodes, installers) | pending_causes(jobs, pods, events)
-    return held | unlabelled_by_node(unlabelled, jobs)
+    causes = refused_by_node(refused, jobs, nodes, installers) | pending_causes(jobs, pods, events)
+    return causes | unlabelled_by_node(unlabelled, jobs)
 
 
 async def group_page(reading: Reading, name: str, namespace: str | None) -> Explanation:

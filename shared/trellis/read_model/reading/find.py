@@ -100,7 +100,7 @@ async def absence(
         KubeError: the API server is unavailable.
     """
     if namespace is not None and await _namespace_is_missing(reading, namespace):
-        return Absence(gone=True)
+        return Absence(namespace_missing=True)
     try:
         others = await listed(reading, res, None)
     except AnswerError:

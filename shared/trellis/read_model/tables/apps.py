@@ -82,14 +82,14 @@ def condition(status: Manifest, kind: str) -> Manifest:
     return next((item for item in status.get("conditions") or () if item.get("type") == kind), {})
 
 
-def is_held(status: Manifest) -> bool:
+def is_paused(status: Manifest) -> bool:
     """Return whether the circuit breaker pauses the deletion of an application on one side."""
     return bool(condition(status, "Synced").get("reason") == "MassDeletion")
 
 
 def _problem(metadata: Manifest, status: Manifest) -> str:
     """Return the problem besides the phase, "" if there is none."""
-    if is_held(status):
+    if is_paused(status):
         return f"MassDeletion: {condition(status, 'Synced').get('message')}"
     if metadata.get("deletionTimestamp"):
         return "it is being deleted, and stays until wadm has deleted it"
@@ -166,7 +166,7 @@ def compare(lattice: str, apps: Iterable[AppRow], models: Iterable[Model], other
     return rows
 
 
-def not_asked(lattice: str, apps: Iterable[AppRow], reason: str) -> list[LiveRow]:
+def without_reply(lattice: str, apps: Iterable[AppRow], reason: str) -> list[LiveRow]:
     """Return the rows of a lattice whose wadm did not respond."""
     found = sorted(apps, key=lambda app: app.key)
     return [LiveRow(lattice, app.application, app, None, unknown=reason) for app in found]
@@ -209,8 +209,8 @@ def history_of(item: Manifest, versions: Sequence[Version] | None = None) -> lis
     """Return the versions of an application, oldest first: those of wadm's reply, else of its status."""
     status = item.get("status") or {}
     if versions is None:
-        told = status.get("versions") or ()
-        versions = [Version(str(entry.get("version")), bool(entry.get("deployed"))) for entry in told]
+        entries = status.get("versions") or ()
+        versions = [Version(str(entry.get("version")), bool(entry.get("deployed"))) for entry in entries]
     shown = str((status.get("synced") or {}).get("wadmVersion") or "")
     lost = status.get("overridden") or {}
     rows = []

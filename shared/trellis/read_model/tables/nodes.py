@@ -64,12 +64,12 @@ _SKIPPED: Final = frozenset(
     }
 )
 """Reasons for which no installer runs on a node."""
-_HELD: Final[Mapping[str, Health]] = {
+_HEALTH_BY_REASON: Final[Mapping[str, Health]] = {
     ShimReason.PAUSED.value: Health.SUSPENDED,
     ShimReason.HALTED.value: Health.SUSPENDED,
 }
 """Health of a node by the reason that a Shim is held there; Degraded for any other."""
-_WORDS: Final[Mapping[NodeState, str]] = {
+_STATE_TEXTS: Final[Mapping[NodeState, str]] = {
     NodeState.READY: "ready",
     NodeState.PROVISIONING: "provisioning",
     NodeState.VERIFYING: "verifying",
@@ -92,7 +92,7 @@ class NodeRow:
     """
 
     name: str
-    wish: OptIn
+    opt_in_state: OptIn
     by: str
     state: NodeState
     verified: str | None = None
@@ -108,7 +108,7 @@ class NodeRow:
     @property
     def opt_in(self) -> str:
         """``true``, ``false`` or ``invalid``."""
-        return _OPT_IN[self.wish]
+        return _OPT_IN[self.opt_in_state]
 
     def document(self) -> dict[str, object]:
         """Return the row for JSON; absent values are null."""
@@ -164,7 +164,7 @@ def row_of(
     reason, message = _message(node, job, state)
     row = NodeRow(
         name=node.name,
-        wish=wanted,
+        opt_in_state=wanted,
         by="Annotation" if node.opt_in is not None else "Shim" if chosen else "",
         state=state,
         verified=node.proof.value if node.proof and node.marked_digest else None,
@@ -181,8 +181,8 @@ def row_of(
     return replace(row, verdict=node_health(row, found))
 
 
-def node_health(row: NodeRow, stages: Mapping[str, ShimNode], held: Line | None = None) -> Verdict:
-    """Return the health of a node. ``stages`` by name of a Shim; ``held``: the cause that stops its installer Job."""
+def node_health(row: NodeRow, stages: Mapping[str, ShimNode], cause: Line | None = None) -> Verdict:
+    """Return the health of a node. ``stages`` by name of a Shim; ``cause``: the cause that stops its installer Job."""
     if row.state is NodeState.NOT_OPTED_IN:
         return Verdict(Health.NOT_OPTED_IN, row.reason or row.state.value, row.message)
     if row.state is NodeState.INVALID_ANNOTATION:
@@ -191,8 +191,8 @@ def node_health(row: NodeRow, stages: Mapping[str, ShimNode], held: Line | None 
         return Verdict(Health.SUSPENDED, row.reason, row.message)
     if not row.kubelet_ready:
         return Verdict(Health.DEGRADED, NODE_NOT_READY, KUBELET_NOT_READY)
-    if held is not None and row.state in UNDONE:
-        return held.verdict
+    if cause is not None and row.state in UNDONE:
+        return cause.verdict
     if row.state is NodeState.FAILED:
         return Verdict(Health.DEGRADED, row.reason, row.message)
     return _shim_obstacle(row, stages) or _progress(row, stages)
@@ -202,7 +202,9 @@ def _shim_obstacle(row: NodeRow, stages: Mapping[str, ShimNode]) -> Verdict | No
     """Return the health if a Shim is held on the node, or its installers are rejected."""
     for name, item in sorted(stages.items()):
         if item.stage is NodeStage.HELD:
-            return Verdict(_HELD.get(item.message, Health.DEGRADED), item.message, f"Shim {name} is not installed")
+            return Verdict(
+                _HEALTH_BY_REASON.get(item.message, Health.DEGRADED), item.message, f"Shim {name} is not installed"
+            )
         if item.rejected and row.state in UNDONE:
             return Verdict(Health.DEGRADED, item.rejected, f"`trellis explain shim/{name}` shows the rejection")
     return None
@@ -215,11 +217,11 @@ def _progress(row: NodeRow, stages: Mapping[str, ShimNode]) -> Verdict:
     return Verdict(Health.PROGRESSING, state.value, row.message)
 
 
-def with_causes(rows: Iterable[NodeRow], held: Mapping[str, Line]) -> list[NodeRow]:
-    """Return the rows with the causes that stop nodes that are not ready; ``held``: by name of a node."""
+def with_causes(rows: Iterable[NodeRow], causes: Mapping[str, Line]) -> list[NodeRow]:
+    """Return the rows with the causes that stop nodes that are not ready; ``causes``: by name of a node."""
     found = []
     for row in rows:
-        line = held.get(row.name) if row.state in UNDONE else None
+        line = causes.get(row.name) if row.state in UNDONE else None
         if line is None:
             found.append(row)
             continue
@@ -237,7 +239,7 @@ def tally(rows: Iterable[NodeRow]) -> dict[NodeState, int]:
 def summary(rows: Sequence[NodeRow]) -> str:
     """Return one line: ``12 ready, 3 provisioning, 1 failed``."""
     counted = tally(rows)
-    return ", ".join(f"{counted[state]} {word}" for state, word in _WORDS.items() if counted[state]) or "no nodes"
+    return ", ".join(f"{counted[state]} {word}" for state, word in _STATE_TEXTS.items() if counted[state]) or "no nodes"
 
 
 def _recorded(node: NodeView, entry: Entry) -> bool:
@@ -248,8 +250,8 @@ def _recorded(node: NodeView, entry: Entry) -> bool:
     )
 
 
-def _apart(wish: OptIn) -> NodeState:
-    return NodeState.INVALID_ANNOTATION if wish is OptIn.INVALID else NodeState.NOT_OPTED_IN
+def _apart(opt_in: OptIn) -> NodeState:
+    return NodeState.INVALID_ANNOTATION if opt_in is OptIn.INVALID else NodeState.NOT_OPTED_IN
 
 
 def _state(node: NodeView, job: JobView | None, entry: Entry | None) -> NodeState:

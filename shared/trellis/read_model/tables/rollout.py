@@ -72,7 +72,7 @@ class Phase(StrEnum):
 class World:
     """Input of a standing. ``status`` is that of the Shim; ``revisions`` are oldest first, ``current`` is its own.
 
-    ``held``: by name of a node, the cause that stops its installer Job.
+    ``causes``: by name of a node, the cause that stops its installer Job.
     """
 
     shim: ShimView
@@ -84,7 +84,7 @@ class World:
     current: Revision | None = None
     ledger_known: bool = True
     notes: tuple[str, ...] = ()
-    held: Mapping[str, Line] = field(default_factory=dict)
+    causes: Mapping[str, Line] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +172,7 @@ class Outlook:
     auto: bool
     halted: bool
     blocked: str
-    held: bool
+    other_controller: bool
     rejected: str = ""
 
 
@@ -249,7 +249,7 @@ def _by_phase(world: World, nodes: tuple[ShimNode, ...], phase: Phase, message: 
 def _stopped(world: World, nodes: tuple[ShimNode, ...]) -> Verdict | None:
     """Return the health if an installer Job is stopped on a node that is not updated."""
     for node in nodes:
-        if node.stage in {NodeStage.IN_WORK, NodeStage.WAITING} and (line := world.held.get(node.name)) is not None:
+        if node.stage in {NodeStage.IN_WORK, NodeStage.WAITING} and (line := world.causes.get(node.name)) is not None:
             return Verdict(Health.DEGRADED, line.reason, f"node {node.name}: {line.shown}")
     return None
 
@@ -372,10 +372,10 @@ def _failed_target(world: World, node: NodeView, auto: bool) -> Target | None:
     return None
 
 
-def _hold_reason(world: World, wish: WantedShim | Refusal, halted: bool) -> str:
+def _hold_reason(world: World, wanted: WantedShim | Refusal, halted: bool) -> str:
     """Return the reason that a node is held, "" if it waits for a slot."""
-    if isinstance(wish, Refusal):
-        return wish.value
+    if isinstance(wanted, Refusal):
+        return wanted.value
     blocked = _blocking(world)
     if blocked is not None and blocked.reason in {Refusal.CHECKSUM_MISSING.value, Refusal.UNSIGNED.value}:
         return blocked.reason
@@ -476,10 +476,10 @@ def _of_status(world: World) -> tuple[Phase, str, str]:
 
 def _stop_reason(world: World, nodes: tuple[ShimNode, ...]) -> tuple[str, str]:
     """Return why no node is left that the rollout can continue on."""
-    held = [node for node in nodes if node.stage is NodeStage.HELD]
-    reason = held[0].message
+    held_nodes = [node for node in nodes if node.stage is NodeStage.HELD]
+    reason = held_nodes[0].message
     found = _degraded(world, frozenset({reason}))
-    message = f"{reason}: {found.message if found else _listed([node.name for node in held])}"
+    message = f"{reason}: {found.message if found else _listed([node.name for node in held_nodes])}"
     return message, f"see: trellis explain shim/{world.shim.name}"
 
 

@@ -25,13 +25,13 @@ from trellis.installer_api.redaction import redact_url
 from trellis.lattice.connection.address import NatsAddress
 from trellis.lattice.connection.client import UntrustedNatsClient
 from trellis.lattice.connection.flood import Flood
-from trellis.lattice.connection.questions import Asked, Counter
+from trellis.lattice.connection.questions import Counter, RequestHandler
 from trellis.lattice.connection.subscriptions import (
     PENDING_BYTES,
     PENDING_MESSAGES,
     TROUBLE,
     Answers,
-    Heard,
+    MessageHandler,
     Subscriptions,
 )
 from trellis.lattice.connection.tls import NOT_LET_IN, CertificateError, advised, client_context
@@ -49,8 +49,8 @@ from trellis.telemetry import get_logger
 
 __all__ = [
     "INBOX",
-    "Heard",
-    "Link",
+    "LatticeConnection",
+    "MessageHandler",
     "NatsUnavailableError",
     "NoLatticeRespondersError",
     "SilenceError",
@@ -64,7 +64,7 @@ _UNUSABLE: Final = "its address is invalid: see natsAddress"
 _log = get_logger(__name__)
 
 
-class Link:
+class LatticeConnection:
     """A lattice connection. ``changed`` is called in the event loop whenever it is lost or established."""
 
     def __init__(
@@ -81,7 +81,7 @@ class Link:
         self._changed = changed
         self._client: UntrustedNatsClient | None = None
         self._flood = Flood(timings.flood)
-        self._hearing = Subscriptions(self._flood.came)
+        self._subscriptions = Subscriptions(self._flood.came)
         self._counters: dict[str, Counter] = {}
         self._outage = Outage("not connected yet", timings.outage)
         self._warned = False
@@ -106,7 +106,7 @@ class Link:
         return self._tried
 
     @property
-    def hearing_since(self) -> float | None:
+    def receiving_since(self) -> float | None:
         """Start of uninterrupted reception on all subscriptions (monotonic seconds); None without it."""
         return None if self.deaf else self.since
 
@@ -127,15 +127,15 @@ class Link:
         """
         return self._there().jetstream()
 
-    async def listen(self, subject: str, heard: Heard) -> None:
+    async def listen(self, subject: str, handler: MessageHandler) -> None:
         """Subscribe to a subject; the subscription is restored after each outage."""
-        await self._hearing.add(subject, heard, self._client)
+        await self._subscriptions.add(subject, handler, self._client)
 
-    async def ignore(self, subject: str, heard: Heard) -> None:
+    async def ignore(self, subject: str, handler: MessageHandler) -> None:
         """Unsubscribe a handler from a subject."""
-        await self._hearing.drop(subject, heard)
+        await self._subscriptions.drop(subject, handler)
 
-    async def say(self, subject: str, payload: bytes) -> None:
+    async def publish(self, subject: str, payload: bytes) -> None:
         """Publish a message, without confirmation of its delivery.
 
         Raises:
@@ -189,9 +189,9 @@ class Link:
             raise NatsUnavailableError(f"{subject}: {describe(error)}") from None
         return answers.taken
 
-    async def serve(self, subject: str, queue: str, asked: Asked) -> None:
+    async def serve(self, subject: str, queue: str, handler: RequestHandler) -> None:
         """Serve requests on a subject, also after each outage; one member of the queue group ``queue`` gets each."""
-        self._counters[subject] = Counter(subject, queue, asked)
+        self._counters[subject] = Counter(subject, queue, handler)
         if (client := self._client) is not None:
             await self._counters[subject].open(client)
 
@@ -208,7 +208,7 @@ class Link:
                 cancellation.check()
                 connected_at = time.monotonic()
                 try:
-                    await self._one_connection(failures)
+                    await self._connect_once(failures)
                 except TROUBLE as error:
                     self._lost(advised(describe(self._complaints[-1] if self._complaints else error)))
                 except CertificateError as error:
@@ -223,7 +223,7 @@ class Link:
             self.since = None
             self._arrived.clear()
 
-    async def _one_connection(self, attempt: int) -> None:
+    async def _connect_once(self, attempt: int) -> None:
         """Connect once, and return when the connection ends.
 
         Raises:
@@ -234,7 +234,7 @@ class Link:
         try:
             async with asyncio.timeout(self._timings.connect):
                 await self._connect(client, attempt, closed)
-                await self._hearing.open(client)
+                await self._subscriptions.open(client)
                 for counter in list(self._counters.values()):
                     await counter.open(client)
                 await client.flush(self._timings.connect)
@@ -246,12 +246,12 @@ class Link:
                         await closed.wait()
                 if client.denied and not client.is_closed:
                     await client.subscribe_again(self._timings.connect)
-                    self._heard_again(client)
+                    self._update_denied(client)
             complaint = advised(describe(self._complaints[-1])) if self._complaints else "connection lost"
             self._lost(self._flood.reason or complaint)
         finally:
             self._client = None
-            self._hearing.closed()
+            self._subscriptions.closed()
             await client.close_permanently(self._timings.goodbye)
 
     async def _connect(self, client: UntrustedNatsClient, attempt: int, closed: asyncio.Event) -> None:
@@ -265,7 +265,7 @@ class Link:
                 raise error  # ends this attempt; the library would retry forever with its own delays
             if client.denied and not self.deaf:
                 self._is_deaf(client.denied)
-            if isinstance(error, nats.errors.SlowConsumerError) and self._hearing.has(error.sub):
+            if isinstance(error, nats.errors.SlowConsumerError) and self._subscriptions.has(error.sub):
                 self._flood.came(f"more messages wait on {error.sub.subject} than the buffer holds")
 
         async def on_closed() -> None:
@@ -298,7 +298,7 @@ class Link:
         self.deaf = reason
         self._changed()
 
-    def _heard_again(self, client: UntrustedNatsClient) -> None:
+    def _update_denied(self, client: UntrustedNatsClient) -> None:
         """Update the denied subscriptions. Messages in the meantime are lost, as after an outage."""
         if client.denied == self.deaf:
             return
