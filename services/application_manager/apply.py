@@ -306,8 +306,8 @@ class Effects:
 
     async def _without_version(self, view: ApplicationView) -> None:
         """Remove wadm's version and the last-synced annotation from an object whose manifest changed since."""
-        deleted = {"annotations": dict.fromkeys((VERSION, names.ANNOTATION_LAST_SYNCED))}
-        patch = {"metadata": {"uid": view.uid, "resourceVersion": view.resource_version} | deleted}
+        removal = {"annotations": dict.fromkeys((VERSION, names.ANNOTATION_LAST_SYNCED))}
+        patch = {"metadata": {"uid": view.uid, "resourceVersion": view.resource_version} | removal}
         written = await self.kube.merge_patch(
             APPLICATIONS, view.name, patch, view.namespace, field_manager=names.FIELD_MANAGER_WADM
         )

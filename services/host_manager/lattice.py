@@ -66,7 +66,7 @@ def reports_of(snapshot: Snapshot) -> dict[str, Report]:
 
 
 def _report(pod: PodView, seen: Sighting | None, snapshot: Snapshot, view: LatticeView) -> Report:
-    if not pod.tells or view.connected_since is None:
+    if not pod.reports_pod or view.connected_since is None:
         return Report("Unknown", seen)
     if not pod.ready:
         reporting = seen is not None and snapshot.clock - seen.at <= view.silence

@@ -145,11 +145,11 @@ def _reported(snapshot: Snapshot) -> Finding:
         )
         message = f"the host in pod {named} sent no heartbeat for 70 s: see its log, or set hostRecycling: OneAtATime"
         return REPORTED, "False", "HeartbeatMissing", message
-    untold = [pod for pod in ready if not pod.tells]
-    if untold:
+    unreported = [pod for pod in ready if not pod.reports_pod]
+    if unreported:
         message = (
-            f"{len(untold)} pods have a template before revision 2 and do not report their host: see latticeHosts for "
-            "all hosts"
+            f"{len(unreported)} pods have a template before revision 2 and do not report their host: see latticeHosts "
+            "for all hosts"
         )
         return REPORTED, "Unknown", "HostIDUnknown", message
     waiting = [pod.name for pod in ready if reports[pod.name].reported != "Yes"]

@@ -58,7 +58,7 @@ class Listening:
             CONNECTION, wake, beside, parts=(Part.HOSTS, Part.MODELS), timings=timings.lattice
         )
         self.recycling: Final = Recycling(timings)
-        self._why: dict[str, str] = {}
+        self._reasons: dict[str, str] = {}
 
     async def run(self) -> None:
         """Follow the lattices until cancelled."""
@@ -69,15 +69,15 @@ class Listening:
         try:
             address = lattice_of(group, read)
         except SubjectError as error:
-            self._why[key] = str(error)
+            self._reasons[key] = str(error)
             await self.lattices.need(key, None)
             return
-        self._why.pop(key, None)
+        self._reasons.pop(key, None)
         await self.lattices.need(key, address)
 
     async def leave(self, key: str) -> None:
         """Stop following the lattice of a group."""
-        self._why.pop(key, None)
+        self._reasons.pop(key, None)
         self.recycling.calm(key)
         await self.lattices.need(key, None)
 
@@ -87,7 +87,7 @@ class Listening:
         return replace(
             snapshot,
             lattice=self.lattices.view(key),
-            lattice_reason=self._why.get(key, ""),
+            lattice_reason=self._reasons.get(key, ""),
             clock=now,
             may_recycle=self.recycling.may(key, now),
         )

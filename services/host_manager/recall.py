@@ -1,6 +1,6 @@
 """Restores from NATS the published events of pods and host groups, so that a new leader publishes changes only.
 
-In: the last event of each subject. Out: ``Cache.said``, filled with them. Called once, before the first reconcile.
+In: the last event of each subject. Out: ``Cache.published``, filled with them. Called once, before the first reconcile.
 Invariant: after the loss of the stream, all events are published; subscribers tolerate duplicates.
 """
 

@@ -165,8 +165,8 @@ def _unusable(disk: Disk, base: str) -> str:
 
 
 def _free_bytes(disk: Disk, base: str) -> int:
-    events = os.statvfs(disk.real(disk.nearest(base)))
-    return events.f_bavail * events.f_frsize
+    stats = os.statvfs(disk.real(disk.nearest(base)))
+    return stats.f_bavail * stats.f_frsize
 
 
 def _imports(disk: Disk, main: str, live: Live | None) -> tuple[tuple[str, ...], tuple[str, ...]]:

@@ -127,24 +127,24 @@ class Answering:
             await self._give(question, request, secret)
         except Refusal as refused:
             # Without its frames: they refer to this one, with the Secret, until the garbage collector runs.
-            reason = refused.with_traceback(None)
+            refusal = refused.with_traceback(None)
         except TooLargeError as error:
             message = f"the answer is too large: {error} (bytes that are not text take up to four times their size)"
-            reason = Refusal(ErrorName.OTHER, message)
+            refusal = Refusal(ErrorName.OTHER, message)
         except (AnswerLost, TimeoutError):
             raise
         except Exception as error:  # noqa: BLE001 - a failure affects only its request; its text may contain a value
             _log.error("request failed with an internal error", error=type(error).__name__, where=_where(error))
-            reason = Refusal(ErrorName.OTHER, "secrets_backend failed to answer this request: see its log")
+            refusal = Refusal(ErrorName.OTHER, "secrets_backend failed to answer this request: see its log")
         else:
             self._granted(opened, identity, secret, grant)
             return GRANTED
-        await question.answer(reason.body())
+        await question.answer(refusal.body())
         if opened is None:
-            self._unreadable(reason)
+            self._unreadable(refusal)
         else:
-            self._denied(opened, identity, reason, grant_of())
-        return reason.error.value
+            self._denied(opened, identity, refusal, grant_of())
+        return refusal.error.value
 
     async def _open(self, question: Question) -> Opened:
         key = self._parts.key

@@ -127,8 +127,8 @@ class Cache:
 
     def _application(self, lattice_id: str, name: str) -> Application | None:
         comparison = self.following.comparison(lattice_id)
-        cache = comparison.applications.known.get(name) if comparison is not None else None
-        return cache.application if cache is not None else None
+        known = comparison.applications.known.get(name) if comparison is not None else None
+        return known.application if known is not None else None
 
     def all_keys(self) -> set[str]:
         """Return every key to reconcile."""
@@ -328,8 +328,8 @@ class Cache:
         comparison = self.following.comparison(lattice_id)
         if comparison is None:
             return None
-        cache = comparison.applications.known.get(application)
-        if cache is not None and cache.application is not None:
+        known = comparison.applications.known.get(application)
+        if known is not None and known.application is not None:
             return True
         return False if comparison.applications.absent(application) else None
 
@@ -382,9 +382,9 @@ class Cache:
 
 
 def _refusal(options: ServiceOptions, application: Application, group: GroupView) -> Refused:
-    reason = (
+    message = (
         f"application {application.name} requests its Service in namespace {options.namespace}, where its lattice has "
         f"no host group: change annotation {names.ANNOTATION_SERVICE_NAMESPACE}, or add the namespace to "
         "TRELLIS_SERVICE_NAMESPACES"
     )
-    return Refused("NamespaceNotAllowed", reason, group)
+    return Refused("NamespaceNotAllowed", message, group)

@@ -52,9 +52,9 @@ class Reconciler:
             return None
         snapshot = await self._look(key)
         actions = deciding.decide(snapshot)
-        removed = {action.target.uid for action in actions if isinstance(action, RemoveService)}
+        to_remove = {action.target.uid for action in actions if isinstance(action, RemoveService)}
         for service in snapshot.services.values():
-            if service.uid not in removed and snapshot.lattice_of(service) not in snapshot.unknown:
+            if service.uid not in to_remove and snapshot.lattice_of(service) not in snapshot.unknown:
                 self.effects.breaker.withdraw(deciding.SERVICES, service.uid)
         waits = [snapshot.look_again]
         if actions:
@@ -69,7 +69,7 @@ class Reconciler:
                 self.queue.add(key)
         with self.stories.follow(key):
             waits.append(again := await self._publish_states(snapshot))
-        if again is None and not removed and _settled(snapshot):
+        if again is None and not to_remove and _settled(snapshot):
             self.stories.end(key)
         return min((wait for wait in waits if wait is not None), default=None)
 

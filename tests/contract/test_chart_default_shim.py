@@ -12,7 +12,7 @@ from support.chart.rendered import ChartRefusedError, Manifest, notes, of, only,
 from support.suite.naming import lacking
 from trellis import names
 from trellis.installer_api.spec import WantedShim
-from trellis.provisioning.shims import ShimView, installer_spec_for, is_for, view_shim
+from trellis.provisioning.shims import ShimView, is_for, view_shim, wanted_shim_for
 from trellis_dev.commands.images import chart_values
 from trellis_dev.localcluster.node_images import architecture
 from trellis_dev.localcluster.wasmshim import IN_IMAGE, SHIM
@@ -48,7 +48,7 @@ def test_an_annotated_node_gets_the_runtime_of_the_image_by_its_checksum(arch: s
     assert is_for(shim, opted_in(node), auto_provision=False)
     assert is_for(shim, node, auto_provision=True)
     assert not is_for(shim, node, auto_provision=False)
-    wanted = installer_spec_for(shim, arch, require_checksum=True)
+    wanted = wanted_shim_for(shim, arch, require_checksum=True)
     assert isinstance(wanted, WantedShim)
     [source] = wanted.sources
     assert (source.location, source.sha256) == (f"{IN_IMAGE}/{SHIM}", SUMS[arch])

@@ -19,7 +19,7 @@ import yaml
 from support.examples.folders import manifests
 from support.suite.commands import expect_command
 from trellis.installer_api.spec import WantedShim
-from trellis.provisioning.shims import installer_spec_for, is_for, view_shim
+from trellis.provisioning.shims import is_for, view_shim, wanted_shim_for
 from trellis_dev.testing.builders import a_node, opted_in
 from trellis_tools.reference.__main__ import SETTINGS
 
@@ -73,7 +73,7 @@ def test_annotated_nodes_get_the_runtime_of_the_image_that_is_built_by_its_check
     shim = view_shim(manifest | {"metadata": {**manifest["metadata"], "uid": "u", "resourceVersion": "1"}})
     assert not shim.invalid
     assert is_for(shim, opted_in(a_node()), auto_provision=False)
-    wanted = installer_spec_for(shim, "amd64", require_checksum=True)
+    wanted = wanted_shim_for(shim, "amd64", require_checksum=True)
     assert isinstance(wanted, WantedShim)
     [source] = wanted.sources
     assert (source.location, source.binary_sha256) == (RUNTIME, hashlib.sha256(b"a program").hexdigest())

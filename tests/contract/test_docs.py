@@ -12,7 +12,7 @@ import provisioner.settings
 from support.suite.commands import expect_command
 from trellis.crds.host_config import WasmCloudHostConfigSpec
 from trellis.installer_api.spec import WantedShim
-from trellis.provisioning.shims import installer_spec_for, is_for, view_shim
+from trellis.provisioning.shims import is_for, view_shim, wanted_shim_for
 from trellis.services import SERVICES
 from trellis_dev.testing.builders import a_node
 
@@ -80,7 +80,7 @@ def test_the_shim_of_the_page_can_be_applied_and_is_for_the_nodes_it_selects() -
     labelled = a_node("n", labels=(("wasm", "true"),))
     assert not is_for(shim, a_node("n"), auto_provision=False)
     assert is_for(shim, labelled, auto_provision=False)
-    assert isinstance(installer_spec_for(shim, "amd64", require_checksum=True), WantedShim)
+    assert isinstance(wanted_shim_for(shim, "amd64", require_checksum=True), WantedShim)
 
 
 def test_the_host_group_of_the_page_says_nothing_that_is_not_a_field() -> None:

@@ -99,14 +99,14 @@ class Authentication:
         """Return the viewer whose last session ended ("" if one remains), and the response that deletes the cookie."""
         self._from_us(request)
         session = self._session(request)
-        deleted = ""
+        ended = ""
         if session is not None:
             self.sessions.close(self._cookie(request))
             if not self.sessions.per_viewer()[session.viewer.key]:
-                deleted = session.viewer.key
+                ended = session.viewer.key
         response = web.Response(status=204)
         response.del_cookie(self._name, path="/", httponly=True, secure=self._secure, samesite="Strict")
-        return deleted, response
+        return ended, response
 
     @property
     def _name(self) -> str:

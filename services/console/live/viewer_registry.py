@@ -251,8 +251,8 @@ class ViewerRegistry:
                     await self._end(visit)
                 continue
             linger = self._timings.linger
-            deleted = [key for key, item in visit.watched.items() if not item.users and now - item.left > linger]
-            for key in deleted:
+            expired = [key for key, item in visit.watched.items() if not item.users and now - item.left > linger]
+            for key in expired:
                 if not visit.watched[key].users:  # a stream may have started during the await
                     await _stop(visit.watched.pop(key))
             if not visit.users and now - visit.left > linger:

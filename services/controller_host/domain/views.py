@@ -152,7 +152,7 @@ def read_spec(view: ControllerView) -> Wanted:
         config=compact(spec.config or {}, option=orjson.OPT_SORT_KEYS),
         refs=(
             tuple(sorted(ref.name for ref in spec.config_map_refs or ())),
-            tuple(sorted(secret_ref.name for secret_ref in spec.secret_refs or ())),
+            tuple(sorted(ref.name for ref in spec.secret_refs or ())),
         ),
         bounds=_bounds(spec),
         suspend_after=None if pinned else after,

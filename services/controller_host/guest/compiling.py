@@ -68,12 +68,12 @@ def main(memory_bytes: int, cpu_seconds: int) -> None:
     os.environ["RAYON_NUM_THREADS"] = _THREADS  # of the engine
     code = b""
     try:
-        events, code = compile_module(wasmtime.Engine(make_config()), sys.stdin.buffer.read())
+        document, code = compile_module(wasmtime.Engine(make_config()), sys.stdin.buffer.read())
     except ModuleRefused as refused:
-        events = {"refused": [refused.reason.value, refused.message]}
+        document = {"refused": [refused.reason.value, refused.message]}
     except MemoryError:
         sys.exit(OUT_OF_MEMORY)
-    head = orjson.dumps(events)
+    head = orjson.dumps(document)
     for part in (len(head).to_bytes(LENGTH_BYTES, "big"), head, code):
         sys.stdout.buffer.write(part)
     sys.stdout.buffer.flush()

@@ -281,15 +281,15 @@ def _deletions(snapshot: Snapshot, wanted: list[Manifest]) -> list[Action]:
     """Delete children that the group no longer has; objects of other owners are not touched."""
     assert snapshot.group is not None
     kept = {(child["kind"], child["metadata"]["name"]) for child in wanted}
-    deleted: list[Action] = []
+    deletions: list[Action] = []
     for key in child_keys(snapshot.group):
         found = snapshot.children.get(key)
         if found is None or key in kept or found["metadata"].get("deletionTimestamp"):
             continue
         owners = found["metadata"].get("ownerReferences") or ()
         if any(owner.get("uid") == snapshot.group.uid for owner in owners):
-            deleted.append(DeleteChild(found, "the host group does not need it any more"))
-    return deleted
+            deletions.append(DeleteChild(found, "the host group does not need it any more"))
+    return deletions
 
 
 def _recycle(snapshot: Snapshot) -> list[Action]:
@@ -320,8 +320,8 @@ def _status(snapshot: Snapshot, marks: Marks | None) -> list[Action]:
     if status == snapshot.status:
         return []
     # A merge patch keeps the fields that it does not contain.
-    deleted = {name: None for name in snapshot.status if name not in status}
-    actions: list[Action] = [WriteStatus(snapshot.head, status | deleted)]
+    omitted = {name: None for name in snapshot.status if name not in status}
+    actions: list[Action] = [WriteStatus(snapshot.head, status | omitted)]
     former = {
         (condition["type"], condition["status"], condition["reason"])
         for condition in snapshot.status.get("conditions") or ()

@@ -31,9 +31,10 @@ class Trouble:
 
 @dataclass(frozen=True, slots=True)
 class PodView:
-    """One pod of a host group. ``labels``: those of its host. ``tells``: its host has a label with the pod's name.
+    """One pod of a host group. ``labels``: those of its host.
 
-    ``ready_since``: time of the last change of its readiness, in Kubernetes' format, "" if there was none.
+    ``reports_pod``: its host has a label with the pod's name. ``ready_since``: time of the last change of its
+    readiness, in Kubernetes' format, "" if there was none.
     """
 
     namespace: str
@@ -48,7 +49,7 @@ class PodView:
     lattice: str = ""
     labels: tuple[tuple[str, str], ...] = ()
     trouble: Trouble | None = None
-    tells: bool = False
+    reports_pod: bool = False
     ready_since: str = ""
 
     @property
@@ -90,7 +91,7 @@ def view_pod(pod: Manifest) -> PodView:
         lattice=_lattice(containers),
         labels=tuple(sorted(hosts.items())),
         trouble=None if ready or deleting else _trouble(status, conditions),
-        tells=_POD_VARIABLE in _variables(containers),
+        reports_pod=_POD_VARIABLE in _variables(containers),
         ready_since=str(conditions.get("Ready", {}).get("lastTransitionTime") or ""),
     )
 

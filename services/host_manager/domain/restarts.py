@@ -33,7 +33,7 @@ def uses(snapshot: Snapshot, change: SecretChange) -> bool | None:
         return False  # without an address, no host can have requested the Secret
     if view.connected_since is None or not view.settled:
         return None
-    if all(pod.tells for pod in snapshot.pods):
+    if all(pod.reports_pod for pod in snapshot.pods):
         return False
     # Hosts of adopted pods do not report their pod: any host of the lattice may be one of these.
     return any(seen.host.id in change.hosts for seen in view.hosts if POD_LABEL not in seen.host.labels)

@@ -33,15 +33,17 @@ def plan_uninstall(found: Inspection, unwanted: Unwanted) -> Plan:
     # A handler that a distribution detects by itself is removed with its program, without any edit.
     edits = replace(edits, meaning_changes=edits.meaning_changes or bool(early))
     kept = tuple(path for path in found.state.retired if path in found.running and goes.shims)
-    deleted = [shim.path for shim in goes.removed.values()] + [path for path in found.state.retired if path not in kept]
-    before, after = _endings(found, [*deleted, *(item.binary for item in goes.taken)]) if unwanted.force else ([], [])
+    to_remove = [shim.path for shim in goes.removed.values()] + [
+        path for path in found.state.retired if path not in kept
+    ]
+    before, after = _endings(found, [*to_remove, *(item.binary for item in goes.taken)]) if unwanted.force else ([], [])
     actions: list[Action] = [*_write_files(edits, goes.handlers), *before, *early]
     restart = restart_for(found, edits, goes.shims, frozenset(goes.handlers))
     actions += [restart] if restart else []
     actions += after
     actions += [
         RemoveFile(path, Reason.SHIM_UNWANTED, "it has no owner any more")
-        for path in dict.fromkeys(deleted)
+        for path in dict.fromkeys(to_remove)
         if path in found.binaries
     ]
     actions += late

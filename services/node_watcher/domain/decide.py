@@ -192,12 +192,12 @@ def _record(
     annotations = {**proof_annotations(node, marks), **({} if still else no_failure(node))}
     what = ", ".join(sorted(proved_of(job.shims))) if job.installs is not None else "Wasm runtime"
     message = f"{what} {job.digest} is provisioned (verified: {proof.value})"
-    deleted = removable_startup_taints(node, shims, marks.ready)
+    removed_taints = removable_startup_taints(node, shims, marks.ready)
     has = dict(node.labels)
     stay = {name for name in node.installed if name != KWASM and names.shim_label(name) in has}
-    ops = patch_of(node, proof_labels(node, marks, wanted | stay), annotations, deleted)
+    ops = patch_of(node, proof_labels(node, marks, wanted | stay), annotations, removed_taints)
     event = RecordEvent(node.uid, False, Reason.PROVED, f"{message} by Job {job.namespace}/{job.name}")
-    return [PatchNode(node, ops, Reason.PROVED, f"{message}{_without(deleted)}"), event]
+    return [PatchNode(node, ops, Reason.PROVED, f"{message}{_without(removed_taints)}"), event]
 
 
 def _record_left(node: NodeView, left: Mapping[str, str], wanted: frozenset[str]) -> list[Action]:
@@ -218,9 +218,9 @@ def _restore(node: NodeView, marks: Marks, snapshot: Snapshot) -> list[Action]:
     deletion of a Shim affects all of its nodes, and the circuit breaker does not pause it (ADR 27).
     """
     wanted = snapshot.wanted
-    deleted = removable_startup_taints(node, snapshot.shims, marks.ready)
+    removed_taints = removable_startup_taints(node, snapshot.shims, marks.ready)
     labels, annotations = proof_labels(node, marks, wanted), proof_annotations(node, marks)
-    ops = patch_of(node, labels, annotations, deleted)
+    ops = patch_of(node, labels, annotations, removed_taints)
     if not ops:
         return []
     deleting = sorted(name for name in marks.shims if name not in wanted and name != KWASM)
@@ -231,11 +231,13 @@ def _restore(node: NodeView, marks: Marks, snapshot: Snapshot) -> list[Action]:
         return [patch] if leaves <= snapshot.deleting else _unmark(node, patch)
     if marks.proof is not node.proof:
         message = f"{', '.join(sorted(marks.shims))}: the kubelet lists the handlers (verified: {marks.proof.value})"
-        return [PatchNode(node, ops, Reason.PROVED, f"{message}{_without(deleted)}")]
+        return [PatchNode(node, ops, Reason.PROVED, f"{message}{_without(removed_taints)}")]
     if not patch_of(node, labels, annotations):
-        message = f"Wasm runtime {marks.digest} is ready{_without(deleted)}"
+        message = f"Wasm runtime {marks.digest} is ready{_without(removed_taints)}"
         return [PatchNode(node, ops, Reason.STARTUP_TAINT_REMOVED, message)]
-    message = f"labels of Wasm runtime {marks.digest} were changed by another client: restored{_without(deleted)}"
+    message = (
+        f"labels of Wasm runtime {marks.digest} were changed by another client: restored{_without(removed_taints)}"
+    )
     return [PatchNode(node, ops, Reason.LABELS_RESTORED, message)]
 
 

@@ -162,8 +162,8 @@ def _begin(snapshot: Snapshot, node: NodeView, jobs: tuple[JobView, ...]) -> lis
         return blocked
     if snapshot.blocked_for > 0:
         return [LookAgain(snapshot.blocked_for)]  # the run that released the slot may have failed since
-    deleted = {action.job.uid for action in _outlived(jobs, newest(jobs))}
-    clear = [DeleteJob(job, Reason.SUPERSEDED, foreground=False) for job in jobs if job.uid not in deleted]
+    outlived = {action.job.uid for action in _outlived(jobs, newest(jobs))}
+    clear = [DeleteJob(job, Reason.SUPERSEDED, foreground=False) for job in jobs if job.uid not in outlived]
     return [*clear, CreateJob(node, replace(snapshot.task, unconfirmed=snapshot.unconfirmed), entry.attempt)]
 
 
@@ -334,8 +334,8 @@ def _end(job: JobView, node: NodeView, reason: Reason, deleting: frozenset[str])
         return []
     step = DeleteJob(job, reason, foreground=True) if job.stopped else EndJob(job, reason)
     changes = difference(node.installed, job.shims)
-    deleted = bool(changes) and deleting.issuperset(changes)
-    return [step] if deleted else [Destroy(_interruption(job), (step,))]
+    of_deleted_shims = bool(changes) and deleting.issuperset(changes)
+    return [step] if of_deleted_shims else [Destroy(_interruption(job), (step,))]
 
 
 def _interruption(job: JobView) -> Destruction:

@@ -15,7 +15,7 @@ from typing import Final
 
 from trellis.installer_api.spec import WantedShim
 from trellis.provisioning.shims import Refusal, ShimView, is_for
-from trellis.provisioning.targets import installer_spec_on, rival_of, stays_on
+from trellis.provisioning.targets import rival_of, stays_on, wanted_shim_on
 from trellis.provisioning.views import VERIFICATION_FAILED, NodeView, last_proved
 
 
@@ -137,7 +137,7 @@ def member_of(
     has = node.installed.get(shim.name)
     if is_for(shim, node, auto_provision=auto_provision) or stays_on(shim, node):
         shims = tuple(shims)
-        wanted = installer_spec_on(shim, node, shims, auto_provision=auto_provision, require_checksum=require_checksum)
+        wanted = wanted_shim_on(shim, node, shims, auto_provision=auto_provision, require_checksum=require_checksum)
         return Member(node, wanted, has, rival_of(shim, node, shims, auto_provision=auto_provision))
     return None if has is None else Member(node, None, has)
 

@@ -17,7 +17,7 @@ from trellis.crds.shim import RemovalPolicy
 from trellis.installer_api.spec import InstallSpec, WantedShim, removal_of, shim_owner
 from trellis.provisioning.attempts import changes_of
 from trellis.provisioning.revisions import Revision, restored
-from trellis.provisioning.shims import ShimView, installer_spec_for, view_shim
+from trellis.provisioning.shims import ShimView, view_shim, wanted_shim_for
 from trellis.provisioning.views import KWASM, JobView, NodeView, Target, encode_digests, last_proved, unproved
 
 
@@ -34,9 +34,9 @@ class Rules:
     allow_http: bool
     retry_refused: bool = False
 
-    def spec(self, wishes: tuple[WantedShim, ...]) -> InstallSpec:
+    def spec(self, shims: tuple[WantedShim, ...]) -> InstallSpec:
         """Return the spec of these shims for an installer."""
-        return InstallSpec(wishes, self.require_checksum, self.allow_http, self.retry_refused)
+        return InstallSpec(shims, self.require_checksum, self.allow_http, self.retry_refused)
 
 
 def task_of(node: NodeView, target: Target, shims: Mapping[str, ShimView], rules: Rules) -> Task:
@@ -48,11 +48,11 @@ def task_of(node: NodeView, target: Target, shims: Mapping[str, ShimView], rules
     if deleting:
         return _removal(target, deleting, shims, rules)
     changed = [shims[name] for name in changes_of(node, target) if name in shims]
-    wishes = _wanted_shims(changed, node, require_checksum=rules.require_checksum)
+    wanted_shims = _wanted_shims(changed, node, require_checksum=rules.require_checksum)
     return Task(
         target,
-        handlers=tuple(installer_spec.handler for installer_spec in wishes),
-        spec=rules.spec(wishes),
+        handlers=tuple(shim.handler for shim in wanted_shims),
+        spec=rules.spec(wanted_shims),
         canaries=tuple(shim.name for shim in changed if canary_of(shim, rules.canary_image) is not None),
     )
 
@@ -93,7 +93,7 @@ def kept_version(
 ) -> WantedShim | None:
     """Return the spec of a version of a Shim on an architecture; None if none of its revisions is that version."""
     for revision in reversed(revisions):
-        wanted = installer_spec_for(view_shim(restored(revision, manifest)), architecture, require_checksum=False)
+        wanted = wanted_shim_for(view_shim(restored(revision, manifest)), architecture, require_checksum=False)
         if isinstance(wanted, WantedShim) and wanted.digest == digest:
             return wanted
     return None
@@ -112,16 +112,16 @@ def undo_of(node: NodeView, job: JobView, shims: Collection[str], reason: str, f
     they are, and the outcome of the Job reports them (ADR 29).
     """
     had = had_of(node, shims)
-    deleted = [name for name in shims if name not in had]
+    unverified = [name for name in shims if name not in had]
     back = {wanted.name: wanted for wanted in former.kept if wanted.name in had}
     lost = sorted(had.keys() - back.keys())
     if lost:
         reason += f"; the former version of {', '.join(lost)} has no revision, so this one stays without its label"
-    after = {name: digest for name, digest in node.installed.items() if name not in deleted}
+    after = {name: digest for name, digest in node.installed.items() if name not in unverified}
     after |= {name: unproved(node.installed.get(name)) for name in lost}
     after |= {wanted.name: wanted.digest for wanted in back.values()}
-    after |= {name: unproved(None) for name in job.shims if name not in node.installed and name not in deleted}
-    removed, removes = removals_of(deleted, former.shims), bool(deleted) and not back
+    after |= {name: unproved(None) for name in job.shims if name not in node.installed and name not in unverified}
+    removed, removes = removals_of(unverified, former.shims), bool(unverified) and not back
     removals = InstallSpec(removed, require_checksum=False, allow_http=former.allow_http)
     installs = InstallSpec(tuple(back.values()), require_checksum=False, allow_http=former.allow_http)
     return Task(
@@ -130,7 +130,7 @@ def undo_of(node: NodeView, job: JobView, shims: Collection[str], reason: str, f
         spec=removals if removes else installs,
         removes=removes,
         force=removes,
-        first=removals if deleted and back else None,
+        first=removals if unverified and back else None,
         undoes=job,
         blamed=encode_digests({name: job.shims[name] for name in shims}),
         reason=reason,
@@ -138,5 +138,5 @@ def undo_of(node: NodeView, job: JobView, shims: Collection[str], reason: str, f
 
 
 def _wanted_shims(shims: Iterable[ShimView], node: NodeView, *, require_checksum: bool) -> tuple[WantedShim, ...]:
-    wishes = (installer_spec_for(shim, node.architecture, require_checksum=require_checksum) for shim in shims)
+    wishes = (wanted_shim_for(shim, node.architecture, require_checksum=require_checksum) for shim in shims)
     return tuple(wanted for wanted in wishes if isinstance(wanted, WantedShim))

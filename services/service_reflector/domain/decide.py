@@ -58,9 +58,9 @@ def decide(snapshot: Snapshot) -> list[Action]:
         for service in snapshot.services.values()
         if service.original
     ]
-    for kept in snapshot.preserved:
-        actions.append(WarnService(kept.service, kept.reason, kept.message))
-        actions += [Warn(group, kept.reason, kept.message) for group in kept.groups]
+    for preserved in snapshot.preserved:
+        actions.append(WarnService(preserved.service, preserved.reason, preserved.message))
+        actions += [Warn(group, preserved.reason, preserved.message) for group in preserved.groups]
     return actions
 
 
@@ -194,11 +194,11 @@ def _mirror(snapshot: Snapshot, claim: Claim, name: str) -> Iterator[Action]:
 
 def _name_taken(snapshot: Snapshot, claim: Claim) -> Iterator[Action]:
     if claim.group is not None:
-        reason = (
+        message = (
             f"Service {snapshot.namespace}/{names.service_name(snapshot.name)} is not managed by Trellis, "
             f"so application {snapshot.name} has no Service: rename one of them"
         )
-        yield Warn(claim.group, "ServiceNameTaken", reason)
+        yield Warn(claim.group, "ServiceNameTaken", message)
 
 
 def _former(snapshot: Snapshot, mirror: Mirror) -> Mapping[str, Any] | None:
@@ -258,11 +258,11 @@ def _removals(snapshot: Snapshot, service_names: dict[str, str]) -> Iterator[Act
             continue
         if service.application and snapshot.lattice_of(service) not in snapshot.unknown:
             lattice = lattice_name(service.lattice)
-            reason = f"application {service.application} of lattice {lattice} is not deployed, or has no Service here"
+            message = f"application {service.application} of lattice {lattice} is not deployed, or has no Service here"
             if service.deleting:
-                yield from _remove_finalizer(service, "Unpublished", reason)
+                yield from _remove_finalizer(service, "Unpublished", message)
             else:
-                yield RemoveService(service, "Unpublished", reason, _destruction(service))
+                yield RemoveService(service, "Unpublished", message, _destruction(service))
         elif service.deleting and (snapshot.terminating or (service.peers and snapshot.sure)):
             yield from _remove_finalizer(service, "NamespaceTerminating", "no Service is to exist here")
     for name, pieces in snapshot.slices.items():

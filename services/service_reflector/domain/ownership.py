@@ -83,10 +83,10 @@ def owner_of(service: ServiceView, groups: HostGroups, answers: Answers) -> Owne
         return Owner(lattice_id, Undecided.GROUPS_UNKNOWN)
     after = tuple(successors(service, groups))
     if not after:
-        deleted = (
+        to_delete = (
             answers(lattice_id, service.application) is False or service.deleting or groups.grace_left(lattice_id) <= 0
         )
-        return Owner(lattice_id, None if deleted else Undecided.GROUP_MISSING)
+        return Owner(lattice_id, None if to_delete else Undecided.GROUP_MISSING)
     found = {group.lattice: answers(group.lattice, service.application) for group in after if group.lattice}
     for lattice, deployed in found.items():
         if deployed:

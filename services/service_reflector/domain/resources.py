@@ -119,7 +119,7 @@ def make_service_patch(mirror: Mirror, found: Mapping[str, Any], *, adopting: bo
     ``found``: present labels, annotations, finalizers and spec. ``adopting``: other controllers created endpoints.
     """
     metadata: Manifest = {}
-    deleted = found["annotations"].get(names.ANNOTATION_REFLECTED, "").split()
+    former_requests = found["annotations"].get(names.ANNOTATION_REFLECTED, "").split()
     for field, wanted in (("labels", _labels(mirror)), ("annotations", _annotations(mirror))):
         if field == "annotations" and adopting:
             wanted = wanted | {names.ANNOTATION_ADOPTING: "true"}  # noqa: PLW2901 - the same, and a mark
@@ -128,7 +128,7 @@ def make_service_patch(mirror: Mirror, found: Mapping[str, Any], *, adopting: bo
         prefix = f"{field}:"
         changed |= {
             key: None
-            for item in deleted
+            for item in former_requests
             if (key := item.removeprefix(prefix)) != item and key not in wanted and key in there
         }
         metadata |= {field: changed} if changed else {}

@@ -41,8 +41,8 @@ def options_of(application: Application) -> ServiceOptions:
     def choice(name: str, allowed: tuple[str, ...]) -> str:
         value = given.get(name, "")
         if value and value not in allowed:
-            reason = f"annotation {name} has {value!r}, needs one of {', '.join(allowed)}; {allowed[0]} is used"
-            problems.append(Unreachable("", "InvalidAnnotation", reason))
+            message = f"annotation {name} has {value!r}, needs one of {', '.join(allowed)}; {allowed[0]} is used"
+            problems.append(Unreachable("", "InvalidAnnotation", message))
         return value if value in allowed else allowed[0]
 
     gateway = given.get(names.ANNOTATION_SERVICE_GATEWAY, "").strip()

@@ -33,7 +33,7 @@ async def read_applications(kube: Kube, namespace: str, groups: Sequence[Manifes
     """
     found = await list_or_row(kube, APPLICATIONS, NAME, UNKNOWN)
     if found is None:
-        return Part(NAME, _UNDEFINED, facts={"count": 0, "phases": {}, "unhealthy": [], "holder": None})
+        return Part(NAME, _UNDEFINED, data={"count": 0, "phases": {}, "unhealthy": [], "holder": None})
     if isinstance(found, Part):
         return found
     reading = Reading(kube, namespace)
@@ -61,5 +61,5 @@ def applications_part(rows: Sequence[AppRow], causes: Mapping[str, str], leader:
     bad = {row.key: row.problem for row in rows if row.phase in TROUBLE} | dict(causes)
     text = ", ".join(f"{count} {phase}" for phase, count in phases.items())
     led = Led(MANAGER, leader, "Kubernetes and wadm are not synchronized")
-    events = {"count": len(rows), "phases": phases, "unhealthy": sorted(bad)}
-    return led_part(NAME, text, led, Unwell("unhealthy", "application", bad), events)
+    data = {"count": len(rows), "phases": phases, "unhealthy": sorted(bad)}
+    return led_part(NAME, text, led, Unwell("unhealthy", "application", bad), data)

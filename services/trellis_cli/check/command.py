@@ -101,7 +101,7 @@ async def _services(kube: Kube, namespace: str, wanted: Sequence[str]) -> list[P
         return [Part("kubernetes", "unknown", describe_error(error), {"name": "kubernetes"})]
     async with aiohttp.ClientSession(timeout=_ANSWER) as session:
         answers = await asyncio.gather(*(_ask(session, pod) for pod in view_pods(pods.items)))
-    return [Part("kubernetes", kube.server, facts={"name": "kubernetes"}), *parts_of(wanted, answers)]
+    return [Part("kubernetes", kube.server, data={"name": "kubernetes"}), *parts_of(wanted, answers)]
 
 
 async def _ask(session: aiohttp.ClientSession, pod: PodView) -> Answer:

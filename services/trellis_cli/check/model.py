@@ -79,8 +79,8 @@ def _part(component: str, answers: Sequence[Answer]) -> Part:
     problem = "; ".join(f"pod {item.pod.name}: {item.problem}" for item in sick)
     if not answers:
         problem = "no pod: see its Deployment"
-    events = {"name": component, "pods": len(answers), "ready": len(answers) - len(sick)}
-    return Part(component, f"{events['ready']} of {len(answers)} pods ready", problem, events)
+    data = {"name": component, "pods": len(answers), "ready": len(answers) - len(sick)}
+    return Part(component, f"{data['ready']} of {len(answers)} pods ready", problem, data)
 
 
 def _health_port(pod: Manifest) -> int | None:

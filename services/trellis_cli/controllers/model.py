@@ -25,5 +25,5 @@ def controllers_part(
     bad = {row.key: row.problem for row in rows if not row.ready and row.state != "Paused"} | dict(causes or {})
     text = ", ".join(f"{count} {state}" for state, count in states.items())
     led = Led(HOST, leader, "no controller is called")
-    events = {"count": len(rows), "states": states, "not_ready": sorted(bad)}
-    return led_part(PART, text, led, Unwell("not ready", "controller", bad), events)
+    data = {"count": len(rows), "states": states, "not_ready": sorted(bad)}
+    return led_part(PART, text, led, Unwell("not ready", "controller", bad), data)

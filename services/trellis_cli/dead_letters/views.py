@@ -57,7 +57,7 @@ def footer(letters: Sequence[DeadLetter], looked_at: int) -> str:
 
 def page_of(letter: DeadLetter) -> str:
     """Return all details of a dead letter, including its unchanged body; JSON is indented."""
-    events = {
+    details = {
         "sequence": str(letter.sequence),
         "time": letter.stored.astimezone().isoformat(sep=" ", timespec="milliseconds"),
         "cluster": _shown(letter.cluster),
@@ -73,7 +73,7 @@ def page_of(letter: DeadLetter) -> str:
         if letter.obstacle
         else f"trellis dead-letters replay {letter.sequence}",
     }
-    lines = [f"{name:<13}{value}" for name, value in events.items()]
+    lines = [f"{name:<13}{value}" for name, value in details.items()]
     lines.append("headers" if letter.original_headers else "headers      -")
     lines += [f"  {one_line(name)}: {_shown(value)}" for name, value in (letter.original_headers or {}).items()]
     cut = "" if letter.truncated is None else f", CUT: the original had {letter.truncated or 'more'}"

@@ -205,7 +205,7 @@ async def _guarded(name: str, part: Awaitable[Part]) -> Part:
     try:
         return await part
     except KubeError as error:
-        return _because(Part(name, "unknown", facts=dict(_UNREAD[name])), error)
+        return _because(Part(name, "unknown", data=dict(_UNREAD[name])), error)
 
 
 async def _v2(kube: Kube, namespace: str) -> Part | None:
@@ -235,12 +235,12 @@ def _with_notes(part: Part, reading: Reading) -> Part:
 
 
 async def _kubernetes(kube: Kube) -> Part:
-    events: dict[str, Any] = {"server": kube.server, "version": None}
+    data: dict[str, Any] = {"server": kube.server, "version": None}
     try:
         version = await read_version(kube)
     except KubeError as error:
-        return Part("kubernetes", kube.server, describe_error(error), events)
-    return Part("kubernetes", f"{version} at {kube.server}", facts=events | {"version": version})
+        return Part("kubernetes", kube.server, describe_error(error), data)
+    return Part("kubernetes", f"{version} at {kube.server}", data=data | {"version": version})
 
 
 async def _service(kube: Kube, name: str, namespace: str, now: datetime) -> Part:
@@ -256,7 +256,7 @@ async def _installation(kube: Kube, settings: ClientSettings, now: datetime) -> 
     try:
         return claim_part(await read_claim(kube, settings.claim_namespace, now), settings.namespace)
     except KubeError as error:
-        return _because(Part(INSTALLATION, "unknown", facts={"name": INSTALLATION, "holder": None}), error)
+        return _because(Part(INSTALLATION, "unknown", data={"name": INSTALLATION, "holder": None}), error)
 
 
 async def _rollout(kube: Kube, settings: ClientSettings) -> Part:

@@ -13,7 +13,7 @@ _NAMED: Final = 5
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One row. ``problem``: the problem and its resolution, "" if there is none; ``facts``: JSON fields of the part.
+    """One row. ``problem``: the problem and its resolution, "" if there is none; ``data``: JSON fields of the part.
 
     ``unread``: the permissions without which the row is incomplete, "" if it is complete. The
     account of the viewer lacks them, which is not a problem of the installation.
@@ -22,7 +22,7 @@ class Part:
     name: str
     text: str
     problem: str = ""
-    facts: dict[str, Any] = field(default_factory=dict)
+    data: dict[str, Any] = field(default_factory=dict)
     unread: str = ""
 
     @property
@@ -32,7 +32,7 @@ class Part:
 
     def document(self) -> dict[str, Any]:
         """Return the part for JSON: ``ok``, ``problem``, ``unread`` and its own fields."""
-        return {"ok": self.ok, "problem": self.problem or None, "unread": self.unread or None} | self.facts
+        return {"ok": self.ok, "problem": self.problem or None, "unread": self.unread or None} | self.data
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,10 +75,10 @@ def named(unwell: Unwell) -> str:
     return f"{unwell.what}: {', '.join(keys[:_NAMED])}{more}{reason}: see `{command(unwell.kind, first)}`"
 
 
-def led_part(name: str, text: str, led: Led, unwell: Unwell, facts: dict[str, Any]) -> Part:
+def led_part(name: str, text: str, led: Led, unwell: Unwell, data: dict[str, Any]) -> Part:
     """Return the row of objects of a service with a leader: unhealthy objects and a missing leader are problems.
 
-    ``text`` is "" if the service has no objects; ``facts`` get its ``holder`` and the ``causes``.
+    ``text`` is "" if the service has no objects; ``data`` get its ``holder`` and the ``causes``.
     """
     problems = []
     if text and led.leader == "":
@@ -89,8 +89,8 @@ def led_part(name: str, text: str, led: Led, unwell: Unwell, facts: dict[str, An
         problems.append(named(unwell))
     by = f"; {led.service} led by {led.leader}" if led.leader else ""
     by = f"; leader of {led.service} unknown: this account may not read its Lease" if led.leader is None else by
-    facts = facts | {"holder": led.leader or None, "causes": dict(sorted(unwell.causes.items()))}
-    return Part(name, (text or "none") + by, "; ".join(problems), facts)
+    data = data | {"holder": led.leader or None, "causes": dict(sorted(unwell.causes.items()))}
+    return Part(name, (text or "none") + by, "; ".join(problems), data)
 
 
 def with_leader(part: Part, leader: Leader) -> Part:

@@ -45,33 +45,33 @@ def service_part(name: str, lead: Leadership | None, namespace: str) -> Part:
         problem = f"no replica leads, it {never}: start it with `trellis run {name}`"
         return replace(unknown_service(name, problem), text="no leader")
     age = round(lead.age, 1) if lead.age is not None else None
-    events = {"name": name, "holder": lead.holder, "renewed_seconds_ago": age}
+    data = {"name": name, "holder": lead.holder, "renewed_seconds_ago": age}
     text = f"{'held' if lead.stranger else 'led'} by {lead.holder}"
     if age is not None and age >= -SKEW_SECONDS and not lead.stranger:
         text += f", renewed {max(age, 0)} s ago"
-    return Part(name, text, trouble_of(lead), events)
+    return Part(name, text, trouble_of(lead), data)
 
 
 def claim_part(claim: NodesClaim | None, namespace: str) -> Part:
     """Return the row of the installation that provisions the nodes; another one in the cluster is a problem."""
     name = INSTALLATION
     if claim is None or not claim.holder:
-        return Part(name, "no installation provisions the nodes", facts={"name": name, "holder": None, "waiting": []})
-    events = {"name": name, "holder": claim.holder, "waiting": [*claim.waiting]}
+        return Part(name, "no installation provisions the nodes", data={"name": name, "holder": None, "waiting": []})
+    data = {"name": name, "holder": claim.holder, "waiting": [*claim.waiting]}
     text = f"{claim.holder} provisions the nodes"
     if claim.ahead > SKEW_SECONDS:
         what, then = (
             f"its claim, Lease {names.LEASE_NODES},",
             "another installation provisions the nodes after a minute",
         )
-        return Part(name, text, of_the_future(what, claim.ahead, then), events)
+        return Part(name, text, of_the_future(what, claim.ahead, then), data)
     others = [item for item in claim.waiting if item != claim.holder]
     if claim.holder != namespace:
         problem = f"installation {claim.holder} provisions the nodes, so {namespace} does not: uninstall one of them"
-        return Part(name, text, problem, events)
+        return Part(name, text, problem, data)
     if others:
-        return Part(name, text, f"installation {', '.join(others)} waits for the nodes: uninstall one of them", events)
-    return Part(name, text, facts=events)
+        return Part(name, text, f"installation {', '.join(others)} waits for the nodes: uninstall one of them", data)
+    return Part(name, text, data=data)
 
 
 def unknown_service(name: str, problem: str) -> Part:
@@ -105,14 +105,14 @@ def rollout_part(rollout: Rollout, pending: Mapping[str, str] | None = None) -> 
         problems.append(named(Unwell("Shims blocked", "shim", causes)))
     in_work = len(rollout.ledger.entries)
     text = f"{in_work} in progress{', halted' if halted else ''}; {summary(rollout.rows)}"
-    events = {
+    data = {
         "in_progress": in_work,
         "halted": halted,
         "counts": {state.value: count for state, count in counts.items()},
         "causes": failed | stuck,
         "shims": causes,
     }
-    return Part("rollout", text, "; ".join(problems), events)
+    return Part("rollout", text, "; ".join(problems), data)
 
 
 def _shim_cause(shim: Manifest, *, node_failures_reported: bool) -> str:
@@ -169,9 +169,9 @@ def mirrors_part(found: Mirrors) -> Part:
     if found.unreached:
         text = f"{text or 'no Services'}, {len(found.unreached)} applications without Service"
     led = Led(REFLECTOR, found.leader, "endpoints are not updated")
-    events = {"services": found.services, "without_endpoints": without, "unreached": sorted(found.unreached)}
+    data = {"services": found.services, "without_endpoints": without, "unreached": sorted(found.unreached)}
     causes = dict.fromkeys(without, "") | dict(found.unreached)
-    return led_part("reflected-services", text, led, Unwell("no endpoint", "service", causes), events)
+    return led_part("reflected-services", text, led, Unwell("no endpoint", "service", causes), data)
 
 
 def hosts_part(groups: Sequence[Manifest], leader: str | None) -> Part:
@@ -208,9 +208,9 @@ def secrets_part(grants: Sequence[Manifest], groups: Sequence[Manifest] | None, 
     if causes:
         problems.append(named(Unwell("not ready", "secretgrant", causes)))
     runs = f"{ready} of {len(pods)} pods of {BACKEND} ready" if pods else f"{BACKEND} has no separate pods"
-    events = {"grants": len(grants), "without_effect": sorted(causes), "causes": causes}
+    data = {"grants": len(grants), "without_effect": sorted(causes), "causes": causes}
     text = f"{len(grants)} grants; {runs}"
-    return Part(SECRETS, text, "; ".join(problems), events | {"pods": len(pods), "pods_ready": ready})
+    return Part(SECRETS, text, "; ".join(problems), data | {"pods": len(pods), "pods_ready": ready})
 
 
 def bus_part(streams: list[StreamCount]) -> Part:
@@ -229,8 +229,8 @@ def bus_part(streams: list[StreamCount]) -> Part:
         for stream in streams
         if stream.messages is not None
     )
-    events = {
+    data = {
         "streams": [{"name": stream.name, "messages": stream.messages, "bytes": stream.size} for stream in streams],
         "dead_letters": dead,
     }
-    return Part("bus", text or "connected", "; ".join(problems), events)
+    return Part("bus", text or "connected", "; ".join(problems), data)

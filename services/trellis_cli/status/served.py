@@ -31,5 +31,5 @@ async def list_or_row(kube: Kube, res: Resource, row: str, unknown: Mapping[str,
         return await list_served(kube, res)
     except NotServedError as error:
         if error.denied:
-            return Part(row, "unknown", facts=dict(unknown), unread=str(error))
+            return Part(row, "unknown", data=dict(unknown), unread=str(error))
         return Part(row, "not served", str(error), dict(unknown))

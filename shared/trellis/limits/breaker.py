@@ -157,9 +157,9 @@ def _ask_target(state: State, target: Destruction, population: int, now: float, 
         return replace(state, admissions=_admitting(rest, token, population, now)), True
     if state.opening is not None:
         return replace(state, opening=_with_paused(state.opening, target)), False
-    deleted = sum(len(admission.tokens) for admission in state.admissions)
+    admitted = sum(len(admission.tokens) for admission in state.admissions)
     size = max([population, *(admission.population for admission in state.admissions)])
-    if deleted < limits.allowed(size):
+    if admitted < limits.allowed(size):
         return replace(state, admissions=_admitting(state.admissions, token, population, now)), True
     reason = f"more than {limits.allowed(size)} of {size} {target.kind} were to be deleted within {limits.window:.0f} s"
     opening = _with_paused(Opening(now, now + limits.open, reason), target)

@@ -248,7 +248,7 @@ def is_for(shim: ShimView, node: NodeView, *, auto_provision: bool) -> bool:
     return all(labels.get(key) == value for key, value in shim.selector)
 
 
-def installer_spec_for(shim: ShimView, architecture: str, *, require_checksum: bool) -> WantedShim | Refusal:
+def wanted_shim_for(shim: ShimView, architecture: str, *, require_checksum: bool) -> WantedShim | Refusal:
     """Return the specification for the installer on a node of this architecture, or the reason why there is none.
 
     The digest covers what is installed there: another source, handler or option results in another version, another

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 from trellis.crds.shim import RemovalPolicy
 from trellis.installer_api.spec import WantedShim
-from trellis.provisioning.shims import Refusal, ShimView, installer_spec_for, is_for
+from trellis.provisioning.shims import Refusal, ShimView, is_for, wanted_shim_for
 from trellis.provisioning.views import KWASM, SUPPORTED_OS, NodeView, OptIn, Target, opt_in_of
 
 
@@ -39,13 +39,13 @@ def stays_on(shim: ShimView, node: NodeView) -> bool:
     return bool(shim.invalid) and not shim.deleting and may and shim.name in node.installed.keys() - {KWASM}
 
 
-def installer_spec_on(
+def wanted_shim_on(
     shim: ShimView, node: NodeView, shims: Iterable[ShimView], *, auto_provision: bool, require_checksum: bool
 ) -> WantedShim | Refusal:
     """Return the specification of a Shim for one of its nodes, considering all Shims, or the reason for none."""
     if not shim.invalid and rival_of(shim, node, shims, auto_provision=auto_provision):
         return Refusal.HANDLER_CONFLICT
-    return installer_spec_for(shim, node.architecture, require_checksum=require_checksum)
+    return wanted_shim_for(shim, node.architecture, require_checksum=require_checksum)
 
 
 def wanted_on(
@@ -84,10 +84,10 @@ def target_of(
     wanted: dict[str, str] = {}
     for shim in shims:
         if shim.name in names_wanted:
-            installer_spec = installer_spec_on(
+            wanted_shim = wanted_shim_on(
                 shim, node, shims, auto_provision=auto_provision, require_checksum=require_checksum
             )
-            digest = installer_spec.digest if isinstance(installer_spec, WantedShim) else installed.get(shim.name)
+            digest = wanted_shim.digest if isinstance(wanted_shim, WantedShim) else installed.get(shim.name)
             wanted |= {shim.name: digest} if digest else {}
     # Beside Shims only if installed: a Job runs one installer, and annotations must not record what it did not do.
     legacy = installed.get(KWASM) if wanted else kwasm

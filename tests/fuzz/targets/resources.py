@@ -36,7 +36,7 @@ from trellis.limits.breaker import Admission, Closing, Opening, State
 from trellis.limits.breaker_record import decode, encode
 from trellis.provisioning.ledger import Entry, Ledger, make_ledger, read_ledger
 from trellis.provisioning.nodes_and_jobs import view_job, view_node
-from trellis.provisioning.shims import Refusal, installer_spec_for, is_for, view_shim
+from trellis.provisioning.shims import Refusal, is_for, view_shim, wanted_shim_for
 from trellis.provisioning.views import (
     FailedAttempt,
     decode_digests,
@@ -113,7 +113,7 @@ def _judge_shim(found: dict[str, Any]) -> str:
     view = view_shim(found)
     node = view_node({"metadata": _METADATA | {"labels": {"a": "b"}}})
     is_for(view, node, auto_provision=True)
-    wanted = installer_spec_for(view, "amd64", require_checksum=False)
+    wanted = wanted_shim_for(view, "amd64", require_checksum=False)
     assert (wanted is Refusal.INVALID) == bool(view.invalid)
     hash((view.selector, view.overhead, view.options, view.sources))
     if isinstance(wanted, Refusal):

@@ -17,7 +17,7 @@ from typing import Any, Final
 from support.console import seen_objects as objects
 from trellis import names
 from trellis.installer_api.spec import WantedShim
-from trellis.provisioning.shims import installer_spec_for, view_shim
+from trellis.provisioning.shims import view_shim, wanted_shim_for
 from trellis.provisioning.views import FailedAttempt, encode_digests
 from trellis_dev.localcluster.api import Api
 
@@ -111,7 +111,7 @@ class PageWorld:
     def _shim(self) -> None:
         manifest = {"apiVersion": "runtime.spinkube.dev/v1alpha1", "kind": "Shim"} | objects.shim(self.own)
         manifest["spec"]["nodeSelector"] = {"page": self.own}
-        wanted = installer_spec_for(view_shim(_read(manifest)), "amd64", require_checksum=False)
+        wanted = wanted_shim_for(view_shim(_read(manifest)), "amd64", require_checksum=False)
         assert isinstance(wanted, WantedShim)
         self.digest = wanted.digest
         self.put(_SHIMS, manifest)

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from trellis.installer_api.result import FailureReason, InstallResult, Outcome, ShimResult
 from trellis.installer_api.spec import Source, WantedShim
-from trellis.provisioning.shims import installer_spec_for
+from trellis.provisioning.shims import wanted_shim_for
 from trellis_dev.testing.builders import a_shim
 
 PROBLEM = "it says nothing"
@@ -118,7 +118,7 @@ def _from(where: str) -> str:
 
 _INSTALLS = "provisiontrue"
 
-GUILTY = installer_spec_for(
+GUILTY = wanted_shim_for(
     a_shim(handler="guilty", sources=(Source("https://example.com/blame-here", None, "ab" * 32),)),
     "amd64",
     require_checksum=True,

@@ -19,7 +19,7 @@ from trellis.provisioning.ledger import Entry, Ledger
 from trellis.provisioning.nodes_and_jobs import view_job, view_node
 from trellis.provisioning.reasons import NO_POD
 from trellis.provisioning.shim_status import read_status
-from trellis.provisioning.shims import installer_spec_for, view_shim
+from trellis.provisioning.shims import view_shim, wanted_shim_for
 from trellis.provisioning.views import FailedAttempt, JobView, Target, encode_digests
 from trellis.read_model.entities.cards import (
     view_installer,
@@ -79,7 +79,7 @@ def shim(*conditions: Manifest, name: str = "spin", nodes: int = 1, **spec: Any)
 
 
 def digest(name: str = "spin") -> str:
-    return str(getattr(installer_spec_for(view_shim(shim(name=name)), "amd64", require_checksum=True), "digest", ""))
+    return str(getattr(wanted_shim_for(view_shim(shim(name=name)), "amd64", require_checksum=True), "digest", ""))
 
 
 WANTED = Target((("spin", digest()),)).digest

@@ -34,7 +34,7 @@ LONG_AGO = "2026-01-01T00:00:00Z"
 
 
 def pod(name: str = "group-1", **changes: Any) -> PodView:
-    view = PodView("g", name, f"uid-{name}", "1", "group", ready=True, tells=True, ready_since=LONG_AGO)
+    view = PodView("g", name, f"uid-{name}", "1", "group", ready=True, reports_pod=True, ready_since=LONG_AGO)
     return replace(view, **changes)
 
 
@@ -179,7 +179,7 @@ def test_a_pod_that_became_ready_again_is_not_silent_as_before() -> None:
 
 
 def test_pods_of_the_former_template_do_not_tell_which_host_is_theirs() -> None:
-    cache = world(pod(tells=False), lattice=view())
+    cache = world(pod(reports_pod=False), lattice=view())
     assert condition(cache)[:2] == ("Unknown", "HostIDUnknown")
     assert silent_pods(cache) == []
 
@@ -293,7 +293,7 @@ def test_a_pod_tells_by_its_environment() -> None:
         "status": {"conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": LONG_AGO}]},
     }
     found = view_pod(raw)
-    assert found.tells
+    assert found.reports_pod
     assert found.ready_since == LONG_AGO
 
 

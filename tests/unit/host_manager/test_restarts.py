@@ -179,7 +179,7 @@ def test_a_group_without_a_lattice_was_given_nothing() -> None:
 
 def test_hosts_of_adopted_pods_that_do_not_say_their_pod_count_for_all_of_them() -> None:
     nameless = Sighting(Host("N-old", version="1", uptime_seconds=1, labels={}), CLOCK)
-    mute = (pod(tells=False),)
+    mute = (pod(reports_pod=False),)
     assert uses(world(pods=mute, lattice=view(nameless)), change("7", "N-old")) is True
     assert uses(world(pods=mute, lattice=view(nameless)), change("7", "N-gone")) is False
     assert uses(world(lattice=view(heard(), nameless)), change("7", "N-old")) is False, "these pods say theirs"

@@ -15,7 +15,7 @@ from provisioner.settings import Settings
 from support.suite.job_container import CannotStartError, Kubelet
 from trellis.installer_api.result import FailureReason, InstallResult
 from trellis.installer_api.spec import InstallSpec
-from trellis.provisioning.shims import installer_spec_for, view_shim
+from trellis.provisioning.shims import view_shim, wanted_shim_for
 from trellis.provisioning.views import Target
 from trellis_dev.testing.builders import DIGEST, a_node
 from unit.node_installer.servers import Answer, Registry, Server, certificates, serving
@@ -54,7 +54,7 @@ def a_job(fetch: dict[str, Any], *, removes: bool = False, **settings: Any) -> d
             "rolloutStrategy": {"type": "recreate"},
         },
     }
-    wanted = installer_spec_for(view_shim(manifest), ARCH, require_checksum=True)
+    wanted = wanted_shim_for(view_shim(manifest), ARCH, require_checksum=True)
     spec = InstallSpec((wanted,))  # type: ignore[arg-type]
     task = Task(Target((("spin", DIGEST),)), handlers=("spin",), spec=spec, removes=removes)
     return make_installer_job(Settings(**settings).installer(), a_node(), task, 1, None)

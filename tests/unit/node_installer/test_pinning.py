@@ -8,7 +8,7 @@ from node_installer.domain.errors import InstallError
 from node_installer.fetch.stage import source_of
 from trellis.installer_api.result import FailureReason
 from trellis.installer_api.spec import Source, WantedShim
-from trellis.provisioning.shims import Refusal, installer_spec_for
+from trellis.provisioning.shims import Refusal, wanted_shim_for
 from trellis_dev.testing.builders import a_shim
 
 SUM = "ab" * 32
@@ -37,7 +37,7 @@ LOOSE = {
 
 def verdicts(source: Source, *, required: bool) -> tuple[bool, bool]:
     """Whether the planner gives a node this source, and whether the installer takes it."""
-    planned = installer_spec_for(a_shim(sources=(source,)), "amd64", require_checksum=required)
+    planned = wanted_shim_for(a_shim(sources=(source,)), "amd64", require_checksum=required)
     assert isinstance(planned, WantedShim) or planned is Refusal.CHECKSUM_MISSING
     wanted = WantedShim("spin", "spin", "1", "shim/spin", (source,))
     try:

@@ -27,7 +27,7 @@ from trellis.installer_api.spec import Source, WantedShim
 from trellis.provisioning.other_controllers import Controller, Peer
 from trellis.provisioning.revisions import KEPT, Revision
 from trellis.provisioning.shim_status import OTHER_CONTROLLER, Condition, Counts, Status, make_status, read_status
-from trellis.provisioning.shims import Refusal, ShimView, installer_spec_for
+from trellis.provisioning.shims import Refusal, ShimView, wanted_shim_for
 from trellis.provisioning.views import NodeView, Target, encode_digests
 from trellis_dev.testing.builders import a_node, a_shim, failed, proved
 
@@ -36,7 +36,7 @@ NOW = "2026-01-31T12:00:00Z"
 
 
 def wish() -> WantedShim:
-    found = installer_spec_for(SPIN, "amd64", require_checksum=True)
+    found = wanted_shim_for(SPIN, "amd64", require_checksum=True)
     assert isinstance(found, WantedShim)
     return found
 
@@ -431,7 +431,7 @@ def test_where_no_other_controller_ever_was_there_is_nothing_to_say() -> None:
 
 def test_a_mass_deletion_is_reported_on_the_shim_once() -> None:
     held = having("node-1", "old")
-    changes = {"shim": DELETING, "holders": (held,), "held": (held,)}
+    changes = {"shim": DELETING, "holders": (held,), "paused_nodes": (held,)}
     actions = deciding(**changes)
     assert condition(actions, "Degraded") == ("True", "MassDeletion")
     assert [action.reason for action in actions if isinstance(action, RecordShimEvent)] == ["MassDeletion"]

@@ -17,7 +17,7 @@ from trellis.kube.recorder import EventRecorder
 from trellis.kube.resources import CONTROLLER_REVISIONS, NAMESPACES, SHIMS
 from trellis.provisioning.reasons import Reason
 from trellis.provisioning.revisions import KEPT
-from trellis.provisioning.shims import ShimView, installer_spec_for, view_shim
+from trellis.provisioning.shims import ShimView, view_shim, wanted_shim_for
 from trellis.provisioning.views import NodeView, Target, encode_digests
 from trellis.telemetry import Metrics, setup
 from trellis_dev.fakes.fake import FakeKube
@@ -47,7 +47,7 @@ class Provisioner:
             "rolloutStrategy": {"type": "recreate"},
         }
         shim = view_shim(self.kube.put(SHIMS, {"metadata": {"name": "spin"}, "spec": spec}))
-        wanted = installer_spec_for(shim, "amd64", require_checksum=True)
+        wanted = wanted_shim_for(shim, "amd64", require_checksum=True)
         assert isinstance(wanted, WantedShim)
         return wanted.digest
 
@@ -137,7 +137,7 @@ async def test_a_node_that_fails_has_the_error_of_the_shim_itself() -> None:
     provisioner, node = Provisioner(), a_node()
     digests = {"spin": provisioner.change(1)}
     other = a_shim("other")
-    wanted = installer_spec_for(other, "amd64", require_checksum=True)
+    wanted = wanted_shim_for(other, "amd64", require_checksum=True)
     assert isinstance(wanted, WantedShim)
     tried = failed(node, Target((("other", wanted.digest),)).digest, attempt=2)
     digests["other"] = wanted.digest

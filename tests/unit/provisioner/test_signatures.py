@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from provisioner.domain.signatures import SIGNATURE_TYPE, Keys
 from trellis.installer_api.spec import WantedShim
-from trellis.provisioning.shims import Refusal, installer_spec_for, view_shim
+from trellis.provisioning.shims import Refusal, view_shim, wanted_shim_for
 
 Manifest = dict[str, Any]
 Sign = Callable[[bytes], bytes]
@@ -78,7 +78,7 @@ def installed(manifest: Manifest, *keys: Any, require_checksum: bool = True, arc
     """Say whether it would be installed; if not, that this is because nobody signed it."""
     view = Keys.parse("".join(pem(key) for key in keys)).judge(view_shim(manifest))
     assert not view.invalid
-    wanted = installer_spec_for(view, arch, require_checksum=require_checksum)
+    wanted = wanted_shim_for(view, arch, require_checksum=require_checksum)
     assert isinstance(wanted, WantedShim) or wanted is Refusal.UNSIGNED
     return isinstance(wanted, WantedShim)
 
@@ -161,7 +161,7 @@ def test_a_payload_of_something_else_lets_nothing_in(said: bytes | None) -> None
 def cosigned(manifest: Manifest) -> bool:
     key = (COSIGN / "cosign.pub").read_text(encoding="utf-8")
     return isinstance(
-        installer_spec_for(Keys.parse(key).judge(view_shim(manifest)), "amd64", require_checksum=True), WantedShim
+        wanted_shim_for(Keys.parse(key).judge(view_shim(manifest)), "amd64", require_checksum=True), WantedShim
     )
 
 
@@ -193,7 +193,7 @@ def test_whatever_stands_there_is_an_answer(signature: str, said: bytes) -> None
         fetch = manifest["spec"]["fetchStrategy"]
         fetch[next(iter(fetch))]["signature"] = signature
         view = Keys.parse(pem(EC)).judge(view_shim(manifest))
-        assert view.invalid or installer_spec_for(view, "amd64", require_checksum=True) is Refusal.UNSIGNED
+        assert view.invalid or wanted_shim_for(view, "amd64", require_checksum=True) is Refusal.UNSIGNED
 
 
 @pytest.mark.parametrize(

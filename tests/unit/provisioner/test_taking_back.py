@@ -25,7 +25,7 @@ from trellis.provisioning.ledger import Entry, Ledger
 from trellis.provisioning.leftovers import left_by
 from trellis.provisioning.reasons import Reason
 from trellis.provisioning.revisions import make_revision, version_of
-from trellis.provisioning.shims import ShimView, installer_spec_for, view_shim
+from trellis.provisioning.shims import ShimView, view_shim, wanted_shim_for
 from trellis.provisioning.targets import target_of
 from trellis.provisioning.views import UNDO, JobState, JobView, NodeView, Target, decode_digests, encode_digests
 from trellis_dev.fakes.fake import FakeKube
@@ -63,7 +63,7 @@ class History:
         kept = make_revision(name, found["metadata"]["uid"], version_of(found), number, SETTINGS.namespace)
         self.kube.put(CONTROLLER_REVISIONS, kept)
         self.shims[name] = view_shim(found)
-        wanted = installer_spec_for(self.shims[name], "amd64", require_checksum=True)
+        wanted = wanted_shim_for(self.shims[name], "amd64", require_checksum=True)
         assert isinstance(wanted, WantedShim)
         return wanted.digest
 
@@ -173,7 +173,7 @@ async def test_what_was_not_taken_back_before_is_tried_again(had: str, operation
 # --- until it is done ---
 
 SPIN = a_shim(deleting=True)
-WISH = installer_spec_for(a_shim(), "amd64", require_checksum=True)
+WISH = wanted_shim_for(a_shim(), "amd64", require_checksum=True)
 assert isinstance(WISH, WantedShim)
 
 

@@ -18,9 +18,9 @@ from trellis.provisioning.shims import (
     Signature,
     Taint,
     Verification,
-    installer_spec_for,
     is_for,
     view_shim,
+    wanted_shim_for,
 )
 from trellis.provisioning.views import KWASM, NodeView, decode_digests, encode_digests
 from trellis_dev.testing.builders import a_node, a_shim, opted_in
@@ -31,7 +31,7 @@ SLIGHT = a_shim("slight")
 
 
 def digest_of(shim: ShimView, architecture: str = "amd64") -> str:
-    wanted = installer_spec_for(shim, architecture, require_checksum=True)
+    wanted = wanted_shim_for(shim, architecture, require_checksum=True)
     assert isinstance(wanted, WantedShim)
     return wanted.digest
 
@@ -95,7 +95,7 @@ def test_a_version_is_what_is_installed_on_that_platform(change: dict[str, Any],
     ],
 )
 def test_a_shim_is_refused_for(sources: tuple[Source, ...], expected: Refusal) -> None:
-    assert installer_spec_for(a_shim(sources=sources), "amd64", require_checksum=True) is expected
+    assert wanted_shim_for(a_shim(sources=sources), "amd64", require_checksum=True) is expected
 
 
 @pytest.mark.parametrize(
@@ -111,23 +111,22 @@ def test_a_shim_is_refused_for(sources: tuple[Source, ...], expected: Refusal) -
 )
 def test_what_only_looks_like_a_digest_pins_nothing(location: str) -> None:
     assert (
-        installer_spec_for(a_shim(sources=(Source(location),)), "amd64", require_checksum=True)
-        is Refusal.CHECKSUM_MISSING
+        wanted_shim_for(a_shim(sources=(Source(location),)), "amd64", require_checksum=True) is Refusal.CHECKSUM_MISSING
     )
 
 
 def test_an_image_by_digest_is_pinned_and_checksums_may_be_waived() -> None:
     by_digest = a_shim(sources=(Source("oci://r/x@sha256:" + "ab" * 32),))
-    assert isinstance(installer_spec_for(by_digest, "x86_64", require_checksum=True), WantedShim)
+    assert isinstance(wanted_shim_for(by_digest, "x86_64", require_checksum=True), WantedShim)
     assert isinstance(
-        installer_spec_for(a_shim(sources=(Source("https://x"),)), "amd64", require_checksum=False), WantedShim
+        wanted_shim_for(a_shim(sources=(Source("https://x"),)), "amd64", require_checksum=False), WantedShim
     )
 
 
 def test_a_platforms_own_source_comes_before_one_for_all() -> None:
     shim = a_shim(sources=(Source("https://arm", "arm64", "ab" * 32), Source("https://any", None, "cd" * 32)))
     for architecture, location in (("aarch64", "https://arm"), ("amd64", "https://any")):
-        wanted = installer_spec_for(shim, architecture, require_checksum=True)
+        wanted = wanted_shim_for(shim, architecture, require_checksum=True)
         assert isinstance(wanted, WantedShim)
         assert [source.location for source in wanted.sources] == [location]
 

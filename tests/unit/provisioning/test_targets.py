@@ -9,8 +9,8 @@ import pytest
 
 from trellis.crds.shim import RemovalPolicy
 from trellis.installer_api.spec import Source, WantedShim
-from trellis.provisioning.shims import Refusal, ShimView, installer_spec_for
-from trellis.provisioning.targets import installer_spec_on, rival_of, target_of, wanted_on
+from trellis.provisioning.shims import Refusal, ShimView, wanted_shim_for
+from trellis.provisioning.targets import rival_of, target_of, wanted_on, wanted_shim_on
 from trellis.provisioning.views import KWASM, NodeView, Target, encode_digests
 from trellis_dev.testing.builders import DIGEST, a_node, a_shim, opted_in, proved
 
@@ -20,7 +20,7 @@ SLIGHT = a_shim("slight")
 
 
 def digest_of(shim: ShimView) -> str:
-    wanted = installer_spec_for(shim, "amd64", require_checksum=True)
+    wanted = wanted_shim_for(shim, "amd64", require_checksum=True)
     assert isinstance(wanted, WantedShim)
     return wanted.digest
 
@@ -133,7 +133,7 @@ def test_a_handler_is_one_shims(
         assert targeting(node, *shims) == {winner: digest_of(owner)}
         assert rival_of(loser, node, shims, auto_provision=False) == winner
         assert rival_of(owner, node, shims, auto_provision=False) == ""
-        refused = installer_spec_on(loser, node, shims, auto_provision=False, require_checksum=True)
+        refused = wanted_shim_on(loser, node, shims, auto_provision=False, require_checksum=True)
         assert refused is Refusal.HANDLER_CONFLICT
 
 

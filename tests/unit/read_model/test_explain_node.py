@@ -13,7 +13,7 @@ from trellis.provisioning.ledger import Entry, Ledger
 from trellis.provisioning.nodes_and_jobs import view_node
 from trellis.provisioning.reasons import APPLY_AGAIN, NO_POD, Reason
 from trellis.provisioning.shim_status import Reason as ShimReason
-from trellis.provisioning.shims import installer_spec_for, view_shim
+from trellis.provisioning.shims import view_shim, wanted_shim_for
 from trellis.provisioning.views import OptIn, Target, encode_digests
 from trellis.read_model.explain.job import pending_causes, unlabelled_by_node
 from trellis.read_model.explain.node import NodeSnapshot, explain_node
@@ -37,7 +37,7 @@ SHIM: Manifest = {
     "status": {"nodes": 1, "nodesReady": 0, "nodesUpdated": 0, "observedGeneration": 1, "conditions": []},
 }
 VIEW = view_shim(SHIM)
-WISH = installer_spec_for(VIEW, "amd64", require_checksum=True)
+WISH = wanted_shim_for(VIEW, "amd64", require_checksum=True)
 DIGEST = getattr(WISH, "digest", "")
 LEADERS = [Leader("provisioner", "pod-1", "nothing is begun"), Leader("node-watcher", "pod-2", "no label")]
 

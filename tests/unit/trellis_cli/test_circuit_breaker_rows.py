@@ -55,12 +55,12 @@ def test_the_status_has_a_problem_while_one_is_open() -> None:
     assert breakers_part([replace(OPEN, position=Position.CLOSED, opening=None)]).problem == ""
     part = breakers_part([OPEN])
     assert lacking(part.problem, "node-watcher", "4", "nodes", "trellis circuit-breaker status") == []
-    assert part.facts["open"][0]["held"] == 4
+    assert part.data["open"][0]["held"] == 4
 
 
 def test_one_that_is_open_and_holds_nothing_any_more_is_no_problem() -> None:
     emptied = row_of("node-watcher", "nodes", State(opening=replace(OPENING, paused=frozenset(), examples=())), NOW + 1)
     part = breakers_part([emptied])
-    assert (part.problem, part.facts["open"][0]["held"]) == ("", 0)
+    assert (part.problem, part.data["open"][0]["held"]) == ("", 0)
     assert "1970-01-12T13:56:40Z" in emptied.advice()
     assert breakers_part([row_of("node-watcher", "nodes", None, NOW)]).problem != ""

@@ -47,7 +47,7 @@ def test_the_row_of_the_status_counts_and_names() -> None:
         controller_row(a_controller("c", "False", state="Paused")),
     ]
     part = controllers_part(rows, "me")
-    assert part.facts == {
+    assert part.data == {
         "count": 3,
         "states": {"Failed": 1, "Paused": 1, "Suspended": 1},
         "not_ready": ["team-a/b"],

@@ -16,7 +16,7 @@ from trellis import names
 from trellis.installer_api.spec import InstallSpec, WantedShim, removal_of, shim_owner
 from trellis.kube.resources import JOBS, NAMESPACES, NODES
 from trellis.provisioning.nodes_and_jobs import view_node
-from trellis.provisioning.shims import installer_spec_for, view_shim
+from trellis.provisioning.shims import view_shim, wanted_shim_for
 from trellis.provisioning.views import Target
 from trellis.telemetry import setup
 from trellis.telemetry.metrics import Metrics
@@ -37,7 +37,7 @@ def handlers(kube: FakeKube, name: str = "n") -> list[str]:
 def install(kube: FakeKube, *, removes: bool = False, job: str = "job") -> None:
     """Have an installer Job on node ``n`` that succeeded."""
     [node] = [view_node(node) for node in kube.objects(NODES) if node["metadata"]["name"] == "n"]
-    wanted = installer_spec_for(SHIM, node.architecture, require_checksum=True)
+    wanted = wanted_shim_for(SHIM, node.architecture, require_checksum=True)
     assert isinstance(wanted, WantedShim)
     shims = (removal_of(NAME, shim_owner(NAME), NAME),) if removes else (wanted,)
     task = Task(Target(((NAME, wanted.digest),)), handlers=(NAME,), spec=InstallSpec(shims), removes=removes)

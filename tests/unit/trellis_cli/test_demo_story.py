@@ -15,7 +15,7 @@ from provisioner.domain.canary import canary_of
 from support.examples.folders import manifest
 from trellis.crds.shim import Shim
 from trellis.installer_api.spec import WantedShim
-from trellis.provisioning.shims import ShimView, installer_spec_for, is_for, view_shim
+from trellis.provisioning.shims import ShimView, is_for, view_shim, wanted_shim_for
 from trellis_dev.demo import viewing
 from trellis_dev.demo.commands import export_lines, own_command, write_manifest
 from trellis_dev.demo.shims import LABEL, make_hello_pod, make_real_shim, make_shim
@@ -33,7 +33,7 @@ def viewed(shim: dict[str, Any]) -> ShimView:
 
 
 def version(shim: ShimView) -> str:
-    wanted = installer_spec_for(shim, "amd64", require_checksum=True)
+    wanted = wanted_shim_for(shim, "amd64", require_checksum=True)
     assert isinstance(wanted, WantedShim)
     return wanted.digest
 

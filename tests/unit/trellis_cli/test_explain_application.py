@@ -278,10 +278,10 @@ def test_the_status_row_counts_phases_and_names_what_does_not_go_on() -> None:
     rows = [row_of(item) for item in (app(), app(phase="Failed"), stored("new"))]
     part = applications_part(rows, {"team/new": "nobody knows it"}, "pod-1")
     assert lacking(part.text, "1 Deployed", "1 Failed", "1 NotEvaluated", "application-manager", "pod-1") == []
-    assert part.facts["unhealthy"] == ["team/new", "team/web"]
+    assert part.data["unhealthy"] == ["team/new", "team/web"]
     assert lacking(part.problem, "team/new", "team/web", "team/new: nobody knows it") == []
     assert part.problem.endswith("`trellis explain application/new -n team`")
-    assert part.facts["causes"]["team/new"] == "nobody knows it"
+    assert part.data["causes"]["team/new"] == "nobody knows it"
     assert "trellis run application-manager" in applications_part(rows[:1], {}, "").problem
     assert applications_part(rows[:1], {}, None).problem == "", "who leads may not be known"
     assert applications_part([], {}, "").problem == ""

@@ -13,7 +13,7 @@ from trellis.installer_api.spec import WantedShim
 from trellis.provisioning.ledger import Entry, Ledger
 from trellis.provisioning.revisions import Revision
 from trellis.provisioning.shim_status import OTHER_CONTROLLER, Condition, Counts, Status
-from trellis.provisioning.shims import ShimView, installer_spec_for
+from trellis.provisioning.shims import ShimView, wanted_shim_for
 from trellis.provisioning.views import NodeView, Target, encode_digests
 from trellis.read_model.tables.rollout import NodeStage, Phase, Standing, World, document, standing_of
 from trellis_cli.common.errors import CommandError
@@ -27,7 +27,7 @@ SEEN = Status(observed_generation=1)
 
 
 def digest() -> str:
-    wanted = installer_spec_for(SPIN, "amd64", require_checksum=True)
+    wanted = wanted_shim_for(SPIN, "amd64", require_checksum=True)
     assert isinstance(wanted, WantedShim)
     return wanted.digest
 
@@ -288,7 +288,7 @@ def test_a_failure_of_another_shim_is_none_of_a_refused_one() -> None:
 
 def test_the_text_of_a_failure_of_another_shim_is_not_shown() -> None:
     other = a_shim("other")
-    wanted = installer_spec_for(other, "amd64", require_checksum=True)
+    wanted = wanted_shim_for(other, "amd64", require_checksum=True)
     assert isinstance(wanted, WantedShim)
     blamed = encode_digests({"spin": digest(), "other": wanted.digest})
     tried = replace(failed(a_node("n"), Target((("other", wanted.digest),)).digest, attempt=2), failed_shims=blamed)

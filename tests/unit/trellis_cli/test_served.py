@@ -32,7 +32,7 @@ async def test_a_kind_that_is_defined_and_not_served_is_unknown(kube: FakeKube) 
     found = await list_or_row(kube, HOST_CONFIGS, ROW, UNKNOWN)
     assert isinstance(found, Part)
     assert found.problem
-    assert found.facts == UNKNOWN
+    assert found.data == UNKNOWN
 
 
 @pytest.mark.parametrize(
@@ -53,4 +53,4 @@ async def test_the_row_of_controllers_is_unknown_too(kube: FakeKube) -> None:
     refuse(kube, WASM_CONTROLLERS)
     found = await read_controllers(kube, "trellis-system")
     assert found.problem
-    assert found.facts["count"] is None
+    assert found.data["count"] is None

@@ -18,7 +18,7 @@ from trellis import names
 from trellis.installer_api.spec import WantedShim
 from trellis.kube.errors import NotFound
 from trellis.kube.resources import ALL, SHIMS
-from trellis.provisioning.shims import installer_spec_for, view_shim
+from trellis.provisioning.shims import view_shim, wanted_shim_for
 from trellis_cli.common.errors import CommandError
 from trellis_cli.common.output import Format
 from trellis_cli.shims import command
@@ -85,7 +85,7 @@ def test_each_release_installs_on_both_architectures(release: Release) -> None:
     shim = view_shim(installing(release, release.runtime))
     assert not shim.invalid
     for arch in ("amd64", "arm64"):
-        wanted = installer_spec_for(shim, arch, require_checksum=True)
+        wanted = wanted_shim_for(shim, arch, require_checksum=True)
         assert isinstance(wanted, WantedShim)
         [source] = wanted.sources
         assert source.location.startswith("https://github.com/")

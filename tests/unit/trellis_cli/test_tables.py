@@ -174,15 +174,15 @@ def held_shim(name: str, kind: str, reason: str) -> dict[str, Any]:
 def test_a_shim_that_is_held_is_a_problem_of_the_rollout(kind: str, reason: str, stuck: bool, told: bool) -> None:
     busy = Rollout(rows_of([BUSY], {}, LEDGER), LEDGER, shims=(held_shim("spin", kind, reason),))
     part = rollout_part(busy, {"busy": "it is refused"} if stuck else {})
-    assert [*part.facts["shims"]] == (["spin"] if told else [])
+    assert [*part.data["shims"]] == (["spin"] if told else [])
     assert ("trellis explain shim/spin" in part.problem) is told
 
 
 def test_a_halted_rollout_is_a_problem_that_names_the_digest() -> None:
     part = rollout_part(replace(ROLLOUT, ledger=Ledger(LEDGER.entries, halted=(DIGEST,))))
     assert DIGEST in part.problem
-    assert part.facts["halted"] == (DIGEST,)
-    assert part.facts["in_progress"] == 1
+    assert part.data["halted"] == (DIGEST,)
+    assert part.data["in_progress"] == 1
 
 
 def test_failed_nodes_and_invalid_annotations_are_problems_and_work_is_none() -> None:
@@ -196,7 +196,7 @@ def test_the_rollout_names_the_cause_of_the_first_node_and_what_says_more() -> N
     assert lacking(problem, "1 failed", "broken", "it broke", "trellis explain node/broken") == []
     part = rollout_part(ROLLOUT, {"busy": "its image cannot be pulled", "done": "what was, is no trouble any more"})
     assert lacking(part.problem, "busy: its image cannot be pulled", "trellis explain node/busy") == []
-    assert part.facts["causes"] == {"broken": "it broke", "busy": "its image cannot be pulled"}
+    assert part.data["causes"] == {"broken": "it broke", "busy": "its image cannot be pulled"}
     away = Rollout(rows_of([opted_in(a_node("away", ready=False))], {}, Ledger({})), Ledger({}))
     assert lacking(rollout_part(away).problem, "1", "away", "kubelet") == []
 
@@ -206,7 +206,7 @@ def test_of_a_thousand_nodes_one_is_named_and_all_are_in_the_document() -> None:
     part = rollout_part(Rollout(rows_of(away, {}, Ledger({})), Ledger({})))
     assert lacking(part.problem, "1000", "away-0", "kubelet") == []
     assert part.problem.count("away-") == 2, "in the cause, and in the command"
-    assert len(part.facts["causes"]) == 1000
+    assert len(part.data["causes"]) == 1000
 
 
 def test_groups_and_grants_that_are_not_well_are_problems_with_their_cause() -> None:
@@ -243,7 +243,7 @@ STREAMS = [StreamCount("TRELLIS_EVENTS", 5, 1024), StreamCount("TRELLIS_DEAD", 0
 def test_the_bus_is_fine_when_its_streams_are_there_and_nothing_is_dead() -> None:
     part = bus_part(STREAMS)
     assert part.problem == ""
-    assert part.facts["streams"][0] == {"name": "TRELLIS_EVENTS", "messages": 5, "bytes": 1024}
+    assert part.data["streams"][0] == {"name": "TRELLIS_EVENTS", "messages": 5, "bytes": 1024}
 
 
 def test_dead_letters_and_missing_streams_are_problems() -> None:

@@ -15,7 +15,7 @@ from provisioner.domain.shim_snapshot import RuntimeClassView
 from trellis import names
 from trellis.installer_api.spec import WantedShim
 from trellis.kube.preconditions import only_if
-from trellis.provisioning.shims import Refusal, ShimView, installer_spec_for, is_for
+from trellis.provisioning.shims import Refusal, ShimView, is_for, wanted_shim_for
 from trellis.provisioning.views import JobState, NodeView, Proof
 from trellis_cli.migrate.model.plan import (
     ClusterSnapshot,
@@ -62,7 +62,7 @@ def plan_rcm(world: ClusterSnapshot) -> list[Step]:
 
 def _version(world: ClusterSnapshot, node: NodeView, shim: ShimView, value: str) -> str | Step:
     """Return the digest of the installation on a node, from its label, or the step that leaves the node unchanged."""
-    wanted = installer_spec_for(shim, node.architecture, require_checksum=False)
+    wanted = wanted_shim_for(shim, node.architecture, require_checksum=False)
     job = next((job for job in world.jobs if job.shim == shim.name and job.is_on(node) and _active(job)), None)
     reason = ""
     if job is not None:
@@ -110,7 +110,7 @@ def _node(world: ClusterSnapshot, node: NodeView, taken: dict[str, tuple[ShimVie
 
 def _unpinned(world: ClusterSnapshot, node: NodeView, shim: ShimView) -> bool:
     required = world.rules.require_checksum
-    return installer_spec_for(shim, node.architecture, require_checksum=required) is Refusal.CHECKSUM_MISSING
+    return wanted_shim_for(shim, node.architecture, require_checksum=required) is Refusal.CHECKSUM_MISSING
 
 
 def _shim(shim: ShimView) -> Step | None:

@@ -17,7 +17,7 @@ from trellis.provisioning.nodes_and_jobs import view_job, view_node
 from trellis.provisioning.reasons import NO_POD, NODE_UPDATE_REFUSED
 from trellis.provisioning.shim_status import Reason, Status
 from trellis.provisioning.shims import ShimView, is_for
-from trellis.provisioning.targets import installer_spec_on
+from trellis.provisioning.targets import wanted_shim_on
 from trellis.provisioning.views import (
     SUPPORTED_OS,
     JobState,
@@ -175,7 +175,7 @@ def _shims(world: NodeSnapshot, view: NodeView, *, started: bool) -> Iterator[Li
     for shim in sorted(world.shims, key=lambda item: item.name):
         if shim.invalid or not is_for(shim, view, auto_provision=False):
             continue
-        wanted = installer_spec_on(shim, view, world.shims, auto_provision=False, require_checksum=False)
+        wanted = wanted_shim_on(shim, view, world.shims, auto_provision=False, require_checksum=False)
         has = proved.get(shim.name)
         if not isinstance(wanted, WantedShim):
             text = f"{shim.name} is not installed here, {wanted.value}"

@@ -21,7 +21,7 @@ from trellis.provisioning.reasons import Reason as NodeReason
 from trellis.provisioning.revisions import Revision
 from trellis.provisioning.shim_status import BLOCKING, OTHER_CONTROLLER, Condition, Reason, Status
 from trellis.provisioning.shims import Refusal, ShimView, is_for
-from trellis.provisioning.targets import installer_spec_on, stays_on, target_of
+from trellis.provisioning.targets import stays_on, target_of, wanted_shim_on
 from trellis.provisioning.views import FailedAttempt, NodeView, Target
 from trellis.read_model.explain.job import without_attempt
 from trellis.read_model.explain.page import Line
@@ -299,8 +299,8 @@ def node_of(world: World, node: NodeView, outlook: Outlook) -> ShimNode | None:
     entry = entry if entry and shim.name in entry.shims else None
     if not wanted and has is None and entry is None:
         return None
-    installer_spec = installer_spec_on(shim, node, world.shims, auto_provision=auto, require_checksum=False)
-    if wanted and isinstance(installer_spec, WantedShim) and has == installer_spec.digest:
+    wanted_shim = wanted_shim_on(shim, node, world.shims, auto_provision=auto, require_checksum=False)
+    if wanted and isinstance(wanted_shim, WantedShim) and has == wanted_shim.digest:
         return ShimNode(node.name, NodeStage.UPDATED)
     if wanted and node.skip is not None and entry is None:
         return None
@@ -312,7 +312,7 @@ def node_of(world: World, node: NodeView, outlook: Outlook) -> ShimNode | None:
         return ShimNode(node.name, NodeStage.FAILED, failure.attempt, without_attempt(message))
     if not wanted:
         return ShimNode(node.name, NodeStage.LEAVING)
-    reason = _hold_reason(world, installer_spec, halted)
+    reason = _hold_reason(world, wanted_shim, halted)
     if reason:
         return ShimNode(node.name, NodeStage.HELD, message=reason)
     return ShimNode(node.name, NodeStage.WAITING, rejected=outlook.rejected)
