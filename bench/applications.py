@@ -112,7 +112,7 @@ def percentile(values: list[float], share: float) -> float:
     return sorted(values)[min(len(values) - 1, int(len(values) * share))]
 
 
-def told(what: str, took: list[float]) -> float:
+def duration_text(what: str, took: list[float]) -> float:
     """Print a figure; returns the 99th percentile."""
     p50, p99 = statistics.median(took), percentile(took, 0.99)
     print(f"{what}: p50 {p50 * 1000:.0f} ms, p99 {p99 * 1000:.0f} ms, {len(took)} applications", flush=True)
@@ -136,8 +136,8 @@ async def apply_with_kubectl(world: World) -> None:
         await until(lambda name=name: world.seen.bases.get(name) == "v1/True", name)  # type: ignore[misc]
         recorded.append(time.monotonic() - started)
         await asyncio.sleep(PAUSE)
-    told("kubectl apply -> stored and deployed in wadm", acknowledged)
-    told("kubectl apply -> the object says so", recorded)
+    duration_text("kubectl apply -> stored and deployed in wadm", acknowledged)
+    duration_text("kubectl apply -> the object says so", recorded)
 
 
 async def deploy_with_wash(world: World) -> bool:
@@ -151,7 +151,7 @@ async def deploy_with_wash(world: World) -> bool:
         await until(lambda name=name: world.seen.bases.get(name) == "v1/True", name)  # type: ignore[misc]
         took.append(time.monotonic() - started)
         await asyncio.sleep(PAUSE)
-    return told("wash app deploy -> the object says so", took) <= TARGET_WASH_P99
+    return duration_text("wash app deploy -> the object says so", took) <= TARGET_WASH_P99
 
 
 async def seed(info: ClusterInfo, names: list[str]) -> None:

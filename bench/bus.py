@@ -25,7 +25,7 @@ from trellis.telemetry.health import Health
 from trellis_dev.localcluster.nats import NatsServer
 
 IN_FLIGHT = 200
-LONE_FACTS = 200
+LONE_EVENTS = 200
 IDLE_SECONDS = 10
 
 
@@ -40,7 +40,7 @@ class Discarded(SpanExporter):
         return SpanExportResult.SUCCESS
 
 
-def fact(number: int) -> NodeOptedIn:
+def opted_in(number: int) -> NodeOptedIn:
     return NodeOptedIn(
         name=f"ip-10-0-{number}.ec2.internal",
         uid=f"4ff1ab40-0000-0000-0000-{number:012d}",
@@ -84,7 +84,7 @@ async def publish(bus: Bus, numbers: range) -> None:
 
     async def worker() -> None:
         for number in waiting:
-            await bus.publish(fact(number), dedup=f"bench/{number}")
+            await bus.publish(opted_in(number), dedup=f"bench/{number}")
 
     await asyncio.gather(*(worker() for _ in range(IN_FLIGHT)))
 
@@ -123,9 +123,9 @@ async def measure(url: str, count: int) -> dict[str, float]:
     results["handled, facts per second of CPU"] = count / (time.process_time() - used)
 
     delays = []
-    for number in range(2 * count, 2 * count + LONE_FACTS):
+    for number in range(2 * count, 2 * count + LONE_EVENTS):
         began = time.perf_counter()
-        await bus.publish(fact(number), dedup=f"bench/{number}")
+        await bus.publish(opted_in(number), dedup=f"bench/{number}")
         await reader.reached(number + 1)
         delays.append((time.perf_counter() - began) * 1000)
     results["a lone fact, publish to run, median ms"] = statistics.median(delays)

@@ -89,7 +89,7 @@ class Bench:
         for form, content in self.forms.items():
             (self.image / form).write_bytes(content)
 
-    def wish(self, form: str, location: str = "") -> str:
+    def spec(self, form: str, location: str = "") -> str:
         """Return a specification that asks for the shim in one form, at an address or in the image."""
         source = {"location": location or f"/{form}", "sha256": sha256(self.forms[form])}
         wanted = {"name": "spin", "handler": "spin", "owner": "bench", "digest": form, "sources": [source]}
@@ -148,11 +148,11 @@ def measure(bench: Bench) -> bool:
 
     rows = []
     for form in bench.forms:
-        install = ["install", "--spec", bench.wish(form)]
+        install = ["install", "--spec", bench.spec(form)]
         rows.append(bench.show(f"install, {form}", "Installed", install, bench.fresh))
-    first, other = ["install", "--spec", bench.wish("zip")], ["install", "--spec", bench.wish("tar.zst")]
+    first, other = ["install", "--spec", bench.spec("zip")], ["install", "--spec", bench.spec("tar.zst")]
     with serving(lambda request: Answer(body=bench.forms[request.path.strip("/")])) as server:
-        fetched = ["install", "--spec", bench.wish("tar.zst", f"{server.url}/tar.zst")]
+        fetched = ["install", "--spec", bench.spec("tar.zst", f"{server.url}/tar.zst")]
         rows.append(bench.show("install, tar.zst over http", "Installed", fetched, bench.fresh))
 
     def installed() -> None:

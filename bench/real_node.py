@@ -173,8 +173,8 @@ async def provision(kube: Kube, seen: Seen, collector: Collector) -> dict[str, f
     begin = time.time()
     await kube.merge_patch(NODES, NODE, annotated("true"), field_manager="bench")
     await seen.until("label")
-    told = {"installer install", "create installer job", "plan rollout"}
-    await eventually(lambda: told <= {span.name for span in since(collector, begin)}, "spans", seconds=WAIT_SECONDS)
+    expected = {"installer install", "create installer job", "plan rollout"}
+    await eventually(lambda: expected <= {span.name for span in since(collector, begin)}, "spans", seconds=WAIT_SECONDS)
     spans, at = since(collector, begin), seen.moments
     install = next(span for span in spans if span.name == "installer install")
     plans = [span for span in spans if span.name == "plan rollout" and int(span.attributes["trellis.claimed"])]

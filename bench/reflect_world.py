@@ -63,15 +63,15 @@ class Wadm:
     async def deploy(self, lattice: str, name: str) -> None:
         """Deploy an application and say so."""
         found = self.deployed.setdefault(lattice, {})[name] = application(name)
-        await self._say(lattice, "manifest_published", found)
+        await self._publish(lattice, "manifest_published", found)
 
     async def undeploy(self, lattice: str, name: str) -> None:
         """Undeploy an application and say so."""
         del self.deployed[lattice][name]
         for _ in range(2):  # as wadm does
-            await self._say(lattice, "manifest_unpublished", {"name": name})
+            await self._publish(lattice, "manifest_unpublished", {"name": name})
 
-    async def _say(self, lattice: str, event: str, data: object) -> None:
+    async def _publish(self, lattice: str, event: str, data: object) -> None:
         time_ = datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
         envelope = {
             "specversion": "1.0",

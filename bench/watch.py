@@ -142,12 +142,12 @@ async def lists(peer: Path | None, count: int, rounds: int) -> list[dict[str, An
                     row: dict[str, Any] = {}
                     for what in ("list", "relist"):
                         watcher.forget_peak()
-                        told = await watcher.ask(what)
-                        row |= {f"{what}_seconds": told["seconds"], f"{what}_peak_mib": watcher.peak() - idle}
+                        measured = await watcher.ask(what)
+                        row |= {f"{what}_seconds": measured["seconds"], f"{what}_peak_mib": watcher.peak() - idle}
                         await asyncio.sleep(1)
                     row["held_mib"] = watcher.resident() - idle
                     row["idle_mib"] = idle
-                    found.setdefault(name, []).append(row | {"accept": told.get("accept", "")})
+                    found.setdefault(name, []).append(row | {"accept": measured.get("accept", "")})
                     note(f"{name} listed {count} Nodes twice")
     return [
         {"informer": name, "objects": count, "bytes_each": size}

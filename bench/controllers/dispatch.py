@@ -29,9 +29,9 @@ OBJECTS = 10_000
 KIND = ("v1", "ConfigMap")
 
 
-def specs(told_apart_by: str, number: int) -> WatchSpec:
+def specs(distinguished_by: str, number: int) -> WatchSpec:
     """Return what one of many controllers watches."""
-    match told_apart_by:
+    match distinguished_by:
         case "namespace":
             return WatchSpec(*KIND, (f"team-{number}",))
         case "label":
@@ -69,29 +69,29 @@ def one_by_one(wanted: list[WatchSpec], controllers: int) -> float:
     return (time.perf_counter() - began) / changes * 1e6
 
 
-def cached(told: Callable[[str, ObjectKey], None]) -> CachedKind:
+def cached(notify: Callable[[str, ObjectKey], None]) -> CachedKind:
     """Return a cache of a kind without a server."""
     kube = FakeKube()
-    return CachedKind(KIND, kube, Discovery(kube), CacheTimings(), told, lambda _: None)
+    return CachedKind(KIND, kube, Discovery(kube), CacheTimings(), notify, lambda _: None)
 
 
 def dispatch() -> None:
     """Print what one change costs."""
-    for told_apart_by in ("namespace", "label", "nothing"):
+    for distinguished_by in ("namespace", "label", "nothing"):
         for controllers in CONTROLLERS:
-            told: list[str] = []
-            kind = cached(lambda controller, _, told=told: told.append(controller))  # type: ignore[misc]
-            wanted = [specs(told_apart_by, number) for number in range(controllers)]
+            notified: list[str] = []
+            kind = cached(lambda controller, _, notified=notified: notified.append(controller))  # type: ignore[misc]
+            wanted = [specs(distinguished_by, number) for number in range(controllers)]
             for number, spec in enumerate(wanted):
                 kind.interests.add(f"team-{number}/c", spec)
             index = microseconds(kind, controllers)
             each = one_by_one(wanted, controllers)
-            concerned = len(told) / (ROUNDS * CHANGES)
+            concerned = len(notified) / (ROUNDS * CHANGES)
             print(
-                f"{controllers:6} controllers told apart by {told_apart_by:9}: {index:9.1f} µs a change, "
+                f"{controllers:6} controllers told apart by {distinguished_by:9}: {index:9.1f} µs a change, "
                 f"{concerned:8.0f} told; compared one by one {each:10.1f} µs"
             )
-            told.clear()
+            notified.clear()
 
 
 def memory() -> None:

@@ -105,7 +105,7 @@ def writes(port: int) -> float:
     )
 
 
-async def all_told(ring: Ring, port: int) -> None:
+async def all_reported(ring: Ring, port: int) -> None:
     """Wait until the status of every controller was written."""
     deadline = time.monotonic() + WAIT_SECONDS
     while writes(port) < ring.size:
@@ -143,8 +143,8 @@ async def measure(info: ClusterInfo, size: int, folder: Path) -> bool:
         await http_ready(port)
         await all_on_disk(ring, port)
         first = time.monotonic() - start
-        await all_told(ring, port)
-        told = time.monotonic() - start
+        await all_reported(ring, port)
+        reported = time.monotonic() - start
         await asyncio.sleep(FIGURES_SECONDS + 2 * QUIET_SECONDS)
         written = writes(port)
     start = time.monotonic()
@@ -161,10 +161,11 @@ async def measure(info: ClusterInfo, size: int, folder: Path) -> bool:
         rewritten = max(0.0, writes(port))
     size_on_disk = sum(path.stat().st_blocks * 512 for path in (folder / "data").rglob("*") if path.is_file())
     print(
-        f"{size} controllers: each ran once and is on disk after {first:.1f} s, its status says so after {told:.1f} s "
-        f"({written:.0f} writes in all); the next process has them all after {again:.1f} s, {good} ready "
-        f"({calls:.0f} calls, {rewritten:.0f} writes), then idle: {own:.0f} MiB ({resident:.0f} MiB resident), "
-        f"{used / QUIET_SECONDS * 100:.1f} % of a processor; {size_on_disk / MIB:.0f} MiB on disk"
+        f"{size} controllers: each ran once and is on disk after {first:.1f} s, its status says so after "
+        f"{reported:.1f} s ({written:.0f} writes in all); the next process has them all after {again:.1f} s, "
+        f"{good} ready ({calls:.0f} calls, {rewritten:.0f} writes), then idle: {own:.0f} MiB "
+        f"({resident:.0f} MiB resident), {used / QUIET_SECONDS * 100:.1f} % of a processor; "
+        f"{size_on_disk / MIB:.0f} MiB on disk"
     )
     return again <= TARGET_SECONDS and good == size
 

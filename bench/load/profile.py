@@ -78,8 +78,8 @@ def _reasons(port: int) -> Iterator[str]:
     except OSError:
         yield "the health port"
         return
-    for service, said in body["services"].items():
-        yield from (f"{service}: {reason.partition(':')[0]}" for reason in said["reasons"])
+    for service, readiness in body["services"].items():
+        yield from (f"{service}: {reason.partition(':')[0]}" for reason in readiness["reasons"])
 
 
 @contextmanager

@@ -35,11 +35,11 @@ async def test_what_wadm_refuses_is_told_in_its_words_and_mended_by_another_mani
         kept.apply("web", {"components": [broken]})
         found = await kept.condition("web", "Rejected", "True", "Rejected")
         assert "nobody" in str(found["status"]["conditions"])
-        assert kept.said("web")["Stalled"][0] == "True"
+        assert kept.conditions("web")["Stalled"][0] == "True"
         await eventually(lambda: "Rejected" in kept.warnings(), "an Event", seconds=PATIENCE)
         kept.patch("web", {"spec": spec()})
         await kept.synced("web")
-        assert "Rejected" not in kept.said("web")
+        assert "Rejected" not in kept.conditions("web")
         await wadm_has(wadm, "web")
 
 

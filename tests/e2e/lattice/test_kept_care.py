@@ -112,7 +112,7 @@ async def test_the_last_group_goes_and_nothing_is_undeployed(kept: KeptWorld, wa
         await kept.condition("goes", "Synced", "False", "NoLattice")
         assert await wadm.names() == {"web", "goes"}
         kept.delete("goes")
-        await kept.gone("goes")
+        await kept.deleted("goes")
         assert len(tombstones(kept)) == 1
         kept.group("again")
         await kept.synced("web")
@@ -134,7 +134,7 @@ async def test_an_object_that_is_let_go_by_force_does_not_come_back(
         try:
             kept.delete("web")
             kept.patch("web", {"metadata": {"finalizers": None}})
-            await kept.gone("web")
+            await kept.deleted("web")
             await eventually(lambda: tombstones(kept), "a tombstone", seconds=PATIENCE)
             await eventually(lambda: "FinalizerRemoved" in kept.warnings(), "an Event", seconds=PATIENCE)
         finally:
@@ -199,7 +199,7 @@ async def test_two_objects_of_one_application_are_told_apart_by_age(kept: KeptWo
         await kept.condition("second", "Stalled", "True", "Duplicate")
         assert await wadm.names() == {"web"}
         kept.delete("second")
-        await kept.gone("second")
+        await kept.deleted("second")
         assert await wadm.names() == {"web"}
 
 
@@ -228,7 +228,7 @@ async def test_uninstalling_takes_every_finalizer_and_leaves_wadm_alone(kept: Ke
     async with kept.manager(remove_finalizers=True):
         await kept.until("web", "without finalizer", lambda item: not item["metadata"].get("finalizers"))
     kept.delete("web")
-    await kept.gone("web")
+    await kept.deleted("web")
     assert await wadm.names() == {"web"}
 
 
@@ -247,13 +247,13 @@ async def test_no_right_is_missing(kept: KeptWorld, wadm: Wadm, cluster: Cluster
             await wadm.put(from_wash("theirs"))
             await kept.synced("theirs", deployed=False)
             await wadm.delete("theirs")
-            await kept.gone("theirs")
+            await kept.deleted("theirs")
             kept.delete("mine")
-            await kept.gone("mine")
+            await kept.deleted("mine")
             kept.hosts.call("DELETE", HOST_CONFIGS, "group")
             await kept.condition("stays", "Synced", "False", "NoLattice")
             kept.delete("stays")
-            await kept.gone("stays")
+            await kept.deleted("stays")
             await eventually(lambda: "FinalizerRemoved" in kept.warnings(), "an Event", seconds=PATIENCE)
             assert service.health.readiness().reasons == ()
     records = kept.hosts.fleet.writes(mark)

@@ -99,7 +99,7 @@ async def runs(kept: KeptWorld, wadm: Wadm, servers: TenantLattice) -> None:
         kept.undeploy("web")
         await kept.condition("web", "Ready", "True", "Undeployed")
         kept.delete("web")
-        await kept.gone("web")
+        await kept.deleted("web")
         assert await models(wadm) == {}
 
 

@@ -21,7 +21,7 @@ def operators(cluster: ClusterInfo, cluster_api: Api, tmp_path: Path) -> Iterato
     """Whom the examples are for; what they said is shown with a test that fails."""
     with Operators(cluster, cluster_api, tmp_path / "operators") as made:
         yield made
-        sys.stderr.write(made.said())
+        sys.stderr.write(made.output())
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -105,12 +105,12 @@ async def test_what_is_in_git_is_in_the_cluster_and_argo_cd_knows_how_it_is(
         await hosts.settled(HOSTS)
         for name in BOTH:
             await kept.synced(name)
-            await wadm.say(name, "deployed")
+            await wadm.publish(name, "deployed")
         await asked.says("Synced", "Healthy")
 
-        await wadm.say("hello", "failed", "no host fits")
+        await wadm.publish("hello", "failed", "no host fits")
         await asked.says("Synced", "Degraded")
-        await wadm.say("hello", "deployed")
+        await wadm.publish("hello", "deployed")
         await asked.says("Synced", "Healthy")
 
         [pod] = hosts.pods(HOSTS)
@@ -139,7 +139,7 @@ async def test_what_is_in_git_is_in_the_cluster_and_argo_cd_knows_how_it_is(
 
         without = repository.take_away("hello/application.yaml")
         asked.refresh()
-        await kept.gone("hello")
+        await kept.deleted("hello")
         await asked.says("Synced", "Healthy", without)
         repository.bring_back("hello/application.yaml")
         asked.refresh()

@@ -55,7 +55,7 @@ def manager(cluster: ClusterInfo, cluster_api: Api, tmp_path_factory: pytest.Tem
             with cert_manager(made):
                 yield
         finally:
-            sys.stderr.write(made.said())
+            sys.stderr.write(made.output())
 
 
 @pytest.fixture

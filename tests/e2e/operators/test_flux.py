@@ -112,7 +112,7 @@ async def test_what_is_in_git_is_in_the_cluster_and_flux_knows_how_it_is(
 
         await kept.synced("hello")
         await eventually(lambda: asked.said(OF_APPLICATION)[:2] == ("Unknown", "Progressing"), "it is waited for")
-        await wadm.say("hello", "deployed")
+        await wadm.publish("hello", "deployed")
         await asked.is_ready(OF_APPLICATION)
 
         commit = repository.change("host-group/hosts.yaml", lambda found: found["spec"].update(hostReplicas=2))
@@ -120,26 +120,26 @@ async def test_what_is_in_git_is_in_the_cluster_and_flux_knows_how_it_is(
         await asked.is_ready(OF_HOSTS, commit)
         assert hosts.status(HOSTS)["readyReplicas"] == 2
 
-        await wadm.say("hello", "failed", "no host fits")
+        await wadm.publish("hello", "failed", "no host fits")
         await kept.condition("hello", "Stalled", "True")
         asked.reconcile(KUSTOMIZATIONS, OF_APPLICATION)
         await eventually(
             lambda: asked.said(OF_APPLICATION)[:2] == ("False", "HealthCheckFailed"), "it is told of", seconds=SECONDS
         )
-        await wadm.say("hello", "deployed")
+        await wadm.publish("hello", "deployed")
         await kept.condition("hello", "Ready", "True")
         asked.reconcile(KUSTOMIZATIONS, OF_APPLICATION)
         await asked.is_ready(OF_APPLICATION)
 
         without = repository.take_away(APPLICATION)
         asked.fetch()
-        await kept.gone("hello")
+        await kept.deleted("hello")
         assert "del" in wadm.asked
         await asked.is_ready(OF_APPLICATION, without)
         again = repository.bring_back(APPLICATION)
         asked.fetch()
         await kept.synced("hello")
-        await wadm.say("hello", "deployed")
+        await wadm.publish("hello", "deployed")
         await asked.is_ready(OF_APPLICATION, again)
 
         # Not in this thread, where our services run.

@@ -145,7 +145,7 @@ SAID = {
 
 def test_what_happened_is_told_by_the_bus(life: Life) -> None:
     def missing() -> set[str]:
-        return SAID - {".".join(event["type"].split(".")[2:4]) for event in life.outside.facts().values()}
+        return SAID - {".".join(event["type"].split(".")[2:4]) for event in life.outside.events().values()}
 
     try:
         eventually(lambda: not missing(), "all is said", 60)
@@ -180,7 +180,7 @@ def test_an_upgrade_to_more_servers_is_refused(life: Life) -> None:
 
 def test_an_upgrade_disturbs_nothing_that_runs(life: Life, tmp_path: Path) -> None:
     cluster, kubectl = life.cluster, life.cluster.kubectl
-    labels, pods, events, made = cluster.inventory().nodes, life.running(), life.outside.facts(), streams(life)
+    labels, pods, events, made = cluster.inventory().nodes, life.running(), life.outside.events(), streams(life)
     with kubectl.watching(tmp_path / "jobs", "jobs", "-n", "trellis-installers"), life.all_well():
         with life.answering("real-2"):
             cluster.install(CHART, **ONE_SERVER)
@@ -191,7 +191,7 @@ def test_an_upgrade_disturbs_nothing_that_runs(life: Life, tmp_path: Path) -> No
     assert life.running() == pods
     assert cluster.inventory().nodes == labels
     assert streams(life) == made
-    assert events.keys() <= life.outside.facts().keys()
+    assert events.keys() <= life.outside.events().keys()
 
 
 def test_what_is_changed_after_it_is_done_by_the_new_version(life: Life) -> None:
@@ -241,7 +241,7 @@ def test_a_changed_value_disturbs_nothing_either(life: Life) -> None:
     eventually(lambda: provisioned(life, "real-2"), "the second node is ready")
 
     def said() -> str:
-        of_node = (event for event in life.outside.facts().values() if event["subject"] == "real-2")
+        of_node = (event for event in life.outside.events().values() if event["subject"] == "real-2")
         return next((item["traceparent"] for item in of_node if "node.ready" in item["type"]), "")
 
     eventually(said, "it is said that the node is ready", 60)

@@ -23,7 +23,7 @@ def world(machine: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> 
     settings = {"installer_otlp_endpoint": "{collector}", "installer_ca_config_map": "collector/root.pem"}
     with rollout_world(tmp_path_factory.mktemp("world"), real_nodes=1, collector=True, **settings) as world:
         assert world.collector is not None
-        eventually(lambda: not world.gone("namespace", INSTALLERS), "the installers' namespace is there", 60)
+        eventually(lambda: not world.deleted("namespace", INSTALLERS), "the installers' namespace is there", 60)
         authority = {"data": {"root.pem": world.collector.authority}}
         named = {"metadata": {"name": "collector", "namespace": INSTALLERS}}
         world.kubectl.create({"apiVersion": "v1", "kind": "ConfigMap", **named, **authority})

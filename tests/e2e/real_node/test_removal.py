@@ -50,7 +50,7 @@ def in_use(world: World, shim: str, policy: str | None) -> int:
 
 
 def running(world: World) -> bool:
-    return not world.gone("pod", POD) and world.kubectl.phase(POD) == "Running"
+    return not world.deleted("pod", POD) and world.kubectl.phase(POD) == "Running"
 
 
 def test_refused_by_default_until_the_pod_has_ended(world: World) -> None:
@@ -63,7 +63,7 @@ def test_refused_by_default_until_the_pod_has_ended(world: World) -> None:
     assert "refuses" in world.kubectl.handlers(NODE)
     assert world.node().restarts() == restarts
     world.kubectl("delete", "pod", POD, "--now")
-    eventually(lambda: world.gone("shim", "refuses"), "the removal goes on", 150)
+    eventually(lambda: world.deleted("shim", "refuses"), "the removal goes on", 150)
     assert world.node().restarts() == restarts + 1
 
 
@@ -78,8 +78,8 @@ def test_drained_as_its_disruption_budget_allows(world: World) -> None:
     assert running(world)
     assert world.node().restarts() == restarts
     world.kubectl("delete", "pdb", POD)
-    eventually(lambda: world.gone("shim", "drains"), "the Shim is gone")
-    assert world.gone("pod", POD)
+    eventually(lambda: world.deleted("shim", "drains"), "the Shim is gone")
+    assert world.deleted("pod", POD)
     assert world.node().restarts() == restarts + 1
 
 
@@ -88,7 +88,7 @@ def test_forced_although_the_pod_runs_whose_processes_end(world: World, tmp_path
     with world.kubectl.watching(pods, "pods", "-n", INSTALLERS):
         restarts = in_use(world, "forces", "Force")
         assert executing(world, "forces")
-        eventually(lambda: world.gone("shim", "forces"), "the Shim is gone")
+        eventually(lambda: world.deleted("shim", "forces"), "the Shim is gone")
         assert executing(world, "forces") == set()
         assert world.node().restarts() == restarts + 1
         eventually(lambda: removals(pods), "the installer's last word is told", 20)
@@ -111,7 +111,7 @@ def test_a_shim_that_died_does_not_keep_the_runtime_from_coming_up_again(world: 
     restarts = world.node().restarts()
     world.kubectl("delete", "shim", "dies", "--wait=false")
     run_in(world.info.name, NODE, ["sh", "-c", f"kill -KILL {' '.join(executing(world, 'dies'))}"])
-    eventually(lambda: world.gone("shim", "dies"), "the Shim is gone", 150)
+    eventually(lambda: world.deleted("shim", "dies"), "the Shim is gone", 150)
     assert executing(world, "dies") == set()
     assert world.node().restarts() == restarts + 1
     world.kubectl("delete", "pod", POD, "--timeout=60s")
@@ -142,7 +142,7 @@ def test_a_shim_whose_finalizer_was_taken_goes_from_its_node_all_the_same(world:
     restarts = world.node().restarts()
     world.kubectl("delete", "shim", "orphan", "--wait=false")
     world.kubectl("patch", "shim", "orphan", "--type=merge", "-p", '{"metadata": {"finalizers": null}}')
-    eventually(lambda: world.gone("shim", "orphan"), "it is gone", 10)
+    eventually(lambda: world.deleted("shim", "orphan"), "it is gone", 10)
     eventually(lambda: not world.has("orphan", NODE), "its label is gone", 60)
     eventually(lambda: world.node().restarts() == restarts + 1, "containerd has forgotten it", 60)
     eventually(lambda: "forgotten" not in world.kubectl.handlers(NODE), "the node's status, too", 60)

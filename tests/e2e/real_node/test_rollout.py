@@ -44,7 +44,7 @@ def test_a_shim_is_applied_runs_wasm_rolls_and_leaves_no_trace(world: World, mac
     assert node.restarts() == restarts + 1, "another program behind the same entry needs no restart"
 
     kubectl("delete", "shim", "wasi", "--timeout=180s")
-    eventually(lambda: world.gone("runtimeclass", "wasi"), "the RuntimeClass is gone", 30)
+    eventually(lambda: world.deleted("runtimeclass", "wasi"), "the RuntimeClass is gone", 30)
     assert "wasi" not in kubectl.handlers(NODE)
     assert not {"wasi", names.LABEL_WASM_READY} & set(world.labels())
     assert node.restarts() == restarts + 2

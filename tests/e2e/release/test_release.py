@@ -49,7 +49,7 @@ def test_a_signature_of_another_key_is_refused(released: Released, key: str, tmp
 def test_the_same_commit_gives_the_same_bytes(released: Released, tmp_path: Path) -> None:
     again = make_release(released.registry, released.keys, tmp_path / "again")
     assert (again.folder / "SHA256SUMS").read_text() == (released.folder / "SHA256SUMS").read_text()
-    assert again.told == released.told
+    assert again.report == released.report
     assert len((released.folder / "SHA256SUMS").read_text().splitlines()) > 10
 
 
@@ -79,7 +79,7 @@ def test_an_image_has_its_configuration_and_nothing_of_its_build(
     assert config["architecture"] == architecture
     assert config["config"]["User"] == {"services": "65532:65532", "installer": "0:0"}[key]
     assert config["config"]["Labels"]["org.opencontainers.image.version"] == PYTHON_VERSION
-    assert config["config"]["Labels"]["org.opencontainers.image.revision"] == released.told["commit"]
+    assert config["config"]["Labels"]["org.opencontainers.image.revision"] == released.report["commit"]
     text = json.dumps(config) + json.dumps(manifest)
     assert not re.search(r"/tmp/|/root/|https?://(?!github\.com/trellis-wasm)|PIP_|UV_", text)
 
@@ -122,7 +122,7 @@ def test_each_platform_has_its_sbom_as_an_attestation(released: Released, key: s
 
 
 def publisher(released: Released, password: Path | None = None) -> Publisher:
-    release = Release.parse(VERSION, released.registry, released.told["commit"], "0")
+    release = Release.parse(VERSION, released.registry, released.report["commit"], "0")
     key = Key(released.keys.private, password or released.keys.password)
     return Publisher(release, key, released.keys.public, Quiet())
 
@@ -153,7 +153,7 @@ def test_the_provenance_names_the_commit_the_locks_and_the_packages(released: Re
     found = json.loads((released.folder / "provenance.json").read_text())["buildDefinition"]
     uris = [resolved_dependency["uri"] for resolved_dependency in found["resolvedDependencies"]]
     assert found["externalParameters"] == {"version": VERSION, "registry": released.registry}
-    assert uris[0].endswith(f"@{released.told['commit']}")
+    assert uris[0].endswith(f"@{released.report['commit']}")
     assert {"requirements-services.lock", "requirements-installer.lock"} <= set(uris)
     for architecture in MACHINES:
         assert [uri for uri in uris if uri.startswith("pkg:deb/debian/libc6@") and uri.endswith(f"={architecture}")]
@@ -205,5 +205,5 @@ def test_a_copy_in_another_place_keeps_digests_and_signatures(released: Released
 
 
 def test_the_checkout_is_not_changed(released: Released) -> None:
-    assert released.told["version"] == VERSION
+    assert released.report["version"] == VERSION
     assert VERSION not in (ROOT / "deploy/helm/trellis/Chart.yaml").read_text()

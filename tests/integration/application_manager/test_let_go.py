@@ -29,6 +29,6 @@ async def test_each_that_goes_with_its_lattice_is_remembered(kept: KeptWorld, wa
         for count, name in enumerate(GOING, start=1):
             await kept.condition(name, "Synced", "False", "NoLattice")
             kept.delete(name)
-            await kept.gone(name)
+            await kept.deleted(name)
             assert len(tombstones(kept)) == count
         assert await wadm.names() == {*GOING}

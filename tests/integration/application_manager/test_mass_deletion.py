@@ -26,7 +26,7 @@ def there(kept: KeptWorld) -> list[str]:
     return [name for name in MANY if kept.find(name)]
 
 
-async def others_are_gone(kept: KeptWorld) -> list[str]:
+async def others_are_deleted(kept: KeptWorld) -> list[str]:
     """Wait until the circuit breaker pauses the deletion of all that are left; return them."""
     await eventually(lambda: len(there(kept)) == len(MANY) - LIMIT, "five are gone", seconds=PATIENCE)
     paused = there(kept)
@@ -47,7 +47,7 @@ async def test_applications_deleted_with_their_crd_wait_for_the_circuit_breaker_
             kept.apply(name, spec())
         former = {name: (await kept.synced(name))["metadata"]["uid"] for name in MANY}
         delete_definition(kept.hosts.api, APPLICATIONS)
-        paused = await others_are_gone(kept)
+        paused = await others_are_deleted(kept)
         for name in paused:
             await wadm_has(wadm, name)
             path = APPLICATIONS.path(kept.namespace, name)
@@ -73,7 +73,7 @@ async def test_objects_of_many_applications_deleted_in_wadm_wait_for_the_circuit
             await kept.synced(name)
         for name in MANY:
             await wadm.delete(name)
-        await others_are_gone(kept)
+        await others_are_deleted(kept)
 
 
 async def test_a_finalizer_removed_by_hand_from_a_living_application_is_put_back(kept: KeptWorld, wadm: Wadm) -> None:

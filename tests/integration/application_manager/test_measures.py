@@ -44,7 +44,7 @@ async def test_each_lattice_is_measured_while_its_applications_are_kept(
         for name, word in (("one", "deployed"), ("two", "deployed"), ("three", "failed")):
             kept.apply(name, spec())
             await kept.synced(name)
-            await stand_in.say(name, word, "no host fits" if word == "failed" else "")
+            await stand_in.publish(name, word, "no host fits" if word == "failed" else "")
         expected = {"Deployed": 2.0, "Failed": 1.0}
         await eventually(lambda: phases() == expected, f"{expected}", seconds=PATIENCE)
         assert measured(service, OWNED, kept.lattice) == 1

@@ -25,12 +25,16 @@ def recorded(*operations: str) -> dict[str, dict[str, Any]]:
     return {f"app-{at}": item for at, item in enumerate(rows) if item["operation"] in operations}
 
 
-def told(found: dict[str, Any]) -> dict[str, tuple[str, str]]:
-    said = {
+def conditions_of(found: dict[str, Any]) -> dict[str, tuple[str, str]]:
+    conditions = {
         condition["type"]: (condition["status"], condition["reason"])
         for condition in found.get("status", {}).get("conditions", ())
     }
-    return {kind: said[kind] for kind in ("Ready", "Reconciling", "Stalled", "Synced", "Rejected") if kind in said}
+    return {
+        kind: conditions[kind]
+        for kind in ("Ready", "Reconciling", "Stalled", "Synced", "Rejected")
+        if kind in conditions
+    }
 
 
 def expected(reason: str) -> dict[str, tuple[str, str]]:
@@ -61,7 +65,7 @@ async def test_what_wadm_refuses_to_put_and_to_deploy_is_told_and_goes_on_once_i
             found = await kept.until(
                 name,
                 f"{item['why']}: {expected(item['reason'])}",
-                lambda found, item=item: told(found) == expected(item["reason"]),
+                lambda found, item=item: conditions_of(found) == expected(item["reason"]),
             )
             words = {each["type"]: each["message"] for each in found["status"]["conditions"]}
             own = item["reply"]["message"].partition("\n\nStack backtrace:")[0].strip()
@@ -75,8 +79,8 @@ async def test_what_wadm_refuses_to_put_and_to_deploy_is_told_and_goes_on_once_i
                 kept.patch(name, {"spec": spec("file:///none-2.wasm")})
         for name in refused:
             found = await kept.synced(name)
-            assert told(found)["Synced"][0] == "True"
-            assert "Rejected" not in kept.said(name)
+            assert conditions_of(found)["Synced"][0] == "True"
+            assert "Rejected" not in kept.conditions(name)
 
 
 @pytest.mark.thorough
@@ -96,8 +100,8 @@ async def test_what_wadm_does_not_undeploy_or_delete_stays_until_it_does(
         for name in ("runs", "stays"):
             found = await kept.condition(name, "Rejected", "True", "WadmFailed")
             assert found["metadata"]["finalizers"]
-            assert kept.said(name)["Stalled"][0] == "False"
+            assert kept.conditions(name)["Stalled"][0] == "False"
         stand_in.refusals.clear()
         await kept.synced("runs", deployed=False)
-        await kept.gone("stays")
-        assert "Rejected" not in kept.said("runs")
+        await kept.deleted("stays")
+        assert "Rejected" not in kept.conditions("runs")

@@ -28,8 +28,8 @@ async def test_the_largest_status_has_room_beside_the_largest_manifest(kept: Kep
             }
             for at in range(3200)
         ]
-        said = {"status": {"type": "failed", "message": "no host fits"}, "scalers": scalers}
-        payload = json.dumps(said).encode()
+        message = {"status": {"type": "failed", "message": "no host fits"}, "scalers": scalers}
+        payload = json.dumps(message).encode()
         assert 900_000 < len(payload) < 2**20
         await stand_in.client.publish(f"wadm.status.{stand_in.lattice}.web", payload)
         await settle(stand_in.client)
@@ -37,7 +37,7 @@ async def test_the_largest_status_has_room_beside_the_largest_manifest(kept: Kep
         shown = found["status"]["scalers"]
         assert {item["status"] for item in shown} == {"failed"}
         assert len(shown) + found["status"]["scalersLeftOut"] == len(scalers)
-        await stand_in.say("web", "deployed")
+        await stand_in.publish("web", "deployed")
         found = await kept.condition("web", "Ready", "True", "Deployed")
         assert "scalersLeftOut" not in found["status"]
 
@@ -50,20 +50,20 @@ async def test_another_version_is_not_ready_with_what_was_said_of_the_one_before
     async with kept.manager():
         kept.apply("web", spec())
         first = await kept.synced("web")
-        await stand_in.say("web", "deployed")
+        await stand_in.publish("web", "deployed")
         await kept.condition("web", "Ready", "True", "Deployed")
         kept.patch("web", {"spec": spec("file:///none-2.wasm")})
         second = await kept.synced("web")
         assert second["status"]["synced"]["wadmVersion"] != first["status"]["synced"]["wadmVersion"]
         assert second["status"]["phase"] == "Reconciling"
-        assert kept.said("web")["Ready"] == ("False", "Reconciling")
-        await stand_in.say("web", "deployed")
+        assert kept.conditions("web")["Ready"] == ("False", "Reconciling")
+        await stand_in.publish("web", "deployed")
         await kept.condition("web", "Ready", "True", "Deployed")
         kept.patch("web", {"metadata": {"annotations": {"description": "words alone"}}})
         await kept.until("web", "a third version", lambda item: len(item["status"]["versions"]) == 3)
         third = await kept.synced("web")
         assert third["status"]["synced"]["wadmVersion"] != second["status"]["synced"]["wadmVersion"]
-        assert kept.said("web")["Ready"] == ("True", "Deployed")
+        assert kept.conditions("web")["Ready"] == ("True", "Deployed")
 
 
 @pytest.mark.thorough
@@ -74,16 +74,16 @@ async def test_what_wadm_said_of_a_deleted_application_is_not_told_of_the_next_o
     async with kept.manager():
         kept.apply("web", spec())
         await kept.synced("web")
-        await stand_in.say("web", "deployed")
+        await stand_in.publish("web", "deployed")
         await kept.condition("web", "Ready", "True", "Deployed")
         kept.delete("web")
-        await kept.gone("web")
+        await kept.deleted("web")
         kept.apply("web", spec())  # of which wadm answers what it said last
         found = await kept.synced("web")
         assert found["status"]["phase"] == "Reconciling"
-        await stand_in.say("web", "undeployed", "Manifest has been undeployed")
+        await stand_in.publish("web", "undeployed", "Manifest has been undeployed")
         await kept.condition("web", "Ready", "False", "Waiting")
-        await stand_in.say("web", "deployed")
+        await stand_in.publish("web", "deployed")
         await kept.condition("web", "Ready", "True", "Deployed")
 
 
@@ -94,7 +94,7 @@ async def test_what_cannot_be_read_changes_nothing_and_what_comes_after_it_count
     async with kept.manager():
         kept.apply("web", spec())
         await kept.synced("web")
-        await stand_in.say("web", "deployed")
+        await stand_in.publish("web", "deployed")
         before = await kept.condition("web", "Ready", "True", "Deployed")
         subject = f"wadm.status.{stand_in.lattice}.web"
         for garbage in (b"", b"{", b"[]", b'{"status": {"type": 7}}', b'{"status": {"type": "failed"}, "scalers": 1}'):
@@ -103,5 +103,5 @@ async def test_what_cannot_be_read_changes_nothing_and_what_comes_after_it_count
         kept.apply("later", spec())  # what comes after has been seen, so what came before has
         await kept.synced("later")
         assert kept.status("web") == before["status"]
-        await stand_in.say("web", "failed", "no host")
+        await stand_in.publish("web", "failed", "no host")
         await kept.condition("web", "Ready", "False", "Failed")

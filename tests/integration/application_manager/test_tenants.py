@@ -76,11 +76,11 @@ class TestFromATenantsAccount(OfATenant):
             await kept.synced("web")
             await wadm_has(wadm, "web")
 
-            def said() -> tuple[str, str, str]:
+            def condition() -> tuple[str, str, str]:
                 return kept.hosts.condition("group", names.CONDITION_APPLICATIONS_SYNCED)
 
-            await eventually(lambda: said()[:2] == ("True", "DeletionsNotProved"), "told", seconds=PATIENCE)
-            assert STREAM_MODELS in said()[2]
+            await eventually(lambda: condition()[:2] == ("True", "DeletionsNotProved"), "told", seconds=PATIENCE)
+            assert STREAM_MODELS in condition()[2]
 
 
 @pytest.mark.thorough
@@ -102,10 +102,10 @@ async def test_of_two_tenants_lattices_of_one_name_in_a_namespace_the_older_grou
                 kept.apply("mine", spec(), labels={names.LABEL_LATTICE: lattice})
                 await kept.synced("mine")
 
-                def said(name: str) -> tuple[str, str]:
+                def condition(name: str) -> tuple[str, str]:
                     return kept.hosts.condition(name, names.CONDITION_APPLICATIONS_SYNCED)[:2]
 
-                await eventually(lambda: said("two") == ("Unknown", "NameTaken"), "told", seconds=PATIENCE)
-                await eventually(lambda: said("one") == ("True", "Synced"), "told", seconds=PATIENCE)
+                await eventually(lambda: condition("two") == ("Unknown", "NameTaken"), "told", seconds=PATIENCE)
+                await eventually(lambda: condition("one") == ("True", "Synced"), "told", seconds=PATIENCE)
                 assert kept.find("web") is None
                 assert (await east.names(), await west.names()) == ({"mine"}, {"web"})

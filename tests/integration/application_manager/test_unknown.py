@@ -53,7 +53,7 @@ async def test_host_groups_that_are_not_served_let_no_application_go(
         assert names.FINALIZER_APPLICATIONS in found["metadata"]["finalizers"]
         await wadm_has(wadm, "web")
         proxy.withheld = ""
-        await kept.gone("web")
+        await kept.deleted("web")
         await wadm_lacks(wadm, "web")
         await eventually(lambda: service.health.readiness().ok, "ready again", seconds=PATIENCE)
 
@@ -71,8 +71,8 @@ async def test_applications_that_are_not_served_are_not_published_as_deleted(
         await eventually(lambda: service.health.readiness().ok, "ready again", seconds=PATIENCE)
         kept.apply("later", spec())
         await kept.synced("later")
-    events = await kept.hosts.fleet.facts(2)
-    said = [(event.event_name, event.key[-1]) for event in events if event.noun == "application"]
-    assert said == [("synced", "web"), ("synced", "later")]
+    events = await kept.hosts.fleet.published_events(2)
+    published = [(event.event_name, event.key[-1]) for event in events if event.noun == "application"]
+    assert published == [("synced", "web"), ("synced", "later")]
     assert kept.find("web")["metadata"]["uid"] == synced["metadata"]["uid"]  # type: ignore[index]
     await wadm_has(wadm, "web")

@@ -85,8 +85,8 @@ async def refused(
 async def test_the_second_cluster_is_kept_out_says_why_and_leaves_the_first_alone(
     buses: Buses, jetstream: JetStreamContext
 ) -> None:
-    heard, overheard = Listener(), Listener()
-    first = await buses.consuming(heard, cluster_uid="uid-first", timings=LASTING)
+    listener, overheard = Listener(), Listener()
+    first = await buses.consuming(listener, cluster_uid="uid-first", timings=LASTING)
     with structlog.testing.capture_logs() as logs:
         second, connecting = await refused(buses, listener=overheard)
         reason = not_ready_reason(buses, 1)
@@ -97,7 +97,7 @@ async def test_the_second_cluster_is_kept_out_says_why_and_leaves_the_first_alon
             await second.publish(opted_out("intruder"), dedup=f"{buses.cluster}/intruder")
         assert (await jetstream.stream_info(STREAM_EVENTS)).state.last_seq == before
         await first.publish(opted_out("own"), dedup=f"{buses.cluster}/own")
-        await eventually(lambda: heard.names == ["own"])
+        await eventually(lambda: listener.names == ["own"])
     assert overheard.names == []
     assert not connecting.done()
     assert not second.connected.is_set()
@@ -110,9 +110,9 @@ async def test_the_second_cluster_is_kept_out_says_why_and_leaves_the_first_alon
 async def test_the_name_is_kept_for_as_long_as_its_cluster_is_there_and_free_some_time_after(
     buses: Buses, jetstream: JetStreamContext
 ) -> None:
-    heard, lists = Listener(), list[int]()
+    listener, lists = Listener(), list[int]()
     first = await buses.consuming(Listener(), cluster_uid="uid-first", timings=BRIEF)
-    second, connecting = await refused(buses, timings=BRIEF, listener=heard)
+    second, connecting = await refused(buses, timings=BRIEF, listener=listener)
     second.on_new_stream.append(lambda: lists.append(1))
     _, began = await entry(jetstream, buses.cluster)
 
@@ -128,7 +128,7 @@ async def test_the_name_is_kept_for_as_long_as_its_cluster_is_there_and_free_som
     await eventually(lambda: lists)
     assert (await entry(jetstream, buses.cluster))[0] == "uid-second"
     await second.publish(opted_out("mine"), dedup=f"{buses.cluster}/mine")
-    await eventually(lambda: heard.names == ["mine"])
+    await eventually(lambda: listener.names == ["mine"])
 
 
 @pytest.mark.usefixtures("jetstream")

@@ -68,15 +68,15 @@ async def test_a_fact_arrives_as_it_was_said_in_the_senders_trace(buses: Buses) 
     assert received.event.source == f"/trellis/{buses.cluster}/node_watcher"
     assert received.event.subject == "ip-10-0-0-1.ec2.internal"
     spans = {span.name: span for span in buses.spans.get_finished_spans()}
-    said, heard = spans["publish node.opted_in"], spans["receive node.opted_in"]
-    assert (said.kind.name, heard.kind.name) == ("PRODUCER", "CONSUMER")
-    assert heard.parent is not None
-    assert heard.context.trace_id == said.context.trace_id
-    assert heard.parent.span_id == said.context.span_id
+    published, received_span = spans["publish node.opted_in"], spans["receive node.opted_in"]
+    assert (published.kind.name, received_span.kind.name) == ("PRODUCER", "CONSUMER")
+    assert received_span.parent is not None
+    assert received_span.context.trace_id == published.context.trace_id
+    assert received_span.parent.span_id == published.context.span_id
     assert received.trace is not None
-    assert f"{heard.context.span_id:016x}" in received.trace.traceparent
+    assert f"{received_span.context.span_id:016x}" in received.trace.traceparent
     assert received.event.traceparent is not None
-    assert f"{said.context.span_id:016x}" in received.event.traceparent
+    assert f"{published.context.span_id:016x}" in received.event.traceparent
     await bus.stop()
 
 

@@ -73,10 +73,10 @@ async def test_three_thousand_failing_keys_and_a_poison_message_do_not_delay_a_h
     began, delays = time.monotonic(), list[float]()
     # Longer than the server waits for an acknowledgement before it delivers again, twice over.
     while time.monotonic() - began < 2 * ACK_WAIT or service.tries.total() < 2 * FAILING:
-        said, name = time.monotonic(), f"healthy-{len(delays)}"
+        published_at, name = time.monotonic(), f"healthy-{len(delays)}"
         await bus.publish(opted_out(name), dedup=f"{buses.cluster}/{name}")
         await eventually(lambda: name in service.done)  # noqa: B023 (waited for in this round)
-        delays.append(time.monotonic() - said)
+        delays.append(time.monotonic() - published_at)
         await asyncio.sleep(0.05)
     assert statistics.median(delays) < 2, "typically it takes milliseconds"
     assert service.deliveries == 1, "what is worked on was reported as such"

@@ -39,7 +39,7 @@ async def dead_letters(jetstream: JetStreamContext, cluster: str) -> int:
     return sum((info.state.subjects or {}).values())
 
 
-async def say(bus: Bus, cluster: str, names: list[str]) -> None:
+async def publish_all(bus: Bus, cluster: str, names: list[str]) -> None:
     await asyncio.gather(*(bus.publish(opted_out(name), dedup=f"{cluster}/{name}") for name in names))
 
 
@@ -58,7 +58,7 @@ async def test_what_is_held_goes_to_the_next_reader_at_once(buses: Buses, jetstr
     first, second = Listener(acknowledge=False), Listener()
     leader = await buses.consuming(first, timings=PATIENT)
     names = [f"n{number}" for number in range(500)]
-    await say(leader, buses.cluster, names)
+    await publish_all(leader, buses.cluster, names)
     await eventually(lambda: len(first.names) == len(names))
     done = {received.data.name for received in first.received[:100]}
     for received in first.received[:100]:
@@ -77,7 +77,7 @@ async def test_what_ends_well_after_it_was_given_back_does_not_come_again(
 ) -> None:
     first, second = Listener(acknowledge=False), Listener()
     leader = await buses.consuming(first, timings=PATIENT)
-    await say(leader, buses.cluster, ["drained", "left"])
+    await publish_all(leader, buses.cluster, ["drained", "left"])
     await eventually(lambda: len(first.names) == 2)
     await leader.stop()
     (drained,) = [received for received in first.received if received.data.name == "drained"]
@@ -97,17 +97,17 @@ async def test_readers_that_follow_each_other_in_mid_flow_leave_nothing_waiting(
     names = [f"n{number}" for number in range(2200)]
     writer = buses.new("node_watcher")
     await writer.connect()
-    saying: asyncio.Task[None] | None = None
+    publishing: asyncio.Task[None] | None = None
     for _ in range(8):
-        given_back = (await consumer(jetstream, buses.cluster)).num_ack_pending if saying else 0
+        given_back = (await consumer(jetstream, buses.cluster)).num_ack_pending if publishing else 0
         listener = Listener(acknowledge=False)
         reader = await buses.consuming(listener, timings=PATIENT)
-        saying = saying or asyncio.create_task(say(writer, buses.cluster, names))
+        publishing = publishing or asyncio.create_task(publish_all(writer, buses.cluster, names))
         enough = given_back + random.randint(5, 60)
         await eventually(lambda: len(listener.names) >= enough)  # noqa: B023 (waited for in this round)
         await reader.close()
-    assert saying is not None
-    await saying
+    assert publishing is not None
+    await publishing
     last = Listener()
     await buses.consuming(last, timings=PATIENT)
     await eventually_async(lambda: all_done(jetstream, buses.cluster))
@@ -134,7 +134,7 @@ async def test_a_queue_that_stops_in_mid_work_hands_over_what_is_not_done(
         await bus.start()
         working = asyncio.create_task(queue.work(run))
         if turn == 0:
-            await say(bus, buses.cluster, names)
+            await publish_all(bus, buses.cluster, names)
             await eventually(lambda own=own: len(own) > 50)
             await bus.stop()
             await queue.drain(10)
@@ -209,7 +209,7 @@ async def test_what_is_held_over_many_deliveries_is_not_given_up(
 async def test_stopping_while_the_server_is_frozen_does_not_hang(buses: Buses, nats_server: NatsServer) -> None:
     listener = Listener(acknowledge=False)
     bus = await buses.consuming(listener, timings=PATIENT)
-    await say(bus, buses.cluster, ["a", "b"])
+    await publish_all(bus, buses.cluster, ["a", "b"])
     await eventually(lambda: len(listener.names) == 2)
     nats_server.pause()
     began = time.monotonic()

@@ -88,12 +88,12 @@ Switch = Callable[[NatsUsers, NatsServer], None]
 async def test_jetstream_that_is_disabled_is_named_and_what_was_published_meanwhile_arrives(
     buses: Buses, users: NatsUsers, server: NatsServer, off: Switch, on: Switch, named: str
 ) -> None:
-    heard = Listener()
+    listener = Listener()
     watcher = buses.new(NODE_WATCHER, credentials=users.credentials(f"{NODE_WATCHER}.{CLUSTER}"), timings=QUICK)
     await watcher.connect()
-    await buses.consuming(heard, credentials=users.credentials(f"{PROVISIONER}.{CLUSTER}"))
+    await buses.consuming(listener, credentials=users.credentials(f"{PROVISIONER}.{CLUSTER}"))
     await published(watcher, "before")
-    await eventually(lambda: heard.names == ["before"] and not reasons(buses))
+    await eventually(lambda: listener.names == ["before"] and not reasons(buses))
     await asyncio.to_thread(off, users, server)
     await eventually(
         lambda: sum(bool(re.search(named, reason)) for reason in reasons(buses)) == len(buses.healths), RECOVERS_SECONDS
@@ -105,5 +105,5 @@ async def test_jetstream_that_is_disabled_is_named_and_what_was_published_meanwh
     await asyncio.to_thread(on, users, server)
     async with asyncio.timeout(RECOVERS_SECONDS):
         await asyncio.gather(*meanwhile)
-        await eventually(lambda: set(names) <= set(heard.names) and not reasons(buses), RECOVERS_SECONDS)
+        await eventually(lambda: set(names) <= set(listener.names) and not reasons(buses), RECOVERS_SECONDS)
     assert all(health.liveness().ok for health in buses.healths)

@@ -19,7 +19,7 @@ from trellis_dev.localcluster.nats import NatsServer
 
 pytestmark = [pytest.mark.nats, pytest.mark.thorough]
 
-FACTS = 1000
+EVENTS = 1000
 KILLS = 3
 
 
@@ -27,19 +27,19 @@ async def test_a_process_that_is_killed_in_mid_work_loses_nothing_and_repeats_wh
     buses: Buses, jetstream: JetStreamContext, tmp_path: Path
 ) -> None:
     path = tmp_path / "done"
-    names = [f"n{number}" for number in range(FACTS)]
+    names = [f"n{number}" for number in range(EVENTS)]
     writer = buses.new("node_watcher")
     await writer.connect()
     process = await consuming(buses.url, buses.cluster, path)
-    saying = asyncio.gather(*(writer.publish(opted_out(name), dedup=f"{buses.cluster}/{name}") for name in names))
+    publishing = asyncio.gather(*(writer.publish(opted_out(name), dedup=f"{buses.cluster}/{name}") for name in names))
     for number in range(KILLS):
         # Anywhere in its share of the work, but not when there is nothing left to do.
-        enough = random.randint(number * FACTS // (KILLS + 1) + 1, (number + 1) * FACTS // (KILLS + 1))
+        enough = random.randint(number * EVENTS // (KILLS + 1) + 1, (number + 1) * EVENTS // (KILLS + 1))
         await eventually(lambda: path.exists() and path.read_bytes().count(b"\n") >= enough, 60)  # noqa: B023
         await kill(process)
-        assert path.read_bytes().count(b"\n") < FACTS, "else it was not in mid-work"
+        assert path.read_bytes().count(b"\n") < EVENTS, "else it was not in mid-work"
         process = await consuming(buses.url, buses.cluster, path)
-    await saying
+    await publishing
 
     async def all_done() -> bool:
         info = await jetstream.consumer_info(STREAM_EVENTS, f"provisioner-nodes-{buses.cluster}")
@@ -65,7 +65,7 @@ async def test_packets_dropped_without_a_word_cost_time_and_no_fact(
     writer = buses.new("node_watcher")
     await writer.connect()
 
-    async def say(prefix: str) -> None:
+    async def publish_all(prefix: str) -> None:
         names = [f"{prefix}{number}" for number in range(300)]
         await asyncio.gather(*(writer.publish(opted_out(name), dedup=f"{buses.cluster}/{name}") for name in names))
 
@@ -73,14 +73,14 @@ async def test_packets_dropped_without_a_word_cost_time_and_no_fact(
         async with TcpProxy("127.0.0.1", nats_server.port, listen=network.near) as proxy:
             url = f"nats://{network.near}:{proxy.port}"
             process = await consuming(url, buses.cluster, path, inside=network.inside)
-            await say("before")
+            await publish_all("before")
             await eventually(lambda: path.read_bytes().count(b"\n") > 30)
             network.cut()
-            await say("meanwhile")
+            await publish_all("meanwhile")
             await says(process, "away")
             assert len(set(path.read_text().split())) < 600, "else the cable was not cut"
             network.mend()
-            await say("after")
+            await publish_all("after")
             await eventually(lambda: len(set(path.read_text().split())) == 900, 60)
             assert process.returncode is None
             await kill(process)

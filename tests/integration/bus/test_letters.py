@@ -46,7 +46,7 @@ async def one_letter(buses: Buses) -> DeadLetter:
     return letter
 
 
-async def said(buses: Buses) -> list[TailedEvent]:
+async def published_events(buses: Buses) -> list[TailedEvent]:
     return [event async for event in replay(buses.url, Selection(cluster=buses.cluster), Tally())]
 
 
@@ -117,7 +117,7 @@ async def test_a_message_whose_handler_was_mended_is_handled_once_by_replaying_i
     await bus.publish(opted_out("next"), dedup=f"{buses.cluster}/2")
     await eventually(lambda: len(handled) >= 2)
     assert [(received.data.name, received.deliveries) for received in handled] == [("hapless", 1), ("next", 1)]
-    first, again = (await said(buses))[:2]
+    first, again = (await published_events(buses))[:2]
     assert first.event == again.event
     assert handled[0].trace is not None
     assert first.trace_id
@@ -184,11 +184,11 @@ async def test_a_crash_between_publishing_and_removal_repeats_harmlessly(
             with pytest.raises(asyncio.CancelledError):
                 await box.replay(letter)
         assert len(await letters(buses)) == 1
-        assert len(await said(buses)) == 2
+        assert len(await published_events(buses)) == 2
         done = await box.replay(letter)
     assert done.again
     assert await letters(buses) == []
-    assert len(await said(buses)) == 2
+    assert len(await published_events(buses)) == 2
 
 
 async def test_a_letter_is_kept_until_its_message_is_stored(buses: Buses, jetstream: JetStreamContext) -> None:
@@ -259,7 +259,7 @@ async def test_a_stream_that_keeps_its_letters_is_told_of_with_what_was_done(
         async with dead_letters(buses.url) as box:
             with pytest.raises(BusUnavailable, match=rf"letter {kept.sequence}\b"):
                 await box.replay(kept)
-        assert letter.subject in [event.subject for event in await said(buses)][-1:], "it was stored"
+        assert letter.subject in [event.subject for event in await published_events(buses)][-1:], "it was stored"
         assert kept.sequence in [item.sequence for item in await letters(buses)], "and was not removed"
     finally:
         await jetstream.delete_stream(STREAM_DEAD)
@@ -287,7 +287,7 @@ async def test_letters_that_cannot_be_replayed_are_refused_by_name(buses: Buses,
             with pytest.raises(ReplayRefused, match=rf"letter {ack.seq}\b.*{re.escape(named)}"):
                 await box.replay(letter)
     assert len(await letters(buses)) == len(cases)
-    assert await said(buses) == []
+    assert await published_events(buses) == []
 
 
 async def test_the_largest_letter_comes_back_whole(buses: Buses, client: Client, jetstream: JetStreamContext) -> None:
@@ -298,7 +298,7 @@ async def test_the_largest_letter_comes_back_whole(buses: Buses, client: Client,
         await bus.close()
     async with dead_letters(buses.url) as box:
         await box.replay(letter)
-    assert [event.size for event in await said(buses)] == [len(body), len(body)]
+    assert [event.size for event in await published_events(buses)] == [len(body), len(body)]
 
 
 async def test_without_its_stream_or_a_server_it_says_what_is_missing(
@@ -376,8 +376,8 @@ async def test_an_odd_subject_is_listed_and_tailed_and_deafens_no_service(
     await eventually_async(lambda: has(buses, 2))
     by_hand = [letter for letter in await letters(buses) if letter.service == "s"]
     assert [letter.size for letter in by_hand] == [7]
-    assert [event.event_name == "opted_out" for event in await said(buses)][-1]
-    assert len(await said(buses)) == 3
+    assert [event.event_name == "opted_out" for event in await published_events(buses)][-1]
+    assert len(await published_events(buses)) == 3
 
 
 async def has(buses: Buses, count: int) -> bool:
@@ -398,7 +398,7 @@ async def test_an_odd_header_is_listed_and_tailed_and_deafens_no_service(
     await eventually(lambda: listener.names == ["healthy"])
     await eventually_async(lambda: has(buses, 3))
     assert len(await letters(buses)) == 3
-    assert len(await said(buses)) == 3
+    assert len(await published_events(buses)) == 3
 
 
 async def test_odd_bodies_are_tailed(buses: Buses, jetstream: JetStreamContext) -> None:
@@ -406,7 +406,7 @@ async def test_odd_bodies_are_tailed(buses: Buses, jetstream: JetStreamContext) 
     await bus.connect()
     for body in ODD_BODIES.values():
         await jetstream.publish(f"trellis.evt.{buses.cluster}.node.gone.x", body)
-    assert [event.size for event in await said(buses)] == [len(body) for body in ODD_BODIES.values()]
+    assert [event.size for event in await published_events(buses)] == [len(body) for body in ODD_BODIES.values()]
 
 
 async def test_subjects_that_are_too_short_are_tailed_and_listed(buses: Buses, jetstream: JetStreamContext) -> None:
@@ -416,7 +416,7 @@ async def test_subjects_that_are_too_short_are_tailed_and_listed(buses: Buses, j
         await jetstream.publish(f"trellis.evt.{buses.cluster}.{rest}", b"")
         await jetstream.publish(f"trellis.dead.{buses.cluster}.{rest}", b"")
     await jetstream.publish("trellis.dead.short", b"")
-    assert [event.noun for event in await said(buses)] == ["x", "x", "x"]
+    assert [event.noun for event in await published_events(buses)] == ["x", "x", "x"]
     assert [letter.service for letter in await letters(buses)] == ["x", "x", "x"]
     async with dead_letters(buses.url) as box:
         assert [letter async for letter in box.find(Wanted()) if letter.cluster == "short"]

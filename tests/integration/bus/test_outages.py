@@ -59,9 +59,9 @@ async def test_consuming_goes_on_after_a_restart_of_the_server(buses: Buses, nat
     with structlog.testing.capture_logs() as logs:
         nats_server.kill()
         await eventually(lambda: not bus.connected.is_set())
-        said = asyncio.create_task(bus.publish(opted_out("meanwhile"), dedup=f"{buses.cluster}/2"))
+        publishing = asyncio.create_task(bus.publish(opted_out("meanwhile"), dedup=f"{buses.cluster}/2"))
         nats_server.start()
-        await said
+        await publishing
         await eventually(lambda: "meanwhile" in listener.names)
     assert len(of_level(logs, "warning")) == 1
     assert lists == [], "the stream and the consumer are still there: there is no need to list"

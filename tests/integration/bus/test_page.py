@@ -50,69 +50,69 @@ def program(buses: Buses, programs: Programs) -> Program:
 
 
 @pytest.fixture
-async def said(buses: Buses) -> Callable[[], Awaitable[str]]:
+async def publish(buses: Buses) -> Callable[[], Awaitable[str]]:
     """Says a fact about another node each time, and returns its subject."""
     bus: Bus = buses.new("node_watcher")
     await bus.connect()
     numbers = itertools.count()
 
-    async def say() -> str:
+    async def publish_one() -> str:
         event = opted_out(f"node-{next(numbers)}.{buses.cluster}")
         await bus.publish(event, dedup=f"{buses.cluster}/{event.name}")
         return event_subject(buses.cluster, event)
 
-    return say
+    return publish_one
 
 
-async def heard_live(started: Running, say: Callable[[], Awaitable[str]], cluster: str) -> None:
+async def received_live(started: Running, publish_event: Callable[[], Awaitable[str]], cluster: str) -> None:
     """Say facts until one is heard: when a live subscription begins, only the server knows."""
 
-    async def heard() -> bool:
-        await say()
+    async def is_received() -> bool:
+        await publish_event()
         await asyncio.sleep(0.1)
-        return started.told(f"trellis.evt.{cluster}.node.opted_out.node-")
+        return started.has_printed(f"trellis.evt.{cluster}.node.opted_out.node-")
 
-    await eventually_async(heard, seconds=60)
+    await eventually_async(is_received, seconds=60)
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
 async def test_a_live_program_prints_facts_as_they_are_said(
-    program: Program, said: Callable[[], Awaitable[str]], buses: Buses, language: str
+    program: Program, publish: Callable[[], Awaitable[str]], buses: Buses, language: str
 ) -> None:
     async with running(program(language, "live")) as started:
-        await heard_live(started, said, buses.cluster)
+        await received_live(started, publish, buses.cluster)
     assert any('"traceparent":"00-' in line for line in started.lines)
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
 async def test_a_program_with_a_durable_consumer_hears_the_past_once_and_what_was_said_while_it_was_away(
-    program: Program, said: Callable[[], Awaitable[str]], jetstream: JetStreamContext, language: str
+    program: Program, publish: Callable[[], Awaitable[str]], jetstream: JetStreamContext, language: str
 ) -> None:
     async def all_acknowledged() -> bool:
         info = await jetstream.consumer_info(STREAM_EVENTS, DURABLES[language])
         return not info.num_ack_pending and not info.num_pending
 
-    before = [await said() for _ in range(3)]
+    before = [await publish() for _ in range(3)]
     async with running(program(language, "past")) as first:
-        await eventually(lambda: all(map(first.told, before)), seconds=60)
+        await eventually(lambda: all(map(first.has_printed, before)), seconds=60)
         await eventually_async(all_acknowledged)
-    away = await said()
+    away = await publish()
     async with running(program(language, "past")) as second:
-        await eventually(lambda: second.told(away), seconds=60)
-        assert not any(map(second.told, before))
+        await eventually(lambda: second.has_printed(away), seconds=60)
+        assert not any(map(second.has_printed, before))
     await jetstream.delete_consumer(STREAM_EVENTS, DURABLES[language])
 
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("language", LANGUAGES)
 async def test_a_program_with_a_durable_consumer_ends_when_the_stream_is_made_anew(
-    program: Program, said: Callable[[], Awaitable[str]], jetstream: JetStreamContext, language: str
+    program: Program, publish: Callable[[], Awaitable[str]], jetstream: JetStreamContext, language: str
 ) -> None:
-    before = await said()
+    before = await publish()
     async with running(program(language, "past")) as started:
-        await eventually(lambda: started.told(before), seconds=60)
+        await eventually(lambda: started.has_printed(before), seconds=60)
         await jetstream.delete_stream(STREAM_EVENTS)
-        await said()  # the bus makes the stream anew for it
+        await publish()  # the bus makes the stream anew for it
         async with asyncio.timeout(60):
             assert await started.process.wait() != 0
     with pytest.raises(NotFoundError):
@@ -120,27 +120,27 @@ async def test_a_program_with_a_durable_consumer_ends_when_the_stream_is_made_an
 
 
 async def test_the_command_line_shows_the_last_facts_and_new_ones(
-    said: Callable[[], Awaitable[str]], buses: Buses
+    publish: Callable[[], Awaitable[str]], buses: Buses
 ) -> None:
-    before = await said()
+    before = await publish()
     (line,) = blocks(BUS_PAGE)["sh", "tail"].splitlines()
     command = [sys.executable, "-m", "trellis_cli", *shlex.split(line.removeprefix("trellis "))]
     async with running(command, {"TRELLIS_NATS_URL": buses.url}) as started:
-        await eventually(lambda: started.told(before.rpartition(".")[2].replace("=2E", ".")), seconds=60)
-        after = await said()
-        await eventually(lambda: started.told(after.rpartition(".")[2].replace("=2E", ".")))
+        await eventually(lambda: started.has_printed(before.rpartition(".")[2].replace("=2E", ".")), seconds=60)
+        after = await publish()
+        await eventually(lambda: started.has_printed(after.rpartition(".")[2].replace("=2E", ".")))
 
 
 async def test_the_nats_command_line_hears_the_same(
-    said: Callable[[], Awaitable[str]], buses: Buses, jetstream: JetStreamContext, tmp_path: Path
+    publish: Callable[[], Awaitable[str]], buses: Buses, jetstream: JetStreamContext, tmp_path: Path
 ) -> None:
     program = await asyncio.to_thread(ensure, "nats")
     (tmp_path / "nats").symlink_to(program)
     environment = {"NATS_URL": buses.url, "PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}"}
     (live,) = blocks(BUS_PAGE)["sh", "nats-live"].splitlines()
     async with running(shlex.split(live), environment) as started:
-        await heard_live(started, said, buses.cluster)
-    before = await said()
+        await received_live(started, publish, buses.cluster)
+    before = await publish()
     add, following = blocks(BUS_PAGE)["sh", "nats-past"].splitlines()
     async with running(shlex.split(add), environment) as added:
         assert await added.process.wait() == 0, added.lines
@@ -168,15 +168,15 @@ async def test_the_user_for_readers_from_outside_may_do_all_that(
         commands = [programs.command(language, name, server.url, users.seed_file(OUTSIDE)) for name in ("live", "past")]
         numbers = itertools.count()
 
-        async def say() -> str:
+        async def publish_one() -> str:
             event = opted_out(f"node-{next(numbers)}")
             await bus.publish(event, dedup=event.name)
             return event_subject("c1", event)
 
         try:
             async with running(commands[0]) as live, running(commands[1]) as past:
-                await heard_live(live, say, "c1")
-                await eventually(lambda: past.told(event_subject("c1", event)), seconds=60)
+                await received_live(live, publish_one, "c1")
+                await eventually(lambda: past.has_printed(event_subject("c1", event)), seconds=60)
         finally:
             await place.close()
 
@@ -192,12 +192,12 @@ def noting(prefix: str, subjects: list[str]) -> Callable[[Msg], Awaitable[None]]
 
 
 async def test_each_filter_hears_what_the_page_says(buses: Buses, client: Client) -> None:
-    heard: dict[str, list[str]] = {}
+    received: dict[str, list[str]] = {}
     cluster, node = "e7127c5b", "ip-10-0-0-1.ec2.internal"
     elsewhere = [Buses(buses.url, name) for name in (cluster, f"{cluster}x")]
     filters = [row[0].strip("`") for row in table(BUS_PAGE, "filter")]
     for wanted in filters:
-        await client.subscribe(wanted, cb=noting(f"trellis.evt.{cluster}", heard.setdefault(wanted, [])))
+        await client.subscribe(wanted, cb=noting(f"trellis.evt.{cluster}", received.setdefault(wanted, [])))
     await settle(client)
     for place in elsewhere:
         bus = place.new("provisioner")
@@ -211,8 +211,8 @@ async def test_each_filter_hears_what_the_page_says(buses: Buses, client: Client
     token = "ip-10-0-0-1=2Eec2=2Einternal"
     kinds = [f"node.opted_out.{token}", f"provision.removed.{token}", "rollout.resumed.d", f"node.ready.{token}"]
     every = [f"{place.cluster}.{kind}" for place in elsewhere for kind in kinds]
-    await eventually(lambda: len(heard["trellis.evt.>"]) == len(every))
-    assert heard == {
+    await eventually(lambda: len(received["trellis.evt.>"]) == len(every))
+    assert received == {
         "trellis.evt.>": every,
         f"trellis.evt.{cluster}.>": every[:4],
         "trellis.evt.*.provision.>": [every[1], every[5]],

@@ -71,11 +71,13 @@ def reasons(buses: Buses) -> list[str]:
     return [reason for health in buses.healths for reason in health.readiness().reasons]
 
 
-async def pair(buses: Buses, users: NatsUsers, heard: Listener, timings: BusTimings = TIMINGS) -> tuple[Bus, Bus]:
+async def pair(buses: Buses, users: NatsUsers, listener: Listener, timings: BusTimings = TIMINGS) -> tuple[Bus, Bus]:
     """Return a bus that publishes and one that consumes, both in use."""
     watcher = buses.new(NODE_WATCHER, credentials=users.credentials(f"{NODE_WATCHER}.{CLUSTER}"), timings=timings)
     await watcher.connect()
-    consumer = await buses.consuming(heard, credentials=users.credentials(f"{PROVISIONER}.{CLUSTER}"), timings=timings)
+    consumer = await buses.consuming(
+        listener, credentials=users.credentials(f"{PROVISIONER}.{CLUSTER}"), timings=timings
+    )
     return watcher, consumer
 
 
@@ -107,18 +109,18 @@ async def published(watcher: Bus) -> str:
 async def test_a_permission_that_is_given_back_is_used_within_thirty_seconds(
     buses: Buses, users: NatsUsers, server: NatsServer, taken: str
 ) -> None:
-    heard = Listener()
-    watcher, _ = await pair(buses, users, heard)
+    listener = Listener()
+    watcher, _ = await pair(buses, users, listener)
     work = asyncio.create_task(publishing(watcher))
     try:
-        await eventually(lambda: heard.names and not reasons(buses))
+        await eventually(lambda: listener.names and not reasons(buses))
         users.reload(server, {taken: NOTHING})
         await eventually(lambda: any(taken.rstrip(".>*").lower() in reason.lower() for reason in reasons(buses)), 60)
     finally:
         users.reload(server, {})
     async with asyncio.timeout(RECOVERS_SECONDS):
         node = await published(watcher)
-        await eventually(lambda: node in heard.names and not reasons(buses), RECOVERS_SECONDS)
+        await eventually(lambda: node in listener.names and not reasons(buses), RECOVERS_SECONDS)
     work.cancel()
 
 
@@ -126,10 +128,10 @@ async def test_a_permission_that_is_given_back_is_used_within_thirty_seconds(
 async def test_permissions_for_the_bucket_of_names_that_are_given_back_are_used_within_thirty_seconds(
     users: NatsUsers, tmp_path: Path, taken: str, named: str
 ) -> None:
-    heard = Listener()
+    listener = Listener()
     with NatsServer(tmp_path / "server", config=users.config) as own:  # its bucket is made with a lifetime of seconds
         brief = Buses(own.url, CLUSTER)
-        watcher, _ = await pair(brief, users, heard, timings=BRIEF)
+        watcher, _ = await pair(brief, users, listener, timings=BRIEF)
         try:
             users.reload(own, {taken: NOTHING})
             await eventually(
@@ -138,7 +140,7 @@ async def test_permissions_for_the_bucket_of_names_that_are_given_back_are_used_
             users.reload(own, {})
             async with asyncio.timeout(RECOVERS_SECONDS):
                 node = await published(watcher)
-                await eventually(lambda: node in heard.names and not reasons(brief), RECOVERS_SECONDS)
+                await eventually(lambda: node in listener.names and not reasons(brief), RECOVERS_SECONDS)
         finally:
             users.reload(own, {})
             await brief.close()
@@ -163,8 +165,8 @@ async def test_a_denied_subscription_is_named_for_as_long_as_it_is_denied(
 async def test_a_user_that_is_removed_and_added_again_is_let_in_within_thirty_seconds(
     buses: Buses, users: NatsUsers, server: NatsServer
 ) -> None:
-    heard = Listener()
-    watcher, consumer = await pair(buses, users, heard)
+    listener = Listener()
+    watcher, consumer = await pair(buses, users, listener)
     name = f"{PROVISIONER}.{CLUSTER}"
     former = users.seed_file(name).read_text()
     users.rotate(name, server)
@@ -175,4 +177,4 @@ async def test_a_user_that_is_removed_and_added_again_is_let_in_within_thirty_se
     async with asyncio.timeout(RECOVERS_SECONDS):
         await consumer.connected.wait()
         node = await published(watcher)
-        await eventually(lambda: node in heard.names and not reasons(buses), RECOVERS_SECONDS)
+        await eventually(lambda: node in listener.names and not reasons(buses), RECOVERS_SECONDS)

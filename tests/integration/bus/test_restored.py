@@ -31,7 +31,7 @@ class Restorable:
     server: NatsServer
     backup: Path
     buses: Buses
-    heard: Listener = field(default_factory=Listener)
+    listener: Listener = field(default_factory=Listener)
     lists: list[str] = field(default_factory=list)
 
     @property
@@ -43,7 +43,7 @@ class Restorable:
         return found
 
     async def begin(self) -> tuple[Bus, Bus]:
-        consumer = await self.buses.consuming(self.heard)
+        consumer = await self.buses.consuming(self.listener)
         watcher = self.buses.new(NODE_WATCHER)
         await watcher.connect()
         for name, bus in (("consumer", consumer), ("watcher", watcher)):
@@ -95,7 +95,7 @@ async def world(server: NatsServer, tmp_path: Path) -> AsyncIterator[Restorable]
     await made.buses.close()
 
 
-async def say(bus: Bus, count: int) -> list[str]:
+async def publish_all(bus: Bus, count: int) -> list[str]:
     names = [f"n-{secrets.token_hex(4)}" for _ in range(count)]
     for name in names:
         await bus.publish(opted_out(name), dedup=name)
@@ -107,19 +107,19 @@ async def say(bus: Bus, count: int) -> list[str]:
 )
 async def test_everything_is_listed_and_heard_again_after_a_restore(world: Restorable, what: str) -> None:
     watcher, consumer = await world.begin()
-    await say(watcher, 3)
-    await eventually(lambda: len(world.heard.names) == 3)
+    await publish_all(watcher, 3)
+    await eventually(lambda: len(world.listener.names) == 3)
     world.back_up()
-    after = await say(watcher, LOST)
-    await eventually(lambda: set(after) <= set(world.heard.names), 60)
+    after = await publish_all(watcher, LOST)
+    await eventually(lambda: set(after) <= set(world.listener.names), 60)
     await eventually_async(lambda: acknowledged(world))
     world.lists.clear()
     world.restore(what)
     await eventually(lambda: consumer.connected.is_set() and watcher.connected.is_set(), 60)
     expected = set() if what == "consumers" else {"consumer", "watcher"}  # what consumers lost comes again
     await eventually(lambda: expected <= set(world.lists))
-    first = await say(watcher, 1)
-    await eventually(lambda: first[0] in world.heard.names)
+    first = await publish_all(watcher, 1)
+    await eventually(lambda: first[0] in world.listener.names)
     await eventually_async(lambda: acknowledged(world))
     assert all(health.readiness().ok for health in world.buses.healths)
 
@@ -127,34 +127,34 @@ async def test_everything_is_listed_and_heard_again_after_a_restore(world: Resto
 @pytest.mark.thorough
 async def test_an_acknowledgement_from_before_a_restore_reaches_nobody(world: Restorable) -> None:
     watcher, consumer = await world.begin()
-    await say(watcher, 3)
-    await eventually(lambda: len(world.heard.names) == 3)
+    await publish_all(watcher, 3)
+    await eventually(lambda: len(world.listener.names) == 3)
     await eventually_async(lambda: acknowledged(world))  # else one is delivered again after the backup
     world.back_up()
-    world.heard.acknowledge = False
-    (former,) = await say(watcher, 1)
-    await eventually(lambda: former in world.heard.names)
-    unacknowledged = next(received for received in world.heard.received if received.data.name == former)
+    world.listener.acknowledge = False
+    (former,) = await publish_all(watcher, 1)
+    await eventually(lambda: former in world.listener.names)
+    unacknowledged = next(received for received in world.listener.received if received.data.name == former)
     late = unacknowledged.ack
     world.lists.clear()
     world.restore("all")
     await eventually(lambda: "consumer" in world.lists and consumer.connected.is_set(), 60)
     assert not late.open
-    (name,) = await say(watcher, 1)
-    await eventually(lambda: name in world.heard.names)
-    again = next(received for received in world.heard.received if received.data.name == name)
+    (name,) = await publish_all(watcher, 1)
+    await eventually(lambda: name in world.listener.names)
+    again = next(received for received in world.listener.received if received.data.name == name)
     assert again.sequence == unacknowledged.sequence
     assert again.ack.token != late.token
 
 
 async def test_consumers_that_a_restore_lacks_are_made_and_everything_is_listed(world: Restorable) -> None:
     watcher, consumer = await world.begin()
-    await say(watcher, 3)
-    await eventually(lambda: len(world.heard.names) == 3)
+    await publish_all(watcher, 3)
+    await eventually(lambda: len(world.listener.names) == 3)
     world.remove_consumers()
     await eventually(lambda: "consumer" in world.lists and consumer.connected.is_set(), 60)
-    (name,) = await say(watcher, 1)
-    await eventually(lambda: name in world.heard.names)
+    (name,) = await publish_all(watcher, 1)
+    await eventually(lambda: name in world.listener.names)
 
 
 async def acknowledged(world: Restorable) -> bool:

@@ -133,14 +133,14 @@ async def test_a_stream_that_stores_nothing_is_told_and_so_is_its_recovery(
     await empty.update_stream(replace(config, discard=DiscardPolicy.NEW, max_msgs=1))
     await bus.publish(opted_out("a"), dedup="a")
 
-    async def is_told() -> bool:
+    async def is_reported() -> bool:
         with contextlib.suppress(BusUnavailable):
             await bus.publish(opted_out("b"), dedup="b")
         return any(
             reason.startswith(STORAGE) and STREAM_EVENTS in reason for reason in buses.healths[0].readiness().reasons
         )
 
-    await eventually_async(is_told)
+    await eventually_async(is_reported)
     await empty.purge_stream(STREAM_EVENTS)
     await bus.publish(opted_out("c"), dedup="c")
     assert buses.healths[0].readiness().ok

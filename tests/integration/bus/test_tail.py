@@ -24,7 +24,7 @@ from trellis_dev.localcluster.nats import NatsServer
 pytestmark = [pytest.mark.nats]
 
 
-async def said(buses: Buses, *names: str) -> Bus:
+async def with_events(buses: Buses, *names: str) -> Bus:
     bus = buses.new("node_watcher")
     await bus.connect()
     for name in names:
@@ -59,7 +59,7 @@ def keys(events: list[TailedEvent]) -> list[str]:
 
 
 async def test_the_past_is_shown_in_order_and_ends(buses: Buses) -> None:
-    bus = await said(buses, "a.x", "b", "c")
+    bus = await with_events(buses, "a.x", "b", "c")
     await bus.publish(RolloutResumed(digest="d", failing=0), dedup=f"{buses.cluster}/r")
     tally = Tally()
     events = await past(buses, tally)
@@ -84,10 +84,10 @@ async def test_the_past_is_shown_in_order_and_ends(buses: Buses) -> None:
 
 
 async def test_who_has_read_leaves_no_consumer_behind(buses: Buses, jetstream: JetStreamContext) -> None:
-    await said(buses, "a", "b")
+    await with_events(buses, "a", "b")
     assert len(await past(buses)) == 2
     async with following(tail(buses.url, Selection(cluster=buses.cluster))) as seen:
-        await said(buses, "c")
+        await with_events(buses, "c")
         await eventually(lambda: len(seen) == 1)
         assert await readers(buses, jetstream) == 1
     assert await readers(buses, jetstream) == 0
@@ -102,7 +102,7 @@ async def readers(buses: Buses, jetstream: JetStreamContext) -> int:
 
 
 async def test_a_pattern_selects_subjects_and_a_trace_its_facts(buses: Buses) -> None:
-    bus = await said(buses, "a", "b.x")
+    bus = await with_events(buses, "a", "b.x")
     await bus.publish(RolloutResumed(digest="d", failing=0), dedup=f"{buses.cluster}/r")
     events = await past(buses)
     assert keys(await past(buses, pattern=pattern_filter("*.*.b=2Ex", buses.cluster))) == ["b.x"]
@@ -117,7 +117,7 @@ async def test_a_pattern_selects_subjects_and_a_trace_its_facts(buses: Buses) ->
 
 
 async def test_at_the_original_pace_it_takes_as_long_as_it_took(buses: Buses) -> None:
-    bus = await said(buses, "a")
+    bus = await with_events(buses, "a")
     first = (await past(buses))[0].stored
     await eventually(lambda: datetime.now(UTC) - first > timedelta(seconds=0.5))
     await bus.publish(opted_out("b"), dedup=f"{buses.cluster}/b")
@@ -128,7 +128,7 @@ async def test_at_the_original_pace_it_takes_as_long_as_it_took(buses: Buses) ->
 
 
 async def test_the_past_survives_a_consumer_that_vanished_in_a_pause(buses: Buses, jetstream: JetStreamContext) -> None:
-    await said(buses, *[f"n{number}" for number in range(150)])
+    await with_events(buses, *[f"n{number}" for number in range(150)])
     seen = []
     async for event in replay(buses.url, Selection(cluster=buses.cluster), Tally()):
         seen.append("/".join(event.key))
@@ -142,7 +142,7 @@ async def test_the_past_survives_a_consumer_that_vanished_in_a_pause(buses: Buse
 async def test_the_past_of_a_stream_that_is_not_there_is_an_error_that_says_so(
     buses: Buses, jetstream: JetStreamContext
 ) -> None:
-    await said(buses, "a")
+    await with_events(buses, "a")
     await buses.close()
     await jetstream.delete_stream(STREAM_EVENTS)
     with pytest.raises(StreamError, match=STREAM_EVENTS):
@@ -152,7 +152,7 @@ async def test_the_past_of_a_stream_that_is_not_there_is_an_error_that_says_so(
 async def test_it_follows_over_a_restart_of_the_server_without_gap_or_repetition(
     buses: Buses, nats_server: NatsServer
 ) -> None:
-    bus = await said(buses, "a")
+    bus = await with_events(buses, "a")
     async with following(tail(buses.url, Selection(cluster=buses.cluster, last=1))) as seen:
         await eventually(lambda: len(seen) == 1)
         nats_server.kill()
@@ -164,7 +164,7 @@ async def test_it_follows_over_a_restart_of_the_server_without_gap_or_repetition
 
 
 async def test_it_goes_on_with_the_first_fact_of_a_stream_made_anew(buses: Buses, jetstream: JetStreamContext) -> None:
-    bus = await said(buses, "a")
+    bus = await with_events(buses, "a")
     async with following(tail(buses.url, Selection(cluster=buses.cluster, last=1))) as seen:
         await eventually(lambda: len(seen) == 1)
         await jetstream.delete_stream(STREAM_EVENTS)
@@ -180,7 +180,7 @@ async def test_without_a_server_it_says_where_it_looked(nats_server: NatsServer,
 
 
 async def test_a_tail_ends_when_its_end_has_come(buses: Buses) -> None:
-    await said(buses, "a")
+    await with_events(buses, "a")
     selection = Selection(cluster=buses.cluster, last=1, until=datetime.now(UTC) + timedelta(seconds=2))
     assert [event.key async for event in tail(buses.url, selection)] == [("a",)]
 
@@ -208,7 +208,7 @@ async def swallowed(jetstream: JetStreamContext, cluster: str) -> bool:
 async def test_a_fact_that_a_cut_connection_swallowed_is_asked_for_again(
     buses: Buses, nats_server: NatsServer, jetstream: JetStreamContext, goes_on: bool
 ) -> None:
-    bus = await said(buses, "a")
+    bus = await with_events(buses, "a")
     async with TcpProxy("127.0.0.1", nats_server.port) as proxy:
         url = f"nats://127.0.0.1:{proxy.port}"
         async with following(tail(url, Selection(cluster=buses.cluster, last=1))) as seen:

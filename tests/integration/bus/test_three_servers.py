@@ -37,15 +37,15 @@ class Trio:
     directory: Path
     servers: BusServers
     buses: Buses
-    heard: Listener = field(default_factory=Listener)
+    listener: Listener = field(default_factory=Listener)
     lists: list[str] = field(default_factory=list)
-    said: list[str] = field(default_factory=list)
+    published: list[str] = field(default_factory=list)
 
     async def begin(self) -> tuple[Bus, Bus]:
         limits = limits_with(COPIES)
         watcher = self.buses.new(NODE_WATCHER, limits=limits)
         await watcher.connect()
-        consumer = await self.buses.consuming(self.heard, limits=limits)
+        consumer = await self.buses.consuming(self.listener, limits=limits)
         await eventually(lambda: not self.reasons, ELECTION_SECONDS)
         for name, bus in (("watcher", watcher), ("consumer", consumer)):
             bus.on_new_stream.append(lambda name=name: self.lists.append(name))
@@ -55,17 +55,17 @@ class Trio:
     def reasons(self) -> list[str]:
         return [reason for health in self.buses.healths for reason in health.readiness().reasons]
 
-    async def say(self, bus: Bus, count: int) -> None:
+    async def publish(self, bus: Bus, count: int) -> None:
         """Publish events, and go on with each until it is stored."""
         async with asyncio.timeout(ELECTION_SECONDS):
             for _ in range(count):
                 name = f"n-{secrets.token_hex(4)}"
                 while not await stored(bus, name):
                     pass
-                self.said.append(name)
+                self.published.append(name)
 
-    async def all_heard(self) -> None:
-        await eventually(lambda: set(self.said) <= set(self.heard.names), RECOVERS_SECONDS)
+    async def all_received(self) -> None:
+        await eventually(lambda: set(self.published) <= set(self.listener.names), RECOVERS_SECONDS)
 
     async def info(self) -> StreamInfo | None:
         """Return what a server says about the stream, None while none can."""
@@ -110,21 +110,21 @@ async def trio(tmp_path: Path) -> AsyncIterator[Trio]:
 @pytest.mark.parametrize("whom", ["leader", "other"])
 async def test_a_server_that_comes_back_empty_costs_no_event_and_counts_as_no_restore(trio: Trio, whom: str) -> None:
     watcher, _ = await trio.begin()
-    await trio.say(watcher, 20)
+    await trio.publish(watcher, 20)
     await eventually_async(trio.whole, ELECTION_SECONDS)
     leader = await trio.leader()
     lost = leader if whom == "leader" else (leader + 1) % COPIES
     await trio.servers.stop(lost, wiped=True)
-    await trio.say(watcher, 5)
+    await trio.publish(watcher, 5)
     await trio.servers.start(lost)
-    await trio.say(watcher, 5)
-    await trio.all_heard()
+    await trio.publish(watcher, 5)
+    await trio.all_received()
     await eventually(lambda: not trio.reasons, RECOVERS_SECONDS)
     await eventually_async(trio.whole, ELECTION_SECONDS)
     # From here on there is a majority only with the one that was empty.
     await trio.servers.stop((lost + 1) % COPIES)
-    await trio.say(watcher, 5)
-    await trio.all_heard()
+    await trio.publish(watcher, 5)
+    await trio.all_received()
     await eventually(lambda: not trio.reasons, RECOVERS_SECONDS)
     assert trio.lists == []
 
@@ -135,15 +135,15 @@ def store(server: NatsServer) -> Path:
 
 async def test_three_servers_restored_from_one_backup_have_everything_listed_and_heard_again(trio: Trio) -> None:
     watcher, _ = await trio.begin()
-    await trio.say(watcher, 5)
-    await trio.all_heard()
+    await trio.publish(watcher, 5)
+    await trio.all_received()
     await eventually_async(trio.whole, ELECTION_SECONDS)
     for number, server in enumerate(trio.servers.all):
         await trio.servers.stop(number, kill=False)
         shutil.copytree(store(server), trio.directory / f"backup-{number}")
     await asyncio.gather(*map(trio.servers.start, range(COPIES)))
-    await trio.say(watcher, 20)
-    await trio.all_heard()
+    await trio.publish(watcher, 20)
+    await trio.all_received()
     trio.lists.clear()
     for number, server in enumerate(trio.servers.all):
         await trio.servers.stop(number, kill=False)
@@ -151,7 +151,7 @@ async def test_three_servers_restored_from_one_backup_have_everything_listed_and
         shutil.copytree(trio.directory / f"backup-{number}", store(server))
     await asyncio.gather(*map(trio.servers.start, range(COPIES)))
     await eventually(lambda: set(trio.lists) == {"watcher", "consumer"}, ELECTION_SECONDS)
-    await trio.say(watcher, 5)
-    await trio.all_heard()
+    await trio.publish(watcher, 5)
+    await trio.all_received()
     await eventually(lambda: not trio.reasons, RECOVERS_SECONDS)
     assert sorted(trio.lists) == ["consumer", "watcher"]

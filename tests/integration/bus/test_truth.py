@@ -30,10 +30,10 @@ async def world(
     buses: Buses, reading: Buses | None = None, *, seconds: float = 0.0, workers: int = 16
 ) -> AsyncIterator[tuple[Writer, Reader]]:
     """A writer and a reader, each on a bus of its own."""
-    said, read = buses.new("node_watcher", timings=TIMING), (reading or buses).new(timings=TIMING)
-    await said.connect()
-    writer = Writer(said)
-    said.on_new_stream.append(writer.say_everything)
+    writer_bus, read = buses.new("node_watcher", timings=TIMING), (reading or buses).new(timings=TIMING)
+    await writer_bus.connect()
+    writer = Writer(writer_bus)
+    writer_bus.on_new_stream.append(writer.publish_everything)
     reader = Reader(writer.truth, seconds=seconds, workers=workers)
     await reader.read(read)
     try:
@@ -72,7 +72,7 @@ async def test_ten_thousand_facts_arrive_through_crashes_restarts_and_a_freeze_w
             changing = asyncio.create_task(writer.change(NAMES))
             if way:
                 mark = round_ * len(NAMES) + len(NAMES) // 3
-                await eventually(lambda: len(reader.heard) > mark, LONG)  # noqa: B023 (waited for in this round)
+                await eventually(lambda: len(reader.received) > mark, LONG)  # noqa: B023 (waited for in this round)
                 restart(way)
             if way == "SIGSTOP":
                 await eventually(lambda: not writer.bus.connected.is_set(), LONG)
@@ -80,9 +80,9 @@ async def test_ten_thousand_facts_arrive_through_crashes_restarts_and_a_freeze_w
             await changing
         assert set(writer.truth.values()) == {ROUNDS}
         await eventually(lambda: reader.known == writer.truth, LONG)
-        await eventually(lambda: len(reader.heard) == ROUNDS * len(NAMES), LONG)
+        await eventually(lambda: len(reader.received) == ROUNDS * len(NAMES), LONG)
         await eventually_async(lambda: all_acknowledged(jetstream, buses.cluster), LONG)
-        assert (reader.lists, writer.said_again) == (0, 0), "the streams were there all the time"
+        assert (reader.lists, writer.republished) == (0, 0), "the streams were there all the time"
     await no_dead_letters(jetstream, buses.cluster)
 
 
@@ -102,7 +102,7 @@ async def test_ten_thousand_facts_and_a_wipe_of_all_streams_in_the_middle_end_in
             changing = asyncio.create_task(writer.change(NAMES))
             if round_ == ROUNDS // 2:
                 mark = round_ * len(NAMES) + len(NAMES) // 3
-                await eventually(lambda: len(reader.heard) > mark, LONG)  # noqa: B023 (waited for in this round)
+                await eventually(lambda: len(reader.received) > mark, LONG)  # noqa: B023 (waited for in this round)
                 if way == "streams deleted":
                     await delete_streams(jetstream)
                 else:
@@ -114,8 +114,8 @@ async def test_ten_thousand_facts_and_a_wipe_of_all_streams_in_the_middle_end_in
         assert set(writer.truth.values()) == {ROUNDS}
         assert reader.lists >= 1
         await writer.finished()
-        assert writer.said_again >= len(NAMES)
-        await eventually(lambda: all(reader.heard[f"{name}.{ROUNDS}"] for name in NAMES), LONG)
+        assert writer.republished >= len(NAMES)
+        await eventually(lambda: all(reader.received[f"{name}.{ROUNDS}"] for name in NAMES), LONG)
         await eventually_async(lambda: all_acknowledged(jetstream, buses.cluster), LONG)
     await no_dead_letters(jetstream, buses.cluster)
 
@@ -150,7 +150,7 @@ async def test_a_reader_that_lags_far_behind_gets_each_fact_once(buses: Buses, j
         await writer.change(NAMES)
         await eventually(lambda: reader.known == writer.truth, LONG)
         await eventually_async(lambda: all_acknowledged(jetstream, buses.cluster), LONG)
-        assert set(reader.heard.values()) == {1}
+        assert set(reader.received.values()) == {1}
         assert reader.deliveries == 1
 
 

@@ -87,7 +87,7 @@ def key() -> str:
     return f"n-{secrets.token_hex(4)}"
 
 
-async def said(watcher: Bus) -> str:
+async def publish_node(watcher: Bus) -> str:
     """Have node_watcher say a fact and return the node's name."""
     node = key()
     await watcher.publish(opted_out(node), dedup=node)
@@ -95,14 +95,14 @@ async def said(watcher: Bus) -> str:
 
 
 async def test_both_services_say_hear_and_read_back_what_they_need(world: World) -> None:
-    provisioner, watcher, heard = world.bus(PROVISIONER), world.bus(NODE_WATCHER), Listener()
-    provisioner.subscribe("nodes", [NodeOptedOut], heard)
+    provisioner, watcher, listener = world.bus(PROVISIONER), world.bus(NODE_WATCHER), Listener()
+    provisioner.subscribe("nodes", [NodeOptedOut], listener)
     with structlog.testing.capture_logs() as logs:
         for bus in (provisioner, watcher):
             await bus.connect()
             await bus.start()
-        node = await said(watcher)
-        await eventually(lambda: node in heard.names)
+        node = await publish_node(watcher)
+        await eventually(lambda: node in listener.names)
         assert node in [event.name async for event in watcher.last_events([NodeOptedOut])]
         assert node in [event.name async for event in watcher.last_events([NodeOptedOut])], (
             "the first left nothing behind"
@@ -129,8 +129,8 @@ async def test_an_unreadable_fact_becomes_a_dead_letter(world: World) -> None:
 
 
 async def test_a_wiped_bus_is_made_again_by_the_services_alone(world: World) -> None:
-    provisioner, watcher, heard, lists = world.bus(PROVISIONER), world.bus(NODE_WATCHER), Listener(), list[int]()
-    provisioner.subscribe("nodes", [NodeOptedOut], heard)
+    provisioner, watcher, listener, lists = world.bus(PROVISIONER), world.bus(NODE_WATCHER), Listener(), list[int]()
+    provisioner.subscribe("nodes", [NodeOptedOut], listener)
     provisioner.on_new_stream.append(lambda: lists.append(1))
     for bus in (provisioner, watcher):
         await bus.connect()
@@ -139,8 +139,8 @@ async def test_a_wiped_bus_is_made_again_by_the_services_alone(world: World) -> 
     shutil.rmtree(world.server._directory / "store")
     world.server.start()
     await eventually(lambda: lists)
-    node = await said(watcher)
-    await eventually(lambda: node in heard.names)
+    node = await publish_node(watcher)
+    await eventually(lambda: node in listener.names)
 
 
 async def test_saying_another_services_fact_is_refused_at_once_and_the_message_names_the_subject(world: World) -> None:
@@ -156,7 +156,7 @@ async def test_saying_another_services_fact_is_refused_at_once_and_the_message_n
         async with asyncio.timeout(60):  # the budget is twice that
             await watcher.publish(removed(node), dedup=node)
     assert watcher.connected.is_set(), "what it may say it still can"
-    await said(watcher)
+    await publish_node(watcher)
 
 
 @pytest.mark.parametrize(
@@ -169,27 +169,28 @@ async def test_a_permission_that_is_taken_away_is_told_once_and_given_back_nothi
 ) -> None:
     timings = replace(QUICK, deaf=12.0, refused=2.5)  # fetches are a second apart
     watcher, provisioner = (world.bus(service, timings=timings) for service in (NODE_WATCHER, PROVISIONER))
-    heard = Listener()
-    provisioner.subscribe("nodes", [NodeOptedOut], heard)
+    listener = Listener()
+    provisioner.subscribe("nodes", [NodeOptedOut], listener)
     for bus in (watcher, provisioner):
         await bus.connect()
         await bus.start()
-    first = await said(watcher)
-    await eventually(lambda: first in heard.names)
+    first = await publish_node(watcher)
+    await eventually(lambda: first in listener.names)
     with structlog.testing.capture_logs() as logs:
         world.users.reload(world.server, {taken: "trellis.nothing"})
         try:
-            second = await said_until(
-                watcher, lambda: any(reason.startswith(RIGHTS) and told(taken, reason) for reason in reasons(world))
+            second = await publish_until(
+                watcher,
+                lambda: any(reason.startswith(RIGHTS) and is_reported(taken, reason) for reason in reasons(world)),
             )
         finally:
             world.users.reload(world.server, {})
-        await said_at_last(watcher, second)
-    assert len([line for line in logs if told(taken, str(line.get("reason", "")))]) == 1
-    await eventually(lambda: second in heard.names and not reasons(world), 60)
+        await publish_at_last(watcher, second)
+    assert len([line for line in logs if is_reported(taken, str(line.get("reason", "")))]) == 1
+    await eventually(lambda: second in listener.names and not reasons(world), 60)
 
 
-def told(permission: str, reason: str) -> bool:
+def is_reported(permission: str, reason: str) -> bool:
     return permission.rstrip(".").lower() in reason.lower()
 
 
@@ -197,7 +198,7 @@ def reasons(world: World) -> list[str]:
     return [reason for health in world.buses.healths for reason in health.readiness().reasons]
 
 
-async def said_until(watcher: Bus, holds: Callable[[], bool]) -> str:
+async def publish_until(watcher: Bus, holds: Callable[[], bool]) -> str:
     """Say facts until something holds, as a server has its new users a moment later; return the last of them."""
     async with asyncio.timeout(60):
         while True:
@@ -209,7 +210,7 @@ async def said_until(watcher: Bus, holds: Callable[[], bool]) -> str:
             await asyncio.sleep(0.05)
 
 
-async def said_at_last(watcher: Bus, node: str) -> None:
+async def publish_at_last(watcher: Bus, node: str) -> None:
     """Say a fact as services do: what could not be said is said again."""
     while True:
         try:
@@ -238,7 +239,7 @@ def stranger_and_inbox() -> tuple[str, str]:
 async def test_streams_are_not_deleted_purged_or_changed_by_anybody(world: World) -> None:
     watcher = world.bus(NODE_WATCHER)
     await watcher.connect()
-    node = await said(watcher)
+    node = await publish_node(watcher)
     for user, inbox in (
         stranger_and_inbox(),
         (CLI, CLI_INBOX),
@@ -262,7 +263,7 @@ async def test_streams_are_not_deleted_purged_or_changed_by_anybody(world: World
 async def test_a_header_that_would_roll_a_stream_up_is_refused(world: World) -> None:
     watcher = world.bus(NODE_WATCHER)
     await watcher.connect()
-    node = await said(watcher)
+    node = await publish_node(watcher)
     client = await world.client(*stranger_and_inbox())
     for extent in ("all", "sub"):
         with pytest.raises(APIError, match="rollup"):
@@ -328,13 +329,13 @@ async def contents(jetstream: JetStreamContext) -> list[tuple[str | None, object
 
 @pytest.mark.parametrize("user", ["node_watcher.c1", "provisioner.c2", CLI, OUTSIDE])
 async def test_nobody_else_reads_changes_removes_or_acknowledges_a_durable(world: World, user: str) -> None:
-    provisioner, watcher, heard = world.bus(PROVISIONER), world.bus(NODE_WATCHER), Listener(acknowledge=False)
-    provisioner.subscribe("nodes", [NodeOptedOut], heard)
+    provisioner, watcher, listener = world.bus(PROVISIONER), world.bus(NODE_WATCHER), Listener(acknowledge=False)
+    provisioner.subscribe("nodes", [NodeOptedOut], listener)
     for bus in (provisioner, watcher):
         await bus.connect()
         await bus.start()
-    node = await said(watcher)
-    await eventually(lambda: node in heard.names)
+    node = await publish_node(watcher)
+    await eventually(lambda: node in listener.names)
     service, _, cluster = user.partition(".")
     client = await world.client(user, {CLI: CLI_INBOX, OUTSIDE: "_INBOX"}.get(user, inbox_prefix(service, cluster)))
     for name in (consumer_name(PROVISIONER, "nodes", "c1"), consumer_name(PROVISIONER, LAST_EVENTS, "c1")):
@@ -351,7 +352,7 @@ async def test_nobody_else_reads_changes_removes_or_acknowledges_a_durable(world
         ):
             with pytest.raises(PermissionDenied):
                 await attempt
-    (received,) = [each for each in heard.received if each.data.name == node]
+    (received,) = [each for each in listener.received if each.data.name == node]
     with pytest.raises(PermissionDenied):
         await client.request(received.ack._reply, b"")
     await client.close()
@@ -361,8 +362,8 @@ async def test_nobody_else_reads_changes_removes_or_acknowledges_a_durable(world
         info = await people.jetstream().consumer_info(STREAM_EVENTS, consumer_name(PROVISIONER, "nodes", "c1"))
         return info.num_ack_pending or 0
 
-    assert await owed() == len(heard.received)
-    await asyncio.gather(*(each.ack() for each in heard.received))
+    assert await owed() == len(listener.received)
+    await asyncio.gather(*(each.ack() for each in listener.received))
     await eventually_async(lambda: none(owed))
     await people.close()
 
@@ -394,7 +395,7 @@ async def test_subscribers_from_outside_read_facts_live_and_old_and_change_nothi
     jetstream: JetStreamContext = client.jetstream()
     live = await client.subscribe("trellis.evt.>")
     await settle(client)
-    node = await said(watcher)
+    node = await publish_node(watcher)
     subject = event_subject("c1", opted_out(node))
     assert (await live.next_msg(timeout=20)).subject == subject
     assert (await jetstream.get_last_msg(STREAM_EVENTS, subject)).subject == subject
@@ -424,13 +425,13 @@ async def test_nobody_without_a_key_gets_in_and_the_bus_says_that_it_was_refused
 async def test_a_rotated_key_is_followed(world: World) -> None:
     watcher = world.bus(NODE_WATCHER)
     await watcher.connect()
-    await said(watcher)
+    await publish_node(watcher)
     assert watcher._connection.broker is not None
     client = watcher._connection.broker.connection
     with structlog.testing.capture_logs() as logs:
         world.users.rotate("node_watcher.c1", world.server)  # which ends the connections of the former key
         await eventually(lambda: client.stats["reconnects"])
-        await said(watcher)
+        await publish_node(watcher)
     assert not [line for line in logs if line["log_level"] == "error"]
 
 
@@ -447,7 +448,7 @@ async def test_a_key_file_that_breaks_later_is_said_and_its_repair_is_followed(w
         assert seed.strip() not in str(world.buses.healths[0].readiness().reasons)
         path.write_text(seed)
         await watcher.connected.wait()
-    await said(watcher)
+    await publish_node(watcher)
 
 
 async def test_whoever_is_refused_by_the_key_of_another_service_says_which_permission_lacks(world: World) -> None:

@@ -26,7 +26,7 @@ pytestmark = [pytest.mark.nats]
 
 
 @dataclass(frozen=True)
-class Told:
+class Commands:
     """A bus on which one fact was said and one dead letter lies; ``trellis`` runs a command on it as a user."""
 
     server: NatsServer
@@ -38,7 +38,7 @@ class Told:
 
 
 @pytest.fixture
-async def told(tmp_path: Path) -> AsyncIterator[Told]:
+async def commands(tmp_path: Path) -> AsyncIterator[Commands]:
     users = NatsUsers(tmp_path, ["c1"])
     with NatsServer(tmp_path / "server", config=users.config) as server:
         buses = Buses(server.url, "c1")
@@ -59,27 +59,27 @@ async def told(tmp_path: Path) -> AsyncIterator[Told]:
         await eventually_async(buried)
         await people.close()
         await buses.close()
-        yield Told(server, users)
+        yield Commands(server, users)
 
 
-async def test_people_read_facts_and_read_replay_and_remove_dead_letters(told: Told) -> None:
-    events = await asyncio.to_thread(told.trellis, CLI, "events", "replay", "-o", "json")
+async def test_people_read_facts_and_read_replay_and_remove_dead_letters(commands: Commands) -> None:
+    events = await asyncio.to_thread(commands.trellis, CLI, "events", "replay", "-o", "json")
     assert events.returncode == 0, events.stderr
     assert '"good"' in events.stdout
-    listed = await asyncio.to_thread(told.trellis, CLI, "dead-letters", "list", "-o", "json")
+    listed = await asyncio.to_thread(commands.trellis, CLI, "dead-letters", "list", "-o", "json")
     assert "poison" in listed.stdout, listed.stderr
-    replayed = await asyncio.to_thread(told.trellis, CLI, "dead-letters", "replay", "--all")
+    replayed = await asyncio.to_thread(commands.trellis, CLI, "dead-letters", "replay", "--all")
     assert replayed.returncode == 0, replayed.stderr
-    again = await asyncio.to_thread(told.trellis, CLI, "dead-letters", "list", "-o", "json")
+    again = await asyncio.to_thread(commands.trellis, CLI, "dead-letters", "list", "-o", "json")
     assert "poison" not in again.stdout
     assert again.returncode == 0, again.stderr
 
 
 @pytest.mark.parametrize("user", first_of([OUTSIDE, "node_watcher.c1", None]))
-async def test_whoever_is_not_people_is_told_what_lacks(told: Told, user: str | None) -> None:
+async def test_whoever_is_not_people_is_told_what_lacks(commands: Commands, user: str | None) -> None:
     lacks = r'subscribe .*"\S+"' if user else REFUSED
     for command in (("dead-letters", "list"), ("dead-letters", "replay", "1"), ("events", "replay")):
-        ended = await asyncio.to_thread(told.trellis, user, *command)
+        ended = await asyncio.to_thread(commands.trellis, user, *command)
         assert ended.returncode == 1
         assert re.search(lacks, ended.stderr), ended.stderr
         assert len(ended.stderr.strip().splitlines()) == 1

@@ -95,6 +95,6 @@ async def test_what_the_seed_breaks_is_mended(
     if done.outcome.good:
         return
     await asyncio.to_thread(control_plane.end)
-    said = (done.directory / "said").read_text(encoding="utf-8").splitlines()[-_LAST_LINES:]
-    assert not done.outcome.wrong, "\n".join([text, run.shown(schedule_of(seed)), "the end of what was said:", *said])
+    lines = (done.directory / "said").read_text(encoding="utf-8").splitlines()[-_LAST_LINES:]
+    assert not done.outcome.wrong, "\n".join([text, run.shown(schedule_of(seed)), "the end of what was said:", *lines])
     pytest.skip(f"the machine gave it no processor: {text}")

@@ -26,20 +26,20 @@ def promtool() -> Path:
     return tools.ensure("promtool", Lines())
 
 
-def said(program: Path, *arguments: str) -> tuple[int, str]:
+def printed(program: Path, *arguments: str) -> tuple[int, str]:
     done = subprocess.run([program, *arguments], capture_output=True, text=True, timeout=120, check=False)
     return done.returncode, done.stdout + done.stderr
 
 
 def test_every_rule_is_one_that_prometheus_reads(promtool: Path) -> None:
-    code, words = said(promtool, "check", "rules", "--lint=all", "--lint-fatal", str(RULES))
+    code, words = printed(promtool, "check", "rules", "--lint=all", "--lint-fatal", str(RULES))
     assert code == 0, words
     assert "rules found" in words
 
 
 @pytest.mark.thorough
 def test_every_alert_fires_when_it_should_and_is_silent_when_all_is_well(promtool: Path) -> None:
-    code, words = said(promtool, "test", "rules", str(CASES))
+    code, words = printed(promtool, "test", "rules", str(CASES))
     assert code == 0, words
     cases = yaml.safe_load(CASES.read_text())["tests"]
     fired = {item["alertname"] for case in cases for item in case["alert_rule_test"] if item.get("exp_alerts")}
@@ -52,7 +52,7 @@ def test_every_panel_asks_what_prometheus_understands(promtool: Path, tmp_path: 
     rules = [{"record": f"panel:{number}", "expr": item} for number, item in enumerate(asked)]
     file = tmp_path / "panels.yaml"
     file.write_text(yaml.safe_dump({"groups": [{"name": "panels", "rules": rules}]}))
-    code, words = said(promtool, "check", "rules", "--lint=none", str(file))
+    code, words = printed(promtool, "check", "rules", "--lint=none", str(file))
     assert code == 0, words
     assert f"{len(asked)} rules found" in words
 
@@ -60,6 +60,6 @@ def test_every_panel_asks_what_prometheus_understands(promtool: Path, tmp_path: 
 def test_a_broken_rule_is_seen(promtool: Path, tmp_path: Path) -> None:
     file = tmp_path / "broken.yaml"
     file.write_text(RULES.read_text().replace("== 0", "== == 0", 1))
-    code, words = said(promtool, "check", "rules", str(file))
+    code, words = printed(promtool, "check", "rules", str(file))
     assert code != 0
     assert "parse error" in words

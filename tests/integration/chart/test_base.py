@@ -35,7 +35,7 @@ SECONDS = 120
 STATEFUL_SETS = Resource("apps", "v1", "statefulsets", "StatefulSet", namespaced=True)
 
 
-SAID_AGAIN = {"poddisruptionbudget.policy", "statefulset.apps"}
+ALWAYS_CONFIGURED = {"poddisruptionbudget.policy", "statefulset.apps"}
 """kubectl calls them configured, and nothing changes: it compares selectors and claims as a whole, with defaults."""
 
 
@@ -98,8 +98,8 @@ async def run_job(api: Api, account: Granted, directory: Path) -> None:
     assert status == http.HTTPStatus.OK
     [container] = job["spec"]["template"]["spec"]["containers"]
     log = directory / "job.log"
-    told = variables(container) | {"TRELLIS_KUBECONFIG": str(account.kubeconfig)}
-    done = await process(container["command"], told, log)
+    environment = variables(container) | {"TRELLIS_KUBECONFIG": str(account.kubeconfig)}
+    done = await process(container["command"], environment, log)
     assert await asyncio.wait_for(done.wait(), SECONDS) == 0, log.read_text()
 
 
@@ -113,8 +113,8 @@ async def test_what_is_applied_twice_is_there_once_and_becomes_ready_with_keys_o
     before = generations(cluster_api)
     again = kubectl("apply", "-f", "-", standard_input=base).splitlines()
     assert len(again) == len(list(yaml.safe_load_all(base)))
-    told = [line for line in again if not line.endswith(" unchanged")]
-    assert all(line.split("/")[0] in SAID_AGAIN for line in told), told
+    changed = [line for line in again if not line.endswith(" unchanged")]
+    assert all(line.split("/")[0] in ALWAYS_CONFIGURED for line in changed), changed
     assert generations(cluster_api) == before
 
     installation = Installation(cluster_api)
@@ -131,7 +131,7 @@ async def test_what_is_applied_twice_is_there_once_and_becomes_ready_with_keys_o
             for item in started:
                 await item.ready()
             for item in started:
-                assert "ermission" not in item.said(), item.said()
+                assert "ermission" not in item.output(), item.output()
 
 
 def test_definitions_are_applied_as_kubectl_does_it_and_without_that_of_applications(

@@ -36,12 +36,12 @@ class ChartBus:
         """Where it is, without a user."""
         return self._server.url
 
-    async def connected(self, user: str, heard: list[str]) -> Client:
+    async def connected(self, user: str, errors: list[str]) -> Client:
         """Connect as a pod would, with the seed of its user; what the server refuses is heard."""
         seed = credentials_of(self._users, user, self._directory).path
 
         async def hear(error: Exception) -> None:
-            heard.append(str(error))
+            errors.append(str(error))
 
         return await nats.connect(self.url, allow_reconnect=False, error_cb=hear, nkeys_seed=str(seed))
 
@@ -56,21 +56,21 @@ def bus(tmp_path: Path) -> Iterator[ChartBus]:
 
 
 async def test_a_service_says_its_own_facts_of_its_cluster_and_no_others(bus: ChartBus) -> None:
-    heard: list[str] = []
-    client = await bus.connected("node_watcher.lab-1", heard)
+    errors: list[str] = []
+    client = await bus.connected("node_watcher.lab-1", errors)
     await client.publish("trellis.evt.lab-1.node.ready.n", b"{}")
     await client.publish("trellis.evt.lab-1.provision.started.n", b"{}")
     await client.publish("trellis.evt.other.node.ready.n", b"{}")
     await settle(client)
     wanted = {"trellis.evt.other.node.ready.n", "trellis.evt.lab-1.provision.started.n"}
-    await eventually(lambda: {item for line in heard for item in wanted if item in line.lower()} == wanted, heard)
-    assert not any("lab-1.node.ready" in line for line in heard)
+    await eventually(lambda: {item for line in errors for item in wanted if item in line.lower()} == wanted, errors)
+    assert not any("lab-1.node.ready" in line for line in errors)
     await client.close()
 
 
 async def test_people_hear_what_is_said(bus: ChartBus) -> None:
-    heard: list[str] = []
-    people, service = await bus.connected("cli", heard), await bus.connected("node_watcher.lab-1", heard)
+    errors: list[str] = []
+    people, service = await bus.connected("cli", errors), await bus.connected("node_watcher.lab-1", errors)
     listening = await people.subscribe("trellis.evt.>")
     await settle(people)
     await service.publish("trellis.evt.lab-1.node.ready.n", b"{}")
@@ -78,9 +78,9 @@ async def test_people_hear_what_is_said(bus: ChartBus) -> None:
         message = await listening.next_msg(30)
     except TimeoutError:
         states = people.is_connected, service.is_connected, service.stats, people.stats
-        pytest.fail(f"nothing was heard; errors: {heard}; connected, and statistics: {states}")
+        pytest.fail(f"nothing was heard; errors: {errors}; connected, and statistics: {states}")
     assert message.subject == "trellis.evt.lab-1.node.ready.n"
-    assert heard == []
+    assert errors == []
     await people.close()
     await service.close()
 

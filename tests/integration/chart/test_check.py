@@ -51,15 +51,15 @@ def stand_in(api: Api, running: Running) -> str:
     status, answer = api.call("POST", PODS.path(SYSTEM), body)
     assert status == http.HTTPStatus.CREATED, answer
     path = PODS.path(SYSTEM, f"{running.deployment}-1", "status")
-    told = {"status": {"phase": "Running", "podIP": "127.0.0.1", "podIPs": [{"ip": "127.0.0.1"}]}}
-    assert api.call("PATCH", path, told)[0] == http.HTTPStatus.OK
+    pod_status = {"status": {"phase": "Running", "podIP": "127.0.0.1", "podIPs": [{"ip": "127.0.0.1"}]}}
+    assert api.call("PATCH", path, pod_status)[0] == http.HTTPStatus.OK
     return f"{running.deployment}-1"
 
 
 async def checked(account: Granted, bus: dict[str, str], *command: str) -> tuple[int, dict[str, Any], str]:
     """Run it as the account of the hook; return its status, its JSON and what it said."""
-    told = {"TRELLIS_KUBECONFIG": str(account.kubeconfig), "TRELLIS_NAMESPACE": SYSTEM, **bus}
-    done = await typed_meanwhile(bare_environment(**told), *command, "-o", "json")
+    environment = {"TRELLIS_KUBECONFIG": str(account.kubeconfig), "TRELLIS_NAMESPACE": SYSTEM, **bus}
+    done = await typed_meanwhile(bare_environment(**environment), *command, "-o", "json")
     return done.returncode, json.loads(done.stdout), done.stderr
 
 

@@ -68,9 +68,9 @@ async def run(found: list[Manifest], environment: dict[str, str], folder: Path) 
     *words, path = container["command"]
     file = folder / Path(path).name
     file.write_text(data[file.name])
-    told = {item["name"]: item["value"] for item in container["env"]}
+    variables = {item["name"]: item["value"] for item in container["env"]}
     log = folder / "job.log"
-    done = await process([*words, str(file)], told | environment, log)
+    done = await process([*words, str(file)], variables | environment, log)
     assert await asyncio.wait_for(done.wait(), SECONDS) == 0, log.read_text()
 
 

@@ -32,7 +32,7 @@ DEFAULTS = {
 }
 """As KWasm's chart has them."""
 CONFIG_MAP = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: operator}\n"
-SAID = ("--set", "kwasmOperator.autoProvision=true", "--set", "kwasmOperator.installerImage=example.com/i:1")
+VALUES = ("--set", "kwasmOperator.autoProvision=true", "--set", "kwasmOperator.installerImage=example.com/i:1")
 OURS = ("--set", "crds.install=false", "--set", "nats.enabled=false", "--set", "nats.url=nats://nats.example.com:4222")
 
 
@@ -45,7 +45,7 @@ def kwasm(cluster: ClusterInfo, cluster_api: Api, namespace: str, tmp_path: Path
     (chart / "values.yaml").write_text(yaml.safe_dump(DEFAULTS))
     (chart / "templates" / "all.yaml").write_text(CONFIG_MAP)
     kubeconfig = Path(cluster.kubeconfig)
-    helm("install", RELEASE, str(chart), "--namespace", namespace, *SAID, kubeconfig=kubeconfig)
+    helm("install", RELEASE, str(chart), "--namespace", namespace, *VALUES, kubeconfig=kubeconfig)
     yield kubeconfig
     helm("uninstall", RELEASE, "--namespace", namespace, "--ignore-not-found", "--no-hooks", kubeconfig=kubeconfig)
     cluster_api.call("DELETE", NAMESPACES.path(None, f"{namespace}-installers"))
@@ -73,5 +73,5 @@ def test_what_was_said_to_kwasms_chart_counts_in_its_place(kwasm: Path, cluster_
 def test_the_values_that_helm_gives_of_kwasms_release_are_taken(kwasm: Path, namespace: str, tmp_path: Path) -> None:
     values = tmp_path / "kwasm.yaml"
     values.write_text(helm("get", "values", RELEASE, "--namespace", namespace, "--output", "yaml", kubeconfig=kwasm))
-    told = helm("template", "trellis", str(CHART), "--values", str(values), "--namespace", "trellis-system")
-    assert '"example.com/i:1"' in told
+    rendered = helm("template", "trellis", str(CHART), "--values", str(values), "--namespace", "trellis-system")
+    assert '"example.com/i:1"' in rendered

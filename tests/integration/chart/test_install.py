@@ -102,9 +102,9 @@ async def test_a_granted_account_is_read_as_and_no_other_until_it_is_granted_no_
         async with world.backend(**settings) as service, world.asking() as host:
             assert value(await host.get("db", "password", namespace=namespace)) == "hunter2"
             assert service.health.readiness().reasons == ()
-            told = str(value(await host.get("db", "password", namespace=namespace, impersonate="other")))
-            assert f"ServiceAccount {namespace}/other" in told
-            assert f"trellis secrets roles -n {namespace} -a other" in told
+            answer = str(value(await host.get("db", "password", namespace=namespace, impersonate="other")))
+            assert f"ServiceAccount {namespace}/other" in answer
+            assert f"trellis secrets roles -n {namespace} -a other" in answer
             world.secret("api", password="hunter3")
             assert FORBIDDEN.format("api") in str(value(await host.get("api", "password", namespace=namespace)))
 
@@ -119,8 +119,8 @@ async def test_a_granted_account_is_read_as_and_no_other_until_it_is_granted_no_
             release.apply()
 
             async def refused() -> bool:
-                told = str(value(await host.get("api", "password", namespace=namespace)))
-                return f"ServiceAccount {namespace}/{names.SECRETS_ACCOUNT}" in told
+                text = str(value(await host.get("api", "password", namespace=namespace)))
+                return f"ServiceAccount {namespace}/{names.SECRETS_ACCOUNT}" in text
 
             await eventually(refused, "nobody is granted")
     finally:

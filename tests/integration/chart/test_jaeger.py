@@ -88,7 +88,7 @@ def chart_jaeger(storage: dict[str, Any], directory: Path) -> Iterator[ChartJaeg
         yield found
 
 
-async def said(endpoint: str, ratio: float | None = None) -> str:
+async def exported(endpoint: str, ratio: float | None = None) -> str:
     """Send one span as a service does; return its trace's id."""
     telemetry = setup("node_watcher", otlp_endpoint=endpoint, sample_ratio=ratio)
     with telemetry.tracer.start_as_current_span("watch node n-1") as span:
@@ -99,12 +99,12 @@ async def said(endpoint: str, ratio: float | None = None) -> str:
 
 async def test_a_span_of_a_service_is_found_by_its_trace(tmp_path: Path) -> None:
     with chart_jaeger({"type": "memory"}, tmp_path) as jaeger:
-        trace_id = await said(jaeger.otlp)
+        trace_id = await exported(jaeger.otlp)
         await eventually(
             lambda: [span["operationName"] for span in jaeger.spans(trace_id)] == ["watch node n-1"], "the span"
         )
-        left_out = await said(jaeger.otlp, ratio=0.0)
-        later = await said(jaeger.otlp, ratio=1.0)
+        left_out = await exported(jaeger.otlp, ratio=0.0)
+        later = await exported(jaeger.otlp, ratio=1.0)
         await eventually(lambda: len(jaeger.spans(later)) == 1, "the span")
         assert jaeger.spans(left_out) == []
         assert "jaeger_collector_spans_received_total" in jaeger.metrics()
@@ -114,7 +114,7 @@ async def test_a_span_of_a_service_is_found_by_its_trace(tmp_path: Path) -> None
 async def test_on_a_volume_a_trace_outlives_the_pod(tmp_path: Path) -> None:
     storage = {"type": "badger", "keep": "72h"}
     with chart_jaeger(storage, tmp_path) as jaeger:
-        trace_id = await said(jaeger.otlp)
+        trace_id = await exported(jaeger.otlp)
         await eventually(lambda: len(jaeger.spans(trace_id)) == 1, "the span")
     with chart_jaeger(storage, tmp_path) as jaeger:
         await eventually(

@@ -32,12 +32,12 @@ class World:
     def __init__(self, servers: ChartServers) -> None:
         self.servers = servers
         self.buses = Buses("", CLUSTER)
-        self.heard = Listener()
-        self.said: list[str] = []
+        self.listener = Listener()
+        self.published: list[str] = []
 
     async def begin(self) -> None:
         self.watcher, self.provisioner = self.bus(NODE_WATCHER), self.bus(PROVISIONER)
-        self.provisioner.subscribe("nodes", [NodeOptedOut], self.heard)
+        self.provisioner.subscribe("nodes", [NodeOptedOut], self.listener)
         for bus in (self.watcher, self.provisioner):
             await bus.connect()
             await bus.start()
@@ -47,20 +47,20 @@ class World:
         self.buses.url = self.servers.url()
         return self.buses.new(service, limits=limits_with(3), credentials=self.servers.credentials(service))
 
-    async def say(self, count: int) -> None:
+    async def publish(self, count: int) -> None:
         """Say so many facts, as services do: what could not be said is said again."""
         for _ in range(count):
-            node = f"n{len(self.said)}"
+            node = f"n{len(self.published)}"
             while True:
                 try:
                     await self.watcher.publish(opted_out(node), dedup=node)
                 except BusUnavailable:
                     continue
                 break
-            self.said.append(node)
+            self.published.append(node)
 
-    async def all_heard(self) -> None:
-        await eventually(lambda: set(self.heard.names) >= set(self.said), PATIENCE)
+    async def all_received(self) -> None:
+        await eventually(lambda: set(self.listener.names) >= set(self.published), PATIENCE)
 
     async def all_ready(self) -> None:
         await eventually(lambda: all(health.readiness().ok for health in self.buses.healths), PATIENCE)
@@ -112,33 +112,33 @@ async def test_services_make_every_stream_with_a_copy_on_each_server(world: Worl
 
 @pytest.mark.thorough
 async def test_what_was_said_outlives_the_server_that_led_and_services_go_on(world: World) -> None:
-    await world.say(20)
+    await world.publish(20)
     lost = await world.leader()
-    saying = asyncio.create_task(world.say(60))
+    publishing = asyncio.create_task(world.publish(60))
     lost.server.kill()
-    await saying
-    await world.all_heard()
+    await publishing
+    await world.all_received()
     await world.all_ready()
     await lost.started()
-    await world.say(5)
-    await world.all_heard()
+    await world.publish(5)
+    await world.all_received()
     stored = (await world.people.jetstream().stream_info(STREAM_EVENTS)).state.messages
-    assert stored == len(world.said), "each once"
+    assert stored == len(world.published), "each once"
 
 
 @pytest.mark.thorough
 async def test_with_two_servers_away_nothing_is_lost_and_it_goes_on_when_one_is_back(world: World) -> None:
-    await world.say(10)
+    await world.publish(10)
     first = await world.leader()
     others = [pod for pod in world.servers.pods if pod is not first]
     for item in others:
         item.server.kill()
-    saying = asyncio.create_task(world.say(10))
+    publishing = asyncio.create_task(world.publish(10))
     await eventually(lambda: not all(health.readiness().ok for health in world.buses.healths), PATIENCE)
-    assert not saying.done(), "nothing is stored by one of three"
+    assert not publishing.done(), "nothing is stored by one of three"
     await others[0].started()
-    await saying
-    await world.all_heard()
+    await publishing
+    await world.all_received()
     await world.all_ready()
 
 
@@ -149,19 +149,19 @@ async def test_a_rolling_restart_loses_nothing(world: World) -> None:
 
     async def on_and_on() -> None:
         while not stop.is_set():
-            await world.say(1)
+            await world.publish(1)
             await asyncio.sleep(0.02)
 
-    saying = asyncio.create_task(on_and_on())
+    publishing = asyncio.create_task(on_and_on())
     for pod in reversed(world.servers.pods):
         await pod.ended()
         await pod.started()
     stop.set()
-    await saying
-    await world.all_heard()
+    await publishing
+    await world.all_received()
     await world.all_ready()
     stored = (await world.people.jetstream().stream_info(STREAM_EVENTS)).state.messages
-    assert stored == len(world.said), "each once"
+    assert stored == len(world.published), "each once"
 
 
 async def test_a_stream_that_is_gone_is_made_again_with_three_copies(world: World) -> None:

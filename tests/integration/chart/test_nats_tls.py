@@ -45,17 +45,17 @@ def authority(servers: ChartServers, tmp_path: Path) -> Path:
 
 @pytest.mark.thorough
 async def test_services_and_servers_know_each_other_by_the_authority(servers: ChartServers, authority: Path) -> None:
-    buses, heard = Buses("", CLUSTER), Listener()
+    buses, listener = Buses("", CLUSTER), Listener()
     made = {}
     for service in (NODE_WATCHER, PROVISIONER):
         buses.url = servers.url()
         made[service] = buses.new(service, credentials=servers.credentials(service, authority), limits=limits_with(3))
-    made[PROVISIONER].subscribe("nodes", [NodeOptedOut], heard)
+    made[PROVISIONER].subscribe("nodes", [NodeOptedOut], listener)
     for bus in made.values():
         await asyncio.wait_for(bus.connect(), 60)
         await bus.start()
     await made[NODE_WATCHER].publish(opted_out("n"), dedup="n")
-    await eventually(lambda: heard.names == ["n"])
+    await eventually(lambda: listener.names == ["n"])
     await buses.close()
 
 

@@ -71,7 +71,7 @@ def consumers(services: Iterable[str]) -> list[str]:
     ]
 
 
-def facts_of(services: Iterable[str], cluster: str = CLUSTER) -> list[str]:
+def events_of(services: Iterable[str], cluster: str = CLUSTER) -> list[str]:
     chosen = set(services)
     return [f"trellis.evt.{cluster}.{spec.tokens}.x" for spec in EVENT_SPECS if spec.owner in chosen]
 
@@ -90,7 +90,7 @@ def forbidden(user: str) -> list[str]:
     found += [f"{inbox_prefix(service, CLUSTER)}.x" for service in others]
     found += [f"trellis.dead.{CLUSTER}.{service}.node.x" for service in others]
     if user != CLI:  # who replays a fact says it again, whosever it was, and who frees a name writes it
-        found += [*facts_of(others), *facts_of(PUBLISHERS, "other"), "$KV.TRELLIS_CLUSTERS.other"]
+        found += [*events_of(others), *events_of(PUBLISHERS, "other"), "$KV.TRELLIS_CLUSTERS.other"]
         found += [f"$JS.API.STREAM.MSG.DELETE.{stream}" for stream in STREAMS]
     return found
 
@@ -116,8 +116,8 @@ async def works(bus: Bus, service: str) -> None:
     """Consume with each durable that the service has, and read back what it said."""
     models = [spec.model for spec in EVENT_SPECS if spec.owner == service]
     for name in SERVICES[service].subscriptions:
-        heard = [spec.model for spec in EVENT_SPECS if spec.owner != service][:2]
-        bus.subscribe(name, heard, lambda _: None)
+        consumed = [spec.model for spec in EVENT_SPECS if spec.owner != service][:2]
+        bus.subscribe(name, consumed, lambda _: None)
     await bus.start()
     assert [event async for event in bus.last_events(models)] == []
 
@@ -126,7 +126,7 @@ async def works(bus: Bus, service: str) -> None:
 async def test_a_user_does_its_work_and_is_refused_what_is_anothers(world: World, user: str) -> None:
     await made(world, user)
     client = await world.client(user)
-    own = facts_of(PUBLISHERS if user == CLI else (user,))
+    own = events_of(PUBLISHERS if user == CLI else (user,))
     for subject in own:
         await client.jetstream().publish(subject, b"{}")
     assert world.refused == [], "what is its own it may"

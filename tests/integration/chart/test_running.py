@@ -59,4 +59,4 @@ async def becomes_ready(where: Where, mode: str) -> None:
         for item in started:
             await item.ready()
         for item in started:
-            assert "ermission" not in item.said(), item.said()
+            assert "ermission" not in item.output(), item.output()

@@ -129,8 +129,8 @@ async def test_a_token_of_nobody_any_more_ends_what_it_opened(cluster: ClusterIn
     async with shown(cluster, timings=QUICK) as console, console.browser(token) as browser, tab(browser) as page:
         await page.until(lambda seen: "part/nodes" in seen.entities)
         crowd.forget("gone")
-        await page.until(lambda seen: seen.said[-1].event == "bye")  # the API server knows a token for 10 s longer
-        assert page.page.said[-1].data == {"reason": "login"}
+        await page.until(lambda seen: seen.messages[-1].event == "bye")  # the API server knows a token for 10 s longer
+        assert page.page.messages[-1].data == {"reason": "login"}
 
         async def is_out() -> bool:
             async with browser.get("/api/session") as answer:

@@ -47,8 +47,8 @@ class Several:
         self.tenant.make({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata})
         report = f"{name}-{count}-seen"
         await until(lambda: self.tenant.data(report) is not None, f"{name} is called")
-        said = self.tenant.data(report) or {}
-        assert (said["calls"], said["memory"]) == (str(count), "whole")
+        data = self.tenant.data(report) or {}
+        assert (data["calls"], data["memory"]) == (str(count), "whole")
 
     def on_disk(self) -> set[str]:
         """Return those that were put to disk at some time."""

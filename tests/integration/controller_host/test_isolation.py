@@ -11,7 +11,7 @@ import pytest
 
 from support.guests.controllers_world import CONFIG_MAPS, Host, Tenant, prebuilt, until
 from support.guests.neighbours import BAD, EACH, Neighbourhood
-from support.guests.wat_guests import FAULTS, guest, saying_version, sleeping
+from support.guests.wat_guests import FAULTS, guest, sleeping, with_version
 from trellis_dev.localcluster import ClusterInfo
 from trellis_dev.localcluster.api import Api
 
@@ -69,7 +69,7 @@ async def test_a_module_that_says_another_version_as_it_starts_is_refused_and_th
 ) -> None:
     tenant.account("later", CONFIG_MAPS)
     for version in (1, 2):
-        tenant.module(f"version-{version}", saying_version(version))
+        tenant.module(f"version-{version}", with_version(version))
     tenant.controller("later", module="version-2")
     tenant.config_map("x")
     async with host.serving():

@@ -30,4 +30,4 @@ async def test_kills_and_a_full_disk_cost_repeats_and_nothing_else(
         await world.round(kills=True)
     await world.round(kills=False)
     assert list(world.lacking()) == []
-    assert host.said(logger=calling.__name__, level="error") == []
+    assert host.logged(logger=calling.__name__, level="error") == []

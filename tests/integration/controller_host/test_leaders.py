@@ -80,7 +80,7 @@ async def test_a_leader_that_was_stopped_for_a_while_asks_nothing_more_in_the_ca
         beats = len(replicas.beats("first"))
         replicas.go_on("first")
         await until(
-            lambda: bool(replicas.first.said(logger=leader.__name__, level="warning")), "the first knows that it lost"
+            lambda: bool(replicas.first.logged(logger=leader.__name__, level="warning")), "the first knows that it lost"
         )
         await does_nothing(replicas, work, beats)
         await inherits(replicas, work)

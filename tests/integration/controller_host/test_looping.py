@@ -36,4 +36,4 @@ async def test_a_host_with_guests_that_loop_ends_in_its_grace_period(host: Host,
         await until(lambda: host.metric("trellis_controller_cold_starts_total") >= 2 + len(LOOPING), "all of them loop")
         process.terminate()
         assert await asyncio.wait_for(process.wait(), GRACE) == 0
-    assert host.said(logger=stopping.__name__, level="warning") == []
+    assert host.logged(logger=stopping.__name__, level="warning") == []

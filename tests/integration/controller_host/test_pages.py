@@ -68,8 +68,10 @@ async def test_its_commands_install_a_controller_that_does_what_it_says(
         await asyncio.to_thread(kubectl, delete)
         await until(lambda: copies.data("settings") is None, "it is gone there")
 
-        said = [line for line in (PREBUILT / "ttl.yaml").read_text().splitlines() if "kubectl create configmap" in line]
-        await asyncio.to_thread(kubectl, said[0][said[0].index(PREFIX) :])
+        commands = [
+            line for line in (PREBUILT / "ttl.yaml").read_text().splitlines() if "kubectl create configmap" in line
+        ]
+        await asyncio.to_thread(kubectl, commands[0][commands[0].index(PREFIX) :])
         await asyncio.to_thread(kubectl, "kubectl apply -f ../../deploy/examples/controllers/ttl.yaml")
         await until(lambda: team.condition("ttl", "Ready") == ("True", "Running"), "the other example is ready")
         assert "True" in await asyncio.to_thread(kubectl, "kubectl get wasmcontrollers -n team-a")

@@ -114,21 +114,21 @@ async def test_a_definition_that_comes_later_is_watched_and_followed_when_it_goe
     api_version = f"{group}/v1"
     widgets = Resource(group, "v1", "widgets", "Widget", namespaced=True)
     key = ObjectKey(api_version, "Widget", namespace, "one")
-    told: list[tuple[str, ObjectKey]] = []
+    notified: list[tuple[str, ObjectKey]] = []
     async with watching(kube, Discovery(kube, clock=_Leaps()), f"{api_version}/Widget") as watches:
         watch = Watch.model_validate({"apiVersion": api_version, "kind": "Widget"})
-        watches.want("team/c", namespace, [watch], lambda *changed: told.append(changed))
+        watches.want("team/c", namespace, [watch], lambda *changed: notified.append(changed))
         await until(lambda: bool(watches.refused("team/c")), "the kind is missed")
         await kube.create(DEFINITIONS, definition(group))
         await eventually(lambda: _served(kube, widgets), "the kind is served")
         await kube.create(widgets, widget(api_version, namespace, "one"))
-        await until(lambda: ("team/c", key) in told, "the object is told")
+        await until(lambda: ("team/c", key) in notified, "the object is told")
         assert orjson.loads(watches.item(key) or b"")["spec"] == {"size": 3}
         assert watches.refused("team/c") == {}
-        told.clear()
+        notified.clear()
         made = await kube.get(DEFINITIONS, f"widgets.{group}")
         await kube.delete(DEFINITIONS, f"widgets.{group}", uid=made["metadata"]["uid"])
-        await until(lambda: ("team/c", key) in told and bool(watches.refused("team/c")), "the kind goes")
+        await until(lambda: ("team/c", key) in notified and bool(watches.refused("team/c")), "the kind goes")
         assert watches.item(key) is None
 
 

@@ -117,12 +117,12 @@ async def test_a_guest_is_told_its_span_and_nothing_that_it_reads_or_says_is_in_
     tenant.config_map("one", text=CONTENT)
     who = f"{tenant.name}/says"
     async with host.serving():
-        await until(lambda: len(host.said(logger=calling.__name__, controller=who)) > 1, "called, and once more")
-        said = host.said(logger=calling.__name__, controller=who)
+        await until(lambda: len(host.logged(logger=calling.__name__, controller=who)) > 1, "called, and once more")
+        lines = host.logged(logger=calling.__name__, controller=who)
     first, again, *_ = traces(receiver.spans, who, "one")
     guests = [next(span for span in trace if span.name == "guest") for trace in (first, again)]
-    told = [json.loads(line["text"])["traceparent"].rpartition("-")[0] for line in said]
-    assert told[:2] == [f"00-{guest.trace_id}-{guest.span_id}" for guest in guests]
+    parents = [json.loads(line["text"])["traceparent"].rpartition("-")[0] for line in lines]
+    assert parents[:2] == [f"00-{guest.trace_id}-{guest.span_id}" for guest in guests]
     assert [guest.status for guest in guests] == ["ERROR", "ERROR"]
     roots = [next(span for span in trace if not span.parent_id) for trace in (first, again)]
     assert [root.attributes["trellis.attempt"] for root in roots] == [0, 1]

@@ -33,7 +33,7 @@ async def test_the_application_is_in_wadm_and_has_its_service(
         world.clean_up()
         async with kept.manager():
             await asyncio.to_thread(kubectl.delete, folder)
-            await kept.gone(name)
+            await kept.deleted(name)
 
 
 @pytest.mark.thorough

@@ -72,14 +72,14 @@ async def test_the_ttl_deletes_jobs_that_ended_and_leaves_those_that_did_not(
     def there(name: str) -> bool:
         return cluster_api.call("GET", JOBS.path(TEAM, name))[0] == http.HTTPStatus.OK
 
-    def told() -> list[str]:
+    def reported() -> list[str]:
         return [event["involvedObject"]["name"] for event in team.events() if event["reason"] == "TimeToLiveExpired"]
 
     async with applied(host, kubectl):
         for name in ("ended", "waits"):
             team.make(suspended(name))
         fail(cluster_api, "ended")
-        await until(lambda: not there("ended") and told() == ["ended"], "it is deleted, and that is told")
+        await until(lambda: not there("ended") and reported() == ["ended"], "it is deleted, and that is told")
         assert there("waits")
 
 

@@ -56,11 +56,11 @@ async def test_the_autoscaler_of_kubernetes_changes_the_number_of_hosts_and_argo
         assert hello.call("GET", HOST_CONFIGS, HOSTS)["spec"]["hostReplicas"] == least
         kubectl("scale", "whc", HOSTS, "-n", HELLO, f"--replicas={most + 2}")
         await eventually(ready(most), "as many as the most", seconds=SCALING_SECONDS)
-        said = {
+        conditions = {
             condition["type"]: condition["status"]
             for condition in hello.call("GET", AUTOSCALERS, HOSTS)["status"]["conditions"]
         }
-        assert said["AbleToScale"] == "True", said
+        assert conditions["AbleToScale"] == "True", conditions
 
 
 @pytest.mark.thorough

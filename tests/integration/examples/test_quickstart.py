@@ -44,6 +44,6 @@ async def test_the_lattice_and_its_application_are_listed_as_the_page_shows(
         await kept.synced(HELLO)
         async with world.reflector():  # it asks at its start: the stand-in says no events
             await world.has_service(HELLO, 8080)
-        said = kubectl(*shlex.split(command)[1:])
+        output = kubectl(*shlex.split(command)[1:])
     world.clean_up()
-    assert table(said) == table(wanted), said
+    assert table(output) == table(wanted), output

@@ -61,8 +61,8 @@ async def test_the_component_is_given_its_secret_and_no_other_and_nothing_once_t
         kubectl.apply("secret")
         await until(host, manifest("secret", "Secret")["stringData"]["text"])
         cluster = world.hosts.fleet.info
-        said = await asyncio.to_thread(trellis, cluster, "secrets", "check", "--app", "greeter", "-n", HELLO)
-        assert "SecretGrant hello/greeter" in said
+        output = await asyncio.to_thread(trellis, cluster, "secrets", "check", "--app", "greeter", "-n", HELLO)
+        assert "SecretGrant hello/greeter" in output
         kubectl("create", "secret", "generic", "other", "-n", HELLO, f"--from-literal={use.entry}=x")
         refused = str(await asked(host, "other"))
         assert "UpstreamError" in refused, "nobody gave the account that one"

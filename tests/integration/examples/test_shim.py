@@ -28,7 +28,7 @@ async def test_the_shim_goes_to_nodes_with_the_label(fleet: Fleet, shim: Shim, k
         assert shim.has(labelled)
         assert not shim.has(other)
         assert (shim.runtime_class() or {})["handler"] == "spin"
-        said = await asyncio.to_thread(trellis, fleet.info, "rollout", "status", "spin", "--watch")
-        assert said.endswith("spin: Complete: 1 of 1 nodes updated\n")
+        output = await asyncio.to_thread(trellis, fleet.info, "rollout", "status", "spin", "--watch")
+        assert output.endswith("spin: Complete: 1 of 1 nodes updated\n")
         await asyncio.to_thread(kubectl.delete, "shim")
         assert not shim.has(labelled)

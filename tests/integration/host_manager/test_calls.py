@@ -141,8 +141,8 @@ async def test_what_another_controls_is_left_alone_and_no_hosts_are_made_beside_
         theirs["metadata"]["ownerReferences"],
     )
     assert kind == "Deployment" or hosts.find(DEPLOYMENTS, "group") is None
-    told = {event["reason"] for event in hosts.call("GET", EVENTS)["items"]}
-    assert "WriteRefused" not in told, "a refusal that was reckoned with is no news"
+    reasons = {event["reason"] for event in hosts.call("GET", EVENTS)["items"]}
+    assert "WriteRefused" not in reasons, "a refusal that was reckoned with is no news"
 
 
 @pytest.mark.thorough

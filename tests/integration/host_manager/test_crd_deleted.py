@@ -45,8 +45,8 @@ def held(hosts: HostWorld) -> list[str]:
 
 
 def is_held(group: Manifest) -> bool:
-    said = {condition["type"]: condition for condition in (group.get("status") or {}).get("conditions") or ()}
-    degraded = said.get("Degraded", {})
+    conditions = {condition["type"]: condition for condition in (group.get("status") or {}).get("conditions") or ()}
+    degraded = conditions.get("Degraded", {})
     return (degraded.get("status"), degraded.get("reason")) == ("True", "MassDeletion")
 
 

@@ -51,9 +51,9 @@ async def test_a_group_becomes_pods_and_scales_and_goes(hosts: HostWorld) -> Non
         wanted = {"hosts.ready": 1, "host_pod.ready": 3, "hosts.removed": 1, "host_pod.gone": 3}
         async with asyncio.timeout(60):
             while True:
-                events = await hosts.fleet.facts_until_now()
-                heard = [f"{event.noun}.{event.event_name}" for event in events]
-                if all(heard.count(event_data) >= count for event_data, count in wanted.items()):
+                events = await hosts.fleet.events_until_now()
+                published = [f"{event.noun}.{event.event_name}" for event in events]
+                if all(published.count(event_data) >= count for event_data, count in wanted.items()):
                     break
         ready = next(event.event["data"] for event in events if (event.noun, event.event_name) == ("host_pod", "ready"))
         assert (ready["lattice"], ready["labels"], ready["ports"]) == ("default", {"zone": "a"}, [4222])

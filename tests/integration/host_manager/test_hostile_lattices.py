@@ -45,10 +45,10 @@ async def test_of_a_lattice_of_many_loud_hosts_what_fits_is_shown_and_other_grou
             hosts.create("other")
             await hosts.settled("other")
 
-            def said() -> bool:
+            def is_reported() -> bool:
                 return f"of {HOSTS}" in hosts.condition("group", "HostsReporting")[2]
 
-            await eventually(said, "it is said how many are not shown", seconds=PATIENCE)
+            await eventually(is_reported, "it is said how many are not shown", seconds=PATIENCE)
             status = hosts.status("group")
             shown = status["latticeHosts"]
             assert 0 < len(shown) < HOSTS
@@ -93,7 +93,7 @@ def shown(hosts: HostWorld) -> list[str]:
     return [lattice_host["id"] for lattice_host in hosts.status("group").get("latticeHosts") or ()]
 
 
-def told(hosts: HostWorld, caplog: pytest.LogCaptureFixture) -> str:
+def reported(hosts: HostWorld, caplog: pytest.LogCaptureFixture) -> str:
     """Return all that is told of the groups: logs, Events, statuses, what runs the pods."""
     logs = [f"{record.getMessage()} {record.exc_text or ''} {record.msg}" for record in caplog.records]
     groups: list[Any] = [hosts.status(name) for name in ("refused", "unreadable")]
@@ -129,7 +129,7 @@ async def test_no_secret_is_told_whatever_goes_wrong(
             await eventually(
                 lambda: hosts.condition("unreadable", "Degraded")[0] == "True", "it is refused", seconds=PATIENCE
             )
-            everything = told(hosts, caplog)
+            everything = reported(hosts, caplog)
     assert "LatticeUnreachable" in everything, "there is something to look at"
     for secret in (PASSWORD, TOKEN, PULL):
         assert secret not in everything

@@ -50,10 +50,10 @@ class Hub:
     @contextlib.asynccontextmanager
     async def hearing(self) -> AsyncIterator[asyncio.Event]:
         """Listen as a client of the servers; the event is set when the leaf was heard."""
-        heard = asyncio.Event()
+        received = asyncio.Event()
 
         async def take(_: object) -> None:
-            heard.set()
+            received.set()
 
         context = ssl.create_default_context(cafile=str(self.pki / "ca.crt"))
         context.load_cert_chain(self.pki / f"{KUBELET_CLIENT}.crt", self.pki / f"{KUBELET_CLIENT}.key")
@@ -61,7 +61,7 @@ class Hub:
         try:
             await client.subscribe(SUBJECT, cb=take)
             await settle(client)
-            yield heard
+            yield received
         finally:
             await client.close()
 
@@ -107,15 +107,15 @@ def log_of(directory: Path, server: str) -> str:
     return (directory / server / "nats-server.log").read_text()
 
 
-async def until_heard(heard: asyncio.Event, server: NatsServer) -> None:
+async def until_received(received: asyncio.Event, server: NatsServer) -> None:
     """Say something at the leaf until the hub's client hears it."""
     client = await nats.connect(server.url)
     try:
         async with asyncio.timeout(PATIENCE):
-            while not heard.is_set():
+            while not received.is_set():
                 await client.publish(SUBJECT, b"{}")
                 with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(heard.wait(), 0.1)
+                    await asyncio.wait_for(received.wait(), 0.1)
     finally:
         await client.close()
 
@@ -140,11 +140,11 @@ async def test_a_leaf_comes_in_by_tls_and_we_too(
     with _hub(tmp_path, verify=verify, clients=clients) as hub:
         secret = hub.secret(client=verify)
         hosts.secret("tls", **secret)
-        async with hosts.service(), hub.hearing() as heard:
+        async with hosts.service(), hub.hearing() as received:
             hosts.create("group", **hub.spec())
             await hosts.settled("group")
             with leaf(hosts, "group", secret, tmp_path) as server:
-                await until_heard(heard, server)
+                await until_received(received, server)
             # Nobody plays wadm here: that it did not answer is told only of a NATS that could be asked.
             await condition(hosts, "ApplicationsKnown", "WadmUnavailable")
 
@@ -158,7 +158,7 @@ async def test_another_authority_keeps_the_leaf_out_and_the_status_says_so(
     write_pki(other)
     secret = {"ca.crt": (other / "ca.crt").read_text()}
     hosts.secret("tls", **secret)
-    async with hosts.service(), hub.hearing() as heard:
+    async with hosts.service(), hub.hearing() as received:
         hosts.create("group", **hub.spec())
         await hosts.settled("group")
         message = await condition(hosts, "HostsReporting", "LatticeUnreachable")
@@ -166,14 +166,14 @@ async def test_another_authority_keeps_the_leaf_out_and_the_status_says_so(
         with leaf(hosts, "group", secret, tmp_path) as server:
             words = "certificate signed by unknown authority"
             await eventually(lambda: words in log_of(tmp_path, "leaf"), "refused", seconds=PATIENCE)
-            assert not heard.is_set()
+            assert not received.is_set()
             # The same Secret, mended: the hosts are rolled, and what they have then works.
             good = hub.secret()
             hosts.secret("tls", **good)
             (tmp_path / "nats" / "tls" / "ca.crt").write_text(good["ca.crt"])
             server.stop()
             server.start()
-            await until_heard(heard, server)
+            await until_received(received, server)
         await condition(hosts, "ApplicationsKnown", "WadmUnavailable")
 
 
@@ -182,13 +182,13 @@ async def test_a_server_that_wants_a_certificate_keeps_out_a_leaf_without_one(ho
     with _hub(tmp_path, verify=True) as hub:
         secret = hub.secret()
         hosts.secret("tls", **secret)
-        async with hosts.service(), hub.hearing() as heard:
+        async with hosts.service(), hub.hearing() as received:
             hosts.create("group", **hub.spec())
             await hosts.settled("group")
             with leaf(hosts, "group", secret, tmp_path):
                 words = "client didn't provide a certificate"
                 await eventually(lambda: words in log_of(tmp_path, "hub"), "refused", seconds=PATIENCE)
-                assert not heard.is_set()
+                assert not received.is_set()
 
 
 @pytest.mark.thorough
@@ -212,5 +212,5 @@ async def test_a_nats_that_demands_a_certificate_of_clients_says_what_is_missing
             await eventually(lambda: words in log_of(tmp_path, "hub"), "refused", seconds=PATIENCE)
             hosts.secret("tls", **hub.secret(client=True))
             await condition(hosts, "ApplicationsKnown", "WadmUnavailable")
-            told = hosts.call("GET", HOST_CONFIGS, "group")["status"]
-    assert "PRIVATE KEY" not in str(told)
+            status = hosts.call("GET", HOST_CONFIGS, "group")["status"]
+    assert "PRIVATE KEY" not in str(status)

@@ -114,7 +114,7 @@ class Former:
             check=False,
         )
 
-    async def told(self, *arguments: str) -> Manifest:
+    async def document(self, *arguments: str) -> Manifest:
         """Return what the command says as JSON."""
         done = await self.migrate(*arguments, "-o", "json")
         assert done.returncode == 0, done.stderr
@@ -184,14 +184,14 @@ async def test_all_that_the_operator_left_is_handed_over_and_nothing_else(hosts:
     }
 
     mark = hosts.fleet.mark()
-    planned = await former.told("--dry-run")
+    planned = await former.document("--dry-run")
     assert steps_of(planned, n) == wanted
     assert planned["writing"] == []
     assert "do NOT delete the CustomResourceDefinition" in planned["notes"][0]
     assert former.writes(mark) == []
 
     before = hosts.call("GET", HOST_CONFIGS, "minimal")["metadata"]["resourceVersion"]
-    done = await former.told("--yes")
+    done = await former.document("--yes")
     assert done["done"] == 4
     assert former.writes(mark)[0] == ("create", "customresourcedefinitions"), "before the API in front of it goes"
     assert sorted(former.writes(mark)) == [
@@ -209,7 +209,7 @@ async def test_all_that_the_operator_left_is_handed_over_and_nothing_else(hosts:
     assert hosts.call("GET", HOST_CONFIGS, "minimal")["metadata"]["resourceVersion"] == before
 
     mark = hosts.fleet.mark()
-    again = await former.told("--yes")
+    again = await former.document("--yes")
     assert again["done"] == 0
     assert former.writes(mark) == []
     assert not {"delete", "remove finalizer"} & set(steps_of(again, hosts.namespace).values())
@@ -239,7 +239,7 @@ async def test_namespaces_can_be_deleted_again_and_a_definition_of_applications_
     await eventually(held, "the API that is down holds the namespace", seconds=PATIENCE)
     assert former.api.call("GET", applications)[0] == http.HTTPStatus.SERVICE_UNAVAILABLE
 
-    done = await former.told("--yes")
+    done = await former.document("--yes")
     assert done["done"] == 1
     await eventually(
         lambda: former.api.call("GET", NAMESPACES.path(name=other))[0] == http.HTTPStatus.NOT_FOUND,
@@ -251,7 +251,7 @@ async def test_namespaces_can_be_deleted_again_and_a_definition_of_applications_
         "the definition is served",
         seconds=PATIENCE,
     )
-    again = await former.told("--yes")  # the registration that is there now is the API server's own
+    again = await former.document("--yes")  # the registration that is there now is the API server's own
     assert again["done"] == 0
     assert f"APIService {REGISTRATION}" not in steps_of(again, hosts.namespace)
 
@@ -268,24 +268,24 @@ async def test_nothing_is_done_while_the_operator_runs_unless_it_is_asked_for(ho
     assert former.writes(mark) == []
     assert former.registered() == "wadm-operator"
 
-    done = await former.told("--yes", "--take-over")
+    done = await former.document("--yes", "--take-over")
     assert steps_of(done, hosts.namespace)[f"Deployment {hosts.namespace}/wadm-operator"] == "take over"
     assert former.registered() in OF_NOBODY_ELSE
     annotations = hosts.call("GET", DEPLOYMENTS, "wadm-operator")["metadata"]["annotations"]
     assert annotations[names.ANNOTATION_TAKEN_OVER] == "true"
-    again = await former.told("--yes")
+    again = await former.document("--yes")
     assert (again["done"], again["writing"]) == (0, [])
 
 
 @pytest.mark.thorough
 async def test_a_group_that_was_handed_over_is_adopted_without_a_restart(hosts: HostWorld, former: Former) -> None:
     await hosts.as_recorded("minimal")
-    done = await former.told("--yes")
+    done = await former.document("--yes")
     assert steps_of(done, hosts.namespace)[f"WasmCloudHostConfig {hosts.namespace}/minimal"] == Doing.KEEP
     async with hosts.service():
         await hosts.settled("minimal", revision=1)
     assert hosts.call("GET", DEPLOYMENTS, "minimal")["metadata"]["generation"] == 1
-    again = await former.told("--yes")
+    again = await former.document("--yes")
     assert f"WasmCloudHostConfig {hosts.namespace}/minimal" not in steps_of(again, hosts.namespace)
 
 
@@ -307,7 +307,7 @@ async def test_killed_at_any_write_and_run_again_it_comes_to_the_same_end(hosts:
     for number, when in enumerate([killed_command.BEFORE, *[killed_command.AFTER] * 5]):
         assert (await former.migrate(*asked, killed=when)).returncode == -signal.SIGKILL
         assert len(former.writes(mark)) == number
-    assert (await former.told(*asked))["done"] == 0
+    assert (await former.document(*asked))["done"] == 0
     assert former.writes(mark)[:2] == [("create", "customresourcedefinitions"), ("delete", "apiservices")]
     assert sorted(former.writes(mark)) == [
         ("create", "customresourcedefinitions"),
@@ -347,7 +347,7 @@ async def test_users_that_secrets_were_read_as_are_listed_with_what_they_need(ho
         body = {"apiVersion": res.api_version, "kind": res.kind, "metadata": {"name": name}, **fields}
         hosts.call("POST", res, body=body)
     mark = hosts.fleet.mark()
-    planned, done = await former.told("--dry-run"), await former.told("--yes")
+    planned, done = await former.document("--dry-run"), await former.document("--yes")
     own = [step for step in planned["steps"] if step["object"] == f"RoleBinding {hosts.namespace}/readers"]
     assert [(step["do"], step["what"].split()[2]) for step in own] == [("leave", "jane"), ("leave", "john")]
     for named in (f"{hosts.namespace}/cart", "jane", "TRELLIS_SECRETS_USERS"):

@@ -29,7 +29,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300), pytest.mark.thoroug
 WANTED = {"annotations": {names.ANNOTATION_RESTART_ON: names.RESTART_ON_CHANGE}}
 
 
-class Told:
+class Publisher:
     """What secrets_backend would say on the bus of the test's cluster."""
 
     def __init__(self, bus: Bus, hosts: HostWorld) -> None:
@@ -44,7 +44,7 @@ class Told:
 
 
 @asynccontextmanager
-async def saying(hosts: HostWorld) -> AsyncIterator[Told]:
+async def publishing(hosts: HostWorld) -> AsyncIterator[Publisher]:
     fleet = hosts.fleet
     bus = Bus(
         fleet.info.nats_url,
@@ -57,12 +57,12 @@ async def saying(hosts: HostWorld) -> AsyncIterator[Told]:
     try:
         await bus.connect()
         await bus.start()
-        yield Told(bus, hosts)
+        yield Publisher(bus, hosts)
     finally:
         await bus.close()
 
 
-def said(hosts: HostWorld, group: str) -> str:
+def restarted_for(hosts: HostWorld, group: str) -> str:
     """Return what the pods of a group say they were restarted for."""
     template = hosts.call("GET", DEPLOYMENTS, group)["spec"]["template"]["metadata"]
     return str(template.get("annotations", {}).get(names.ANNOTATION_RESTARTED_FOR, ""))
@@ -80,12 +80,12 @@ async def with_a_host(hosts: HostWorld, speaker: LatticeSpeaker, group: str, hos
     pod = hosts.pods(group)[0]["metadata"]["name"]
     speaker.add(host, labels={"kubernetes_pod": pod})
     await speaker.beat(host)
-    heard = [{"pod": pod, "id": host}]
+    expected = [{"pod": pod, "id": host}]
 
     def shown() -> bool:
         return [
             {key: item.get(key) for key in ("pod", "id")} for item in hosts.status(group).get("hosts") or ()
-        ] == heard
+        ] == expected
 
     await eventually(shown, f"{host} is seen in {pod}", seconds=PATIENCE)
     return str(pod)
@@ -95,7 +95,7 @@ async def test_a_group_rolls_once_for_secrets_that_its_hosts_were_given(hosts: H
     service = hosts.service(Timings(gathering=2.0, rest=5.0))
     with NatsServer(tmp_path / "nats") as server:
         at: dict[str, Any] = {"natsAddress": "nats://127.0.0.1", "natsClientPort": server.port}
-        async with LatticeSpeaker(server.url, "default", models=[]) as speaker, service, saying(hosts) as told:
+        async with LatticeSpeaker(server.url, "default", models=[]) as speaker, service, publishing(hosts) as publisher:
             for group, metadata in (("wants", WANTED), ("uses", {}), ("other", WANTED)):
                 hosts.create(group, metadata, **at)
             pod = await with_a_host(hosts, speaker, "wants", "N-wants")
@@ -104,22 +104,24 @@ async def test_a_group_rolls_once_for_secrets_that_its_hosts_were_given(hosts: H
             await hosts.fleet.listening(HOST_MANAGER)
             before = {group: rolls(hosts, group) for group in ("wants", "uses", "other")}
 
-            await told.changed("db", "7", "N-wants", "N-uses")
-            await told.changed("api", "8", "N-wants")
-            await told.changed("other", "9", "N-nobody")
-            await eventually(lambda: said(hosts, "wants"), "it rolls", seconds=PATIENCE)
-            assert said(hosts, "wants") == "payments/api=8 payments/db=7"
+            await publisher.changed("db", "7", "N-wants", "N-uses")
+            await publisher.changed("api", "8", "N-wants")
+            await publisher.changed("other", "9", "N-nobody")
+            await eventually(lambda: restarted_for(hosts, "wants"), "it rolls", seconds=PATIENCE)
+            assert restarted_for(hosts, "wants") == "payments/api=8 payments/db=7"
             await hosts.settled("wants")
             assert rolls(hosts, "wants") == before["wants"] + 1, "both at once"
 
             # The same again, as another replica would tell it, and a version from before; then a newer one.
-            await told.changed("db", "7", "N-wants", "N-more", "N-others")
-            await told.changed("api", "6", "N-wants")
+            await publisher.changed("db", "7", "N-wants", "N-more", "N-others")
+            await publisher.changed("api", "6", "N-wants")
             new = await with_a_host(hosts, speaker, "wants", "N-new")
             assert new != pod
-            await told.changed("db", "10", "N-new")
-            await eventually(lambda: "payments/db=10" in said(hosts, "wants"), "it rolls again", seconds=PATIENCE)
-            assert said(hosts, "wants") == "payments/api=8 payments/db=10"
+            await publisher.changed("db", "10", "N-new")
+            await eventually(
+                lambda: "payments/db=10" in restarted_for(hosts, "wants"), "it rolls again", seconds=PATIENCE
+            )
+            assert restarted_for(hosts, "wants") == "payments/api=8 payments/db=10"
             assert rolls(hosts, "wants") == before["wants"] + 2
             await hosts.settled("wants")
 
@@ -128,9 +130,9 @@ async def test_a_group_rolls_once_for_secrets_that_its_hosts_were_given(hosts: H
             hosts.call("PATCH", HOST_CONFIGS, "wants", off)
             hosts.change("wants", hostReplicas=2)
             await eventually(lambda: len(hosts.pods("wants")) == 2, "it is scaled", seconds=PATIENCE)
-            assert said(hosts, "wants") == "payments/api=8 payments/db=10"
+            assert restarted_for(hosts, "wants") == "payments/api=8 payments/db=10"
             for group in ("uses", "other"):
-                assert (rolls(hosts, group), said(hosts, group)) == (before[group], ""), group
+                assert (rolls(hosts, group), restarted_for(hosts, group)) == (before[group], ""), group
 
 
 async def test_a_secret_that_a_host_was_given_rolls_it_when_it_changes(
@@ -151,8 +153,8 @@ async def test_a_secret_that_a_host_was_given_rolls_it_when_it_changes(
             secret_world.secret("other", password="x")
             assert rolls(hosts, "group") == before
             secret_world.secret("db", password="newer")
-            await eventually(lambda: said(hosts, "group"), "it rolls", seconds=PATIENCE)
-            assert said(hosts, "group").startswith(f"{hosts.namespace}/db=")
+            await eventually(lambda: restarted_for(hosts, "group"), "it rolls", seconds=PATIENCE)
+            assert restarted_for(hosts, "group").startswith(f"{hosts.namespace}/db=")
             assert value(await host.get("db", "password", namespace=hosts.namespace)) == "newer"
             await hosts.settled("group")
             assert rolls(hosts, "group") == before + 1

@@ -60,7 +60,7 @@ class Side:
         hosts = self.world.status("group").get("hosts") or ()
         return {(host["pod"], host.get("id", ""), host["reported"]) for host in hosts}
 
-    def heard(self) -> set[tuple[str, str, str]]:
+    def received(self) -> set[tuple[str, str, str]]:
         """Return what ``beside_pods`` is when all is well."""
         return {(host.labels["kubernetes_pod"], host.id, "Yes") for host in self.hosts}
 
@@ -120,7 +120,7 @@ async def _outages(near: Side, far: Side, cable: TcpProxy) -> None:
     await cable.refuse()
     for here in (near, far):
         await here.until(lambda here=here: here.shows() == here.ids, "the others are silent")
-        await here.until(lambda here=here: here.beside_pods() == here.heard(), "its own are heard")
+        await here.until(lambda here=here: here.beside_pods() == here.received(), "its own are heard")
         assert here.world.condition("group", "Available")[0] == "True"
     await cable.open()
     await _all_well(near, far)
@@ -128,10 +128,10 @@ async def _outages(near: Side, far: Side, cable: TcpProxy) -> None:
     await asyncio.to_thread(kill, far.world.fleet.info.name, "nats-server")
     reason = "LatticeUnreachable"
     await far.until(lambda: far.world.condition("group", "HostsReporting")[1] == reason, "it is missed")
-    unknown = {(pod, host, "Unknown") for pod, host, _ in far.heard()}
+    unknown = {(pod, host, "Unknown") for pod, host, _ in far.received()}
     await far.until(lambda: far.beside_pods() == unknown, "what it was told stays")
     assert far.shows() == near.ids | far.ids
-    await near.until(lambda: near.beside_pods() == near.heard(), "here it is not")
+    await near.until(lambda: near.beside_pods() == near.received(), "here it is not")
     await asyncio.to_thread(restart, far.world.fleet.info.name, "nats-server")
     await _all_well(near, far)
     assert (near.pods(), far.pods()) == pods, "no pod was restarted"
@@ -141,4 +141,4 @@ async def _all_well(near: Side, far: Side) -> None:
     everybody: Any = near.ids | far.ids
     for here in (near, far):
         await here.until(lambda here=here: here.shows() == everybody, "all hosts")
-        await here.until(lambda here=here: here.beside_pods() == here.heard(), "its own beside its pods")
+        await here.until(lambda here=here: here.beside_pods() == here.received(), "its own beside its pods")

@@ -68,11 +68,11 @@ def situations() -> Iterator[tuple[str, Manifest, State]]:
         health = shim_health_of(read_status(raw).conditions)
         yield f"Shim: {name}", with_summary(raw, health), health.state
     for name, (found, _, _) in GROUPS.items():
-        said = [
+        conditions = [
             (condition["type"], condition["status"], condition["reason"], condition["message"])
             for condition in found["status"]["conditions"]
         ]
-        health = group_health_of(said)
+        health = group_health_of(conditions)
         yield f"host group: {name}", with_summary(found, health), health.state
 
 

@@ -56,18 +56,23 @@ class Origin:
         for name, subject in ((STREAM_WADM, "wadm.evt.*.>"), (STREAM_HOSTS, "wasmbus.evt.*.>")):
             await self.jetstream.add_stream(StreamConfig(name=name, subjects=[subject], max_age=LIVE_SECONDS))
 
-    async def say(self, event: str, data: object, id_: str | None = None) -> str:
+    async def publish(self, event: str, data: object, id_: str | None = None) -> str:
         """Say an event as wadm or a host does; returns its id."""
-        said = {"specversion": "1.0", "id": id_ or secrets.token_hex(8), "type": f"com.test.{event}", "data": data}
+        event_body = {
+            "specversion": "1.0",
+            "id": id_ or secrets.token_hex(8),
+            "type": f"com.test.{event}",
+            "data": data,
+        }
         root = "wadm.evt" if event.startswith("manifest_") else "wasmbus.evt"
-        headers = {"Nats-Msg-Id": str(said["id"])}
+        headers = {"Nats-Msg-Id": str(event_body["id"])}
         async with asyncio.timeout(30):
             while True:
                 with contextlib.suppress(nats.errors.Error):  # the server is being started
                     await self.jetstream.publish(
-                        f"{root}.{self.lattice}.{event}", json.dumps(said).encode(), timeout=1, headers=headers
+                        f"{root}.{self.lattice}.{event}", json.dumps(event_body).encode(), timeout=1, headers=headers
                     )
-                    return str(said["id"])
+                    return str(event_body["id"])
 
     @property
     def address(self) -> LatticeAddress:
@@ -139,10 +144,10 @@ async def copied(buses: Buses, origin: Origin, ids: list[str], seconds: float = 
 
 async def test_what_was_said_before_and_after_is_kept_as_it_was_said(buses: Buses, origin: Origin) -> None:
     bus = await connected(buses)
-    ids = [await origin.say("manifest_published", {"metadata": {"name": "shop"}})]
+    ids = [await origin.publish("manifest_published", {"metadata": {"name": "shop"}})]
     async with copying(buses, bus, origin):
         await copied(buses, origin, ids)
-        ids.append(await origin.say("manifest_unpublished", {"name": "shop"}))
+        ids.append(await origin.publish("manifest_unpublished", {"name": "shop"}))
         await copied(buses, origin, ids)
     published, unpublished = await copies(buses, origin.lattice)
     assert (published.cluster, published.noun, published.event_name, published.key) == (
@@ -180,7 +185,7 @@ async def test_garbage_is_left_out_and_holds_nothing_up(buses: Buses, origin: Or
     for subject in ("manifest_published", "manifest_published.more", "provider_started"):
         for body in (b"", b"\xff\xfe", b"[]", b"{}", b'{"id": 7}', b'{"id": ""}'):
             await origin.jetstream.publish(f"wadm.evt.{origin.lattice}.{subject}", body)
-    ids = [await origin.say("manifest_published", {"metadata": {"name": "a"}})]
+    ids = [await origin.publish("manifest_published", {"metadata": {"name": "a"}})]
     async with copying(buses, bus, origin):
         await copied(buses, origin, ids)
 
@@ -191,40 +196,40 @@ async def test_an_event_too_large_for_the_bus_holds_nothing_up(buses: Buses, ori
         # The origin takes a message of 1 MiB; with the bus' own headers it is more than the bus takes.
         large = {"specversion": "1.0", "id": "i" * 200, "data": "x" * (2**20 - 300)}
         await origin.jetstream.publish(f"wadm.evt.{origin.lattice}.manifest_published", json.dumps(large).encode())
-        await copied(buses, origin, [await origin.say("manifest_published", {"metadata": {"name": "a"}})])
+        await copied(buses, origin, [await origin.publish("manifest_published", {"metadata": {"name": "a"}})])
 
 
 async def test_a_restart_of_the_lattices_nats_loses_nothing(buses: Buses, origin: Origin) -> None:
     bus = await connected(buses)
     async with copying(buses, bus, origin):
-        ids = [await origin.say("manifest_published", {"n": 0})]
+        ids = [await origin.publish("manifest_published", {"n": 0})]
         await copied(buses, origin, ids)
         origin.server.kill()
         origin.server.start()
-        ids += [await origin.say("manifest_published", {"n": n}) for n in range(1, 4)]
+        ids += [await origin.publish("manifest_published", {"n": n}) for n in range(1, 4)]
         await copied(buses, origin, ids, 30)
 
 
 async def test_a_restart_of_the_bus_loses_nothing(buses: Buses, origin: Origin, nats_server: NatsServer) -> None:
     bus = await connected(buses)
     async with copying(buses, bus, origin):
-        ids = [await origin.say("manifest_published", {"n": 0})]
+        ids = [await origin.publish("manifest_published", {"n": 0})]
         await copied(buses, origin, ids)
         nats_server.kill()
-        ids += [await origin.say("manifest_published", {"n": n}) for n in range(1, 4)]
+        ids += [await origin.publish("manifest_published", {"n": n}) for n in range(1, 4)]
         nats_server.start()
-        ids += [await origin.say("manifest_published", {"n": n}) for n in range(4, 7)]
+        ids += [await origin.publish("manifest_published", {"n": n}) for n in range(4, 7)]
         await copied(buses, origin, ids, 60)
 
 
 async def test_a_stream_made_anew_is_read_from_its_beginning(buses: Buses, origin: Origin) -> None:
     bus = await connected(buses)
     async with copying(buses, bus, origin):
-        ids = [await origin.say("manifest_published", {"n": n}) for n in range(3)]
+        ids = [await origin.publish("manifest_published", {"n": n}) for n in range(3)]
         await copied(buses, origin, ids)
         await origin.jetstream.delete_stream(STREAM_WADM)
         await origin.make_streams()
-        ids += [await origin.say("manifest_published", {"n": n}) for n in range(3, 5)]
+        ids += [await origin.publish("manifest_published", {"n": n}) for n in range(3, 5)]
         await copied(buses, origin, ids, 30)
 
 
@@ -237,7 +242,7 @@ async def test_a_lattice_without_wadm_is_waited_for(buses: Buses, origin: Origin
         of = {"service": "host_manager", "nats": origin.server.url, "lattice": origin.lattice, "stream": STREAM_WADM}
         await eventually(lambda: metrics.get_sample_value("trellis_lattice_forwarder_lag_messages", of) == -1)
         await origin.make_streams()
-        await copied(buses, origin, [await origin.say("manifest_published", {"n": 0})], 40)
+        await copied(buses, origin, [await origin.publish("manifest_published", {"n": 0})], 40)
         await eventually(lambda: metrics.get_sample_value("trellis_lattice_forwarder_lag_messages", of) == 0)
     assert metrics.get_sample_value("trellis_lattice_forwarder_lag_messages", of) is None
 
@@ -245,8 +250,8 @@ async def test_a_lattice_without_wadm_is_waited_for(buses: Buses, origin: Origin
 async def test_two_who_copy_keep_each_event_once(buses: Buses, origin: Origin) -> None:
     bus = await connected(buses)
     async with copying(buses, bus, origin), copying(buses, bus, origin):
-        ids = {await origin.say("manifest_published", {"n": n}) for n in range(50)}
-        ids |= {await origin.say("provider_started", {"n": n}) for n in range(50)}
+        ids = {await origin.publish("manifest_published", {"n": n}) for n in range(50)}
+        ids |= {await origin.publish("provider_started", {"n": n}) for n in range(50)}
 
         async def all_there() -> bool:
             found = [event.event["id"] for event in await copies(buses, origin.lattice)]
@@ -260,8 +265,8 @@ async def test_lattices_of_one_nats_are_kept_apart(buses: Buses, origin: Origin)
     bus = await connected(buses)
     other = Origin(origin.server, f"l-{secrets.token_hex(4)}", origin.jetstream)
     async with copying(buses, bus, origin, other):
-        own = [await origin.say("manifest_published", {"n": 0})]
-        theirs = [await other.say("manifest_published", {"n": 1})]
+        own = [await origin.publish("manifest_published", {"n": 0})]
+        theirs = [await other.publish("manifest_published", {"n": 1})]
         await copied(buses, origin, own)
         await copied(buses, other, theirs)
 
@@ -270,7 +275,7 @@ async def test_an_event_that_one_reader_after_another_dies_with_is_kept_before_i
     buses: Buses, origin: Origin
 ) -> None:
     bus = await connected(buses)
-    ids = [await origin.say("manifest_published", {"n": 0})]
+    ids = [await origin.publish("manifest_published", {"n": 0})]
     assert 4 * ForwarderTimings().ack_wait < LIVE_SECONDS
     for _ in range(4):
         mortal = Mortal()
@@ -296,7 +301,7 @@ async def test_events_that_wait_for_long_are_warned_of(origin: Origin) -> None:
 
     async with Lattices[str](CONNECTION, lambda _: None, beside) as lattices:
         await lattices.need("group", origin.address)
-        await origin.say("manifest_published", {"n": 0})
+        await origin.publish("manifest_published", {"n": 0})
         await eventually(lambda: forwarders and forwarders[0].late)
         assert forwarders[0].lags[STREAM_WADM].count() == 1
         never.set()
@@ -311,12 +316,12 @@ async def test_a_lattice_that_says_ever_more_is_copied_no_faster_than_the_bound_
     bus = await connected(buses)
     other = Origin(origin.server, f"l-{secrets.token_hex(4)}", origin.jetstream)
     for number in range(300):
-        await origin.say("manifest_published", {"n": number})
+        await origin.publish("manifest_published", {"n": number})
     async with copying(buses, bus, origin, other):
 
         async def some_there() -> bool:
             return bool(await copies(buses, origin.lattice))
 
         await eventually_async(some_there)
-        await copied(buses, other, [await other.say("manifest_published", {"n": 0})])
+        await copied(buses, other, [await other.publish("manifest_published", {"n": 0})])
         assert len(await copies(buses, origin.lattice)) <= 200, "two batches: the bound is looked at between them"

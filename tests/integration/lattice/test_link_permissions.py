@@ -27,8 +27,8 @@ from trellis_dev.localcluster.nats import NatsServer
 
 RECOVERS_SECONDS = 30.0
 QUICK = ConnectionTimings(look=0.1, backoff_first=0.1, backoff_most=0.5)
-HEARD, ASKED, ECHO = "heard", "asked.>", "echo"
-TAKEN = {"events": HEARD, "questions": ASKED, "answers": f"{INBOX}.>"}
+EVENTS, QUESTIONS, ECHO = "heard", "asked.>", "echo"
+TAKEN = {"events": EVENTS, "questions": QUESTIONS, "answers": f"{INBOX}.>"}
 
 
 @dataclass
@@ -80,7 +80,7 @@ class Used:
     """A link that hears, takes questions and asks."""
 
     link: LatticeConnection
-    heard: list[bytes] = field(default_factory=list)
+    received: list[bytes] = field(default_factory=list)
     answers: set[asyncio.Task[None]] = field(default_factory=set)
 
     def take(self, question: Question) -> None:
@@ -93,8 +93,8 @@ class Used:
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[Used]:
-        await self.link.listen(HEARD, lambda _, payload: self.heard.append(payload))
-        await self.link.serve(ASKED, "group", self.take)
+        await self.link.listen(EVENTS, lambda _, payload: self.received.append(payload))
+        await self.link.serve(QUESTIONS, "group", self.take)
         task = asyncio.create_task(self.link.run())
         try:
             await self.link.there()
@@ -128,17 +128,17 @@ async def test_a_subscription_that_is_denied_and_then_permitted_is_heard_within_
         assert len(changes) == counted + 1
 
         async def works() -> bool:
-            said = secrets.token_bytes(4)
-            await other.publish(HEARD, said)
+            payload = secrets.token_bytes(4)
+            await other.publish(EVENTS, payload)
             answer = await other.request("asked.x", timeout=5)
-            await eventually(lambda: said in used.heard)
+            await eventually(lambda: payload in used.received)
             return answer.data == b"answer" and await used.echoes()
 
         await eventually_async(works)
 
 
 async def test_a_subscription_that_stays_denied_is_reported_once(permitted: Permitted) -> None:
-    permitted.permit(ASKED, f"{INBOX}.>")
+    permitted.permit(QUESTIONS, f"{INBOX}.>")
     changes: list[str] = []
     link = LatticeConnection(
         NatsAddress(permitted.url("link")), "trellis-test", lambda: changes.append(link.deaf), QUICK

@@ -125,7 +125,7 @@ async def test_a_tenants_statuses_come_with_the_list_where_none_is_heard(server:
         await seen.synced()
         await seen.wadm.put(manifest("web", "v1"))
         await until(lambda: seen.store.status("web") == Status("undeployed"))
-        await wadm.say("web", "failed", "no host")
+        await wadm.publish("web", "failed", "no host")
         await until(lambda: seen.store.status("web") == Status("failed", "no host"))
 
 
@@ -219,13 +219,13 @@ async def test_an_event_of_another_tenants_lattice_of_the_name_is_no_word_about_
     web = capability("web", link("0.0.0.0:80"), ANY_HOST)
     async with wadm_of(server, lattice, EAST) as wadm, compared(from_wadms(server, lattice, EAST)) as seen:
         for name in ("theirs", "shop"):
-            said = {"specversion": "1.0", "source": "wadm", "data": with_listener(name, web)}
+            event = {"specversion": "1.0", "source": "wadm", "data": with_listener(name, web)}
             if name == "shop":  # this one's: it is asked for
                 async with followed(from_wadms(server, lattice, EAST)) as other:
                     await other.synced()
                     await other.wadm.put(with_listener(name, web, version="v1"))
                     await other.wadm.deploy(name, "v1")
-            await wadm.client.publish(f"wadm.evt.{lattice}.manifest_published", json.dumps(said).encode())
+            await wadm.client.publish(f"wadm.evt.{lattice}.manifest_published", json.dumps(event).encode())
         await eventually(lambda: "shop" in ports(seen))
         assert "theirs" not in ports(seen)
 
@@ -233,10 +233,10 @@ async def test_an_event_of_another_tenants_lattice_of_the_name_is_no_word_about_
 async def test_named_configurations_are_asked_of_a_tenants_host(server: NatsServer, lattice: str) -> None:
     web = capability("web", link(None, source={"config": [{"name": "of-web"}]}), ANY_HOST)
     host = await nats.connect(server.url, **options(EAST))
-    told: Json = {"success": True, "message": "", "response": {"ADDRESS": "0.0.0.0:9090", "password": "secret"}}
+    reply: Json = {"success": True, "message": "", "response": {"ADDRESS": "0.0.0.0:9090", "password": "secret"}}
 
     async def answer(message: Msg) -> None:
-        await message.respond(json.dumps(told).encode())
+        await message.respond(json.dumps(reply).encode())
 
     await host.subscribe(f"wasmbus.ctl.v1.{lattice}.config.get.of-web", cb=answer)
     await settle(host)
@@ -267,10 +267,10 @@ async def test_events_are_copied_with_their_tenants_lattice(server: NatsServer, 
             running = asyncio.create_task(Forwarder(link_, address, f"test-{address.token}", take).run())
             stack.push_async_callback(asyncio.wait, {running})
             stack.callback(running.cancel)
-        said = {"specversion": "1.0", "id": "1", "data": {}}
+        body = {"specversion": "1.0", "id": "1", "data": {}}
         for tenant, event in ((EAST, "provider_started"), (WEST, "component_scaled")):
             async with LatticeSpeaker(server.url, lattice, options=options(tenant)) as speaker:
-                await speaker.raw(f"wasmbus.evt.{lattice}.{event}", json.dumps(said).encode())
+                await speaker.raw(f"wasmbus.evt.{lattice}.{event}", json.dumps(body).encode())
         await eventually(lambda: all(taken.values()))
         assert [(item.lattice, item.event) for item in taken[EAST]] == [(lattice, "provider_started")]
         assert [(item.lattice, item.event) for item in taken[WEST]] == [(lattice, "component_scaled")]

@@ -63,8 +63,8 @@ def start_up(until: str) -> tuple[subprocess.Popen[bytes], Layout, str]:
 
 
 def finish(process: subprocess.Popen[bytes]) -> str:
-    _, said = process.communicate(timeout=30)
-    return said.decode()
+    _, stderr = process.communicate(timeout=30)
+    return stderr.decode()
 
 
 @pytest.mark.parametrize("until", ["directory", "etcd", "kube-apiserver", "kwok"])
@@ -80,10 +80,10 @@ def test_a_killed_up_leaves_nothing(until: str) -> None:
 def test_an_interrupted_up_cleans_up_before_it_ends_and_says_so(number: signal.Signals, code: int) -> None:
     process, layout, token = start_up("kube-apiserver")
     process.send_signal(number)
-    said = finish(process)
+    stderr = finish(process)
     assert process.returncode == code
-    assert "cluster 'abandoned'" in said
-    assert "Traceback" not in said
+    assert "cluster 'abandoned'" in stderr
+    assert "Traceback" not in stderr
     assert not layout.root.exists()
     assert marked(token) == []
 

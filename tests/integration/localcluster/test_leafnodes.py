@@ -28,8 +28,8 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[NatsServ
 async def meet(watched: Lattice, url: str) -> None:
     """Return when a heartbeat of a host on this server is seen by who watches the lattice on another."""
     async with stub_host(Options(lattice=watched.name, heartbeat=0.1, url=url)) as host:
-        heard = (await watched.event("host_heartbeat", host.id))["data"]
-        assert heard["host_id"] == host.id
+        heartbeat = (await watched.event("host_heartbeat", host.id))["data"]
+        assert heartbeat["host_id"] == host.id
 
 
 async def test_heartbeats_of_each_side_are_seen_on_the_other(servers: tuple[NatsServer, NatsServer]) -> None:
@@ -60,21 +60,21 @@ async def test_what_is_said_on_one_bus_stays_there(servers: tuple[NatsServer, Na
     async with Lattice.of(leaf.url, name) as watched:
         await meet(watched, hub.url)
     near, far = await nats.connect(hub.url), await nats.connect(leaf.url)
-    heard: asyncio.Queue[str] = asyncio.Queue()
+    received: asyncio.Queue[str] = asyncio.Queue()
 
     async def hear(message: nats.aio.msg.Msg) -> None:
-        await heard.put(message.subject)
+        await received.put(message.subject)
 
     for subject in ("trellis.>", f"wadm.evt.{name}.>"):
         await far.subscribe(subject, cb=hear)
     await settle(far)
-    while heard.empty():  # the hub learns of the leaf's subscriptions by and by
+    while received.empty():  # the hub learns of the leaf's subscriptions by and by
         await near.publish("trellis.evt.c0000001.node.opted_in.x", b"fact")
         await near.publish(f"wadm.evt.{name}.manifest_published", b"{}")
         await settle(near)
         await asyncio.sleep(0.05)
-    assert await heard.get() == f"wadm.evt.{name}.manifest_published"
-    assert {heard.get_nowait() for _ in range(heard.qsize())} <= {f"wadm.evt.{name}.manifest_published"}
+    assert await received.get() == f"wadm.evt.{name}.manifest_published"
+    assert {received.get_nowait() for _ in range(received.qsize())} <= {f"wadm.evt.{name}.manifest_published"}
     await near.close()
     await far.close()
 

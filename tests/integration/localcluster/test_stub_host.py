@@ -70,7 +70,7 @@ class TestStubHostAsAProgram(HostBehaviour):
             )
             processes.append(process)
             assert process.stdout is not None
-            said = (await asyncio.wait_for(process.stdout.readline(), SECONDS)).decode().split()
+            printed = (await asyncio.wait_for(process.stdout.readline(), SECONDS)).decode().split()
 
             async def send(number: int) -> None:
                 process.send_signal(number)
@@ -78,7 +78,7 @@ class TestStubHostAsAProgram(HostBehaviour):
             async def ended() -> None:
                 assert await asyncio.wait_for(process.wait(), SECONDS) in {0, -signal.SIGKILL}
 
-            return Running(said[2], lambda: send(signal.SIGTERM), lambda: send(signal.SIGKILL), ended)
+            return Running(printed[2], lambda: send(signal.SIGTERM), lambda: send(signal.SIGKILL), ended)
 
         yield start
         for process in processes:
@@ -101,8 +101,8 @@ async def test_many_hosts_share_a_connection_and_one_can_fall_silent(url: str, l
 
 
 def test_uptimes_read_as_those_of_hosts() -> None:
-    said = [human(seconds) for seconds in (0, 59, 91, 3600, 86_400, 2 * 86_400 + 3 * 3600 + 61)]
-    assert said == ["0s", "59s", "1m 31s", "1h", "1day", "2days 3h 1m 1s"]
+    texts = [human(seconds) for seconds in (0, 59, 91, 3600, 86_400, 2 * 86_400 + 3 * 3600 + 61)]
+    assert texts == ["0s", "59s", "1m 31s", "1h", "1day", "2days 3h 1m 1s"]
 
 
 def test_ids_are_of_servers_and_differ() -> None:

@@ -19,7 +19,7 @@ import pytest
 from node_installer.domain.presets import PRESETS
 from support.suite.tiers import first_of
 from trellis.installer_api.result import FailureReason
-from unit.node_installer.world import DATA, a_spec, a_wish
+from unit.node_installer.world import DATA, a_spec, a_wanted_shim
 
 WAYS = sorted({(way.kind, way.command) for preset in PRESETS for way in preset.restarts if way.kind != "systemd"})
 """Each way to restart a runtime but systemd's, which the real nodes have."""
@@ -114,7 +114,7 @@ def installer(folder: Path, fixture: str, mounts: str, *arguments: str) -> str:
     """Run the installer as it is in its image on a node's tree with mounts below ``$NODE``; return what it prints."""
     shutil.copytree(DATA / fixture / "tree", folder / "node", symlinks=True)
     (folder / "image").mkdir()
-    (folder / "spec.json").write_text(a_spec(a_wish(folder / "image")))
+    (folder / "spec.json").write_text(a_spec(a_wanted_shim(folder / "image")))
     call = ["install", "--node-root", str(folder / "node"), "--spec", str(folder / "spec.json"), *arguments]
     program = f"""
         import subprocess, sys

@@ -138,7 +138,7 @@ async def test_a_mass_of_running_installers_is_not_stopped_at_once(fleet: Fleet,
         await eventually(
             lambda: set(events_of(fleet, DELETION_PAUSED, fleet.installers)) == held, "an Event on each Job held"
         )
-        removed = [event for event in await fleet.facts_until_now() if event.event_name == "removed"]
+        removed = [event for event in await fleet.events_until_now() if event.event_name == "removed"]
         assert len(removed) == 5, "nothing is said of those that run on"
         assert (await trellis(fleet, "circuit-breaker", "close", "provisioner", "jobs"))[0] == 0
         await eventually(lambda: not fleet.jobs(), "the others are stopped too", seconds=60)

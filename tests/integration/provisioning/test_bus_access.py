@@ -103,15 +103,15 @@ async def test_under_a_taken_name_nodes_are_provisioned_nothing_is_said_and_read
         for part in (fleet.id, "uid-of-another", fleet.cluster_uid(), "TRELLIS_CLUSTER"):
             assert part in body
         assert (await ask(port, "/livez"))[0] == 200
-        assert await said(jetstream, fleet.id) == {}
+        assert await publish_counts(jetstream, fleet.id) == {}
         await jetstream.publish(claim_subject(fleet.id), b"", headers={"KV-Operation": "DEL"})
         await until_status(port, "/readyz", 200)
-        await eventually_async(lambda: said(jetstream, fleet.id))
+        await eventually_async(lambda: publish_counts(jetstream, fleet.id))
     entry = await jetstream.get_last_msg(CLAIM_STREAM, claim_subject(fleet.id))
     assert json.loads(entry.data or b"")["uid"] == fleet.cluster_uid()
     await client.close()
 
 
-async def said(jetstream: Any, cluster: str) -> dict[str, int]:
+async def publish_counts(jetstream: Any, cluster: str) -> dict[str, int]:
     info = await jetstream.stream_info(STREAM_EVENTS, subjects_filter=f"trellis.evt.{cluster}.>")
     return info.state.subjects or {}

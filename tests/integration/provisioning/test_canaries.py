@@ -89,8 +89,8 @@ async def test_a_version_that_fails_gives_way_to_the_one_before(fleet: Fleet, sh
         [undo] = [job for job in fleet.jobs() if job["metadata"]["labels"][names.LABEL_OPERATION] == UNDO]
         [container] = undo["spec"]["template"]["spec"]["containers"]
         assert container["args"] == ["install"]
-        told = next(item["value"] for item in container["env"] if item["name"] == names.INSTALLER_SPEC)
-        assert "ab" * 32 in told
-        assert "cd" * 32 not in told
+        spec = next(item["value"] for item in container["env"] if item["name"] == names.INSTALLER_SPEC)
+        assert "ab" * 32 in spec
+        assert "cd" * 32 not in spec
         shim.delete()
         await eventually(lambda: shim.found() is None, "the Shim is gone", seconds=60)

@@ -93,15 +93,15 @@ async def test_work_goes_on_without_the_bus_and_what_was_not_said_is_said_later(
             await fleet.all_provisioned(nodes)
             assert any("bus" in reason for reason in services[0].health.readiness().reasons)
             nats_server.start()
-            said = await eventually_said(nats_server.url, fleet, {"node.opted_in", "node.ready"}, len(nodes))
-            assert said
+            published = await eventually_published(nats_server.url, fleet, {"node.opted_in", "node.ready"}, len(nodes))
+            assert published
             await eventually(lambda: all(service.health.readiness().ok for service in services), "ready again")
     finally:
         if nats_server.pid is None:
             nats_server.start()
 
 
-async def eventually_said(url: str, fleet: Fleet, wanted: set[str], nodes: int) -> bool:
+async def eventually_published(url: str, fleet: Fleet, wanted: set[str], nodes: int) -> bool:
     """Wait until each wanted fact was said of each node."""
     client = await nats.connect(url)
     try:
@@ -111,8 +111,8 @@ async def eventually_said(url: str, fleet: Fleet, wanted: set[str], nodes: int) 
                 with contextlib.suppress(nats.js.errors.NotFoundError):
                     info = await stream.stream_info(STREAM_EVENTS, subjects_filter=f"trellis.evt.{fleet.id}.>")
                     subjects = info.state.subjects or {}
-                    heard = [".".join(subject.split(".")[3:5]) for subject in subjects]
-                    if all(heard.count(event) == nodes for event in wanted):
+                    received = [".".join(subject.split(".")[3:5]) for subject in subjects]
+                    if all(received.count(event) == nodes for event in wanted):
                         return True
                 await asyncio.sleep(0.2)
     finally:
@@ -130,7 +130,7 @@ async def test_a_bus_that_is_wiped_in_mid_work_is_made_again_and_work_goes_on(fl
         nodes += fleet.add(*["node"] * 2)
         await fleet.all_provisioned(nodes, seconds=40)
         # every node that is ready is said to be, again if need be: the stream is new
-        assert await eventually_said(fleet.info.nats_url, fleet, {"node.ready"}, len(nodes))
+        assert await eventually_published(fleet.info.nats_url, fleet, {"node.ready"}, len(nodes))
         await eventually(lambda: all(service.health.readiness().ok for service in services), "ready")
 
 

@@ -154,7 +154,7 @@ async def test_nodes_of_kwasm_are_taken_over_and_nothing_is_installed_again(flee
     fleet.annotate(broken, None)  # that one is to be installed, and is no matter of this test
     mark = fleet.mark()
     async with fleet.services(handler="spin", installer_image=IMAGE):
-        events = await fleet.facts(4, seconds=60)
+        events = await fleet.published_events(4, seconds=60)
         assert sorted(event.event_name for event in events) == ["opted_in", "opted_in", "ready", "ready"]
         [fresh] = fleet.add("node", opted_in=False)
         former.show(fresh, "spin")

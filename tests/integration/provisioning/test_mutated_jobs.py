@@ -45,8 +45,8 @@ async def test_a_job_that_admission_makes_useless_is_deleted_and_reported(fleet:
     async with fleet.services(installer_image=IMAGE):
         async with mutating(fleet, mutation):
             [node] = fleet.add("node")
-            said = await fleet.event(node, Reason.JOB_CHANGED.value)
-            assert what.value in said
+            message = await fleet.event(node, Reason.JOB_CHANGED.value)
+            assert what.value in message
             assert not fleet.provisioned(node)
         await fleet.all_provisioned([node], seconds=30)
         await fleet.quiet()
@@ -59,9 +59,9 @@ async def test_what_admission_changes_besides_is_reported_and_the_node_provision
     endless = remove('"/spec/activeDeadlineSeconds"')
     async with mutating(fleet, mirror, endless), fleet.services(installer_image=IMAGE):
         await fleet.all_provisioned([node], seconds=30)
-        said = await fleet.event(node, Reason.JOB_CHANGED.value)
-        assert Changed.IMAGE.value in said
-        assert Changed.DEADLINE.value in said
+        message = await fleet.event(node, Reason.JOB_CHANGED.value)
+        assert Changed.IMAGE.value in message
+        assert Changed.DEADLINE.value in message
         await fleet.quiet()
 
 

@@ -134,7 +134,7 @@ async def the_first_installers_ended_unseen(scene: Scene) -> set[str]:
     return set(scene.nodes)
 
 
-async def the_first_installers_ended_unseen_and_their_jobs_are_gone(scene: Scene) -> set[str]:
+async def the_first_installers_ended_unseen_and_their_jobs_are_deleted(scene: Scene) -> set[str]:
     installed = await the_first_installers_ended_unseen(scene)
     for job in scene.fleet.jobs():
         scene.fleet.delete_job(job["metadata"]["name"])
@@ -197,7 +197,7 @@ POINTS: list[Point] = [
     the_first_installers_run,
     the_first_installers_ended_and_nothing_is_proved,
     the_first_installers_ended_unseen,
-    the_first_installers_ended_unseen_and_their_jobs_are_gone,
+    the_first_installers_ended_unseen_and_their_jobs_are_deleted,
     the_first_installers_failed,
     it_is_halted,
     it_is_paused_between_versions,

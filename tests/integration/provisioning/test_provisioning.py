@@ -33,16 +33,16 @@ async def test_annotated_nodes_are_provisioned_and_nothing_is_left_behind(fleet:
             assert annotations[names.ANNOTATION_NODE_UID] == fleet.node(name)["metadata"]["uid"]
             assert names.LABEL_WASM_READY not in fleet.labels(name)
         assert names.LABEL_PROVISIONED not in fleet.labels(plain[0])
-        events = await fleet.facts(4 * len(nodes))
+        events = await fleet.published_events(4 * len(nodes))
         for name in nodes:
-            said = types([event for event in events if event.event["subject"] == name])
+            published = types([event for event in events if event.event["subject"] == name])
             # Two services that watch the same: in order is what each of them publishes.
-            assert [item for item in said if item.startswith("node.")] == ["node.opted_in", "node.ready"]
-            assert [item for item in said if item.startswith("provision.")] == [
+            assert [item for item in published if item.startswith("node.")] == ["node.opted_in", "node.ready"]
+            assert [item for item in published if item.startswith("provision.")] == [
                 "provision.started",
                 "provision.succeeded",
             ]
-            assert said[-1] == "node.ready"
+            assert published[-1] == "node.ready"
 
 
 @pytest.mark.thorough
@@ -104,7 +104,7 @@ async def test_a_node_that_fails_once_is_ready_after_the_second_attempt(fleet: F
     async with fleet.services():
         await fleet.all_provisioned([flaky])
         assert names.ANNOTATION_FAILURE not in fleet.annotations(flaky)
-        events = types(await fleet.facts(6))
+        events = types(await fleet.published_events(6))
         assert events.count("provision.failed") == 1
         assert events.count("provision.started") == 2
 
@@ -121,7 +121,7 @@ async def test_enough_failing_nodes_halt_the_rollout(fleet: Fleet) -> None:
         assert halted
         for name in late:
             fleet.annotate(name, "true")
-        events = types(await fleet.facts(10))
+        events = types(await fleet.published_events(10))
         assert events.count("rollout.halted") == 1
         assert not any(fleet.provisioned(name) for name in late)
         # the cause is gone: the failing nodes leave, the rollout goes on by itself
@@ -210,7 +210,7 @@ async def test_opting_out_in_mid_work_takes_the_job_away(fleet: Fleet) -> None:
         await eventually(lambda: fleet.job_of(name), "a Job")
         fleet.annotate(name, None)
         await fleet.quiet()
-        assert "provision.removed" in types(await fleet.facts(4))
+        assert "provision.removed" in types(await fleet.published_events(4))
 
 
 async def test_opting_out_takes_the_labels_away_and_says_what_stays(fleet: Fleet) -> None:
@@ -223,7 +223,7 @@ async def test_opting_out_takes_the_labels_away_and_says_what_stays(fleet: Fleet
         await fleet.event(name, "RuntimeLeftInPlace")
         fleet.annotate(name, "true")
         await fleet.all_provisioned([name])
-        events = types(await fleet.facts(9))
+        events = types(await fleet.published_events(9))
         assert [event for event in events if event in ("node.opted_in", "node.opted_out")] == [
             "node.opted_in",
             "node.opted_out",
@@ -301,7 +301,7 @@ async def test_a_deleted_node_frees_its_slot(fleet: Fleet) -> None:
         [waiting] = fleet.add("node")
         fleet.delete(hanging)
         await fleet.all_provisioned([waiting])
-        events = types(await fleet.facts(7))
+        events = types(await fleet.published_events(7))
         assert "node.gone" in events
 
 

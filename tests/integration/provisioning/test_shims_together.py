@@ -27,7 +27,7 @@ def make(fleet: Fleet) -> Make:
     return partial(Shim, fleet)
 
 
-async def gone(*shims: Shim) -> None:
+async def deleted(*shims: Shim) -> None:
     for shim in shims:
         shim.delete()
     for shim in shims:
@@ -48,13 +48,13 @@ async def test_shims_that_are_applied_together_cost_a_node_one_job_and_go_one_by
         assert jobs_made(fleet, mark) == 1
         assert set(disks[node].shims) == {shim.handler, slight.handler}
 
-        await gone(shim)
+        await deleted(shim)
         await fleet.quiet()
         assert set(disks[node].shims) == {slight.handler}
         assert slight.has(node)
         assert not shim.has(node)
         assert jobs_made(fleet, mark) == 2
-        await gone(slight)
+        await deleted(slight)
         assert not disks[node].shims
 
 
@@ -83,11 +83,11 @@ async def test_a_handler_is_one_shims_and_free_once_that_is_gone(fleet: Fleet, s
         await eventually(lambda: shim.has(later), "the rollout of the first continues", seconds=60)
         assert not rival.has(later)
 
-        await gone(shim)
+        await deleted(shim)
         await eventually(lambda: rival.has(node), "the other has it now", seconds=60)
         assert disks[node].shims[shim.handler].name == rival.name
         await eventually(lambda: rival.condition("Degraded") == ("False", "Healthy"), "and is well")
-        await gone(rival)
+        await deleted(rival)
 
 
 async def test_a_shim_that_is_paused_or_refused_holds_no_other_on_its_nodes(
@@ -114,7 +114,7 @@ async def test_a_shim_that_is_paused_or_refused_holds_no_other_on_its_nodes(
         await eventually(lambda: third.has(node), "beside a refused one", seconds=60)
         assert disks[node].shims[shim.handler] == was
         assert shim.has(node)
-        await gone(shim, slight, third)
+        await deleted(shim, slight, third)
 
 
 async def test_the_annotation_means_the_default_shims(fleet: Fleet, shim: Shim) -> None:
@@ -135,7 +135,7 @@ async def test_the_annotation_means_the_default_shims(fleet: Fleet, shim: Shim) 
         await eventually(lambda: not disks[node].shims and not shim.has(node), "it is gone again", seconds=60)
         await fleet.quiet()
         assert not fleet.provisioned(node)
-        await gone(shim)
+        await deleted(shim)
 
 
 async def test_recreate_is_all_nodes_at_once(fleet: Fleet, shim: Shim) -> None:
@@ -151,7 +151,7 @@ async def test_recreate_is_all_nodes_at_once(fleet: Fleet, shim: Shim) -> None:
         await eventually(lambda: shim.condition("Progressing") == ("False", "Updated"), "updated", seconds=60)
         await fleet.quiet()
         assert fleet.most_in_work(mark) == len(nodes)
-        await gone(shim)
+        await deleted(shim)
 
 
 async def test_a_shim_whose_object_was_forced_away_is_removed_all_the_same(fleet: Fleet, shim: Shim) -> None:
@@ -184,7 +184,7 @@ async def test_a_handler_that_vanishes_is_installed_again(fleet: Fleet, shim: Sh
         await eventually(lambda: set(disks[node].shims) == {shim.handler} and shim.has(node), "it is back", seconds=60)
         await fleet.quiet()
         assert jobs_made(fleet, mark) == 1
-        await gone(shim)
+        await deleted(shim)
 
 
 async def test_what_keeps_a_shim_on_its_node_stands_on_the_shim(fleet: Fleet, shim: Shim, make: Make) -> None:
@@ -210,7 +210,7 @@ async def test_what_keeps_a_shim_on_its_node_stands_on_the_shim(fleet: Fleet, sh
         status, answer = fleet.api.call("POST", pods, pod)
         assert status == http.HTTPStatus.CREATED, answer
         shim.delete()
-        await gone(forced)  # force for the one takes nothing of the other
+        await deleted(forced)  # force for the one takes nothing of the other
         await eventually(lambda: shim.condition("Degraded") == ("True", "RuntimeInUse"), "Degraded", seconds=30)
         assert f"{fleet.system}/wasm" in shim.message("Degraded")
         assert node in shim.message("Degraded")

@@ -54,7 +54,7 @@ async def ends(process: Process, number: signal.Signals = signal.SIGTERM) -> int
     return await asyncio.wait_for(process.wait(), GRACE + MACHINE_SECONDS)
 
 
-async def said(log: Path, event: str) -> None:
+async def until_logged(log: Path, event: str) -> None:
     await eventually(lambda: event in log.read_text(), event, seconds=60)
 
 
@@ -74,7 +74,7 @@ async def stubborn(fleet: Fleet, log: Path, mode: str, **changes: object) -> Asy
             stdout=output, stderr=output,
         )  # fmt: skip
     try:
-        await said(log, stubborn_process.BEGUN)
+        await until_logged(log, stubborn_process.BEGUN)
         yield process
     finally:
         if process.returncode is None:
@@ -114,7 +114,7 @@ async def eventually_all_ready(fleet: Fleet, nodes: list[str]) -> list[Any]:
     """Return all facts once every node is said to be ready."""
     async with asyncio.timeout(60):
         while True:
-            events = await fleet.facts_until_now()
+            events = await fleet.events_until_now()
             if {event.key[0] for event in events if event.event_name == "ready"} == set(nodes):
                 return events
 
@@ -129,8 +129,8 @@ async def test_what_is_said_at_the_end_is_so(fleet: Fleet, tmp_path: Path) -> No
         await eventually(lambda: any(map(fleet.provisioned, nodes)), "the first node", seconds=60)
         assert await ends(process) == 0
     labelled = {name for name in nodes if fleet.provisioned(name)}
-    said_ready = {event.key[0] for event in await fleet.facts_until_now() if event.event_name == "ready"}
-    assert said_ready <= labelled
+    published_ready = {event.key[0] for event in await fleet.events_until_now() if event.event_name == "ready"}
+    assert published_ready <= labelled
 
 
 async def test_an_api_server_that_hangs_does_not_keep_it(fleet: Fleet, tmp_path: Path) -> None:

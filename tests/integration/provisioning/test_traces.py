@@ -58,8 +58,8 @@ async def test_one_trace_reaches_from_the_annotation_to_the_label(fleet: Fleet) 
         (WATCHER, f"reconcile node {name}"),
         (WATCHER, "kubernetes PATCH nodes"),
     ]
-    [heard] = [span for span in trace if span.name == "receive node.opted_in"]
-    assert chain(trace, heard) == [
+    [received] = [span for span in trace if span.name == "receive node.opted_in"]
+    assert chain(trace, received) == [
         (WATCHER, f"reconcile node {name}"),
         (WATCHER, "publish node.opted_in"),
         (PROVISIONER, "receive node.opted_in"),

@@ -96,14 +96,14 @@ async def provisioned(shim: Shim, nodes: list[str]) -> None:
 
 async def proofs(fleet: Fleet, nodes: list[str]) -> Counter[str]:
     """Return how often it was published of each node that it is provisioned, once it was of all."""
-    heard: Counter[str] = Counter()
+    received: Counter[str] = Counter()
     async with asyncio.timeout(PATIENCE):
         async for item in tail(fleet.info.nats_url, Selection(cluster=fleet.id, last=10_000)):
             if item.event["type"] == "dev.trellis.provision.succeeded.v1":
-                heard[item.event["data"]["node"]] += 1
-            if heard.keys() >= {*nodes}:
+                received[item.event["data"]["node"]] += 1
+            if received.keys() >= {*nodes}:
                 break
-    return heard
+    return received
 
 
 @pytest.mark.thorough

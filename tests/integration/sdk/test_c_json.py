@@ -137,7 +137,7 @@ def test_deeper_than_200_levels_is_refused(reader: Reader, text: str) -> None:
     assert reader.read(text)[0]
 
 
-def _told(data: bytes) -> str:
+def _text_of(data: bytes) -> str:
     total = 0
     for byte in data:
         total = total * 31 % 1000003 + byte
@@ -146,7 +146,7 @@ def _told(data: bytes) -> str:
 
 @given(data=st.binary())
 def test_base64_is_decoded(reader: Reader, data: bytes) -> None:
-    assert reader.decode(base64.b64encode(data).decode()) == _told(data)
+    assert reader.decode(base64.b64encode(data).decode()) == _text_of(data)
 
 
 @pytest.mark.parametrize("text", ["a", "aGVsbG8", "AA=A", "====", "AB==", "AA==AA==", "A A=", "aGVs\n", "aGV\u00e9"])

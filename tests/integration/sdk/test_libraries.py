@@ -25,8 +25,10 @@ def test_gos_own_tests_pass_and_go_has_nothing_to_say() -> None:
     for command in (["test", "./..."], ["vet", "./..."]):
         subprocess.run([go, *command], cwd=guests.SDK / "go", env=environment(go), check=True)
     formatter = go.with_name("gofmt")
-    said = subprocess.run([formatter, "-l", "."], cwd=guests.SDK / "go", capture_output=True, text=True, check=True)
-    assert said.stdout == ""
+    formatted = subprocess.run(
+        [formatter, "-l", "."], cwd=guests.SDK / "go", capture_output=True, text=True, check=True
+    )
+    assert formatted.stdout == ""
 
 
 @pytest.mark.thorough

@@ -25,7 +25,7 @@ def test_makes_changes_and_removes_a_mirror(start: Start) -> None:
     assert mirror["metadata"]["labels"] == {MIRRORED_FROM: "team-a"}
     assert world.changed(config_map("settings", data={"a": "2"})) == {}
     assert world.api.find("ConfigMap", "copies", "settings")["data"] == {"a": "2"}
-    assert world.gone(source) == {}
+    assert world.deleted(source) == {}
     assert world.api.find("ConfigMap", "copies", "settings") is None
 
 
@@ -51,7 +51,7 @@ def test_never_touches_what_it_did_not_make(start: Start, annotations: Json) -> 
     assert list(answer) == ["error"]
     for named in ("ConfigMap copies/settings", "team-a/settings"):
         assert named in answer["error"]
-    assert world.gone(source) == {}
+    assert world.deleted(source) == {}
     assert {request["op"] for request in world.api.requests} == {"get"}
     assert world.api.find("ConfigMap", "copies", "settings")["data"] == {"not": "ours"}
 
@@ -60,7 +60,7 @@ def test_never_touches_what_it_did_not_make(start: Start, annotations: Json) -> 
 def test_leaves_what_is_no_mirror_in_the_mirrors_namespace_alone(start: Start, annotations: Json) -> None:
     world = start("mirror", targetNamespace="copies")
     assert world.changed(config_map("settings", "copies", annotations=annotations)) == {}
-    assert world.gone(config_map("settings", "copies")) == {}
+    assert world.deleted(config_map("settings", "copies")) == {}
     assert not world.api.requests
 
 
@@ -99,7 +99,7 @@ def test_deletes_and_changes_only_what_it_has_looked_at(start: Start) -> None:
     [update] = world.api.asked("update")
     assert update["object"]["metadata"]["resourceVersion"] == made["resourceVersion"]
     changed = world.api.find("ConfigMap", "copies", "settings")["metadata"]
-    world.gone(config_map("settings"))
+    world.deleted(config_map("settings"))
     [deletion] = world.api.asked("delete")
     assert {name: deletion[name] for name in ("uid", "resourceVersion")} == {
         name: changed[name] for name in ("uid", "resourceVersion")
@@ -113,7 +113,7 @@ def test_is_tried_again_with_the_servers_own_words(start: Start, op: str) -> Non
         world.changed(config_map("settings", data={"a": "0"}))
     world.api.refusals[op] = {"code": 409, "reason": "Conflict", "message": "the object has been modified"}
     source = config_map("settings", data={"a": "1"})
-    answer = world.gone(source) if op == "delete" else world.changed(source)
+    answer = world.deleted(source) if op == "delete" else world.changed(source)
     assert answer == {"error": f"{op} ConfigMap copies/settings: Conflict: the object has been modified"}
 
 

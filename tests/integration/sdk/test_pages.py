@@ -105,9 +105,9 @@ def test_the_build_of_the_page_makes_the_committed_module(tmp_path: Path) -> Non
 def test_modules_are_as_large_as_the_page_says(language: str) -> None:
     guests.needed(language)
     (row,) = [line for line in PAGE.read_text().splitlines() if line.startswith("| module")]
-    said = dict(zip(guests.LANGUAGES, [cell.strip() for cell in row.split("|")[2:5]], strict=True))[language]
+    stated = dict(zip(guests.LANGUAGES, [cell.strip() for cell in row.split("|")[2:5]], strict=True))[language]
     size = guests.example(language, "mirror").stat().st_size
-    assert said == (f"{size / 1e6:.1f} MB" if size > 1e6 else f"{size / 1e3:.0f} kB")
+    assert stated == (f"{size / 1e6:.1f} MB" if size > 1e6 else f"{size / 1e3:.0f} kB")
 
 
 def test_a_component_is_refused_as_the_page_says(modules: Modules) -> None:

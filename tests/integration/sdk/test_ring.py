@@ -56,7 +56,7 @@ def test_a_cold_start_leads_to_the_same_end(start: Start) -> None:
 def test_does_nothing_without_a_nonce(start: Start, data: Json) -> None:
     world = start("ring", next="ring-2")
     assert world.changed(config_map("ring-1", data=data)) == {}
-    assert world.gone(config_map("ring-1")) == {}
+    assert world.deleted(config_map("ring-1")) == {}
     assert not world.api.requests
 
 

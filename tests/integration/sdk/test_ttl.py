@@ -75,7 +75,7 @@ def test_the_annotation_counts_more_than_the_configuration(start: Start) -> None
 def test_leaves_a_job_alone_if(start: Start, kept: Json) -> None:
     world = start("ttl", seconds=60)
     assert world.changed(kept) == {}
-    assert world.gone(kept) == {}
+    assert world.deleted(kept) == {}
     assert not world.api.requests
 
 

@@ -18,7 +18,7 @@ from support.suite import planted
 
 
 @pytest.fixture(autouse=True)
-def _said(request: pytest.FixtureRequest, caplog: pytest.LogCaptureFixture, tmp_path: Path) -> Iterator[None]:
+def _log_checked(request: pytest.FixtureRequest, caplog: pytest.LogCaptureFixture, tmp_path: Path) -> Iterator[None]:
     """Have the service say all it can, and look through the files that processes and servers wrote meanwhile."""
     for name in ("secrets_backend", "trellis"):
         caplog.set_level(logging.DEBUG, logger=name)

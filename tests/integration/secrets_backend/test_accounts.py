@@ -93,14 +93,14 @@ class Links:
 
 
 @pytest.fixture
-def said(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, bytes]]:
+def published(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, bytes]]:
     """What links say: subjects and words."""
     found: list[tuple[str, bytes]] = []
-    say = LatticeConnection.publish
+    publish = LatticeConnection.publish
 
     async def noted(link: LatticeConnection, subject: str, payload: bytes) -> None:
         found.append((subject, payload))
-        await say(link, subject, payload)
+        await publish(link, subject, payload)
 
     monkeypatch.setattr(LatticeConnection, "publish", noted)
     return found
@@ -136,40 +136,40 @@ async def test_another_server_that_says_it_is_the_same_account_is_not_one(
 
 
 async def test_a_link_says_as_little_however_many_strangers_there_are(
-    server: NatsServer, links: Links, said: list[tuple[str, bytes]]
+    server: NatsServer, links: Links, published: list[tuple[str, bytes]]
 ) -> None:
     await asyncio.gather(*(links.join(server, f"stranger{number}") for number in range(STRANGERS)))
-    said.clear()
+    published.clear()
     item = await links.join(server, "one")
-    assert len(said) == 2, "one word to all, and once more what nobody answered"
+    assert len(published) == 2, "one word to all, and once more what nobody answered"
     assert links.cache.of_its_account(item) == frozenset()
-    said.clear()
+    published.clear()
     two = await links.join(server, "two")
-    assert len(said) == 3, "two words, and one answer"
+    assert len(published) == 3, "two words, and one answer"
     assert links.cache.of_its_account(two) == {item}
 
 
 async def test_many_users_of_one_account_are_one_when_all_come_at_once(
-    server: NatsServer, links: Links, said: list[tuple[str, bytes]]
+    server: NatsServer, links: Links, published: list[tuple[str, bytes]]
 ) -> None:
     found = [await links.connect(server, f"crowd{number}") for number in range(CROWD)]
     await asyncio.gather(*(links.look(address) for address in found))
     for address in found:
         assert links.cache.of_its_account(address) == {*found} - {address}
-    assert len(said) <= 2 * CROWD, "those that say their word to all need not answer one another"
+    assert len(published) <= 2 * CROWD, "those that say their word to all need not answer one another"
 
 
 async def test_a_word_that_somebody_repeats_is_answered_to_nobody(
-    server: NatsServer, links: Links, said: list[tuple[str, bytes]]
+    server: NatsServer, links: Links, published: list[tuple[str, bytes]]
 ) -> None:
     await links.join(server, "three")  # hears what is said in the account of the next
     item = await links.join(server, "one")
-    to_all, word = said[-1] if said[-1][0].endswith(".accounts") else said[-2]
-    said.clear()
+    to_all, word = published[-1] if published[-1][0].endswith(".accounts") else published[-2]
+    published.clear()
     for _ in range(20):
         await links.links[item][0].publish(to_all, word)
     await links.look(item)
-    assert len(said) <= 20 + 4, "two words more, and an answer to each"
+    assert len(published) <= 20 + 4, "two words more, and an answer to each"
 
 
 @pytest.mark.parametrize("users", [("one", "shy"), ("shy", "one")], ids=" before ".join)
@@ -184,14 +184,14 @@ async def test_an_answer_of_a_connection_that_is_no_more_does_not_count(
     server: NatsServer, links: Links, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     item = await links.join(server, "one")
-    say, granted = LatticeConnection.publish, []
+    publish, granted = LatticeConnection.publish, []
     monkeypatch.setattr(Cache, "record_account", lambda *_, yes: granted.append(yes))
 
     async def another_meanwhile(link: LatticeConnection, subject: str, payload: bytes) -> None:
         if subject.endswith(".account"):
             assert link.since is not None
             link.since += 1e-6
-        await say(link, subject, payload)
+        await publish(link, subject, payload)
 
     monkeypatch.setattr(LatticeConnection, "publish", another_meanwhile)
     await links.join(server, "two")

@@ -82,8 +82,8 @@ class World:
         assert found["ok"] == (code == 0)
         [row] = found["secrets"]
         steps = [found["token"], found["definition"], *row["steps"]]
-        told = {step["what"]: (step["ok"], step["text"]) for step in steps}
-        return told | {"user": (None, row["user"] or "")}
+        results = {step["what"]: (step["ok"], step["text"]) for step in steps}
+        return results | {"user": (None, row["user"] or "")}
 
     async def roles(self, *arguments: str) -> None:
         done = await self.run("roles", "-n", self.payments, "-a", "reader", *arguments)
@@ -119,45 +119,45 @@ async def test_each_rule_that_is_missing_is_named_with_what_gives_it(world: Worl
     token = tmp_path / "cart.jwt"
     token.write_text(TOKEN + "\n")
     flags = ("--entity-jwt", str(token))
-    told = await world.steps(*flags, code=1)
-    assert told["token"][0] is True
-    assert ISSUER in told["token"][1]
-    assert told["grant"][0] is False
-    assert "SecretGrant" in told["grant"][1]
-    assert world.shop in told["grant"][1]
-    assert "secret" not in told, "nothing is asked about what is not granted"
+    results = await world.steps(*flags, code=1)
+    assert results["token"][0] is True
+    assert ISSUER in results["token"][1]
+    assert results["grant"][0] is False
+    assert "SecretGrant" in results["grant"][1]
+    assert world.shop in results["grant"][1]
+    assert "secret" not in results, "nothing is asked about what is not granted"
 
     grant = {"from": [{"namespace": world.shop}], "serviceAccounts": ["reader"], "entityIssuers": [ISSUER]}
     world.make(SECRET_GRANTS, world.payments, "shop", spec=grant)
-    told = await world.steps(*flags, code=1)
-    assert told["grant"][0] is True
-    assert f"SecretGrant {world.payments}/shop" in told["grant"][1]
-    assert told["user"][1] == f"system:serviceaccount:{world.payments}:reader"
-    assert told["impersonation"][0] is False
-    assert f"`trellis secrets roles -n {world.payments} -a reader | kubectl apply -f -`" in told["impersonation"][1]
-    assert told[READING][0] is False
-    assert "-a reader -s db |" in told[READING][1]
-    assert told["secret"][0] is False
-    assert f"Secret {world.payments}/db" in told["secret"][1]
+    results = await world.steps(*flags, code=1)
+    assert results["grant"][0] is True
+    assert f"SecretGrant {world.payments}/shop" in results["grant"][1]
+    assert results["user"][1] == f"system:serviceaccount:{world.payments}:reader"
+    assert results["impersonation"][0] is False
+    assert f"`trellis secrets roles -n {world.payments} -a reader | kubectl apply -f -`" in results["impersonation"][1]
+    assert results[READING][0] is False
+    assert "-a reader -s db |" in results[READING][1]
+    assert results["secret"][0] is False
+    assert f"Secret {world.payments}/db" in results["secret"][1]
 
     await world.roles()
-    told = await world.steps(*flags, code=1)
-    assert told["impersonation"][0] is True
-    assert told[READING][0] is False
+    results = await world.steps(*flags, code=1)
+    assert results["impersonation"][0] is True
+    assert results[READING][0] is False
 
     await world.roles("-s", "db")
     world.make(SECRETS, world.payments, "db", stringData={"user": planted.VALUE})
-    told = await world.steps(*flags, code=1)
-    assert told[READING][0] is True
-    assert told["secret"][0] is False
+    results = await world.steps(*flags, code=1)
+    assert results[READING][0] is True
+    assert results["secret"][0] is False
     for named in (f"Secret {world.payments}/db", "password", "user"):
-        assert named in told["secret"][1]
+        assert named in results["secret"][1]
 
     world.api.call("PATCH", SECRETS.path(world.payments, "db"), {"stringData": {"password": planted.VALUE}})
-    told = await world.steps(*flags, code=0)
-    assert told["secret"][0] is True
+    results = await world.steps(*flags, code=0)
+    assert results["secret"][0] is True
     for named in (f"Secret {world.payments}/db", "password", f"{len(planted.VALUE)} bytes"):
-        assert named in told["secret"][1]
+        assert named in results["secret"][1]
     table = await world.run("check", "--app", "cart", "-n", world.shop, *flags)
     assert table.returncode == 0
     assert {"password", "cart"} <= set(table.stdout.replace(":", " ").split())
@@ -168,9 +168,9 @@ async def test_a_token_that_is_not_taken_is_told_with_why(world: World, tmp_path
     forged = tmp_path / "forged.jwt"
     head, claims, signature = TOKEN.split(".")
     forged.write_text(f"{head}.{claims}.{signature[:-8]}AAAAAAAA")
-    told = await world.steps("--entity-jwt", str(forged), code=1)
-    assert told["token"][0] is False
-    assert ErrorName.INVALID_ENTITY_JWT in told["token"][1]
+    results = await world.steps("--entity-jwt", str(forged), code=1)
+    assert results["token"][0] is False
+    assert ErrorName.INVALID_ENTITY_JWT in results["token"][1]
     missing = await world.run("check", "--app", "cart", "-n", world.shop, "--entity-jwt", str(tmp_path / "none"))
     assert missing.returncode == 1
     assert str(tmp_path / "none") in missing.stderr
@@ -220,9 +220,9 @@ async def test_a_crd_that_is_not_there_stops_every_secret(world: World) -> None:
     assert world.api.call("DELETE", DEFINITIONS.path(name=SECRET_GRANTS.definition))[0] == http.HTTPStatus.OK
     until(lambda: not world.api.ok(DEFINITIONS.path(name=SECRET_GRANTS.definition)), "the CRD is gone")
     try:
-        told = await world.steps(code=1)
+        results = await world.steps(code=1)
     finally:
         define_grants(world.api)
-    assert told[DEFINITION][0] is False
-    assert told["grant"][0] is False
-    assert "impersonation" not in told
+    assert results[DEFINITION][0] is False
+    assert results["grant"][0] is False
+    assert "impersonation" not in results

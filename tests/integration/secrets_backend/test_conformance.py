@@ -101,17 +101,17 @@ def test_every_answer_is_sealed_with_a_key_of_its_own(asked: Asked) -> None:
 def test_nothing_that_was_planted_is_in_its_log_its_metrics_or_its_facts(asked: Asked) -> None:
     for field in ("text", "letters", "every-byte", "json", "long"):
         judge(asked.world, Case("read it", Ask(field=field), granted()))
-    said = _facts(asked) + (asked.log + asked.servers[0].metrics()).encode()
-    assert asked.world.name.encode() in said, "what is said is not to be searched: it is compressed, or not there"
+    output = _events(asked) + (asked.log + asked.servers[0].metrics()).encode()
+    assert asked.world.name.encode() in output, "what is said is not to be searched: it is compressed, or not there"
     planted = [VALUES[name].encode() for name in ("text", "other", "letters", "json", "long")]
     planted += [value for value in NOT_TEXT.values() if len(value) > 20]
     planted += [base64.b64encode(value) for value in planted]
     planted += [value.decode("utf-8", "replace").encode("unicode_escape") for value in planted]
     planted += [asked.world.account.seed.encode(), _seed(asked)]
-    assert not [value[:20] for value in planted if value in said]
+    assert not [value[:20] for value in planted if value in output]
 
 
-def _facts(asked: Asked) -> bytes:
+def _events(asked: Asked) -> bytes:
     """Return what is on the bus, in the files that NATS keeps it in, once what was granted is said there."""
     deadline = time.monotonic() + 60
     while True:

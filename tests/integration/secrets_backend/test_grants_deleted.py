@@ -45,15 +45,15 @@ def close(world: SecretsWorld) -> None:
 
 async def answer(host: Host, world: SecretsWorld) -> str:
     """Return the name of the error that a request is refused with, "" if it gets the Secret."""
-    told = value(await host.get("db", "password", namespace=world.namespace))
-    return "" if told == planted.VALUE else next(iter(told)) if isinstance(told, dict) else str(told)
+    received = value(await host.get("db", "password", namespace=world.namespace))
+    return "" if received == planted.VALUE else next(iter(received)) if isinstance(received, dict) else str(received)
 
 
 async def answers(host: Host, world: SecretsWorld, error: str) -> None:
     """Ask until a request is refused so; none of those before may have got the Secret, unless that is waited for."""
     async with asyncio.timeout(PATIENCE):
-        while (told := await answer(host, world)) != error:
-            assert told, "it got the Secret of a namespace that is closed"
+        while (received := await answer(host, world)) != error:
+            assert received, "it got the Secret of a namespace that is closed"
 
 
 @pytest.fixture(autouse=True)
@@ -74,10 +74,10 @@ async def definition_held_back(world: SecretsWorld) -> AsyncIterator[None]:
         yield
     finally:
         world.api.call("PATCH", path, {"metadata": {"finalizers": None}})
-    await eventually(lambda: gone(world, DEFINITION), "the CRD is gone", seconds=PATIENCE)
+    await eventually(lambda: is_deleted(world, DEFINITION), "the CRD is gone", seconds=PATIENCE)
 
 
-def gone(world: SecretsWorld, path: str) -> bool:
+def is_deleted(world: SecretsWorld, path: str) -> bool:
     return world.api.call("GET", path)[0] == http.HTTPStatus.NOT_FOUND
 
 
@@ -105,7 +105,9 @@ async def test_a_grant_that_is_deleted_with_its_crd_does_not_open_its_namespace(
     async with world.backend() as service, world.asking() as host:
         await answers(host, world, "PolicyError")
         async with definition_held_back(world):
-            await eventually(lambda: gone(world, SECRET_GRANTS.path(world.namespace, CLOSES)), "deleted with the CRD")
+            await eventually(
+                lambda: is_deleted(world, SECRET_GRANTS.path(world.namespace, CLOSES)), "deleted with the CRD"
+            )
             await answers(host, world, "UpstreamError")
             await eventually(lambda: unready(service, f"CRD {SECRET_GRANTS.definition}: "), "reported")
         assert await answer(host, world) == "UpstreamError"
@@ -157,7 +159,7 @@ async def test_a_start_while_the_crd_is_being_deleted_opens_nothing(secret_world
     world.ready_to_ask()
     close(world)
     async with definition_held_back(world):
-        await eventually(lambda: gone(world, SECRET_GRANTS.path(world.namespace, CLOSES)), "deleted with the CRD")
+        await eventually(lambda: is_deleted(world, SECRET_GRANTS.path(world.namespace, CLOSES)), "deleted with the CRD")
         async with world.backend(replace(QUICK, settle=0.1)) as service, world.asking() as host:
             assert await answer(host, world) == "UpstreamError"
             await eventually(lambda: unready(service, f"CRD {SECRET_GRANTS.definition}: "), "reported")

@@ -166,10 +166,10 @@ async def test_an_api_server_that_is_away_is_told_in_time_and_the_key_is_given_a
             proxy.silence()
         asking = [asyncio.create_task(host.get("db", "password", namespace=secret_world.namespace)) for _ in range(40)]
         assert await host.ask_key(2) == key
-        told = [value(item) for item in await asyncio.gather(*asking)]
-        assert any("UpstreamError" in item for item in told)
+        answers = [value(item) for item in await asyncio.gather(*asking)]
+        assert any("UpstreamError" in item for item in answers)
         # Of forty at once some wait for the others: what it did not come to in time is told in time as well.
-        assert {kind for item in told for kind in item} <= {"UpstreamError", "Other"}
+        assert {kind for item in answers for kind in item} <= {"UpstreamError", "Other"}
         if trouble == "refuse":
             await proxy.open()
         else:

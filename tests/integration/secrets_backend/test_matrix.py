@@ -105,28 +105,28 @@ async def test_for_the_credentials_of_a_group_the_right_to_that_one_secret_is_as
         world.secret("creds", **{"nats.creds": ""})
         world.group("with-secret", secretName="creds")
 
-        def told() -> str:
+        def reason() -> str:
             return " ".join(service.health.readiness().reasons)
 
-        await eventually(lambda: "--resource-name=creds" in told(), "it is told")
-        first, second = [item.split() for item in told().split("`")[1::2]]
+        await eventually(lambda: "--resource-name=creds" in reason(), "it is told")
+        first, second = [item.split() for item in reason().split("`")[1::2]]
         assert first[:4] == ["kubectl", "-n", world.namespace, "create"]
         assert second[-1] == f"--serviceaccount={SYSTEM}:{ACCOUNT}"
         assert value(await host.get("db", "password", namespace=world.namespace)) == "hunter2"
         rules = [{"apiGroups": [""], "resources": ["secrets"], "resourceNames": ["creds"], "verbs": ["get"]}]
         world.bind("link", rules, [{"kind": "ServiceAccount", "name": ACCOUNT, "namespace": SYSTEM}])
-        await eventually(lambda: not told(), "it is well", seconds=60)
+        await eventually(lambda: not reason(), "it is well", seconds=60)
 
 
 async def test_without_the_right_to_impersonate_it_is_told_what_to_apply(installed: Installed) -> None:
     async with installed.asking() as (host, _):
-        told = value(await host.get("db", "password", namespace=installed.world.namespace))
-        assert list(told) == ["UpstreamError"]
+        answer = value(await host.get("db", "password", namespace=installed.world.namespace))
+        assert list(answer) == ["UpstreamError"]
         for named in (
             f"ServiceAccount {installed.world.namespace}/wasmcloud-secrets",
             f"`trellis secrets roles -n {installed.world.namespace} -a wasmcloud-secrets | kubectl apply -f -`",
         ):
-            assert named in told["UpstreamError"]
+            assert named in answer["UpstreamError"]
 
 
 async def test_an_account_without_rights_cannot_tell_missing_from_forbidden(installed: Installed) -> None:
@@ -151,8 +151,8 @@ async def test_an_account_with_rights_is_told_what_is_missing(installed: Install
     world.account("rich", secrets=("db", "gone"))
     installed.may_be("rich")
     async with installed.asking() as (host, _):
-        told = value(await host.get("gone", "password", namespace=world.namespace, impersonate="rich"))
-        assert told == {"UpstreamError": 'secrets "gone" not found'}
+        answer = value(await host.get("gone", "password", namespace=world.namespace, impersonate="rich"))
+        assert answer == {"UpstreamError": 'secrets "gone" not found'}
         assert value(await host.get("db", "none", namespace=world.namespace, impersonate="rich")) == "SecretNotFound"
 
 
@@ -164,8 +164,8 @@ async def test_a_right_to_list_is_none_to_get(installed: Installed) -> None:
     world.bind("lists", [{"apiGroups": [""], "resources": ["secrets"], "verbs": ["list", "watch"]}], [subject])
     installed.may_be("lister")
     async with installed.asking() as (host, _):
-        told = value(await host.get("db", "password", namespace=world.namespace, impersonate="lister"))
-        assert 'secrets "db" is forbidden' in told["UpstreamError"]
+        answer = value(await host.get("db", "password", namespace=world.namespace, impersonate="lister"))
+        assert 'secrets "db" is forbidden' in answer["UpstreamError"]
 
 
 @pytest.mark.thorough
@@ -179,8 +179,8 @@ async def test_a_user_is_read_as_by_its_whole_name_if_platform_and_owner_both_li
     world.grant("shop", **{"from": [{"namespace": world.namespace}], "users": ["alice@shop"]})
     installed.account.apply(make_impersonation(Reader(world.namespace, "alice@shop", is_user=True), SYSTEM))
     async with installed.asking() as (host, _):
-        told = str(value(await host.get("db", "password", namespace=world.namespace, impersonate="alice@shop")))
-        assert "TRELLIS_SECRETS_USERS" in told
+        answer = str(value(await host.get("db", "password", namespace=world.namespace, impersonate="alice@shop")))
+        assert "TRELLIS_SECRETS_USERS" in answer
     async with installed.asking(secrets_users="alice@shop") as (host, _):
         assert value(await host.get("db", "password", namespace=world.namespace, impersonate="alice@shop")) == "hunter2"
         assert "PolicyError" in str(value(await host.get("db", "password", namespace=world.namespace)))
@@ -197,12 +197,12 @@ async def test_another_namespace_needs_its_own_consent_and_then_its_rights(insta
     world.api.call("POST", ROLE_BINDINGS.path(other), {"metadata": {"name": "read"}} | binding)
     installed.may_be("reader", namespace=other)
     async with installed.asking() as (host, _):
-        told = {
+        results = {
             str(value(await host.get(name, "password", namespace=other, impersonate="reader")))
             for name in ("db", "nothing")
         }
-        assert len(told) == 1
-        assert "PolicyError" in told.pop()
+        assert len(results) == 1
+        assert "PolicyError" in results.pop()
         world.grant("shop", other, **{"from": [{"namespace": world.namespace}], "serviceAccounts": ["reader"]})
 
         async def given_by_now() -> Any:

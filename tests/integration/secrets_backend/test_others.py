@@ -144,7 +144,7 @@ class Tenants:
             assert status == http.HTTPStatus.CREATED, answer
         return namespace
 
-    async def told(self, user: str, namespace: str) -> Any:
+    async def answer(self, user: str, namespace: str) -> Any:
         """Return what a host that comes as a user is answered."""
         async with self.world.host(options={"user": user, "password": "pw"}) as host:
             host.url = self.server.url
@@ -171,12 +171,12 @@ async def test_two_users_of_one_account_share_a_grant_and_another_account_has_it
     async with tenants.world.backend():
         for user in ("one", "two"):
             for _ in range(8):
-                assert await tenants.told(user, item) == "one"
-                assert await tenants.told(user, two) == "two"
-            assert "PolicyError" in str(await tenants.told(user, three))
-        assert await tenants.told("three", three) == "three"
+                assert await tenants.answer(user, item) == "one"
+                assert await tenants.answer(user, two) == "two"
+            assert "PolicyError" in str(await tenants.answer(user, three))
+        assert await tenants.answer("three", three) == "three"
         for namespace in (item, two):
-            assert "PolicyError" in str(await tenants.told("three", namespace))
+            assert "PolicyError" in str(await tenants.answer("three", namespace))
 
 
 @pytest.mark.thorough
@@ -184,8 +184,8 @@ async def test_a_user_whom_nobody_hears_stands_for_itself(tenants: Tenants) -> N
     shy = tenants.group("shy")
     three = tenants.group("three")
     async with tenants.world.backend():
-        assert await tenants.told("shy", shy) == "shy"
-        assert "PolicyError" in str(await tenants.told("shy", three))
+        assert await tenants.answer("shy", shy) == "shy"
+        assert "PolicyError" in str(await tenants.answer("shy", three))
 
 
 async def test_a_user_that_may_not_subscribe_is_told(tenants: Tenants) -> None:

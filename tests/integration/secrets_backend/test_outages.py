@@ -37,12 +37,12 @@ class Behind:
     proxy: TcpProxy
     bus: NatsServer
 
-    async def told(self, expected: Expected) -> None:
+    async def expect(self, expected: Expected) -> None:
         """Ask once, and be told what is expected."""
         verdict = await asyncio.to_thread(judge, self.asked.world, Case("asked", Ask(), expected))
         assert verdict.good, str(verdict)
 
-    async def told_in_time(self, expected: Expected) -> None:
+    async def expect_in_time(self, expected: Expected) -> None:
         """Ask until told what is expected."""
         case, deadline = Case("asked", Ask(), expected), time.monotonic() + SECONDS
         while not (verdict := await asyncio.to_thread(judge, self.asked.world, case)).good:
@@ -75,11 +75,11 @@ async def behind(cluster: ClusterInfo, tmp_path: Path) -> AsyncIterator[Behind]:
 
 @pytest.mark.thorough
 async def test_an_api_server_that_is_silent_is_an_upstream_error_and_no_silence(behind: Behind) -> None:
-    await behind.told(granted())
+    await behind.expect(granted())
     behind.proxy.silence()
-    await behind.told(refused("UpstreamError"))
+    await behind.expect(refused("UpstreamError"))
     behind.proxy.resume()
-    await behind.told_in_time(granted())
+    await behind.expect_in_time(granted())
 
 
 async def test_hosts_are_given_the_key_while_the_api_server_is_silent(behind: Behind) -> None:
@@ -92,11 +92,11 @@ async def test_hosts_are_given_the_key_while_the_api_server_is_silent(behind: Be
 
 
 async def test_an_api_server_that_refuses_is_an_upstream_error(behind: Behind) -> None:
-    await behind.told(granted())
+    await behind.expect(granted())
     await behind.proxy.refuse()
-    await behind.told(refused("UpstreamError"))
+    await behind.expect(refused("UpstreamError"))
     await behind.proxy.open()
-    await behind.told_in_time(granted())
+    await behind.expect_in_time(granted())
 
 
 @pytest.mark.thorough
@@ -109,29 +109,29 @@ async def test_a_token_of_ours_that_is_withdrawn_is_told_and_the_next_one_counts
     try:
         async with world.backend(kubeconfig=account.kubeconfig), world.asking() as host:
 
-            async def told() -> str:
+            async def answer() -> str:
                 return str(value(await host.get("db", "password", namespace=world.namespace)))
 
             async def until(words: str) -> None:
                 async with asyncio.timeout(SECONDS):
-                    while words not in await told():
+                    while words not in await answer():
                         pass
 
             await until("hunter2")
             account.revoke()
             await until("does not accept the token of secrets_backend")  # the server remembers a good one for 10 s
             account.issue()
-            assert await told() == "hunter2"
+            assert await answer() == "hunter2"
     finally:
         account.remove()
 
 
 @pytest.mark.thorough
 async def test_secrets_are_given_while_nobody_takes_the_facts(behind: Behind) -> None:
-    await behind.told(granted())
+    await behind.expect(granted())
     await asyncio.to_thread(behind.bus.kill)
     for _ in range(20):
-        await behind.told(granted())
-        await behind.told(granted())
+        await behind.expect(granted())
+        await behind.expect(granted())
     await asyncio.to_thread(behind.bus.start)
-    await behind.told(granted())
+    await behind.expect(granted())

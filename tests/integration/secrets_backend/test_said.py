@@ -27,20 +27,20 @@ from trellis_dev.localcluster.nats import NatsServer
 pytestmark = pytest.mark.cluster
 
 
-async def facts(world: SecretsWorld, wanted: int, fact: str, url: str = "") -> list[dict[str, Any]]:
+async def events(world: SecretsWorld, wanted: int, event_name: str, url: str = "") -> list[dict[str, Any]]:
     """Return the data of the first facts of a kind about secrets."""
-    heard: list[dict[str, Any]] = []
+    found: list[dict[str, Any]] = []
     fleet = world.hosts.fleet
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(40):
             async for event in tail(
                 url or fleet.info.nats_url, Selection(cluster=fleet.id, noun="secret", last=10_000)
             ):
-                if event.event_name == fact:
-                    heard.append(event.event["data"])
-                if sum(item.get("count", 1) for item in heard) >= wanted:
+                if event.event_name == event_name:
+                    found.append(event.event["data"])
+                if sum(item.get("count", 1) for item in found) >= wanted:
                     break
-    return heard
+    return found
 
 
 async def test_each_answer_is_a_fact_about_who_asked_for_what(secret_world: SecretsWorld) -> None:
@@ -54,8 +54,8 @@ async def test_each_answer_is_a_fact_about_who_asked_for_what(secret_world: Secr
         await host.get("nothing", "password", namespace=namespace)
         about = {"entity": host.entity.public, "host": host.host.public, "issuer": host.issuer.public}
         about |= {"application": "app", "backend": "kube"}
-        granted = await facts(secret_world, 5, "granted")
-        denied = await facts(secret_world, 3, "denied")
+        granted = await events(secret_world, 5, "granted")
+        denied = await events(secret_world, 3, "denied")
     user = f"system:serviceaccount:{namespace}:wasmcloud-secrets"
     assert sum(item["count"] for item in granted) == 5
     db = secret_world.hosts.call("GET", SECRETS, "db")["metadata"]
@@ -99,7 +99,7 @@ async def test_what_cannot_be_asked_for_is_a_fact_about_who_asked_and_what_nobod
         ):
             answer = await host.send(json.dumps(changed(good, {path: amiss})).encode())
             assert "error" in answer, path
-        denied = await facts(secret_world, 5, "denied")
+        denied = await events(secret_world, 5, "denied")
     assert [(item["error"], item["namespace"], item["name"], item["field"]) for item in denied] == [
         ("PolicyError", "", "db", "password"),
         ("PolicyError", "", "db", "password"),
@@ -133,11 +133,11 @@ async def test_no_answer_waits_for_a_bus_that_is_away_and_no_fact_is_lost(
                         == "hunter2"
                     )
                 bus.start()
-                assert sum(event["count"] for event in await facts(secret_world, 20, "granted", bus.url)) == 20
+                assert sum(event["count"] for event in await events(secret_world, 20, "granted", bus.url)) == 20
                 for _ in range(20):
                     await host.get("db", "none", namespace=secret_world.namespace)
             # It was asked to stop right after: what it had to say is said all the same.
-            assert sum(event["count"] for event in await facts(secret_world, 20, "denied", bus.url)) == 20
+            assert sum(event["count"] for event in await events(secret_world, 20, "denied", bus.url)) == 20
 
 
 async def test_a_secret_that_was_given_and_is_another_now_is_said_with_who_has_it(secret_world: SecretsWorld) -> None:
@@ -146,7 +146,7 @@ async def test_a_secret_that_was_given_and_is_another_now_is_said_with_who_has_i
     async with secret_world.backend(), secret_world.asking() as host:
         await host.get("db", "password", namespace=secret_world.namespace)
         secret_world.secret("db", password="*******")
-        (changed,) = await facts(secret_world, 1, "changed")
+        (changed,) = await events(secret_world, 1, "changed")
         assert (changed["namespace"], changed["name"]) == (secret_world.namespace, "db")
         assert changed["hosts"] == [host.host.public]
         assert changed["applications"] == ["app"]
@@ -159,7 +159,7 @@ async def test_a_secret_that_was_given_and_is_another_now_is_said_with_who_has_i
         secret_world.secret("db", password="changed again")
         assert value(await host.get("db", "password", namespace=secret_world.namespace)) == "changed again"
         secret_world.secret("db", password="and again")
-        assert len(await facts(secret_world, 2, "changed")) == 2
+        assert len(await events(secret_world, 2, "changed")) == 2
 
 
 @pytest.mark.thorough
@@ -171,9 +171,9 @@ async def test_who_asks_too_often_is_told_and_others_are_not(secret_world: Secre
         secret_world.asking() as two,
     ):
         asked = (host.get("db", "password", namespace=secret_world.namespace) for _ in range(30))
-        told = [value(item) for item in await asyncio.gather(*asked)]
-        assert "hunter2" in told
-        assert any("TRELLIS_SECRETS_ENTITY_RATE" in str(item) for item in told)
+        answers = [value(item) for item in await asyncio.gather(*asked)]
+        assert "hunter2" in answers
+        assert any("TRELLIS_SECRETS_ENTITY_RATE" in str(item) for item in answers)
         assert value(await two.get("db", "password", namespace=secret_world.namespace)) == "hunter2"
 
 
@@ -243,7 +243,7 @@ async def test_nothing_that_is_planted_comes_out_anywhere_but_in_its_answer(
             assert "larger" in str(errors[2]) or "too large" in str(errors[2])
             seed = base64.b64decode((secret_world.key_secret() or {})["data"][names.SECRETS_SEED]).decode()
             out = [str(errors), get(port, "/metrics")[1], get(port, "/readyz")[1], get(port, "/healthz")[1]]
-            out.append(str(await facts(secret_world, 4, "granted")) + str(await facts(secret_world, 3, "denied")))
+            out.append(str(await events(secret_world, 4, "granted")) + str(await events(secret_world, 3, "denied")))
             for name in (b"publish secret.granted", b"answer secret", b"kubernetes GET secrets"):
                 await eventually(lambda name=name: name in bytes(spans), f"spans came: {name!r}")
     out.append(await asyncio.to_thread(log.read_text))

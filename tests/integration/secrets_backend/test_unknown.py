@@ -35,8 +35,8 @@ async def test_a_grant_that_cannot_be_listed_does_not_open_its_namespace(
         proxy.withheld = f"/apis/{SECRET_GRANTS.api_version}/"
         kubeconfig = proxy.kubeconfig(proxy.port, tmp_path / "kubeconfig")
         async with secret_world.backend(UNSETTLED, kubeconfig=kubeconfig) as service, secret_world.asking() as host:
-            told = value(await host.get("db", "password", namespace=secret_world.namespace))
-            assert "UpstreamError" in str(told)
+            answer = value(await host.get("db", "password", namespace=secret_world.namespace))
+            assert "UpstreamError" in str(answer)
             await eventually(
                 lambda: any("watch secretgrants" in reason for reason in service.health.readiness().reasons),
                 "not ready for want of SecretGrants",

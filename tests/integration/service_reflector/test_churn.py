@@ -53,7 +53,7 @@ class Model:
         self.nodes = nodes
         self.random = random.Random(SEED)
         self.pods: dict[str, Pod] = {}
-        self.gone: dict[str, float] = {}
+        self.deleted: dict[str, float] = {}
         self.ports: dict[str, tuple[str, int, str]] = {}
         """By application its lattice, its port, and the zone that it asks of hosts ("" for none)."""
         self._numbers: Iterator[int] = iter(range(1, 60_000))
@@ -89,7 +89,7 @@ class Model:
         """End a host at once."""
         del self.pods[pod.name]
         self.world.hosts.call("DELETE", PODS, pod.name)
-        self.gone[pod.name] = time.monotonic()
+        self.deleted[pod.name] = time.monotonic()
         self._free.append(pod.address)
 
     async def move(self, pod: Pod) -> None:
@@ -164,11 +164,12 @@ def led(world: ReflectedWorld) -> dict[str, tuple[int, set[Endpoint]]]:
     for piece in world.hosts.call("GET", ENDPOINT_SLICES)["items"]:
         service = piece["metadata"]["labels"].get(names.LABEL_SERVICE_NAME, "")
         application = applications.get(service, service)
-        for said in ports[application]:
-            said.update(port["port"] for port in piece["ports"])
+        for numbers in ports[application]:
+            numbers.update(port["port"] for port in piece["ports"])
         found[application].update(endpoint(item) for item in piece.get("endpoints") or ())
     return {
-        name: (said[0].pop() if [len(item) for item in said] == [1] else 0, found[name]) for name, said in ports.items()
+        name: (numbers[0].pop() if [len(item) for item in numbers] == [1] else 0, found[name])
+        for name, numbers in ports.items()
     }
 
 
@@ -176,10 +177,10 @@ def endpoint(one: dict[str, Any]) -> Endpoint:
     return one["targetRef"]["name"], one["addresses"][0], one.get("nodeName", ""), one["conditions"]["ready"]
 
 
-async def watch_for_what_is_gone(model: Model, stale: dict[str, float]) -> None:
+async def watch_for_deleted_pods(model: Model, stale: dict[str, float]) -> None:
     """Note for how long a pod that was gone was named by a slice."""
     while True:
-        deleted = dict(model.gone)
+        deleted = dict(model.deleted)
         started = time.monotonic()  # what is named now was named then, too
         named = {pod for _, of in led(model.world).values() for pod, *_ in of}
         for pod in named & deleted.keys():
@@ -196,7 +197,7 @@ async def test_slices_follow_hosts_that_come_go_and_move_while_applications_chan
     world.permit_deletions()
     async with world.wadm("churn-east") as east, world.wadm("churn-west") as west, world.reflector():
         model = Model(world, {"churn-east": east, "churn-west": west}, nodes)
-        watching = asyncio.create_task(watch_for_what_is_gone(model, stale))
+        watching = asyncio.create_task(watch_for_deleted_pods(model, stale))
         await asyncio.gather(*(model.add(group) for groups in LATTICES.values() for group in (*groups, *groups)))
         for number in range(APPLICATIONS):
             await model.deploy(f"app-{number}", list(LATTICES)[number % 2])
@@ -209,7 +210,7 @@ async def test_slices_follow_hosts_that_come_go_and_move_while_applications_chan
         assert not watching.done(), watching.exception()
         watching.cancel()
         await asyncio.wait({watching})
-    assert len(model.gone) >= ROUNDS
+    assert len(model.deleted) >= ROUNDS
     assert max(stale.values(), default=0.0) <= STALE_SECONDS, stale
 
 

@@ -31,7 +31,7 @@ async def put(wadm: Wadm, kept: KeyValue, name: str, *, quietly: bool = False, *
     """Set a configuration, and say so as a host does."""
     await kept.put(name, json.dumps(properties).encode())
     if not quietly:
-        await wadm.speaker.say("config_set", {"config_name": name})
+        await wadm.speaker.publish_event("config_set", {"config_name": name})
 
 
 @pytest.mark.thorough
@@ -58,7 +58,7 @@ async def test_a_service_follows_the_configuration_that_its_application_names(wo
             for name in ("named", "other"):
                 await world.has_service(name, 8083)
             await kept.delete("web")
-            await wadm.speaker.say("config_deleted", {"config_name": "web"})
+            await wadm.speaker.publish_event("config_deleted", {"config_name": "web"})
             for name in ("named", "other"):
                 await world.has_no_service(name)
             assert " web " in world.warnings()["NoAddress"]

@@ -285,10 +285,10 @@ async def test_host_groups_that_are_not_served_at_the_start_are_unknown(world: R
         ):
             what = f"watch {HOST_CONFIGS.plural}"
 
-            def told() -> bool:
+            def is_reported() -> bool:
                 return any(what in reason and "Services" in reason for reason in service.health.readiness().reasons)
 
-            await eventually(told, "not ready, with the reason", seconds=PATIENCE)
+            await eventually(is_reported, "not ready, with the reason", seconds=PATIENCE)
             world.hosts.call("DELETE", SERVICES, "cart")
             # For longer than the grace of a group that is known to be missing.
             enough = proxy.refused + 2 + SHORT.group_grace / SHORT.watch.absent

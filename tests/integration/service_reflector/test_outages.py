@@ -130,7 +130,7 @@ async def test_shuffled_and_doubled_events_end_in_what_wadm_has(world: Reflected
             application = manifest(name, capability("httpserver", link(f"0.0.0.0:{port}"), ANY_HOST), version="v9")
             await wadm.deploy(application, quietly=True)
         for event, data in events:
-            await wadm.say(event, data)
+            await wadm.publish(event, data)
         await mirrors(world, *names[::2])
         for name in names[::2]:
             await world.has_service(name, 9000 + names.index(name))
@@ -146,8 +146,8 @@ async def test_each_service_is_told_once(world: ReflectedWorld) -> None:
             await asked_again(wadm)
             await wadm.undeploy("told")
             await mirrors(world)
-            heard = await world.hosts.fleet.facts(2)
-    assert [item.event["type"] for item in heard] == [
+            events = await world.hosts.fleet.published_events(2)
+    assert [item.event["type"] for item in events] == [
         "dev.trellis.service.reflected.v1",
         "dev.trellis.service.removed.v1",
     ]

@@ -42,9 +42,9 @@ async def explained(world: ReflectedWorld, name: str, *wanted: tuple[str, bool |
         while True:
             code, found = await trellis(world, "explain", f"service/{name}", "-n", world.namespace)
             assert code == (0 if found["ok"] else 1)
-            said = [((line["about"], line["ok"]), line["text"]) for line in found["lines"]]
+            steps = [((line["about"], line["ok"]), line["text"]) for line in found["lines"]]
             if all(
-                any((*step, named in text) == (about, ok, True) for step, text in said) for about, ok, named in wanted
+                any((*step, named in text) == (about, ok, True) for step, text in steps) for about, ok, named in wanted
             ):
                 return
 

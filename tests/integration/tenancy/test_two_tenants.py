@@ -111,7 +111,7 @@ async def test_no_policy_or_name_that_one_tenant_writes_gets_a_secret_of_the_oth
     for item in (east, west):
         item.kept.group()
     settings = east.hosts.fleet.settings() | {"sources_interval": 1.0}
-    create, heard = secrets_backend.app.create_app, list[str]()
+    create, subjects = secrets_backend.app.create_app, list[str]()
     async with (
         serving(create, secrets_backend.settings.Settings, settings),
         Host(east.url) as ours,
@@ -121,17 +121,17 @@ async def test_no_policy_or_name_that_one_tenant_writes_gets_a_secret_of_the_oth
             await served(host)
 
         async def hear(message: Msg) -> None:
-            heard.append(message.subject)
+            subjects.append(message.subject)
 
         await ours.client.subscribe(">", cb=hear)
         await settle(ours.client)
         for host, owner in ((ours, east), (theirs, west)):
             assert value(await host.get("db", "password", namespace=owner.namespace)) == owner.value
-        own = len(heard)
+        own = len(subjects)
         assert own > 0, "it hears its own"
         assert value(await theirs.get("db", "password", namespace=west.namespace)) == west.value
         await settle(ours.client)
-        assert len(heard) == own, "nothing of the other's account comes by"
+        assert len(subjects) == own, "nothing of the other's account comes by"
 
         full = f"system:serviceaccount:{west.namespace}:{names.SECRETS_ACCOUNT}"
         policies: list[dict[str, str]] = [
@@ -147,14 +147,14 @@ async def test_no_policy_or_name_that_one_tenant_writes_gets_a_secret_of_the_oth
         ]
         for policy in policies:
             for name in ("db", "nothing"):
-                told = value(await ours.get(name, "password", **policy))
-                assert isinstance(told, dict), (policy, told)
-                assert set(told) == {"PolicyError"}, (policy, told)
+                reply = value(await ours.get(name, "password", **policy))
+                assert isinstance(reply, dict), (policy, reply)
+                assert set(reply) == {"PolicyError"}, (policy, reply)
         for name in (f"../../{west.namespace}/secrets/db", f"../{west.namespace}/db", "db?x", "db%2f.."):
-            told = value(await ours.get(name, "password", namespace=east.namespace))
-            assert told != west.value
-            assert isinstance(told, dict | str), told
-            assert west.value not in str(told)
+            reply = value(await ours.get(name, "password", namespace=east.namespace))
+            assert reply != west.value
+            assert isinstance(reply, dict | str), reply
+            assert west.value not in str(reply)
 
         # A grant of one's own namespace gives others one's own, and nothing in return.
         grant = {
@@ -163,8 +163,8 @@ async def test_no_policy_or_name_that_one_tenant_writes_gets_a_secret_of_the_oth
         }
         status, answer = east.call("POST", SECRET_GRANTS, body=grant)
         assert status == http.HTTPStatus.CREATED, answer
-        told = value(await ours.get("db", "password", namespace=west.namespace))
-        assert set(told) == {"PolicyError"}
+        reply = value(await ours.get("db", "password", namespace=west.namespace))
+        assert set(reply) == {"PolicyError"}
 
 
 @pytest.mark.thorough
@@ -190,7 +190,7 @@ async def test_of_two_lattices_of_one_name_neither_sees_the_others_applications(
         assert (await ours.names(), await theirs.names()) == ({"web"}, {"web", "from-wash"})
         assert east.kept.find("from-wash") is None
         east.kept.delete("web")
-        await east.kept.gone("web")
+        await east.kept.deleted("web")
         assert await theirs.names() == {"web", "from-wash"}
         assert west.kept.status("web")["conditions"]
 
@@ -215,28 +215,32 @@ async def test_a_label_prefix_or_address_of_the_others_lattice_leads_nowhere_and
         async with east.hosts.service(), east.kept.manager():
             east.kept.apply("reaches", spec(), labels={names.LABEL_LATTICE: only_west})
 
-            def said(name: str, kind: str) -> tuple[str, str, str]:
+            def condition(name: str, kind: str) -> tuple[str, str, str]:
                 return east.hosts.condition(name, kind)
 
             await eventually(
-                lambda: said("guessed", "HostsReporting")[:2] == ("Unknown", "LatticeUnreachable"),
+                lambda: condition("guessed", "HostsReporting")[:2] == ("Unknown", "LatticeUnreachable"),
                 "told",
                 seconds=PATIENCE,
             )
-            assert "guessed" not in said("guessed", "HostsReporting")[2].replace("group guessed", "")
+            assert "guessed" not in condition("guessed", "HostsReporting")[2].replace("group guessed", "")
             await eventually(
-                lambda: said("prefix", "ApplicationsKnown")[0] == "Unknown", "nobody answers there", seconds=PATIENCE
+                lambda: condition("prefix", "ApplicationsKnown")[0] == "Unknown",
+                "nobody answers there",
+                seconds=PATIENCE,
             )
             found = await east.kept.until(
-                "reaches", "refused, and told", lambda item: "Synced" in _said(item) and _said(item)["Synced"] != "True"
+                "reaches",
+                "refused, and told",
+                lambda item: "Synced" in _reasons(item) and _reasons(item)["Synced"] != "True",
             )
-            assert _said(found)["Synced"] in {"False", "Unknown"}
+            assert _reasons(found)["Synced"] in {"False", "Unknown"}
             assert east.kept.find("kept") is None
             assert await theirs.names() == set()
             assert await theirs_too.names() == {"kept"}
 
 
-def _said(one: dict[str, Any]) -> dict[str, str]:
+def _reasons(one: dict[str, Any]) -> dict[str, str]:
     return {each["type"]: each["status"] for each in (one.get("status") or {}).get("conditions") or ()}
 
 

@@ -268,12 +268,12 @@ async def test_a_controllers_call_is_one_trace_that_leads_to_what_its_object_nam
     assert_flow(woken, flows.CONTROLLER, {})
     (root,) = [span for span in woken if not span.parent_id]
     assert [(link.trace_id, link.span_id) for link in root.links] == [(cold[0].trace_id, cold[0].span_id)]
-    told = await jaeger.until(
+    reported = await jaeger.until(
         "trellis-controller-host", has(f"tell {who}", "kubernetes PATCH wasmcontrollers"), "its status"
     )
-    assert_flow(told, flows.TOLD, {who: "<controller>"})
-    assert_links_lead([*woken, *told], jaeger.trace)
-    assert_silent([*cold, *woken, *told], "former", "newer")
+    assert_flow(reported, flows.REPORTED, {who: "<controller>"})
+    assert_links_lead([*woken, *reported], jaeger.trace)
+    assert_silent([*cold, *woken, *reported], "former", "newer")
 
 
 def calls(who: str, how: str) -> Callable[[list[ReadSpan]], bool]:

@@ -128,7 +128,7 @@ class World:
     async def run(self, *arguments: str, command: str = "apps") -> Done:
         return await typed_meanwhile(self.environment, command, *arguments)
 
-    async def told(self, *arguments: str, code: int = 0) -> Any:
+    async def document(self, *arguments: str, code: int = 0) -> Any:
         done = await self.run(*arguments, "-o", "json")
         assert done.returncode == code, done.stderr
         return json.loads(done.stdout)
@@ -171,11 +171,11 @@ def both(wadm: AskedWadm) -> None:
 async def test_applications_are_listed_and_compared_with_wadm(world: World, wadm: AskedWadm) -> None:
     both(wadm)
     world.apply(V2)
-    listed = await world.told("-n", world.namespace)
+    listed = await world.document("-n", world.namespace)
     assert [(app["name"], app["lattice"], app["phase"], app["deployed"]) for app in listed["apps"]] == [
         ("shop", world.lattice, "Deployed", "v2")
     ]
-    same = await world.told("--live", "-n", world.namespace)
+    same = await world.document("--live", "-n", world.namespace)
     assert same["ok"], same
     [row] = same["apps"]
     assert (row["kubernetes"]["phase"], row["wadm"]) == (
@@ -184,39 +184,39 @@ async def test_applications_are_listed_and_compared_with_wadm(world: World, wadm
     )
     wadm.put(manifest("fromwash", "v1"))
     wadm.deployed["shop"] = "v1"
-    other = await world.told("--live", "-n", world.namespace, code=1)
-    said = {app["application"]: app["differences"] for app in other["apps"]}
-    assert len(said["fromwash"]) == 1
+    other = await world.document("--live", "-n", world.namespace, code=1)
+    differences = {app["application"]: app["differences"] for app in other["apps"]}
+    assert len(differences["fromwash"]) == 1
     rows = {app["application"]: app for app in other["apps"]}
     assert rows["fromwash"]["kubernetes"] is None
     assert (rows["shop"]["kubernetes"]["deployed"], rows["shop"]["wadm"]["deployed"]) == ("v2", "v1")
     for version in ("v1", "v2"):
-        assert version in said["shop"][0]
-    assert "version v1" in said["shop"][1]
-    assert (await world.told("-n", world.namespace, "--lattice", "another"))["apps"] == []
+        assert version in differences["shop"][0]
+    assert "version v1" in differences["shop"][1]
+    assert (await world.document("-n", world.namespace, "--lattice", "another"))["apps"] == []
 
 
 @pytest.mark.thorough
 async def test_a_lattice_that_is_away_is_said_and_kubernetes_is_shown_all_the_same(world: World) -> None:
     world.hosts(1)
     world.apply(V2)
-    away = await world.told("--live", "-n", world.namespace, code=1)
+    away = await world.document("--live", "-n", world.namespace, code=1)
     [row] = away["apps"]
     assert row["kubernetes"]["phase"] == "Deployed"
     assert row["differences"] == []
     assert "--nats nats://127.0.0.1:PORT" in row["unknown"]
     async with AskedWadm(world.nats_url, world.lattice) as wadm:
         both(wadm)
-        over = await world.told("--live", "-n", world.namespace, "--nats", world.nats_url)
+        over = await world.document("--live", "-n", world.namespace, "--nats", world.nats_url)
     assert over["ok"]
-    silent = await world.told("--live", "-n", world.namespace, "--nats", world.nats_url, code=1)
+    silent = await world.document("--live", "-n", world.namespace, "--nats", world.nats_url, code=1)
     assert "wadm.api" in silent["apps"][0]["unknown"]
 
 
 @pytest.mark.thorough
 async def test_an_application_without_hosts_is_not_asked_about(world: World) -> None:
     world.apply(V2)
-    found = await world.told("--live", "-n", world.namespace, code=1)
+    found = await world.document("--live", "-n", world.namespace, code=1)
     assert found["apps"][0]["wadm"] is None
     assert found["apps"][0]["unknown"]
     assert "--nats" not in found["apps"][0]["unknown"], "there is no lattice that another way would lead to"
@@ -231,9 +231,9 @@ async def test_a_history_is_of_the_status_or_of_wadm(world: World, wadm: AskedWa
     both(wadm)
     world.apply(V2)
     wadm.put(manifest("shop", "v3"))
-    stored = await world.told("history", "shop", "-n", world.namespace)
+    stored = await world.document("history", "shop", "-n", world.namespace)
     assert [version["version"] for version in stored["versions"]] == ["v1", "v2"]
-    asked = await world.told("history", "shop", "-n", world.namespace, "--live")
+    asked = await world.document("history", "shop", "-n", world.namespace, "--live")
     assert [(version["version"], version["deployed"], version["shown"]) for version in asked["versions"]] == [
         ("v1", False, False),
         ("v2", True, True),
@@ -248,12 +248,12 @@ async def test_a_rollback_gives_the_object_exactly_the_former_manifest(
     both(wadm)
     world.apply(V2, manager, labels={"trellis.dev/lattice": world.lattice})
     before = world.get("shop")
-    planned = await world.told("rollback", "shop", "-n", world.namespace, "--dry-run")
+    planned = await world.document("rollback", "shop", "-n", world.namespace, "--dry-run")
     assert (planned["from"], planned["to"], planned["done"]) == ("v2", "v1", False)
     assert world.get("shop")["metadata"]["resourceVersion"] == before["metadata"]["resourceVersion"]
     unasked = await world.run("rollback", "shop", "-n", world.namespace)
     assert (unasked.returncode, "--yes" in unasked.stderr) == (1, True)
-    done = await world.told("rollback", "shop", "-n", world.namespace, "--yes")
+    done = await world.document("rollback", "shop", "-n", world.namespace, "--yes")
     assert done["done"]
     after = world.get("shop")
     assert project(after).digest == project(V1).digest
@@ -265,7 +265,7 @@ async def test_a_rollback_gives_the_object_exactly_the_former_manifest(
         if "f:spec" in managed_field["fieldsV1"]
     }
     assert "kubectl" in owners
-    again = await world.told("rollback", "shop", "-n", world.namespace, "--to", "v1", "--yes")
+    again = await world.document("rollback", "shop", "-n", world.namespace, "--to", "v1", "--yes")
     assert (again["changes"], again["done"]) == ([], False)
 
 
@@ -279,7 +279,7 @@ async def test_components_that_somebody_else_applied_do_not_stay_after_a_rollbac
     )
     wadm.put(more, deployed=True)
     world.apply(more, "another-tool")
-    done = await world.told("rollback", "shop", "-n", world.namespace, "--yes")
+    done = await world.document("rollback", "shop", "-n", world.namespace, "--yes")
     assert any("component extra" in change for change in done["changes"]), done
     assert [component["name"] for component in world.get("shop")["spec"]["components"]] == ["main"]
 
@@ -291,7 +291,7 @@ async def test_what_argo_cd_manages_is_rolled_back_there_unless_forced(world: Wo
     refused = await world.run("rollback", "shop", "-n", world.namespace, "--yes")
     assert refused.returncode == 1
     assert "Argo CD manages" in refused.stderr
-    assert (await world.told("rollback", "shop", "-n", world.namespace, "--yes", "--force"))["done"]
+    assert (await world.document("rollback", "shop", "-n", world.namespace, "--yes", "--force"))["done"]
     assert world.get("shop")["metadata"]["annotations"]["argocd.argoproj.io/tracking-id"] == "x"
 
 
@@ -316,10 +316,10 @@ async def test_rights_in_one_namespace_are_enough_for_it(world: World, wadm: Ask
     wadm.put(manifest("elsewhere", "v1"))
     world.apply(V2)
     world.let_in(tmp_path / "kubeconfig")
-    live = await world.told("--live", "-n", world.namespace)
+    live = await world.document("--live", "-n", world.namespace)
     assert [app["application"] for app in live["apps"]] == ["shop"], "what else wadm has may be in another namespace"
-    assert (await world.told("history", "shop", "-n", world.namespace, "--live"))["versions"]
-    planned = await world.told("rollback", "shop", "-n", world.namespace, "--dry-run")
+    assert (await world.document("history", "shop", "-n", world.namespace, "--live"))["versions"]
+    planned = await world.document("rollback", "shop", "-n", world.namespace, "--dry-run")
     assert planned["to"] == "v1"
     page = await world.run("application/shop", "-n", world.namespace, "-o", "json", command="explain")
     assert json.loads(page.stdout)["ok"], page.stdout

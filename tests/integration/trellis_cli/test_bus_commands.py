@@ -70,7 +70,7 @@ async def dead(commands: Commands) -> int:
         await client.close()
 
 
-async def two_poisons_and_a_fact(commands: Commands) -> None:
+async def two_poisons_and_an_event(commands: Commands) -> None:
     """Letters 1 (in a trace) and 2 (too large to be kept whole), of cluster c1; and a fact that is none."""
     buses = Buses(commands.server.url, "c1")
     bus = await buses.consuming(Listener(), NodeOptedOut)
@@ -92,7 +92,7 @@ async def two_poisons_and_a_fact(commands: Commands) -> None:
 
 
 async def test_letters_are_listed_shown_and_replayed(commands: Commands) -> None:
-    await two_poisons_and_a_fact(commands)
+    await two_poisons_and_an_event(commands)
     found = commands.json("dead-letters", "list")
     assert [(letter["sequence"], letter["key"], letter["obstacle"] == "") for letter in found["letters"]] == [
         (1, ["n.1"], True),
@@ -139,7 +139,7 @@ async def test_letters_are_listed_shown_and_replayed(commands: Commands) -> None
 
 
 async def test_facts_of_the_past_are_shown_by_time_subject_and_trace(commands: Commands) -> None:
-    await two_poisons_and_a_fact(commands)
+    await two_poisons_and_an_event(commands)
     every = commands.run("events", "replay")
     assert (every.returncode, every.stderr) == (0, "Note: 3 events shown, 3 read\n")
     assert [line.split()[1:3] for line in every.stdout.splitlines()] == [
@@ -158,7 +158,7 @@ async def test_facts_of_the_past_are_shown_by_time_subject_and_trace(commands: C
 
 
 async def test_a_replay_whose_reader_has_ended_ends_quietly(commands: Commands) -> None:
-    await two_poisons_and_a_fact(commands)
+    await two_poisons_and_an_event(commands)
     done = await asyncio.to_thread(commands.run_before, "true", "events", "replay")
     assert (done.returncode, done.stderr) == (141, "")
 

@@ -137,7 +137,7 @@ def test_a_cluster_without_the_kind_says_how_to_define_it(cluster: ClusterInfo, 
     define(cluster_api)
     cluster_api.call("DELETE", DEFINITION)
     try:
-        wait_until_gone(cluster_api)
+        wait_until_deleted(cluster_api)
         for arguments in ([], ["-n", "default", "--name", "nobody"]):
             done = run(*arguments)
             assert (done.returncode, done.stdout) == (1, "")
@@ -149,11 +149,11 @@ def test_a_cluster_without_the_kind_says_how_to_define_it(cluster: ClusterInfo, 
         for named in ("kind WasmController", "https://", "`trellis crds apply wasmcontrollers`"):
             assert named in explained.stderr
     finally:
-        wait_until_gone(cluster_api)
+        wait_until_deleted(cluster_api)
         define(cluster_api)
 
 
-def wait_until_gone(api: Api) -> None:
+def wait_until_deleted(api: Api) -> None:
     """Wait until neither the definition is there nor the kind served."""
     for _ in range(300):
         defined = api.call("GET", DEFINITION)[0]

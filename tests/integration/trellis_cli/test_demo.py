@@ -34,15 +34,15 @@ FAULTY = "node-0003"
 """The node that fails in a demo of four nodes or more."""
 
 
-def until_said(demo: subprocess.Popen[str], words: str) -> None:
+def until_printed(demo: subprocess.Popen[str], words: str) -> None:
     """Read what a demo says until it says this; it fails, with what was said, if the demo ends before."""
     assert demo.stderr is not None
-    said = ""
+    printed = ""
     for line in demo.stderr:
-        said += line
+        printed += line
         if words in line:
             return
-    pytest.fail(f"it ended without a word of {words!r}: {said}")
+    pytest.fail(f"it ended without a word of {words!r}: {printed}")
 
 
 def until_services_run(demo: subprocess.Popen[str], machine: Machine) -> None:
@@ -115,10 +115,10 @@ async def shows_the_node(url: str, token: str) -> None:
     ):
         assert entered.status == http.HTTPStatus.NO_CONTENT, await entered.text()
         async with browser.get("/api/stream") as stream, asyncio.timeout(30):
-            page, said = Page(), messages(stream)
+            page, received = Page(), messages(stream)
             parts = {f"part/{name}" for name in PARTS}
             while not (parts <= page.entities.keys() and all(page.entities[part]["synced"] for part in parts)):
-                page.take(await anext(said))
+                page.take(await anext(received))
         assert page.entities["node/node-0000"]["health"] == "Healthy"
         assert [page.entities[part]["lacking"] for part in parts] == [[]] * len(parts), "it may see all there is"
         async with browser.get("/api/explain/node/node-0000") as reason:
@@ -194,7 +194,7 @@ def test_an_interrupted_demo_leaves_nothing(machine: Machine, number: signal.Sig
 @pytest.mark.thorough
 def test_services_that_die_end_the_demo_with_the_place_of_their_log(machine: Machine) -> None:
     demo = machine.start("demo", "--nodes", "40")
-    until_said(demo, " 40 nodes;")
+    until_printed(demo, " 40 nodes;")
     for process in machine.processes():
         if process.cmdline()[-2:] == SERVICES:
             process.kill()

@@ -67,7 +67,7 @@ async def test_a_wrong_checksum(fleet: Fleet, shim: Shim) -> None:
     async with fleet.services(retry_min=300, retry_max=300):
         shim.apply(path="other-file-here.tar.gz")
         page = await node_is_explained(fleet, "wrong checksum", node)
-        _, of_shim = await Person.of(fleet).told("explain", f"shim/{shim.name}")
+        _, of_shim = await Person.of(fleet).document("explain", f"shim/{shim.name}")
         assert of_shim["cause"] == f"node {node}: {page['cause']}", "its Shim says the same"
         shim.delete()
 
@@ -83,13 +83,13 @@ async def test_a_handler_that_is_missing_after_the_job(fleet: Fleet) -> None:
 async def test_a_node_that_is_not_ready(fleet: Fleet) -> None:
     name = f"away-{fleet.id}"
     fleet.add_named(name, kubelet=False)
-    said = {
+    condition = {
         "type": "Ready",
         "status": "Unknown",
         "reason": "NodeStatusUnknown",
         "message": "Kubelet stopped posting node status.",
     }
-    fleet.patch(name, {"status": {"conditions": [said]}}, "/status")
+    fleet.patch(name, {"status": {"conditions": [condition]}}, "/status")
     async with fleet.services():
         await node_is_explained(fleet, "node not ready", name)
 
@@ -222,9 +222,9 @@ async def test_a_message_that_nobody_can_read(fleet: Fleet) -> None:
         letters: list[Manifest] = []
         async with asyncio.timeout(PATIENCE):
             while not letters:
-                letters = (await person.told("dead-letters", "list", "--cluster", fleet.id))[1]["letters"]
+                letters = (await person.document("dead-letters", "list", "--cluster", fleet.id))[1]["letters"]
         await person.finds("dead letter", f"deadletter/{letters[0]['sequence']}")
-        _, status = await person.told("status")
+        _, status = await person.document("status")
         assert status["bus"]["dead_letters"] >= 1
         assert "trellis explain deadletter/" in status["bus"]["problem"]
 
@@ -248,11 +248,11 @@ async def test_rights_that_are_lacking_are_named_and_hide_nothing_else(
             }
             account.apply([{"kind": "ServiceAccount", "metadata": {"namespace": SYSTEM, "name": "looks"}}, role, bound])
             person = Person(account.kubeconfig, str(fleet.info.nats_url), fleet.system, fleet.installers)
-            code, page = await person.told("explain", f"node/{node}")
+            code, page = await person.document("explain", f"node/{node}")
             permissions = [line["text"] for line in page["lines"] if line["about"] == "permissions"]
             assert code == 1
             assert any(f"list jobs.batch in namespace {fleet.installers}" in text for text in permissions), page
-            code, status = await person.told("status")
+            code, status = await person.document("status")
             assert code == int(status["ok"] is False), "what may not be read is no problem"
             assert status["kubernetes"]["ok"]
             assert status["rollout"]["counts"] is not None, "the nodes may be read"

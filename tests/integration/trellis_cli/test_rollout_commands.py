@@ -74,7 +74,7 @@ class Rollout:
         assert last["phase"] == "Complete", last
         return last
 
-    async def gone(self) -> None:
+    async def deleted(self) -> None:
         self.shim.delete()
         await eventually(lambda: self.shim.found() is None, "the Shim is gone", seconds=60)
 
@@ -138,7 +138,7 @@ async def test_a_version_is_followed_taken_back_and_brought_back(rollout: Rollou
         await rollout.well("undo", "--to-revision", "2")
         assert rollout.checksum() == SECOND
         await rollout.complete()
-        await rollout.gone()
+        await rollout.deleted()
 
 
 @pytest.mark.thorough
@@ -162,7 +162,7 @@ async def test_a_paused_rollout_begins_nothing_says_so_and_goes_on(rollout: Roll
         assert rollout.found()["spec"]["paused"] is False
         assert (await rollout.complete())["counts"]["Updated"] == 1
         assert not json.loads(await rollout.well("resume", "-o", "json"))["changed"]
-        await rollout.gone()
+        await rollout.deleted()
 
 
 async def test_a_halted_rollout_says_why_and_goes_on_by_a_persons_word(rollout: Rollout) -> None:
@@ -179,7 +179,7 @@ async def test_a_halted_rollout_says_why_and_goes_on_by_a_persons_word(rollout: 
         assert names.ANNOTATION_ACKNOWLEDGED in rollout.found()["metadata"]["annotations"]
         assert (await rollout.complete())["counts"]["Updated"] == 3
         rollout.fleet.delete(flaky)  # its removal would fail once too
-        await rollout.gone()
+        await rollout.deleted()
 
 
 @pytest.mark.thorough

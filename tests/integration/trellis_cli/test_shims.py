@@ -77,12 +77,12 @@ def place(cluster: ClusterInfo, cluster_api: Api, tmp_path: Path) -> Iterator[Pl
 
 
 def test_the_default_shim_is_applied_and_follows_the_chart(place: Place) -> None:
-    said = f"shim.runtime.spinkube.dev/{place.name}"
-    assert place.apply(place.shim(OLD)).stdout.split() == [said, Outcome.CREATED]
-    assert place.apply(place.shim(OLD)).stdout.split() == [said, Outcome.UNCHANGED]
+    object_name = f"shim.runtime.spinkube.dev/{place.name}"
+    assert place.apply(place.shim(OLD)).stdout.split() == [object_name, Outcome.CREATED]
+    assert place.apply(place.shim(OLD)).stdout.split() == [object_name, Outcome.UNCHANGED]
     patch = {"spec": {"paused": True}}
     assert place.api.call("PATCH", SHIMS.path(None, place.name), patch)[0] == http.HTTPStatus.OK
-    assert place.apply(place.shim(NEW)).stdout.split() == [said, Outcome.CONFIGURED]
+    assert place.apply(place.shim(NEW)).stdout.split() == [object_name, Outcome.CONFIGURED]
     now = place.stored()
     assert now is not None
     assert now["spec"]["fetchStrategy"] == make_fetch_strategy(NEW)

@@ -78,7 +78,7 @@ def kubeconfig_of(cluster: ClusterInfo, token: str, path: Path) -> Path:
     return path
 
 
-def wish(api: Api, node: str, value: str) -> None:
+def opt_in(api: Api, node: str, value: str) -> None:
     patch = {"metadata": {"annotations": {"kwasm.sh/kwasm-node": value}}}
     assert api.call("PATCH", f"/api/v1/nodes/{node}", patch)[0] == http.HTTPStatus.OK
 
@@ -87,7 +87,7 @@ def wish(api: Api, node: str, value: str) -> None:
 def test_once_it_prints_what_there_is_and_what_keeps_it_from_more(
     cluster: ClusterInfo, cluster_api: Api, crowd: Crowd, node: str, tmp_path: Path
 ) -> None:
-    wish(cluster_api, node, "maybe")
+    opt_in(cluster_api, node, "maybe")
     admin = Path(cluster.kubeconfig)
     done = once(admin, "nodes", "--once", "--filter", node)
     assert done.returncode == 0, done.stderr
@@ -128,7 +128,7 @@ async def test_for_programs_it_says_each_change(cluster: ClusterInfo, cluster_ap
                 first["set"][f"node/{node}"]["opt_in"] == "false"
                 or first["set"][f"node/{node}"]["phase"] == "NotOptedIn"
             )
-            wish(cluster_api, node, "maybe")
+            opt_in(cluster_api, node, "maybe")
             while True:
                 change = json.loads(await process.stdout.readline())
                 if change["set"].get(f"node/{node}", {}).get("opt_in") == "invalid":
@@ -201,7 +201,7 @@ async def test_on_a_terminal_a_change_is_drawn_keys_count_and_it_is_left_as_it_w
         terminal.press(f"/{node}\r")
         await terminal.until(lambda drawn: re.search(r" 1 fit", drawn) and f"filter: {node} " in drawn)
         terminal.press("")
-        wish(cluster_api, node, "maybe")
+        opt_in(cluster_api, node, "maybe")
         await terminal.until(lambda drawn: "InvalidAnnotation" in drawn and f"trellis explain node/{node}" in drawn)
         terminal.press("7")
         await terminal.until(lambda drawn: "WAKES" in drawn)

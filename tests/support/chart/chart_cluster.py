@@ -141,15 +141,15 @@ class ChartCluster:
 
     def trouble(self, late: list[str]) -> str:
         """Return what keeps workloads from being there: pods, Events, and the end of each pod's log."""
-        told = [f"not available after {SECONDS:.0f} s: {', '.join(late) or 'nothing is there'}"]
-        told.append(self.kubectl("get", "pods", "-n", SYSTEM, "-o", "wide"))
-        told.append(self.kubectl("get", "events", "-n", SYSTEM, "--field-selector", "type=Warning"))
+        lines = [f"not available after {SECONDS:.0f} s: {', '.join(late) or 'nothing is there'}"]
+        lines.append(self.kubectl("get", "pods", "-n", SYSTEM, "-o", "wide"))
+        lines.append(self.kubectl("get", "events", "-n", SYSTEM, "--field-selector", "type=Warning"))
         for pod in self.listed("pods", "-n", SYSTEM):
             if not all(status["ready"] for status in pod["status"].get("containerStatuses", [{"ready": False}])):
                 name = pod["metadata"]["name"]
-                told.append(f"--- {name}")
-                told.append(self.kubectl("logs", "-n", SYSTEM, name, "--tail=15", "--ignore-errors=true"))
-        return "\n".join(told)
+                lines.append(f"--- {name}")
+                lines.append(self.kubectl("logs", "-n", SYSTEM, name, "--tail=15", "--ignore-errors=true"))
+        return "\n".join(lines)
 
     def inventory(self) -> Inventory:
         """Return all that there is, but for what comes and goes by itself."""

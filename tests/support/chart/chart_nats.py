@@ -104,8 +104,8 @@ class PodServer:
         assert pid is not None
         before = self._pod["containers"][0]["lifecycle"]["preStop"]["exec"]["command"]
         assert before[0] == "nats-server"
-        told = [argument.replace("/run/nats", str(self.directory)) for argument in before[1:]]
-        before_stop = await asyncio.create_subprocess_exec(tools.ensure("nats-server"), *told)
+        arguments = [argument.replace("/run/nats", str(self.directory)) for argument in before[1:]]
+        before_stop = await asyncio.create_subprocess_exec(tools.ensure("nats-server"), *arguments)
         assert await asyncio.wait_for(before_stop.wait(), END_SECONDS) == 0
         os.kill(pid, signal.SIGTERM)
         await eventually(lambda: self.server.pid is None, END_SECONDS)

@@ -32,9 +32,9 @@ def forwarded(cluster: ClusterInfo, service: str, port: int) -> Iterator[int]:
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout is not None
-            said = process.stdout.readline()
-            assert said.startswith("Forwarding from 127.0.0.1:"), said
-            yield int(said.split()[2].rpartition(":")[2])
+            line = process.stdout.readline()
+            assert line.startswith("Forwarding from 127.0.0.1:"), line
+            yield int(line.split()[2].rpartition(":")[2])
         finally:
             process.terminate()
 
@@ -84,8 +84,8 @@ class Outside:
         found = subprocess.run(command, capture_output=True, text=True, check=True).stdout
         return base64.b64decode(json.loads(found)["data"][key]).decode() if found else ""
 
-    def facts(self) -> dict[str, dict[str, Any]]:
+    def events(self) -> dict[str, dict[str, Any]]:
         """Return all facts that the bus has, by their ids, as `trellis events replay` prints them."""
         with self.bus() as settings:
-            said = self.trellis("events", "replay", "-o", "json", **settings)
-        return {event["id"]: event for event in map(json.loads, said.splitlines())}
+            output = self.trellis("events", "replay", "-o", "json", **settings)
+        return {event["id"]: event for event in map(json.loads, output.splitlines())}

@@ -80,7 +80,7 @@ class Running:
     log: Path
     process: asyncio.subprocess.Process
 
-    def said(self) -> str:
+    def output(self) -> str:
         """Return the end of its log."""
         return self.log.read_text(encoding="utf-8")[-4000:]
 
@@ -89,7 +89,7 @@ class Running:
         deadline = time.monotonic() + READY_SECONDS
         status, body = await ask(self.port, "/readyz")
         while status != http.HTTPStatus.OK:
-            assert time.monotonic() < deadline, f"{body}\n{self.said()}"
+            assert time.monotonic() < deadline, f"{body}\n{self.output()}"
             await asyncio.sleep(0.2)
             status, body = await ask(self.port, "/readyz")
 
@@ -122,20 +122,22 @@ async def processes(where: Where, deployments: Iterable[Manifest]) -> AsyncItera
             account = stack.enter_context(granted(where.cluster, where.api, pod["serviceAccountName"], where.directory))
             account.log_in()
             [container] = pod["containers"]
-            told = variables(container)
+            environment = variables(container)
             changed = {
-                "TRELLIS_NATS_URL": told["TRELLIS_NATS_URL"].replace("trellis-nats.trellis-system:4222", where.bus),
+                "TRELLIS_NATS_URL": environment["TRELLIS_NATS_URL"].replace(
+                    "trellis-nats.trellis-system:4222", where.bus
+                ),
                 **installation.seeds(pod, where.directory / "seeds"),
                 "TRELLIS_KUBECONFIG": str(account.kubeconfig),
                 "TRELLIS_HEALTH_PORT": str(free_port()),
                 **where.more,
             }
-            if "TRELLIS_CONSOLE_AUTH" in told:
+            if "TRELLIS_CONSOLE_AUTH" in environment:
                 changed["TRELLIS_CONSOLE_PORT"] = "0"
-            if "TRELLIS_CONTROLLER_DATA_DIR" in told:
+            if "TRELLIS_CONTROLLER_DATA_DIR" in environment:
                 changed["TRELLIS_CONTROLLER_DATA_DIR"] = str(where.directory / "state")
             log = where.directory / f"{name}.log"
-            made = await process(container["command"], told | changed, log)
+            made = await process(container["command"], environment | changed, log)
             component = deployment["metadata"]["labels"]["app.kubernetes.io/component"]
             running = Running(name, component, int(changed["TRELLIS_HEALTH_PORT"]), log, made)
             stack.push_async_callback(running.end)
@@ -151,8 +153,8 @@ async def make_keys(where: Where, found: list[Manifest]) -> None:
     with granted(where.cluster, where.api, pod["serviceAccountName"], where.directory) as account:
         account.apply(item for item in found if item["kind"] in RBAC_KINDS)
         log = where.directory / f"{job['metadata']['name']}.log"
-        told = variables(container) | {"TRELLIS_KUBECONFIG": str(account.kubeconfig)}
-        done = await process(container["command"], told, log)
+        environment = variables(container) | {"TRELLIS_KUBECONFIG": str(account.kubeconfig)}
+        done = await process(container["command"], environment, log)
         assert await asyncio.wait_for(done.wait(), READY_SECONDS) == 0, log.read_text(encoding="utf-8")
 
 

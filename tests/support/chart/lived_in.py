@@ -81,7 +81,7 @@ class Life:
     def condition(self, kind: str, name: str, *place: str) -> str:
         """Return status and reason of the condition that says that an object is well."""
         found = json.loads(self.cluster.kubectl("get", kind, name, *place, "-o", "json"))
-        return _said(found, WATCHED[kind])
+        return _state_text(found, WATCHED[kind])
 
     def until_well(self, kind: str, name: str, *place: str, seconds: float = 180) -> None:
         """Wait until an object says that it is well; fail with all that it says."""
@@ -115,8 +115,8 @@ class Life:
         well = ("True", "Unknown") if kind == "wasmcontrollers" else ("True",)
         seen = [event["object"] for event in events(self.folder / f"{kind}.seen")]
         assert seen, f"there is nothing of {kind}"
-        told = [(item["metadata"]["name"], _said(item, WATCHED[kind])) for item in seen]
-        return [f"{kind} {name}: {text}" for name, text in told if not text.startswith(well)]
+        states = [(item["metadata"]["name"], _state_text(item, WATCHED[kind])) for item in seen]
+        return [f"{kind} {name}: {text}" for name, text in states if not text.startswith(well)]
 
     @contextmanager
     def answering(self, node: str) -> Iterator[None]:
@@ -134,7 +134,7 @@ class Life:
             kubectl("delete", "pod", "asks", "--now")
 
 
-def _said(found: Manifest, kind: str) -> str:
+def _state_text(found: Manifest, kind: str) -> str:
     """Return status, reason and message of a condition, "" if there is none."""
     conditions = (found.get("status") or {}).get("conditions") or ()
     return next((f"{c['status']} {c['reason']}: {c['message']}" for c in conditions if c["type"] == kind), "")

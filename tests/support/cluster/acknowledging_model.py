@@ -50,7 +50,7 @@ class Reached:
 class Message:
     """One message on the server: the wish it tells of, whether a reader has it, whether it was acknowledged."""
 
-    wish: int
+    wanted: int
     out: bool = False
     acked: bool = False
 
@@ -70,7 +70,7 @@ class Ack:
 class Run:
     """A run of the key: what it read, and what it waits for."""
 
-    wish: int
+    wanted: int
     version: int
     goes_on: asyncio.Future[bool]
     wrote: bool = False
@@ -82,7 +82,7 @@ class World:
     def __init__(self, model: Model) -> None:
         self.model, self.left = model, model.limits
         self.timers = FakeTimers()
-        self.wish = self.has = self.version = 0
+        self.wanted = self.has = self.version = 0
         self.messages: list[Message] = []
         self.runs: list[Run] = []
         self.late: Run | None = None  # a write that a killed replica has sent
@@ -103,7 +103,7 @@ class World:
         self.queue.add(KEY)
 
     async def run(self, _: str, __: TraceContext | None) -> None:
-        run = Run(self.wish, self.version, asyncio.get_running_loop().create_future())
+        run = Run(self.wanted, self.version, asyncio.get_running_loop().create_future())
         self.runs.append(run)
         if len(self.runs) > 1:
             self.broken = AT_ONCE
@@ -120,14 +120,14 @@ class World:
         """Carry out a write, over the version it was made from alone; say whether it was."""
         if self.model.compares and run.version != self.version:
             return False
-        if run.wish < self.has:
+        if run.wanted < self.has:
             self.broken = UNDONE
-        self.has, self.version = run.wish, self.version + 1
+        self.has, self.version = run.wanted, self.version + 1
         return True
 
     def acknowledged(self, token: int) -> None:
         message = self.messages[token]
-        if self.has < message.wish:
+        if self.has < message.wanted:
             self.broken = NOT_DONE
         message.acked = message.acked or not self.losing
         message.out = False
@@ -161,8 +161,8 @@ class World:
     async def step(self, what: str) -> None:
         match what.split():
             case ["the", "wish", *_]:
-                self.wish += 1
-                self.messages.append(Message(self.wish))
+                self.wanted += 1
+                self.messages.append(Message(self.wanted))
                 self.less("messages")
             case ["message", number, *_]:
                 message = self.messages[int(number)]
@@ -214,15 +214,15 @@ class World:
             tuple(sorted(map(int, entries[KEY].acks))) if KEY in entries else None  # type: ignore[call-overload]
             for entries in (queue._entries, queue._current, queue._blamed)
         )
-        runs = tuple((run.wish, run.version == self.version, run.wrote) for run in self.runs)
-        late = self.late and (self.late.wish, self.late.version == self.version)
-        messages = tuple((message.wish, message.out, message.acked) for message in self.messages)
+        runs = tuple((run.wanted, run.version == self.version, run.wrote) for run in self.runs)
+        late = self.late and (self.late.wanted, self.late.version == self.version)
+        messages = tuple((message.wanted, message.out, message.acked) for message in self.messages)
         timers = (bool(self.timers.pending), bool(queue._failures))
-        return (self.wish, self.has, messages, runs, late, owed, timers, self.left, self.broken)
+        return (self.wanted, self.has, messages, runs, late, owed, timers, self.left, self.broken)
 
     def done(self) -> bool:
         idle = not self.runs and not self.queue.depth and not self.queue.backing_off
-        return idle and self.has == self.wish and all(message.acked for message in self.messages)
+        return idle and self.has == self.wanted and all(message.acked for message in self.messages)
 
 
 @dataclass(frozen=True)

@@ -141,7 +141,7 @@ class ApiProxy:
             case Trouble.BUSY | Trouble.BROKEN | Trouble.EXPIRED:
                 return _refused(int(self.trouble))
             case Trouble.GONE if watches and request.query.get("resourceVersion", "0") != "0":
-                return await _gone(request)
+                return await _respond_gone(request)
             case _:
                 return await self._forward(request, watches=watches)
 
@@ -202,7 +202,7 @@ def _refused(code: int) -> web.Response:
     return web.json_response(_status(code), status=code, headers=headers)
 
 
-async def _gone(request: web.Request) -> web.StreamResponse:
+async def _respond_gone(request: web.Request) -> web.StreamResponse:
     response = web.StreamResponse(headers={"Content-Type": "application/json"})
     with contextlib.suppress(OSError):
         await response.prepare(request)

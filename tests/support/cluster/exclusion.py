@@ -79,15 +79,15 @@ def late_writes(records: Iterable[Record], lease: Lease) -> list[str]:
         own = term_of.get(who, 0)
         led, before = newest.get(where, (0, record))
         if not own:
-            found.append(f"{_say(record)} by {who}, who never led")
+            found.append(f"{_describe(record)} by {who}, who never led")
         elif own < led and who != unaware:
-            found.append(f"{_say(record)} by {who}, after {_say(before)} by {writer(before, lease.product)}")
+            found.append(f"{_describe(record)} by {who}, after {_describe(before)} by {writer(before, lease.product)}")
         else:
             newest[where] = (own, record)
     return found
 
 
-def _say(record: Record) -> str:
+def _describe(record: Record) -> str:
     return f"{record['verb']} {'/'.join(part for part in place(record) if part)} at {record['stageTimestamp']}"
 
 

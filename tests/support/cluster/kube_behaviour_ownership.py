@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from support.cluster.kube_behaviour_preconditions import CONTROLLERS, is_gone, is_marked
+from support.cluster.kube_behaviour_preconditions import CONTROLLERS, is_deleted, is_marked
 from support.cluster.kube_world import MANAGER, configmap, eventually, reference
 from trellis.kube.client import Kube
 from trellis.kube.errors import Conflict
@@ -103,7 +103,7 @@ class CollectorBehaviour:
         await self._owned(kube, namespace, "of-one", first)
         await self._owned(kube, namespace, "of-both", first, second)
         await kube.delete(CONFIGMAPS, "first", namespace, uid=first["metadata"]["uid"])
-        await eventually(lambda: is_gone(kube, namespace, "of-one"), "of-one goes", CONTROLLERS)
+        await eventually(lambda: is_deleted(kube, namespace, "of-one"), "of-one goes", CONTROLLERS)
 
         async def has_one_owner() -> bool:
             left = (await kube.get(CONFIGMAPS, "of-both", namespace))["metadata"]["ownerReferences"]
@@ -111,7 +111,7 @@ class CollectorBehaviour:
 
         await eventually(has_one_owner, "of-both stays, without the reference", CONTROLLERS)
         await kube.delete(CONFIGMAPS, "second", namespace, uid=second["metadata"]["uid"])
-        await eventually(lambda: is_gone(kube, namespace, "of-both"), "of-both goes", CONTROLLERS)
+        await eventually(lambda: is_deleted(kube, namespace, "of-both"), "of-both goes", CONTROLLERS)
 
     async def test_what_a_node_owns_goes_with_the_node(self, kube: Kube, namespace: str) -> None:
         """As installer Jobs do: their owner has no namespace."""
@@ -119,13 +119,13 @@ class CollectorBehaviour:
         node = await kube.create(NODES, {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}})
         await self._owned(kube, namespace, "a", node)
         await kube.delete(NODES, name, uid=node["metadata"]["uid"])
-        await eventually(lambda: is_gone(kube, namespace, "a"), "it goes", CONTROLLERS)
+        await eventually(lambda: is_deleted(kube, namespace, "a"), "it goes", CONTROLLERS)
 
     async def test_an_object_made_for_an_owner_that_is_gone_does_not_last(self, kube: Kube, namespace: str) -> None:
         owner = await kube.create(CONFIGMAPS, configmap(namespace, "owner"))
         await kube.delete(CONFIGMAPS, "owner", namespace, uid=owner["metadata"]["uid"])
         await self._owned(kube, namespace, "ghost", owner)
-        await eventually(lambda: is_gone(kube, namespace, "ghost"), "it goes", CONTROLLERS)
+        await eventually(lambda: is_deleted(kube, namespace, "ghost"), "it goes", CONTROLLERS)
 
     async def test_in_the_foreground_an_owner_waits_for_what_it_owns(self, kube: Kube, namespace: str) -> None:
         owner = await kube.create(CONFIGMAPS, configmap(namespace, "owner"))
@@ -138,14 +138,14 @@ class CollectorBehaviour:
         assert waiting["deletionTimestamp"]
         release = {"metadata": {"finalizers": None}}
         await kube.merge_patch(CONFIGMAPS, "a", release, namespace, field_manager=MANAGER)
-        await eventually(lambda: is_gone(kube, namespace, "owner"), "the owner goes", CONTROLLERS)
-        assert await is_gone(kube, namespace, "a")
+        await eventually(lambda: is_deleted(kube, namespace, "owner"), "the owner goes", CONTROLLERS)
+        assert await is_deleted(kube, namespace, "a")
 
     async def test_orphans_stay_without_an_owner(self, kube: Kube, namespace: str) -> None:
         owner = await kube.create(CONFIGMAPS, configmap(namespace, "owner"))
         await self._owned(kube, namespace, "a", owner)
         await kube.delete(CONFIGMAPS, "owner", namespace, uid=owner["metadata"]["uid"], propagation="Orphan")
-        await eventually(lambda: is_gone(kube, namespace, "owner"), "the owner goes", CONTROLLERS)
+        await eventually(lambda: is_deleted(kube, namespace, "owner"), "the owner goes", CONTROLLERS)
         left = await kube.get(CONFIGMAPS, "a", namespace)
         assert not left["metadata"].get("ownerReferences")
         assert "deletionTimestamp" not in left["metadata"]

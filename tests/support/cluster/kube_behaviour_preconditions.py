@@ -182,16 +182,16 @@ class RefusalBehaviour:
         await kube.delete(NAMESPACES, name, uid=space["metadata"]["uid"])
         with pytest.raises(Forbidden, match=f"unable to create new content in namespace {name}"):
             await kube.create(CONFIGMAPS, configmap(name, "late"))
-        await eventually(lambda: is_gone(kube, name, "b"), "its objects are deleted", CONTROLLERS)
+        await eventually(lambda: is_deleted(kube, name, "b"), "its objects are deleted", CONTROLLERS)
         assert (await kube.get(NAMESPACES, name))["metadata"]["deletionTimestamp"]
         await eventually(lambda: is_marked(kube, name, "a"), "this one too, but for its finalizer", CONTROLLERS)
         release = {"metadata": {"finalizers": None}}
         await kube.merge_patch(CONFIGMAPS, "a", release, name, field_manager=MANAGER)
 
-        async def namespace_is_gone() -> bool:
+        async def namespace_is_deleted() -> bool:
             return not [item for item in (await kube.list(NAMESPACES)).items if item["metadata"]["name"] == name]
 
-        await eventually(namespace_is_gone, "the namespace goes", CONTROLLERS)
+        await eventually(namespace_is_deleted, "the namespace goes", CONTROLLERS)
 
     async def _held(self, kube: Kube, namespace: str) -> Manifest:
         manifest = configmap(namespace, "a", x="1")
@@ -204,7 +204,7 @@ class RefusalBehaviour:
         return made
 
 
-async def is_gone(kube: Kube, namespace: str, name: str) -> bool:
+async def is_deleted(kube: Kube, namespace: str, name: str) -> bool:
     """Say whether an object is gone; what is in deletion is not."""
     await asyncio.sleep(0)
     return not (await kube.list(CONFIGMAPS, namespace, field_selector=f"metadata.name={name}")).items

@@ -87,7 +87,7 @@ class Chrome:
         )
         context.set_default_timeout(MS)
         page = await context.new_page()
-        page.on("console", self._heard)
+        page.on("console", self._on_console)
         page.on("pageerror", lambda error: self.complaints.append(str(error)))
         window = Window(page, self.axe)
         if token:
@@ -99,7 +99,7 @@ class Chrome:
         finally:
             await context.close()
 
-    def _heard(self, message: ConsoleMessage) -> None:
+    def _on_console(self, message: ConsoleMessage) -> None:
         if message.type in {"error", "warning"} and not _EXPECTED.search(message.text):
             self.complaints.append(message.text)
 

@@ -65,7 +65,7 @@ class Visit:
         await bus.connect()
         return bus
 
-    async def say(self, bus: Bus, *names: str) -> None:
+    async def publish(self, bus: Bus, *names: str) -> None:
         for name in names:
             await bus.publish(opted_out(name), dedup=secrets.token_hex(8))
 

@@ -40,7 +40,7 @@ def shim(name: str = "spin") -> Manifest:
 
 def group(name: str = "hosts", namespace: str = "team", *, pods: tuple[str, ...] = ()) -> Manifest:
     hosts = [{"pod": pod, "ready": True, "reported": "Yes", "id": f"N{pod}", "version": "1.9.0"} for pod in pods]
-    told = [{"id": f"N{pod}", "applications": ["shop"], "components": [{"id": "c"}]} for pod in pods]
+    lattice_hosts = [{"id": f"N{pod}", "applications": ["shop"], "components": [{"id": "c"}]} for pod in pods]
     return {
         "metadata": {"name": name, "namespace": namespace, "generation": 1},
         "spec": {"lattice": "prod", "version": "1.9.0", "hostReplicas": 1},
@@ -53,7 +53,7 @@ def group(name: str = "hosts", namespace: str = "team", *, pods: tuple[str, ...]
             "apps": [{"name": "shop", "version": "v1"}],
             "app_count": 1,
             "hosts": hosts,
-            "latticeHosts": told,
+            "latticeHosts": lattice_hosts,
             "conditions": [{"type": "Available", "status": "True", "reason": "HostsReady", "message": "all"}],
         },
     }

@@ -220,10 +220,10 @@ class Page:
     def __init__(self) -> None:
         self.entities: dict[str, Any] = {}
         self.last = ""
-        self.said: list[Message] = []
+        self.messages: list[Message] = []
 
     def take(self, message: Message) -> None:
-        self.said.append(message)
+        self.messages.append(message)
         match message.event:
             case "hello" if message.data.get("full"):
                 self.entities = {}

@@ -97,12 +97,12 @@ class Tab:
     """One open page."""
 
     page: Page
-    said: AsyncIterator[Message]
+    messages: AsyncIterator[Message]
 
     async def until(self, holds: Callable[[Page], object], seconds: float = SECONDS) -> Page:
         async with asyncio.timeout(seconds):
             while not holds(self.page):
-                self.page.take(await anext(self.said))
+                self.page.take(await anext(self.messages))
         return self.page
 
 

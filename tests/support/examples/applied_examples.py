@@ -75,7 +75,7 @@ def trellis(cluster: ClusterInfo, *words: str) -> str:
 @contextlib.contextmanager
 def free(api: Api, *namespaces: str) -> Iterator[None]:
     """Have namespaces that examples name for the time of a block."""
-    _await_gone(api, *namespaces)
+    _await_deleted(api, *namespaces)
     yield
     for name in namespaces:
         api.call("DELETE", f"/api/v1/namespaces/{name}")
@@ -95,7 +95,7 @@ def _remove_finalizer(api: Api, namespace: str) -> None:
         api.call("DELETE", PODS.path(namespace, item["metadata"]["name"]), {"gracePeriodSeconds": 0})
 
 
-def _await_gone(api: Api, *namespaces: str) -> None:
+def _await_deleted(api: Api, *namespaces: str) -> None:
     """Wait until nobody has these namespaces."""
     deadline = time.monotonic() + PATIENCE
     for name in namespaces:

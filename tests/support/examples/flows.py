@@ -73,15 +73,15 @@ GROUP: Final = (
 )
 
 _KEEP = "keep <application>"
-_TELL = "tell <application>"
+_REPORT = "tell <application>"
 APPLICATION: Final = (
     Edge(APPLICATIONS, _KEEP, ""),
     Edge(APPLICATIONS, "kubernetes PATCH applications", _KEEP),
     Edge(APPLICATIONS, "wadm put", _KEEP),
     Edge(APPLICATIONS, "kubernetes GET applications", "wadm put"),
     Edge(APPLICATIONS, "wadm deploy", _KEEP),
-    Edge(APPLICATIONS, _TELL, _KEEP),
-    Edge(APPLICATIONS, "kubernetes PATCH applications", _TELL),
+    Edge(APPLICATIONS, _REPORT, _KEEP),
+    Edge(APPLICATIONS, "kubernetes PATCH applications", _REPORT),
     Edge(APPLICATIONS, "publish application.synced", _KEEP),
 )
 FROM_WADM: Final = (
@@ -89,8 +89,8 @@ FROM_WADM: Final = (
     Edge(APPLICATIONS, "kubernetes CREATE applications", _KEEP),
     Edge(APPLICATIONS, _KEEP, _KEEP, may=True),
     Edge(APPLICATIONS, "kubernetes PATCH applications", _KEEP, may=True),
-    Edge(APPLICATIONS, _TELL, _KEEP),
-    Edge(APPLICATIONS, "kubernetes PATCH applications", _TELL),
+    Edge(APPLICATIONS, _REPORT, _KEEP),
+    Edge(APPLICATIONS, "kubernetes PATCH applications", _REPORT),
     Edge(APPLICATIONS, "publish application.synced", _KEEP),
 )
 
@@ -124,7 +124,7 @@ CONTROLLER: Final = (
     Edge(CONTROLLERS, "call update ConfigMap", "guest"),
     Edge(CONTROLLERS, "kubernetes PUT configmaps", "call update ConfigMap"),
 )
-TOLD: Final = (
+REPORTED: Final = (
     Edge(CONTROLLERS, "tell <controller>", ""),
     Edge(CONTROLLERS, "kubernetes PATCH wasmcontrollers", "tell <controller>"),
 )
@@ -138,6 +138,6 @@ FLOWS: Final[Mapping[str, tuple[Edge, ...]]] = {
     "A secret": SECRET,
     "A changed Secret": CHANGED,
     "A controller": CONTROLLER,
-    "A controller's status": TOLD,
+    "A controller's status": REPORTED,
 }
 """By the headings of docs/tracing.md."""

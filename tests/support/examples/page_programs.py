@@ -27,7 +27,7 @@ class Running:
     process: asyncio.subprocess.Process
     lines: list[str] = field(default_factory=list)
 
-    def told(self, text: str) -> bool:
+    def has_printed(self, text: str) -> bool:
         assert self.process.returncode is None, f"ended by itself with {self.process.returncode}: {self.lines}"
         return any(text in line for line in self.lines)
 

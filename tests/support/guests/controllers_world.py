@@ -138,7 +138,7 @@ class Host:
         found: dict[str, Any] = json.loads(done.stdout)
         return found
 
-    def said(self, **fields: str) -> list[dict[str, Any]]:
+    def logged(self, **fields: str) -> list[dict[str, Any]]:
         """Return the lines of the log that have these fields."""
         return [line for line in lines(self.log) if all(line.get(key) == value for key, value in fields.items())]
 

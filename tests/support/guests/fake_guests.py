@@ -102,11 +102,11 @@ class FakeGuests:
 
     def boot(self, module: Any, limits: Limits, host: Host, begun: Callable[[Any], None]) -> Any:
         self.booted += 1
-        said = module.abi or self.says_version
-        instance = FakeInstance(module, limits, host, abi=said)
+        abi = module.abi or self.says_version
+        instance = FakeInstance(module, limits, host, abi=abi)
         begun(instance)
-        if said != 1:
-            raise ModuleRefused(RefusalReason.UNSUPPORTED_ABI, f"it is made for version {said} of the ABI")
+        if abi != 1:
+            raise ModuleRefused(RefusalReason.UNSUPPORTED_ABI, f"it is made for version {abi} of the ABI")
         return instance
 
     def note(self, owner: Owner) -> str | None:

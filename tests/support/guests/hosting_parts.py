@@ -32,13 +32,13 @@ class SomeWatches:
         key = key_of(name)
         metadata = {"namespace": "team-a", "name": name, "uid": f"u-{name}", "resourceVersion": str(version)}
         self.items[key] = orjson.dumps({"metadata": metadata, "data": data})
-        self.say(key)
+        self.notify(key)
 
     def remove(self, name: str) -> None:
         del self.items[key_of(name)]
-        self.say(key_of(name))
+        self.notify(key_of(name))
 
-    def say(self, key: ObjectKey) -> None:
+    def notify(self, key: ObjectKey) -> None:
         for controller in list(self.wanted):
             self.on_change[controller](controller, key)
 

@@ -150,7 +150,7 @@ class Recorder:
     """A guest that remembers what it was told, in memory and out of it."""
 
     def __init__(self) -> None:
-        self.told: list[dict[str, Any]] = []
+        self.requests: list[dict[str, Any]] = []
         self.inits: list[dict[str, Any]] = []
         self.counts: list[int] = []
 
@@ -166,7 +166,7 @@ class Recorder:
             return {}
         instance.state["count"] = instance.state.get("count", 0) + 1
         self.counts.append(instance.state["count"])
-        self.told.append(request)
+        self.requests.append(request)
         return self.answer(instance, request)
 
     def answer(self, instance: FakeInstance, request: dict[str, Any]) -> dict[str, Any]:

@@ -97,11 +97,11 @@ class Killed:
         controller = self.random.choice(self.names())
         name = f"{controller}-{self.random.choice(OBJECTS)}"
         stateful = controller.startswith("s")
-        was_told = stateful and self._delete(f"{name}-seen")
+        was_notified = stateful and self._delete(f"{name}-seen")
         if name in self.data and self.random.random() < 0.3:
             self._delete(name)
             del self.data[name]
-            if not was_told:  # of what was there for a moment nobody has to know
+            if not was_notified:  # of what was there for a moment nobody has to know
                 self.awaited.discard(name)
                 return
         else:
@@ -174,10 +174,10 @@ class Killed:
         found = {}
         for name, item in self._config_maps(self.tenant).items():
             if name.endswith("-seen"):
-                said = item["data"]
-                seen = json.loads(said["seen"])
-                whole = (said["memory"], said["clock"], int(said["calls"])) == ("whole", "forward", sum(seen.values()))
-                assert whole, f"a torn memory was woken: {said} (seed {self.seed})"
+                data = item["data"]
+                seen = json.loads(data["seen"])
+                whole = (data["memory"], data["clock"], int(data["calls"])) == ("whole", "forward", sum(seen.values()))
+                assert whole, f"a torn memory was woken: {data} (seed {self.seed})"
                 found[name.removesuffix("-seen")] = item
         return found
 

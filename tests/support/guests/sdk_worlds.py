@@ -47,7 +47,7 @@ class World:
         stored = self.api.put(obj)
         return self.host.reconcile(key_of(stored), stored)
 
-    def gone(self, obj: Json) -> Json:
+    def deleted(self, obj: Json) -> Json:
         """An object is no more; return what the controller answers to it."""
         self.api.objects = {place: kept for place, kept in self.api.objects.items() if key_of(kept) != key_of(obj)}
         return self.host.reconcile(key_of(obj), None)

@@ -117,10 +117,12 @@ def beats(namespace: str, name: str, *, before: int = 0, pages: int = 2, pause: 
     return bytes(wasmtime.wat2wasm(_BEATS.format(**escaped, **lengths, before=before, pages=pages, pause=nanoseconds)))
 
 
-def saying_version(version: int) -> bytes:
+def with_version(version: int) -> bytes:
     """Return a module that only tells when it runs which version of the ABI it is made for, as those of Go do."""
-    said = f'(func (export "abi_version") (result i32) (i32.add (i32.const {version}) (i32.load8_u (i32.const 0)))))'
-    return bytes(wasmtime.wat2wasm(_AROUND.format(body=BODIES["good"])[:-1] + said))
+    function = (
+        f'(func (export "abi_version") (result i32) (i32.add (i32.const {version}) (i32.load8_u (i32.const 0)))))'
+    )
+    return bytes(wasmtime.wat2wasm(_AROUND.format(body=BODIES["good"])[:-1] + function))
 
 
 def sleeping(seconds: int) -> bytes:

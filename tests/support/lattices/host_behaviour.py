@@ -64,11 +64,11 @@ class Lattice:
         client = await nats.connect(url)
         lattice = cls(client, name)
 
-        async def heard(message: Any) -> None:
+        async def on_message(message: Any) -> None:
             lattice._events.append((message.subject, json.loads(message.data)))
             lattice._news.set()
 
-        await client.subscribe(f"wasmbus.evt.{name}.*", cb=heard)
+        await client.subscribe(f"wasmbus.evt.{name}.*", cb=on_message)
         await settle(client)
         try:
             yield lattice
@@ -133,28 +133,28 @@ class HostBehaviour:
         replies = await watched.pings(2)
         assert {reply["response"]["id"]: reply["response"]["labels"]["number"] for reply in replies} == hosts
         for reply in replies:
-            said = reply["response"]
+            response = reply["response"]
             assert (reply["success"], reply["message"]) == (True, "")
-            assert set(said) == {"ctl_host", "friendly_name", "id", "labels", "lattice", "rpc_host"} | {
+            assert set(response) == {"ctl_host", "friendly_name", "id", "labels", "lattice", "rpc_host"} | {
                 "uptime_human",
                 "uptime_seconds",
                 "version",
             }
-            assert said["lattice"] == watched.name
+            assert response["lattice"] == watched.name
 
     async def test_its_inventory_is_what_its_heartbeats_say(self, watched: Lattice, new_host: NewHost) -> None:
         host = await new_host({}, 1)
         asked = (await watched.ask(f"host.get.{host.id}"))["response"]
-        heard = (await watched.event("host_heartbeat", host.id, nth=2))["data"]
+        heartbeat = (await watched.event("host_heartbeat", host.id, nth=2))["data"]
         changing = {"uptime_human", "uptime_seconds"}
-        assert set(asked) == set(heard) == INVENTORY_KEYS
+        assert set(asked) == set(heartbeat) == INVENTORY_KEYS
         assert {key: asked[key] for key in INVENTORY_KEYS - changing} == {
-            key: heard[key] for key in INVENTORY_KEYS - changing
+            key: heartbeat[key] for key in INVENTORY_KEYS - changing
         }
-        assert heard["host_id"] == host.id
-        assert (heard["components"], heard["providers"]) == ([], [])
-        assert heard["uptime_seconds"] >= 1
-        assert re.fullmatch(r"(\d+m )?\d+s", heard["uptime_human"])
+        assert heartbeat["host_id"] == host.id
+        assert (heartbeat["components"], heartbeat["providers"]) == ([], [])
+        assert heartbeat["uptime_seconds"] >= 1
+        assert re.fullmatch(r"(\d+m )?\d+s", heartbeat["uptime_human"])
 
     async def test_labels_are_put_and_deleted_and_everybody_is_told(self, watched: Lattice, new_host: NewHost) -> None:
         host = await new_host({"kept": "yes"}, 30)

@@ -134,10 +134,11 @@ class HostWorld:
         def done() -> bool:
             found = self.call("GET", HOST_CONFIGS, name)
             status = found.get("status") or {}
-            said = {condition["type"]: condition["status"] for condition in status.get("conditions") or ()}
+            conditions = {condition["type"]: condition["status"] for condition in status.get("conditions") or ()}
             return (
                 status.get("observedGeneration") == found["metadata"]["generation"]
-                and (said.get("Available"), said.get("Progressing"), said.get("Degraded")) == ("True", "False", "False")
+                and (conditions.get("Available"), conditions.get("Progressing"), conditions.get("Degraded"))
+                == ("True", "False", "False")
                 and revision in {None, status.get("templateRevision")}
             )
 

@@ -48,20 +48,20 @@ class LatticeSpeaker:
 
     async def beat(self, host_id: str) -> None:
         """Send one heartbeat."""
-        await self.say("host_heartbeat", self.hosts[host_id])
+        await self.publish_event("host_heartbeat", self.hosts[host_id])
 
     async def stop(self, host_id: str) -> None:
         """Let a host say that it stops."""
         del self.hosts[host_id]
-        await self.say("host_stopped", {"labels": {}}, host_id)
+        await self.publish_event("host_stopped", {"labels": {}}, host_id)
 
     async def start(self, host_id: str) -> None:
         """Let a host that was added say that it starts: less than a heartbeat tells."""
         host = self.hosts[host_id]
-        told = {name: host[name] for name in ("friendly_name", "labels", "version")}
-        await self.say("host_started", told | {"uptime_seconds": 0}, host_id)
+        described = {name: host[name] for name in ("friendly_name", "labels", "version")}
+        await self.publish_event("host_started", described | {"uptime_seconds": 0}, host_id)
 
-    async def say(self, event: str, data: object, source: str = "") -> None:
+    async def publish_event(self, event: str, data: object, source: str = "") -> None:
         """Send an event of a host."""
         envelope = {"specversion": "1.0", "source": source, "data": data}
         await self.raw(f"wasmbus.evt.{self.lattice}.{event}", json.dumps(envelope).encode())

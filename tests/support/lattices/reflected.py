@@ -67,15 +67,15 @@ class Wadm:
         """Deploy an application, and say so unless ``quietly``."""
         self.deployed[application["metadata"]["name"]] = application
         if not quietly:
-            await self.say("manifest_published", application)
+            await self.publish("manifest_published", application)
 
     async def undeploy(self, name: str, *, quietly: bool = False) -> None:
         """Undeploy an application, and say so twice, as wadm does, unless ``quietly``."""
         self.deployed.pop(name, None)
         for _ in range(0 if quietly else 2):
-            await self.say("manifest_unpublished", {"name": name})
+            await self.publish("manifest_unpublished", {"name": name})
 
-    async def say(self, event: str, data: object) -> None:
+    async def publish(self, event: str, data: object) -> None:
         """Say an event now."""
         time = datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
         envelope = {"specversion": "1.0", "id": secrets.token_hex(8), "source": "wadm", "time": time, "data": data}

@@ -42,7 +42,7 @@ class Person:
         """Run a command of ``trellis``."""
         return await typed_meanwhile(self.environment, *words)
 
-    async def told(self, *words: str) -> tuple[int, Manifest]:
+    async def document(self, *words: str) -> tuple[int, Manifest]:
         """Return the exit status and the JSON of a command."""
         done = await self.run(*words, "-o", "json")
         assert done.stdout, done.stderr
@@ -51,11 +51,11 @@ class Person:
     async def finds(self, situation: str, what: str, *options: str) -> Manifest:
         """Wait until a page's answer is that of a situation, see that all forms agree, and return its JSON."""
         wanted = SITUATIONS[situation]
-        code, page = await self.told("explain", what, *options)
+        code, page = await self.document("explain", what, *options)
         try:
             async with asyncio.timeout(PATIENCE):
                 while not (page["cause"] and wanted.fits(page)):
-                    code, page = await self.told("explain", what, *options)
+                    code, page = await self.document("explain", what, *options)
         except TimeoutError:
             raise AssertionError(f"{situation}: it says\n{page}\nand not\n{wanted}") from None
         assert (code, page["ok"]) == (1, False)
@@ -70,7 +70,7 @@ class Person:
         row = SITUATIONS[situation].row
         async with asyncio.timeout(PATIENCE):
             while True:
-                code, status = await self.told("status")
+                code, status = await self.document("status")
                 found = status[row]
                 if name in (found["causes"] or {}):
                     break
@@ -78,8 +78,8 @@ class Person:
         assert found["ok"] is False
         # A row has a cause without where it was told, and the end of a long one is cut.
         # What counts, or says when, goes on between two looks.
-        told = found["causes"][name].removesuffix("…").partition(" (at ")[0]
-        assert told[:150] in page["cause"].replace(" on ", ": ") or told.partition(": ")[2][:150] in page["cause"], (
+        cause = found["causes"][name].removesuffix("…").partition(" (at ")[0]
+        assert cause[:150] in page["cause"].replace(" on ", ": ") or cause.partition(": ")[2][:150] in page["cause"], (
             found
         )
         kind = page["subject"].partition(" ")[0]

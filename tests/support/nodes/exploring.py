@@ -115,8 +115,8 @@ class _Seen:
         return next((number for number in range(len(self.depths)) if number not in found), None)
 
     def history(self, number: int) -> list[str]:
-        said: list[str] = []
+        lines: list[str] = []
         while (step := self.came_by[number]) is not None:
             number, what = step
-            said.append(what)
-        return said[::-1]
+            lines.append(what)
+        return lines[::-1]

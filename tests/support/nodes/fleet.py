@@ -261,24 +261,24 @@ class Fleet:
                 await asyncio.sleep(0.1)
         await client.close()
 
-    async def facts_until_now(self) -> list[TailedEvent]:
+    async def events_until_now(self) -> list[TailedEvent]:
         """Return all facts of this test's cluster that are stored by now, in the order they were said."""
         selection = Selection(cluster=self.id)
         return [event async for event in replay(self.info.nats_url, selection, Tally())]
 
-    async def facts(self, wanted: int, *, seconds: float = 30) -> list[TailedEvent]:
+    async def published_events(self, wanted: int, *, seconds: float = 30) -> list[TailedEvent]:
         """Return the first facts of this test's cluster, in the order they were said.
 
         The deadline is longer than the 15 s after which a service says again what was not stored.
         """
-        heard: list[TailedEvent] = []
+        found: list[TailedEvent] = []
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 async for event in tail(self.info.nats_url, Selection(cluster=self.id, last=10_000)):
-                    heard.append(event)
-                    if len(heard) >= wanted:
+                    found.append(event)
+                    if len(found) >= wanted:
                         break
-        return heard
+        return found
 
     # --- the API server's own history ---
 

@@ -112,8 +112,8 @@ _FLAKY = '(.spec.nodeName | startswith("flaky-") | tostring) + .metadata.labels[
 
 
 def _from(where: str) -> str:
-    told = f'[.spec.containers[0].env[] | .value // "" | contains("{where}")] | any | tostring'
-    return f'.metadata.labels["trellis.dev/operation"] + ({told})'
+    expression = f'[.spec.containers[0].env[] | .value // "" | contains("{where}")] | any | tostring'
+    return f'.metadata.labels["trellis.dev/operation"] + ({expression})'
 
 
 _INSTALLS = "provisiontrue"

@@ -33,8 +33,8 @@ def tree(node: RealNode) -> dict[str, str]:
             directories[:] = [name for name in directories if name not in _CHANGES_BY_ITSELF]
         for path in (Path(top, name) for name in (*directories, *files)):
             inside = path.relative_to(upper)
-            before = next((_facts(lower / inside) for lower in below if os.path.lexists(lower / inside)), None)
-            if (now := _facts(path)) != before:
+            before = next((_attributes(lower / inside) for lower in below if os.path.lexists(lower / inside)), None)
+            if (now := _attributes(path)) != before:
                 found[f"/{inside}"] = now
     return found
 
@@ -44,7 +44,7 @@ def tree_hash(node: RealNode) -> str:
     return hashlib.sha256(json.dumps(tree(node), sort_keys=True).encode()).hexdigest()
 
 
-def _facts(path: Path) -> str:
+def _attributes(path: Path) -> str:
     """Return what a file is, in a layer of an overlay: a device with number 0 says that it is deleted."""
     status = path.lstat()
     names = [name for name in os.listxattr(path, follow_symlinks=False) if name not in _OVERLAYS_OWN]

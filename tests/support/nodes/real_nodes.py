@@ -125,9 +125,9 @@ class Kubectl:
     def ended(self, pod: str) -> str:
         """Wait until a pod has succeeded; return what it said."""
         eventually(lambda: self.phase(pod).startswith(("Succeeded", "Failed")), f"pod {pod} ends")
-        said = self("logs", pod)
-        assert self.phase(pod) == "Succeeded", f"pod {pod}: {said}"
-        return said
+        log = self("logs", pod)
+        assert self.phase(pod) == "Succeeded", f"pod {pod}: {log}"
+        return log
 
     def running(self, pod: str) -> str:
         """Wait until a pod is ready; return its address."""

@@ -111,13 +111,13 @@ def _shim(name: str, version: int) -> ShimView:
 
 
 @cache
-def _shims(wish: OptIn) -> tuple[ShimView, ...]:
-    return tuple(_shim(name, wish.version if index == 0 else 1) for index, name in enumerate(wish.names))
+def _shims(opt_in: OptIn) -> tuple[ShimView, ...]:
+    return tuple(_shim(name, opt_in.version if index == 0 else 1) for index, name in enumerate(opt_in.names))
 
 
 @cache
-def target_on(node: NodeView, wish: OptIn) -> Target | None:
-    return target_of(node, wish.shims(), None, auto_provision=False, require_checksum=True)
+def target_on(node: NodeView, opt_in: OptIn) -> Target | None:
+    return target_of(node, opt_in.shims(), None, auto_provision=False, require_checksum=True)
 
 
 class Seen(NamedTuple):
@@ -130,7 +130,7 @@ class Seen(NamedTuple):
 
 
 @cache
-def planned(seen: Seen, wish: OptIn, book: Book, limit: str) -> Plan:
+def planned(seen: Seen, opt_in: OptIn, book: Book, limit: str) -> Plan:
     nodes, jobs, started, certain = seen
     by_uid: dict[str, tuple[JobView, ...]] = {}
     for job in jobs:
@@ -144,9 +144,9 @@ def planned(seen: Seen, wish: OptIn, book: Book, limit: str) -> Plan:
         if entry and not known and (names_of := doubted(node, entry, by_uid.get(node.uid, ()))):
             unconfirmed[node.uid], view = names_of, with_unconfirmed(node, names_of)
             nodes = (*nodes[:index], view, *nodes[index + 1 :])
-        if (target := target_on(view, wish)) is not None:
+        if (target := target_on(view, opt_in)) is not None:
             targets[node.uid] = target
-    limits = {name: ShimLimits(CountOrPercent.parse(limit)) for name in wish.names}
+    limits = {name: ShimLimits(CountOrPercent.parse(limit)) for name in opt_in.names}
     return plan(
         FleetSnapshot(nodes, targets, by_uid, book.ledger(), limits, RETRIES, NOW, begun=slots, unconfirmed=unconfirmed)
     )
@@ -154,13 +154,13 @@ def planned(seen: Seen, wish: OptIn, book: Book, limit: str) -> Plan:
 
 @cache
 def decided(
-    node: NodeView, jobs: tuple[JobView, ...], entry: Entry | None, wish: OptIn, *, certain: bool
+    node: NodeView, jobs: tuple[JobView, ...], entry: Entry | None, opt_in: OptIn, *, certain: bool
 ) -> tuple[Action, ...]:
     its = tuple(job for job in jobs if job.node_uid == node.uid)
     unconfirmed = doubted(node, entry, its) if entry and not certain else frozenset[str]()
     node = with_unconfirmed(node, unconfirmed) if unconfirmed else node
-    target = target_of_slot(node, target_on(node, wish), entry)
-    task = task_of(node, target, {shim.name: shim for shim in wish.shims()}, _RULES) if target and entry else None
+    target = target_of_slot(node, target_on(node, opt_in), entry)
+    task = task_of(node, target, {shim.name: shim for shim in opt_in.shims()}, _RULES) if target and entry else None
     given = (node.name, node, jobs, entry, target, frozenset[str](), None, 0.0, 20.0, NOW, 60.0)
     snapshot = Snapshot(*given, unconfirmed=unconfirmed, task=task)
     steps: list[Action] = []
@@ -170,14 +170,14 @@ def decided(
 
 
 @cache
-def marked(node: NodeView, job: JobView | None, wish: OptIn) -> NodeView | None:
+def marked(node: NodeView, job: JobView | None, opt_in: OptIn) -> NodeView | None:
     """The node as node_watcher leaves it; None if it writes nothing."""
-    shims = wish.shims()
+    shims = opt_in.shims()
     wanted = wanted_on(node, shims, auto_provision=False, legacy=False)
     handlers = {shim.name: shim.handler for shim in shims if shim.name in node.installed}
     here = tuple(shim for shim in shims if shim.name in wanted)
-    said = PublishedState(node.uid, opted_in=bool(wanted))
-    for action in watching.decide(NodeSnapshot(node.name, node, job, said, wanted, handlers, here)):
+    published = PublishedState(node.uid, opted_in=bool(wanted))
+    for action in watching.decide(NodeSnapshot(node.name, node, job, published, wanted, handlers, here)):
         for step in action.steps if isinstance(action, Unmark) else (action,):
             if isinstance(step, PatchNode):
                 return _patched(node, step)

@@ -118,7 +118,7 @@ class World:
         found = json.loads(self.kubectl("get", "events", "-A", "--field-selector", selector, "-o", "json"))
         return [f"{event.get('reason')}: {event.get('message')}" for event in found["items"]]
 
-    def gone(self, kind: str, name: str) -> bool:
+    def deleted(self, kind: str, name: str) -> bool:
         """Whether there is no such object."""
         return not self.kubectl("get", kind, name, "--ignore-not-found", "-o", "name")
 
@@ -232,10 +232,10 @@ def rollout_world(
                 load_image(info.name, node.name, archive)
         define_kinds(info, Quiet())
         places = {"machine": machine_address(info), "collector": spans.url if spans else ""}
-        told = {name: value.format(**places) for name, value in settings.items()}
+        given = {name: value.format(**places) for name, value in settings.items()}
         if info.otlp_endpoint is not None:
-            told["otlp_endpoint"] = info.otlp_endpoint
-        stack.enter_context(Services(info, folder / "log", **told))
+            given["otlp_endpoint"] = info.otlp_endpoint
+        stack.enter_context(Services(info, folder / "log", **given))
         yield World(info, Kubectl(info), served, folder / "log", spans)
 
 

@@ -29,9 +29,9 @@ class Writer:
 
     bus: Bus
     truth: dict[str, int] = field(default_factory=dict)
-    said_again: int = 0
+    republished: int = 0
     id: str = field(default_factory=lambda: secrets.token_hex(4))
-    _saying: set[asyncio.Task[None]] = field(default_factory=set)
+    _publishing: set[asyncio.Task[None]] = field(default_factory=set)
 
     async def change(self, names: Iterable[str]) -> None:
         """Let something new be true of each of these nodes; returns once all of it was said."""
@@ -40,27 +40,27 @@ class Writer:
         async def one(name: str) -> None:
             async with slots:
                 self.truth[name] = self.truth.get(name, 0) + 1
-                await self._say(name)
+                await self._publish(name)
 
         await asyncio.gather(*map(one, names))
 
-    def say_everything(self) -> None:
+    def publish_everything(self) -> None:
         """Say all that is true; called when the stream is another one."""
-        task = asyncio.ensure_future(self._say_all(list(self.truth)))
-        self._saying.add(task)
-        task.add_done_callback(self._saying.discard)
+        task = asyncio.ensure_future(self._publish_all(list(self.truth)))
+        self._publishing.add(task)
+        task.add_done_callback(self._publishing.discard)
 
     async def finished(self) -> None:
         """Wait until nothing is left to be said."""
-        while self._saying:
-            await asyncio.gather(*self._saying)
+        while self._publishing:
+            await asyncio.gather(*self._publishing)
 
-    async def _say_all(self, names: list[str]) -> None:
+    async def _publish_all(self, names: list[str]) -> None:
         for name in names:
-            self.said_again += 1
-            await self._say(name)
+            self.republished += 1
+            await self._publish(name)
 
-    async def _say(self, name: str) -> None:
+    async def _publish(self, name: str) -> None:
         while True:
             version = self.truth[name]
             try:
@@ -75,7 +75,7 @@ class Reader:
 
     def __init__(self, truth: dict[str, int], *, seconds: float = 0.0, workers: int = 16) -> None:
         self.known: dict[str, int] = {}
-        self.heard: Counter[str] = Counter()
+        self.received: Counter[str] = Counter()
         self.deliveries = 0
         self.lists = 0
         self._truth = truth
@@ -105,7 +105,7 @@ class Reader:
             await asyncio.gather(self._working, return_exceptions=True)
 
     def _hear(self, received: Received[NodeOptedOut]) -> None:
-        self.heard[received.data.uid] += 1
+        self.received[received.data.uid] += 1
         self.deliveries = max(self.deliveries, received.deliveries)
         self._queue.add(received.data.name, received.ack, received.trace)
 

@@ -171,8 +171,10 @@ def _mount(operators: Operators, folder: Path) -> None:
 def _available(operators: Operators, name: str) -> bool:
     """Say whether the API server has found the server behind an APIService."""
     _, found = operators.api.call("GET", API_SERVICES.path(None, name))
-    said = {condition["type"]: condition["status"] for condition in (found.get("status") or {}).get("conditions") or ()}
-    return said.get("Available") == "True"
+    conditions = {
+        condition["type"]: condition["status"] for condition in (found.get("status") or {}).get("conditions") or ()
+    }
+    return conditions.get("Available") == "True"
 
 
 def metered(operators: Operators, namespace: str) -> bool:

@@ -132,7 +132,7 @@ class Operators:
         """Return where a process writes what it has to say."""
         return self.directory / f"{name}.log"
 
-    def said(self) -> str:
+    def output(self) -> str:
         """Return the end of every log, for a test that fails."""
         return "\n".join(f"--- {name}\n{tail((self.log(name), 0))}" for name in self._running)
 

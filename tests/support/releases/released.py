@@ -76,11 +76,11 @@ class Released:
     registry: str
     folder: Path
     keys: Keys
-    told: dict[str, Any]
+    report: dict[str, Any]
 
     def reference(self, key: str) -> str:
         """Return the reference by digest of an artifact."""
-        return str(self.told["artifacts"][key]["reference"])
+        return str(self.report["artifacts"][key]["reference"])
 
     def digest(self, key: str) -> str:
         """Return the digest of an artifact."""

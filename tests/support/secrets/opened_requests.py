@@ -65,8 +65,8 @@ def _holds_nothing(refused: Refusal, planted: list[str]) -> None:
     assert refused.__cause__ is None
     assert refused.__traceback__ is not None
     below = traceback.StackSummary.extract(traceback.walk_tb(refused.__traceback__.tb_next), capture_locals=True)
-    said = "".join([*below.format(), *traceback.format_exception(refused), repr(refused), refused.body().decode()])
-    assert [item for item in planted if item in said] == []
+    text = "".join([*below.format(), *traceback.format_exception(refused), repr(refused), refused.body().decode()])
+    assert [item for item in planted if item in text] == []
 
 
 def _tokens(text: bytes) -> list[str]:

@@ -23,7 +23,7 @@ def judged(one: Case) -> str:
     try:
         found: str | Asked = _asked(open_request(one.headers, one.payload, KEYS, NOW).request())
     except Refusal as refusal:
-        found = _said(refusal)
+        found = _answer_of(refusal)
     assert found == wanted, f"case {one.kind}: {found}, not {wanted}: {one.text!r}"
     return f"{one.kind}: {found if isinstance(found, str) else 'accepted'}"
 
@@ -42,7 +42,7 @@ def _asked(request: Request) -> Asked:
     return Asked(request.secret, request.field, request.application, entity, host, policy.namespace, policy.impersonate)
 
 
-def _said(refusal: Refusal) -> str:
+def _answer_of(refusal: Refusal) -> str:
     """The error's name, once the body is one a host can read and nothing is in it that should not be."""
     body = refusal.body()
     error = json.loads(body)["error"]

@@ -53,7 +53,7 @@ class Signer:
 
     def token(self, subject: str, **claims: Any) -> str:
         """Return a token about a subject."""
-        said = {
+        payload = {
             "jti": secrets.token_hex(8),
             "iat": int(time.time()),
             "iss": self.public,
@@ -61,7 +61,7 @@ class Signer:
             "wascap": {"name": "test"},
             "wascap_revision": 3,
         } | claims
-        head, body = (_encode(json.dumps(item).encode()) for item in ({"typ": "jwt", "alg": "Ed25519"}, said))
+        head, body = (_encode(json.dumps(item).encode()) for item in ({"typ": "jwt", "alg": "Ed25519"}, payload))
         return f"{head}.{body}.{_encode(self.key.sign(f'{head}.{body}'.encode()).signature)}"
 
 

@@ -70,6 +70,6 @@ def stopped(side: Side, token: str) -> str:
     text = side.asks(token)
     refused = refusal(message(text), text)
     assert refused.error is side.error
-    said = answer(side.error, refused.body())
-    assert 0 < len(said) < 120
-    return said
+    error_text = answer(side.error, refused.body())
+    assert 0 < len(error_text) < 120
+    return error_text

@@ -50,7 +50,7 @@ def filled(manifest: Manifest) -> Manifest:
     return manifest | {"metadata": metadata}
 
 
-def said(kind: str, status: str, reason: str, message: str = "so it is") -> Manifest:
+def condition(kind: str, status: str, reason: str, message: str = "so it is") -> Manifest:
     at = "2026-01-01T00:00:00Z"
     found = {"type": kind, "status": status, "reason": reason, "message": message}
     return found | {"lastTransitionTime": at, "observedGeneration": 1}
@@ -62,12 +62,12 @@ def one_each(*conditions: Manifest) -> list[Manifest]:
 
 
 STARTED = (
-    said("Available", "False", "NodesNotReady"),
-    said("Progressing", "True", "Updating"),
-    said("Degraded", "False", "Healthy"),
+    condition("Available", "False", "NodesNotReady"),
+    condition("Progressing", "True", "Updating"),
+    condition("Degraded", "False", "Healthy"),
 )
 
-COMPLETE = (said("Available", "True", "AllNodesReady"), said("Progressing", "False", "Updated"))
+COMPLETE = (condition("Available", "True", "AllNodesReady"), condition("Progressing", "False", "Updated"))
 
 
 def shim(*conditions: Manifest, name: str = "spin", nodes: int = 1, **spec: Any) -> Manifest:
@@ -219,7 +219,7 @@ NODES: dict[str, tuple[Nodes, Health, str]] = {
     "node not ready": (Nodes(node=node(ready=False)), Health.DEGRADED, "NodeNotReady"),
     "InstallerRefused": (
         Nodes(
-            shims=(shim(said("Degraded", "True", REJECTED)),),
+            shims=(shim(condition("Degraded", "True", REJECTED)),),
             events=(event("uid-n1", REJECTED, f"{NO_POD} n1-job is created: {QUOTA}"),),
         ),
         Health.DEGRADED,
@@ -227,7 +227,7 @@ NODES: dict[str, tuple[Nodes, Health, str]] = {
     ),
     "InstallerJobRefused": (
         Nodes(
-            shims=(shim(said("Degraded", "True", "InstallerJobRefused")),),
+            shims=(shim(condition("Degraded", "True", "InstallerJobRefused")),),
             events=(event("uid-n1", "InstallerJobRefused", QUOTA),),
         ),
         Health.DEGRADED,
@@ -249,8 +249,8 @@ SHIMS: dict[str, tuple[Nodes, Health, str]] = {
         Nodes(
             shims=(
                 shim(
-                    said("Available", "False", "NoNodes"),
-                    said("Progressing", "False", "Updated"),
+                    condition("Available", "False", "NoNodes"),
+                    condition("Progressing", "False", "Updated"),
                     nodes=0,
                     nodeSelector={"no": "node"},
                 ),
@@ -262,7 +262,7 @@ SHIMS: dict[str, tuple[Nodes, Health, str]] = {
     "HandlerConflict": (
         Nodes(
             shims=(
-                shim(said("Degraded", "True", "HandlerConflict")),
+                shim(condition("Degraded", "True", "HandlerConflict")),
                 shim(name="aaa", runtimeClass={"name": "aaa", "handler": "spin"}),
             )
         ),
@@ -270,17 +270,20 @@ SHIMS: dict[str, tuple[Nodes, Health, str]] = {
         "HandlerConflict",
     ),
     "complete, and its RuntimeClass is rejected": (
-        Nodes(node=updated(), shims=(shim(*COMPLETE, said("Degraded", "True", "RuntimeClassRefused")),)),
+        Nodes(node=updated(), shims=(shim(*COMPLETE, condition("Degraded", "True", "RuntimeClassRefused")),)),
         Health.DEGRADED,
         "RuntimeClassRefused",
     ),
     "complete, and another controller is active": (
-        Nodes(node=updated(), shims=(shim(*COMPLETE, said("OtherControllerActive", "True", "KWasmOperatorRuns")),)),
+        Nodes(
+            node=updated(),
+            shims=(shim(*COMPLETE, condition("OtherControllerActive", "True", "KWasmOperatorRuns")),),
+        ),
         Health.DEGRADED,
         "KWasmOperatorRuns",
     ),
     "MassDeletion": (
-        Nodes(node=updated(), shims=(shim(said("Degraded", "True", "MassDeletion")),)),
+        Nodes(node=updated(), shims=(shim(condition("Degraded", "True", "MassDeletion")),)),
         Health.DEGRADED,
         "MassDeletion",
     ),
@@ -290,18 +293,28 @@ SHIMS: dict[str, tuple[Nodes, Health, str]] = {
     "halted": (
         Nodes(
             node=failed("attempt 1: HandlerMissing: x"),
-            shims=(shim(said("Progressing", "False", "RolloutHalted"), said("Degraded", "True", "NodesFailing")),),
+            shims=(
+                shim(condition("Progressing", "False", "RolloutHalted"), condition("Degraded", "True", "NodesFailing")),
+            ),
             ledger=Ledger({}, ("spin",)),
         ),
         Health.DEGRADED,
         "RolloutHalted",
     ),
-    "paused": (Nodes(shims=(shim(said("Progressing", "False", "Paused"), paused=True),)), Health.SUSPENDED, "Paused"),
+    "paused": (
+        Nodes(shims=(shim(condition("Progressing", "False", "Paused"), paused=True),)),
+        Health.SUSPENDED,
+        "Paused",
+    ),
     "paused, and a node fails": (
         Nodes(
             node=failed("attempt 1: HandlerMissing: x"),
             shims=(
-                shim(said("Progressing", "False", "Paused"), said("Degraded", "True", "NodesFailing"), paused=True),
+                shim(
+                    condition("Progressing", "False", "Paused"),
+                    condition("Degraded", "True", "NodesFailing"),
+                    paused=True,
+                ),
             ),
         ),
         Health.SUSPENDED,
@@ -337,24 +350,24 @@ def group(*conditions: Manifest, **status: Any) -> Manifest:
 
 
 NEW = (
-    said("Available", "True", "HostsReady"),
-    said("Progressing", "False", "Updated"),
-    said("Degraded", "False", "Healthy"),
-    said("HostsReporting", "True", "AllReporting"),
+    condition("Available", "True", "HostsReady"),
+    condition("Progressing", "False", "Updated"),
+    condition("Degraded", "False", "Healthy"),
+    condition("HostsReporting", "True", "AllReporting"),
 )
 
-READY = said("Available", "True", "HostsReady")
+READY = condition("Available", "True", "HostsReady")
 
-NOT_CONNECTED = said("HostsReporting", "Unknown", "LatticeNotConnected")
+NOT_CONNECTED = condition("HostsReporting", "Unknown", "LatticeNotConnected")
 
-UNREACHABLE = said("HostsReporting", "Unknown", "LatticeUnreachable", "refused the user")
+UNREACHABLE = condition("HostsReporting", "Unknown", "LatticeUnreachable", "refused the user")
 
-NO_WADM = said("ApplicationsKnown", "Unknown", "WadmUnavailable")
+NO_WADM = condition("ApplicationsKnown", "Unknown", "WadmUnavailable")
 
 GROUPS: dict[str, tuple[Manifest, Health, str]] = {
     "healthy": (group(READY), Health.HEALTHY, "HostsReady"),
     "Secret missing": (
-        group(said("Degraded", "True", "SecretMissing", "Secret team/x is missing: create it")),
+        group(condition("Degraded", "True", "SecretMissing", "Secret team/x is missing: create it")),
         Health.DEGRADED,
         "SecretMissing",
     ),
@@ -362,28 +375,30 @@ GROUPS: dict[str, tuple[Manifest, Health, str]] = {
     "its lattice is not connected yet": (group(READY, NOT_CONNECTED), Health.UNKNOWN, "LatticeNotConnected"),
     "it starts, and its lattice is not connected yet": (
         group(
-            said("Available", "False", "HostsNotReady"), said("Progressing", "True", "Starting"), NOT_CONNECTED
+            condition("Available", "False", "HostsNotReady"),
+            condition("Progressing", "True", "Starting"),
+            NOT_CONNECTED,
         ),
         Health.PROGRESSING,
         "Starting",
     ),
     "HeartbeatMissing": (
-        group(READY, said("HostsReporting", "False", "HeartbeatMissing")), Health.DEGRADED, "HeartbeatMissing",
+        group(READY, condition("HostsReporting", "False", "HeartbeatMissing")), Health.DEGRADED, "HeartbeatMissing",
     ),
     "WaitingForHosts": (
-        group(READY, said("HostsReporting", "Unknown", "WaitingForHosts")), Health.PROGRESSING, "WaitingForHosts",
+        group(READY, condition("HostsReporting", "Unknown", "WaitingForHosts")), Health.PROGRESSING, "WaitingForHosts",
     ),
     "WadmUnavailable": (group(READY, NO_WADM), Health.HEALTHY, "HostsReady"),
     "OtherControllerActive": (
-        group(said("OtherControllerActive", "True", "WasmCloudOperatorRuns")),
+        group(condition("OtherControllerActive", "True", "WasmCloudOperatorRuns")),
         Health.DEGRADED,
         "WasmCloudOperatorRuns",
     ),
-    "ImagePullBackOff": (group(said("Degraded", "True", "ImagePullBackOff")), Health.DEGRADED, "ImagePullBackOff"),
+    "ImagePullBackOff": (group(condition("Degraded", "True", "ImagePullBackOff")), Health.DEGRADED, "ImagePullBackOff"),
     "a rollout while all hosts are ready": (
-        group(READY, said("Progressing", "True", "Updating")), Health.PROGRESSING, "Updating",
+        group(READY, condition("Progressing", "True", "Updating")), Health.PROGRESSING, "Updating",
     ),
-    "no pods yet": (group(said("Available", "False", "NotCreated")), Health.MISSING, "NotCreated"),
+    "no pods yet": (group(condition("Available", "False", "NotCreated")), Health.MISSING, "NotCreated"),
 }  # fmt: skip
 
 
@@ -397,7 +412,7 @@ APPLICATIONS: dict[str, tuple[Manifest, list[Manifest], Health, str]] = {
     "undeployed": (app("Undeployed"), [group(READY)], Health.SUSPENDED, "Undeployed"),
     "unhealthy": (app("Unhealthy"), [group(READY)], Health.DEGRADED, "Unhealthy"),
     "WadmUnavailable": (
-        app("Deployed", said("Synced", "Unknown", "WadmUnavailable")),
+        app("Deployed", condition("Synced", "Unknown", "WadmUnavailable")),
         [group(READY)],
         Health.UNKNOWN,
         "WadmUnavailable",
@@ -405,7 +420,7 @@ APPLICATIONS: dict[str, tuple[Manifest, list[Manifest], Health, str]] = {
     "no host group of the lattice": (app("Waiting"), [], Health.DEGRADED, "HostGroupMissing"),
     "its lattice is unreachable": (app(), [group(READY, UNREACHABLE)], Health.UNKNOWN, "LatticeUnreachable"),
     "MassDeletion": (
-        app("Deployed", said("Synced", "False", "MassDeletion")), [group(READY)], Health.DEGRADED, "MassDeletion",
+        app("Deployed", condition("Synced", "False", "MassDeletion")), [group(READY)], Health.DEGRADED, "MassDeletion",
     ),
 }  # fmt: skip
 
@@ -418,16 +433,18 @@ def controller(state: str, *conditions: Manifest, **status: Any) -> Manifest:
 
 
 CONTROLLERS: dict[str, tuple[Manifest, Health, str]] = {
-    "suspended to disk": (controller("Suspended", said("Ready", "True", "Running")), Health.HEALTHY, "Running"),
+    "suspended to disk": (controller("Suspended", condition("Ready", "True", "Running")), Health.HEALTHY, "Running"),
     "calls for some objects fail": (
-        controller("Suspended", said("Ready", "True", "Running"), lastFault=FAULT, failing=1),
+        controller("Suspended", condition("Ready", "True", "Running"), lastFault=FAULT, failing=1),
         Health.HEALTHY,
         "Running",
     ),
     "Trapped": (
-        controller("Failed", said("Ready", "False", "Trapped"), lastFault=FAULT, failing=1), Health.DEGRADED, "Trapped",
+        controller("Failed", condition("Ready", "False", "Trapped"), lastFault=FAULT, failing=1),
+        Health.DEGRADED,
+        "Trapped",
     ),
-    "paused": (controller("Paused", said("Ready", "False", "Paused")), Health.SUSPENDED, "Paused"),
+    "paused": (controller("Paused", condition("Ready", "False", "Paused")), Health.SUSPENDED, "Paused"),
     "never reconciled": (controller(""), Health.UNKNOWN, "NotEvaluated"),
 }  # fmt: skip
 

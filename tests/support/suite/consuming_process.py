@@ -52,14 +52,14 @@ async def main(url: str, cluster: str, path: str) -> None:
     bus.subscribe("nodes", [NodeOptedOut], handle)
     await bus.connect()
     await bus.start()
-    await asyncio.gather(queue.work(run), tell(bus))
+    await asyncio.gather(queue.work(run), report(bus))
 
 
-async def tell(bus: Bus) -> None:
+async def report(bus: Bus) -> None:
     """Say ``consuming`` and ``away`` in turn."""
     while True:
-        for line, said in (("consuming", False), ("away", True)):
-            while bus.connected.is_set() is said:  # noqa: ASYNC110 (that it is away has no event)
+        for line, connected in (("consuming", False), ("away", True)):
+            while bus.connected.is_set() is connected:  # noqa: ASYNC110 (that it is away has no event)
                 await asyncio.sleep(0.05)
             sys.stdout.write(f"{line}\n")
             sys.stdout.flush()
@@ -78,8 +78,8 @@ async def says(process: Process, line: str) -> None:
     """Wait until it says this."""
     assert process.stdout is not None
     async with asyncio.timeout(60):
-        async for said in process.stdout:
-            if said.decode() == f"{line}\n":
+        async for printed in process.stdout:
+            if printed.decode() == f"{line}\n":
                 return
     raise AssertionError(f"it ended and never said {line}")
 

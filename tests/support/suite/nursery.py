@@ -134,11 +134,11 @@ class Nursery:
         """Take what the nursery says, until it ends."""
         assert self._process.stdout is not None
         for line in self._process.stdout:
-            said: dict[str, Any] = json.loads(line)
-            if "code" in said:
-                self._children.pop(said["pid"]).end(said["code"])
+            message: dict[str, Any] = json.loads(line)
+            if "code" in message:
+                self._children.pop(message["pid"]).end(message["code"])
             else:
-                child = self._children[said["pid"]] = Child(said["pid"])
+                child = self._children[message["pid"]] = Child(message["pid"])
                 self._born.put(child)
 
 
@@ -163,8 +163,8 @@ def nursery(module: str, **environment: str) -> Iterator[Nursery]:
             hearing.join()
 
 
-def _tell(**said: int) -> None:
-    sys.stdout.write(json.dumps(said) + "\n")
+def _report(**message: int) -> None:
+    sys.stdout.write(json.dumps(message) + "\n")
     sys.stdout.flush()
 
 
@@ -223,7 +223,7 @@ def _loop(main: Any, children: set[int], woken: int) -> None:
                 ended, status = os.waitpid(pid, os.WNOHANG)
                 if ended:
                     children.discard(pid)
-                    _tell(pid=pid, code=os.waitstatus_to_exitcode(status))
+                    _report(pid=pid, code=os.waitstatus_to_exitcode(status))
         if 0 in ready:
             if not (read := os.read(0, 1 << 16)):
                 return
@@ -235,7 +235,7 @@ def _loop(main: Any, children: set[int], woken: int) -> None:
                     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
                     _be(main, json.loads(line))
                 children.add(pid)
-                _tell(pid=pid)
+                _report(pid=pid)
 
 
 if __name__ == "__main__":

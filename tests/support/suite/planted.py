@@ -27,10 +27,12 @@ _OUTPUT: Final = ("*.log", "log", "*.blk")
 """Logs of processes; and where NATS keeps messages, as they are."""
 
 
-def found_in(said: bytes) -> list[str]:
+def found_in(content: bytes) -> list[str]:
     """Return what of it nobody may say, with the words before it."""
-    hits = ((what, item.search(said)) for what, item in _FORBIDDEN.items())
-    return [f"{what}, after {said[max(0, hit.start() - 80) : hit.start()]!r}" for what, hit in hits if hit is not None]
+    hits = ((what, item.search(content)) for what, item in _FORBIDDEN.items())
+    return [
+        f"{what}, after {content[max(0, hit.start() - 80) : hit.start()]!r}" for what, hit in hits if hit is not None
+    ]
 
 
 def outputs(folder: Path, since: float) -> Iterator[Path]:

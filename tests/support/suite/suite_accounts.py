@@ -50,7 +50,7 @@ _DAY: Final = 24 * 3600
 _KINDS: Final = {
     item.kind: item for item in (SERVICE_ACCOUNTS, ROLES, ROLE_BINDINGS, CLUSTER_ROLES, CLUSTER_ROLE_BINDINGS)
 }
-_FOR_PEOPLE_TO_SAY: Final[dict[str, list[Manifest]]] = {
+_GRANTED_BY_USERS: Final[dict[str, list[Manifest]]] = {
     "secrets_backend": [
         {"apiGroups": [""], "resources": ["users", "serviceaccounts"], "verbs": ["impersonate"]},
         {"apiGroups": [""], "resources": ["secrets"], "verbs": ["get"]},
@@ -144,7 +144,7 @@ class SuiteAccounts:
 
 def _given_by_people(service: str, account: str, resources: tuple[str, ...]) -> list[Manifest]:
     """Return what values of the chart give: whom to act as, what controllers may watch."""
-    rules = [*_FOR_PEOPLE_TO_SAY.get(service, ())]
+    rules = [*_GRANTED_BY_USERS.get(service, ())]
     for resource in resources:
         version, _, kind = resource.rpartition("/")
         group = version.rpartition("/")[0]

@@ -123,7 +123,7 @@ class KeptWorld:
         found: Manifest = (self.find(name) or {}).get("status") or {}
         return found
 
-    def said(self, name: str) -> dict[str, tuple[str, str]]:
+    def conditions(self, name: str) -> dict[str, tuple[str, str]]:
         """Return verdict and reason of an Application's conditions."""
         found = self.status(name).get("conditions") or ()
         return {item["type"]: (item["status"], item["reason"]) for item in found}
@@ -152,18 +152,18 @@ class KeptWorld:
 
         def equal(one: Manifest) -> bool:
             status = one.get("status") or {}
-            said = {each["type"]: each["status"] for each in status.get("conditions") or ()}
+            conditions = {each["type"]: each["status"] for each in status.get("conditions") or ()}
             base = status.get("synced") or {}
             return (
                 status.get("observedGeneration") == one["metadata"]["generation"]
-                and said.get("Synced") == "True"
+                and conditions.get("Synced") == "True"
                 and base.get("deployed") is deployed
                 and version in {"", base.get("wadmVersion")}
             )
 
         return await self.until(name, f"synced, deployed {deployed}, version {version or 'any'}", equal)
 
-    async def gone(self, name: str) -> None:
+    async def deleted(self, name: str) -> None:
         """Wait until there is no Application of a name."""
         await eventually(lambda: self.find(name) is None, f"no Application {name}", seconds=PATIENCE)
 

@@ -65,7 +65,7 @@ class KeptBehaviour:
                 lambda: "nothing proves" in kept.warnings().get("Restored", ""), "an Event", seconds=PATIENCE
             )
             kept.delete(name)
-        await kept.gone(name)
+        await kept.deleted(name)
 
     async def test_what_kubectl_applies_edits_undeploys_and_deletes_is_so_in_wadm(
         self, kept: KeptWorld, wadm: Wadm
@@ -95,7 +95,7 @@ class KeptBehaviour:
             await wadm_has(wadm, "web", deployed_version=newest)
 
             kept.delete("web")
-            await kept.gone("web")
+            await kept.deleted("web")
             await wadm_lacks(wadm, "web")
 
     async def test_what_is_equal_takes_no_writes_however_often_it_is_applied(self, kept: KeptWorld, wadm: Wadm) -> None:
@@ -159,7 +159,7 @@ class KeptBehaviour:
             await kept.until(name, "two versions", lambda item: len(item["status"]["versions"]) == 2)
             assert set(await models(wadm)) == {"Web_1"}
             kept.delete(name)
-            await kept.gone(name)
+            await kept.deleted(name)
             await wadm_lacks(wadm, "Web_1")
 
     async def test_what_wash_does_while_nobody_works_is_found_at_the_start(self, kept: KeptWorld, wadm: Wadm) -> None:
@@ -175,7 +175,7 @@ class KeptBehaviour:
         kept.apply("mine", spec())
         async with kept.manager():
             if self.proves:
-                await kept.gone("theirs")
+                await kept.deleted("theirs")
             else:
                 await wadm_has(wadm, "theirs")
                 await kept.synced("theirs", deployed=False)
@@ -211,7 +211,7 @@ class KeptBehaviour:
                 condition["message"] for condition in found["status"]["conditions"] if condition["type"] == "Ready"
             )
             assert "1,048,576" in words
-            assert {kind: item[0] for kind, item in kept.said("large").items()} == {
+            assert {kind: item[0] for kind, item in kept.conditions("large").items()} == {
                 "Ready": "False",
                 "Reconciling": "False",
                 "Stalled": "True",
@@ -223,7 +223,7 @@ class KeptBehaviour:
             assert set(await models(wadm)) == {"web"}
             kept.patch("large", {"spec": spec()})
             await kept.synced("large")
-            assert "Rejected" not in kept.said("large")
+            assert "Rejected" not in kept.conditions("large")
 
     async def test_versions_that_do_not_fit_into_one_entry_of_wadms_storage_are_told(
         self, kept: KeptWorld, wadm: Wadm
@@ -269,5 +269,5 @@ class KeptBehaviour:
             else:
                 await with_kubectl(kept.delete, put + applied)
             for name in applied + put:
-                await kept.gone(name)
+                await kept.deleted(name)
             assert await models(wadm) == {}

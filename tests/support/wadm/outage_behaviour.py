@@ -47,7 +47,7 @@ class Servers:
 
 async def away(kept: KeptWorld, name: str) -> Manifest:
     """Wait until an Application says that wadm is away."""
-    return await kept.until(name, "away", lambda _: kept.said(name).items() >= AWAY.items())
+    return await kept.until(name, "away", lambda _: kept.conditions(name).items() >= AWAY.items())
 
 
 async def newest_is_seen(kept: KeptWorld, name: str) -> Manifest:
@@ -87,14 +87,14 @@ class OutageBehaviour:
                 for field in ("phase", "versions", "deployedVersion", "synced"):
                     assert found["status"][field] == before["status"][field]
                 assert found["status"]["observedGeneration"] == found["metadata"]["generation"]
-                assert kept.said("mine")["Stalled"][0] == "False"
+                assert kept.conditions("mine")["Stalled"][0] == "False"
             finally:
                 await servers.start_wadm()
             await equal_again(kept, "mine", "theirs")
             assert set(await models(wadm)) == {"mine", "theirs"}
 
     async def test_a_group_of_hosts_says_that_wadm_is_dead(self, kept: KeptWorld, wadm: Wadm, servers: Servers) -> None:
-        def said() -> tuple[str, str]:
+        def condition() -> tuple[str, str]:
             return kept.hosts.condition("group", names.CONDITION_APPLICATIONS_SYNCED)[:2]
 
         there = ("True", "Synced" if self.proves else "DeletionsNotProved")
@@ -102,13 +102,15 @@ class OutageBehaviour:
         async with kept.hosts.service(), kept.manager():
             await wadm.put(application("web", wasm_component("echo", "file:///none-1.wasm"), version="w1"))
             await kept.synced("web", deployed=False)
-            await eventually(lambda: said() == there, "it is said", seconds=PATIENCE)
+            await eventually(lambda: condition() == there, "it is said", seconds=PATIENCE)
             await servers.kill_wadm()
             try:
-                await eventually(lambda: said() == ("Unknown", "WadmUnavailable"), "wadm is away", seconds=PATIENCE)
+                await eventually(
+                    lambda: condition() == ("Unknown", "WadmUnavailable"), "wadm is away", seconds=PATIENCE
+                )
             finally:
                 await servers.start_wadm()
-            await eventually(lambda: said() == there, "it is there again", seconds=PATIENCE)
+            await eventually(lambda: condition() == there, "it is there again", seconds=PATIENCE)
 
     async def test_what_is_changed_and_deleted_while_wadm_is_away_is_so_when_it_is_back(
         self, kept: KeptWorld, wadm: Wadm, servers: Servers
@@ -130,7 +132,7 @@ class OutageBehaviour:
                 assert kept.find("deleted") is not None
             finally:
                 await servers.start_wadm()
-            await kept.gone("deleted")
+            await kept.deleted("deleted")
             await wadm_lacks(wadm, "deleted")
             found = await kept.synced("changed")
             assert image_of(found) == "file:///none-2.wasm"
@@ -157,7 +159,7 @@ class OutageBehaviour:
             await equal_again(kept, "mine", "theirs")
             if self.proves:
                 await wadm.delete("theirs")
-                await kept.gone("theirs")
+                await kept.deleted("theirs")
 
     async def test_what_wadms_storage_lost_is_put_again_and_runs_if_it_did(
         self, kept: KeptWorld, wadm: Wadm, servers: Servers
@@ -196,6 +198,6 @@ class OutageBehaviour:
             await kept.synced("web")
             await wadm_has(wadm, "web")
             kept.delete("web")
-            await kept.gone("web")
+            await kept.deleted("web")
             assert kept.find("nowhere") is not None
-            await eventually(lambda: AWAY.items() <= kept.said("nowhere").items(), "still away", seconds=PATIENCE)
+            await eventually(lambda: AWAY.items() <= kept.conditions("nowhere").items(), "still away", seconds=PATIENCE)

@@ -54,10 +54,10 @@ class World:
 
 @dataclass
 class Followed:
-    """What a service has of a lattice. ``told``: names of which it was woken, None for all."""
+    """What a service has of a lattice. ``notified``: names of which it was woken, None for all."""
 
     following: Following
-    told: list[tuple[str, ...] | None] = field(default_factory=list)
+    notified: list[tuple[str, ...] | None] = field(default_factory=list)
     lattice_id: str = MARK
 
     @property
@@ -105,12 +105,12 @@ async def followed(
     address: LatticeAddress, cluster: str = "one", timings: LatticeTimings = LatticeTimings()
 ) -> AsyncIterator[Followed]:
     """Follow a lattice for the time of a block."""
-    told: list[tuple[str, ...] | None] = []
+    notified: list[tuple[str, ...] | None] = []
 
     def wake(_: str, names: Iterable[str] | None) -> None:
-        told.append(None if names is None else tuple(sorted(names)))
+        notified.append(None if names is None else tuple(sorted(names)))
 
-    made = Followed(Following(wake, cluster, timings), told)
+    made = Followed(Following(wake, cluster, timings), notified)
     running = asyncio.create_task(made.following.run())
     try:
         await made.following.follow(MARK, address)
@@ -150,7 +150,7 @@ class StoreBehaviour:
             assert project(found.versions[0][1].read()).digest == project(manifest("web", "v1")).digest
             await seen.wadm.delete("web")
             await seen.lacks("web", Proof.DELETED)
-            assert ("web",) in seen.told
+            assert ("web",) in seen.notified
             await seen.wadm.put(manifest("web", "v1"))
             await seen.shows("web", "v1")
             assert list(seen.store.names()) == ["web"]
@@ -228,7 +228,7 @@ class StoreBehaviour:
             await world.renew_bucket()
             await seen.lacks("web", Proof.LOST)
             assert seen.store.bucket != bucket
-            assert None in seen.told
+            assert None in seen.notified
             await seen.wadm.put(manifest("web", "v1"))
             await seen.shows("web", "v1")
             await seen.lacks("api", Proof.LOST)

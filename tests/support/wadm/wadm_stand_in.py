@@ -88,7 +88,7 @@ class WadmStandIn:
         self._lost = True
         await self._jetstream.delete_key_value(BUCKET)
 
-    async def say(self, name: str, kind: str, message: str = "", scaler: Mapping[str, str] | None = None) -> None:
+    async def publish(self, name: str, kind: str, message: str = "", scaler: Mapping[str, str] | None = None) -> None:
         """Say a status, and answer with it from now on."""
         info = {"type": kind, "message": message}
         scalers = [] if scaler is None else [{**scaler, "status": info}]

@@ -50,7 +50,7 @@ def seen(**changes: Any) -> Seen:
     return seen_of(view, snapshot, **(whole | changes))
 
 
-def said(status: dict[str, Any]) -> dict[str, tuple[str, str]]:
+def conditions_of(status: dict[str, Any]) -> dict[str, tuple[str, str]]:
     """Return verdict and reason of each condition; the status has to be one that our schema takes."""
     Application.model_validate(stored() | {"status": status})
     return {condition["type"]: (condition["status"], condition["reason"]) for condition in status["conditions"]}
@@ -62,7 +62,7 @@ def message(status: dict[str, Any], kind: str) -> str:
 
 def test_what_is_equal_and_runs_is_ready() -> None:
     status = status_of(seen())
-    assert said(status) == {
+    assert conditions_of(status) == {
         "Ready": ("True", "Deployed"),
         "Reconciling": ("False", "Deployed"),
         "Stalled": ("False", "Deployed"),
@@ -90,7 +90,7 @@ def test_each_word_of_wadms_about_what_is_deployed_has_its_conditions(
     word: str, ready: str, reconciling: str, stalled: str
 ) -> None:
     status = status_of(seen(wadm_status=Status(word, "because")))
-    found = said(status)
+    found = conditions_of(status)
     assert (found["Ready"][0], found["Reconciling"][0], found["Stalled"][0]) == (ready, reconciling, stalled)
     assert status["phase"] == (PHASES.get(word, "Reconciling") if word != "undeployed" else "Waiting")
     assert status["message"] == "because" or word == "undeployed"
@@ -117,10 +117,10 @@ def test_a_new_leader_leaves_wadms_last_word_until_it_hears_one() -> None:
     for word in (WORKS, failed, Status("undeployed")):
         first = seen(wadm_status=word)
         former = status_of(first)
-        told = replace(first.view, status=json.dumps(former))
-        assert patch_of(former, status_of(seen(view=told, wadm_status=None))) == {}
+        view = replace(first.view, status=json.dumps(former))
+        assert patch_of(former, status_of(seen(view=view, wadm_status=None))) == {}
         changed = replace(STORED, deployed="v2")
-        assert status_of(seen(view=told, wadm_status=None, model=changed))["phase"] == "Reconciling"
+        assert status_of(seen(view=view, wadm_status=None, model=changed))["phase"] == "Reconciling"
 
 
 def test_what_is_not_to_run_has_no_scalers_of_the_time_when_it_did() -> None:
@@ -137,7 +137,7 @@ def test_what_is_not_to_run_and_does_not_is_ready() -> None:
     view = replace(VIEW, object=replace(VIEW.object, base=idle))
     for word in ("undeployed", "deployed"):
         status = status_of(seen(view=view, model=replace(STORED, deployed=""), wadm_status=Status(word)))
-        assert said(status)["Ready"] == ("True", "Undeployed")
+        assert conditions_of(status)["Ready"] == ("True", "Undeployed")
         assert status["phase"] == "Undeployed"
         assert "deployedVersion" not in status
 
@@ -148,8 +148,8 @@ def test_while_wadm_is_away_the_last_word_stays_and_nothing_is_known() -> None:
     waits = Decision(waits=Because(Reason.WADM_AWAY, "wadm does not answer"))
     away = seen(view=view, decision=waits, snapshot=Snapshot(view.object, Absence.AWAY, now=NOW + 60), model=None)
     status = status_of(away)
-    assert said(status)["Synced"] == ("Unknown", "WadmUnavailable")
-    assert said(status)["Ready"] == ("Unknown", "WadmUnavailable")
+    assert conditions_of(status)["Synced"] == ("Unknown", "WadmUnavailable")
+    assert conditions_of(status)["Ready"] == ("Unknown", "WadmUnavailable")
     assert {key: status[key] for key in ("phase", "scalers", "versions")} == {
         key: before[key] for key in ("phase", "scalers", "versions")
     }
@@ -160,7 +160,7 @@ def test_without_a_lattice_it_waits_and_says_what_to_do() -> None:
     snapshot = Snapshot(VIEW.object, Absence.AWAY, Standing.NO_LATTICE, NOW)
     status = status_of(seen(decision=waits, snapshot=snapshot, model=None, lattice_id="", reason="label it", view=VIEW))
     assert status["phase"] == "Waiting"
-    assert said(status)["Reconciling"] == ("True", "NoLattice")
+    assert conditions_of(status)["Reconciling"] == ("True", "NoLattice")
     assert message(status, "Ready") == "label it"
 
 
@@ -185,7 +185,7 @@ def test_every_recorded_refusal_is_told_in_wadms_own_words() -> None:
     for words, error in recorded:
         refused = Refused(DIGEST, False, error.refusal, str(error))
         status = status_of(seen(view=VIEW, model=None, refused=refused, wadm_status=None))
-        found = said(status)
+        found = conditions_of(status)
         assert found["Rejected"] == ("True", error.refusal.value)
         assert found["Synced"] == ("False", error.refusal.value)
         assert found["Ready"][0] == "False"
@@ -194,13 +194,13 @@ def test_every_recorded_refusal_is_told_in_wadms_own_words() -> None:
 
 def test_what_wadm_itself_could_not_do_is_tried_again_and_not_stalled() -> None:
     status = status_of(seen(refused=Refused(DIGEST, False, Refusal.FAILED, "Internal storage error")))
-    assert said(status)["Stalled"][0] == "False"
-    assert said(status)["Reconciling"] == ("True", "WadmFailed")
+    assert conditions_of(status)["Stalled"][0] == "False"
+    assert conditions_of(status)["Reconciling"] == ("True", "WadmFailed")
 
 
 def test_what_cannot_be_read_is_told() -> None:
     status = status_of(seen(view=replace(VIEW, problem="`spec.components` is no list"), model=None, wadm_status=None))
-    assert said(status)["Stalled"] == ("True", "InvalidManifest")
+    assert conditions_of(status)["Stalled"] == ("True", "InvalidManifest")
     assert message(status, "Ready") == "`spec.components` is no list"
 
 
@@ -214,7 +214,7 @@ def test_fields_that_wadm_does_not_know_are_named_up_to_a_number() -> None:
 def test_a_message_is_cut_where_names_of_fields_have_no_end() -> None:
     view = replace(VIEW, object=replace(VIEW.object, base=BASE), ignored=("spec." + "x" * 40_000,))
     status = status_of(seen(view=view))
-    assert said(status)["FieldsIgnored"] == ("True", "UnknownToWadm")
+    assert conditions_of(status)["FieldsIgnored"] == ("True", "UnknownToWadm")
     words = message(status, "FieldsIgnored")
     assert re.search(r"\bspec\.xxx", words)
     assert (len(words), words[-1]) == (4096, "…")
@@ -226,10 +226,10 @@ def test_recording_writes_what_both_have_who_won_and_what_lost() -> None:
     assert status["synced"]["specDigest"] == DIGEST
     assert status["synced"]["kvRevision"] == 9
     assert status["wins"] == [{"side": "Kubernetes", "time": status["synced"]["time"]}]
-    assert said(status)["Overridden"] == ("True", "WadmLost")
-    assert said(status)["Synced"] == ("True", "Synced")
+    assert conditions_of(status)["Overridden"] == ("True", "WadmLost")
+    assert conditions_of(status)["Synced"] == ("True", "Synced")
     again = replace(VIEW, object=replace(VIEW.object, base=BASE), status=json.dumps(status))
-    assert said(status_of(seen(view=again)))["Overridden"][0] == "True"
+    assert conditions_of(status_of(seen(view=again)))["Overridden"][0] == "True"
     later = status_of(seen(view=again, decision=record, winner=Side.WADM))
     assert "overridden" not in later
     assert len(later["wins"]) == 2
@@ -237,7 +237,7 @@ def test_recording_writes_what_both_have_who_won_and_what_lost() -> None:
 
 def test_a_contest_is_told() -> None:
     waits = Decision(waits=Because(Reason.CONTENDED, "by turns"), again=60.0)
-    found = said(status_of(seen(decision=waits)))
+    found = conditions_of(status_of(seen(decision=waits)))
     assert found["Contended"] == ("True", "Contended")
     assert found["Synced"] == ("False", "Contended")
 
@@ -261,8 +261,8 @@ def test_a_patch_takes_away_what_is_no_more() -> None:
 def test_work_under_way_says_what_is_done() -> None:
     put = Decision((Put(Because(Reason.APPLIED, "it was applied in Kubernetes"), "v1"),))
     status = status_of(seen(view=VIEW, decision=put, model=None, wadm_status=None))
-    assert said(status)["Synced"] == ("False", "Applied")
-    assert said(status)["Reconciling"] == ("True", "Applied")
+    assert conditions_of(status)["Synced"] == ("False", "Applied")
+    assert conditions_of(status)["Reconciling"] == ("True", "Applied")
 
 
 def test_people_are_told_once_of_what_was_refused() -> None:
@@ -288,7 +288,7 @@ def test_whatever_is_known_one_of_ready_reconciling_and_stalled_holds(decision: 
             model = replace(STORED, deployed=deployed)
             item = seen(view=view, snapshot=snapshot, decision=decision, model=model, wadm_status=word, refused=refused)
             status = status_of(item)
-            verdicts = {kind: verdict for kind, (verdict, _) in said(status).items()}
+            verdicts = {kind: verdict for kind, (verdict, _) in conditions_of(status).items()}
             holds = [kind for kind in ("Ready", "Reconciling", "Stalled") if verdicts[kind] == "True"]
             assert len(holds) == 1, (refused, word, deployed, problem, wadm, verdicts)
             if verdicts["Synced"] != "True":

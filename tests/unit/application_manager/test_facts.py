@@ -22,18 +22,18 @@ A, B = "a" * 64, "b" * 64
 BASE = Base(A, "v1", deployed=True, newest="v1", serial=4)
 SAME = Object(A, "v1", base=BASE)
 ABOUT = Identity("apps", "shop", "uid-1", "100", 3, "default", "Shop")
-WHY = Announcement(Reason.SYNCED, "both sides have version v1")
+SYNCED = Announcement(Reason.SYNCED, "both sides have version v1")
 
 
-def said(due: list[Due]) -> list[str]:
+def names_of(due: list[Due]) -> list[str]:
     return [item.event.event_name for item in due]
 
 
-def tell(told: Published, holds: list[Due], key: str = ABOUT.key) -> list[str]:
-    due = told.due(key, holds)
+def publish(published: Published, holds: list[Due], key: str = ABOUT.key) -> list[str]:
+    due = published.due(key, holds)
     for item in due:
-        told.note(item.event)
-    return said(due)
+        published.note(item.event)
+    return names_of(due)
 
 
 def test_equal_sides_are_said_to_be_synced_with_what_they_have() -> None:
@@ -54,7 +54,7 @@ def test_equal_sides_are_said_to_be_synced_with_what_they_have() -> None:
 
 def test_what_is_recorded_in_this_run_counts_already() -> None:
     newer = replace(BASE, version="v2", serial=5)
-    [due] = events_of(ABOUT, SAME, Decision((Record(WHY, newer),)))
+    [due] = events_of(ABOUT, SAME, Decision((Record(SYNCED, newer),)))
     assert isinstance(due.event, ApplicationSynced)
     assert due.event.shown == "v2"
     assert due.dedup == "uid-1.3-5.synced"
@@ -64,12 +64,12 @@ def test_what_is_recorded_in_this_run_counts_already() -> None:
     ("found", "decision"),
     [
         (replace(SAME, base=None), Decision()),
-        (SAME, Decision((Put(WHY, "v2"),))),
-        (SAME, Decision((DeleteObject(WHY),))),
+        (SAME, Decision((Put(SYNCED, "v2"),))),
+        (SAME, Decision((DeleteObject(SYNCED),))),
         (SAME, Decision(waits=Announcement(Reason.WADM_AWAY, "wadm does not answer"))),
         (replace(SAME, deleting=True), Decision()),
-        (replace(SAME, digest=B), Decision((Record(WHY, replace(BASE, newest="v9")),))),
-        (replace(SAME, undeploy=True), Decision((Record(WHY, replace(BASE, newest="v9")),))),
+        (replace(SAME, digest=B), Decision((Record(SYNCED, replace(BASE, newest="v9")),))),
+        (replace(SAME, undeploy=True), Decision((Record(SYNCED, replace(BASE, newest="v9")),))),
     ],
     ids=[
         "never equal",
@@ -103,50 +103,50 @@ def test_a_refusal_and_a_lost_change_are_said_with_what_a_reader_needs() -> None
 
 
 def test_what_was_said_is_not_said_again_until_it_is_another() -> None:
-    told = Published()
-    assert tell(told, events_of(ABOUT, SAME, Decision())) == ["synced"]
-    assert tell(told, events_of(replace(ABOUT, resource_version="101"), SAME, Decision())) == []
-    assert tell(told, events_of(replace(ABOUT, generation=4), SAME, Decision())) == ["synced"]
+    published = Published()
+    assert publish(published, events_of(ABOUT, SAME, Decision())) == ["synced"]
+    assert publish(published, events_of(replace(ABOUT, resource_version="101"), SAME, Decision())) == []
+    assert publish(published, events_of(replace(ABOUT, generation=4), SAME, Decision())) == ["synced"]
 
 
 def test_a_refusal_that_was_mended_and_comes_back_is_said_again() -> None:
-    told, refused = Published(), ("Rejected", "no such link")
-    assert tell(told, events_of(ABOUT, SAME, Decision(), rejected=refused)) == ["rejected"]
-    assert tell(told, events_of(ABOUT, SAME, Decision(), rejected=refused)) == []
-    assert tell(told, events_of(ABOUT, SAME, Decision())) == ["synced"]
-    assert tell(told, events_of(ABOUT, SAME, Decision(), rejected=refused)) == ["rejected"]
+    published, refused = Published(), ("Rejected", "no such link")
+    assert publish(published, events_of(ABOUT, SAME, Decision(), rejected=refused)) == ["rejected"]
+    assert publish(published, events_of(ABOUT, SAME, Decision(), rejected=refused)) == []
+    assert publish(published, events_of(ABOUT, SAME, Decision())) == ["synced"]
+    assert publish(published, events_of(ABOUT, SAME, Decision(), rejected=refused)) == ["rejected"]
 
 
 def test_silence_about_one_that_waits_does_not_make_it_synced_anew() -> None:
-    told = Published()
+    published = Published()
     away = Decision(waits=Announcement(Reason.WADM_AWAY, "wadm does not answer"))
-    assert tell(told, events_of(ABOUT, SAME, Decision())) == ["synced"]
-    assert tell(told, events_of(ABOUT, SAME, away)) == []
-    assert tell(told, events_of(ABOUT, SAME, Decision())) == []
+    assert publish(published, events_of(ABOUT, SAME, Decision())) == ["synced"]
+    assert publish(published, events_of(ABOUT, SAME, away)) == []
+    assert publish(published, events_of(ABOUT, SAME, Decision())) == []
 
 
 def test_an_object_that_is_gone_is_said_to_be_once_and_never_one_of_which_nothing_was_said() -> None:
-    told = Published()
-    assert told.deletion_events(ABOUT.key) == []
-    tell(told, events_of(ABOUT, SAME, Decision()))
-    [due] = told.deletion_events(ABOUT.key)
+    published = Published()
+    assert published.deletion_events(ABOUT.key) == []
+    publish(published, events_of(ABOUT, SAME, Decision()))
+    [due] = published.deletion_events(ABOUT.key)
     assert due.event == ApplicationDeleted(
         namespace="apps", name="shop", uid="uid-1", lattice="default", application="Shop"
     )
     assert due.dedup == "uid-1.deleted"
-    told.note(due.event)
-    assert told.deletion_events(ABOUT.key) == []
+    published.note(due.event)
+    assert published.deletion_events(ABOUT.key) == []
 
 
 def test_an_object_replaced_under_its_name_says_goodbye_for_the_former_one_first() -> None:
-    told = Published()
-    tell(told, events_of(ABOUT, SAME, Decision()))
+    published = Published()
+    publish(published, events_of(ABOUT, SAME, Decision()))
     other = replace(ABOUT, uid="uid-2")
-    due = told.due(ABOUT.key, events_of(other, SAME, Decision()))
+    due = published.due(ABOUT.key, events_of(other, SAME, Decision()))
     assert [(item.event.event_name, item.event.uid) for item in due] == [("deleted", "uid-1"), ("synced", "uid-2")]
     for item in due:
-        told.note(item.event)
-    assert tell(told, events_of(other, SAME, Decision())) == []
+        published.note(item.event)
+    assert publish(published, events_of(other, SAME, Decision())) == []
 
 
 def test_what_the_bus_still_has_is_not_said_again_after_a_restart() -> None:
@@ -160,11 +160,13 @@ def test_what_the_bus_still_has_is_not_said_again_after_a_restart() -> None:
     before.note(deleted.event)
     assert before.deletion_events(ABOUT.key) == []
     after.forget()
-    assert said(after.due(ABOUT.key, events)) == ["synced", "overridden"]
+    assert names_of(after.due(ABOUT.key, events)) == ["synced", "overridden"]
 
 
 def test_the_end_of_a_former_object_does_not_forget_the_one_of_today() -> None:
-    told = Published()
-    tell(told, events_of(replace(ABOUT, uid="uid-2"), SAME, Decision()))
-    told.note(ApplicationDeleted(namespace="apps", name="shop", uid="uid-1", lattice="default", application="Shop"))
-    assert said(told.deletion_events(ABOUT.key)) == ["deleted"]
+    published = Published()
+    publish(published, events_of(replace(ABOUT, uid="uid-2"), SAME, Decision()))
+    published.note(
+        ApplicationDeleted(namespace="apps", name="shop", uid="uid-1", lattice="default", application="Shop")
+    )
+    assert names_of(published.deletion_events(ABOUT.key)) == ["deleted"]

@@ -30,12 +30,12 @@ def view(version: str, generation: int = 1) -> Any:
     return SimpleNamespace(key="a/shop", uid="uid-shop", generation=generation, resource_version=version)
 
 
-@pytest.mark.parametrize(("generation", "told"), [(1, ["2"]), (2, ["1"])], ids=["as it was", "changed meanwhile"])
+@pytest.mark.parametrize(("generation", "expected"), [(1, ["2"]), (2, ["1"])], ids=["as it was", "changed meanwhile"])
 @pytest.mark.parametrize(
     "error", [NatsUnavailableError("silent"), TooLargeError("too large", 2, 1)], ids=["away", "refused"]
 )
 async def test_a_status_is_of_the_object_as_this_run_wrote_it(
-    error: Exception, generation: int, told: list[str]
+    error: Exception, generation: int, expected: list[str]
 ) -> None:
     applications: dict[str, Any] = {}
     cache = Cache(applications, cast("Following", None))
@@ -45,12 +45,12 @@ async def test_a_status_is_of_the_object_as_this_run_wrote_it(
         applications[snapshot.view.key] = view("2", generation)
         raise error
 
-    said: Any = []
+    reported: Any = []
     unused: Any = None
     effects: Any = SimpleNamespace(apply=apply)
     stories = TraceSpans[Key](setup("test", metrics=Metrics()))
-    reconciler = Noted(unused, cache, effects, said, stories, unused)
+    reconciler = Noted(unused, cache, effects, reported, stories, unused)
     because = Because(Reason.APPLIED, "it was applied in Kubernetes")
     found = Snapshot(None, Absence.LOST, view=view("1"))
     await reconciler._act(found, Decision((AddFinalizer(because), Put(because, "v1"))))
-    assert said == told
+    assert reported == expected

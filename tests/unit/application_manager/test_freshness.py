@@ -57,7 +57,7 @@ SILENT = Store(1.0, silent="nobody answers")
 
 
 @pytest.mark.parametrize(
-    ("store", "owner", "ours", "said"),
+    ("store", "owner", "ours", "expected"),
     [
         (None, None, False, ("Unknown", "NotFollowed")),
         (AWAY, "here", True, ("Unknown", "WadmUnavailable")),
@@ -69,25 +69,25 @@ SILENT = Store(1.0, silent="nobody answers")
         (THERE, "here", True, ("True", "Synced")),
     ],
 )
-def test_what_holds_of_a_lattice(store: ModelStore | None, owner: str, ours: bool, said: tuple[str, str]) -> None:
+def test_what_holds_of_a_lattice(store: ModelStore | None, owner: str, ours: bool, expected: tuple[str, str]) -> None:
     found = verdict_of(store, owner, ours=ours)
-    assert (found.status, found.reason) == said
-    for part in (store.reason or store.silent if store is not None else "", owner if said[1] == "ReadOnly" else ""):
+    assert (found.status, found.reason) == expected
+    for part in (store.reason or store.silent if store is not None else "", owner if expected[1] == "ReadOnly" else ""):
         assert part in found.message
 
 
 def test_the_condition_is_added_beside_those_of_others() -> None:
     found = with_condition([READY], Verdict("True", "Synced", "all"), NOW, 1)
-    said = {"type": names.CONDITION_APPLICATIONS_SYNCED, "status": "True", "reason": "Synced", "message": "all"}
-    assert found == [READY, said | {"lastTransitionTime": NOW, "observedGeneration": 1}]
+    condition = {"type": names.CONDITION_APPLICATIONS_SYNCED, "status": "True", "reason": "Synced", "message": "all"}
+    assert found == [READY, condition | {"lastTransitionTime": NOW, "observedGeneration": 1}]
 
 
 def test_what_is_said_already_takes_no_write() -> None:
-    said = Verdict("True", "Synced", "all")
-    found: list[dict[str, Any]] | None = with_condition([READY], said, NOW, 1)
+    verdict = Verdict("True", "Synced", "all")
+    found: list[dict[str, Any]] | None = with_condition([READY], verdict, NOW, 1)
     assert found is not None
-    assert with_condition(found, said, LATER, 1) is None
-    assert with_condition(found, said, LATER, 2) is not None, "it is about the new generation"
+    assert with_condition(found, verdict, LATER, 1) is None
+    assert with_condition(found, verdict, LATER, 2) is not None, "it is about the new generation"
 
 
 def test_the_time_is_that_of_the_last_change_of_status() -> None:
@@ -116,7 +116,7 @@ async def test_a_right_that_is_missing_to_say_it_makes_the_service_not_ready_unt
     kube, health = FakeKube(), Health("application_manager")
     manifest = {"metadata": {"name": "group", "namespace": "default"}, "spec": {}}
     kube.put(HOST_CONFIGS, manifest | {"status": {"apps": [], "app_count": 0, "conditions": [READY]}})
-    tell = telling(kube, health)
+    reconciler = telling(kube, health)
     message = (
         'wasmcloudhostconfigs.k8s.wasmcloud.dev "group" is forbidden: User "me" cannot patch resource '
         '"wasmcloudhostconfigs/status" in API group "k8s.wasmcloud.dev" in the namespace "default"'
@@ -127,12 +127,12 @@ async def test_a_right_that_is_missing_to_say_it_makes_the_service_not_ready_unt
         when=lambda request: request.method == "PATCH" and request.path.endswith("/status"),
     )
     with pytest.raises(Forbidden):
-        await tell.run("red/1", None)
+        await reconciler.run("red/1", None)
     [reason] = health.readiness().reasons
     assert (
         lacking(reason, "me", "patch wasmcloudhostconfigs.k8s.wasmcloud.dev/status", "namespace default", RIGHTS) == []
     )
-    assert await tell.run("red/1", None) is None
+    assert await reconciler.run("red/1", None) is None
     assert health.readiness().reasons == ()
 
 
@@ -141,16 +141,16 @@ async def test_a_group_is_told_once_its_status_has_begun_and_then_takes_no_write
     manifest = {"metadata": {"name": "group", "namespace": "default"}, "spec": {}}
     kube.put(HOST_CONFIGS, manifest)
     health = Health("application_manager")
-    tell = telling(kube, health)
-    assert await tell.run("mark", None) == 5.0
+    reconciler = telling(kube, health)
+    assert await reconciler.run("mark", None) == 5.0
     assert kube.writes == []
     [found] = kube.objects(HOST_CONFIGS)
     kube.put(HOST_CONFIGS, found | {"status": {"apps": [], "app_count": 0, "conditions": [READY]}})
-    assert await tell.run("mark", None) is None
+    assert await reconciler.run("mark", None) is None
     [found] = kube.objects(HOST_CONFIGS)
-    said = {condition["type"]: condition["status"] for condition in found["status"]["conditions"]}
-    assert said == {"Ready": "True", names.CONDITION_APPLICATIONS_SYNCED: "True"}
-    assert await tell.run("mark", None) is None
+    conditions = {condition["type"]: condition["status"] for condition in found["status"]["conditions"]}
+    assert conditions == {"Ready": "True", names.CONDITION_APPLICATIONS_SYNCED: "True"}
+    assert await reconciler.run("mark", None) is None
     assert len(kube.writes) == 1
     assert await telling(kube, health, remove_finalizers=True).run("mark", None) is None
     [found] = kube.objects(HOST_CONFIGS)
@@ -166,18 +166,18 @@ async def test_a_lattice_that_comes_back_after_its_last_group_went_has_the_whole
     group = replace(view_group(kube.objects(HOST_CONFIGS)[0]), lattice=lattice_id)
     following = SimpleNamespace(store=lambda _: AWAY, owner=lambda _: "here", ours=lambda _: True)
     cache = Cache({}, cast("Following", following))
-    tell = GroupConditions(kube, cache, MissingPermissions(Health("application_manager"), remedy))
+    reconciler = GroupConditions(kube, cache, MissingPermissions(Health("application_manager"), remedy))
     monkeypatch.setattr(freshness, "time", SimpleNamespace(monotonic=lambda: now))
     cache.group_changed(Change(ChangeKind.ADDED, group.key, None, group))
-    assert await tell.run(lattice_id, None) == 5.0
+    assert await reconciler.run(lattice_id, None) == 5.0
     cache.group_changed(Change(ChangeKind.DELETED, group.key, group, None))
-    assert await tell.run(lattice_id, None) is None
+    assert await reconciler.run(lattice_id, None) is None
     assert cache._unavailable_since == {}
     now += 3600.0
     cache.group_changed(Change(ChangeKind.ADDED, group.key, None, group))
-    assert await tell.run(lattice_id, None) == 5.0
+    assert await reconciler.run(lattice_id, None) == 5.0
     assert kube.writes == []
     now += 5.0
-    assert await tell.run(lattice_id, None) is None
+    assert await reconciler.run(lattice_id, None) is None
     [found] = kube.objects(HOST_CONFIGS)
     assert found["status"]["conditions"][-1]["reason"] == "WadmUnavailable"

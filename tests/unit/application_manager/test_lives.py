@@ -49,12 +49,12 @@ def rows(life: str, name: str) -> Iterator[Row]:
 
 
 @dataclass
-class Told:
-    """One application, as it is stored, and what wadm said of it; ``told``: what its object told after each row."""
+class Notified:
+    """One application, as it is stored, and what wadm said of it; ``notified``: what its object told after each row."""
 
     name: str
     models: dict[str, StoredModel] = field(default_factory=dict)
-    told: list[str] = field(default_factory=list)
+    notified: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         none = cast("LatticeConnection", None)
@@ -73,10 +73,10 @@ class Told:
     def replay(self, life: str) -> list[str]:
         for row in rows(life, self.name):
             self.take(row)
-        return self.told
+        return self.notified
 
     def take(self, row: Row) -> None:
-        takes: dict[str, Callable[[Any], None]] = {"stored": self._stored, "said": self._said, "step": self._step}
+        takes: dict[str, Callable[[Any], None]] = {"stored": self._stored, "said": self._status, "step": self._step}
         for what, take in takes.items():
             if what in row:
                 take(row[what])
@@ -100,24 +100,24 @@ class Told:
             versions = tuple((version, StoredManifest.of({"spec": digest})) for version, digest in specs.items())
             self.models[self.name] = StoredModel(self.name, versions, found["deployed"], 1)
         self.statuses.models_changed([self.name])
-        self._tell("gone" if found is None else f"stored, deployed {found['deployed'] or 'none'}")
+        self._notify("gone" if found is None else f"stored, deployed {found['deployed'] or 'none'}")
 
-    def _said(self, found: Row) -> None:
+    def _status(self, found: Row) -> None:
         self.statuses._on_status(f"wadm.status.red.{self.name}", orjson.dumps(found))
-        self._tell(f"said {found['status']['type']}")
+        self._notify(f"said {found['status']['type']}")
 
     def _step(self, what: str) -> None:
-        self.told.append(f"* {what}")
+        self.notified.append(f"* {what}")
 
-    def _tell(self, what: str) -> None:
+    def _notify(self, what: str) -> None:
         if self.name not in self.models:
-            self.told.append(f"{what}: no object")
+            self.notified.append(f"{what}: no object")
             return
         status = self.status()
         verdicts = {condition["type"]: condition["status"] for condition in status["conditions"]}
         phase = status["phase"]
         assert tuple(verdicts[kind] for kind in ("Ready", "Reconciling", "Stalled")) == VERDICTS[phase]
-        self.told.append(f"{what}: {phase}")
+        self.notified.append(f"{what}: {phase}")
 
 
 LIVES: dict[tuple[str, str], list[str]] = {
@@ -194,18 +194,18 @@ LIVES: dict[tuple[str, str], list[str]] = {
 
 @pytest.mark.parametrize(("life", "name"), LIVES, ids=lambda part: part)
 def test_an_object_tells_its_applications_life(life: str, name: str) -> None:
-    assert Told(name).replay(life) == LIVES[life, name]
+    assert Notified(name).replay(life) == LIVES[life, name]
 
 
 def test_every_scaler_is_told_in_wadms_own_words() -> None:
     kinds = set()
     for life, name in LIVES:
-        told = Told(name)
+        notified = Notified(name)
         for row in rows(life, name):
-            told.take(row)
-            if "said" not in row or name not in told.models or row["said"]["status"]["type"] == "undeployed":
+            notified.take(row)
+            if "said" not in row or name not in notified.models or row["said"]["status"]["type"] == "undeployed":
                 continue
-            status = told.status()
+            status = notified.status()
             own = [
                 {key: scaler[key] for key in ("kind", "name")}
                 | {"status": scaler["status"]["type"]}
@@ -220,19 +220,19 @@ def test_every_scaler_is_told_in_wadms_own_words() -> None:
 
 def test_a_message_that_is_heard_twice_changes_nothing() -> None:
     for life, name in LIVES:
-        told = Told(name)
+        notified = Notified(name)
         for row in rows(life, name):
-            told.take(row)
-            if name in told.models and "said" in row:
-                before = told.status()
-                told.take(row)
-                assert told.status() == before
+            notified.take(row)
+            if name in notified.models and "said" in row:
+                before = notified.status()
+                notified.take(row)
+                assert notified.status() == before
 
 
 def test_answers_are_the_words_that_were_said_last() -> None:
     for life, name in LIVES:
-        said: Row = {"status": {"type": "undeployed"}}
+        published: Row = {"status": {"type": "undeployed"}}
         for row in rows(life, name):
-            said = row.get("said", said)
+            published = row.get("said", published)
             if "answer" in row:
-                assert read_status(orjson.dumps(row["answer"])) == read_published_status(orjson.dumps(said))
+                assert read_status(orjson.dumps(row["answer"])) == read_published_status(orjson.dumps(published))

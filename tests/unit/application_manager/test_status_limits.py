@@ -21,8 +21,8 @@ def size(value: object) -> int:
 
 
 def test_what_fits_is_there_in_wadms_order_and_words() -> None:
-    said = [Scaler("SpreadScaler", "a", "deployed"), Scaler("LinkScaler", "b", "failed", "it is ›broken‹")]
-    assert scalers_of(said) == (
+    scalers = [Scaler("SpreadScaler", "a", "deployed"), Scaler("LinkScaler", "b", "failed", "it is ›broken‹")]
+    assert scalers_of(scalers) == (
         [
             {"kind": "SpreadScaler", "name": "a", "status": "deployed"},
             {"kind": "LinkScaler", "name": "b", "status": "failed", "message": "it is ›broken‹"},
@@ -34,9 +34,9 @@ def test_what_fits_is_there_in_wadms_order_and_words() -> None:
 @pytest.mark.parametrize("message", ["", "x" * 1024, "ä" * 1024])
 def test_where_there_is_no_room_what_runs_well_is_left_out_first_and_all_of_that_is_counted(message: str) -> None:
     words = [("deployed", "") if at % 2 else ("failed", message) for at in range(10_000)]
-    said = [Scaler("SpreadScaler", f"component-{at}", *word) for at, word in enumerate(words)]
-    rows, left_out = scalers_of(said)
-    assert len(rows) + left_out == len(said)
+    scalers = [Scaler("SpreadScaler", f"component-{at}", *word) for at, word in enumerate(words)]
+    rows, left_out = scalers_of(scalers)
+    assert len(rows) + left_out == len(scalers)
     assert 0 < len(rows) <= SCALERS_MOST
     assert sum(map(size, rows)) <= SCALERS_BYTES
     assert {row["status"] for row in rows} == {"failed"}

@@ -37,8 +37,8 @@ def availability(health: Health, clock: list[float]) -> Availability:
 
 def test_a_stream_that_stores_nothing_is_said_until_it_stores(availability: Availability, health: Health) -> None:
     availability.unstored(STREAM, "no answer in time")
-    [said] = health.readiness().reasons
-    assert lacking(said, STREAM, "no answer in time") == []
+    [reason] = health.readiness().reasons
+    assert lacking(reason, STREAM, "no answer in time") == []
     availability.stored(STREAM)
     assert health.readiness().reasons == ()
 

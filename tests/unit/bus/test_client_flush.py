@@ -63,24 +63,24 @@ async def ignore(_: Msg) -> None:
 async def test_a_flush_asks_after_everything_that_was_said_before() -> None:
     async with Server().connected() as server:
 
-        async def say() -> None:
+        async def publish_all() -> None:
             await server.client.subscribe("a", cb=ignore)
             await server.client.publish("b")
             await server.client.flush(SECONDS)
 
-        saying = asyncio.create_task(say())
+        publishing = asyncio.create_task(publish_all())
         assert await server.until(b"PING") == [b"SUB", b"PUB", b"", b"PING"]
         server.writer.write(b"PONG\r\n")
-        await saying
+        await publishing
 
 
 async def test_the_end_of_a_subscription_is_known_to_the_server_before_it_is_believed() -> None:
     """Else what the server sends after its answer, and before it knows, is dropped."""
     async with Server().connected() as server:
-        heard: list[bytes] = []
+        received: list[bytes] = []
 
         async def hear(message: Msg) -> None:
-            heard.append(message.data)
+            received.append(message.data)
 
         subscription = await server.client.subscribe("a", cb=hear)
         assert await server.until(b"SUB") == [b"SUB"]
@@ -88,19 +88,19 @@ async def test_the_end_of_a_subscription_is_known_to_the_server_before_it_is_bel
         assert await server.until(b"PING") == [b"UNSUB", b"PING"]
         server.writer.write(b"MSG a 1 1\r\nx\r\nPONG\r\n")
         await draining
-        assert heard == [b"x"]
+        assert received == [b"x"]
 
 
 async def test_an_answer_to_a_flush_that_was_given_up_ends_no_hearing() -> None:
     async with Server().connected() as server:
-        heard = asyncio.Event()
+        received = asyncio.Event()
 
         async def hear(_: Msg) -> None:
-            heard.set()
+            received.set()
 
         await server.client.subscribe("a", cb=hear)
         with pytest.raises(nats.errors.FlushTimeoutError):
             await server.client.flush(0.05)  # type: ignore[arg-type] # it takes any number
         server.writer.write(b"PONG\r\nMSG a 1 1\r\nx\r\n")
         async with asyncio.timeout(SECONDS):
-            await heard.wait()
+            await received.wait()

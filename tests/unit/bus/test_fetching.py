@@ -102,7 +102,7 @@ class Connected:
     """A connection that notes what it was told, and how often it was looked at."""
 
     def __init__(self) -> None:
-        self.told: list[str] = []
+        self.calls: list[str] = []
         self.looks = 0
 
     @property
@@ -111,10 +111,10 @@ class Connected:
         return True
 
     async def _send_unsubscribe(self, _: object) -> None:
-        self.told.append("unsubscribe")
+        self.calls.append("unsubscribe")
 
     async def flush(self, _: float) -> None:
-        self.told.append("flush")
+        self.calls.append("flush")
 
 
 async def test_at_the_end_the_server_may_finish_what_it_is_sending(hearing: Staleness) -> None:
@@ -129,14 +129,14 @@ async def test_at_the_end_the_server_may_finish_what_it_is_sending(hearing: Stal
     await eventually(lambda: all(pull.fetches for pull in pulls))
     ending, without_messages = (asyncio.create_task(fetching.finish()) for fetching in fetchings)
     await eventually(lambda: connected.looks > 2)
-    assert connected.told == []  # the request is young: its answer may be on the way
+    assert connected.calls == []  # the request is young: its answer may be on the way
     answered.delivered = 1
     await without_messages
-    assert other.told == ["unsubscribe", "flush"]
-    assert connected.told == []  # the first of a batch has come
+    assert other.calls == ["unsubscribe", "flush"]
+    assert connected.calls == []  # the first of a batch has come
     answered.answers.put_nowait([message("a"), message("b")])
     await ending
-    assert connected.told == ["unsubscribe", "flush"]
+    assert connected.calls == ["unsubscribe", "flush"]
     assert [raw.reply for raw in fetchings[0].untaken()] == ["a", "b"]
     await asyncio.gather(*loops, return_exceptions=True)
 

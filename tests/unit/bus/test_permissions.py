@@ -107,8 +107,8 @@ def test_an_inbox_is_one_users_alone() -> None:
     everybody = users(CLUSTERS)
     inboxes = [next(each for each in user.subscribe if each.startswith("_INBOX")) for user in everybody]
     for user, inbox in zip(everybody, inboxes, strict=True):
-        heard = [other for other in inboxes if any(matches(each, other[:-1] + "x") for each in user.subscribe)]
-        assert heard == [inbox]
+        readable = [other for other in inboxes if any(matches(each, other[:-1] + "x") for each in user.subscribe)]
+        assert readable == [inbox]
 
 
 def test_the_committed_files_are_the_generated_ones() -> None:

@@ -421,10 +421,10 @@ async def test_a_run_that_ignores_its_cancellation_is_named_and_left_behind(tele
     async with asyncio.timeout(30), working(queue, ignores):
         queue.add("a")
         await settle()
-        with structlog.testing.capture_logs() as told:
+        with structlog.testing.capture_logs() as logged:
             await queue.drain(0)
         assert queue.unended == ["a"]
-        assert told[0]["keys"] == ["a"]
+        assert logged[0]["keys"] == ["a"]
         enough.set()
     assert queue.unended == []
 

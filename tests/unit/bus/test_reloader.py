@@ -12,11 +12,11 @@ import pytest
 from support.suite.naming import lacking
 from trellis.bus.accounts.reloader import Reloader
 
-TOLD = "sent a reload signal to the NATS server"
+RELOADED = "sent a reload signal to the NATS server"
 
 
 @pytest.fixture
-def heard() -> Iterator[list[int]]:
+def signals() -> Iterator[list[int]]:
     """This process stands for the server."""
     signals: list[int] = []
     former = signal.signal(signal.SIGHUP, lambda number, _: signals.append(number))
@@ -59,27 +59,27 @@ def pid_file(tmp_path: Path) -> Path:
     return path
 
 
-def test_it_is_told_at_the_start_and_of_each_renewal_once(mounted: Mounted, pid_file: Path, heard: list[int]) -> None:
+def test_it_is_told_at_the_start_and_of_each_renewal_once(mounted: Mounted, pid_file: Path, signals: list[int]) -> None:
     reloader = Reloader(mounted.directory, pid_file)
-    assert [reloader.look(), reloader.look()] == [TOLD, ""]
+    assert [reloader.look(), reloader.look()] == [RELOADED, ""]
     mounted.put("first")
     assert reloader.look() == "", "other files with the same content"
     mounted.put("second")
-    assert [reloader.look(), reloader.look()] == [TOLD, ""]
-    assert heard == [signal.SIGHUP, signal.SIGHUP]
+    assert [reloader.look(), reloader.look()] == [RELOADED, ""]
+    assert signals == [signal.SIGHUP, signal.SIGHUP]
 
 
 @pytest.mark.parametrize("content", [None, "", "nonsense", "4194304999"], ids=["none", "empty", "nonsense", "nobody's"])
 def test_a_server_that_is_not_there_yet_is_told_later(
-    mounted: Mounted, pid_file: Path, heard: list[int], content: str | None
+    mounted: Mounted, pid_file: Path, signals: list[int], content: str | None
 ) -> None:
     reloader = Reloader(mounted.directory, pid_file)
     pid_file.unlink() if content is None else pid_file.write_text(content)
-    told = reloader.look()
-    assert (lacking(told, str(pid_file)), heard) == ([], [])
+    result = reloader.look()
+    assert (lacking(result, str(pid_file)), signals) == ([], [])
     pid_file.write_text(str(os.getpid()))
-    assert reloader.look() == TOLD
-    assert heard == [signal.SIGHUP]
+    assert reloader.look() == RELOADED
+    assert signals == [signal.SIGHUP]
 
 
 def test_certificates_that_cannot_be_read_are_said_and_waited_for(tmp_path: Path, pid_file: Path) -> None:

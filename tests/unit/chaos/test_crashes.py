@@ -7,7 +7,7 @@ from chaos.points import Point, When
 from chaos.stories import NODES
 from support.suite.naming import lacking
 
-WRITE, FACT = "create jobs", "say provision.started"
+WRITE, EVENT = "create jobs", "say provision.started"
 
 
 def came_to(*passed: tuple[str, When]) -> list[Point]:
@@ -36,5 +36,5 @@ def test_nor_to_one_that_nobody_died_at() -> None:
 
 
 def test_nor_to_what_is_said_only_while_it_is_so() -> None:
-    telling = Telling(NODES, (Point(FACT, 1, When.BEFORE),), passed=came_to((FACT, When.BEFORE)))
+    telling = Telling(NODES, (Point(EVENT, 1, When.BEFORE),), passed=came_to((EVENT, When.BEFORE)))
     assert list(telling.undone()) == []

@@ -33,14 +33,14 @@ def test_a_process_is_flat(memory: Held) -> None:
 
 
 def test_memory_that_grows_is_found() -> None:
-    [said] = judge("it", samples(lambda at: 150.0 + at / 100)).growth
-    assert lacking(said, "it", "155.5 MiB", "165.5") == []
+    [problem] = judge("it", samples(lambda at: 150.0 + at / 100)).growth
+    assert lacking(problem, "it", "155.5 MiB", "165.5") == []
 
 
 def test_files_that_nobody_closes_are_found() -> None:
     verdict = judge("it", samples(files=lambda at: 60 + at / 200))
-    [said] = verdict.growth
-    assert lacking(said, *(f"{count:g}" for count in verdict.files)) == []
+    [problem] = verdict.growth
+    assert lacking(problem, *(f"{count:g}" for count in verdict.files)) == []
 
 
 def leading(first: bool) -> list[Sample]:

@@ -28,8 +28,8 @@ def leads(replica: str) -> Record:
     return record("patch", "leases", "trellis-provisioner", namespace="s", by=replica)
 
 
-def job(verb: str = "create", *, wish: str = "a", by: str = "first-1", code: int = 201) -> Record:
-    return record(verb, "jobs", f"n1-{wish}-provision-kwasm", namespace="i", by=by, code=code)
+def job(verb: str = "create", *, wanted: str = "a", by: str = "first-1", code: int = 201) -> Record:
+    return record(verb, "jobs", f"n1-{wanted}-provision-kwasm", namespace="i", by=by, code=code)
 
 
 GOOD = {
@@ -37,7 +37,7 @@ GOOD = {
     "a Job that somebody deleted is made again": [leads("first-1"), job(), job("delete", by="kubectl"), job()],
     "a Job is made again for what is wanted again": [
         leads("first-1"),
-        *(item for wanted in "aba" for item in (job(wish=wanted), job("delete", wish=wanted, code=200))),
+        *(item for wanted in "aba" for item in (job(wanted=wanted), job("delete", wanted=wanted, code=200))),
     ],
     "a Job is made again for who opted out and in again": [
         leads("first-1"),
@@ -94,10 +94,10 @@ def test_it_lets_pass(records: list[Record]) -> None:
     assert violations(records, CASE) == []
 
 
-@pytest.mark.parametrize(("records", "said"), BAD.values(), ids=BAD)
-def test_it_finds(records: list[Record], said: str) -> None:
+@pytest.mark.parametrize(("records", "problem"), BAD.values(), ids=BAD)
+def test_it_finds(records: list[Record], problem: str) -> None:
     [found] = violations(records, CASE)
-    assert said in found
+    assert problem in found
 
 
 def test_leases_questions_and_what_others_write_are_no_work() -> None:

@@ -19,7 +19,7 @@ def says(log: Path) -> str:
     return log.read_text() if log.exists() else ""
 
 
-async def until_said(log: Path) -> None:
+async def until_logged(log: Path) -> None:
     async with asyncio.timeout(30):
         while not says(log).endswith("\n"):  # noqa: ASYNC110 (a process writes it)
             await asyncio.sleep(0.02)
@@ -36,7 +36,7 @@ async def test_each_has_variables_arguments_a_log_and_an_end_of_its_own(tmp_path
 async def test_one_that_is_killed_is_told_of_by_its_signal(tmp_path: Path) -> None:
     with nursery(MODULE) as made:
         child = await made.have({}, ["wait"], tmp_path / "log")
-        await until_said(tmp_path / "log")
+        await until_logged(tmp_path / "log")
         child.send_signal(signal.SIGKILL)
         assert await child.wait() == -signal.SIGKILL
 
@@ -44,7 +44,7 @@ async def test_one_that_is_killed_is_told_of_by_its_signal(tmp_path: Path) -> No
 async def test_one_has_no_files_but_its_own(tmp_path: Path) -> None:
     with nursery(MODULE) as made:
         child = await made.have({}, ["wait"], tmp_path / "log")
-        await until_said(tmp_path / "log")
+        await until_logged(tmp_path / "log")
         assert sorted(os.listdir(f"/proc/{child.pid}/fd")) == ["0", "1", "2"]  # noqa: PTH208 (of a process)
 
 
@@ -52,13 +52,13 @@ async def test_one_has_no_files_but_its_own(tmp_path: Path) -> None:
 async def test_none_outlives_the_nursery(tmp_path: Path, how: str) -> None:
     with nursery(MODULE) as made:
         child = await made.have({}, ["wait"], tmp_path / "log")
-        await until_said(tmp_path / "log")
+        await until_logged(tmp_path / "log")
         if how == "killed":
             made.kill()
-    await gone(child.pid)
+    await ended(child.pid)
 
 
-async def gone(pid: int) -> None:
+async def ended(pid: int) -> None:
     async with asyncio.timeout(30):
         while psutil.pid_exists(pid):  # noqa: ASYNC110 (a process of somebody else's)
             await asyncio.sleep(0.02)

@@ -90,8 +90,8 @@ def test_what_was_ended_is_not_given_any_more_but_may_be_on_its_way(
 ) -> None:
     witness = seen(SET, ALLOW, GRANT, ends)
     assert witness.wrong(answered(3.6)) == []
-    [said] = witness.wrong(answered(3.5 + after))
-    assert said.endswith(f"without {lacks}")
+    [problem] = witness.wrong(answered(3.5 + after))
+    assert problem.endswith(f"without {lacks}")
 
 
 def test_what_was_never_granted_is_wrong_at_any_time() -> None:

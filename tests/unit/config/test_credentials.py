@@ -88,9 +88,9 @@ def test_without_a_file_it_is_nobody() -> None:
 )
 def test_what_is_no_seed_is_refused(path: Path, content: str) -> None:
     path.write_text(content)
-    told = line(nats_nkey_file=path)
-    assert told.startswith(f"TRELLIS_NATS_NKEY_FILE (--nats-nkey-file): has '{path}', ")
-    assert "(SU…)" in told
+    message = line(nats_nkey_file=path)
+    assert message.startswith(f"TRELLIS_NATS_NKEY_FILE (--nats-nkey-file): has '{path}', ")
+    assert "(SU…)" in message
 
 
 def test_binary_rubbish_is_refused(path: Path) -> None:
@@ -115,8 +115,8 @@ def test_two_identities_are_one_too_many(path: Path) -> None:
     path.write_text(CREDS)
     seed = path.with_suffix(".seed")
     seed.write_text(SEED)
-    told = line(nats_nkey_file=seed, nats_credentials_file=path)
-    assert lacking(told, "TRELLIS_NATS_NKEY_FILE", "TRELLIS_NATS_CREDENTIALS_FILE") == []
+    message = line(nats_nkey_file=seed, nats_credentials_file=path)
+    assert lacking(message, "TRELLIS_NATS_NKEY_FILE", "TRELLIS_NATS_CREDENTIALS_FILE") == []
 
 
 def test_a_file_is_read_anew_each_time(path: Path) -> None:

@@ -18,13 +18,13 @@ from trellis.bus.streams.tail import event_of
 from trellis.events.subjects import EVENT_SPECS, escape
 
 
-def said(subject: str, data: object = None, body: bytes | None = None) -> Stored:
+def stored(subject: str, data: object = None, body: bytes | None = None) -> Stored:
     found = orjson.dumps({"data": data, "source": "/trellis/c/provisioner"}) if body is None else body
     return Stored(7, datetime(2026, 1, 1, tzinfo=UTC), subject, {}, found, len(found))
 
 
 def right_of(subject: str, data: object = None) -> Right:
-    return about_event(event_of(said(subject, data))).right
+    return about_event(event_of(stored(subject, data))).right
 
 
 @pytest.mark.parametrize(
@@ -69,7 +69,7 @@ def test_every_fact_there_is_names_an_object() -> None:
     for spec in EVENT_SPECS:
         key = ".".join("x" for _ in spec.key_fields)
         data: dict[str, Any] = {"shim": "spin"} if spec.model.noun == "rollout" else {}
-        about = about_event(event_of(said(f"trellis.evt.c.{spec.tokens}.{key}", data)))
+        about = about_event(event_of(stored(f"trellis.evt.c.{spec.tokens}.{key}", data)))
         assert about.right != MESSAGES, spec.tokens
         assert about.id
 
@@ -82,10 +82,10 @@ def test_data_widens_nothing(noun: str, namespace: str, name: str) -> None:
 
 
 def test_a_letter_is_of_who_may_get_what_its_message_was_about() -> None:
-    letter = letter_of(said("trellis.dead.c.node_watcher.node.n1", body=b"garbage"), "e")
+    letter = letter_of(stored("trellis.dead.c.node_watcher.node.n1", body=b"garbage"), "e")
     assert dead_letter_object(letter).right == Right("", "nodes", "", "n1")
-    unknown = letter_of(said("trellis.dead.c.node_watcher.unknown.x", body=b""), "e")
+    unknown = letter_of(stored("trellis.dead.c.node_watcher.unknown.x", body=b""), "e")
     assert dead_letter_object(unknown).right == MESSAGES
-    rollout = letter_of(said("trellis.dead.c.node_watcher.rollout.d1", body=b""), "e")
+    rollout = letter_of(stored("trellis.dead.c.node_watcher.rollout.d1", body=b""), "e")
     assert dead_letter_object(rollout).right == MESSAGES
     assert dead_letter_object(rollout, {"shim": "spin"}).right.resource == "shims"

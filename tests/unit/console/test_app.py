@@ -134,8 +134,8 @@ async def test_a_stream_does_not_hold_up_the_end(kube: FakeKube, unused_tcp_port
             async with browser.post(f"{url}/api/session", json={"token": TOKEN}, headers={"Origin": url}) as answer:
                 assert answer.status == 204
             stream = await browser.get(f"{url}/api/stream")
-        said = [message async for message in messages(stream)]
-    assert said[-1].data == {"reason": "stopping"}
+        received = [message async for message in messages(stream)]
+    assert received[-1].data == {"reason": "stopping"}
 
 
 async def test_a_body_that_never_comes_holds_no_connection(kube: FakeKube, unused_tcp_port: int) -> None:

@@ -216,8 +216,8 @@ async def test_nobody_keeps_others_out_by_many_tokens() -> None:
         assert (await look("m3")).status == 429
         assert (await look(TOKEN)).status == 200
         async with asyncio.timeout(10):
-            said = [message async for message in messages(first[0])]
-        assert said[-1].data == {"reason": "again"}, "who has to go is not logged out"
+            received = [message async for message in messages(first[0])]
+        assert received[-1].data == {"reason": "again"}, "who has to go is not logged out"
         assert (await look("t2")).status == 200
         assert (await look("m0")).status == 429, "he has one place, as everybody"
         async with pages["m0"].get("/api/session") as answer:

@@ -35,7 +35,7 @@ def stored(subject: str, data: Any = None, sequence: int = 1, headers: dict[str,
     return Stored(sequence, BEGAN + timedelta(seconds=sequence), subject, headers or {}, body, len(body))
 
 
-def fact(subject: str, index: int, **data: Any) -> Item:
+def an_event(subject: str, index: int, **data: Any) -> Item:
     return item_of(event_of(stored(f"trellis.evt.c.{subject}", data, index)), index)
 
 
@@ -59,18 +59,18 @@ def people() -> People:
 
 
 ITEMS = [
-    fact("node.ready.n1", 1),
-    fact("application.synced.team.shop", 2, lattice="prod"),
-    fact("application.synced.other.shop", 3, lattice="prod"),
+    an_event("node.ready.n1", 1),
+    an_event("application.synced.team.shop", 2, lattice="prod"),
+    an_event("application.synced.other.shop", 3, lattice="prod"),
     copy("mine", 4),
     copy("theirs", 5),
     dead("application", "team.shop", 6),
     dead("node", "n1", 7),
-    fact("weather.changed.x", 8),
+    an_event("weather.changed.x", 8),
 ]
 
 
-async def heard(world: World, token: str, query: str = "", *, last: str = "", end: int = 0) -> list[Message]:
+async def received(world: World, token: str, query: str = "", *, last: str = "", end: int = 0) -> list[Message]:
     """Return what a stream says until its last item, one that anybody may see who sees anything, has come."""
     found = []
     headers = {"Last-Event-ID": last} if last else {}
@@ -80,7 +80,7 @@ async def heard(world: World, token: str, query: str = "", *, last: str = "", en
             async for message in messages(stream):
                 found.append(message)
                 if message.event == "hello":
-                    world.feed.add(fact("application.synced.team.last", end or world.feed.newest + 1))
+                    world.feed.add(an_event("application.synced.team.last", end or world.feed.newest + 1))
                 if message.event == "event" and message.data["name"] == "last":
                     return found
     raise AssertionError("the stream ended before")
@@ -93,9 +93,9 @@ def abouts(found: list[Message]) -> list[Any]:
 async def test_each_message_is_for_who_may_see_what_it_is_about(world: World) -> None:
     for item in ITEMS:
         world.feed.add(item)
-    everything = abouts(await heard(world, TOKEN))
+    everything = abouts(await received(world, TOKEN))
     assert len(everything) == len(ITEMS)
-    assert abouts(await heard(world, DEV)) == ["application/team/shop", "mine", "application/team/shop"]
+    assert abouts(await received(world, DEV)) == ["application/team/shop", "mine", "application/team/shop"]
 
 
 @pytest.mark.parametrize(
@@ -119,19 +119,19 @@ def test_a_page_gets_what_it_asked_for(query: str, expected: int) -> None:
 async def test_a_page_that_comes_back_gets_what_it_missed_and_nothing_twice(world: World) -> None:
     for item in ITEMS[:3]:
         world.feed.add(item)
-    first = await heard(world, TOKEN)
-    world.feed.add(fact("node.ready.n9", world.feed.newest + 1))
-    again = await heard(world, TOKEN, last=first[-1].id)
+    first = await received(world, TOKEN)
+    world.feed.add(an_event("node.ready.n9", world.feed.newest + 1))
+    again = await received(world, TOKEN, last=first[-1].id)
     assert again[0].data["resumed"] is True
     assert abouts(again) == ["node/n9"]
 
 
 async def test_a_page_that_was_away_too_long_is_told_that_something_is_missing(world: World) -> None:
     world.feed.add(ITEMS[0])
-    first = await heard(world, TOKEN)
+    first = await received(world, TOKEN)
     for number in range(EVENTS_KEPT + 10):
-        world.feed.add(fact("weather.changed.x", world.feed.newest + 1 + 0 * number))
-    assert "gap" in [item.event for item in await heard(world, DEV, last=first[-1].id)]
+        world.feed.add(an_event("weather.changed.x", world.feed.newest + 1 + 0 * number))
+    assert "gap" in [item.event for item in await received(world, DEV, last=first[-1].id)]
 
 
 @pytest.mark.parametrize(("token", "query"), [(TOKEN, "?types=node.ready"), (DEV, "")], ids=["filtered", "not allowed"])
@@ -140,7 +140,7 @@ async def test_a_page_that_nothing_is_for_hears_that_somebody_is_there_however_m
 ) -> None:
     async def chatter(world: World) -> None:
         while True:
-            world.feed.add(fact("weather.changed.x", world.feed.newest + 1))
+            world.feed.add(an_event("weather.changed.x", world.feed.newest + 1))
             await asyncio.sleep(0.02)
 
     async with console(people(), timings=Timings(heartbeat=0.05)) as world:
@@ -175,7 +175,7 @@ async def test_a_filter_that_is_none_is_refused(world: World, query: str) -> Non
 def test_what_is_kept_is_bounded_and_in_order(sizes: list[int]) -> None:
     feed = Feed()
     for index, size in enumerate(sizes, 1):
-        feed.add(fact("node.ready.n1", index, text="x" * size))
+        feed.add(an_event("node.ready.n1", index, text="x" * size))
     items, missed = feed.after(0)
     assert [item.index for item in items] == sorted(item.index for item in items)
     assert sum(item.size for item in items) <= EVENTS_BYTES
@@ -187,14 +187,14 @@ def test_what_is_kept_is_bounded_and_in_order(sizes: list[int]) -> None:
 def test_many_small_ones_are_bounded_too() -> None:
     feed = Feed()
     for index in range(1, EVENTS_KEPT + 20):
-        feed.add(fact("node.ready.n1", index))
+        feed.add(an_event("node.ready.n1", index))
     assert len(feed.after(0)[0]) == EVENTS_KEPT
     assert feed.last(Filter(), 5) == EVENTS_KEPT + 14
     assert feed.last(Filter(namespace="none"), 5) == 0
 
 
 def test_a_body_that_is_too_long_is_left_out_and_said_to_be() -> None:
-    item = fact("node.ready.n1", 1, text="x" * EVENT_BYTES)
+    item = an_event("node.ready.n1", 1, text="x" * EVENT_BYTES)
     assert item.document["data"] is None
     assert item.document["cut"] is True
 
@@ -309,12 +309,12 @@ async def test_a_letter_that_is_not_there_looks_as_one_that_may_not_be_seen() ->
     seen = await dead_letter_page(SeenVersions(*LETTERS), few, 2)  # type: ignore[arg-type]
     assert seen["letter"]["about"] == "application/team/shop"
     assert seen["page"]["subject"] == "letter 2"
-    said = []
+    errors = []
     for sequence in (1, 3):
         with pytest.raises(RefusedError) as refused:
             await dead_letter_page(SeenVersions(*LETTERS), few, sequence)  # type: ignore[arg-type]
-        said.append((refused.value.status, refused.value.what.replace(str(sequence), "N")))
-    assert said[0] == said[1]
+        errors.append((refused.value.status, refused.value.what.replace(str(sequence), "N")))
+    assert errors[0] == errors[1]
 
 
 async def test_a_bus_that_is_away_is_told_where_it_is_missed(world: World) -> None:

@@ -13,7 +13,7 @@ from trellis.config.settings import SettingsError, load
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("given", "message"),
     [
         ({"console_auth": "proxy"}, "TRELLIS_CONSOLE_PROXY_SECRET_FILE"),
         ({"console_auth": "nobody"}, "TRELLIS_CONSOLE_AUTH"),
@@ -24,8 +24,8 @@ from trellis.config.settings import SettingsError, load
         ({"console_url": "console.example"}, "TRELLIS_CONSOLE_URL"),
     ],
 )
-def test_what_does_not_fit_is_named(given: dict[str, Any], said: str) -> None:
-    with pytest.raises(SettingsError, match=said):
+def test_what_does_not_fit_is_named(given: dict[str, Any], message: str) -> None:
+    with pytest.raises(SettingsError, match=message):
         load(Settings, **given)
 
 

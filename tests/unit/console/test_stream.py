@@ -149,7 +149,7 @@ async def test_a_change_reaches_the_page_in_less_than_a_second(world: World) -> 
 async def test_what_comes_together_is_one_difference(world: World) -> None:
     async with world.logged_in(ADMIN) as browser, tab(browser) as open_tab:
         await open_tab.until(lambda page: things(page) == EVERYTHING)
-        before, began = len(open_tab.page.said), time.monotonic()
+        before, began = len(open_tab.page.messages), time.monotonic()
         for number in range(50):
             world.kube.put(NODES, objects.node(f"many-{number}"))
             for _ in range(10):  # each is heard by itself
@@ -157,7 +157,7 @@ async def test_what_comes_together_is_one_difference(world: World) -> None:
         await open_tab.until(lambda page: "node/many-49" in page.entities)
         # On a busy machine the changes take longer than one interval: then each interval has a difference.
         intervals = (time.monotonic() - began) / Timings().coalesce
-        assert len(open_tab.page.said) - before <= 3 + intervals
+        assert len(open_tab.page.messages) - before <= 3 + intervals
 
 
 async def test_what_is_not_allowed_is_said_in_its_place(world: World) -> None:
@@ -265,7 +265,7 @@ async def test_a_page_that_comes_back_gets_the_rest_alone(world: World) -> None:
         async with tab(browser, last=page.last) as second:
             second.page.entities = dict(page.entities)
             found = await second.until(lambda page: "node/later" in page.entities)
-        hello, *rest = found.said
+        hello, *rest = found.messages
         assert hello.data["full"] is False
         changed = {id_ for message in rest for id_ in message.data["set"]}
         assert "node/later" in changed

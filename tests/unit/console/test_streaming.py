@@ -101,7 +101,7 @@ async def test_a_page_that_is_slow_for_a_while_gets_one_difference_of_all(stage:
                 page.take(message)
                 if page.entities.get("a") == {"n": 199}:
                     break
-        assert len(page.said) <= 4
+        assert len(page.messages) <= 4
 
 
 async def test_a_page_that_forgot_too_much_starts_anew(stage: Stage) -> None:
@@ -122,7 +122,7 @@ async def test_a_page_that_forgot_too_much_starts_anew(stage: Stage) -> None:
                 page.take(message)
                 if message.event == "delta":
                     break
-        assert page.said[0].data["full"] is True
+        assert page.messages[0].data["full"] is True
         assert page.entities == {"a": {"n": 100}}
 
 
@@ -132,10 +132,10 @@ async def test_a_page_that_forgot_too_much_starts_anew(stage: Stage) -> None:
 async def test_a_stream_says_why_it_ends(stage: Stage, end: str, reason: str) -> None:
     stage.seconds = 0.2 if end == "late" else 60.0
     async with aiohttp.ClientSession() as session, session.get(stage.server.make_url("/")) as response:
-        said = []
+        received = []
         async with asyncio.timeout(10):
             async for message in messages(response):
-                said.append(message)
+                received.append(message)
                 match end:
                     case "over":
                         stage.visit.over.set()
@@ -146,8 +146,8 @@ async def test_a_stream_says_why_it_ends(stage: Stage, end: str, reason: str) ->
                         stage.source.news.notify()
                     case _:
                         pass
-        assert said[-1].event == "bye"
-        assert said[-1].data == {"reason": reason}
+        assert received[-1].event == "bye"
+        assert received[-1].data == {"reason": reason}
     await eventually(lambda: stage.cut == [reason])
 
 
@@ -157,8 +157,8 @@ async def test_a_page_that_left_is_noticed(stage: Stage) -> None:
         response.close()
     gauge = stage.telemetry.metrics.console_streams.labels("console", "model")
 
-    def gone() -> bool:
+    def has_left() -> bool:
         stage.source.write(a={"n": stage.source.journal.revision})
         return gauge._value.get() == 0
 
-    await eventually(gone)
+    await eventually(has_left)

@@ -55,10 +55,10 @@ def span(**more: Any) -> dict[str, Any]:
 
 async def test_a_jaeger_that_is_away_is_no_mistake_of_the_viewers(unused_tcp_port: int) -> None:
     async with looking(f"http://127.0.0.1:{unused_tcp_port}") as page:
-        status, said = await problem(page)
+        status, message = await problem(page)
     assert status == 502
-    assert "TRELLIS_JAEGER_URL" in said
-    assert "--jaeger" not in said  # a flag of the command line, and of no use to who looks at a page
+    assert "TRELLIS_JAEGER_URL" in message
+    assert "--jaeger" not in message  # a flag of the command line, and of no use to who looks at a page
 
 
 @pytest.mark.parametrize(
@@ -68,8 +68,8 @@ async def test_a_jaeger_that_is_away_is_no_mistake_of_the_viewers(unused_tcp_por
 )
 async def test_what_is_no_jaeger_is_said_to_be_none(garbage: web.Response) -> None:
     async with jaeger(garbage) as url, looking(url) as page:
-        status, said = await problem(page)
-    assert (status, "Jaeger at http://127.0.0.1" in said) == (502, True)
+        status, message = await problem(page)
+    assert (status, "Jaeger at http://127.0.0.1" in message) == (502, True)
 
 
 @pytest.mark.parametrize("wrong", [{"startTime": 2**63}, {"duration": 2**63}, {"startTime": -5, "duration": -(2**62)}])

@@ -65,10 +65,10 @@ def test_create_goes_to_the_collection_and_may_leave_the_name_to_the_server() ->
     assert verb.query == {"fieldManager": MANAGER}
 
 
-@pytest.mark.parametrize(("force", "said"), [({}, "false"), ({"force": True}, "true"), ({"force": False}, "false")])
-def test_apply_takes_fields_from_others_only_if_told(force: dict[str, Any], said: str) -> None:
+@pytest.mark.parametrize(("force", "expected"), [({}, "false"), ({"force": True}, "true"), ({"force": False}, "false")])
+def test_apply_takes_fields_from_others_only_if_told(force: dict[str, Any], expected: str) -> None:
     verb = a_verb(op="apply", object=OBJECT, subresource="status", **force)
-    assert verb.query == {"fieldManager": MANAGER, "force": said}
+    assert verb.query == {"fieldManager": MANAGER, "force": expected}
     assert (verb.method, verb.content_type, verb.subresource) == ("PATCH", "application/apply-patch+yaml", "status")
     assert orjson.loads(verb.body or b"") == OBJECT
 

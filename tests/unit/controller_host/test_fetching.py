@@ -40,10 +40,12 @@ async def test_however_many_wait_for_their_modules_the_next_one_is_served(world:
         await world.until(lambda: len(world.hosting.fetching) == world.threads * 3, "all wait")
         world.add("recorder")
         world.watches.put("a")
-        await world.until(lambda: len(recorder.told) == 1, "told")
+        await world.until(lambda: len(recorder.requests) == 1, "told")
         await world.at_rest()
         world.sources.let.set()
-        await world.until(lambda: len(recorder.told) == 1 + world.threads * 3, "all are told, when theirs are there")
+        await world.until(
+            lambda: len(recorder.requests) == 1 + world.threads * 3, "all are told, when theirs are there"
+        )
         await world.until(lambda: not len(world.hosting.fetching), "none is left")
 
 
@@ -54,7 +56,7 @@ async def test_one_fetch_is_for_all_who_ask_as_one_user_for_one_source(world: Wo
     async with world.running():
         await world.until(lambda: len(world.hosting.fetching) == 20, "all wait")
         world.sources.let.set()
-        await world.until(lambda: len(recorder.told) == 20, "all are told")
+        await world.until(lambda: len(recorder.requests) == 20, "all are told")
     assert world.sources.fetched == 1
 
 
@@ -64,7 +66,7 @@ async def test_a_new_spec_ends_the_fetch_for_the_former(world: World, recorder: 
     async with world.running():
         await world.until(lambda: len(world.hosting.fetching) == 1, "it waits")
         world.add("recorder", generation=2)
-        await world.until(lambda: len(recorder.told) == 1, "told")
+        await world.until(lambda: len(recorder.requests) == 1, "told")
         assert world.sources.cancelled == 1
         assert not len(world.hosting.fetching)
 
@@ -93,7 +95,7 @@ async def test_a_host_that_stops_waits_for_no_module_and_the_next_one_fetches_it
     assert world.sources.cancelled == 1
     world.sources.let.set()
     async with world.running():
-        await world.until(lambda: len(recorder.told) == 1, "told")
+        await world.until(lambda: len(recorder.requests) == 1, "told")
 
 
 async def test_what_is_refused_is_told_and_tried_again(world: World, recorder: Recorder) -> None:
@@ -106,7 +108,7 @@ async def test_what_is_refused_is_told_and_tried_again(world: World, recorder: R
         assert refused is not None
         assert refused.reason == "ModuleNotFound"
         world.sources.modules["recorder"] = b"recorder"
-        await world.until(lambda: len(recorder.told) == 1, "told")
+        await world.until(lambda: len(recorder.requests) == 1, "told")
         assert world.one().refused is None
 
 
@@ -132,7 +134,7 @@ async def test_who_runs_goes_on_while_what_it_refers_to_is_looked_at(world: Worl
         world.sources.held.add("recorder")
         await world.until(lambda: len(world.hosting.fetching) == 1, "it is looked at")
         world.watches.put("a")
-        await world.until(lambda: len(recorder.told) == 1, "told meanwhile")
+        await world.until(lambda: len(recorder.requests) == 1, "told meanwhile")
         assert len(world.hosting.fetching) == 1
 
 
@@ -148,9 +150,9 @@ async def test_who_shows_no_right_does_not_get_what_another_fetched(world: World
         refused = world.one("team-a/thief").refused
         assert refused is not None
         assert refused.reason == "ModuleForbidden"
-        assert len(recorder.told) == 1
+        assert len(recorder.requests) == 1
         world.sources.denied.clear()
-        await world.until(lambda: len(recorder.told) == 2, "what is there is run, once its source allows it")
+        await world.until(lambda: len(recorder.requests) == 2, "what is there is run, once its source allows it")
     assert world.sources.fetched == 1
 
 
@@ -159,9 +161,9 @@ async def test_a_right_that_was_shown_is_not_asked_for_again(world: World, recor
         world.add("recorder", f"c{number}", module=pinned())
     world.watches.put("a")
     async with world.running():
-        await world.until(lambda: len(recorder.told) == 5, "told")
+        await world.until(lambda: len(recorder.requests) == 5, "told")
         world.add("recorder", "later", module=pinned())
-        await world.until(lambda: len(recorder.told) == 6, "told")
+        await world.until(lambda: len(recorder.requests) == 6, "told")
     async with world.running():
         for number in range(5):
             await world.at_rest(f"team-a/c{number}")
@@ -200,7 +202,7 @@ async def test_one_with_references_reads_them_outside_of_its_turn(
         await world.until(lambda: len(world.hosting.fetching) == world.threads * 2, "all wait")
         world.add("recorder")
         world.watches.put("a")
-        await world.until(lambda: len(recorder.told) == 1, "told")
+        await world.until(lambda: len(recorder.requests) == 1, "told")
         let.set()
-        await world.until(lambda: len(recorder.told) == 1 + world.threads * 2, "all are told")
+        await world.until(lambda: len(recorder.requests) == 1 + world.threads * 2, "all are told")
         assert recorder.inits[-1]["secrets"] == {"key": {"x": "eA=="}}

@@ -35,8 +35,8 @@ async def test_what_goes_while_it_is_told_is_told_as_gone(world: World, recorder
         await asyncio.wait_for(asked.wait(), 10)
         world.watches.remove("a")
         gate.set()
-        await world.until(lambda: len(recorder.told) == 3, "told that a is gone")
-        seen = [(told["key"]["name"], told["object"] is not None) for told in recorder.told]
+        await world.until(lambda: len(recorder.requests) == 3, "told that a is gone")
+        seen = [(request["key"]["name"], request["object"] is not None) for request in recorder.requests]
         assert seen == [("a", True), ("b", True), ("a", False)]
 
 
@@ -45,11 +45,11 @@ async def test_what_it_has_seen_wakes_nobody(world: World, recorder: Recorder) -
     world.watches.put("a")
     async with world.running():
         await world.at_rest()
-        world.watches.say(key_of("a"))
+        world.watches.notify(key_of("a"))
         world.queue.add(KEY)
         await world.queue.wait_idle()
         await world.at_rest()
-        assert len(recorder.told) == 1
+        assert len(recorder.requests) == 1
         assert world.guests.woken == 0
 
 
@@ -58,9 +58,9 @@ async def test_a_controller_is_called_no_oftener_than_its_limit(world: World, re
     for number in range(12):
         world.watches.put(f"c{number}")
     async with world.running():
-        await world.until(lambda: len(recorder.told) >= 5, "at once")
-        assert len(recorder.told) <= 6
-        await world.until(lambda: len(recorder.told) == 12, "in the end all")
+        await world.until(lambda: len(recorder.requests) >= 5, "at once")
+        assert len(recorder.requests) <= 6
+        await world.until(lambda: len(recorder.requests) == 12, "in the end all")
 
 
 async def test_one_with_a_long_list_lets_others_have_their_turn(tmp_path: Path) -> None:
@@ -95,10 +95,10 @@ async def test_a_paused_one_is_not_called_and_hears_afterwards_what_it_missed(wo
     world.watches.put("a")
     async with world.running():
         await world.until(lambda: KEY in world.changed, "looked at")
-        assert recorder.told == []
+        assert recorder.requests == []
         world.add("recorder", generation=2)
         await world.at_rest()
-        assert names_in(recorder.told) == ["a"]
+        assert names_in(recorder.requests) == ["a"]
 
 
 async def test_what_a_former_spec_was_refused_for_is_not_said_of_one_that_is_paused(world: World) -> None:
@@ -132,7 +132,7 @@ async def test_a_namesake_gets_nothing_of_the_former_one(world: World, recorder:
         manifest = {"metadata": {"namespace": "team-a", "name": "mirror", "uid": "another"}}
         world.views[KEY] = view_controller(manifest | {"spec": orjson.loads(world.views[KEY].spec)})
         world.queue.add(KEY)
-        await world.until(lambda: len(recorder.told) == 2, "told anew")
+        await world.until(lambda: len(recorder.requests) == 2, "told anew")
         assert recorder.counts == [1, 1]
 
 
@@ -149,7 +149,7 @@ async def test_keys_of_a_kind_that_is_not_watched_any_more_are_forgotten(world: 
         world.add("recorder", generation=2, idle={"suspendAfter": "1s"})
         await world.until(lambda: world.one().listed and world.one().view.generation == 2, "all is compared anew")
         assert list(world.one().life.marks.items()) == []
-        assert names_in(recorder.told) == ["a"]
+        assert names_in(recorder.requests) == ["a"]
 
 
 async def test_what_nobody_may_be_told_of_costs_no_turns(world: World, recorder: Recorder) -> None:
@@ -172,7 +172,7 @@ async def test_what_nobody_may_be_told_of_costs_no_turns(world: World, recorder:
         assert len(world.one().agenda) == 40
         world.watches.denied.clear()
         world.queue.add(KEY)
-        await world.until(lambda: len(recorder.told) == 40, "told when it may be")
+        await world.until(lambda: len(recorder.requests) == 40, "told when it may be")
 
 
 async def test_a_namespace_that_keeps_all_threads_it_can_get_leaves_some_to_the_others(
@@ -188,7 +188,7 @@ async def test_a_namespace_that_keeps_all_threads_it_can_get_leaves_some_to_the_
         world.add("recorder")
         for number in range(20):
             world.watches.put("a", number)
-            await world.until(lambda number=number: len(recorder.told) == number + 1, "the other is called")
+            await world.until(lambda number=number: len(recorder.requests) == number + 1, "the other is called")
             assert hostile.inside == 2
         hostile.over.set()
         await world.until(lambda: hostile.inside == 0 and world.guests.booted == 51, "each of them had its turn")
@@ -217,7 +217,7 @@ async def test_what_waits_for_a_place_and_is_deleted_leaves_it_to_the_next(tmp_p
         hostile.over.set()
         world.queue.add(deleted)
         await world.until(lambda: bool(recorder.inits), "the next one is started")
-        assert [told["controller"]["name"] for told in recorder.inits] == ["last"]
+        assert [request["controller"]["name"] for request in recorder.inits] == ["last"]
         assert last in world.hosting.hosted
 
 
@@ -238,9 +238,9 @@ async def test_a_spec_above_what_the_platform_allows_is_not_accepted_and_says_so
         await world.until(lambda: world.one().life.instance is None, "what ran of it is put to disk")
         world.watches.put("a")
         await world.queue.wait_idle()
-        assert recorder.told == []
+        assert recorder.requests == []
         world.add("recorder", generation=3, limits={"memory": "64Mi"})
-        await world.until(lambda: len(recorder.told) == 1, "it is called once its spec fits")
+        await world.until(lambda: len(recorder.requests) == 1, "it is called once its spec fits")
         assert world.one().refused is None
 
 

@@ -41,7 +41,7 @@ async def test_a_failure_of_the_hosts_own_costs_no_turn(
         await world.at_rest()
         monkeypatch.setattr(Progress, "meet", full)
         world.watches.put("a")
-        await world.until(lambda: len(recorder.told) == 1, "told of a after all")
+        await world.until(lambda: len(recorder.requests) == 1, "told of a after all")
         assert failures
 
 
@@ -105,7 +105,7 @@ async def test_what_the_api_server_refuses_is_tried_again_soon(tmp_path: Path, s
         for name in ("a", "b"):
             world.watches.put(name)
         if status == 403:
-            await world.until(lambda: len(writing.told) == 4 and not world.one().agenda.failing, "both are written")
+            await world.until(lambda: len(writing.requests) == 4 and not world.one().agenda.failing, "both are written")
         else:
             await world.until(lambda: world.one().agenda.failing == 2, "both failed")
             assert (world.one().agenda.wait(time.monotonic()) or 0) > 200
@@ -122,7 +122,7 @@ async def test_a_trap_is_named_begins_cold_and_hurts_no_neighbour(tmp_path: Path
         for version in range(2, 12):
             world.watches.put("x", version)
             await world.until(
-                lambda version=version: recorder.told[-1]["object"]["metadata"]["resourceVersion"] == str(version),
+                lambda version=version: recorder.requests[-1]["object"]["metadata"]["resourceVersion"] == str(version),
                 "the neighbour is told",
             )
         fault = world.one("team-a/bad").fault
@@ -159,12 +159,12 @@ async def test_what_a_review_denies_does_not_reach_the_guest(world: World, recor
     for name in ("a", "secret-plans", "not-known-yet"):
         world.watches.put(name)
     async with world.running():
-        await world.until(lambda: len(recorder.told) == 1, "told of a")
+        await world.until(lambda: len(recorder.requests) == 1, "told of a")
         await world.queue.wait_idle()
-        assert names_in(recorder.told) == ["a"]
+        assert names_in(recorder.requests) == ["a"]
         world.watches.remove("secret-plans")
         await world.queue.wait_idle()
-        assert names_in(recorder.told) == ["a"], "not even that it is gone"
+        assert names_in(recorder.requests) == ["a"], "not even that it is gone"
 
 
 async def test_nothing_counts_as_gone_while_a_watch_is_not_whole(world: World, recorder: Recorder) -> None:
@@ -172,18 +172,18 @@ async def test_nothing_counts_as_gone_while_a_watch_is_not_whole(world: World, r
     world.watches.put("a")
     async with world.running():
         await world.at_rest()
-    recorder.told.clear()
+    recorder.requests.clear()
     kept = world.watches.items.pop(key_of("a"))
     world.watches.is_whole = False
     async with world.running():
         await world.until(lambda: KEY in world.hosting.hosted and world.one().ready, "prepared")
-        world.watches.say(key_of("a"))
+        world.watches.notify(key_of("a"))
         await world.queue.wait_idle()
         world.watches.items[key_of("a")] = kept
         world.watches.is_whole = True
         world.queue.add(KEY)
         await world.at_rest()
-        assert recorder.told == []
+        assert recorder.requests == []
 
 
 async def test_objects_of_a_kind_that_is_not_served_after_a_restart_do_not_count_as_gone(
@@ -193,18 +193,18 @@ async def test_objects_of_a_kind_that_is_not_served_after_a_restart_do_not_count
     world.watches.put("a")
     async with world.running():
         await world.at_rest()
-    recorder.told.clear()
+    recorder.requests.clear()
     kept = world.watches.items.pop(key_of("a"))
     world.watches.absent_kinds = frozenset({(key_of("a").api_version, key_of("a").kind)})
     async with world.running():
         await world.until(lambda: KEY in world.hosting.hosted and world.one().ready, "prepared")
-        world.watches.say(key_of("a"))
+        world.watches.notify(key_of("a"))
         await world.queue.wait_idle()
         world.watches.items[key_of("a")] = kept
         world.watches.absent_kinds = frozenset()
         world.queue.add(KEY)
         await world.at_rest()
-        assert recorder.told == []
+        assert recorder.requests == []
 
 
 async def test_a_kind_that_is_not_served_and_was_never_seen_keeps_no_controller_waiting(
@@ -215,7 +215,7 @@ async def test_a_kind_that_is_not_served_and_was_never_seen_keeps_no_controller_
     world.watches.absent_kinds = frozenset({("example.com/v1", "Widget")})
     async with world.running():
         await world.at_rest()
-        assert names_in(recorder.told) == ["a"]
+        assert names_in(recorder.requests) == ["a"]
 
 
 async def test_a_controller_whose_watches_are_not_whole_asks_for_no_turn_until_word_of_them_comes(
@@ -229,11 +229,11 @@ async def test_a_controller_whose_watches_are_not_whole_asks_for_no_turn_until_w
     async with world.running():
         await world.until(lambda: KEY in world.hosting.hosted and world.one().life.snapshot, "started and put to disk")
         await world.queue.wait_idle()
-        assert (world.turns, world.queue.backing_off, recorder.told) == (2, 0, []), "one asked for the module"
+        assert (world.turns, world.queue.backing_off, recorder.requests) == (2, 0, []), "one asked for the module"
         world.watches.is_whole = True
         world.queue.add(KEY)
         await world.at_rest()
-        assert names_in(recorder.told) == ["a"]
+        assert names_in(recorder.requests) == ["a"]
 
 
 async def test_a_module_that_says_another_version_as_it_starts_is_refused_until_it_is_another(
@@ -247,11 +247,11 @@ async def test_a_module_that_says_another_version_as_it_starts_is_refused_until_
         item = world.one()
         assert item.refused is not None
         assert item.refused.reason == "UnsupportedAbi"
-        assert (item.fault, item.stopped, recorder.told) == (None, None, [])
+        assert (item.fault, item.stopped, recorder.requests) == (None, None, [])
         assert item.module is not None
         assert item.module.abi is None
         world.guests.says_version = 1
-        await world.until(lambda: len(recorder.told) == 1, "told of a")
+        await world.until(lambda: len(recorder.requests) == 1, "told of a")
         await world.at_rest()
         assert (item.refused, item.module.abi) == (None, 1)
         looked = world.sources.fetched
@@ -266,7 +266,7 @@ async def test_a_guest_that_hangs_wherever_it_does_is_ended_at_the_end(
     inside, ends = threading.Event(), []
 
     def hangs(instance: FakeInstance, export: str, request: dict[str, Any]) -> dict[str, Any]:
-        if export != where or (where == "save" and not recorder.told):
+        if export != where or (where == "save" and not recorder.requests):
             return recorder(instance, export, request)
         inside.set()
         try:
@@ -311,7 +311,7 @@ async def test_who_has_nothing_to_do_is_well_again_with_the_engine(world: World,
     world.add("recorder")
     world.watches.put("a")
     async with world.running():
-        await world.until(lambda: len(recorder.told) == 1, "told")
+        await world.until(lambda: len(recorder.requests) == 1, "told")
         await world.until(lambda: world.guests.suspended == 1, "on disk")
     world.guests.unavailable = "it is away"
     async with world.running():
@@ -319,4 +319,4 @@ async def test_who_has_nothing_to_do_is_well_again_with_the_engine(world: World,
         world.guests.unavailable = ""
         await world.at_rest()
         assert (world.one().stopped, world.one().failures) == (None, 0)
-        assert (len(recorder.inits), len(recorder.told), world.guests.woken) == (1, 1, 0)
+        assert (len(recorder.inits), len(recorder.requests), world.guests.woken) == (1, 1, 0)

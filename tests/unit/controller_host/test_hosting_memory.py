@@ -26,8 +26,8 @@ async def test_a_new_controller_is_told_what_there_is_and_put_to_disk(world: Wor
     world.watches.put("a", x="1")
     async with world.running():
         await world.at_rest()
-        assert names_in(recorder.told) == ["a"]
-        assert recorder.told[0]["object"]["data"] == {"x": "1"}
+        assert names_in(recorder.requests) == ["a"]
+        assert recorder.requests[0]["object"]["data"] == {"x": "1"}
         assert recorder.inits == [
             {
                 "controller": {"namespace": "team-a", "name": "mirror"},
@@ -45,11 +45,11 @@ async def test_a_change_wakes_it_with_its_memory_and_a_deletion_too(world: World
     async with world.running():
         await world.at_rest()
         world.watches.put("a")
-        await world.until(lambda: len(recorder.told) == 1, "told of a")
+        await world.until(lambda: len(recorder.requests) == 1, "told of a")
         await world.at_rest()
         world.watches.remove("a")
-        await world.until(lambda: len(recorder.told) == 2, "told that a is gone")
-        assert recorder.told[1]["object"] is None
+        await world.until(lambda: len(recorder.requests) == 2, "told that a is gone")
+        assert recorder.requests[1]["object"] is None
         assert recorder.counts == [1, 2]
         assert (world.guests.booted, world.one().life.figures.wakes) == (1, 2)
 
@@ -62,10 +62,10 @@ async def test_once_its_module_is_there_one_turn_starts_a_controller_tells_it_wh
     world.watches.put("b")
     async with world.running():
         await world.at_rest()
-        assert (world.turns, len(recorder.told), world.guests.suspended) == (2, 2, 1), "one asked for the module"
+        assert (world.turns, len(recorder.requests), world.guests.suspended) == (2, 2, 1), "one asked for the module"
     async with world.running():
         await world.at_rest()
-        assert (world.turns, len(recorder.told), world.guests.woken) == (1, 2, 0)
+        assert (world.turns, len(recorder.requests), world.guests.woken) == (1, 2, 0)
 
 
 async def test_memory_that_is_short_puts_the_least_recently_used_to_disk_and_never_a_pinned_one(
@@ -98,7 +98,7 @@ async def test_what_is_in_a_call_at_the_end_is_ended_and_all_others_are_on_disk(
     world.add("recorder", "good", idle={"suspendAfter": "1h"})
     world.watches.put("a")
     async with world.running():
-        await world.until(lambda: bool(recorder.told), "told")
+        await world.until(lambda: bool(recorder.requests), "told")
         await world.until(lambda: "team-a/hangs" in world.hosting.hosted and world.one("team-a/hangs").busy, "hangs")
     assert "uid-good" in world.guests.snapshots
 
@@ -189,11 +189,11 @@ async def test_with_neither_memory_nor_disk_some_stay_and_the_rest_say_so_and_be
             await world.until(lambda name=name: f"team-a/{name}" in world.hosting.hosted, "hosted")
         hosted = world.hosting.hosted.values()
 
-        def gone() -> list[str]:
+        def ended() -> list[str]:
             return [item.stopped.reason for item in hosted if item.stopped is not None and item.life.instance is None]
 
         def is_settled() -> bool:
-            return gone() == ["DiskFull"] * 2 and sum(item.life.instance is not None for item in hosted) == 2
+            return ended() == ["DiskFull"] * 2 and sum(item.life.instance is not None for item in hosted) == 2
 
         await world.until(lambda: len(recorder.inits) >= 4 and is_settled(), "two are given up")
         assert world.hosting.residents.total <= 2500
@@ -279,7 +279,7 @@ async def test_a_call_and_its_way_to_disk_are_one_job_of_one_thread(
 
         monkeypatch.setattr(world.hosting.pool, "submit", counted)
         world.watches.put("a")
-        await world.until(lambda: len(recorder.told) == 1, "told of a")
+        await world.until(lambda: len(recorder.requests) == 1, "told of a")
         await world.at_rest()
         assert len(jobs) == 1
         assert (world.one().life.instance, world.one().life.figures.suspends) == (None, 2)
@@ -305,7 +305,7 @@ async def test_what_changes_while_a_guest_is_called_finds_it_in_memory(tmp_path:
         await world.until(slow.inside.is_set, "called for a")
         world.watches.put("b")
         slow.go_on.set()
-        await world.until(lambda: len(slow.told) == 2, "told of b")
+        await world.until(lambda: len(slow.requests) == 2, "told of b")
         await world.at_rest()
         assert world.one().life.figures.wakes == 1
         assert world.one().life.instance is None
@@ -319,7 +319,7 @@ async def test_who_wants_another_call_at_once_is_not_put_to_disk_before(
 ) -> None:
     class Asking(Recorder):
         def answer(self, instance: FakeInstance, request: dict[str, Any]) -> dict[str, Any]:
-            return answer if len(self.told) == 1 else super().answer(instance, request)
+            return answer if len(self.requests) == 1 else super().answer(instance, request)
 
     asking = Asking()
     world = World(tmp_path, {b"asking": asking})
@@ -327,7 +327,7 @@ async def test_who_wants_another_call_at_once_is_not_put_to_disk_before(
     async with world.running():
         await world.at_rest()
         world.watches.put("a")
-        await world.until(lambda: len(asking.told) == 1 + stays, "called as often as it wants to be")
+        await world.until(lambda: len(asking.requests) == 1 + stays, "called as often as it wants to be")
         await world.until(lambda: world.one().life.instance is None and not world.one().busy, "put to disk")
         assert world.one().life.figures.wakes == 1
-        assert len(asking.told) == 1 + stays
+        assert len(asking.requests) == 1 + stays

@@ -23,14 +23,14 @@ async def test_after_a_restart_only_what_differs_is_told(world: World, recorder:
         world.watches.put(name)
     async with world.running():
         await world.at_rest()
-    assert sorted(names_in(recorder.told)) == ["changed", "deleted", "same"]
-    recorder.told.clear()
+    assert sorted(names_in(recorder.requests)) == ["changed", "deleted", "same"]
+    recorder.requests.clear()
     world.watches.put("changed", 2)
     world.watches.remove("deleted")
     world.watches.put("new")
     async with world.running():
         await world.at_rest()
-        assert {item["key"]["name"]: item["object"] is None for item in recorder.told} == {
+        assert {item["key"]["name"]: item["object"] is None for item in recorder.requests} == {
             "changed": False,
             "deleted": True,
             "new": False,
@@ -44,12 +44,12 @@ async def test_after_a_restart_nobody_is_woken_for_what_is_old_news(world: World
         world.add("recorder", f"c{number}")
     world.watches.put("a")
     async with world.running():
-        await world.until(lambda: len(recorder.told) == 50, "all are told")
+        await world.until(lambda: len(recorder.requests) == 50, "all are told")
         await world.queue.wait_idle()
     async with world.running():
         for number in range(50):
             await world.at_rest(f"team-a/c{number}")
-        assert len(recorder.told) == 50
+        assert len(recorder.requests) == 50
         assert (world.guests.booted, world.guests.woken) == (50, 0)
         assert all(item.life.snapshot for item in world.hosting.hosted.values())
     assert world.sources.fetched >= 2, "a module without a checksum may be another"
@@ -74,21 +74,21 @@ async def test_a_failed_key_is_told_again_after_a_restart_also_if_its_object_is_
     async with world.running():
         await world.at_rest()
         world.watches.remove("a")
-        await world.until(lambda: len(recorder.told) >= 2, "it failed")
-    recorder.told.clear()
+        await world.until(lambda: len(recorder.requests) >= 2, "it failed")
+    recorder.requests.clear()
     recorder.answer = lambda _instance, _request: {}  # type: ignore[method-assign]
     async with world.running():
-        await world.until(lambda: names_in(recorder.told) == ["a"], "told again")
+        await world.until(lambda: names_in(recorder.requests) == ["a"], "told again")
 
 
 async def test_a_requeue_that_is_due_survives_a_restart(world: World, recorder: Recorder) -> None:
-    recorder.answer = lambda _instance, _request: {"requeueAfter": 0.2} if len(recorder.told) == 1 else {}  # type: ignore[method-assign]
+    recorder.answer = lambda _instance, _request: {"requeueAfter": 0.2} if len(recorder.requests) == 1 else {}  # type: ignore[method-assign]
     world.add("recorder")
     world.watches.put("a")
     async with world.running():
-        await world.until(lambda: len(recorder.told) == 1, "told")
+        await world.until(lambda: len(recorder.requests) == 1, "told")
     async with world.running():
-        await world.until(lambda: len(recorder.told) == 2, "told again in its time")
+        await world.until(lambda: len(recorder.requests) == 2, "told again in its time")
         await world.at_rest()
         assert world.guests.booted == 1
 
@@ -100,9 +100,9 @@ async def test_a_crash_costs_calls_that_repeat_and_no_call_that_is_missing(world
         await world.at_rest()
         world.guests.snapshots.clear()
         world.one().life.instance = None  # as after a kill: nothing was written
-    recorder.told.clear()
+    recorder.requests.clear()
     async with world.running():
-        await world.until(lambda: names_in(recorder.told) == ["a"], "told again")
+        await world.until(lambda: names_in(recorder.requests) == ["a"], "told again")
         assert len(recorder.inits) == 2
 
 
@@ -113,16 +113,19 @@ async def test_what_went_while_everything_was_lost_is_still_told(world: World, r
     async with world.running():
         await world.at_rest()
         world.one().life.instance = None  # as after a kill: there never was a snapshot
-    recorder.told.clear()
+    recorder.requests.clear()
     world.watches.remove("goes")
     async with world.running():
         await world.at_rest()
-        assert {item["key"]["name"]: item["object"] is None for item in recorder.told} == {"stays": False, "goes": True}
+        assert {item["key"]["name"]: item["object"] is None for item in recorder.requests} == {
+            "stays": False,
+            "goes": True,
+        }
         assert world.hosting.parts.progress.recall("uid-mirror") is not None
-    recorder.told.clear()
+    recorder.requests.clear()
     async with world.running():
         await world.at_rest()
-        assert recorder.told == []
+        assert recorder.requests == []
 
 
 async def test_marks_that_are_newer_than_the_snapshot_do_not_count(world: World, recorder: Recorder) -> None:
@@ -133,7 +136,7 @@ async def test_marks_that_are_newer_than_the_snapshot_do_not_count(world: World,
         owner, state, _ = world.guests.snapshots["uid-mirror"]
         world.guests.snapshots["uid-mirror"] = (owner, state, "another")  # killed before the marks were written
     async with world.running():
-        await world.until(lambda: len(recorder.told) == 2, "told again")
+        await world.until(lambda: len(recorder.requests) == 2, "told again")
         assert recorder.counts == [1, 2]
 
 

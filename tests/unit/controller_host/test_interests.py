@@ -32,14 +32,14 @@ labels = st.dictionaries(st.sampled_from(KEYS), st.sampled_from((*VALUES, "z")))
 
 @given(wishes, st.sets(st.sampled_from([f"team/{number}" for number in range(6)])), labels)
 def test_whom_an_object_concerns_is_what_asking_everyone_says(
-    wanted: list[tuple[str, WatchSpec]], gone: set[str], found: dict[str, str]
+    wanted: list[tuple[str, WatchSpec]], deleted: set[str], found: dict[str, str]
 ) -> None:
     interests = Interests()
     for controller, spec in wanted:
         interests.add(controller, spec)
-    for controller in gone:
+    for controller in deleted:
         interests.remove(controller)
-    left = [(controller, spec) for controller, spec in wanted if controller not in gone]
+    left = [(controller, spec) for controller, spec in wanted if controller not in deleted]
     for namespace in (*NAMESPACES, "d", ""):
         assert interests.concerned(namespace, found) == {
             controller for controller, spec in left if spec.means(namespace, found)

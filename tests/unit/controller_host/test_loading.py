@@ -47,28 +47,28 @@ class Engine:
 def test_many_who_ask_at_once_have_the_same_and_one_loads_it() -> None:
     engine = Engine()
     engine.let.clear()
-    told: list[str] = []
-    item = Loading(engine.load, told.append)
+    reported: list[str] = []
+    item = Loading(engine.load, reported.append)
     with ThreadPoolExecutor(8) as pool:
         asked = [pool.submit(item.get) for _ in range(8)]
         assert engine.begun.wait(DEADLINE)
         engine.let.set()
         assert {id(answer.result(DEADLINE)) for answer in asked} == {id(engine)}
-    assert (engine.tries, told) == (1, [""])
+    assert (engine.tries, reported) == (1, [""])
 
 
 def test_what_failed_is_told_once_and_tried_again_after_a_while() -> None:
     engine = Engine(ImportError("libc.so.6: version `GLIBC_2.38' not found\nin wasmtime"))
-    told: list[str] = []
+    reported: list[str] = []
     now = [100.0]
-    item = Loading(engine.load, told.append, lambda: now[0])
+    item = Loading(engine.load, reported.append, lambda: now[0])
     for _ in range(3):
         with pytest.raises(EngineUnavailable, match=r"ImportError: .*GLIBC_2\.38'"):
             item.get()
-    assert (engine.tries, len(told)) == (1, 1)
+    assert (engine.tries, len(reported)) == (1, 1)
     now[0] += TurnTimings().engine
     assert item.get() is cast("Any", engine)
-    assert (engine.tries, told[1:]) == (2, [""])
+    assert (engine.tries, reported[1:]) == (2, [""])
 
 
 def test_who_closes_while_it_is_loaded_has_it_closed() -> None:

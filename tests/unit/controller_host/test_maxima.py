@@ -29,8 +29,8 @@ def test_what_is_as_much_as_allowed_is_accepted() -> None:
     ],
 )
 def test_what_is_above_is_named_with_both_numbers(field: str, value: float, named: list[str]) -> None:
-    said = above_maximum(dataclasses.replace(Bounds(), **{field: value}), MOST)
-    assert (lacking(said, *named), said.count("spec.limits.")) == ([], 1)
+    message = above_maximum(dataclasses.replace(Bounds(), **{field: value}), MOST)
+    assert (lacking(message, *named), message.count("spec.limits.")) == ([], 1)
 
 
 def test_all_that_is_above_is_named_at_once() -> None:

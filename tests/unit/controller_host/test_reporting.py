@@ -40,14 +40,14 @@ SPEC = {
 
 class SomeBus:
     def __init__(self) -> None:
-        self.said: list[EventData] = []
+        self.published: list[EventData] = []
         self.away = False
 
-    async def publish(self, fact: EventData, *, dedup: str) -> None:
+    async def publish(self, event: EventData, *, dedup: str) -> None:
         assert dedup
         if self.away:
             raise BusUnavailable
-        self.said.append(fact)
+        self.published.append(event)
 
 
 def kube_with_a_controller() -> FakeKube:
@@ -217,11 +217,8 @@ async def test_facts_stand_for_all_since_the_last_of_their_kind(world: World) ->
     await world.reporting.run(KEY, None)
     figures.traps = 9
     assert await world.reporting.run(KEY, None) is not None
-    assert [(event.event_name, event.count) for event in world.bus.said] == [
-        ("woken", 5),
-        ("suspended", 6),
-        ("trapped", 3),
-    ]  # type: ignore[attr-defined]
+    published = [(event.event_name, event.count) for event in world.bus.published]  # type: ignore[attr-defined]
+    assert published == [("woken", 5), ("suspended", 6), ("trapped", 3)]
 
 
 async def test_a_bus_that_is_away_delays_facts_and_no_status(world: World) -> None:
@@ -232,7 +229,7 @@ async def test_a_bus_that_is_away_delays_facts_and_no_status(world: World) -> No
     assert world.patches == 1
     world.bus.away = False
     await world.reporting.run(KEY, None)
-    assert [event.event_name for event in world.bus.said] == ["trapped"]
+    assert [event.event_name for event in world.bus.published] == ["trapped"]
 
 
 async def test_the_next_process_writes_nothing_until_something_happens_and_counts_on(

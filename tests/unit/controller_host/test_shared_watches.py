@@ -75,7 +75,7 @@ class World:
     def want(self, controller: str, *found: dict[str, Any]) -> None:
         self.watches.want(
             *(controller, controller.partition("/")[0], watches(*found)),
-            lambda told, changed: self.told.append((told, changed)),
+            lambda notified, changed: self.told.append((notified, changed)),
         )
 
     async def whole(self, *controllers: str) -> None:

@@ -39,8 +39,8 @@ DEADLINE = 30.0
 
 
 class SilentBus:
-    async def publish(self, fact: EventData, *, dedup: str) -> None:
-        assert fact.event_name
+    async def publish(self, event: EventData, *, dedup: str) -> None:
+        assert event.event_name
         assert dedup
 
 

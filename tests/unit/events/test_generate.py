@@ -91,5 +91,5 @@ def test_a_subject_that_readers_filter_on_is_not_changed(tmp_path: Path, capsys:
     document["channels"]["node.gone"]["address"] = "trellis.evt.{cluster}.node.gone.{zone}.{name}"
     (tmp_path / ASYNCAPI_FILE).write_text(render(document))
     assert main([str(tmp_path)]) == 1
-    said = capsys.readouterr().err
-    assert lacking(said, "node.gone", "trellis.evt.*.node.gone.*.*", "trellis.evt.*.node.gone.*") == []
+    stderr = capsys.readouterr().err
+    assert lacking(stderr, "node.gone", "trellis.evt.*.node.gone.*.*", "trellis.evt.*.node.gone.*") == []

@@ -51,7 +51,7 @@ def is_binding(request: HttpRequest) -> bool:
     return ROLE_BINDINGS.plural in request.path
 
 
-def not_heard_of(_: HttpRequest) -> Any:
+def unknown_object(_: HttpRequest) -> Any:
     return status_reply(404, "NotFound", 'roles.rbac.authorization.k8s.io "group" not found')
 
 
@@ -59,7 +59,7 @@ async def test_a_binding_is_made_after_its_role_and_tried_again_until_the_server
     kube: FakeKube, effects: Effects
 ) -> None:
     """A cache of the server checks what a binding gives, unless its maker is an administrator."""
-    kube.answer_next(2, not_heard_of, when=is_binding)
+    kube.answer_next(2, unknown_object, when=is_binding)
     await effects.apply(KEY, children())
     written = [request.path.split("/")[-2] for request in kube.writes]
     assert written.count("rolebindings") == 3
@@ -67,7 +67,7 @@ async def test_a_binding_is_made_after_its_role_and_tried_again_until_the_server
 
 
 async def test_a_binding_whose_role_does_not_come_is_an_error_of_the_run(kube: FakeKube, effects: Effects) -> None:
-    kube.answer_next(10**6, not_heard_of, when=is_binding)
+    kube.answer_next(10**6, unknown_object, when=is_binding)
     with pytest.raises(NotFound):
         await effects.apply(KEY, children())
 

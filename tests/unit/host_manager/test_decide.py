@@ -433,13 +433,13 @@ def test_available_and_progressing_follow_the_counts(counts: dict[str, int], ava
 
 READY_PODS = [("Available", "True", "HostsReady", "2 of 2"), ("Progressing", "False", "Updated", "2 of 2")]
 FINE = ("Degraded", "False", "Healthy", "")
-HEARD = ("HostsReporting", "True", "AllReporting", "2 of 2")
+REPORTING = ("HostsReporting", "True", "AllReporting", "2 of 2")
 
 
 @pytest.mark.parametrize(
     ("conditions", "health"),
     [
-        pytest.param([*READY_PODS, FINE, HEARD], (State.READY, "HostsReady"), id="all hosts run"),
+        pytest.param([*READY_PODS, FINE, REPORTING], (State.READY, "HostsReady"), id="all hosts run"),
         pytest.param(
             [*READY_PODS, FINE, ("HostsReporting", "Unknown", "HostIDUnknown", "")],
             (State.READY, "HostsReady"),
@@ -471,22 +471,22 @@ HEARD = ("HostsReporting", "True", "AllReporting", "2 of 2")
             id="the lattice is unreachable and no host starts",
         ),
         pytest.param(
-            [READY_PODS[0], ("Progressing", "True", "Updating", ""), FINE, HEARD],
+            [READY_PODS[0], ("Progressing", "True", "Updating", ""), FINE, REPORTING],
             (State.RECONCILING, "Updating"),
             id="a rollout is in progress",
         ),
         pytest.param(
-            [*READY_PODS, ("Degraded", "True", "CrashLoopBackOff", ""), HEARD],
+            [*READY_PODS, ("Degraded", "True", "CrashLoopBackOff", ""), REPORTING],
             (State.RECONCILING, "CrashLoopBackOff"),
             id="a pod crashes",
         ),
         pytest.param(
-            [*READY_PODS, ("Degraded", "True", "InvalidTemplate", ""), HEARD],
+            [*READY_PODS, ("Degraded", "True", "InvalidTemplate", ""), REPORTING],
             (State.STALLED, "InvalidTemplate"),
             id="the spec is invalid",
         ),
         pytest.param(
-            [*READY_PODS, FINE, HEARD, ("OtherControllerActive", "True", "WasmCloudOperatorRuns", "")],
+            [*READY_PODS, FINE, REPORTING, ("OtherControllerActive", "True", "WasmCloudOperatorRuns", "")],
             (State.STALLED, "WasmCloudOperatorRuns"),
             id="another controller manages it",
         ),

@@ -45,7 +45,7 @@ class Quiet:
         """Say nothing."""
 
 
-class Told(Listening):
+class Followed(Listening):
     """Connects to nothing: a test says what is known of the lattice."""
 
     def __init__(self) -> None:
@@ -76,7 +76,7 @@ class World:
     """One group that nobody made anything of yet; time passes when a test says so."""
 
     kube: FakeKube
-    told: Told = field(default_factory=Told)
+    followed: Followed = field(default_factory=Followed)
     clock: float = 1000.0
     writing: float = 0.0
     seen: bool = False
@@ -84,7 +84,7 @@ class World:
     def __post_init__(self) -> None:
         self.kube.put(NAMESPACES, {"metadata": {"name": "g"}})
         self.kube.put(HOST_CONFIGS, {"metadata": {"name": "group", "namespace": "g"}, "spec": MINIMAL})
-        cache = Cache(self.kube, {}, {}, listening=self.told)
+        cache = Cache(self.kube, {}, {}, listening=self.followed)
         effects = Slow(self.kube, EventRecorder(self.kube, component="test"), cache)
         refusals = MissingPermissions(Health("test"), lambda _: "")
         stories: TraceSpans[str] = TraceSpans(setup("test", metrics=Metrics()))
@@ -114,8 +114,8 @@ class World:
     def condition(self, kind: str) -> str:
         """Return the reason of a condition, "" if there is none."""
         [group] = self.kube.objects(HOST_CONFIGS)
-        told = (group.get("status") or {}).get("conditions") or ()
-        return next((str(item["reason"]) for item in told if item["type"] == kind), "")
+        conditions = (group.get("status") or {}).get("conditions") or ()
+        return next((str(item["reason"]) for item in conditions if item["type"] == kind), "")
 
 
 @pytest.fixture
@@ -153,7 +153,7 @@ async def test_a_group_looked_at_before_its_lattice_was_known_says_so_and_then_w
     await world.run()
     assert len(world.kube.writes) == before, "no news, no write"
 
-    world.told.view = AWAY
+    world.followed.view = AWAY
     await world.run()
     assert (world.condition("HostsReporting"), world.condition("ApplicationsKnown")) == (
         "LatticeUnreachable",

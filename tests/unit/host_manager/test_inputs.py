@@ -124,7 +124,7 @@ def test_an_empty_name_is_said() -> None:
 
 
 @pytest.mark.parametrize(
-    ("data", "credentials", "seed", "told"),
+    ("data", "credentials", "seed", "reported"),
     [
         ({"nats.creds": encoded("x")}, True, False, False),
         ({"nats.creds": encoded("x"), "WASMCLOUD_CLUSTER_SEED": "x"}, True, True, False),
@@ -134,10 +134,10 @@ def test_an_empty_name_is_said() -> None:
         ({"nats.creds": base64.b64encode(b"\xff\xfe").decode()}, False, False, True),
     ],
 )
-def test_the_secret_for_nats(data: dict[str, str], credentials: bool, seed: bool, told: bool) -> None:
+def test_the_secret_for_nats(data: dict[str, str], credentials: bool, seed: bool, reported: bool) -> None:
     group = desired(LATEST, secretName="s").group
     inputs, problems = read_inputs(group, {("Secret", "s"): {"data": data}}, "")
-    assert (inputs.credentials, inputs.seed, bool(problems)) == (credentials, seed, told)
+    assert (inputs.credentials, inputs.seed, bool(problems)) == (credentials, seed, reported)
     assert not any(problem.blocks for problem in problems)
 
 
@@ -191,7 +191,7 @@ def test_a_ready_pod_is_said_with_all_that_is_needed_to_reach_it() -> None:
     assert (event.group, event.node, event.labels) == ("group", "n", {"zone": "a"})
 
 
-def facts(pod: PodView | None, before: PodView | None) -> list[str]:
+def events(pod: PodView | None, before: PodView | None) -> list[str]:
     return [event.event_name for event in due(pod, ready_event(before) if before else None)]
 
 
@@ -199,13 +199,13 @@ def test_what_is_due_follows_from_what_was_said_and_what_is() -> None:
     ready, starting = view_pod(raw_pod(**READY)), view_pod(raw_pod())
     other = view_pod(raw_pod(**READY) | {"metadata": raw_pod()["metadata"] | {"uid": "u2"}})
     moved = view_pod(raw_pod(**(READY | {"podIPs": [{"ip": "10.0.0.2"}]})))
-    assert facts(ready, None) == ["ready"]
-    assert facts(ready, ready) == []
-    assert facts(moved, ready) == ["ready"]
-    assert facts(starting, ready) == ["gone"]
-    assert facts(None, ready) == ["gone"]
-    assert facts(other, ready) == ["gone", "ready"]
-    assert facts(None, None) == []
+    assert events(ready, None) == ["ready"]
+    assert events(ready, ready) == []
+    assert events(moved, ready) == ["ready"]
+    assert events(starting, ready) == ["gone"]
+    assert events(None, ready) == ["gone"]
+    assert events(other, ready) == ["gone", "ready"]
+    assert events(None, None) == []
 
 
 def test_a_pod_that_is_being_deleted_is_not_ready() -> None:

@@ -38,7 +38,7 @@ def pod(name: str = "group-1", **changes: Any) -> PodView:
     return replace(view, **changes)
 
 
-def heard(of: str = "group-1", ago: float = 5.0, **changes: Any) -> Sighting:
+def sighting(of: str = "group-1", ago: float = 5.0, **changes: Any) -> Sighting:
     host = Host(f"N-{of}", version="1.9.2", uptime_seconds=100, labels={POD_LABEL: of, "zone": "a"})
     return Sighting(replace(host, **changes), CLOCK - ago)
 
@@ -61,7 +61,7 @@ def condition(cache: Snapshot, kind: str = "HostsReporting") -> tuple[str, str, 
 
 
 def test_a_pod_is_shown_with_the_host_in_it() -> None:
-    cache = world(pod(), lattice=view(heard()))
+    cache = world(pod(), lattice=view(sighting()))
     (host,) = status(cache)["hosts"]
     assert host == {
         "pod": "group-1",
@@ -77,7 +77,7 @@ def test_a_pod_is_shown_with_the_host_in_it() -> None:
 
 def test_every_host_of_the_lattice_is_shown_with_what_runs_on_it() -> None:
     units = (Unit("shop-http", "ghcr.io/example/http:1", "shop", 4), Unit("by-hand"))
-    elsewhere = heard("other-7", components=units, providers=(Unit("shop-server", "http-server", "shop"),))
+    elsewhere = sighting("other-7", components=units, providers=(Unit("shop-server", "http-server", "shop"),))
     (host,) = status(world(lattice=view(elsewhere)))["latticeHosts"]
     assert host["components"] == [{"id": "by-hand"}, {"id": "shop-http", "image": "ghcr.io/example/http:1"}]
     assert host["providers"] == [{"id": "shop-server", "image": "http-server"}]
@@ -96,21 +96,21 @@ def test_applications_are_those_of_wadm_and_stay_while_it_is_away() -> None:
 
 
 def test_a_heartbeat_without_news_changes_nothing() -> None:
-    first = world(pod(), lattice=view(heard(ago=29)))
+    first = world(pod(), lattice=view(sighting(ago=29)))
     first = replace(first, status=status(first))
     later = replace(
         first,
         now="2026-01-01T00:10:29Z",
         clock=CLOCK + 29,
-        lattice=view(heard(ago=-28, uptime_seconds=131)),
+        lattice=view(sighting(ago=-28, uptime_seconds=131)),
     )
     assert status(later) == first.status
 
 
 def test_a_lattice_that_is_away_is_unknown_and_takes_nothing_away() -> None:
-    before = world(pod(), lattice=view(heard()))
+    before = world(pod(), lattice=view(sighting()))
     before = replace(before, status=status(before))
-    for hosts in ((heard(),), ()):
+    for hosts in ((sighting(),), ()):
         away = replace(before, lattice=view(*hosts, connected_since=None, reason="connection refused (nats://n:4222)"))
         assert condition(away)[:2] == ("Unknown", "LatticeUnreachable")
         assert "connection refused (nats://n:4222)" in condition(away)[2]
@@ -120,7 +120,7 @@ def test_a_lattice_that_is_away_is_unknown_and_takes_nothing_away() -> None:
 
 
 def test_a_service_that_has_just_begun_says_what_was_said_before() -> None:
-    before = world(pod(), lattice=view(heard(), models=(Model("shop", "v1"),)))
+    before = world(pod(), lattice=view(sighting(), models=(Model("shop", "v1"),)))
     before = replace(before, status=status(before))
     started = replace(before, lattice=view(connected_since=None, models=None, settled=False))
     assert status(started)["hosts"] == before.status["hosts"]
@@ -149,7 +149,7 @@ def test_a_pod_is_silent_only_if_it_could_have_been_heard(ready_since: str, link
 
 def test_silence_is_told_with_the_pods_and_once_as_an_event() -> None:
     pods = [pod(f"group-{number}") for number in range(1, 6)]
-    cache = world(*pods, lattice=view(heard("group-1")))
+    cache = world(*pods, lattice=view(sighting("group-1")))
     assert condition(cache)[:2] == ("False", "HeartbeatMissing")
     assert "group-2, group-3, group-4 and 1 more" in condition(cache)[2]
     [event] = [action for action in decide(cache) if isinstance(action, RecordGroupEvent)]
@@ -159,16 +159,16 @@ def test_silence_is_told_with_the_pods_and_once_as_an_event() -> None:
 
 
 def test_a_new_link_is_no_news_about_a_host_that_was_silent() -> None:
-    silent = world(pod(), pod("group-2"), lattice=view(heard("group-2")))
+    silent = world(pod(), pod("group-2"), lattice=view(sighting("group-2")))
     silent = replace(silent, status=status(silent))
-    for linked, hosts in ((CLOCK - 1, ()), (CLOCK - 1, (heard("group-2"),)), (CLOCK - 71, (heard("group-2"),))):
+    for linked, hosts in ((CLOCK - 1, ()), (CLOCK - 1, (sighting("group-2"),)), (CLOCK - 71, (sighting("group-2"),))):
         cache = replace(silent, lattice=view(*hosts, connected_since=linked))
         first, second = status(cache)["hosts"]
         assert (first["reported"], second["reported"]) == ("No", "Yes" if hosts else "Unknown")
         assert condition(cache)[:2] == ("False", "HeartbeatMissing")
         assert not [action for action in decide(cache) if isinstance(action, RecordGroupEvent)], "it was said before"
         assert silent_pods(cache) == (["group-1"] if linked < CLOCK - 70 else []), "what is shown is no proof"
-    assert condition(replace(silent, lattice=view(heard(), heard("group-2"))))[:2] == ("True", "AllReporting")
+    assert condition(replace(silent, lattice=view(sighting(), sighting("group-2"))))[:2] == ("True", "AllReporting")
 
 
 def test_a_pod_that_became_ready_again_is_not_silent_as_before() -> None:
@@ -201,8 +201,8 @@ def test_silent_hosts_are_restarted_one_at_a_time_if_that_is_asked_for() -> None
     cache = deployed(hostRecycling="OneAtATime")
     assert recycled(cache) == ["group-1"]
     assert recycled(deployed()) == []
-    assert recycled(replace(cache, lattice=view(heard("group-1"), heard("group-2")))) == []
-    assert recycled(replace(cache, lattice=view(heard("group-1")))) == ["group-2"]
+    assert recycled(replace(cache, lattice=view(sighting("group-1"), sighting("group-2")))) == []
+    assert recycled(replace(cache, lattice=view(sighting("group-1")))) == ["group-2"]
     assert recycled(replace(cache, lattice=view(connected_since=None))) == [], "our own link is away"
     assert recycled(replace(cache, lattice=None)) == []
     assert recycled(replace(cache, may_recycle=False)) == [], "one was restarted a moment ago"
@@ -298,7 +298,7 @@ def test_a_pod_tells_by_its_environment() -> None:
 
 
 def test_what_is_said_of_the_lattices_applications_stays() -> None:
-    said = {"type": names.CONDITION_APPLICATIONS_SYNCED, "status": "True", "reason": "Synced", "message": ""}
-    cache = world(pod(), lattice=view(heard()), status={"conditions": [said]})
-    assert said in status(cache)["conditions"]
-    assert sum(item["type"] == said["type"] for item in status(cache)["conditions"]) == 1
+    synced = {"type": names.CONDITION_APPLICATIONS_SYNCED, "status": "True", "reason": "Synced", "message": ""}
+    cache = world(pod(), lattice=view(sighting()), status={"conditions": [synced]})
+    assert synced in status(cache)["conditions"]
+    assert sum(item["type"] == synced["type"] for item in status(cache)["conditions"]) == 1

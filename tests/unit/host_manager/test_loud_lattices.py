@@ -19,7 +19,7 @@ from trellis.lattice.domain.hosts import MAX_HOSTS, TEXT_KEPT, Host, Sighting, U
 from trellis.lattice.domain.models import Model
 from trellis.lattice.domain.view import LatticeView
 from trellis.lattice.timings import LatticeTimings
-from unit.host_manager.test_lattice import CLOCK, LONG_AGO, NOW, condition, heard, pod, status, view, world
+from unit.host_manager.test_lattice import CLOCK, LONG_AGO, NOW, condition, pod, sighting, status, view, world
 
 ETCD_BYTES = 1_500_000
 """etcd takes 1.5 MiB; an object has metadata and a spec besides."""
@@ -49,9 +49,9 @@ def lattice(hosts: list[Host], models: int = 0, text: str = "") -> LatticeView:
 @settings(max_examples=10, deadline=None)
 @given(st.lists(_HOSTS, max_size=8), st.integers(0, 2000), _TEXTS)
 def test_a_status_can_always_be_written_and_says_what_it_leaves_out(
-    told: list[dict[str, object]], models: int, text: str
+    descriptions: list[dict[str, object]], models: int, text: str
 ) -> None:
-    read = [read_host(data) for data in told]
+    read = [read_host(data) for data in descriptions]
     hosts = [replace(host, id=f"{host.id}-{at}-{n}") for n in range(100) for at, host in enumerate(read)]
     pods = [pod(f"group-{number}") for number in range(550)]
     cache = world(*pods, lattice=lattice(hosts, models, text[:TEXT_KEPT]))
@@ -72,8 +72,8 @@ def test_of_thousands_of_hosts_it_is_said_how_many_are_not_shown() -> None:
 
 
 def test_a_host_that_says_a_great_deal_takes_nobodys_place() -> None:
-    loud = [heard(f"pod-{number:03}", labels={"noise": "x" * 50_000}) for number in range(40)]
-    shown = status(world(lattice=view(*loud, heard("quiet"))))["latticeHosts"]
+    loud = [sighting(f"pod-{number:03}", labels={"noise": "x" * 50_000}) for number in range(40)]
+    shown = status(world(lattice=view(*loud, sighting("quiet"))))["latticeHosts"]
     assert len(shown) == 41
     assert {tuple(item) for item in shown[:40]} == {("id", "startedAt", "version")}
     assert shown[40]["labels"]["zone"] == "a"
@@ -81,12 +81,12 @@ def test_a_host_that_says_a_great_deal_takes_nobodys_place() -> None:
 
 @pytest.mark.parametrize("turned", [False, True])
 def test_of_two_hosts_that_claim_a_pod_the_one_that_started_last_counts_at_every_look(turned: bool) -> None:
-    hosts = (heard(id="N-a", uptime_seconds=500), heard(id="N-b", uptime_seconds=3))
+    hosts = (sighting(id="N-a", uptime_seconds=500), sighting(id="N-b", uptime_seconds=3))
     cache = world(pod(), lattice=view(*(reversed(hosts) if turned else hosts)))
     (shown,) = status(cache)["hosts"]
     assert (shown["id"], shown["reported"]) == ("N-b", "Yes")
     first = replace(cache, status=status(cache))
-    later = replace(cache, lattice=view(heard(id="N-a", uptime_seconds=505, ago=0.0), hosts[1]), status=first.status)
+    later = replace(cache, lattice=view(sighting(id="N-a", uptime_seconds=505, ago=0.0), hosts[1]), status=first.status)
     assert status(later)["hosts"] == first.status["hosts"]
 
 

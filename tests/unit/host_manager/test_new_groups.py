@@ -59,13 +59,13 @@ def test_the_second_half_writes_what_the_first_did_not() -> None:
     assert "ConfigMap" in kinds(rest), "what is to be otherwise by now is written again"
 
 
-@pytest.mark.parametrize(("seen", "said"), [(None, False), (0, False), (1, True)])
-def test_the_first_status_waits_for_the_pods_controller(seen: int | None, said: bool) -> None:
+@pytest.mark.parametrize(("seen", "written"), [(None, False), (0, False), (1, True)])
+def test_the_first_status_waits_for_the_pods_controller(seen: int | None, written: bool) -> None:
     found = children()
     if seen is not None:
         found["Deployment", "group"]["status"] = {"observedGeneration": seen}
     actions = decide(snapshot(children=found, glance=True, early=True))
-    assert (actions != []) == said
+    assert (actions != []) == written
     assert decide(snapshot(children=found, glance=True)) != [], "and no longer than that"
 
 

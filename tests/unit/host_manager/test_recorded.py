@@ -63,7 +63,7 @@ def test_no_credentials_are_shown() -> None:
     assert "u1" not in shown
 
 
-def generated_wish(case: dict[str, Any]) -> HostGroupSpec:
+def generated_group(case: dict[str, Any]) -> HostGroupSpec:
     authorities = (case["spec"].get("certificates") or {}).get("authorities") or []
     keys = tuple(
         (
@@ -84,7 +84,7 @@ def without_account(template: dict[str, Any]) -> Any:
 
 @pytest.mark.parametrize("case", GENERATED, ids=lambda case: str(case["name"]))
 def test_a_generated_group_has_the_pods_that_its_former_owner_gives_it(case: dict[str, Any]) -> None:
-    desired = generated_wish(case)
+    desired = generated_group(case)
     template = make_pod_template(desired)
     assert without_account(template) == without_account(case["template"])
     assert template["spec"]["serviceAccountName"] == template["spec"]["serviceAccount"] == case["name"]

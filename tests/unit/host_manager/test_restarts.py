@@ -26,7 +26,7 @@ from trellis import names
 from trellis.events.secrets import SecretChanged, SecretUsers
 from trellis.lattice.domain.hosts import Host, Sighting
 from unit.host_manager.test_decide import snapshot, stored
-from unit.host_manager.test_lattice import CLOCK, NOW, heard, pod, view
+from unit.host_manager.test_lattice import CLOCK, NOW, pod, sighting, view
 
 MINE = "N-group-1"
 REST = Timings().rest
@@ -36,20 +36,20 @@ def change(version: str = "7", *hosts: str, secret: str = "payments/db") -> Secr
     return SecretChange(secret, version, frozenset(hosts or {MINE}))
 
 
-def world(*changes: SecretChange, said: str = "", at: str = "", **more: Any) -> Snapshot:
+def world(*changes: SecretChange, restarted_for: str = "", at: str = "", **more: Any) -> Snapshot:
     """Return a group with one pod, in which a host runs, and with what its pods say."""
-    found = as_written(said, at=at)
+    found = as_written(restarted_for, at=at)
     base = snapshot(
-        children=found, pods=(pod(),), now=NOW, clock=CLOCK, lattice=view(heard()), changes=changes, rest=REST
+        children=found, pods=(pod(),), now=NOW, clock=CLOCK, lattice=view(sighting()), changes=changes, rest=REST
     )
     return replace(base, **{"head": replace(base.head, restart_on=names.RESTART_ON_CHANGE), **more})
 
 
-def as_written(said: str, revision: int = LATEST, at: str = "") -> dict[Any, Any]:
+def as_written(restarted_for: str, revision: int = LATEST, at: str = "") -> dict[Any, Any]:
     """Return the children of a group as we write them."""
     group = desired(revision).group
     marks = Marks(revision, marks_for(group, Inputs(), None, latest_requested=False).basis)
-    wanted = HostGroupSpec(group, Inputs(), revision, restarted_for=said, restarted_at=at)
+    wanted = HostGroupSpec(group, Inputs(), revision, restarted_for=restarted_for, restarted_at=at)
     made = make_children(wanted, marks, budget=revision >= LATEST)
     return {(child["kind"], child["metadata"]["name"]): stored(child) for child in made}
 
@@ -80,20 +80,20 @@ def test_secrets_that_change_together_make_one_roll() -> None:
 
 @pytest.mark.parametrize("version", ["7", "6"])
 def test_what_the_pods_say_already_rolls_nothing_again(version: str) -> None:
-    cache = world(change(version), said="payments/db=7")
+    cache = world(change(version), restarted_for="payments/db=7")
     assert rolled(cache) is None
     assert completed_changes(cache) == list(cache.changes)
 
 
 def test_the_next_version_rolls_again_and_the_rest_stays_said() -> None:
-    cache = world(change("10"), said="payments/db=9 shop/api=8")
+    cache = world(change("10"), restarted_for="payments/db=9 shop/api=8")
     assert rolled(cache) == "payments/db=10 shop/api=8"
     assert completed_changes(cache) == [], "it is not over before the pods say it"
 
 
 def test_what_pods_say_stays_although_nothing_changes() -> None:
-    assert rolled(world(said="payments/db=7")) is None
-    other = world(said="payments/db=7")
+    assert rolled(world(restarted_for="payments/db=7")) is None
+    other = world(restarted_for="payments/db=7")
     assert other.group is not None
     spec = other.group.spec.model_copy(update={"host_replicas": 4})
     assert rolled(replace(other, group=replace(other.group, spec=spec))) == "payments/db=7"
@@ -116,7 +116,7 @@ def ago(seconds: float) -> str:
 
 
 def test_a_secret_that_changes_again_and_again_rolls_a_group_once_in_a_while() -> None:
-    at, busy = NOW, world(change("8"), said="payments/db=7", at=NOW)
+    at, busy = NOW, world(change("8"), restarted_for="payments/db=7", at=NOW)
     rolls = 0
     for second in range(0, 3600, 10):
         now = (datetime.fromisoformat(NOW) + timedelta(seconds=second)).isoformat()
@@ -141,7 +141,7 @@ RESTED = {
 
 @pytest.mark.parametrize(("at", "rolls"), RESTED.values(), ids=RESTED)
 def test_a_change_waits_until_the_hosts_have_rested(at: str, *, rolls: bool) -> None:
-    cache = world(change("8", secret="shop/api"), said="payments/db=7", at=at)
+    cache = world(change("8", secret="shop/api"), restarted_for="payments/db=7", at=at)
     assert (rolled(cache) is not None) is rolls
     if rolls:
         assert rolled(cache) == "payments/db=7 shop/api=8"
@@ -150,14 +150,14 @@ def test_a_change_waits_until_the_hosts_have_rested(at: str, *, rolls: bool) -> 
 
 
 def test_who_wants_to_roll_no_more_while_a_change_waits_does_not() -> None:
-    cache = world(change("8"), said="payments/db=7", at=ago(REST))
+    cache = world(change("8"), restarted_for="payments/db=7", at=ago(REST))
     without = replace(cache, head=replace(cache.head, restart_on=""))
     assert rolled(without) is None
     assert completed_changes(without) == list(cache.changes)
 
 
 def test_what_is_written_while_a_change_waits_says_what_the_pods_say() -> None:
-    cache = world(change("8"), said="payments/db=7", at=ago(60))
+    cache = world(change("8"), restarted_for="payments/db=7", at=ago(60))
     assert cache.group is not None
     spec = cache.group.spec.model_copy(update={"host_replicas": 4})
     scaled = replace(cache, group=replace(cache.group, spec=spec))
@@ -182,14 +182,14 @@ def test_hosts_of_adopted_pods_that_do_not_say_their_pod_count_for_all_of_them()
     mute = (pod(reports_pod=False),)
     assert uses(world(pods=mute, lattice=view(nameless)), change("7", "N-old")) is True
     assert uses(world(pods=mute, lattice=view(nameless)), change("7", "N-gone")) is False
-    assert uses(world(lattice=view(heard(), nameless)), change("7", "N-old")) is False, "these pods say theirs"
+    assert uses(world(lattice=view(sighting(), nameless)), change("7", "N-old")) is False, "these pods say theirs"
     others = Sighting(Host("N-other", version="1", uptime_seconds=1, labels={POD_LABEL: "other-1"}), CLOCK)
     assert uses(world(pods=mute, lattice=view(others)), change("7", "N-other")) is False
 
 
 def test_a_host_that_started_since_is_not_rolled_for_it() -> None:
-    new = heard(ago=1, id="N-new", uptime_seconds=1)
-    assert uses(world(lattice=view(heard(), new)), change()) is False
+    new = sighting(ago=1, id="N-new", uptime_seconds=1)
+    assert uses(world(lattice=view(sighting(), new)), change()) is False
 
 
 @pytest.mark.parametrize(
@@ -208,7 +208,7 @@ def test_pods_say_no_more_than_the_newest_secrets() -> None:
     assert "shop/s36=36" not in text
 
 
-def a_fact(version: str, *hosts: str, name: str = "db", namespaces: tuple[str, ...] = ()) -> SecretChanged:
+def an_event(version: str, *hosts: str, name: str = "db", namespaces: tuple[str, ...] = ()) -> SecretChanged:
     groups = [SecretUsers(namespace=namespace, lattice="default") for namespace in namespaces]
     return SecretChanged(
         namespace="payments", name=name, uid="u", resource_version=version, hosts=list(hosts), groups=groups
@@ -217,7 +217,7 @@ def a_fact(version: str, *hosts: str, name: str = "db", namespaces: tuple[str, .
 
 def test_replicas_tell_of_their_own_hosts_each() -> None:
     changes = Changes()
-    for event in (a_fact("7", "N1", namespaces=("a",)), a_fact("8", "N2", namespaces=("b",)), a_fact("7", "N3")):
+    for event in (an_event("7", "N1", namespaces=("a",)), an_event("8", "N2", namespaces=("b",)), an_event("7", "N3")):
         changes.collect(change_of(event))
     [found] = changes.gathered.values()
     assert (found.version, found.hosts, found.namespaces) == ("8", {"N1", "N2", "N3"}, {"a", "b"})
@@ -232,7 +232,7 @@ async def test_only_groups_that_want_to_are_asked_and_the_fact_is_done_when_they
     wanting = a_view(restart_on=names.RESTART_ON_CHANGE)
     groups = {"shop/a": wanting, "shop/b": a_view(), "till/c": wanting, "shop/d": replace(wanting, deleting=True)}
     follow = SecretReconciler(changes, groups, lambda key, _: woken.append(key), timings=Timings(gathering=0.05))
-    for event in (a_fact("7", MINE, namespaces=("shop",)), a_fact("8", MINE, name="api", namespaces=("shop",))):
+    for event in (an_event("7", MINE, namespaces=("shop",)), an_event("8", MINE, name="api", namespaces=("shop",))):
         changes.collect(change_of(event))
     runs = [asyncio.create_task(follow.run(f"payments/{name}", None)) for name in ("db", "api")]
     await until(lambda: bool(woken), "groups are asked")
@@ -265,11 +265,11 @@ def test_what_changes_again_while_a_group_looks_is_not_over() -> None:
     assert [item.version for item in changes.of("shop/a")] == ["8"]
 
 
-@pytest.mark.parametrize(("value", "told"), [("secretChange", False), ("", False), ("secretchange", True)])
-def test_an_annotation_that_means_nothing_is_told_of(value: str, told: bool) -> None:
+@pytest.mark.parametrize(("value", "reported"), [("secretChange", False), ("", False), ("secretchange", True)])
+def test_an_annotation_that_means_nothing_is_told_of(value: str, reported: bool) -> None:
     annotations = {names.ANNOTATION_RESTART_ON: value}
     metadata = {"namespace": "g", "name": "group", "uid": "u", "resourceVersion": "1", "annotations": annotations}
     assert view_group({"metadata": metadata}).restarts_on_secrets is (value == "secretChange")
     problems = misread(view_head({"metadata": metadata}))
-    assert bool(problems) is told
+    assert bool(problems) is reported
     assert all(not problem.blocks and "secretChange" in problem.message for problem in problems)

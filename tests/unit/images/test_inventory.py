@@ -84,7 +84,7 @@ def test_the_interpreter_in_the_sbom_is_that_of_the_image() -> None:
 
 
 @pytest.mark.parametrize(
-    ("licenses", "said"),
+    ("licenses", "expected"),
     [
         ([{"expression": "MIT OR Apache-2.0"}], "MIT OR Apache-2.0"),
         ([{"license": {"name": "3-Clause BSD License"}}], "3-Clause BSD License"),
@@ -93,8 +93,8 @@ def test_the_interpreter_in_the_sbom_is_that_of_the_image() -> None:
     ],
     ids=["expression", "own words", "classifier", "exact before classifier"],
 )
-def test_a_licence_is_said_as_exactly_as_the_package_says_it(licenses: list[dict[str, Any]], said: str) -> None:
-    assert inventory.license_of(component(licenses=licenses)) == said
+def test_a_licence_is_said_as_exactly_as_the_package_says_it(licenses: list[dict[str, Any]], expected: str) -> None:
+    assert inventory.license_of(component(licenses=licenses)) == expected
 
 
 def test_the_list_has_a_line_for_each_component_and_the_texts_below() -> None:
@@ -136,8 +136,8 @@ def test_an_assembled_image_has_our_commands_and_nothing_that_installs(
     )
     commands = {path.name for path in (tmp_path / "root" / "bin").iterdir() if not path.name.startswith("python")}
     assert commands == {"trellis-one"}
-    said = subprocess.run([tmp_path / "root/bin/trellis-one"], capture_output=True, text=True, check=True)
-    assert said.stdout == "one runs\n"
+    done = subprocess.run([tmp_path / "root/bin/trellis-one"], capture_output=True, text=True, check=True)
+    assert done.stdout == "one runs\n"
 
 
 def test_a_text_that_several_components_have_stands_once_below_all_of_them() -> None:

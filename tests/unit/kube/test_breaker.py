@@ -82,7 +82,7 @@ def held(world: World) -> set[str]:
     return set(opening.examples)
 
 
-async def gone(breaker: Breaker, numbers: range) -> int:
+async def deleted(breaker: Breaker, numbers: range) -> int:
     """Return how many of these may go, all asked at once."""
     waits = await asyncio.gather(*(breaker.hold(target(n)) for n in numbers))
     return sum(wait is None for wait in waits)
@@ -95,16 +95,16 @@ def world() -> World:
 
 async def test_leave_is_stored_before_it_is_given_and_a_burst_costs_few_writes(world: World) -> None:
     world.population = 1000
-    assert await gone(world.breaker(), range(16)) == 16
+    assert await deleted(world.breaker(), range(16)) == 16
     assert sum(len(admission.tokens) for admission in world.state().admissions) == 16
     assert len(world.kube.writes) == 2, "one for the first, one for all that came meanwhile"
 
 
 async def test_more_than_the_limit_is_held_with_one_event_an_object(world: World) -> None:
     breaker = world.breaker()
-    assert await gone(breaker, range(30)) == 5
+    assert await deleted(breaker, range(30)) == 5
     for _ in range(3):
-        assert await gone(breaker, range(5, 30)) == 0
+        assert await deleted(breaker, range(5, 30)) == 0
     events = [event for event in world.kube.objects(EVENTS) if event["reason"] == DELETION_PAUSED]
     assert len(events) == 25
     assert {event["count"] for event in events} == {1}
@@ -116,7 +116,7 @@ async def test_more_than_the_limit_is_held_with_one_event_an_object(world: World
 
 async def test_what_is_held_knows_how_long_and_asking_again_costs_nothing(world: World) -> None:
     breaker = world.breaker()
-    await gone(breaker, range(6))
+    await deleted(breaker, range(6))
     before = len(world.kube.api.requests)
     world.now += 100
     assert [await breaker.hold(target(n)) for n in (5, 5)] == [500, 500]
@@ -126,16 +126,16 @@ async def test_what_is_held_knows_how_long_and_asking_again_costs_nothing(world:
 
 
 async def test_a_new_leader_goes_by_what_the_former_let_through(world: World) -> None:
-    assert await gone(world.breaker(), range(5)) == 5
-    assert await gone(world.breaker(), range(5, 8)) == 0
-    assert await gone(world.breaker(), range(8, 20)) == 0
+    assert await deleted(world.breaker(), range(5)) == 5
+    assert await deleted(world.breaker(), range(5, 8)) == 0
+    assert await deleted(world.breaker(), range(8, 20)) == 0
     world.now += 600
-    assert await gone(world.breaker(), range(5, 20)) == 5
+    assert await deleted(world.breaker(), range(5, 20)) == 5
 
 
 async def test_a_lost_answer_is_no_leave_and_is_not_counted_twice(world: World) -> None:
     breaker = world.breaker()
-    await gone(breaker, range(4))
+    await deleted(breaker, range(4))
     world.kube.fail_next(1, when=lambda request: request.method == "PUT")
     with pytest.raises(Unavailable):
         await breaker.hold(target(4))
@@ -162,19 +162,19 @@ async def test_a_former_leader_gets_no_leave(world: World) -> None:
 
 async def test_another_writer_is_heard_first(world: World) -> None:
     breaker = world.breaker()
-    await gone(breaker, range(1))
+    await deleted(breaker, range(1))
     other = world.breaker()
-    await gone(other, range(1, 5))
-    assert await gone(breaker, range(5, 6)) == 0
+    await deleted(other, range(1, 5))
+    assert await deleted(breaker, range(5, 6)) == 0
 
 
 async def test_a_record_deleted_under_a_leader_is_written_again(world: World) -> None:
     breaker = world.breaker()
-    await gone(breaker, range(7))
+    await deleted(breaker, range(7))
     world.kube.remove(CONFIGMAPS, NAME, NS)
     running = asyncio.create_task(breaker.run())
     await until(lambda: world.record() is not None, "written again")
-    assert await gone(breaker, range(7)) == 5, "only those it let through before"
+    assert await deleted(breaker, range(7)) == 5, "only those it let through before"
     assert world.state().opening is not None
     running.cancel()
 
@@ -183,35 +183,35 @@ async def test_a_record_deleted_under_a_leader_is_written_again(world: World) ->
 async def test_garbage_counts_as_open_and_is_mended(world: World, garbage: str) -> None:
     world.put(garbage)
     breaker = world.breaker()
-    assert await gone(breaker, range(3)) == 0
+    assert await deleted(breaker, range(3)) == 0
     assert world.state().opening is not None
     world.now += 600
-    assert await gone(breaker, range(3)) == 3
+    assert await deleted(breaker, range(3)) == 3
 
 
 async def test_garbage_under_a_leader_changes_nothing(world: World) -> None:
     breaker = world.breaker()
-    await gone(breaker, range(3))
+    await deleted(breaker, range(3))
     world.put("oops")
-    assert await gone(breaker, range(3, 9)) == 2
+    assert await deleted(breaker, range(3, 9)) == 2
 
 
 async def test_a_record_with_broken_data_is_no_crash(world: World) -> None:
     world.kube.put(CONFIGMAPS, {"metadata": {"name": NAME, "namespace": NS}, "data": None})
-    assert await gone(world.breaker(), range(7)) == 5
+    assert await deleted(world.breaker(), range(7)) == 5
 
 
 async def test_closing_by_command_is_noticed_and_lets_what_was_held_go(world: World) -> None:
     breaker = world.breaker()
     running = asyncio.create_task(breaker.run())
-    assert await gone(breaker, range(30)) == 5
+    assert await deleted(breaker, range(30)) == 5
     world.close()
     await until(lambda: world.released == 1, "noticed")
     assert world.sample("trellis_circuit_breaker_open") == 0
     before = len(world.kube.writes)
-    assert await gone(breaker, range(5, 30)) == 25
+    assert await deleted(breaker, range(5, 30)) == 25
     assert len(world.kube.writes) == before, "leave was given by the person"
-    assert await gone(breaker, range(30, 31)) == 0, "what is new has the usual limit"
+    assert await deleted(breaker, range(30, 31)) == 0, "what is new has the usual limit"
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
     assert world.sample("trellis_circuit_breaker_open") is None
@@ -219,7 +219,7 @@ async def test_closing_by_command_is_noticed_and_lets_what_was_held_go(world: Wo
 
 async def test_what_is_held_is_what_there_is_and_still_is_to_go(world: World) -> None:
     breaker = world.breaker()
-    assert await gone(breaker, range(13)) == 5
+    assert await deleted(breaker, range(13)) == 5
     world.present = {f"uid-{n}": f"node-{n}" for n in range(11)}
     breaker.withdraw("nodes", "uid-10")
     breaker.withdraw("nodes", "uid-9")
@@ -234,7 +234,7 @@ async def test_what_is_held_is_what_there_is_and_still_is_to_go(world: World) ->
 
 async def test_what_is_held_stays_while_it_is_not_known_what_there_is(world: World) -> None:
     breaker = world.breaker()
-    await gone(breaker, range(8))
+    await deleted(breaker, range(8))
     breaker.withdraw("nodes", "uid-5")
     running = asyncio.create_task(breaker.run())
     reads = len(world.kube.api.requests)
@@ -247,7 +247,7 @@ async def test_what_is_held_stays_while_it_is_not_known_what_there_is(world: Wor
 
 async def test_what_was_closed_meanwhile_is_not_written_over(world: World) -> None:
     breaker = world.breaker()
-    await gone(breaker, range(8))
+    await deleted(breaker, range(8))
     world.present = {"uid-5": "node-5"}
     original = world.kube.api.send
     closed = asyncio.Event()
@@ -261,13 +261,13 @@ async def test_what_was_closed_meanwhile_is_not_written_over(world: World) -> No
     world.kube.api.send = send  # type: ignore[method-assign]
     running = asyncio.create_task(breaker.run())
     await until(lambda: world.released == 1, "the closing is noticed")
-    assert await gone(breaker, range(5, 8)) == 3
+    assert await deleted(breaker, range(5, 8)) == 3
     running.cancel()
 
 
 async def test_a_quiet_breaker_reads_once_a_term(world: World) -> None:
     other = World()
-    await gone(other.breaker(), range(6))
+    await deleted(other.breaker(), range(6))
     before = len(other.kube.api.requests)
     running = [asyncio.create_task(item.breaker().run()) for item in (world, other)]
     await until(lambda: len(other.kube.api.requests) >= before + 10, "an open one is looked at ten times")
@@ -278,7 +278,7 @@ async def test_a_quiet_breaker_reads_once_a_term(world: World) -> None:
 
 
 async def test_a_new_leader_shows_what_is_open_before_anything_is_destroyed(world: World) -> None:
-    await gone(world.breaker(), range(6))
+    await deleted(world.breaker(), range(6))
     successor = world.breaker()
     running = asyncio.create_task(successor.run())
     world.kube.telemetry.metrics.circuit_breaker_open.labels("node_watcher", "nodes").set(0)

@@ -28,7 +28,7 @@ users: [{{name: u, user: {{token: ours, client-certificate: {junk}, client-key: 
 """
 
 
-class Heard:
+class Server:
     """A server that answers with a Node, and keeps the headers of each request."""
 
     def __init__(self) -> None:
@@ -43,8 +43,8 @@ class Heard:
 
 
 @pytest.fixture
-async def heard() -> AsyncIterator[Heard]:
-    server = Heard()
+async def server() -> AsyncIterator[Server]:
+    server = Server()
     await server.http.start_server()
     yield server
     await server.http.close()
@@ -57,28 +57,28 @@ def write_kubeconfig(directory: Path, server: str) -> Path:
     return path
 
 
-async def connect(directory: Path, heard: Heard, *, without_identity: bool = False) -> Kube:
-    path = write_kubeconfig(directory, str(heard.http.make_url("")).rstrip("/"))
+async def connect(directory: Path, server: Server, *, without_identity: bool = False) -> Kube:
+    path = write_kubeconfig(directory, str(server.http.make_url("")).rstrip("/"))
     access = Access(path, without_identity=without_identity)
     return await Kube.connect(access, telemetry=setup("test"), health=Health("test"))
 
 
-async def test_each_group_is_said_apart_so_that_no_name_becomes_two(tmp_path: Path, heard: Heard) -> None:
-    kube = await connect(tmp_path, heard, without_identity=True)
+async def test_each_group_is_said_apart_so_that_no_name_becomes_two(tmp_path: Path, server: Server) -> None:
+    kube = await connect(tmp_path, server, without_identity=True)
     await kube.acting_as("jane", ["dev", "a,b"]).get(NODES, "a")
-    assert heard.headers[0].getall("Impersonate-Group") == ["dev", "a,b"]
-    assert heard.headers[0]["Impersonate-User"] == "jane"
+    assert server.headers[0].getall("Impersonate-Group") == ["dev", "a,b"]
+    assert server.headers[0]["Impersonate-User"] == "jane"
     await kube.get(NODES, "a")
-    assert "Impersonate-Group" not in heard.headers[1]
+    assert "Impersonate-Group" not in server.headers[1]
     await kube.close()
 
 
-async def test_without_an_identity_nothing_of_ours_proves_who_asks(tmp_path: Path, heard: Heard) -> None:
-    kube = await connect(tmp_path, heard, without_identity=True)
+async def test_without_an_identity_nothing_of_ours_proves_who_asks(tmp_path: Path, server: Server) -> None:
+    kube = await connect(tmp_path, server, without_identity=True)
     await kube.get(NODES, "a")
-    assert "Authorization" not in heard.headers[0]
+    assert "Authorization" not in server.headers[0]
     await kube.with_token("theirs").get(NODES, "a")
-    assert heard.headers[1]["Authorization"] == "Bearer theirs"
+    assert server.headers[1]["Authorization"] == "Bearer theirs"
     await kube.close()
 
 
@@ -92,8 +92,8 @@ async def test_a_certificate_of_ours_is_not_even_loaded(tmp_path: Path) -> None:
     await nobodys.open_session().close()
 
 
-async def test_a_viewer_has_a_health_and_connections_of_its_own(tmp_path: Path, heard: Heard) -> None:
-    kube = await connect(tmp_path, heard, without_identity=True)
+async def test_a_viewer_has_a_health_and_connections_of_its_own(tmp_path: Path, server: Server) -> None:
+    kube = await connect(tmp_path, server, without_identity=True)
     viewer = kube.for_viewer(2, Health("viewer"))
     viewer.health.not_ready("watch nodes", "forbidden")
     await viewer.close()

@@ -136,27 +136,28 @@ def test_whoever_may_publish_cannot_fill_the_memory() -> None:
 
 
 @dataclass(frozen=True)
-class Said:
+class Published:
     """An event: what is published, or the name of what is not any more."""
 
     time: str
     what: Application | str
 
 
-def recorded() -> list[Said]:
+def recorded() -> list[Published]:
     """Every recorded event about applications, and the life of some more."""
     found = [
-        Said(message["data"]["time"], read_application(message["data"]["data"]))
+        Published(message["data"]["time"], read_application(message["data"]["data"]))
         for message in messages("manifest_published")
     ]
     found += [
-        Said(message["data"]["time"], message["data"]["data"]["name"]) for message in messages("manifest_unpublished")
+        Published(message["data"]["time"], message["data"]["data"]["name"])
+        for message in messages("manifest_unpublished")
     ]
     lives: list[Application | str] = [app(), "other", app("other"), app(version="v2", port=9), "shop", "shop", app()]
-    return found + [Said(at(second), what) for second, what in enumerate(lives)]
+    return found + [Published(at(second), what) for second, what in enumerate(lives)]
 
 
-def final(events: list[Said]) -> dict[str, Application]:
+def final(events: list[Published]) -> dict[str, Application]:
     """What is deployed after all of it, as wadm has it."""
     found: dict[str, Application] = {}
     for event in sorted(events, key=lambda item: item.time):
@@ -167,7 +168,7 @@ def final(events: list[Said]) -> dict[str, Application]:
     return found
 
 
-def take(state: Applications, event: Said, now: float) -> None:
+def take(state: Applications, event: Published, now: float) -> None:
     if isinstance(event.what, str):
         state.unpublished(event.what, event.time, now)
     else:
@@ -176,7 +177,7 @@ def take(state: Applications, event: Said, now: float) -> None:
 
 @settings(max_examples=300)
 @given(st.permutations(recorded() * 2), st.integers(0, 5))
-def test_shuffled_and_doubled_events_end_in_the_same_without_wadm(events: list[Said], every: int) -> None:
+def test_shuffled_and_doubled_events_end_in_the_same_without_wadm(events: list[Published], every: int) -> None:
     state = Applications()
     for number, event in enumerate(events):
         take(state, event, number * 0.1)
@@ -196,12 +197,14 @@ _ACTIONS = st.lists(
 @given(
     _ACTIONS, st.lists(st.sampled_from([app(), app(version="v2", port=9), app("other")]), unique_by=lambda a: a.name)
 )
-def test_gaps_duplicates_and_failures_end_in_what_wadm_has(actions: list[Said | str], truth: list[Application]) -> None:
+def test_gaps_duplicates_and_failures_end_in_what_wadm_has(
+    actions: list[Published | str], truth: list[Application]
+) -> None:
     state, now = Applications(), 0.0
     models = [Model(item.name, item.version, item.version) for item in truth]
     for action in actions:
         now += 0.3
-        if isinstance(action, Said):
+        if isinstance(action, Published):
             take(state, action, now)
         elif action == "failed":
             state.refused(state.events)

@@ -33,7 +33,7 @@ class Ear:
     def __init__(self) -> None:
         self.messages = self.bytes = 0
 
-    def heard(self, _subject: str, payload: bytes) -> None:
+    def on_message(self, _subject: str, payload: bytes) -> None:
         self.messages += 1
         self.bytes += len(payload)
 
@@ -46,7 +46,7 @@ async def test_a_flood_ends_its_connection_with_the_reason_and_no_more_than_the_
 ) -> None:
     ear, liar, began = Ear(), Liar(words, times), time.monotonic()
     async with met(liar) as link:
-        await link.listen("loud", ear.heard)
+        await link.listen("loud", ear.on_message)
         await until(lambda: lacking(link.reason, "loud") == [])
         took = time.monotonic() - began
         assert link.since is None
@@ -58,7 +58,7 @@ async def test_a_flood_ends_its_connection_with_the_reason_and_no_more_than_the_
 async def test_what_comes_within_the_bound_is_heard_to_the_last() -> None:
     ear = Ear()
     async with met(Liar(SMALL * 100, 100)) as link:
-        await link.listen("loud", ear.heard)
+        await link.listen("loud", ear.on_message)
         await until(lambda: ear.messages == 10_000)
         assert link.since is not None
 

@@ -108,7 +108,7 @@ LIMIT = LatticeTimings().silence
 
 
 @pytest.mark.parametrize(
-    ("heard", "now", "linked", "expected"),
+    ("last_message_at", "now", "linked", "expected"),
     [
         pytest.param(100.0, 100.0 + LIMIT, 0.0, Presence.PRESENT, id="heard just in time"),
         pytest.param(100.0, 100.1 + LIMIT, 0.0, Presence.SILENT, id="not heard while we listened"),
@@ -121,9 +121,9 @@ LIMIT = LatticeTimings().silence
     ],
 )
 def test_silence_counts_only_while_our_own_link_is_there(
-    heard: float | None, now: float, linked: float | None, expected: Presence
+    last_message_at: float | None, now: float, linked: float | None, expected: Presence
 ) -> None:
-    assert presence_of(heard, now, linked, LIMIT) is expected
+    assert presence_of(last_message_at, now, linked, LIMIT) is expected
 
 
 def a_host(host_id: str = "N1", **given: Any) -> Host:

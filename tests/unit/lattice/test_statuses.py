@@ -46,7 +46,7 @@ class Lattice:
         self.since: float | None = 1.0
         self._heard: MessageHandler | None = None
         given = LatticeTimings(statuses=timings)
-        self.statuses = Statuses(cast("Wadm", self), cast("LatticeConnection", self), self, self._tell, given)
+        self.statuses = Statuses(cast("Wadm", self), cast("LatticeConnection", self), self, self._notify, given)
 
     # What Statuses sees of the models, of wadm and of the link.
 
@@ -66,13 +66,13 @@ class Lattice:
     async def there(self) -> None:
         return
 
-    async def listen(self, _subject: str, heard: MessageHandler) -> None:
-        self._heard = heard
+    async def listen(self, _subject: str, handler: MessageHandler) -> None:
+        self._heard = handler
 
-    async def ignore(self, _subject: str, _heard: MessageHandler) -> None:
+    async def ignore(self, _subject: str, _to_remove: MessageHandler) -> None:
         return
 
-    def _tell(self, names: Iterable[str]) -> None:
+    def _notify(self, names: Iterable[str]) -> None:
         self.received_at += names
 
     # What happens in it.

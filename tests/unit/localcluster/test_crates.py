@@ -68,16 +68,18 @@ BROKEN = "it does not compile"
 
 
 @pytest.mark.parametrize(
-    ("build", "said"),
+    ("build", "message"),
     [
         (f"echo {BROKEN} >&2; exit 101", f"(?s)cargo build --locked.*{BROKEN}"),
         (MAKES_BOTH.partition(" && echo 2")[0], "wasmcloud-host"),
     ],
     ids=["it does not compile", "one is missing"],
 )
-def test_a_build_that_fails_leaves_nothing_that_looks_built(cache: Path, tmp_path: Path, build: str, said: str) -> None:
+def test_a_build_that_fails_leaves_nothing_that_looks_built(
+    cache: Path, tmp_path: Path, build: str, message: str
+) -> None:
     cargo(tmp_path, build)
-    with pytest.raises((ToolError, FileNotFoundError), match=said):
+    with pytest.raises((ToolError, FileNotFoundError), match=message):
         lattice_servers.lattice_servers(how())
     assert list((cache / "bin").iterdir()) == []
     assert not list((cache / "build").glob("*.work"))

@@ -29,10 +29,10 @@ def server(answer: Callable[[socket.socket, bytes], None]) -> Iterator[int]:
             connection, _ = listener.accept()
             with connection:
                 connection.sendall(INFO)
-                said = b""
-                while b"PUB " not in said or not said.endswith(b"\r\n"):
-                    said += connection.recv(4096)
-                answer(connection, said.partition(b"SUB ")[2].split(b" ")[0])
+                received = b""
+                while b"PUB " not in received or not received.endswith(b"\r\n"):
+                    received += connection.recv(4096)
+                answer(connection, received.partition(b"SUB ")[2].split(b" ")[0])
 
         thread = threading.Thread(target=serve)
         thread.start()
@@ -63,7 +63,7 @@ def test_headers_are_no_part_of_the_reply() -> None:
 
 
 @pytest.mark.parametrize(
-    "said",
+    "reply",
     [
         b"HMSG inbox 1 16 16\r\nNATS/1.0 503\r\n\r\n\r\n",
         b"-ERR 'Authorization Violation'\r\n",
@@ -74,8 +74,8 @@ def test_headers_are_no_part_of_the_reply() -> None:
     ],
     ids=["nobody listens", "refused", "no number", "cut off", "closed", "empty line"],
 )
-def test_no_answer_and_nonsense_are_no_reply(said: bytes) -> None:
-    with server(lambda connection, _: connection.sendall(said)) as port:
+def test_no_answer_and_nonsense_are_no_reply(reply: bytes) -> None:
+    with server(lambda connection, _: connection.sendall(reply)) as port:
         assert request(port, "some.subject", seconds=20) is None
 
 

@@ -85,7 +85,7 @@ async def test_waiting_in_vain_ends(receiver: OtlpReceiver) -> None:
         await receiver.wait_for(lambda spans: len(spans) > 0, seconds=0.05)
 
 
-def say_one(endpoint: str) -> bool:
+def export_one(endpoint: str) -> bool:
     """Export a span once; return whether it was taken."""
     exporter = OTLPSpanExporter(f"{endpoint}/v1/traces", timeout=1)
     span = TracerProvider().get_tracer("test").start_span("one")
@@ -100,7 +100,7 @@ def say_one(endpoint: str) -> bool:
 async def test_what_arrives_goes_on_to_whom_it_is_for_too(receiver: OtlpReceiver) -> None:
     between = OtlpReceiver(onward=await receiver.start())
     try:
-        assert await asyncio.to_thread(say_one, await between.start())
+        assert await asyncio.to_thread(export_one, await between.start())
         assert [span.name for span in receiver.spans] == [span.name for span in between.spans] == ["one"]
     finally:
         await between.stop()
@@ -111,7 +111,7 @@ async def test_what_cannot_go_on_is_not_taken_so_that_it_is_sent_again(receiver:
     await receiver.stop()
     between = OtlpReceiver(onward=nobody)
     try:
-        assert not await asyncio.to_thread(say_one, await between.start())
+        assert not await asyncio.to_thread(export_one, await between.start())
         assert between.spans == []
     finally:
         await between.stop()

@@ -14,7 +14,7 @@ STEP = "build kubernetes 1.36.3"
 
 
 @pytest.mark.parametrize(
-    ("ends", "said"),
+    ("ends", "outcome"),
     [
         (AbortedError("asked to stop"), "interrupted"),
         (KeyboardInterrupt(), "interrupted"),
@@ -23,11 +23,11 @@ STEP = "build kubernetes 1.36.3"
     ids=["asked to stop", "Ctrl-C", "broken"],
 )
 def test_a_step_that_somebody_ended_did_not_fail(
-    ends: BaseException, said: str, capsys: pytest.CaptureFixture[str]
+    ends: BaseException, outcome: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(type(ends)), stepping(Lines(), "build it"):
         raise ends
-    assert f"build it: {said} (" in capsys.readouterr().err
+    assert f"build it: {outcome} (" in capsys.readouterr().err
 
 
 def test_a_narrow_terminal_shows_for_how_long_a_build_takes_already_and_how_far_it_is() -> None:

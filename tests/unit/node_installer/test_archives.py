@@ -17,7 +17,7 @@ from node_installer.domain.errors import InstallError
 from node_installer.fetch import archive
 from node_installer.fetch.oci import _contents
 from trellis.installer_api.result import FailureReason
-from unit.node_installer.world import a_shim, a_wish, a_world, snapshot
+from unit.node_installer.world import a_shim, a_wanted_shim, a_world, snapshot
 
 NAME = "containerd-shim-spin"
 EMPTY_BLOCKS = bytes(1024)
@@ -66,7 +66,7 @@ def test_a_zip_that_cannot_be_unpacked_is_refused_with_the_reason(content: bytes
 
 def test_an_encrypted_zip_is_a_result_and_no_traceback(tmp_path: Path) -> None:
     world = a_world(tmp_path)
-    wanted = a_wish(world.image, content=a_zip(flags=1))
+    wanted = a_wanted_shim(world.image, content=a_zip(flags=1))
     wanted["sources"][0].pop("binarySha256")
     before = snapshot(world.root)
     result = world.install(wanted)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from trellis.installer_api.result import Outcome
-from unit.node_installer.world import World, a_shim, a_wish, a_world
+from unit.node_installer.world import World, a_shim, a_wanted_shim, a_world
 
 MAIN = "/etc/containerd/config.toml"
 STATE = "opt/trellis/installer/state.json"
@@ -36,7 +36,7 @@ def edited(world: World, path: str, old: str, new: str) -> str:
 )
 def test_a_file_of_ours_that_someone_has_edited_stays_with_the_edit(old: str, new: str, tmp_path: Path) -> None:
     world = a_world(tmp_path, "containerd-no-config", version="2.1.4")
-    assert world.install(a_wish(world.image)).ok
+    assert world.install(a_wanted_shim(world.image)).ok
     beginning = world.read(MAIN).partition("# >>>")[0]
     edited(world, MAIN, old, new)
     world.runtime.load()
@@ -46,7 +46,7 @@ def test_a_file_of_ours_that_someone_has_edited_stays_with_the_edit(old: str, ne
 
 def test_a_drop_in_of_ours_that_someone_has_edited_stays_with_the_edit(tmp_path: Path) -> None:
     world = a_world(tmp_path, "containerd-v3-imports")
-    assert world.install(a_wish(world.image)).ok
+    assert world.install(a_wanted_shim(world.image)).ok
     [path] = [f"/{found.relative_to(world.root)}" for found in world.root.rglob("*trellis*.toml")]
     edited(world, path, "version = 3\n", 'version = 3\nimports = ["/x/*.toml"]\n')
     assert world.uninstall().ok
@@ -59,9 +59,9 @@ def test_the_state_holds_a_former_configuration_and_is_roots_alone(tmp_path: Pat
     main.write_text(main.read_text() + '[plugins."x"]\npassword = "hunter2"\n')
     main.chmod(0o600)
     world.runtime.load()
-    assert world.install(a_wish(world.image)).ok
+    assert world.install(a_wanted_shim(world.image)).ok
     assert mode(world, STATE) == 0o600
-    assert world.install(a_wish(world.image, handler="wws")).ok
+    assert world.install(a_wanted_shim(world.image, handler="wws")).ok
     assert mode(world, STATE) == 0o600
     assert mode(world, MAIN.lstrip("/")) == 0o600
 
@@ -69,7 +69,7 @@ def test_the_state_holds_a_former_configuration_and_is_roots_alone(tmp_path: Pat
 @pytest.mark.parametrize("operation", ["install", "uninstall"])
 def test_a_state_that_others_could_read_is_closed(operation: str, tmp_path: Path) -> None:
     world = a_world(tmp_path)
-    spin, wws = a_wish(world.image), a_wish(world.image, handler="wws", content=a_shim("wws"))
+    spin, wws = a_wanted_shim(world.image), a_wanted_shim(world.image, handler="wws", content=a_shim("wws"))
     assert world.install(spin, wws).ok
     (world.root / STATE).chmod(0o644)
     result = world.install(spin, wws) if operation == "install" else world.uninstall(spin)

@@ -19,7 +19,7 @@ from node_installer.node import processes
 from node_installer.timings import EndingTimings, Timings
 from support.suite.naming import lacking
 from trellis.installer_api.result import FailureReason, InstallResult, Outcome
-from unit.node_installer.world import World, a_wish, a_world
+from unit.node_installer.world import World, a_wanted_shim, a_world
 
 SHIM = "opt/trellis/bin/containerd-shim-spin"
 NAME = "containerd-shim"
@@ -64,14 +64,14 @@ def world(tmp_path: Path) -> World:
     world = a_world(tmp_path)
     world.timings = PATIENT
     (world.root / "proc").symlink_to("/proc")
-    assert world.install(shell_wish(world)).ok
+    assert world.install(shell_shim(world)).ok
     return world
 
 
-def shell_wish(world: World, more: bytes = b"") -> dict[str, object]:
+def shell_shim(world: World, more: bytes = b"") -> dict[str, object]:
     shell = shutil.which("sh")
     assert shell is not None
-    return a_wish(world.image, content=Path(shell).resolve().read_bytes() + more)
+    return a_wanted_shim(world.image, content=Path(shell).resolve().read_bytes() + more)
 
 
 def forced(world: World) -> InstallResult:
@@ -89,7 +89,7 @@ def at_restart(world: World, do: Callable[[], object]) -> None:
     world.runtime.restart = wrapped  # type: ignore[method-assign]
 
 
-def is_gone(process: subprocess.Popen[str]) -> bool:
+def has_ended(process: subprocess.Popen[str]) -> bool:
     return process.poll() is not None
 
 
@@ -102,13 +102,13 @@ def test_force_ends_what_runs_the_shim_after_the_restart_and_nothing_else(world:
     others = [start(elsewhere), start(linked)]
     ours = [start(world.root / SHIM) for _ in range(2)]
     deleted: list[bool] = []
-    at_restart(world, lambda: deleted.extend(map(is_gone, ours)))
+    at_restart(world, lambda: deleted.extend(map(has_ended, ours)))
     result = forced(world)
     assert result.outcome is Outcome.REMOVED, result.message
     # A containerd that starts while shims are dead may never come up.
     assert deleted == [False, False]
     assert [process.wait(10) for process in ours] == [-signal.SIGTERM] * 2
-    assert not any(map(is_gone, others))
+    assert not any(map(has_ended, others))
     assert sorted((item.pid, item.name, item.killed) for item in result.ended) == sorted(
         (process.pid, NAME, False) for process in ours
     )
@@ -123,7 +123,7 @@ def test_without_force_nothing_ends_and_the_removal_is_refused(world: World, sta
     assert result.reason is FailureReason.SHIMS_IN_USE
     assert str(process.pid) in result.message
     assert "--force" in result.message
-    assert not is_gone(process)
+    assert not has_ended(process)
 
 
 def test_a_plan_names_what_would_end_and_ends_nothing(world: World, start: Started) -> None:
@@ -131,21 +131,21 @@ def test_a_plan_names_what_would_end_and_ends_nothing(world: World, start: Start
     result = world.uninstall({"name": "spin", "owner": "shim/spin"}, force=True, dry_run=True)
     assert result.outcome is Outcome.PLANNED
     assert result.ended == ()
-    plan = world.said[-1].splitlines()
+    plan = world.progress[-1].splitlines()
     [before, after] = [number for number, line in enumerate(plan) if line.startswith("# end ") and f"/{SHIM}" in line]
     assert lacking(plan[before], f"{NAME} (pid {process.pid})") == []
     assert lacking(plan[after], "SIGTERM", "SIGKILL") == []
     assert before < plan.index(next(line for line in plan if line.startswith("# restart "))) < after
-    assert not is_gone(process)
+    assert not has_ended(process)
 
 
 def test_what_runs_a_former_version_in_the_same_place_ends_too(world: World, start: Started) -> None:
     process = start(world.root / SHIM)
-    assert world.install(shell_wish(world, b"another version")).ok
+    assert world.install(shell_shim(world, b"another version")).ok
     assert os.readlink(f"/proc/{process.pid}/exe").endswith(" (deleted)")  # noqa: PTH115
     result = forced(world)
     assert [item.pid for item in result.ended] == [process.pid]
-    assert is_gone(process)
+    assert has_ended(process)
 
 
 def test_what_runs_a_shim_whose_file_was_lost_keeps_it_and_ends_by_force(world: World, start: Started) -> None:
@@ -170,7 +170,7 @@ def test_what_is_started_after_the_node_was_read_ends_too(world: World, start: S
     at_restart(world, lambda: again.append(start(world.root / SHIM)))
     result = forced(world)
     assert [item.pid for item in result.ended] == [first.pid, again[0].pid]
-    assert is_gone(again[0])
+    assert has_ended(again[0])
 
 
 def test_a_number_that_another_program_has_by_now_is_not_signalled(
@@ -195,7 +195,7 @@ def test_a_number_that_another_program_has_by_now_is_not_signalled(
     result = forced(world)
     assert result.outcome is Outcome.REMOVED
     assert result.ended == ()
-    assert not is_gone(process)
+    assert not has_ended(process)
 
 
 def test_a_shim_that_cleans_up_behind_another_has_time_to_do_so(
@@ -235,7 +235,7 @@ def test_in_a_pid_namespace_of_its_own_the_installer_ends_nothing_and_says_why(w
     (proc / str(process.pid)).symlink_to(f"/proc/{process.pid}")
     result = forced(world)
     assert result.outcome is Outcome.REMOVED
-    assert not is_gone(process)
+    assert not has_ended(process)
     [warning] = result.warnings
     assert "hostPID" in warning
     assert str(process.pid) in warning
@@ -252,7 +252,7 @@ def test_a_program_of_a_container_that_only_has_the_path_is_let_be(world: World,
     result = forced(world)
     assert result.outcome is Outcome.REMOVED
     assert (result.ended, result.warnings) == ((), ())
-    assert not is_gone(process)
+    assert not has_ended(process)
 
 
 def test_a_runtime_that_does_not_come_up_without_it_leaves_the_shim_and_its_processes(
@@ -268,7 +268,7 @@ def test_a_runtime_that_does_not_come_up_without_it_leaves_the_shim_and_its_proc
     result = forced(world)
     assert result.outcome is Outcome.ROLLED_BACK
     assert result.ended == ()
-    assert not is_gone(process)
+    assert not has_ended(process)
     assert (world.root / SHIM).exists()
 
 
@@ -301,7 +301,7 @@ def test_the_runtime_is_asked_before_its_restart_to_stop_the_pods_that_shims_say
 
     deleted: list[bool] = []
     monkeypatch.setattr(world.runtime, "stop", stop)
-    at_restart(world, lambda: deleted.extend(map(is_gone, processes_of_pod)))
+    at_restart(world, lambda: deleted.extend(map(has_ended, processes_of_pod)))
     result = forced(world)
     assert deleted == [True, True]
     assert {process.returncode for process in processes_of_pod} == {0}
@@ -313,7 +313,7 @@ def test_a_cleanup_that_hangs_does_not_keep_the_runtime_from_coming_up(world: Wo
     pod = start(world.root / SHIM)
     cleanup = start(world.root / SHIM, DEAF, "-id", "a1", "delete")
     at_restart(world, lambda: cleanup.wait(60))
-    result = world.install(shell_wish(world), a_wish(world.image, handler="wws"))
+    result = world.install(shell_shim(world), a_wanted_shim(world.image, handler="wws"))
     assert result.ok, result.message
     assert cleanup.returncode == -signal.SIGKILL
-    assert not is_gone(pod)
+    assert not has_ended(pod)

@@ -18,7 +18,7 @@ from node_installer.domain.state import Phase, parse_journal
 from node_installer.node import disk as disk_module
 from node_installer.node.disk import Disk
 from trellis.installer_api.result import FailureReason, InstallResult, Outcome
-from unit.node_installer.world import Killed, World, a_shim, a_wish, a_world, snapshot
+from unit.node_installer.world import Killed, World, a_shim, a_wanted_shim, a_world, snapshot
 
 WRITES = (
     *("make_directory", "make_directories", "write", "put", "keep", "restore", "remove"),
@@ -72,12 +72,14 @@ def effects(tmp_path: Path, fixture: str, act: Callable[[World], InstallResult])
 
 
 def install(world: World) -> InstallResult:
-    return world.install(a_wish(world.image), a_wish(world.image, handler="slight", content=a_shim("two")))
+    return world.install(
+        a_wanted_shim(world.image), a_wanted_shim(world.image, handler="slight", content=a_shim("two"))
+    )
 
 
 def upgrade(world: World) -> InstallResult:
     options = {"containerdRuntimeOptions": {"A": "1"}}
-    return world.install(a_wish(world.image, content=a_shim("new"), **options))
+    return world.install(a_wanted_shim(world.image, content=a_shim("new"), **options))
 
 
 def uninstall(world: World) -> InstallResult:
@@ -249,7 +251,9 @@ def test_an_upgrade_that_breaks_the_runtime_leaves_the_former_version(tmp_path: 
     assert install(world).ok
     before = snapshot(world.root)
     world.runtime.refuses = "fast"
-    result = world.install(a_wish(world.image, content=a_shim("new")), a_wish(world.image, handler="fast"))
+    result = world.install(
+        a_wanted_shim(world.image, content=a_shim("new")), a_wanted_shim(world.image, handler="fast")
+    )
     assert result.outcome is Outcome.ROLLED_BACK
     assert snapshot(world.root) == before
     assert world.perform("verify").ok
@@ -288,11 +292,11 @@ def test_a_runtime_that_stays_down_is_said_loudly(tmp_path: Path) -> None:
 def test_a_shim_that_does_not_run_here_never_reaches_the_configuration(tmp_path: Path) -> None:
     world = a_world(tmp_path)
     before = snapshot(world.root)
-    result = world.install(a_wish(world.image, content=a_shim("broken")))
+    result = world.install(a_wanted_shim(world.image, content=a_shim("broken")))
     assert (result.outcome, result.reason) == (Outcome.FAILED, FailureReason.SHIM_NOT_EXECUTABLE)
     assert "GLIBC_2.38" in result.message
-    assert "(ShimNotExecutable: " in world.said[-1]
-    assert not any("config.toml" in line for line in world.said), "what was not begun is not said"
+    assert "(ShimNotExecutable: " in world.progress[-1]
+    assert not any("config.toml" in line for line in world.progress), "what was not begun is not said"
     assert snapshot(world.root) == before
     assert world.runtime.restarts == 0
 
@@ -368,12 +372,12 @@ def test_a_full_disk_is_refused_and_nothing_is_left(tmp_path: Path) -> None:
         pytest.skip("no tmpfs can be mounted here")
     try:
         before = snapshot(world.root)
-        result = world.install(a_wish(world.image, content=a_shim("x" * 200_000)))
+        result = world.install(a_wanted_shim(world.image, content=a_shim("x" * 200_000)))
         assert result.reason is FailureReason.NO_SPACE
         assert "/opt/trellis" in result.message
         assert snapshot(world.root) == before
         subprocess.run(["mount", "-o", "remount,ro", small], check=True)
-        assert world.install(a_wish(world.image)).ok, "the next directory of the table is used"
+        assert world.install(a_wanted_shim(world.image)).ok, "the next directory of the table is used"
         assert world.disk.exists("/var/lib/trellis/bin/containerd-shim-spin")
     finally:
         subprocess.run(["umount", small], check=True)

@@ -10,7 +10,7 @@ from node_installer.containerd import globs
 from node_installer.domain.target import imported_name
 from node_installer.gather import inspect
 from trellis.installer_api.result import FailureReason, Outcome
-from unit.node_installer.world import World, a_wish, a_world, snapshot
+from unit.node_installer.world import World, a_wanted_shim, a_world, snapshot
 
 CRI = "io.containerd.grpc.v1.cri"
 MAIN = "etc/containerd/config.toml"
@@ -79,7 +79,7 @@ def test_a_handler_is_imported_or_in_the_main_file(pattern: str, tmp_path: Path)
     write(world, MAIN, f'version = 3\nimports = ["/etc/containerd/conf.d/{pattern}"]\n{text}')
     world.runtime.load()
     before = snapshot(world.root)
-    result = world.install(a_wish(world.image))
+    result = world.install(a_wanted_shim(world.image))
     assert result.outcome is Outcome.INSTALLED, result.message
     assert world.runtime.restarts == 1
     assert world.disk.exists("/etc/containerd/conf.d/90-trellis.toml") == (pattern == "[0-9]*.toml")
@@ -114,7 +114,7 @@ def test_a_handler_that_is_defined_far_away_is_found(where: str, tmp_path: Path)
     write(world, "/etc/a/c.toml", 'version = 2\nimports = ["/etc/deep/*.conf"]\n')
     write(world, "/etc/deep/x.conf", "version = 2\n")
     write(world, where, world.read(where) + f'[plugins."{CRI}".containerd.runtimes.spin]\nruntime_type = "io.x.v2"\n')
-    result = world.install(a_wish(world.image))
+    result = world.install(a_wanted_shim(world.image))
     assert result.reason is FailureReason.HANDLER_CONFLICT, result.message
     assert where in result.message
 
@@ -131,6 +131,6 @@ def test_containerd_1_obeys_the_last_file_it_reads(tmp_path: Path) -> None:
     write(world, "/etc/z.toml", cri)
     write(world, "/etc/a.toml", cri)
     world.runtime.load()
-    assert world.install(a_wish(world.image)).ok
+    assert world.install(a_wanted_shim(world.image)).ok
     assert "spin" in world.read("/etc/a.toml")
     assert "spin" not in world.read("/etc/z.toml")

@@ -9,7 +9,7 @@ import pytest
 from node_installer.containerd import config, toml_tables
 from node_installer.containerd.entries import Entry
 from trellis.installer_api.result import FailureReason, Outcome
-from unit.node_installer.world import World, a_wish, a_world
+from unit.node_installer.world import World, a_wanted_shim, a_world
 
 SPIN = [Entry("spin", "/opt/trellis/bin/containerd-shim-spin")]
 RUNC = 'version = 2\n[plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc]\nruntime_type = "x"\n'
@@ -57,12 +57,12 @@ def test_an_inline_table_that_was_empty_before_stays(original: str, tmp_path: Pa
     main = world.root / MAIN
     main.write_text(original)
     world.runtime.load()
-    wanted = a_wish(world.image)
+    wanted = a_wanted_shim(world.image)
     assert world.install(wanted).outcome is Outcome.INSTALLED
     first = main.read_text()
     assert "# keep" in first
     assert world.install(wanted).outcome is Outcome.UNCHANGED
-    assert world.install(wanted, a_wish(world.image, handler="wws")).outcome is Outcome.INSTALLED
+    assert world.install(wanted, a_wanted_shim(world.image, handler="wws")).outcome is Outcome.INSTALLED
     assert "# keep" in main.read_text()
     main.write_text(main.read_text().replace("oom_score = 0", "oom_score = -1"))
     assert world.uninstall().ok
@@ -88,7 +88,7 @@ def test_a_byte_order_mark_is_containerd_1s_and_stays(tmp_path: Path) -> None:
         world.runtime, "loaded", config.parse(world.read(f"/{MAIN}"), "")
     )
     world.runtime.load()
-    assert world.install(a_wish(world.image)).outcome is Outcome.INSTALLED
+    assert world.install(a_wanted_shim(world.image)).outcome is Outcome.INSTALLED
     assert (world.root / MAIN).read_bytes().startswith(before)
     assert world.uninstall().ok
     assert (world.root / MAIN).read_bytes() == before
@@ -99,7 +99,7 @@ def test_a_byte_order_mark_would_keep_containerd_2_from_starting_again(answers: 
     world = a_world(tmp_path, "containerd-v3")
     before = marked(world)
     world.runtime.up = answers
-    result = world.install(a_wish(world.image))
+    result = world.install(a_wanted_shim(world.image))
     assert result.reason is FailureReason.CONFIG_UNREADABLE
     assert MAIN in result.message
     assert world.runtime.restarts == 0
@@ -124,7 +124,7 @@ def test_a_template_however_it_is_spaced_is_extended_and_comes_back(template: st
     world = a_world(tmp_path, "k3s-v2")
     file = world.root / "var/lib/rancher/k3s/agent/etc/containerd/config.toml.tmpl"
     file.write_bytes(template.encode())
-    wanted = a_wish(world.image)
+    wanted = a_wanted_shim(world.image)
     # What k3s renders of a condition or a trimmed line only a Go program knows: the node's runtime has it or not.
     world.runtime.effective = lambda: rendered(file)  # type: ignore[method-assign]
     world.runtime.load()
@@ -150,6 +150,6 @@ def test_kwasms_entry_under_a_condition_is_taken_over(tmp_path: Path) -> None:
     file.write_text('{{ template "base" . }}\n{{ if .X }}\n' + theirs + "{{ end }}\n")
     world.runtime.effective = lambda: rendered(file)  # type: ignore[method-assign]
     world.runtime.load()
-    assert world.install(a_wish(world.image)).ok
+    assert world.install(a_wanted_shim(world.image)).ok
     assert "kwasm" not in file.read_text()
     assert world.runtime.runtimes()["spin"] == "/opt/trellis/bin/containerd-shim-spin"

@@ -31,7 +31,7 @@ from node_installer.verify import prove
 from trellis.installer_api.result import FailureReason, Outcome, parse_result
 from unit.node_installer.servers import Answer as WebAnswer
 from unit.node_installer.servers import serving
-from unit.node_installer.world import World, a_shim, a_spec, a_wish, a_world, snapshot
+from unit.node_installer.world import World, a_shim, a_spec, a_wanted_shim, a_world, snapshot
 
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
 PARENT = "00f067aa0ba902b7"
@@ -112,9 +112,9 @@ def test_what_is_no_answer_is_none(answers: dict[str, bytes], tmp_path: Path) ->
 
 
 def test_a_runtime_that_tells_something_else_at_least_answers(tmp_path: Path) -> None:
-    for told in ([], {}, {"containerd": 1}, {"containerd": {"runtimes": []}}):
+    for answer in ([], {}, {"containerd": 1}, {"containerd": {"runtimes": []}}):
         path = tmp_path / f"{len(list(tmp_path.iterdir()))}"
-        with listening(path, {"Version": VERSION, "Status": status(told)}):
+        with listening(path, {"Version": VERSION, "Status": status(answer)}):
             assert cri.ask(path, 5) == Live("v2.1.4", None)
 
 
@@ -274,7 +274,7 @@ def test_the_steps_are_spans_of_the_jobs_trace(tmp_path: Path) -> None:
     world.perform("inspect")
     assert world.session is not None
     world.session.tracer = tracer
-    assert world.install(a_wish(world.image)).ok
+    assert world.install(a_wanted_shim(world.image)).ok
     payload = tracer._payload(TRACE)
     spans = payload["resourceSpans"][0]["scopeSpans"][0]["spans"]
     names = [span["name"] for span in spans]
@@ -341,8 +341,8 @@ def test_entries_go_where_this_containerd_reads_them(version: str, target: str, 
     """Relative import patterns were not followed at first, then replaced whole sections, then merged."""
     world = a_world(tmp_path, "containerd-v2-overridden", version=version)
     world.perform("inspect")
-    assert world.said
-    assert f"{target}, version 2" in world.said[-1]
+    assert world.progress
+    assert f"{target}, version 2" in world.progress[-1]
 
 
 # --- the program ---
@@ -378,7 +378,7 @@ def test_inspect_says_what_is_on_a_node(tmp_path: Path) -> None:
 @pytest.mark.parametrize("operation", ["install", "uninstall"])
 def test_a_dry_run_shows_a_diff_and_does_nothing(operation: str, tmp_path: Path) -> None:
     world = a_node(tmp_path)
-    wanted = a_wish(world.image)
+    wanted = a_wanted_shim(world.image)
     if operation == "uninstall":
         assert world.install(wanted).ok
     before = snapshot(world.root)
@@ -427,11 +427,11 @@ def test_the_last_word_is_the_termination_message(tmp_path: Path) -> None:
 
 def test_verify_finds_what_is_not_there(tmp_path: Path) -> None:
     world = a_world(tmp_path)
-    wanted = a_wish(world.image)
+    wanted = a_wanted_shim(world.image)
     assert "not installed" in world.perform("verify", a_spec(wanted)).message
     assert world.install(wanted).ok
     assert world.perform("verify", a_spec(wanted)).outcome is Outcome.VERIFIED
-    assert "version" in world.perform("verify", a_spec(a_wish(world.image, content=a_shim("new")))).message
+    assert "version" in world.perform("verify", a_spec(a_wanted_shim(world.image, content=a_shim("new")))).message
     shim = world.root / "opt/trellis/bin/containerd-shim-spin"
     shim.chmod(0o644)
     assert "not executable" in world.perform("verify").message

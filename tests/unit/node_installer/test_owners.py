@@ -9,7 +9,7 @@ import pytest
 
 from node_installer.containerd import config
 from trellis.installer_api.result import FailureReason, Outcome
-from unit.node_installer.world import World, a_shim, a_wish, a_world, sha256, snapshot
+from unit.node_installer.world import World, a_shim, a_wanted_shim, a_world, sha256, snapshot
 
 CRI = "io.containerd.grpc.v1.cri"
 
@@ -54,7 +54,7 @@ def rcm_on(world: World, *handlers: str) -> None:
 
 def test_several_shims_are_one_restart(tmp_path: Path) -> None:
     world = a_world(tmp_path)
-    wishes = [a_wish(world.image, handler=name, content=a_shim(name)) for name in ("spin", "slight", "wws")]
+    wishes = [a_wanted_shim(world.image, handler=name, content=a_shim(name)) for name in ("spin", "slight", "wws")]
     assert world.install(*wishes).ok
     assert world.runtime.restarts == 1
     assert {"spin", "slight", "wws", "runc"} == set(world.runtime.runtimes())
@@ -62,9 +62,9 @@ def test_several_shims_are_one_restart(tmp_path: Path) -> None:
 
 def test_a_new_version_needs_no_restart(tmp_path: Path) -> None:
     world = a_world(tmp_path)
-    assert world.install(a_wish(world.image)).ok
+    assert world.install(a_wanted_shim(world.image)).ok
     before = world.read("/etc/containerd/config.toml")
-    result = world.install(a_wish(world.image, content=a_shim("new")))
+    result = world.install(a_wanted_shim(world.image, content=a_shim("new")))
     assert result.outcome is Outcome.INSTALLED
     assert not result.restarted
     assert world.runtime.restarts == 1
@@ -74,15 +74,15 @@ def test_a_new_version_needs_no_restart(tmp_path: Path) -> None:
 
 def test_changed_options_are_a_restart(tmp_path: Path) -> None:
     world = a_world(tmp_path)
-    assert world.install(a_wish(world.image)).ok
-    assert world.install(a_wish(world.image, containerdRuntimeOptions={"Debug": "true"})).restarted
+    assert world.install(a_wanted_shim(world.image)).ok
+    assert world.install(a_wanted_shim(world.image, containerdRuntimeOptions={"Debug": "true"})).restarted
     assert world.runtime.loaded["plugins"][CRI]["containerd"]["runtimes"]["spin"]["options"] == {"Debug": True}
 
 
 def test_a_shim_goes_with_its_last_owner(tmp_path: Path) -> None:
     world = a_world(tmp_path)
     before = snapshot(world.root)
-    item, two = (a_wish(world.image, owner=owner) for owner in ("shim/spin", "kwasm"))
+    item, two = (a_wanted_shim(world.image, owner=owner) for owner in ("shim/spin", "kwasm"))
     assert world.install(item).ok
     assert world.install(two).ok
     assert world.runtime.restarts == 1
@@ -96,17 +96,17 @@ def test_a_shim_goes_with_its_last_owner(tmp_path: Path) -> None:
 
 def test_a_stranger_cannot_uninstall(tmp_path: Path) -> None:
     world = a_world(tmp_path)
-    assert world.install(a_wish(world.image)).ok
-    result = world.uninstall(a_wish(world.image, owner="someone"))
+    assert world.install(a_wanted_shim(world.image)).ok
+    result = world.uninstall(a_wanted_shim(world.image, owner="someone"))
     assert result.outcome is Outcome.UNCHANGED
     assert "shim/spin" in result.warnings[0]
 
 
 def test_two_owners_with_two_versions_are_refused(tmp_path: Path) -> None:
     world = a_world(tmp_path)
-    assert world.install(a_wish(world.image)).ok
+    assert world.install(a_wanted_shim(world.image)).ok
     before = snapshot(world.root)
-    result = world.install(a_wish(world.image, content=a_shim("new"), owner="kwasm"))
+    result = world.install(a_wanted_shim(world.image, content=a_shim("new"), owner="kwasm"))
     assert result.reason is FailureReason.HANDLER_CONFLICT
     assert "shim/spin" in result.message
     assert snapshot(world.root) == before
@@ -117,7 +117,7 @@ def test_a_handler_someone_configured_by_hand_is_refused(tmp_path: Path) -> None
     main = world.root / "etc/containerd/config.toml"
     main.write_text(main.read_text() + f'[plugins."{CRI}".containerd.runtimes.spin]\nruntime_type = "io.my.spin"\n')
     before = snapshot(world.root)
-    result = world.install(a_wish(world.image))
+    result = world.install(a_wanted_shim(world.image))
     assert result.reason is FailureReason.HANDLER_CONFLICT
     assert "io.my.spin" in result.message
     assert snapshot(world.root) == before
@@ -127,7 +127,7 @@ def test_a_handler_someone_configured_by_hand_is_refused(tmp_path: Path) -> None
 def test_shims_that_run_pods_are_not_taken_away_unless_forced(force: bool, tmp_path: Path) -> None:
     world = a_world(tmp_path)
     before = snapshot(world.root)
-    assert world.install(a_wish(world.image)).ok
+    assert world.install(a_wanted_shim(world.image)).ok
     world.running(4711, "/opt/trellis/bin/containerd-shim-spin")
     result = world.uninstall(force=force)
     if force:
@@ -143,7 +143,7 @@ def test_what_someone_edited_meanwhile_stays(tmp_path: Path) -> None:
     world = a_world(tmp_path)
     main = world.root / "etc/containerd/config.toml"
     original = main.read_text()
-    assert world.install(a_wish(world.image)).ok
+    assert world.install(a_wanted_shim(world.image)).ok
     main.write_text("# edited by hand\n" + main.read_text() + '[debug]\nlevel = "debug"\n')
     assert world.uninstall().ok
     assert main.read_text() == "# edited by hand\n" + original + '[debug]\nlevel = "debug"\n'
@@ -153,13 +153,13 @@ def test_kwasms_shim_is_taken_over_and_not_doubled(tmp_path: Path) -> None:
     world = a_world(tmp_path)
     original = snapshot(world.root)
     kwasm_on(world)
-    result = world.install(a_wish(world.image))
+    result = world.install(a_wanted_shim(world.image))
     assert result.ok, result.message
     assert "kwasm" in result.warnings[0]
     assert world.read("/etc/containerd/config.toml").count("runtimes.spin]") == 1
     assert world.runtime.runtimes()["spin"] == "/opt/trellis/bin/containerd-shim-spin"
     assert not world.disk.exists("/opt/kwasm")
-    assert world.install(a_wish(world.image)).outcome is Outcome.UNCHANGED
+    assert world.install(a_wanted_shim(world.image)).outcome is Outcome.UNCHANGED
     assert world.uninstall().ok
     after = snapshot(world.root)
     main = "etc/containerd/config.toml"
@@ -172,13 +172,13 @@ def test_a_former_shim_that_runs_pods_stays_until_nothing_runs_it(tmp_path: Path
     kwasm_on(world)
     former = "/opt/kwasm/bin/containerd-shim-spin-v2"
     world.running(99, former)
-    assert world.install(a_wish(world.image)).ok
+    assert world.install(a_wanted_shim(world.image)).ok
     assert world.disk.exists(former)
-    assert world.install(a_wish(world.image)).outcome is Outcome.UNCHANGED
+    assert world.install(a_wanted_shim(world.image)).outcome is Outcome.UNCHANGED
     for file in (world.root / "proc/99").iterdir():
         file.unlink()
     (world.root / "proc/99").rmdir()
-    assert world.install(a_wish(world.image)).ok
+    assert world.install(a_wanted_shim(world.image)).ok
     assert not world.disk.exists(former)
     assert world.runtime.restarts == 1
 
@@ -187,7 +187,7 @@ def test_others_of_kwasm_stay(tmp_path: Path) -> None:
     world = a_world(tmp_path)
     kwasm_on(world)
     kwasm_on(world, "wws")
-    assert world.install(a_wish(world.image)).ok
+    assert world.install(a_wanted_shim(world.image)).ok
     assert world.runtime.runtimes()["wws"] == "/opt/kwasm/bin/containerd-shim-wws-v2"
     assert world.disk.exists("/opt/kwasm/bin/containerd-shim-wws-v2")
     assert world.disk.exists("/opt/kwasm/active")
@@ -197,11 +197,11 @@ def test_others_of_kwasm_stay(tmp_path: Path) -> None:
 def test_runtime_class_managers_books_are_kept_right(tmp_path: Path) -> None:
     world = a_world(tmp_path)
     rcm_on(world, "spin", "wws")
-    assert world.install(a_wish(world.image)).ok
+    assert world.install(a_wanted_shim(world.image)).ok
     assert set(json.loads(world.read("/opt/rcm/rcm-lock.json"))["shims"]) == {"wws"}
     assert rcm_comment("spin") not in world.read("/etc/containerd/config.toml")
     assert rcm_comment("wws") in world.read("/etc/containerd/config.toml")
-    assert world.install(a_wish(world.image, handler="wws")).ok
+    assert world.install(a_wanted_shim(world.image, handler="wws")).ok
     assert not world.disk.exists("/opt/rcm")
     assert set(world.runtime.runtimes()) == {"runc", "spin", "wws"}
 
@@ -211,7 +211,7 @@ def test_what_kwasm_copied_into_a_template_is_taken_over(tmp_path: Path) -> None
     kwasm_on(world)
     folder = world.root / "var/lib/rancher/k3s/agent/etc/containerd"
     (folder / "config.toml.tmpl").write_bytes((folder / "config.toml").read_bytes())
-    assert world.install(a_wish(world.image)).ok
+    assert world.install(a_wanted_shim(world.image)).ok
     template = (folder / "config.toml.tmpl").read_text()
     assert "kwasm" not in template
     assert config.runtimes_of_template(template)["spin"] == "/opt/trellis/bin/containerd-shim-spin"
@@ -233,7 +233,7 @@ def test_a_handler_that_k3s_defines_by_itself_from_kwasms_directory_is_not_defin
         real()
 
     world.runtime._render = render  # type: ignore[method-assign]
-    result = world.install(a_wish(world.image))
+    result = world.install(a_wanted_shim(world.image))
     assert result.ok, result.message
     assert not binary.exists()
     assert world.runtime.runtimes()["spin"] == "/opt/trellis/bin/containerd-shim-spin"
@@ -242,7 +242,7 @@ def test_a_handler_that_k3s_defines_by_itself_from_kwasms_directory_is_not_defin
 def test_a_node_upgraded_to_containerd_2_moves_its_entries(tmp_path: Path) -> None:
     world = a_world(tmp_path, "k3s-v2")
     original = snapshot(world.root)
-    assert world.install(a_wish(world.image)).ok
+    assert world.install(a_wanted_shim(world.image)).ok
     folder = world.root / "var/lib/rancher/k3s/agent/etc/containerd"
     (folder / "config.toml.tmpl").unlink()  # what one does before such an upgrade
     modern = (world.root.parent / "modern").resolve()
@@ -250,7 +250,7 @@ def test_a_node_upgraded_to_containerd_2_moves_its_entries(tmp_path: Path) -> No
     world.runtime.base = other.runtime.base
     (folder / "config.toml").write_bytes(other.runtime.base)
     world.runtime.load()
-    assert world.install(a_wish(world.image)).ok
+    assert world.install(a_wanted_shim(world.image)).ok
     assert (folder / "config-v3.toml.tmpl").exists()
     assert not (folder / "config.toml.tmpl").exists()
     assert world.uninstall().ok

@@ -10,7 +10,7 @@ import pytest
 from node_installer.domain.presets import PRESETS
 from node_installer.gather import inspect
 from trellis.installer_api.result import FailureReason, Outcome
-from unit.node_installer.world import DATA, World, a_wish, a_world, snapshot
+from unit.node_installer.world import DATA, World, a_wanted_shim, a_world, snapshot
 
 REFUSED = ("talos", "bottlerocket", "cri-o")
 FIXTURES = sorted(path.name for path in DATA.iterdir())
@@ -32,7 +32,7 @@ def changed(world: World, before: dict[str, tuple[object, ...]]) -> dict[str, st
 def test_the_result_is_the_expected_tree(fixture: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     world = a_world(tmp_path, fixture)
     before = snapshot(world.root)
-    result = world.install(a_wish(world.image, containerdRuntimeOptions=OPTIONS))
+    result = world.install(a_wanted_shim(world.image, containerdRuntimeOptions=OPTIONS))
     assert result.ok, result.message
     found = changed(world, before)
     expected = DATA / fixture / "expected"
@@ -49,7 +49,7 @@ def test_the_runtime_has_our_handler_and_all_it_had(fixture: str, tmp_path: Path
     world = a_world(tmp_path, fixture)
     before = world.runtime.runtimes()
     settings = {key: value for key, value in world.runtime.loaded.items() if key not in ("plugins", "version")}
-    result = world.install(a_wish(world.image, containerdRuntimeOptions=OPTIONS))
+    result = world.install(a_wanted_shim(world.image, containerdRuntimeOptions=OPTIONS))
     assert result.outcome is Outcome.INSTALLED, result.message
     after = world.runtime.runtimes()
     assert {handler: kind for handler, kind in after.items() if handler != "spin"} == before
@@ -68,7 +68,7 @@ def test_the_runtime_has_our_handler_and_all_it_had(fixture: str, tmp_path: Path
 @pytest.mark.parametrize("fixture", USABLE)
 def test_a_second_installation_does_nothing(fixture: str, tmp_path: Path) -> None:
     world = a_world(tmp_path, fixture)
-    wanted = a_wish(world.image, containerdRuntimeOptions=OPTIONS)
+    wanted = a_wanted_shim(world.image, containerdRuntimeOptions=OPTIONS)
     assert world.install(wanted).ok
     before = snapshot(world.root)
     result = world.install(wanted)
@@ -89,7 +89,7 @@ def test_uninstalling_leaves_the_node_as_it_was(fixture: str, tmp_path: Path) ->
     world.runtime.load()
     before = snapshot(world.root)
     loaded = world.runtime.loaded
-    wanted = a_wish(world.image, containerdRuntimeOptions=OPTIONS)
+    wanted = a_wanted_shim(world.image, containerdRuntimeOptions=OPTIONS)
     assert world.install(wanted).ok
     result = world.uninstall(wanted)
     assert result.outcome is Outcome.REMOVED, result.message
@@ -104,7 +104,7 @@ def test_it_stays_right_when_the_runtime_tells_nothing(fixture: str, tmp_path: P
     world = a_world(tmp_path, fixture)
     world.runtime.tells = False
     before = snapshot(world.root)
-    wanted = a_wish(world.image)
+    wanted = a_wanted_shim(world.image)
     assert world.install(wanted).ok
     assert world.install(wanted).outcome is Outcome.UNCHANGED
     assert world.uninstall().ok
@@ -116,7 +116,7 @@ def test_it_stays_right_when_the_runtime_tells_nothing(fixture: str, tmp_path: P
 def test_what_cannot_be_changed_is_refused_with_advice(fixture: str, operation: str, tmp_path: Path) -> None:
     world = a_world(tmp_path, fixture)
     before = snapshot(world.root)
-    wanted = a_wish(world.image)
+    wanted = a_wanted_shim(world.image)
     result = world.install(wanted) if operation == "install" else world.uninstall(wanted)
     if operation == "install":
         assert result.reason is FailureReason.UNSUPPORTED_NODE
@@ -156,14 +156,14 @@ def test_every_preset_has_a_fixture() -> None:
 
 def test_on_a_read_only_opt_another_directory_is_used(tmp_path: Path) -> None:
     world = a_world(tmp_path, "gke-cos")
-    assert world.install(a_wish(world.image)).ok
+    assert world.install(a_wanted_shim(world.image)).ok
     assert world.disk.exists("/home/kubernetes/bin/trellis/bin/containerd-shim-spin")
     assert not world.disk.exists("/opt")
 
 
 def test_a_file_that_is_lost_at_boot_is_pointed_out(tmp_path: Path) -> None:
     world = a_world(tmp_path, "eks-al2023")
-    assert any("each boot" in text for text in world.install(a_wish(world.image)).warnings)
+    assert any("each boot" in text for text in world.install(a_wanted_shim(world.image)).warnings)
 
 
 def test_containerds_own_config_flag_is_followed(tmp_path: Path) -> None:
@@ -181,7 +181,7 @@ def test_a_symbolic_link_to_the_configuration_stays_one(tmp_path: Path) -> None:
     main.rename(world.root / "etc/containerd/real.toml")
     main.symlink_to("/etc/containerd/real.toml")  # absolute: it means the node's root, not ours
     before = snapshot(world.root)
-    assert world.install(a_wish(world.image)).ok
+    assert world.install(a_wanted_shim(world.image)).ok
     assert main.is_symlink()
     assert "spin" in (world.root / "etc/containerd/real.toml").read_text()
     assert world.uninstall().ok

@@ -13,11 +13,11 @@ from node_installer.command_line import exit_code
 from node_installer.domain import refusal
 from node_installer.node.commands import Answer
 from trellis.installer_api.result import FailureReason, InstallResult, Outcome
-from unit.node_installer.world import Killed, World, a_shim, a_spec, a_wish, a_world, snapshot
+from unit.node_installer.world import Killed, World, a_shim, a_spec, a_wanted_shim, a_world, snapshot
 
 
 def install(world: World, text: str = "one") -> InstallResult:
-    return world.install(a_wish(world.image, content=a_shim(text)))
+    return world.install(a_wanted_shim(world.image, content=a_shim(text)))
 
 
 def refused(tmp_path: Path) -> World:
@@ -75,7 +75,7 @@ def test_another_try_is_made_when_something_changed(change: str, tmp_path: Path)
 
 def test_a_person_may_ask_for_another_try_at_once(tmp_path: Path) -> None:
     world = refused(tmp_path)
-    wanted = a_wish(world.image, content=a_shim("one"))
+    wanted = a_wanted_shim(world.image, content=a_shim("one"))
     again = json.dumps({**json.loads(a_spec(wanted)), "retryRefused": True})
     assert world.perform("install", again).outcome is Outcome.ROLLED_BACK
     assert world.runtime.restarts == 4
@@ -86,9 +86,9 @@ def test_a_person_may_ask_for_another_try_at_once(tmp_path: Path) -> None:
 
 def test_what_is_left_alone_is_said_to_who_looks(tmp_path: Path) -> None:
     world = refused(tmp_path)
-    world.said.clear()
+    world.progress.clear()
     world.perform("inspect")
-    assert [line for line in "\n".join(world.said).splitlines() if line.startswith("not retried ")] != []
+    assert [line for line in "\n".join(world.progress).splitlines() if line.startswith("not retried ")] != []
 
 
 def test_who_reads_what_was_refused_is_root_alone(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 from support.suite.naming import lacking
 from trellis.installer_api.result import FailureReason, InstallResult, Outcome
 from unit.node_installer.test_owners import CRI, kwasm_on, rcm_on
-from unit.node_installer.world import World, a_shim, a_wish, a_world, snapshot
+from unit.node_installer.world import World, a_shim, a_wanted_shim, a_world, snapshot
 
 
 def remove(world: World, name: str = "spin", **fields: Any) -> InstallResult:
@@ -20,7 +20,7 @@ def remove(world: World, name: str = "spin", **fields: Any) -> InstallResult:
 
 
 def installed(world: World, handler: str, **fields: Any) -> None:
-    assert world.install(a_wish(world.image, handler=handler, content=a_shim(handler), **fields)).ok
+    assert world.install(a_wanted_shim(world.image, handler=handler, content=a_shim(handler), **fields)).ok
 
 
 def with_owner(world: World, owner: str) -> None:
@@ -77,7 +77,7 @@ def test_a_state_of_one_owner_gets_a_shims_own_one_with_its_next_version(tmp_pat
     world = a_world(tmp_path)
     installed(world, "spin")
     with_owner(world, "trellis")
-    result = world.install(a_wish(world.image, content=a_shim("new")))
+    result = world.install(a_wanted_shim(world.image, content=a_shim("new")))
     assert result.ok, result.message
     state = json.loads(world.read("/opt/trellis/installer/state.json"))
     assert state["shims"]["spin"]["owners"] == ["shim/spin"]
@@ -88,7 +88,7 @@ def test_another_shim_cannot_take_a_handler_of_that_one_owner(tmp_path: Path) ->
     installed(world, "spin")
     with_owner(world, "trellis")
     assert remove(world, "other", handler="spin").outcome is Outcome.UNCHANGED
-    other = a_wish(world.image, content=a_shim("new"), name="other", owner="shim/other")
+    other = a_wanted_shim(world.image, content=a_shim("new"), name="other", owner="shim/other")
     assert world.install(other).reason is FailureReason.HANDLER_CONFLICT
 
 
@@ -208,7 +208,7 @@ def test_a_directory_that_was_there_before_stays(tmp_path: Path) -> None:
     (world.root / "opt/trellis/bin").mkdir(parents=True)
     before = snapshot(world.root)
     world.runtime.refuses = "spin"
-    assert world.install(a_wish(world.image)).outcome is Outcome.ROLLED_BACK
+    assert world.install(a_wanted_shim(world.image)).outcome is Outcome.ROLLED_BACK
     assert snapshot(world.root) == before
     world.runtime.refuses = None
     installed(world, "spin")

@@ -20,7 +20,7 @@ from node_installer.fetch.oci import login_for, parse_reference
 from node_installer.fetch.web import Web
 from trellis.installer_api.result import PERMANENT, FailureReason, InstallResult
 from unit.node_installer.servers import Answer, Registry, certificates, serving
-from unit.node_installer.world import ARCH, World, a_shim, a_spec, a_wish, a_world, sha256, snapshot
+from unit.node_installer.world import ARCH, World, a_shim, a_spec, a_wanted_shim, a_world, sha256, snapshot
 
 NAME = "containerd-shim-spin"
 OTHER_ARCH = "arm64" if ARCH == "amd64" else "amd64"
@@ -178,9 +178,9 @@ def test_every_bad_archive_is_refused(kind: str, tls: Path, tmp_path: Path) -> N
 def test_all_shims_that_cannot_be_had_are_named_and_no_other(tmp_path: Path) -> None:
     world = a_world(tmp_path)
     before = snapshot(world.root)
-    good = a_wish(world.image, handler="good", digest="d0")
-    bad = a_wish(world.image, handler="bad", content=b"<html>", digest="d1")
-    wrong = a_wish(world.image, handler="wrong", digest="d2")
+    good = a_wanted_shim(world.image, handler="good", digest="d0")
+    bad = a_wanted_shim(world.image, handler="bad", content=b"<html>", digest="d1")
+    wrong = a_wanted_shim(world.image, handler="wrong", digest="d2")
     wrong["sources"][0]["sha256"] = "0" * 64
     result = world.install(bad, good, wrong)
     assert result.reason is FailureReason.WRONG_ARCHITECTURE
@@ -188,7 +188,7 @@ def test_all_shims_that_cannot_be_had_are_named_and_no_other(tmp_path: Path) -> 
     assert "bad: " in result.message
     assert "SHA-256" in result.message
     assert snapshot(world.root) == before
-    broken = a_wish(world.image, handler="broken", content=a_shim("broken"), digest="d3")
+    broken = a_wanted_shim(world.image, handler="broken", content=a_shim("broken"), digest="d3")
     result = world.install(good, broken)
     assert result.reason is FailureReason.SHIM_NOT_EXECUTABLE
     assert [(shim.handler, shim.digest, bool(shim.problem)) for shim in result.shims] == [("broken", "d3", True)]
@@ -227,7 +227,7 @@ def test_a_wrong_checksum_is_refused(key: str, tls: Path, tmp_path: Path) -> Non
 def test_a_file_of_the_installers_image_with_another_checksum_is_refused(key: str, tmp_path: Path) -> None:
     world = a_world(tmp_path)
     before = snapshot(world.root)
-    wanted = a_wish(world.image)
+    wanted = a_wanted_shim(world.image)
     wanted["sources"][0][key] = "0" * 64
     result = world.install(wanted)
     assert result.reason is FailureReason.CHECKSUM_MISMATCH

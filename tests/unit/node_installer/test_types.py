@@ -60,13 +60,13 @@ def test_a_refusal_at_a_time_of_400_digits_holds_for_nothing() -> None:
 
 
 def test_a_name_that_no_handler_can_have_is_none_by_default() -> None:
-    def wish(**fields: Any) -> str:
+    def wanted(**fields: Any) -> str:
         return json.dumps({"shims": [{"name": "a.b", **fields}]})
 
-    assert parse_spec(wish(handler="ab")).shims[0].handler == "ab"
+    assert parse_spec(wanted(handler="ab")).shims[0].handler == "ab"
     with pytest.raises(SpecError, match=r"^shims\[0\]\.handler: 'a\.b'"):
-        parse_spec(wish())
-    assert parse_spec(wish(), removal=True).shims[0].handler == ""
+        parse_spec(wanted())
+    assert parse_spec(wanted(), removal=True).shims[0].handler == ""
 
 
 def test_an_architecture_that_is_a_list_is_none() -> None:

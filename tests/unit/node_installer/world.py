@@ -53,7 +53,7 @@ def sha256(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
-def a_wish(image: Path, *, handler: str = "spin", content: bytes | None = None, **fields: Any) -> dict[str, Any]:
+def a_wanted_shim(image: Path, *, handler: str = "spin", content: bytes | None = None, **fields: Any) -> dict[str, Any]:
     """A shim that lies in the installer's image."""
     content = a_shim() if content is None else content
     path = image / "assets" / f"{handler}-{sha256(content)[:8]}"
@@ -180,7 +180,7 @@ class World:
     disk: Disk
     active_unit: str = ""
     commands: list[tuple[str, ...]] = field(default_factory=list)
-    said: list[str] = field(default_factory=list)
+    progress: list[str] = field(default_factory=list)
     session: Session | None = None
     timings: Timings = Timings(pause=0.0)
 
@@ -199,7 +199,7 @@ class World:
     def perform(self, operation: str, spec: str | None = None, **settings: Any) -> InstallResult:
         chosen = replace(Settings(operation, self.root, spec, lock_seconds=0.0, everything=spec is None), **settings)
         tracer = self.session.tracer if self.session else Tracer(None, None)
-        self.session = Session(chosen, self.said.append, tracer, image_root=self.image, timings=self.timings)
+        self.session = Session(chosen, self.progress.append, tracer, image_root=self.image, timings=self.timings)
         return perform(self.session, lambda _: Node(self.disk, self.runtime.preset, self.runtime, self.run))
 
     def install(self, *wishes: dict[str, Any], **settings: Any) -> InstallResult:

@@ -40,7 +40,7 @@ def deciding(
     return decide(Snapshot(node.name if node else name, node, job, published, wanted, handlers))
 
 
-def facts(actions: list[Action]) -> list[str]:
+def events(actions: list[Action]) -> list[str]:
     return [f"{action.event.noun}.{action.event.event_name}" for action in actions if isinstance(action, Publish)]
 
 
@@ -68,7 +68,7 @@ IN = PublishedState("uid-node-1", opted_in=True)
 def test_an_annotated_node_is_said_once() -> None:
     node = opted_in(a_node())
     actions = deciding(node)
-    assert facts(actions) == ["node.opted_in"]
+    assert events(actions) == ["node.opted_in"]
     assert isinstance(actions[0], Publish)
     assert actions[0].dedup == "uid-node-1.7.opted_in"
     assert deciding(node, published=actions[0].then) == []
@@ -79,7 +79,7 @@ def test_a_node_nobody_opted_in_is_left_alone() -> None:
 
 
 def test_auto_provisioning_opts_every_node_in_but_those_that_say_false() -> None:
-    assert facts(deciding(a_node(), auto=True)) == ["node.opted_in"]
+    assert events(deciding(a_node(), auto=True)) == ["node.opted_in"]
     assert deciding(a_node(opt_in="false"), auto=True) == []
 
 
@@ -137,7 +137,7 @@ def test_a_job_of_a_former_node_proves_nothing() -> None:
 def test_a_ready_node_is_said_once_and_then_left_alone() -> None:
     node = proved(opted_in(a_node()))
     actions = deciding(node, published=IN)
-    assert facts(actions) == ["node.ready"]
+    assert events(actions) == ["node.ready"]
     assert isinstance(actions[0], Publish)
     assert deciding(node, published=actions[0].then) == []
 
@@ -190,7 +190,7 @@ def test_proof_that_comes_after_the_verdict_wins() -> None:
 def test_opting_out_is_said_and_takes_every_mark_away() -> None:
     node = failed(proved(a_node()), OTHER_DIGEST)
     actions = deciding(node, published=IN)
-    assert facts(actions) == ["node.opted_out"]
+    assert events(actions) == ["node.opted_out"]
     assert set(written(actions).values()) == {None}
     [event] = [action for action in steps(actions) if isinstance(action, RecordEvent)]
     assert event.reason is Reason.RUNTIME_LEFT
@@ -215,29 +215,29 @@ def test_taking_away_the_record_of_a_failure_destroys_nothing() -> None:
 
 def test_opting_out_while_nobody_watched_is_found_by_the_marks() -> None:
     actions = deciding(proved(a_node()))
-    assert facts(actions) == ["node.opted_out"]
+    assert events(actions) == ["node.opted_out"]
 
 
 def test_out_and_in_again_is_said_again() -> None:
     node = opted_in(a_node(resource_version="9"))
-    assert facts(deciding(node, published=PublishedState("uid-node-1", opted_in=False))) == ["node.opted_in"]
+    assert events(deciding(node, published=PublishedState("uid-node-1", opted_in=False))) == ["node.opted_in"]
 
 
 def test_a_node_under_a_former_ones_name_starts_from_nothing() -> None:
     former = proved(opted_in(a_node()))
     node = replace(former, uid="uid-new")
     actions = deciding(node, published=IN)
-    assert facts(actions) == ["node.replaced"]
+    assert events(actions) == ["node.replaced"]
     assert set(written(actions).values()) == {None}
     assert patch(actions).ops[0] == {"op": "test", "path": "/metadata/uid", "value": "uid-new"}
     # once the marks are gone it is opted in like any other
     clean = opted_in(a_node(uid="uid-new"))
-    assert facts(deciding(clean, published=PublishedState("uid-new"))) == ["node.opted_in"]
+    assert events(deciding(clean, published=PublishedState("uid-new"))) == ["node.opted_in"]
 
 
 def test_a_deleted_node_is_said_once_if_it_had_opted_in() -> None:
     actions = deciding(None, published=IN)
-    assert facts(actions) == ["node.gone"]
+    assert events(actions) == ["node.gone"]
     assert isinstance(actions[0], Publish)
     assert actions[0].then is None
     assert deciding(None) == []
@@ -275,7 +275,7 @@ def test_a_label_that_kwasm_itself_left_on_a_node_is_not_ours_to_remove() -> Non
 
 def test_a_node_that_kwasm_labelled_before_any_proof_is_provisioned_like_any_other() -> None:
     node = opted_in(a_node(provisioned="node-1"))
-    assert facts(deciding(node)) == ["node.opted_in"]
+    assert events(deciding(node)) == ["node.opted_in"]
     actions = deciding(node, a_job(node, JobState.COMPLETE), IN)
     assert patch(actions).reason is Reason.PROVED
 
@@ -326,7 +326,7 @@ def test_proved_shims_are_labelled_each_and_recorded_by_their_digests() -> None:
         f"annotations/{names.ANNOTATION_NODE_UID}": "uid-node-1",
     }
     done = having(node, {"spin": "d1", "slight": "d2"})
-    assert facts(deciding(done, shim_job(done, {"spin": "d1", "slight": "d2"}), IN, shims=(SPIN, SLIGHT))) == [
+    assert events(deciding(done, shim_job(done, {"spin": "d1", "slight": "d2"}), IN, shims=(SPIN, SLIGHT))) == [
         "node.ready"
     ]
 
@@ -346,7 +346,7 @@ def test_one_of_two_shims_that_is_no_longer_wanted_loses_its_label_first_under_t
 def test_the_last_shim_loses_all_labels_first_and_the_record_when_the_handler_is_gone() -> None:
     node = having(POOLED, {"spin": "d1"})
     actions = deciding(node, published=IN)
-    assert facts(actions) == ["node.opted_out"]
+    assert events(actions) == ["node.opted_out"]
     assert written(actions) == {
         "labels/spin": None,
         f"labels/{names.LABEL_PROVISIONED}": None,

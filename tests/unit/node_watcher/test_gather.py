@@ -19,7 +19,7 @@ READY = NodeReady(**ABOUT, digest="d1", verified="job")
 
 
 @pytest.mark.parametrize(
-    ("before", "fact", "after"),
+    ("before", "event", "after"),
     [
         pytest.param(None, OPTED_IN, PublishedState("u1", opted_in=True), id="opted in"),
         pytest.param(
@@ -45,9 +45,9 @@ READY = NodeReady(**ABOUT, digest="d1", verified="job")
     ],
 )
 def test_what_was_said_after_a_fact(
-    before: PublishedState | None, fact: NodeEventData, after: PublishedState | None
+    before: PublishedState | None, event: NodeEventData, after: PublishedState | None
 ) -> None:
-    assert published_after(before, fact) == after
+    assert published_after(before, event) == after
 
 
 def a_world() -> Cache:

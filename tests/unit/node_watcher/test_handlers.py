@@ -19,7 +19,7 @@ FAILED = ProvisionFailed(**ABOUT, job=JOB, reason="InstallerFailed", message="no
 
 
 @pytest.mark.parametrize(
-    ("fact", "job", "shown"),
+    ("event", "job", "shown"),
     [
         pytest.param(SUCCEEDED, RUNS, False, id="it runs"),
         pytest.param(SUCCEEDED, replace(RUNS, state=JobState.COMPLETE), True, id="it ended well"),
@@ -28,5 +28,5 @@ FAILED = ProvisionFailed(**ABOUT, job=JOB, reason="InstallerFailed", message="no
         pytest.param(FAILED, replace(RUNS, state=JobState.FAILED, failure="InstallerFailed: no"), True, id="a verdict"),
     ],
 )
-def test_what_an_event_says_is_shown(fact: ProvisionEventData, job: JobView, *, shown: bool) -> None:
-    assert is_shown(fact, [job]) is shown
+def test_what_an_event_says_is_shown(event: ProvisionEventData, job: JobView, *, shown: bool) -> None:
+    assert is_shown(event, [job]) is shown

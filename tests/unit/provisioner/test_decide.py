@@ -115,13 +115,13 @@ def test_a_job_deleted_by_hand_is_made_again_once_it_is_gone() -> None:
 def test_work_on_a_node_that_is_away_is_given_up_when_its_time_is_up() -> None:
     away = replace(NODE, ready=False)
     job = a_job(away, given_up="DeadlineExceeded: too long")
-    said = frozenset({f"{job.uid}.started"})
-    event, verdict = deciding(away, job, entry=SLOT, published=said)
+    published = frozenset({f"{job.uid}.started"})
+    event, verdict = deciding(away, job, entry=SLOT, published=published)
     assert isinstance(event, Publish)
     assert isinstance(verdict, JudgeFailed)
     assert verdict.reason is Reason.NODE_NOT_READY
     assert verdict.message.startswith("DeadlineExceeded: too long; ")
-    assert deciding(away, replace(job, failure="judged"), entry=SLOT, published=said) == []
+    assert deciding(away, replace(job, failure="judged"), entry=SLOT, published=published) == []
 
 
 @pytest.mark.parametrize(
@@ -184,9 +184,9 @@ def test_a_running_job_is_said_to_have_started_once() -> None:
 def test_success_is_said_before_the_label_and_the_job_goes_after_it() -> None:
     job = a_job(NODE, JobState.COMPLETE)
     assert kinds(deciding(NODE, job, entry=SLOT)) == ["succeeded", "LookAgain"]
-    said = frozenset({f"{job.uid}.succeeded"})
-    assert kinds(deciding(NODE, job, entry=SLOT, published=said)) == ["LookAgain"]
-    [delete] = deciding(proved(NODE), job, entry=SLOT, published=said)
+    published = frozenset({f"{job.uid}.succeeded"})
+    assert kinds(deciding(NODE, job, entry=SLOT, published=published)) == ["LookAgain"]
+    [delete] = deciding(proved(NODE), job, entry=SLOT, published=published)
     assert delete == DeleteJob(job, Reason.PROVED, foreground=False)
 
 
@@ -204,8 +204,8 @@ def test_a_missing_handler_is_waited_for_and_then_a_failure_that_names_it() -> N
     job = a_job(node, JobState.COMPLETE, handlers=frozenset({"spin"}))
     [look] = deciding(node, job, entry=SLOT)
     assert look == LookAgain(50.0)
-    said, verdict = deciding(node, job, entry=SLOT, done_for=61.0)
-    assert kinds([said]) == ["failed"]
+    publish, verdict = deciding(node, job, entry=SLOT, done_for=61.0)
+    assert kinds([publish]) == ["failed"]
     assert isinstance(verdict, JudgeFailed)
     assert verdict.reason is Reason.HANDLER_MISSING
     assert "'spin'" in verdict.message
@@ -214,20 +214,20 @@ def test_a_missing_handler_is_waited_for_and_then_a_failure_that_names_it() -> N
 
 def test_a_handler_that_shows_in_time_is_success() -> None:
     node = replace(NODE, handlers=frozenset({"spin"}))
-    said, _ = deciding(node, a_job(node, JobState.COMPLETE, handlers=frozenset({"spin"})), entry=SLOT)
-    assert isinstance(said, Publish)
-    assert said.event.model_dump()["verified"] == "handler"
+    publish, _ = deciding(node, a_job(node, JobState.COMPLETE, handlers=frozenset({"spin"})), entry=SLOT)
+    assert isinstance(publish, Publish)
+    assert publish.event.model_dump()["verified"] == "handler"
 
 
 def test_a_failed_job_is_judged_with_the_installers_own_last_words() -> None:
     installer = InstallerState(terminated="exit code 2", log_tail="mkdir /opt/kwasm: read-only file system\n")
-    said, verdict = deciding(NODE, a_job(NODE, JobState.FAILED), entry=SLOT, installer=installer)
+    publish, verdict = deciding(NODE, a_job(NODE, JobState.FAILED), entry=SLOT, installer=installer)
     assert isinstance(verdict, JudgeFailed)
     assert "BackoffLimitExceeded" in verdict.message
     assert "exit code 2" in verdict.message
     assert verdict.message.endswith("mkdir /opt/kwasm: read-only file system")
-    assert isinstance(said, Publish)
-    assert said.event.model_dump()["message"] == verdict.message
+    assert isinstance(publish, Publish)
+    assert publish.event.model_dump()["message"] == verdict.message
 
 
 def test_what_our_own_installer_answers_is_all_there_is_to_say() -> None:
@@ -292,8 +292,8 @@ def test_opting_out_takes_the_job_away_and_says_so() -> None:
     [destroy] = deciding(a_node(), job, entry=SLOT)
     assert isinstance(destroy, Destroy)
     assert (destroy.target.kind, destroy.target.uid) == ("jobs", job.uid)
-    said, delete = destroy.steps
-    assert kinds([said]) == ["removed"]
+    publish, delete = destroy.steps
+    assert kinds([publish]) == ["removed"]
     assert delete == DeleteJob(job, Reason.OPTED_OUT, foreground=True)
 
 

@@ -63,12 +63,12 @@ class SilentBus:
     def __init__(self) -> None:
         self.connected = asyncio.Event()
         self.trouble: type[BusError] | None = BusUnavailable
-        self.heard: list[str] = []
+        self.published: list[str] = []
 
-    async def publish(self, fact: EventData, *, dedup: str) -> None:
+    async def publish(self, event: EventData, *, dedup: str) -> None:
         if self.trouble is not None:
-            raise self.trouble(f"{type(fact).__name__} {dedup}")
-        self.heard.append(f"{fact.noun}.{fact.event_name}")
+            raise self.trouble(f"{type(event).__name__} {dedup}")
+        self.published.append(f"{event.noun}.{event.event_name}")
 
 
 @pytest.fixture
@@ -163,9 +163,9 @@ async def test_while_the_bus_is_away_verdicts_are_written_but_no_job_goes_unsaid
 ) -> None:
     job = job_in(kube)
     about = {"node": "node-1", "node_uid": "uid-node-1", "digest": DIGEST, "attempt": 1, "job": f"{NS}/{job.name}"}
-    said = Publish(ProvisionSucceeded.model_validate({**about, "verified": "job"}), f"{job.uid}.succeeded", job)
+    publish = Publish(ProvisionSucceeded.model_validate({**about, "verified": "job"}), f"{job.uid}.succeeded", job)
     again = await effects.apply(
-        [said, JudgeFailed(job, Reason.HANDLER_MISSING, "why"), DeleteJob(job, Reason.PROVED, foreground=False)]
+        [publish, JudgeFailed(job, Reason.HANDLER_MISSING, "why"), DeleteJob(job, Reason.PROVED, foreground=False)]
     )
     assert again == effects.cache.timings.publish
     [left] = kube.objects(JOBS)
@@ -178,9 +178,9 @@ async def test_a_fact_the_bus_refuses_is_an_error_that_keeps_no_verdict_from_bei
     cast("SilentBus", effects.bus).trouble = EventRefused
     job = job_in(kube)
     about = {"node": "node-1", "node_uid": "uid-node-1", "digest": DIGEST, "attempt": 1, "job": f"{NS}/{job.name}"}
-    said = Publish(ProvisionSucceeded.model_validate({**about, "verified": "job"}), f"{job.uid}.succeeded", job)
+    publish = Publish(ProvisionSucceeded.model_validate({**about, "verified": "job"}), f"{job.uid}.succeeded", job)
     with pytest.raises(EventRefused):
-        await effects.apply([said, JudgeFailed(job, Reason.HANDLER_MISSING, "why")])
+        await effects.apply([publish, JudgeFailed(job, Reason.HANDLER_MISSING, "why")])
     [left] = kube.objects(JOBS)
     assert left["metadata"]["annotations"][names.ANNOTATION_JOB_FAILURE] == "HandlerMissing: why"
 
@@ -265,10 +265,10 @@ def rollout(kube: FakeKube, effects: Effects) -> Rollout:
 async def test_a_halt_is_said_once_and_so_is_its_end(rollout: Rollout) -> None:
     for new_leader in (False, False, True):
         await rollout.plan(failing=5, new_leader=new_leader)
-    assert rollout.bus.heard == ["rollout.halted"]
+    assert rollout.bus.published == ["rollout.halted"]
     for new_leader in (False, True):
         await rollout.plan(failing=0, new_leader=new_leader)
-    assert rollout.bus.heard == ["rollout.halted", "rollout.resumed"]
+    assert rollout.bus.published == ["rollout.halted", "rollout.resumed"]
 
 
 async def test_prometheus_sees_how_many_rollouts_are_halted_while_this_replica_plans(rollout: Rollout) -> None:
@@ -313,19 +313,19 @@ async def test_a_halt_that_could_not_be_said_is_said_later_also_by_another_leade
     assert 0 < again <= rollout.effects.cache.timings.publish
     rollout.bus.trouble = None
     await rollout.plan(failing=5, new_leader=True)
-    assert rollout.bus.heard == ["rollout.halted"]
+    assert rollout.bus.published == ["rollout.halted"]
 
 
 async def test_a_leader_that_died_between_the_ledger_and_the_fact_leaves_it_to_the_next(rollout: Rollout) -> None:
     async def dies(*_: object, **__: object) -> None:
         raise asyncio.CancelledError
 
-    say, rollout.bus.publish = rollout.bus.publish, dies  # type: ignore[method-assign]
+    publish, rollout.bus.publish = rollout.bus.publish, dies  # type: ignore[method-assign]
     with pytest.raises(asyncio.CancelledError):
         await rollout.plan(failing=5)
-    rollout.bus.publish = say  # type: ignore[method-assign]
+    rollout.bus.publish = publish  # type: ignore[method-assign]
     await rollout.plan(failing=5, new_leader=True)
-    assert rollout.bus.heard == ["rollout.halted"]
+    assert rollout.bus.published == ["rollout.halted"]
 
 
 async def test_a_stream_that_is_new_hears_of_the_halt_again(rollout: Rollout) -> None:
@@ -333,7 +333,7 @@ async def test_a_stream_that_is_new_hears_of_the_halt_again(rollout: Rollout) ->
     rollout.effects.cache.stream_lost()
     await rollout.plan(failing=5)
     await rollout.plan(failing=5)
-    assert rollout.bus.heard == ["rollout.halted"] * 2
+    assert rollout.bus.published == ["rollout.halted"] * 2
 
 
 async def test_a_halt_the_bus_refuses_is_no_reason_to_ask_for_ever(rollout: Rollout) -> None:
@@ -341,7 +341,7 @@ async def test_a_halt_the_bus_refuses_is_no_reason_to_ask_for_ever(rollout: Roll
     await rollout.plan(failing=5)
     rollout.bus.trouble = None
     await rollout.plan(failing=5)
-    assert rollout.bus.heard == []
+    assert rollout.bus.published == []
 
 
 async def test_a_pod_that_its_budget_keeps_is_named_on_the_node(kube: FakeKube, effects: Effects) -> None:
@@ -429,11 +429,11 @@ async def test_a_refusal_is_not_taken_back_while_the_next_write_is_refused_too(
     kube: FakeKube, cache: Cache, effects: Effects
 ) -> None:
     node, canary = opted_in(a_node("a")), Canary("wasmtime", "uid-wasmtime", "wasmtime", "image")
-    said: list[str] = []
-    cache.refused.report = lambda _, reason: said.append(reason)
+    reported: list[str] = []
+    cache.refused.report = lambda _, reason: reported.append(reason)
     cache.refusal_reported(node, Reason.INSTALLER_REFUSED, "no owner is named")
     kube.answer_next(9, lambda _: status_reply(422, "Invalid", "no owner is named"))
     with pytest.raises(Invalid):
         await effects.apply([CreateCanary(a_job(node, JobState.COMPLETE), canary), ClearRefusal(node)])
-    assert "" not in said
+    assert "" not in reported
     assert cache.refused.message_of(node.uid)

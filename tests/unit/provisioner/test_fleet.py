@@ -122,7 +122,7 @@ def test_after_any_changes_it_knows_what_it_would_know_from_the_start(
     changes: list[NodeView],
     before: tuple[ShimView, ...],
     after: tuple[ShimView, ...],
-    gone: set[str],
+    deleted: set[str],
 ) -> None:
     shims = {shim.name: shim for shim in before}
     fleet = Fleet(nodes, shims, target, member)
@@ -132,7 +132,7 @@ def test_after_any_changes_it_knows_what_it_would_know_from_the_start(
         fleet.take(node.name)
     shims.clear()
     shims.update({shim.name: shim for shim in after})
-    for name in gone:
+    for name in deleted:
         del nodes[name]
         fleet.take(name)
     uids = [f"uid-{name}" for name in names()]

@@ -18,11 +18,11 @@ def opted_out(version: str) -> NodeEventData:
     return NodeOptedOut(name="node-1", uid="uid-1", resource_version=version)
 
 
-GONE = NodeGone(name="node-1", uid="uid-1", resource_version="")
+DELETED = NodeGone(name="node-1", uid="uid-1", resource_version="")
 
 
 @pytest.mark.parametrize(
-    ("fact", "node", "shown"),
+    ("event", "node", "shown"),
     [
         pytest.param(opted_out("9"), seen("9"), True, id="the same version"),
         pytest.param(opted_out("9"), seen("10"), True, id="a later version"),
@@ -30,10 +30,10 @@ GONE = NodeGone(name="node-1", uid="uid-1", resource_version="")
         pytest.param(opted_out("9"), seen("10", uid="uid-2"), False, id="another Node of the name"),
         pytest.param(opted_out("9"), None, False, id="a Node that the watch does not show"),
         pytest.param(opted_out("x"), seen("x"), False, id="versions that are no numbers"),
-        pytest.param(GONE, None, True, id="it is gone"),
-        pytest.param(GONE, seen("9", uid="uid-2"), True, id="it was replaced"),
-        pytest.param(GONE, seen("9"), False, id="it is still shown"),
+        pytest.param(DELETED, None, True, id="it is gone"),
+        pytest.param(DELETED, seen("9", uid="uid-2"), True, id="it was replaced"),
+        pytest.param(DELETED, seen("9"), False, id="it is still shown"),
     ],
 )
-def test_what_an_event_says_is_shown(fact: NodeEventData, node: NodeView | None, *, shown: bool) -> None:
-    assert is_shown(fact, node) is shown
+def test_what_an_event_says_is_shown(event: NodeEventData, node: NodeView | None, *, shown: bool) -> None:
+    assert is_shown(event, node) is shown

@@ -51,8 +51,10 @@ def test_a_suspended_job_has_pods_while_these_may_run(count: str, has_pods: bool
 )
 def test_one_refusal_of_pods_with_random_names_has_the_same_words_each_time(words: str) -> None:
     name = names.installer_job_name("n" * 60, "uid", "digest", "provision", 1)
-    told = {view_pod_refusal(event(name, words.format(pod, pod))).message for pod in (f"{name}-abcde", f"{name}-x2z9q")}
-    assert told == {words.format(name, name)}
+    messages = {
+        view_pod_refusal(event(name, words.format(pod, pod))).message for pod in (f"{name}-abcde", f"{name}-x2z9q")
+    }
+    assert messages == {words.format(name, name)}
 
 
 def event(job: str, message: str) -> dict[str, Any]:

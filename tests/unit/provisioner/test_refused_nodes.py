@@ -13,24 +13,24 @@ class Readiness:
     """What readiness has now, by reason."""
 
     def __init__(self) -> None:
-        self.told: dict[Reason, str] = {}
+        self.reported: dict[Reason, str] = {}
 
     def __call__(self, reason: Reason, message: str) -> None:
         if message:
-            self.told[reason] = message
+            self.reported[reason] = message
         else:
-            self.told.pop(reason, None)
+            self.reported.pop(reason, None)
 
 
 def test_each_refusal_is_not_ready_by_its_own_reason() -> None:
     readiness = Readiness()
     refused = RefusedNodes(readiness)
     assert refused.take(ONE, Reason.UPDATE_REFUSED, "no team label")
-    assert [*readiness.told] == [Reason.UPDATE_REFUSED]
+    assert [*readiness.reported] == [Reason.UPDATE_REFUSED]
     assert refused.take(TWO, Reason.INSTALLER_REFUSED, "no room")
-    assert {*readiness.told} == {Reason.UPDATE_REFUSED, Reason.INSTALLER_REFUSED}
+    assert {*readiness.reported} == {Reason.UPDATE_REFUSED, Reason.INSTALLER_REFUSED}
     refused.end(ONE.uid)
-    assert [*readiness.told] == [Reason.INSTALLER_REFUSED]
+    assert [*readiness.reported] == [Reason.INSTALLER_REFUSED]
 
 
 def test_a_node_that_is_refused_something_else_by_now_has_the_new_reason_alone() -> None:
@@ -39,7 +39,7 @@ def test_a_node_that_is_refused_something_else_by_now_has_the_new_reason_alone()
     refused.take(ONE, Reason.INSTALLER_REFUSED, "no room")
     assert refused.take(ONE, Reason.UPDATE_REFUSED, "no team label")
     assert not refused.take(ONE, Reason.UPDATE_REFUSED, "no team label")
-    assert [*readiness.told] == [Reason.UPDATE_REFUSED]
+    assert [*readiness.reported] == [Reason.UPDATE_REFUSED]
 
 
 def test_nothing_is_reported_after_the_term() -> None:
@@ -48,4 +48,4 @@ def test_nothing_is_reported_after_the_term() -> None:
     refused.take(ONE, Reason.UPDATE_REFUSED, "no team label")
     refused.take(TWO, Reason.INSTALLER_REFUSED, "no room")
     refused.forget()
-    assert not readiness.told
+    assert not readiness.reported

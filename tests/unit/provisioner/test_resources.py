@@ -111,12 +111,12 @@ shims = st.sampled_from([(KWASM,), ("slight", "spin.v2")])
         max_size=20,
     ),
     halted=shims,
-    told=shims,
+    halts_published=shims,
 )
 def test_a_ledger_is_read_back_as_it_was_written(
-    entries: dict[str, Entry], halted: tuple[str, ...], told: tuple[str, ...]
+    entries: dict[str, Entry], halted: tuple[str, ...], halts_published: tuple[str, ...]
 ) -> None:
-    ledger = Ledger(entries, halted, told)
+    ledger = Ledger(entries, halted, halts_published)
     assert read_ledger(make_ledger("ns", ledger, None)) == ledger
 
 

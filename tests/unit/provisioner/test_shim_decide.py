@@ -35,7 +35,7 @@ SPIN = a_shim(finalizers=(names.FINALIZER,))
 NOW = "2026-01-31T12:00:00Z"
 
 
-def wish() -> WantedShim:
+def wanted_shim() -> WantedShim:
     found = wanted_shim_for(SPIN, "amd64", require_checksum=True)
     assert isinstance(found, WantedShim)
     return found
@@ -63,7 +63,7 @@ def deciding(
     **changes: Any,
 ) -> list[Action]:
     """Decide with nodes that the Shim is for, and ``holders`` that it is not for and that have it."""
-    members = [Member(node, refusal or wish(), node.installed.get("spin"), rival) for node in nodes]
+    members = [Member(node, refusal or wanted_shim(), node.installed.get("spin"), rival) for node in nodes]
     to_remove = [Member(node, None, node.installed.get("spin", "")) for node in holders]
     snapshot = Snapshot(
         shim=shim,
@@ -101,7 +101,7 @@ def test_a_new_shim_gets_a_finalizer_a_runtime_class_and_a_status() -> None:
 
 
 def test_all_nodes_ready_is_available_and_done() -> None:
-    actions = deciding(having("a", wish().digest), having("b", wish().digest))
+    actions = deciding(having("a", wanted_shim().digest), having("b", wanted_shim().digest))
     assert written(actions).counts == Counts(2, 2, 2, 0)
     assert condition(actions, "Available") == ("True", "AllNodesReady")
     assert condition(actions, "Progressing") == ("False", "Updated")
@@ -112,7 +112,7 @@ def test_nodes_that_are_not_ready_are_named_while_there_is_something_to_do_there
         found = written(deciding(*nodes, **changes)).conditions
         return next(item.message for item in found if item.type == "Progressing")
 
-    away, done = replace(a_node("a"), ready=False), replace(having("b", wish().digest), ready=False)
+    away, done = replace(a_node("a"), ready=False), replace(having("b", wanted_shim().digest), ready=False)
     waiting = progressing(away, done)
     assert (lacking(waiting, "1 of 2 nodes", "0"), waiting.endswith(": a")) == ([], True)
     finished = progressing(done)
@@ -122,18 +122,20 @@ def test_nodes_that_are_not_ready_are_named_while_there_is_something_to_do_there
 
 
 def test_the_status_names_the_version_that_nodes_are_brought_to() -> None:
-    assert written(deciding(having("b", "old"), a_node("c"))).digest == wish().digest
+    assert written(deciding(having("b", "old"), a_node("c"))).digest == wanted_shim().digest
     assert written(deciding()).digest == ""
-    several = [Member(a_node(f"node-{n}"), replace(wish(), digest=digest), None) for n, digest in enumerate("212")]
+    several = [
+        Member(a_node(f"node-{n}"), replace(wanted_shim(), digest=digest), None) for n, digest in enumerate("212")
+    ]
     assert written(deciding(nodes=Tally(several).nodes())).digest == "1,2"
 
 
 def test_what_is_there_unproved_is_neither_ready_nor_updated() -> None:
-    assert written(deciding(having("b", f"?{wish().digest}"))).counts == Counts(1, 0, 0, 0)
+    assert written(deciding(having("b", f"?{wanted_shim().digest}"))).counts == Counts(1, 0, 0, 0)
 
 
 def test_an_older_version_is_ready_but_not_updated() -> None:
-    actions = deciding(having("a", wish().digest), having("b", "older"), in_work=(a_node("busy"),))
+    actions = deciding(having("a", wanted_shim().digest), having("b", "older"), in_work=(a_node("busy"),))
     assert written(actions).counts == Counts(2, 2, 1, 0)
     assert condition(actions, "Available")[0] == "True"
     assert condition(actions, "Progressing") == ("True", "Updating")
@@ -146,7 +148,7 @@ def test_the_same_again_writes_nothing() -> None:
 
 def test_the_time_of_a_condition_is_that_of_its_last_change_of_status() -> None:
     before = written(deciding(a_node()))
-    later = written(deciding(having("a", wish().digest), status=before, now="2026-02-01T00:00:00Z"))
+    later = written(deciding(having("a", wanted_shim().digest), status=before, now="2026-02-01T00:00:00Z"))
     since = {item.type: item.since for item in later.conditions}
     changed = {"Ready", "Reconciling", "Available", "Progressing"}
     assert since == {"Degraded": NOW, "Stalled": NOW} | dict.fromkeys(changed, "2026-02-01T00:00:00Z")
@@ -187,16 +189,16 @@ def test_what_keeps_a_shim_off_is_degraded_and_an_event_once(changes: dict[str, 
 
 def test_a_rollout_that_is_complete_is_an_event_once() -> None:
     before = written(deciding(a_node("a")))
-    actions = deciding(having("a", wish().digest), status=before)
+    actions = deciding(having("a", wanted_shim().digest), status=before)
     [event] = [action for action in actions if isinstance(action, RecordShimEvent)]
     assert (event.reason, event.warning) == ("RolloutComplete", False)
-    later = deciding(having("a", wish().digest), having("b", wish().digest), status=written(actions))
+    later = deciding(having("a", wanted_shim().digest), having("b", wanted_shim().digest), status=written(actions))
     assert not any(isinstance(action, RecordShimEvent) for action in later)
 
 
 FAILED = failed(a_node("a"))
 FAILING = ((FAILED, "attempt 1: it broke"),)
-DONE = having("a", wish().digest)
+DONE = having("a", wanted_shim().digest)
 
 
 @pytest.mark.parametrize(
@@ -262,15 +264,15 @@ def degraded(actions: list[Action]) -> Condition:
 
 
 def test_a_handler_of_another_shim_is_said_with_both_names() -> None:
-    said = degraded(deciding(a_node("node-1"), refusal=Refusal.HANDLER_CONFLICT, rival="spin-old"))
-    assert (said.status, said.reason) == ("True", "HandlerConflict")
-    assert lacking(said.message, "Shim spin-old", "'spin'", "node-1") == []
+    found = degraded(deciding(a_node("node-1"), refusal=Refusal.HANDLER_CONFLICT, rival="spin-old"))
+    assert (found.status, found.reason) == ("True", "HandlerConflict")
+    assert lacking(found.message, "Shim spin-old", "'spin'", "node-1") == []
 
 
 def test_a_copy_of_a_shim_conflicts_over_the_handler_before_the_runtime_class() -> None:
     another = ours(owner="uid-first", owner_name="first")
-    said = degraded(deciding(a_node(), refusal=Refusal.HANDLER_CONFLICT, rival="first", runtime_class=another))
-    assert said.reason == "HandlerConflict"
+    found = degraded(deciding(a_node(), refusal=Refusal.HANDLER_CONFLICT, rival="first", runtime_class=another))
+    assert found.reason == "HandlerConflict"
     assert degraded(deciding(a_node(), runtime_class=another)).reason == "RuntimeClassConflict"
 
 
@@ -278,15 +280,15 @@ def test_what_keeps_a_shim_on_a_node_that_it_is_to_leave_is_said() -> None:
     held = having("node-1", "old")
     reason = "spin cannot be removed: apps/web still run with it"
     deleting = replace(SPIN, deleting=True)
-    said = degraded(deciding(shim=deleting, holders=(held,), in_use=((held, reason),)))
-    assert (said.status, said.reason) == ("True", "RuntimeInUse")
-    assert said.message.endswith(f"; node-1: {reason}")
+    found = degraded(deciding(shim=deleting, holders=(held,), in_use=((held, reason),)))
+    assert (found.status, found.reason) == ("True", "RuntimeInUse")
+    assert found.message.endswith(f"; node-1: {reason}")
 
 
 def test_a_runtime_class_that_is_refused_is_said() -> None:
-    said = degraded(deciding(a_node("node-1"), class_refused="422 Invalid: metadata.name"))
-    assert (said.status, said.reason) == ("True", "RuntimeClassRefused")
-    assert "'spin': 422 Invalid: metadata.name" in said.message
+    found = degraded(deciding(a_node("node-1"), class_refused="422 Invalid: metadata.name"))
+    assert (found.status, found.reason) == ("True", "RuntimeClassRefused")
+    assert "'spin': 422 Invalid: metadata.name" in found.message
 
 
 def test_a_shim_that_cannot_be_read_keeps_the_counts_of_the_nodes_that_have_it() -> None:
@@ -346,7 +348,7 @@ def test_a_status_is_read_back_as_it_was_written() -> None:
 
 
 def test_sources_are_what_a_wish_is_made_of() -> None:
-    assert wish().sources == (Source("https://example.com/spin", "amd64", "ab" * 32),)
+    assert wanted_shim().sources == (Source("https://example.com/spin", "amd64", "ab" * 32),)
 
 
 def kept(number: int, content: str) -> Revision:

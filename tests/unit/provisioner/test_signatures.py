@@ -69,9 +69,9 @@ def payload(digest: str = DIGEST, kind: str = SIGNATURE_TYPE) -> bytes:
     return json.dumps({"critical": critical, "optional": None}).encode()
 
 
-def image(said: bytes | None, signature: str) -> Manifest:
+def image(signed: bytes | None, signature: str) -> Manifest:
     oci = {"image": f"registry.example/team/shim:1@{DIGEST}", "signature": signature}
-    return shim(oci=oci | ({"signedPayload": base64.b64encode(said).decode()} if said is not None else {}))
+    return shim(oci=oci | ({"signedPayload": base64.b64encode(signed).decode()} if signed is not None else {}))
 
 
 def installed(manifest: Manifest, *keys: Any, require_checksum: bool = True, arch: str = "amd64") -> bool:
@@ -144,7 +144,7 @@ def test_an_image_is_signed_by_a_payload_that_names_its_digest() -> None:
 
 
 @pytest.mark.parametrize(
-    "said",
+    "signed",
     [
         pytest.param(payload("sha256:" + "0" * 64), id="another image's"),
         pytest.param(payload(kind="a delivery note"), id="no signature of an image"),
@@ -154,8 +154,8 @@ def test_an_image_is_signed_by_a_payload_that_names_its_digest() -> None:
         pytest.param(None, id="none"),
     ],
 )
-def test_a_payload_of_something_else_lets_nothing_in(said: bytes | None) -> None:
-    assert not installed(image(said, by_ec(said or DIGEST.encode())), EC)
+def test_a_payload_of_something_else_lets_nothing_in(signed: bytes | None) -> None:
+    assert not installed(image(signed, by_ec(signed or DIGEST.encode())), EC)
 
 
 def cosigned(manifest: Manifest) -> bool:
@@ -174,13 +174,13 @@ def test_what_cosign_3_signed_is_installed() -> None:
 
 
 def test_the_image_that_cosign_3_signed_is_installed() -> None:
-    said = (COSIGN / "image.payload.json").read_bytes()
-    digest = json.loads(said)["critical"]["image"]["docker-manifest-digest"]
+    signed = (COSIGN / "image.payload.json").read_bytes()
+    digest = json.loads(signed)["critical"]["image"]["docker-manifest-digest"]
     signature = (COSIGN / "image.signature").read_text(encoding="utf-8").strip()
-    manifest = image(said, signature)
+    manifest = image(signed, signature)
     manifest["spec"]["fetchStrategy"]["oci"]["image"] = f"localhost:5055/shims/spin@{digest}"
     assert cosigned(manifest)
-    assert not cosigned(image(said, signature)), "another image's"
+    assert not cosigned(image(signed, signature)), "another image's"
 
 
 def test_a_payload_that_nobody_signed_lets_nothing_in() -> None:
@@ -188,8 +188,8 @@ def test_a_payload_that_nobody_signed_lets_nothing_in() -> None:
 
 
 @given(st.text(alphabet="ABCab01+/=", max_size=300), st.binary(max_size=200))
-def test_whatever_stands_there_is_an_answer(signature: str, said: bytes) -> None:
-    for manifest in (archive("AAAA"), image(said, "AAAA")):
+def test_whatever_stands_there_is_an_answer(signature: str, signed: bytes) -> None:
+    for manifest in (archive("AAAA"), image(signed, "AAAA")):
         fetch = manifest["spec"]["fetchStrategy"]
         fetch[next(iter(fetch))]["signature"] = signature
         view = Keys.parse(pem(EC)).judge(view_shim(manifest))

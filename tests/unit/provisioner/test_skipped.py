@@ -160,8 +160,8 @@ def test_a_stuck_job_that_is_being_deleted_is_reported() -> None:
 
 
 def test_a_skipped_node_says_so_once_and_gets_no_job() -> None:
-    told = decide(a_snapshot(SKIPPED, entry=SLOT, report_skip=True))
-    assert [type(action) for action in told] == [WarnNode]
+    actions = decide(a_snapshot(SKIPPED, entry=SLOT, report_skip=True))
+    assert [type(action) for action in actions] == [WarnNode]
     assert decide(a_snapshot(SKIPPED, entry=SLOT)) == []
     assert [type(action) for action in decide(a_snapshot(NODE, entry=SLOT))] == [CreateJob]
     assert decide(a_snapshot(proved(SKIPPED), report_skip=True)) == []

@@ -16,12 +16,14 @@ from trellis.provisioning.views import KWASM, Target
 from trellis_dev.testing.builders import DIGEST, a_node
 
 
-def wish(name: str, *secrets: str | None) -> WantedShim:
+def wanted_shim(name: str, *secrets: str | None) -> WantedShim:
     sources = (Source(f"oci://r.example.com/{name}@sha256:{'a' * 64}", None, pull_secret=secret) for secret in secrets)
     return WantedShim(name, name, DIGEST, "trellis", tuple(sources))
 
 
-SPEC = InstallSpec((wish("spin", "team-b"), wish("slight", "team-a"), wish("other", "team-b", None)))
+SPEC = InstallSpec(
+    (wanted_shim("spin", "team-b"), wanted_shim("slight", "team-a"), wanted_shim("other", "team-b", None))
+)
 ALL: dict[str, Any] = {
     "otlp_endpoint": "http://otel.observability:4318",
     "installer_https_proxy": "http://proxy.example.com:3128",

@@ -99,9 +99,9 @@ def runs(task: Task) -> list[tuple[list[str], list[str]]]:
     pod = make_installer_job(SETTINGS.installer(), a_node(), task, 1, None)["spec"]["template"]["spec"]
     found = []
     for container in (*pod.get("initContainers", ()), *pod["containers"]):
-        told = next(item["value"] for item in container["env"] if item["name"] == names.INSTALLER_SPEC)
+        spec = next(item["value"] for item in container["env"] if item["name"] == names.INSTALLER_SPEC)
         removal = container["args"][0] == "uninstall"
-        found.append((container["args"], [shim.name for shim in parse_spec(told, removal=removal).shims]))
+        found.append((container["args"], [shim.name for shim in parse_spec(spec, removal=removal).shims]))
     return found
 
 
@@ -173,8 +173,8 @@ async def test_what_was_not_taken_back_before_is_tried_again(had: str, operation
 # --- until it is done ---
 
 SPIN = a_shim(deleting=True)
-WISH = wanted_shim_for(a_shim(), "amd64", require_checksum=True)
-assert isinstance(WISH, WantedShim)
+WANTED = wanted_shim_for(a_shim(), "amd64", require_checksum=True)
+assert isinstance(WANTED, WantedShim)
 
 
 def failed_undo(**changes: Any) -> JobView:
@@ -182,10 +182,10 @@ def failed_undo(**changes: Any) -> JobView:
     job = a_job(
         a_node(),
         JobState.FAILED,
-        digest=Target((("spin", WISH.digest),)).digest,
+        digest=Target((("spin", WANTED.digest),)).digest,
         operation=UNDO,
         installs="",
-        blamed=f"spin={WISH.digest}",
+        blamed=f"spin={WANTED.digest}",
         undoes="CanaryFailed: it broke",
     )
     return replace(job, **changes)
@@ -230,8 +230,8 @@ def test_its_slot_stays_too_and_then_the_shim_is_removed() -> None:
 
 def test_a_version_of_which_nothing_is_proved_is_installed_again() -> None:
     wanted = a_shim()
-    target = target_of(having(spin=f"?{WISH.digest}"), [wanted], None, auto_provision=False, require_checksum=True)
-    assert target == Target((("spin", WISH.digest),))
+    target = target_of(having(spin=f"?{WANTED.digest}"), [wanted], None, auto_provision=False, require_checksum=True)
+    assert target == Target((("spin", WANTED.digest),))
 
 
 @pytest.mark.parametrize(

@@ -36,7 +36,7 @@ def task(node: NodeView, *shims: ShimView, **rules: Any) -> Task:
     return task_of(node, target, {shim.name: shim for shim in shims}, held_to)
 
 
-def told(of: Task) -> dict[str, tuple[str, ...]]:
+def summary(of: Task) -> dict[str, tuple[str, ...]]:
     """Return what the installer reads: by Shim the locations of its sources."""
     assert of.spec is not None
     read = parse_spec(of.spec.to_json(), removal=of.removes)
@@ -45,7 +45,7 @@ def told(of: Task) -> dict[str, tuple[str, ...]]:
 
 def test_a_job_is_told_of_what_changes_alone() -> None:
     with_spin = having(spin="old", slight=digest_of(SLIGHT))
-    assert told(task(with_spin, SPIN, SLIGHT)) == {"spin": ("https://example.com/spin",)}
+    assert summary(task(with_spin, SPIN, SLIGHT)) == {"spin": ("https://example.com/spin",)}
 
 
 def digest_of(shim: ShimView) -> str:
@@ -56,7 +56,7 @@ def digest_of(shim: ShimView) -> str:
 def test_a_new_version_that_is_refused_keeps_no_other_shim_from_its_nodes(broken: ShimView) -> None:
     of = task(having(spin="old"), broken, SLIGHT)
     assert dict(of.target.shims)["spin"] == "old"
-    assert told(of) == {"slight": ("https://example.com/slight",)}
+    assert summary(of) == {"slight": ("https://example.com/slight",)}
     assert of.handlers == ("slight",)
 
 
@@ -67,7 +67,7 @@ def test_what_is_installed_is_what_the_target_says_also_without_checksums() -> N
     held = target_of_slot(node, target, Entry("d", 1, 0, ("slight",)))
     assert held is not None
     of = task_of(node, held, {"spin": changed, "slight": SLIGHT}, replace(RULES, require_checksum=False))
-    assert told(of) == {"slight": ("https://example.com/slight",)}
+    assert summary(of) == {"slight": ("https://example.com/slight",)}
 
 
 @pytest.mark.parametrize(
@@ -82,7 +82,7 @@ def test_what_is_installed_is_what_the_target_says_also_without_checksums() -> N
 def test_a_removal_needs_nothing_but_the_name(shims: tuple[ShimView, ...]) -> None:
     of = task(having(spin="old"), *shims)
     assert of.removes
-    assert told(of) == {"spin": ()}
+    assert summary(of) == {"spin": ()}
     assert of.spec is not None
     assert [shim.owner for shim in of.spec.shims] == ["shim/spin"]
     assert of.removed_handlers == (("spin",) if shims else ())
@@ -97,7 +97,7 @@ def test_every_shim_has_an_owner_of_its_own() -> None:
 def test_a_handler_that_another_shim_keeps_is_not_expected_to_go() -> None:
     rival = a_shim("rival", handler="spin", deleting=True)
     of = task(having(spin="1", rival="2"), SPIN, rival)
-    assert told(of) == {"rival": ()}
+    assert summary(of) == {"rival": ()}
     assert of.removed_handlers == ()
 
 
@@ -105,11 +105,11 @@ def test_force_is_for_the_shims_that_ask_for_it() -> None:
     forced = replace(SPIN, deleting=True, removal_policy=RemovalPolicy.FORCE)
     refusing = replace(SLIGHT, deleting=True)
     first = task(having(spin="1", slight="1"), forced, refusing)
-    assert (told(first), first.force) == ({"spin": ()}, True)
+    assert (summary(first), first.force) == ({"spin": ()}, True)
     both = task_of(having(spin="1", slight="1"), Target(()), {"spin": forced, "slight": refusing}, RULES)
     assert not both.force
     second = task(having(slight="1"), forced, refusing)
-    assert (told(second), second.force) == ({"slight": ()}, False)
+    assert (summary(second), second.force) == ({"slight": ()}, False)
 
 
 def test_the_legacy_image_is_told_nothing() -> None:
@@ -120,7 +120,7 @@ def test_the_legacy_image_is_told_nothing() -> None:
 def test_what_a_job_added_is_taken_back_by_name() -> None:
     tried = a_job(a_node(), installs="spin=2")
     of = undo_of(a_node(), tried, ("spin",), "why", Former(shims={"spin": SPIN}))
-    assert (of.removes, of.force, told(of), of.removed_handlers) == (True, True, {"spin": ()}, ("spin",))
+    assert (of.removes, of.force, summary(of), of.removed_handlers) == (True, True, {"spin": ()}, ("spin",))
 
 
 def test_a_former_version_is_installed_again() -> None:
@@ -128,4 +128,4 @@ def test_a_former_version_is_installed_again() -> None:
     assert spec is not None
     tried = a_job(a_node(), installs="spin=2")
     of = undo_of(having(spin="1"), tried, ("spin",), "why", Former(spec.shims))
-    assert (of.removes, of.force, told(of)) == (False, False, {"spin": ("https://example.com/spin",)})
+    assert (of.removes, of.force, summary(of)) == (False, False, {"spin": ("https://example.com/spin",)})

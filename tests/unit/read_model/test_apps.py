@@ -100,7 +100,7 @@ def test_a_time_that_is_none_is_no_time(time: str | None) -> None:
 
 
 @pytest.mark.parametrize(
-    ("here", "there", "said"),
+    ("here", "there", "expected"),
     [
         (app(), Model("shop", "v1", "v1", "deployed"), ()),
         (app(phase=""), Model("shop", "v1", "v1", ""), ()),
@@ -111,10 +111,10 @@ def test_a_time_that_is_none_is_no_time(time: str | None) -> None:
         (None, Model("shop", "v1", "v1"), ("not in Kubernetes",)),
     ],
 )
-def test_differences_are_named(here: AppRow | None, there: Model | None, said: tuple[str, ...]) -> None:
+def test_differences_are_named(here: AppRow | None, there: Model | None, expected: tuple[str, ...]) -> None:
     [row] = compare("default", [here] if here else [], [there] if there else [], {})
-    assert len(row.differences) == len(said)
-    assert all(entry.startswith(start) for entry, start in zip(row.differences, said, strict=True))
+    assert len(row.differences) == len(expected)
+    assert all(entry.startswith(start) for entry, start in zip(row.differences, expected, strict=True))
 
 
 def test_a_manifest_that_differs_is_a_difference_of_its_object_alone() -> None:

@@ -70,8 +70,14 @@ def paused(name: str) -> dict[str, Any]:
 
 
 def blocked(name: str) -> dict[str, Any]:
-    said = {"type": "Degraded", "status": "True", "reason": "ChecksumMissing", "message": "m", "observedGeneration": 1}
-    return objects.shim(name) | {"status": {"observedGeneration": 1, "conditions": [said], "nodes": 1}}
+    condition = {
+        "type": "Degraded",
+        "status": "True",
+        "reason": "ChecksumMissing",
+        "message": "m",
+        "observedGeneration": 1,
+    }
+    return objects.shim(name) | {"status": {"observedGeneration": 1, "conditions": [condition], "nodes": 1}}
 
 
 def default(name: str) -> dict[str, Any]:
@@ -214,10 +220,10 @@ def test_a_service_is_of_the_lattice_that_its_application_names() -> None:
 
 
 def test_what_a_guest_says_of_its_end_has_an_end_and_no_password() -> None:
-    said = "http://u:hunter2@registry/ " + "x" * 30_000
+    message = "http://u:hunter2@registry/ " + "x" * 30_000
     manifest = objects.controller()
-    manifest["status"]["conditions"][0] |= {"status": "False", "message": said}
-    manifest["status"]["lastFault"] = {"kind": "Trap", "message": said, "time": "2026-11-21T11:14:29Z"}
+    manifest["status"]["conditions"][0] |= {"status": "False", "message": message}
+    manifest["status"]["lastFault"] = {"kind": "Trap", "message": message, "time": "2026-11-21T11:14:29Z"}
     entity = entities.controller_entity(view_controller_card(manifest))
     assert len(str(entity)) < 3_000
     assert "hunter2" not in str(entity)

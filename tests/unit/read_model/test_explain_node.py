@@ -37,16 +37,16 @@ SHIM: Manifest = {
     "status": {"nodes": 1, "nodesReady": 0, "nodesUpdated": 0, "observedGeneration": 1, "conditions": []},
 }
 VIEW = view_shim(SHIM)
-WISH = wanted_shim_for(VIEW, "amd64", require_checksum=True)
-DIGEST = getattr(WISH, "digest", "")
+WANTED_SHIM = wanted_shim_for(VIEW, "amd64", require_checksum=True)
+DIGEST = getattr(WANTED_SHIM, "digest", "")
 LEADERS = [Leader("provisioner", "pod-1", "nothing is begun"), Leader("node-watcher", "pod-2", "no label")]
 
 
 def node(*, ready: bool = True, **annotations: str) -> Manifest:
     marks = {name: value for name, value in annotations.items() if value}
-    said = {"type": "Ready", "status": "True" if ready else "Unknown", "reason": "KubeletReady", "message": "ok"}
+    condition = {"type": "Ready", "status": "True" if ready else "Unknown", "reason": "KubeletReady", "message": "ok"}
     if not ready:
-        said |= {"reason": "NodeStatusUnknown", "message": "Kubelet stopped posting node status."}
+        condition |= {"reason": "NodeStatusUnknown", "message": "Kubelet stopped posting node status."}
     return {
         "metadata": {
             "name": "n",
@@ -61,7 +61,7 @@ def node(*, ready: bool = True, **annotations: str) -> Manifest:
                 "operatingSystem": "linux",
                 "containerRuntimeVersion": "containerd://2",
             },
-            "conditions": [said],
+            "conditions": [condition],
             "runtimeHandlers": [{"name": "runc"}, {"name": "spin"}],
         },
     }
@@ -318,8 +318,8 @@ def test_a_refused_update_counts_for_the_job_that_it_is_about_whatever_the_time(
     later = warning("uid-n", Reason.UPDATE_REFUSED, POLICY, "2026-11-22T08:00:00Z")
     for uid, shown in (("uid-job", True), ("uid-former", False)):
         event = later | {"related": {"kind": "Job", "uid": uid}}
-        told = explain_node(replace(DONE, beside=Beside(LEADERS, [event]))).document()
-        assert ("NodeUpdateRefused" in str(told["cause"])) is shown
+        document = explain_node(replace(DONE, beside=Beside(LEADERS, [event]))).document()
+        assert ("NodeUpdateRefused" in str(document["cause"])) is shown
         assert bool(unlabelled_by_node([event], DONE.jobs)) is shown
         assert "NodeUpdateRefused" not in str(explain_node(replace(WAITING, beside=Beside(LEADERS, [event]))).cause)
 
@@ -340,11 +340,11 @@ def test_a_refusal_counts_until_an_attempt_is_recorded_after_it(marks: dict[str,
 
 def test_a_refusal_has_the_same_words_whatever_name_the_pod_was_to_have() -> None:
     webhook = 'Error creating: admission webhook "x" denied the request: pod n-{} has no team'
-    told = {
+    causes = {
         explain_node(replace(AT_WORK, pods=[], beside=Beside(LEADERS, [refused]))).headline
         for refused in (warning("uid-job", "FailedCreate", webhook.format(end)) for end in ("abcde", "x2z9q"))
     }
-    assert len(told) == 1
+    assert len(causes) == 1
 
 
 def test_of_one_that_is_proved_the_whole_chain_is_well() -> None:
@@ -360,8 +360,8 @@ def test_of_one_that_is_proved_the_whole_chain_is_well() -> None:
 
 
 def test_what_was_told_of_a_node_that_is_ready_by_now_is_no_trouble() -> None:
-    told = [warning("uid-n", "InstallerNotStarting", "old"), warning("uid-n", "OtherControllerActive", "old")]
-    page = explain_node(replace(WELL, beside=Beside(LEADERS, told)))
+    warnings = [warning("uid-n", "InstallerNotStarting", "old"), warning("uid-n", "OtherControllerActive", "old")]
+    page = explain_node(replace(WELL, beside=Beside(LEADERS, warnings)))
     assert page.cause is None
     assert [line.text for line in page.lines if line.about == "event"]
 
@@ -372,7 +372,7 @@ def test_a_right_that_is_lacking_is_told_and_the_rest_is_shown() -> None:
     assert page.cause is None
 
 
-def said(kind: str, status: str, reason: str, message: str) -> Manifest:
+def condition_of(kind: str, status: str, reason: str, message: str) -> Manifest:
     since = "2026-11-22T07:00:00Z"
     return {"type": kind, "status": status, "reason": reason, "message": message, "lastTransitionTime": since}
 
@@ -383,12 +383,12 @@ def with_conditions(*conditions: Manifest, **spec: Any) -> Manifest:
 
 WANTED = Target((("spin", DIGEST),)).digest
 FAILS = marked(MISMATCH) | {names.ANNOTATION_FAILED_ATTEMPT: f"{WANTED}/2/1000"}
-ALL = said("Available", "True", "AllNodesReady", "1 of 1 nodes run it")
-SOME = said("Available", "False", "NodesNotReady", "0 of 1 nodes run it")
+ALL = condition_of("Available", "True", "AllNodesReady", "1 of 1 nodes run it")
+SOME = condition_of("Available", "False", "NodesNotReady", "0 of 1 nodes run it")
 SHIM_CAUSES: dict[str, tuple[ShimSnapshot, list[str]]] = {
     "a node that fails": (
         ShimSnapshot(
-            with_conditions(SOME, said("Degraded", "True", "NodesFailing", "…")),
+            with_conditions(SOME, condition_of("Degraded", "True", "NodesFailing", "…")),
             [],
             beside=Beside(LEADERS),
         ),
@@ -399,7 +399,9 @@ SHIM_CAUSES: dict[str, tuple[ShimSnapshot, list[str]]] = {
         ["node n", "it waits", "Do this"],
     ),
     "its spec": (
-        ShimSnapshot(with_conditions(SOME, said("Degraded", "True", "ChecksumMissing", "the source has no sha256"))),
+        ShimSnapshot(
+            with_conditions(SOME, condition_of("Degraded", "True", "ChecksumMissing", "the source has no sha256"))
+        ),
         ["ChecksumMissing: the source has no sha256"],
     ),
     "paused": (ShimSnapshot(with_conditions(SOME, paused=True)), ["spec.paused", "trellis rollout resume"]),
@@ -484,9 +486,9 @@ def test_of_many_jobs_each_is_told_what_holds_it_up() -> None:
 
 def degraded(reason: Reason | ShimReason, message: str, **metadata: Any) -> Manifest:
     since = {"lastTransitionTime": "2026-11-22T07:00:00Z", "observedGeneration": 1}
-    said = {"type": "Degraded", "status": "True", "reason": reason.value, "message": message} | since
+    condition = {"type": "Degraded", "status": "True", "reason": reason.value, "message": message} | since
     none = {"type": "Available", "status": "False", "reason": "NoNodes", "message": "no node is to have it"} | since
-    status = {"conditions": [said, none]}
+    status = {"conditions": [condition, none]}
     return SHIM | {"metadata": SHIM["metadata"] | metadata, "status": SHIM["status"] | status}
 
 

@@ -110,7 +110,7 @@ def test_a_node_of_another_operating_system_is_told_why_it_waits() -> None:
 
 
 @pytest.mark.parametrize(
-    ("node", "wish", "by"),
+    ("node", "opt_in", "by"),
     [
         (IN, OptIn.IN, "Annotation"),
         (a_node(opt_in="false"), OptIn.OUT, "Annotation"),
@@ -119,9 +119,9 @@ def test_a_node_of_another_operating_system_is_told_why_it_waits() -> None:
     ],
     ids=["annotated", "annotated out", "untouched", "marked without an annotation"],
 )
-def test_the_wish_and_what_it_comes_from(node: NodeView, wish: OptIn, by: str) -> None:
+def test_the_wish_and_what_it_comes_from(node: NodeView, opt_in: OptIn, by: str) -> None:
     row = row_of(node, (), None)
-    assert (row.opt_in_state, row.by) == (wish, by)
+    assert (row.opt_in_state, row.by) == (opt_in, by)
 
 
 @pytest.mark.parametrize(

@@ -16,9 +16,9 @@ from trellis_dev.fakes.fake import FakeKube
 class QuietBus:
     """A bus that is there and says nothing."""
 
-    def __init__(self, told: list[str]) -> None:
+    def __init__(self, calls: list[str]) -> None:
         self.on_new_stream: list[Any] = []
-        self._told = told
+        self._calls = calls
 
     async def connect(self) -> None:
         return None
@@ -27,14 +27,14 @@ class QuietBus:
         return None
 
     async def stop(self) -> None:
-        self._told.append("bus stopped")
+        self._calls.append("bus stopped")
 
 
 class World:
     """One service whose part fails ``failures`` times, and what happened to it."""
 
     def __init__(self, failures: int = 0) -> None:
-        self.told: list[str] = []
+        self.calls: list[str] = []
         self.failures = failures
         self.working = asyncio.Event()
         telemetry = setup("tested", metrics=Metrics())
@@ -46,13 +46,13 @@ class World:
             compose=self.compose,
             namespaces={},
             kube=self.kube,
-            bus=cast("Bus", QuietBus(self.told)),
+            bus=cast("Bus", QuietBus(self.calls)),
         )
         self.kube.health = self.service.health
 
     def compose(self, _: Base) -> Work:
         async def part() -> None:
-            self.told.append("begun")
+            self.calls.append("begun")
             if self.failures:
                 self.failures -= 1
                 raise ValueError("broken")
@@ -60,11 +60,11 @@ class World:
             try:
                 await asyncio.Event().wait()
             finally:
-                self.told.append("part ended")
+                self.calls.append("part ended")
 
         async def close(seconds: float) -> None:
             assert 0 < seconds < 5
-            self.told.append("closed")
+            self.calls.append("closed")
 
         return Work([], {}, lambda: None, lambda: None, background=[part], closing=[close])
 
@@ -76,9 +76,9 @@ async def test_every_replica_works_without_a_lease_and_closes_before_its_parts_e
     assert world.service.health.readiness().ok
     stop.set()
     await running
-    assert world.told[0] == "begun"
-    assert world.told[-1] == "part ended"
-    assert sorted(world.told[1:-1]) == ["bus stopped", "closed"]
+    assert world.calls[0] == "begun"
+    assert world.calls[-1] == "part ended"
+    assert sorted(world.calls[1:-1]) == ["bus stopped", "closed"]
     assert (await world.kube.list(LEASES)).items == []
 
 
@@ -87,7 +87,7 @@ async def test_a_part_that_fails_ends_no_process_and_everything_begins_anew() ->
     running = asyncio.create_task(world.service.run(stop))
     async with asyncio.timeout(20):
         await world.working.wait()
-    assert world.told == ["begun", "begun"]
+    assert world.calls == ["begun", "begun"]
     stop.set()
     await running
 
@@ -96,13 +96,13 @@ async def test_who_begins_anew_is_not_ready_meanwhile() -> None:
     world, stop = World(failures=1), asyncio.Event()
     running = asyncio.create_task(world.service.run(stop))
     async with asyncio.timeout(20):
-        while world.told != ["begun"]:  # noqa: ASYNC110 - of a part
+        while world.calls != ["begun"]:  # noqa: ASYNC110 - of a part
             await asyncio.sleep(0)
         for _ in range(50):  # what failed is cleared away, and waits for a second
             await asyncio.sleep(0)
         assert [reason.partition(":")[0] for reason in world.service.health.readiness().reasons] == ["parts"]
         await world.working.wait()
-        assert world.told == ["begun", "begun"]
+        assert world.calls == ["begun", "begun"]
         assert world.service.health.readiness().ok
     stop.set()
     await running

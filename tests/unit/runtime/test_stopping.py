@@ -53,9 +53,9 @@ async def test_what_ends_is_waited_for_and_what_does_not_is_left_behind() -> Non
                 ended.append("cancelled")
 
     assert await ends_within(60, quick(), "quick")
-    with structlog.testing.capture_logs() as told:
+    with structlog.testing.capture_logs() as logged:
         assert not await ends_within(0.01, ignores(), "stubborn")
-    assert told[0]["component"] == "stubborn"
+    assert logged[0]["component"] == "stubborn"
     ended.append("enough")
     await until(lambda: ended == ["quick", "enough", "cancelled"], "it was cancelled")
 
@@ -64,9 +64,9 @@ async def test_an_error_at_the_end_is_told_and_holds_nothing_up() -> None:
     async def fails() -> None:
         raise OSError("gone")
 
-    with structlog.testing.capture_logs() as told:
+    with structlog.testing.capture_logs() as logged:
         assert await ends_within(60, fails(), "connection")
-    assert "gone" in told[0]["error"]
+    assert "gone" in logged[0]["error"]
 
 
 async def test_unless_gives_the_result_or_none_when_stopped() -> None:

@@ -171,10 +171,10 @@ async def test_a_fault_inside_is_an_answer_that_holds_nothing_of_the_secret(
     assert list(answer["error"]) == ["Other"]
     shown = capsys.readouterr()
     spans = [span.to_json() for span in bench.spans.get_finished_spans()]
-    said = f"{answer}{caplog.text}{shown.out}{shown.err}{bench.audit._waiting}{spans}"
-    assert "RuntimeError" in said
-    assert "_give" in said  # where it failed is told
-    assert PLANTED not in said
+    text = f"{answer}{caplog.text}{shown.out}{shown.err}{bench.audit._waiting}{spans}"
+    assert "RuntimeError" in text
+    assert "_give" in text  # where it failed is told
+    assert PLANTED not in text
 
 
 class Held(dict[str, Any]):
@@ -248,8 +248,8 @@ async def test_what_somebody_known_asks_for_that_cannot_be_is_a_fact_about_who_a
     assert event.application == (None if case == "nothing that can be" else "app")
     if not isinstance(answer["error"], str):
         assert answer["error"] == {error: event.message}
-    said = event.model_dump()
-    assert all(len(text) < 500 and text.isprintable() for text in said.values() if isinstance(text, str)), said
+    fields = event.model_dump()
+    assert all(len(text) < 500 and text.isprintable() for text in fields.values() if isinstance(text, str)), fields
 
 
 @pytest.mark.parametrize(
@@ -369,9 +369,9 @@ ADDRESS = "https://10.0.0.1:6443"
 async def test_an_error_of_the_api_server_is_told_in_words_for_whoever_asked(
     error: Any, user: str, shown: str, hidden: str
 ) -> None:
-    told = describe_error(error, Identity(user, "shop", "rule"))
-    assert shown in told
-    assert hidden not in told
+    message = describe_error(error, Identity(user, "shop", "rule"))
+    assert shown in message
+    assert hidden not in message
     with pytest.raises(Refusal, match="UpstreamError"):
         await Lookup(cast("Kube", Server(error))).read(IDENTITY, "db", 1.0)
 

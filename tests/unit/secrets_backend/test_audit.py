@@ -18,20 +18,20 @@ from trellis.events.secrets import SecretDenied, SecretGranted
 from trellis.telemetry import Metrics, setup
 
 
-class Told:
+class RecordingBus:
     """A bus that keeps what it is told, once it is there."""
 
     def __init__(self) -> None:
-        self.facts: list[Any] = []
+        self.events: list[Any] = []
         self.marks: list[str] = []
         self.trouble: Exception | None = None
         self.tries = 0
 
-    async def publish(self, fact: EventData, *, dedup: str) -> None:
+    async def publish(self, event: EventData, *, dedup: str) -> None:
         self.tries += 1
         if self.trouble is not None:
             raise self.trouble
-        self.facts.append(fact)
+        self.events.append(event)
         self.marks.append(dedup)
 
 
@@ -56,8 +56,8 @@ async def until(condition: Callable[[], object]) -> None:
 
 
 @pytest.fixture
-def bus() -> Told:
-    return Told()
+def bus() -> RecordingBus:
+    return RecordingBus()
 
 
 @pytest.fixture
@@ -66,7 +66,7 @@ def metrics() -> Metrics:
 
 
 @pytest.fixture
-def audit(bus: Told, metrics: Metrics) -> Audit:
+def audit(bus: RecordingBus, metrics: Metrics) -> Audit:
     return Audit(cast("Bus", bus), setup("secrets_backend", metrics=metrics), AuditTimings(bus_retry=0.01))
 
 
@@ -78,27 +78,27 @@ async def running(audit: Audit) -> AsyncIterator[None]:
     await asyncio.wait({task})
 
 
-async def test_each_answer_is_said_under_a_number_of_its_own(audit: Audit, bus: Told) -> None:
+async def test_each_answer_is_said_under_a_number_of_its_own(audit: Audit, bus: RecordingBus) -> None:
     async with running(audit):
         audit.record(granted())
-        await until(lambda: len(bus.facts) == 1)
+        await until(lambda: len(bus.events) == 1)
         audit.record(granted())
         audit.record(SecretDenied(**ABOUT, name="db", error="PolicyError", message="no"))
         await audit.close(5)
-    assert [type(event).__name__ for event in bus.facts] == ["SecretGranted", "SecretGranted", "SecretDenied"]
+    assert [type(event).__name__ for event in bus.events] == ["SecretGranted", "SecretGranted", "SecretDenied"]
     assert len(set(bus.marks)) == 3
 
 
-async def test_equal_answers_that_wait_become_one_fact_with_their_count(audit: Audit, bus: Told) -> None:
+async def test_equal_answers_that_wait_become_one_fact_with_their_count(audit: Audit, bus: RecordingBus) -> None:
     for _ in range(1000):
         audit.record(granted())
     audit.record(granted("other"))
     async with running(audit):
         await audit.close(5)
-    assert [(event.name, event.count) for event in bus.facts] == [("db", 1000), ("other", 1)]
+    assert [(event.name, event.count) for event in bus.events] == [("db", 1000), ("other", 1)]
 
 
-async def test_what_the_bus_did_not_take_is_said_when_it_is_back_and_in_order(audit: Audit, bus: Told) -> None:
+async def test_what_the_bus_did_not_take_is_said_when_it_is_back_and_in_order(audit: Audit, bus: RecordingBus) -> None:
     bus.trouble = BusUnavailable("away")
     async with running(audit):
         for number in range(3):
@@ -107,12 +107,12 @@ async def test_what_the_bus_did_not_take_is_said_when_it_is_back_and_in_order(au
         audit.record(granted("s0"))
         bus.trouble = None
         await audit.close(5)
-    assert [(event.name, event.count) for event in bus.facts] == [("s0", 2), ("s1", 1), ("s2", 1)]
+    assert [(event.name, event.count) for event in bus.events] == [("s0", 2), ("s1", 1), ("s2", 1)]
 
 
 @pytest.mark.parametrize("trouble", [EventRefused("too large"), ValueError("no JSON")])
 async def test_a_fact_that_is_refused_is_counted_and_holds_up_no_other(
-    audit: Audit, bus: Told, metrics: Metrics, trouble: Exception
+    audit: Audit, bus: RecordingBus, metrics: Metrics, trouble: Exception
 ) -> None:
     bus.trouble = trouble
     async with running(audit):
@@ -120,7 +120,7 @@ async def test_a_fact_that_is_refused_is_counted_and_holds_up_no_other(
         await until(lambda: not len(audit))
         bus.trouble = None
         audit.record(granted("other"))
-        await until(lambda: bus.facts)
+        await until(lambda: bus.events)
     assert dropped(metrics) == 1
 
 
@@ -136,7 +136,7 @@ async def test_beyond_what_may_wait_facts_are_dropped_and_counted(
 
 
 async def test_a_flood_of_one_source_drops_nothing_of_another_and_keeps_it_waiting_for_one_fact(
-    audit: Audit, bus: Told, metrics: Metrics, monkeypatch: pytest.MonkeyPatch
+    audit: Audit, bus: RecordingBus, metrics: Metrics, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(auditing, "MOST", 10)
     for number in range(30):
@@ -146,24 +146,24 @@ async def test_a_flood_of_one_source_drops_nothing_of_another_and_keeps_it_waiti
     assert (len(audit), dropped(metrics)) == (10, 23)
     async with running(audit):
         await audit.close(5)
-    names = [event.name for event in bus.facts]
+    names = [event.name for event in bus.events]
     assert [name for name in names if name.startswith("s")] == ["s0", "s1", "s2"]
     assert names.index("s2") == 5
 
 
 async def test_a_source_that_says_something_else_each_time_is_slowed_down_and_another_is_not(
-    audit: Audit, bus: Told, monkeypatch: pytest.MonkeyPatch
+    audit: Audit, bus: RecordingBus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(auditing, "FACTS_AT_ONCE", 5.0)
-    monkeypatch.setattr(auditing, "FACTS_PER_SECOND", 0.001)
+    monkeypatch.setattr(auditing, "EVENTS_AT_ONCE", 5.0)
+    monkeypatch.setattr(auditing, "EVENTS_PER_SECOND", 0.001)
     for number in range(50):
         audit.record(granted(f"flood{number}"), "one")
     async with running(audit):
-        await until(lambda: len(bus.facts) == 5)
+        await until(lambda: len(bus.events) == 5)
         audit.record(granted("s0"), "other")
-        await until(lambda: len(bus.facts) == 6)
+        await until(lambda: len(bus.events) == 6)
         audit.record(granted("flood49"), "one")
-    assert bus.facts[-1].name == "s0"
+    assert bus.events[-1].name == "s0"
     assert len(audit) == 45, "they wait, and equal ones are one"
 
 

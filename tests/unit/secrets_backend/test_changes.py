@@ -26,7 +26,7 @@ class World:
 
     def __init__(self) -> None:
         self.version: tuple[str, str] | None = ("u", "1")
-        self.facts: list[tuple[SecretChanged, str]] = []
+        self.events: list[tuple[SecretChanged, str]] = []
         self.away = False
         self.looks = 0
         self.changes = Changes(
@@ -45,10 +45,10 @@ class World:
             raise NotFound(Call("GET", "Secret", "secrets", *place), status=404, reason="NotFound", message="none")
         return {"metadata": {"uid": self.version[0], "resourceVersion": self.version[1]}}
 
-    async def publish(self, fact: SecretChanged, *, dedup: str) -> None:
+    async def publish(self, event: SecretChanged, *, dedup: str) -> None:
         if self.away:
             raise BusUnavailable("away")
-        self.facts.append((fact, dedup))
+        self.events.append((event, dedup))
 
     def give(self, host: str = "N1", version: str = "1", application: str | None = "app", name: str = "db") -> None:
         about = {"namespace": "shop", "name": name, "field": "f", "entity": "M", "issuer": "A", "backend": "kube"}
@@ -82,7 +82,7 @@ async def test_a_secret_that_is_as_it_was_given_is_no_news(world: World) -> None
     world.give()
     async with running(world):
         await world.look()
-    assert world.facts == []
+    assert world.events == []
 
 
 async def test_a_change_is_said_once_with_all_who_have_an_older_version(world: World) -> None:
@@ -92,7 +92,7 @@ async def test_a_change_is_said_once_with_all_who_have_an_older_version(world: W
     world.version = ("u", "3")
     async with running(world):
         await world.look(4)
-    [(event, _)] = world.facts
+    [(event, _)] = world.events
     assert (event.hosts, event.applications, event.resource_version) == (["N1", "N2"], ["bank", "shop"], "3")
     assert [(group.namespace, group.lattice) for group in event.groups] == GROUPS
 
@@ -102,7 +102,7 @@ async def test_a_secret_made_anew_is_another(world: World) -> None:
     world.version = ("other", "1")
     async with running(world):
         await world.look()
-    assert [event.uid for event, _ in world.facts] == ["other"]
+    assert [event.uid for event, _ in world.events] == ["other"]
 
 
 async def test_a_secret_that_is_deleted_is_said_when_it_is_there_again(world: World) -> None:
@@ -110,10 +110,10 @@ async def test_a_secret_that_is_deleted_is_said_when_it_is_there_again(world: Wo
     world.version = None
     async with running(world):
         await world.look()
-        assert world.facts == []
+        assert world.events == []
         world.version = ("u", "9")
         await world.look()
-    assert len(world.facts) == 1
+    assert len(world.events) == 1
 
 
 async def test_a_change_that_the_bus_did_not_take_is_said_again(world: World) -> None:
@@ -123,7 +123,7 @@ async def test_a_change_that_the_bus_did_not_take_is_said_again(world: World) ->
         await world.look()
         world.away = False
         await world.look()
-    assert len(world.facts) == 1
+    assert len(world.events) == 1
 
 
 async def test_replicas_that_know_the_same_say_it_under_one_mark_and_others_under_another() -> None:
@@ -135,7 +135,7 @@ async def test_replicas_that_know_the_same_say_it_under_one_mark_and_others_unde
         world.version = ("u", "2")
         async with running(world):
             await world.look()
-        marks.append(world.facts[0][1])
+        marks.append(world.events[0][1])
     assert marks[0] == marks[1] != marks[2]
 
 
@@ -157,4 +157,4 @@ async def test_who_was_given_a_very_old_version_is_told_of_all_the_same(world: W
     world.version = ("u", "new")
     async with running(world):
         await world.look()
-    assert set(world.facts[0][0].hosts) == {f"N{number}" for number in range(3 * MOST_VERSIONS)}
+    assert set(world.events[0][0].hosts) == {f"N{number}" for number in range(3 * MOST_VERSIONS)}

@@ -92,9 +92,9 @@ BROKEN: dict[str, dict[str, Any]] = {
 def test_what_holds_no_keys_is_refused_without_a_word_of_what_it_holds(name: str) -> None:
     with pytest.raises(KeySecretError) as refused:
         read_ring(BROKEN[name])
-    told = repr(refused.value) + str(refused.value)
-    assert f"entry {names.SECRETS_SEED}" in told or f"entry {names.SECRETS_PREVIOUS}" in told
-    assert SEED[:12] not in told
-    assert NEW.seed()[:12] not in told
+    message = repr(refused.value) + str(refused.value)
+    assert f"entry {names.SECRETS_SEED}" in message or f"entry {names.SECRETS_PREVIOUS}" in message
+    assert SEED[:12] not in message
+    assert NEW.seed()[:12] not in message
     assert refused.value.__cause__ is None
     assert refused.value.__context__ is None

@@ -195,10 +195,10 @@ NO_NAMES: dict[str, str] = {
 def test_a_name_that_no_secret_can_have_never_gets_into_a_path(case: str) -> None:
     """The peer's words are those of the API server, UpstreamError; here nobody asks it."""
     refused = refusal(message(asking(key=NO_NAMES[case])))
-    said = answer(ErrorName.UPSTREAM, refused.body())
-    assert quoted(NO_NAMES[case]) in said
-    assert said.isprintable()
-    assert len(said) < 500
+    error_text = answer(ErrorName.UPSTREAM, refused.body())
+    assert quoted(NO_NAMES[case]) in error_text
+    assert error_text.isprintable()
+    assert len(error_text) < 500
 
 
 FIELDS: dict[str, str] = {

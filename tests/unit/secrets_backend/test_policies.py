@@ -138,7 +138,7 @@ def test_what_is_no_policy_is_a_policy_error_with_words(case: str) -> None:
         read_policy(REFUSED[case])
     assert caught.value.error is ErrorName.POLICY
     refused = refusal(message(asking_with({"context.application.policy": REFUSED[case]})))
-    said = answer(ErrorName.POLICY, refused.body())
-    assert "policy" in said
-    assert said.isprintable()
-    assert len(said) < 300
+    error_text = answer(ErrorName.POLICY, refused.body())
+    assert "policy" in error_text
+    assert error_text.isprintable()
+    assert len(error_text) < 300

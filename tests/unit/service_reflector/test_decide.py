@@ -542,10 +542,10 @@ def test_endpoints_are_hosts_that_meet_a_requirement() -> None:
     spread = {"type": "spreadscaler", "properties": {"spread": [{"name": "a", "requirements": {"zone": "b"}}]}}
     application = app(capability("httpserver", link(), spread))
     fits = replace(POD, name="fits", uid="uid-2", addresses=("10.0.0.2",), labels=(("zone", "b"),))
-    told = replace(POD, name="told", uid="uid-3", addresses=("10.0.0.3",))
-    pods = (POD, fits, told)
+    reported = replace(POD, name="told", uid="uid-3", addresses=("10.0.0.3",))
+    pods = (POD, fits, reported)
     assert led_to(snapshot(claim(application, pods=pods))) == {"fits"}
-    hosts = {"told": a_host(told, zone="b")}
+    hosts = {"told": a_host(reported, zone="b")}
     assert led_to(snapshot(claim(application, pods=pods, hosts=hosts))) == {"fits", "told"}
 
 

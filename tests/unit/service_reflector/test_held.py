@@ -26,14 +26,14 @@ STORED: dict[str, Any] = {"labels": {}, "annotations": {}, "finalizers": [], "sp
 SERVICE = ServiceView("g", "shop", "uid-shop", "1", application="shop", lattice="east/1", manifest=STORED)
 APPLICATION = read_application(manifest())
 CLAIM = Claim(SERVICE.lattice, APPLICATION, options_of(APPLICATION), (), {}, Running(), None)
-GONE = Snapshot("g", "shop", services={"shop": SERVICE}, sure=True)
+DELETED = Snapshot("g", "shop", services={"shop": SERVICE}, sure=True)
 
 
 @pytest.fixture
 async def held() -> tuple[Any, Any, Holding]:
     """Return what is known, effects that only hold, and a circuit breaker that holds the Service."""
     cache: Any = SimpleNamespace(
-        controller=None, remove_finalizers=False, published={}, snapshot=AsyncMock(return_value=GONE)
+        controller=None, remove_finalizers=False, published={}, snapshot=AsyncMock(return_value=DELETED)
     )
     cache.preserved_text, cache.services = str, {}
     breaker: Any = Holding()
@@ -59,7 +59,7 @@ async def test_a_service_is_not_held_any_more_once_its_application_is_deployed_a
     held: tuple[Any, Any, Holding],
 ) -> None:
     cache, effects, breaker = held
-    cache.snapshot.return_value = replace(GONE, claims=(CLAIM,))
+    cache.snapshot.return_value = replace(DELETED, claims=(CLAIM,))
     await reflected(cache, effects)
     assert breaker.held == set()
 
@@ -68,6 +68,6 @@ async def test_a_service_stays_held_while_it_is_not_known_whether_its_lattice_ha
     held: tuple[Any, Any, Holding],
 ) -> None:
     cache, effects, breaker = held
-    cache.snapshot.return_value = replace(GONE, unknown=frozenset({SERVICE.lattice}))
+    cache.snapshot.return_value = replace(DELETED, unknown=frozenset({SERVICE.lattice}))
     await reflected(cache, effects)
     assert breaker.held == {SERVICE.uid}

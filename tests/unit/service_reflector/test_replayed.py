@@ -37,7 +37,7 @@ PODS = tuple(
 VERSION = "01M7Y7F1MZ8QC56GGXYTJ2R95E"
 
 
-def said(message: Message) -> str:
+def event_of(message: Message) -> str:
     return str(message["data"].get("time", ""))
 
 
@@ -66,7 +66,7 @@ def two_hosts() -> list[Message]:
 
 
 WHOLE = two_hosts()
-ALIVE = [message for message in WHOLE if said(message) < UNDEPLOYED]
+ALIVE = [message for message in WHOLE if event_of(message) < UNDEPLOYED]
 
 
 def made(comparison: Comparison, watch: HostWatch) -> tuple[set[str], set[str]]:

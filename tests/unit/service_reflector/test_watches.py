@@ -19,7 +19,7 @@ PIECE = SliceView(
     "g", "shop-2-0", "uid-slice", "1", "shop-2", "", "IPv4", (), (), write_kept("shop", "east/1", SERVICE)
 )
 KEY = "g/shop"
-GONE = ChangeKind.DELETED
+DELETED = ChangeKind.DELETED
 
 
 class World:
@@ -35,12 +35,12 @@ class World:
         else:
             self.cache.services[SERVICE.key] = new
         on_service(self.cache, self.woken.append)(
-            Change(GONE if new is None else ChangeKind.ADDED, SERVICE.key, old, new)
+            Change(DELETED if new is None else ChangeKind.ADDED, SERVICE.key, old, new)
         )
 
     def slice(self, old: SliceView | None, new: SliceView | None) -> None:
         on_slice(self.cache, self.woken.append)(
-            Change(GONE if new is None else ChangeKind.ADDED, "g/shop-2-0", old, new)
+            Change(DELETED if new is None else ChangeKind.ADDED, "g/shop-2-0", old, new)
         )
 
 

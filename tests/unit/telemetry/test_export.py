@@ -120,12 +120,12 @@ async def test_a_collector_that_is_away_costs_one_warning_and_no_wait_at_the_end
         first, second = service(endpoint), service(endpoint)
         for telemetry in (first, second):
             span(telemetry)
-        told(events, endpoint, 1)
+        logged(events, endpoint, 1)
         started = time.monotonic()
         await first.shutdown()
         await second.shutdown()
         assert time.monotonic() - started < 3
-    [event] = told(events, endpoint, 1)
+    [event] = logged(events, endpoint, 1)
     assert {key: value for key, value in event.items() if key != "event"} == {
         "log_level": "warning",
         "endpoint": f"{endpoint}/v1/traces",
@@ -153,16 +153,16 @@ async def test_a_refusing_collector_is_warned_of_and_its_return_told(
     collector.status, collector.retry_after = status, retry_after
     telemetry = service(collector.endpoint)
     span(telemetry)
-    (warning,) = told(events, collector.endpoint, 1)
+    (warning,) = logged(events, collector.endpoint, 1)
     collector.status = 200
     span(telemetry)
-    _, info = told(events, collector.endpoint, 2)
+    _, info = logged(events, collector.endpoint, 2)
     await telemetry.shutdown()
     assert "400" in warning["reason"] or status != 400
     assert (info["log_level"], "reason" in info) == ("info", False)
 
 
-def told(events: list[structlog.typing.EventDict], endpoint: str, count: int) -> list[structlog.typing.EventDict]:
+def logged(events: list[structlog.typing.EventDict], endpoint: str, count: int) -> list[structlog.typing.EventDict]:
     """Wait for the events about one endpoint: exporters that hang outlive the test that made them."""
     deadline = time.monotonic() + 15
     while len(about := [event for event in events if endpoint in event.get("endpoint", "")]) < count:

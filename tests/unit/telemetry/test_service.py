@@ -22,12 +22,15 @@ async def test_services_of_a_process_keep_their_names_in_one_trace() -> None:
         trace = current_trace()
     with second.tracer.start_as_current_span("heard", context=context_from(trace)):
         pass
-    said, heard = spans.get_finished_spans()
-    assert said.resource.attributes["service.name"] == "trellis-node-watcher"
-    assert heard.resource.attributes["service.name"] == "trellis-provisioner"
-    assert said.context is not None
-    assert heard.parent is not None
-    assert (heard.parent.trace_id, heard.parent.span_id) == (said.context.trace_id, said.context.span_id)
+    published, received = spans.get_finished_spans()
+    assert published.resource.attributes["service.name"] == "trellis-node-watcher"
+    assert received.resource.attributes["service.name"] == "trellis-provisioner"
+    assert published.context is not None
+    assert received.parent is not None
+    assert (received.parent.trace_id, received.parent.span_id) == (
+        published.context.trace_id,
+        published.context.span_id,
+    )
     await first.shutdown()
     await second.shutdown()
 

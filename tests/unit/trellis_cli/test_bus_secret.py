@@ -154,8 +154,8 @@ def test_a_base_that_differs_is_named(tmp_path: Path, capsys: pytest.CaptureFixt
     (tmp_path / "nats.yaml").write_text("x")
     (tmp_path / "old.yaml").write_text("x")
     assert main([*arguments, "--check"]) == 1
-    told = capsys.readouterr().err
-    assert lacking(told, "nats.yaml", "make generate", "old.yaml") == []
+    stderr = capsys.readouterr().err
+    assert lacking(stderr, "nats.yaml", "make generate", "old.yaml") == []
 
 
 def test_a_secret_that_would_be_public_is_refused_by_its_name() -> None:

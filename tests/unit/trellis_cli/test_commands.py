@@ -75,11 +75,11 @@ def test_a_command_is_there_and_imports_none_of_the_others(asked: str) -> None:
 @pytest.mark.parametrize("arguments", [["--help"], ["-h"], []])
 def test_help_names_every_command_and_imports_none(arguments: list[str]) -> None:
     done = run(*arguments, program=AND_THEN)
-    said = done.stdout + done.stderr
+    output = done.stdout + done.stderr
     assert not {f"trellis_cli.{command.place.partition(':')[0]}" for command in COMMANDS.values()} & set(
         done.stderr.split()
     )
-    assert all(f" {name} " in said for name in [*COMMANDS, "version"])
+    assert all(f" {name} " in output for name in [*COMMANDS, "version"])
 
 
 def test_help_prints_patterns_as_they_are() -> None:

@@ -60,9 +60,9 @@ def test_what_is_printed_leads_to_a_token_and_is_none() -> None:
     assert document_of(outcome)["console"] == {"url": page.url, "log_in": page.log_in}
     assert not [line for line in what_next(outcome) if page.url in line], "nothing of it is kept"
     kept = Outcome([], 1, 1.0, 1, "n", [], cluster(), None, page)
-    told = "\n".join(what_next(kept))
-    assert page.url in told
-    assert words in told
+    text = "\n".join(what_next(kept))
+    assert page.url in text
+    assert words in text
 
 
 async def test_a_page_that_cannot_be_built_is_said_and_keeps_no_demo_from_running(

@@ -73,9 +73,9 @@ def test_who_is_not_there_may_be_elsewhere(
 
 
 def test_what_is_told_of_an_absent_one_is_the_answer_unless_it_is_elsewhere() -> None:
-    subject, told = Subject("Thing", "thing", "things"), Line("event", "it may not be", False, rank=Rank.CAUSE)
-    assert "it may not be" in subject.absent("x", "a", Absence(alike=["a/y"]), told).headline
-    assert "namespace b" in subject.absent("x", "a", Absence(elsewhere=["b"]), told).headline
+    subject, line = Subject("Thing", "thing", "things"), Line("event", "it may not be", False, rank=Rank.CAUSE)
+    assert "it may not be" in subject.absent("x", "a", Absence(alike=["a/y"]), line).headline
+    assert "namespace b" in subject.absent("x", "a", Absence(elsewhere=["b"]), line).headline
 
 
 def test_a_page_ends_with_who_leads_what_was_told_and_which_rights_were_lacking() -> None:
@@ -106,7 +106,7 @@ def kube() -> FakeKube:
     return made
 
 
-async def said_of(kube: FakeKube, name: str, namespace: str | None) -> str:
+async def error_of(kube: FakeKube, name: str, namespace: str | None) -> str:
     with pytest.raises(NotThereError) as raised:
         await find(Reading(kube, "trellis-system"), HOST_CONFIGS, GROUP, name, namespace)
     assert raised.value.page.cause is not None
@@ -124,10 +124,10 @@ async def test_an_object_is_found_in_its_namespace_or_in_any(kube: FakeKube) -> 
 
 
 async def test_of_one_that_is_not_there_the_nearest_are_named(kube: FakeKube) -> None:
-    elsewhere = await said_of(kube, "shop", "vault")
+    elsewhere = await error_of(kube, "shop", "vault")
     assert lacking(elsewhere, "WasmCloudHostConfig shop", "namespace vault", "namespace team") == []
-    assert lacking(await said_of(kube, "shup", None), "WasmCloudHostConfig shup", "team/shop") == []
-    nowhere = await said_of(kube, "shop", "nowhere")
+    assert lacking(await error_of(kube, "shup", None), "WasmCloudHostConfig shup", "team/shop") == []
+    nowhere = await error_of(kube, "shop", "nowhere")
     assert lacking(nowhere, "namespace nowhere") == []
     assert "WasmCloudHostConfig" not in nowhere
     with pytest.raises(NotThereError) as raised:
@@ -148,8 +148,8 @@ async def test_where_only_one_namespace_may_be_read_nothing_is_said_of_others(ku
         lambda _: status_reply(403, "Forbidden", reason),
         when=lambda request: request.path == HOST_CONFIGS.path() or request.path == NAMESPACES.path(None, "vault"),
     )
-    told = await said_of(kube, "shop", "vault")
-    assert lacking(told, "WasmCloudHostConfig shop", "namespace vault") == []
-    assert "team" not in told
+    message = await error_of(kube, "shop", "vault")
+    assert lacking(message, "WasmCloudHostConfig shop", "namespace vault") == []
+    assert "team" not in message
     with pytest.raises(AnswerError, match="--namespace"):
         await find(Reading(kube, "trellis-system"), HOST_CONFIGS, GROUP, "shop", None)

@@ -24,13 +24,13 @@ from trellis_cli.explain.grant import Account, GrantSnapshot, explain_grant
 Manifest = dict[str, Any]
 
 
-def said(kind: str, status: str, reason: str = "Healthy", message: str = "") -> Manifest:
+def condition(kind: str, status: str, reason: str = "Healthy", message: str = "") -> Manifest:
     return {"type": kind, "status": status, "reason": reason, "message": message}
 
 
-READY = said("Available", "True", "HostsReady", "2 of 2 hosts are ready")
-HEARD = said("HostsReporting", "True", "AllReporting", "2 of 2 ready pods are heard of in the lattice")
-FINE = said("Degraded", "False")
+READY = condition("Available", "True", "HostsReady", "2 of 2 hosts are ready")
+REPORTING = condition("HostsReporting", "True", "AllReporting", "2 of 2 ready pods are heard of in the lattice")
+FINE = condition("Degraded", "False")
 LEADER = Leader("host-manager", "pod-1", "")
 
 
@@ -38,7 +38,7 @@ def group(*conditions: Manifest, **spec: Any) -> Manifest:
     return {
         "metadata": {"namespace": "team", "name": "hosts", "uid": "uid-g", "generation": 1},
         "spec": {"lattice": "east"} | spec,
-        "status": {"observedGeneration": 1, "conditions": [*(conditions or (READY, FINE, HEARD))]},
+        "status": {"observedGeneration": 1, "conditions": [*(conditions or (READY, FINE, REPORTING))]},
     }
 
 
@@ -46,7 +46,7 @@ QUOTA = 'pods "hosts-x" is forbidden: exceeded quota: small, requested: pods=1, 
 GROUPS: dict[str, tuple[Manifest, str, list[str]]] = {
     "a Secret is missing": (
         group(
-            said(
+            condition(
                 "Degraded",
                 "True",
                 "SecretMissing",
@@ -57,41 +57,44 @@ GROUPS: dict[str, tuple[Manifest, str, list[str]]] = {
         ["Secret team/creds is missing"],
     ),
     "its image cannot be pulled": (
-        group(said("Degraded", "True", "ImagePullBackOff", "pod a, container wasmcloud-host: Back-off")),
+        group(condition("Degraded", "True", "ImagePullBackOff", "pod a, container wasmcloud-host: Back-off")),
         "degraded",
         ["ImagePullBackOff: pod a, container wasmcloud-host: Back-off", "spec.image", "spec.imagePullSecrets"],
     ),
     "a quota": (
-        group(said("Degraded", "True", "FailedCreate", QUOTA)),
+        group(condition("Degraded", "True", "FailedCreate", QUOTA)),
         "degraded",
         ["exceeded quota: small", "ResourceQuota small", "namespace team"],
     ),
     "a crash": (
-        group(said("Degraded", "True", "CrashLoopBackOff", "pod a-1, container host: back-off; it said last: no")),
+        group(condition("Degraded", "True", "CrashLoopBackOff", "pod a-1, container host: back-off; it said last: no")),
         "degraded",
         ["CrashLoopBackOff: pod a-1, container host: back-off; it said last: no", "kubectl logs -n team a-1"],
     ),
     "credentials are refused": (
         group(
             READY,
-            said("HostsReporting", "Unknown", "LatticeUnreachable", "NATS refused the user: its nkey"),
+            condition("HostsReporting", "Unknown", "LatticeUnreachable", "NATS refused the user: its nkey"),
             secretName="creds",
         ),
         "lattice",
         ["LatticeUnreachable: NATS refused the user: its nkey", "Secret team/creds"],
     ),
     "its NATS is away": (
-        group(READY, said("HostsReporting", "Unknown", "LatticeUnreachable", "connection refused")),
+        group(READY, condition("HostsReporting", "Unknown", "LatticeUnreachable", "connection refused")),
         "lattice",
         ["LatticeUnreachable: connection refused", "spec.natsAddress", "spec.natsClientPort"],
     ),
     "a host is silent": (
-        group(READY, said("HostsReporting", "False", "HeartbeatMissing", "no heartbeat for 70 s of the host in pod a")),
+        group(
+            READY,
+            condition("HostsReporting", "False", "HeartbeatMissing", "no heartbeat for 70 s of the host in pod a"),
+        ),
         "lattice",
         ["HeartbeatMissing: no heartbeat for 70 s of the host in pod a"],
     ),
     "another operator runs": (
-        group(said("OtherControllerActive", "True", "WasmCloudOperatorRuns", "remove it")),
+        group(condition("OtherControllerActive", "True", "WasmCloudOperatorRuns", "remove it")),
         "other controller",
         ["WasmCloudOperatorRuns: remove it"],
     ),
@@ -109,7 +112,7 @@ def test_a_group_of_hosts_names_its_cause(manifest: Manifest, about: str, named:
 
 
 def test_a_healthy_group_is_ready_and_a_new_one_progresses() -> None:
-    new = group(READY, FINE, said("HostsReporting", "Unknown", "WaitingForHosts", "1 of 2"))
+    new = group(READY, FINE, condition("HostsReporting", "Unknown", "WaitingForHosts", "1 of 2"))
     assert explain_group(group(), Beside([LEADER])).cause is None
     verdict = explain_group(new, Beside([LEADER])).verdict
     assert (verdict.health, verdict.reason) == (Health.PROGRESSING, "WaitingForHosts")
@@ -120,7 +123,8 @@ def test_a_healthy_group_is_ready_and_a_new_one_progresses() -> None:
 
 def test_a_group_is_ready_while_wadm_is_away_and_its_page_says_so() -> None:
     page = explain_group(
-        group(READY, HEARD, said("ApplicationsKnown", "Unknown", "WadmUnavailable", "no answer")), Beside([LEADER])
+        group(READY, REPORTING, condition("ApplicationsKnown", "Unknown", "WadmUnavailable", "no answer")),
+        Beside([LEADER]),
     )
     assert (page.cause, page.verdict.health) == (None, Health.HEALTHY)
     [line] = [line for line in page.lines if line.about == "wadm"]
@@ -132,7 +136,7 @@ def controller(*conditions: Manifest, **status: Any) -> Manifest:
     return {"metadata": {"namespace": "team", "name": "c", "uid": "uid-c"}, "spec": {}, "status": found}
 
 
-RUNNING = said("Ready", "True", "Running", "it is called when what it watches changes")
+RUNNING = condition("Ready", "True", "Running", "it is called when what it watches changes")
 FAULT = {"kind": "Trapped", "message": "unreachable", "time": "2026-11-22T07:00:00Z"}
 CONTROLLERS: dict[str, tuple[Manifest, str, list[str]]] = {
     "a trap while it runs": (
@@ -141,7 +145,9 @@ CONTROLLERS: dict[str, tuple[Manifest, str, list[str]]] = {
         ["Trapped: unreachable", "2026-11-22T07:00:00Z", "3 traps", "1 object", "spec.module"],
     ),
     "a trap that stops it": (
-        controller(said("Ready", "False", "Trapped", "it is tried again"), lastFault=FAULT, traps=1, state="Failed"),
+        controller(
+            condition("Ready", "False", "Trapped", "it is tried again"), lastFault=FAULT, traps=1, state="Failed"
+        ),
         "last fault",
         ["Trapped: unreachable", "2026-11-22T07:00:00Z", "1 traps"],
     ),
@@ -152,8 +158,8 @@ CONTROLLERS: dict[str, tuple[Manifest, str, list[str]]] = {
     ),
     "a right it lacks": (
         controller(
-            said("WatchesGranted", "False", "WatchNotGranted", "nobody may"),
-            said("Ready", "False", "WatchNotGranted", "nobody may"),
+            condition("WatchesGranted", "False", "WatchNotGranted", "nobody may"),
+            condition("Ready", "False", "WatchNotGranted", "nobody may"),
         ),
         "WatchesGranted",
         ["WatchNotGranted: nobody may"],
@@ -172,7 +178,7 @@ def test_a_controller_names_its_cause(manifest: Manifest, about: str, named: lis
 
 
 def test_a_controller_that_is_well_paused_or_failed_long_ago_is_ready() -> None:
-    paused = controller(said("Ready", "False", "Paused", "…"), state="Paused")
+    paused = controller(condition("Ready", "False", "Paused", "…"), state="Paused")
     for item in (controller(RUNNING), controller(RUNNING, lastFault=FAULT, traps=9), paused):
         assert controller_cause(item) is None
 

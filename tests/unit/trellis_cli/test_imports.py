@@ -47,7 +47,7 @@ import rich.traceback
 """
 
 
-def said(program: str, directory: Path) -> list[str]:
+def printed(program: str, directory: Path) -> list[str]:
     environment = {**os.environ, "TRELLIS_CONTROLLER_DATA_DIR": str(directory / "data")}
     done = subprocess.run(
         [sys.executable, "-c", AS_IT_RUNS + program, str(directory / "guests")],
@@ -62,12 +62,12 @@ def said(program: str, directory: Path) -> list[str]:
 
 
 def test_the_engine_of_controllers_is_loaded_when_a_guest_is_to_run_and_not_before(tmp_path: Path) -> None:
-    assert said(ASKED, tmp_path) == ["False", "True"]
+    assert printed(ASKED, tmp_path) == ["False", "True"]
 
 
 def test_a_process_has_in_memory_neither_what_a_terminal_or_a_kubeconfig_needs_nor_a_validator(tmp_path: Path) -> None:
     """Whoever prints tables can still import what prints them."""
-    assert said(LOADED, tmp_path) == []
+    assert printed(LOADED, tmp_path) == []
 
 
 def test_whoever_interrupts_a_command_while_it_is_loaded_is_told_nothing_of_modules(

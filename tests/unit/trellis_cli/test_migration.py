@@ -359,12 +359,12 @@ def test_the_values_of_kwasms_operator_are_read_whether_it_runs_or_not(replicas:
 
 def test_values_stand_in_for_what_nobody_gave_and_are_told() -> None:
     values = Values("Deployment kwasm/kwasm-operator", "example.com/mine:1", auto_provision=True)
-    rules, [told] = with_values(RULES, values, frozenset())
+    rules, [note] = with_values(RULES, values, frozenset())
     assert (rules.installer.image, rules.auto_provision) == ("example.com/mine:1", True)
-    assert "TRELLIS_INSTALLER_IMAGE=example.com/mine:1 TRELLIS_AUTO_PROVISION=true" in told
-    rules, [told] = with_values(RULES, values, frozenset({"installer_image"}))
+    assert "TRELLIS_INSTALLER_IMAGE=example.com/mine:1 TRELLIS_AUTO_PROVISION=true" in note
+    rules, [note] = with_values(RULES, values, frozenset({"installer_image"}))
     assert (rules.installer.image, rules.auto_provision) == (IMAGE, True)
-    assert "TRELLIS_INSTALLER_IMAGE" not in told
+    assert "TRELLIS_INSTALLER_IMAGE" not in note
 
 
 def test_without_a_job_and_without_an_image_a_node_is_left() -> None:

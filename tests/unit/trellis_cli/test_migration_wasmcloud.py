@@ -63,7 +63,7 @@ def group(case: str = "minimal", operator: str = TODAYS_NAME, **metadata: Any) -
     return FormerGroup(manifest, {(kind, case): child for kind, child in children(case, operator).items()}, sources)
 
 
-def as_told(steps: list[Step]) -> dict[str, Doing]:
+def by_object(steps: list[Step]) -> dict[str, Doing]:
     return {step.object: step.doing for step in steps}
 
 
@@ -93,7 +93,7 @@ def test_an_api_of_somebody_else_is_left() -> None:
 
 
 @pytest.mark.parametrize(
-    ("service", "available", "running", "told"),
+    ("service", "available", "running", "reported"),
     [
         pytest.param("wadm-operator", "True", False, True, id="something answers, and no Deployment is known"),
         pytest.param("wadm-operator", "False", False, False, id="nothing answers"),
@@ -102,12 +102,12 @@ def test_an_api_of_somebody_else_is_left() -> None:
     ],
 )
 def test_an_api_that_is_served_shows_that_an_operator_runs(
-    service: str, available: str, running: bool, told: bool
+    service: str, available: str, running: bool, reported: bool
 ) -> None:
     found = of_operator("registration") | {"status": {"conditions": [{"type": "Available", "status": available}]}}
     found["spec"]["service"]["name"] = service
     deployments = (of_operator("deployment"),) if running else ()
-    assert bool(still_served(Former(registration=found, deployments=deployments))) is told
+    assert bool(still_served(Former(registration=found, deployments=deployments))) is reported
 
 
 # --- Services ---
@@ -169,12 +169,12 @@ def test_a_recorded_group_is_adopted_without_a_roll(case: str, operator: str) ->
 def test_leaked_credentials_cost_one_roll_and_are_not_told() -> None:
     found = group("full")
     steps = plan_groups(Former(groups=(found,)))
-    assert as_told(steps) == {"WasmCloudHostConfig g/full": Doing.KEEP, "Deployment g/full": Doing.KEEP}
+    assert by_object(steps) == {"WasmCloudHostConfig g/full": Doing.KEEP, "Deployment g/full": Doing.KEEP}
     assert "rolled once" in steps[0].reason
     assert "WASMCLOUD_OCI_REGISTRY_PASSWORD" in steps[1].reason
-    told = " ".join(text for step in steps for text in step.document().values())
+    shown = " ".join(text for step in steps for text in step.document().values())
     for secret in ("u1", "p1", "secret-user", "secret-word"):
-        assert secret not in told.split()
+        assert secret not in shown.split()
     assert ".dockerconfigjson" not in repr(found)  # nothing of a Secret is shown, as it is or encoded
 
 

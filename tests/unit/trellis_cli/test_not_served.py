@@ -70,9 +70,9 @@ async def test_a_kind_that_is_defined_and_cannot_be_listed_is_an_error_that_name
     refuse(kube, res)
     with pytest.raises((NotServedError, NotFound)) as raised:
         await ask(kube)
-    told = describe_error(raised.value)
-    assert res.kind in told or f'"{res.plural}"' in told
-    assert "`kubectl get " in told
+    message = describe_error(raised.value)
+    assert res.kind in message or f'"{res.plural}"' in message
+    assert "`kubectl get " in message
 
 
 @pytest.mark.parametrize("what", [what for what in READERS if not what.startswith(("rollout", "explain"))])

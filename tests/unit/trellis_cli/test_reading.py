@@ -22,7 +22,7 @@ from trellis_dev.fakes.fake import FakeKube, status_reply
 from trellis_dev.testing.builders import a_node
 
 Manifest = dict[str, Any]
-WHY = 'pods is forbidden: User "a" cannot list resource "pods" in API group "" at the cluster scope'
+FORBIDDEN = 'pods is forbidden: User "a" cannot list resource "pods" in API group "" at the cluster scope'
 APP: Manifest = {
     "metadata": {"namespace": "team", "name": "web", "generation": 1},
     "status": {"observedGeneration": 1, "lattice": "east", "conditions": [{"type": "Synced", "status": "True"}]},
@@ -41,7 +41,7 @@ def refuse_all(kube: FakeKube, times: int = 1) -> None:
     """Let lists of pods in all namespaces be refused."""
     kube.answer_next(
         times,
-        lambda _: status_reply(403, "Forbidden", WHY),
+        lambda _: status_reply(403, "Forbidden", FORBIDDEN),
         when=lambda request: request.path.startswith("/api/v1/pods"),
     )
 

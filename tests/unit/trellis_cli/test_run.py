@@ -32,8 +32,8 @@ def test_what_is_not_installed_whole_is_left_out_of_all_and_refused_by_name(monk
 
 def test_a_variable_of_a_command_is_no_slip_of_a_services() -> None:
     assert misspelt({"TRELLIS_JAEGER_URL": "http://127.0.0.1:16686", "TRELLIS_NATS_URL": "nats://127.0.0.1"}) == []
-    [told] = misspelt({"TRELLIS_NATS_URI": "x"})
-    assert lacking(told, "TRELLIS_NATS_URI", "TRELLIS_NATS_URL") == []
+    [warning] = misspelt({"TRELLIS_NATS_URI": "x"})
+    assert lacking(warning, "TRELLIS_NATS_URI", "TRELLIS_NATS_URL") == []
 
 
 def test_the_console_runs_only_if_it_is_named() -> None:

@@ -74,7 +74,7 @@ def app(**policy: Any) -> dict[str, Any]:
     return changed
 
 
-def told(row: Row) -> str:
+def texts_of(row: Row) -> str:
     return row.steps[-1].text
 
 
@@ -116,19 +116,19 @@ def test_a_policy_that_stops_it_says_why(policy: dict[str, Any], words: str) -> 
     row = judge(app(**policy), USE, around())
     assert not row.well
     assert row.identity is None
-    assert words in told(row)
+    assert words in texts_of(row)
 
 
 def test_a_policy_of_another_backend_is_none_of_ours() -> None:
     row = judge(app(properties={"backend": "vault"}), USE, around())
     assert row.well
     assert row.steps[-1].well is None
-    assert "'vault'" in told(row)
+    assert "'vault'" in texts_of(row)
 
 
 @pytest.mark.parametrize("use", [Use("cart", "x", "vault", "", "pw"), Use("cart", "x", "vault", "db", "")])
 def test_a_secret_without_key_or_field_is_stopped(use: Use) -> None:
-    assert lacking(told(judge(APP, use, around())), "key", "field") == []
+    assert lacking(texts_of(judge(APP, use, around())), "key", "field") == []
 
 
 def a_grant(place: str = "shop", **spec: Any) -> Grant:
@@ -144,8 +144,8 @@ def test_without_a_token_it_is_said_that_the_issuer_counts() -> None:
     row = judge(APP, USE, around(limited, None))
     assert row.well
     assert row.steps[-1].well is None
-    assert "--entity-jwt" in told(row)
-    assert "entityIssuers" in told(judge(APP, USE, around(limited)))
+    assert "--entity-jwt" in texts_of(row)
+    assert "entityIssuers" in texts_of(judge(APP, USE, around(limited)))
     assert judge(APP, USE, around(token=None)).steps[-1].well is True, "where no grant names issuers, none counts"
 
 
@@ -154,7 +154,7 @@ def test_issuers_of_grants_for_others_leave_no_doubt(other: dict[str, Any]) -> N
     grant = a_grant(serviceAccounts=["*"], entityIssuers=["A" + "C3" * 27 + "D"], **other)
     row = judge(APP, USE, around(ConnectionGrant(HOME.home, HOME.groups, (grant,)), None))
     assert row.steps[-1].well is True
-    assert "--entity-jwt" not in told(row)
+    assert "--entity-jwt" not in texts_of(row)
 
 
 DELETING = {"deletionTimestamp": "2026-01-01T00:05:00Z"}

@@ -159,7 +159,7 @@ def held_shim(name: str, kind: str, reason: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("kind", "reason", "stuck", "told"),
+    ("kind", "reason", "stuck", "reported"),
     [
         ("Degraded", "LedgerRefused", False, True),
         ("Degraded", "LedgerRefused", True, True),
@@ -171,11 +171,11 @@ def held_shim(name: str, kind: str, reason: str) -> dict[str, Any]:
         ("Degraded", "NodesFailing", False, False),
     ],
 )
-def test_a_shim_that_is_held_is_a_problem_of_the_rollout(kind: str, reason: str, stuck: bool, told: bool) -> None:
+def test_a_shim_that_is_held_is_a_problem_of_the_rollout(kind: str, reason: str, stuck: bool, reported: bool) -> None:
     busy = Rollout(rows_of([BUSY], {}, LEDGER), LEDGER, shims=(held_shim("spin", kind, reason),))
     part = rollout_part(busy, {"busy": "it is refused"} if stuck else {})
-    assert [*part.data["shims"]] == (["spin"] if told else [])
-    assert ("trellis explain shim/spin" in part.problem) is told
+    assert [*part.data["shims"]] == (["spin"] if reported else [])
+    assert ("trellis explain shim/spin" in part.problem) is reported
 
 
 def test_a_halted_rollout_is_a_problem_that_names_the_digest() -> None:
@@ -210,13 +210,13 @@ def test_of_a_thousand_nodes_one_is_named_and_all_are_in_the_document() -> None:
 
 
 def test_groups_and_grants_that_are_not_well_are_problems_with_their_cause() -> None:
-    said = {
+    condition = {
         "type": "Degraded",
         "status": "True",
         "reason": "SecretMissing",
         "message": "Secret t/x is missing: create it",
     }
-    status = {"observedGeneration": 1, "conditions": [said], "desiredReplicas": 2}
+    status = {"observedGeneration": 1, "conditions": [condition], "desiredReplicas": 2}
     group = {
         "metadata": {"namespace": "t", "name": "h", "generation": 1},
         "spec": {"lattice": "east"},

@@ -67,8 +67,8 @@ def demo(tmp_path_factory: pytest.TempPathFactory, built_page: Path) -> Iterator
     status, out, err = machine.run("demo", "--nodes", "10", "--keep", "--jaeger", "-o", "json")
     try:
         assert status == 0, err
-        told = json.loads(out)
-        kept, console = told["kept"], told["console"]
+        report = json.loads(out)
+        kept, console = report["kept"], report["console"]
         token = subprocess.run(console["log_in"], capture_output=True, text=True, check=True, timeout=30).stdout
         yield Demo(
             console["url"],
@@ -107,11 +107,11 @@ async def test_a_shim_is_rolled_out_before_ones_eyes(demo: Demo, window: Window)
     await expect(bar).to_have_attribute("aria-valuetext", re.compile("^10 of 10 "), timeout=SLOW)
     demo.kubectl("apply", "-f", str(demo.next))
     await expect(bar).not_to_have_attribute("aria-valuetext", re.compile("^10 of 10 "), timeout=SLOW)
-    told = set()
-    while not any(item.startswith("10 of 10 ") for item in told):
-        await expect(bar).not_to_have_attribute("aria-valuetext", max(told, default="", key=len), timeout=SLOW)
-        told.add(await bar.get_attribute("aria-valuetext") or "")
-    assert len(told) > 2, told
+    shown = set()
+    while not any(item.startswith("10 of 10 ") for item in shown):
+        await expect(bar).not_to_have_attribute("aria-valuetext", max(shown, default="", key=len), timeout=SLOW)
+        shown.add(await bar.get_attribute("aria-valuetext") or "")
+    assert len(shown) > 2, shown
     await window.in_both("demo-rollout")
 
 
@@ -177,8 +177,8 @@ async def test_a_message_that_is_none_is_a_dead_letter(demo: Demo, window: Windo
     await window.open("/letters")
     await window.sees(".nothing", "No dead letters")
     answer = await window.page.request.get("/api/session")
-    told: dict[str, Any] = await answer.json()
-    raw_publish(demo.nats, event_subject(told["cluster"], opted_out("lost")).encode(), b"garbage")
+    state: dict[str, Any] = await answer.json()
+    raw_publish(demo.nats, event_subject(state["cluster"], opted_out("lost")).encode(), b"garbage")
     await window.page.locator(".letter", has_text="node/lost").first.click()
     await window.sees("aside.panel .data", "garbage")
     await window.in_both("demo-letters")

@@ -84,12 +84,12 @@ async def test_an_answer_that_cannot_be_drawn_costs_its_panel_and_nothing_else(w
         await window.page.route("**/api/explain/**", nonsense)
         await window.page.locator('[data-id="node/n1"]').click()
         await window.sees(".problem")
-        told = await window.page.locator(".problem").first.inner_text()
+        problem = await window.page.locator(".problem").first.inner_text()
         assert await window.faults() == []
         world.kube.put(NODES, objects.opted_in("n3"))
         await window.sees('[data-id="node/n3"]', "Waiting")
         await window.page.unroute("**/api/explain/**")
         await window.page.locator('[data-id="shim/spin"], .shims button').first.click()
         await window.sees("aside.panel .headline, aside.panel .problem", re.compile("."))
-        await expect(window.page.get_by_text(told)).to_have_count(0)
+        await expect(window.page.get_by_text(problem)).to_have_count(0)
     chrome.complaints.clear()  # it is told to who looks into the browser's console

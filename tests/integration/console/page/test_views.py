@@ -49,10 +49,10 @@ async def test_a_rollout_is_followed_node_by_node(visit: Visit, chrome: Chrome) 
 async def test_events_are_seen_as_they_are_said_and_as_they_were(visit: Visit, chrome: Chrome) -> None:
     async with visit.console() as console, chrome.window(console.url, visit.token) as window:
         bus = await visit.bus()
-        await visit.say(bus, "early", "other")
+        await visit.publish(bus, "early", "other")
         await window.open("/events?types=node.*")
         await window.sees(".event .about", "node/other")
-        await visit.say(bus, "late")
+        await visit.publish(bus, "late")
         await window.sees(".event .about", "node/late")
         await window.page.locator(".event").first.click()
         await window.sees("aside.panel pre", '"name": "late"')
@@ -69,11 +69,11 @@ async def test_events_are_seen_as_they_are_said_and_as_they_were(visit: Visit, c
 async def test_what_is_read_stays_where_it_is_while_more_is_said(visit: Visit, chrome: Chrome) -> None:
     async with visit.console() as console, chrome.window(console.url, visit.token) as window:
         bus = await visit.bus()
-        await visit.say(bus, "one")
+        await visit.publish(bus, "one")
         await window.open("/events")
         await window.sees(".event .about", "node/one")
         await window.page.get_by_role("button", name="Pause").click()
-        await visit.say(bus, "two")
+        await visit.publish(bus, "two")
         await window.sees(".status button", "Paused, 1 new event")
         await expect(window.page.locator(".event")).to_have_count(1)
         await window.page.get_by_role("button", name="Paused").click()
@@ -134,7 +134,7 @@ async def test_a_dead_letter_is_shown_with_its_cause_and_its_body(visit: Visit, 
 async def test_every_view_fits_a_phone(visit: Visit, chrome: Chrome, view: str) -> None:
     phone = {"size": PHONE, "has_touch": True}
     async with visit.console() as console, chrome.window(console.url, visit.token, **phone) as window:
-        await visit.say(await visit.bus(), "one", "two")
+        await visit.publish(await visit.bus(), "one", "two")
         await window.open(f"/{view}?q=" if view else f"/?q={visit.own}")
         await expect(window.page.locator("main h2").first).to_be_visible()
         assert await wide(window) <= PHONE["width"]

@@ -242,8 +242,8 @@ def test_a_kill_in_the_middle_of_writing_leaves_the_whole_former_state_or_none(
     """Below 0: from the last write, which is the header's; before it come the checksums."""
     writes = 1 + _page_writes() + 2
     child = killed(tmp_path, write if write >= 0 else writes + write, length)
-    said, _ = child.communicate(timeout=60)
-    assert (said, child.returncode) == ("1\n", -signal.SIGKILL)
+    printed, _ = child.communicate(timeout=60)
+    assert (printed, child.returncode) == ("1\n", -signal.SIGKILL)
     numbers = survived(tmp_path)
     # The first write marks the file: before it the former state is whole. Once the header is there, the new one is.
     assert numbers == ({1} if (write, length) == (0, 0) else {2} if (write, length) == (-1, 10**6) else None)

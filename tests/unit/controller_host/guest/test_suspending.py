@@ -61,7 +61,7 @@ def slept(instance: Instance, snapshots: Snapshots, uid: str = "a-controller") -
 
 
 @pytest.fixture(params=["the kernel tells what changed", "all is compared"])
-def told(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
+def reports_pages(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
     if request.param == "all is compared":
         monkeypatch.setattr(pages, "private", lambda *_: None)
     return bool(request.param != "all is compared")
@@ -97,7 +97,7 @@ def test_any_sequence_with_sleep_gives_what_it_gives_without(
         snapshots.close()
 
 
-def test_a_hundred_sleeps_lose_nothing(modules: Modules, snapshots: Snapshots, told: bool) -> None:  # noqa: ARG001
+def test_a_hundred_sleeps_lose_nothing(modules: Modules, snapshots: Snapshots, reports_pages: bool) -> None:  # noqa: ARG001
     module = tape.module(modules)
     awake, sleeper = tape.boot(module), tape.boot(module)
     last = 0
@@ -129,7 +129,7 @@ def test_waking_runs_nothing_of_the_guest_again(modules: Modules, snapshots: Sna
     assert guest.guest.memory.read(8, 4) == b"\2\0\0\0"
 
 
-def test_a_page_that_became_zero_again_is_zero(modules: Modules, snapshots: Snapshots, told: bool) -> None:  # noqa: ARG001
+def test_a_page_that_became_zero_again_is_zero(modules: Modules, snapshots: Snapshots, reports_pages: bool) -> None:  # noqa: ARG001
     guest = tape.boot(tape.module(modules))
     tape.do(guest, (tape.STORE, 40000, 5))
     guest = slept(guest, snapshots)
@@ -160,7 +160,7 @@ def test_only_changed_pages_are_written_and_what_was_never_touched_takes_no_room
 def test_initial_data_far_up_in_memory_is_kept_and_what_was_written_on_both_sides_of_it(
     modules: Modules,
     snapshots: Snapshots,
-    told: bool,  # noqa: ARG001
+    reports_pages: bool,  # noqa: ARG001
 ) -> None:
     at = 60 * 65536 + 100
     guest = tape.boot(tape.module(modules, pages=100, more=wat.data(at, b"far up")))
