@@ -115,9 +115,9 @@ class Progress(Database):
         with self._writing() as base:
             deleted = [(uid, key) for key, call in past.marks.items() if not call.version and call.due is None]
             kept = [
-                (uid, key, mark.version, mark.due)
-                for key, mark in past.marks.items()
-                if mark.version or mark.due is not None
+                (uid, key, call.version, call.due)
+                for key, call in past.marks.items()
+                if call.version or call.due is not None
             ]
             if deleted:
                 base.executemany("DELETE FROM done WHERE uid = ? AND key = ?", deleted)

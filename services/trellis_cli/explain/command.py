@@ -122,12 +122,12 @@ async def _page(settings: ClientSettings, wanted: ObjectName, sources: Sources) 
             return error.page
 
 
-async def _found(settings: ClientSettings, reading: Reading, asked: ObjectName, sources: Sources) -> Explanation:
-    if asked.kind in V2_KINDS:
-        return await v2_page(reading, asked, sources)
-    if asked.kind == "secretgrant":
-        return await grant_page(reading, asked.name, asked.namespace)
-    return await page_of(reading, settings.installer_namespace, asked.kind, asked.name, asked.namespace)
+async def _found(settings: ClientSettings, reading: Reading, wanted: ObjectName, sources: Sources) -> Explanation:
+    if wanted.kind in V2_KINDS:
+        return await v2_page(reading, wanted, sources)
+    if wanted.kind == "secretgrant":
+        return await grant_page(reading, wanted.name, wanted.namespace)
+    return await page_of(reading, settings.installer_namespace, wanted.kind, wanted.name, wanted.namespace)
 
 
 async def _dead_letter_page(settings: ClientSettings, name: str) -> Explanation:

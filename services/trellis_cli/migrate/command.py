@@ -132,8 +132,8 @@ def _rules(settings: Settings) -> Rules:
     return Rules(settings.installer(), settings.auto_provision, settings.require_checksum)
 
 
-async def _run(asked: Arguments) -> None:
-    await migrate(asked.peer, asked.settings, asked.how, lambda kube: _find(kube, asked))
+async def _run(arguments: Arguments) -> None:
+    await migrate(arguments.peer, arguments.settings, arguments.how, lambda kube: _find(kube, arguments))
 
 
 async def _find(kube: Kube, arguments: Arguments) -> Found:
