@@ -11,12 +11,12 @@ from node_watcher.gather import Cache
 from trellis.bus.bus import Bus
 from trellis.events.node import NodeEventData, NodeGone, NodeOptedIn, NodeOptedOut, NodeReady, NodeReplaced
 
-NODE_FACTS = (NodeOptedIn, NodeOptedOut, NodeReplaced, NodeGone, NodeReady)
+NODE_EVENTS = (NodeOptedIn, NodeOptedOut, NodeReplaced, NodeGone, NodeReady)
 
 
 async def recall(cache: Cache, bus: Bus) -> None:
     """Read the last events of each node from the stream."""
-    events = [event async for event in bus.last_events(NODE_FACTS)]
+    events = [event async for event in bus.last_events(NODE_EVENTS)]
     for event in events:
         cache.remember(event.name, published_after(cache.published.get(event.name), event))
 

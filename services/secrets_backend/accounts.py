@@ -31,14 +31,14 @@ _TIMES: Final = 2
 
 @dataclass(eq=False, slots=True)
 class _Listener:
-    """The listener of a connection. ``subject`` and ``word``, a token, are secret outside of accounts that get them."""
+    """The listener of a connection. ``subject`` and ``token`` are secret outside of accounts that get them."""
 
     address: NatsAddress
     connection: LatticeConnection
     subject: str = field(default_factory=lambda: f"{INBOX}.{secrets.token_hex(_BYTES)}.account")
-    word: bytes = b""
+    token: bytes = b""
     since: float | None = None
-    """Start of the connection for which ``word`` was generated."""
+    """Start of the connection for which ``token`` was generated."""
     received: dict[_Listener, tuple[float, float]] = field(default_factory=dict)
     """Connections whose token was received here, with the start of this connection and of the other one."""
     published_at: float = 0.0
@@ -47,14 +47,14 @@ class _Listener:
     """Connections that are already answering the token published to all."""
     news: asyncio.Event = field(default_factory=asyncio.Event)
 
-    def hears(self, other: _Listener) -> bool:
+    def has_received(self, other: _Listener) -> bool:
         """Return whether the other's token was received here, over the current connections."""
         now = self.connection.since, other.connection.since
         return None not in now and self.received.get(other) == now
 
     def shares_account_with(self, other: _Listener) -> bool:
         """Return whether both have received the token of the other."""
-        return self.hears(other) and other.hears(self)
+        return self.has_received(other) and other.has_received(self)
 
 
 class Accounts:
@@ -64,7 +64,7 @@ class Accounts:
         self._cache = cache
         self._timings: Final = timings
         self._listeners: dict[NatsAddress, _Listener] = {}
-        self._words: dict[bytes, _Listener] = {}
+        self._tokens: dict[bytes, _Listener] = {}
         self._all = f"{INBOX}.{secrets.token_hex(_BYTES)}.accounts"
         self._answers: set[asyncio.Task[None]] = set()
 
@@ -134,14 +134,14 @@ class Accounts:
     async def _publish_token(self, mine: _Listener, subject: str) -> None:
         """Publish the token of the current connection."""
         if mine.since != mine.connection.since:
-            self._words.pop(mine.word, None)
-            mine.word, mine.since = secrets.token_bytes(_BYTES), mine.connection.since
-            self._words[mine.word] = mine
-        await mine.connection.publish(subject, mine.word)
+            self._tokens.pop(mine.token, None)
+            mine.token, mine.since = secrets.token_bytes(_BYTES), mine.connection.since
+            self._tokens[mine.token] = mine
+        await mine.connection.publish(subject, mine.token)
 
-    def _on_token(self, mine: _Listener, subject: str, word: bytes) -> None:
+    def _on_token(self, mine: _Listener, subject: str, token: bytes) -> None:
         """Record the sender of a token; answer a token published to all, unless this side published its own since."""
-        other = self._words.get(word)
+        other = self._tokens.get(token)
         if other is None or other is mine or mine.connection.since is None or other.since is None:
             return
         mine.received[other] = mine.connection.since, other.since
@@ -161,6 +161,6 @@ class Accounts:
                 await self._publish_token(mine, other.subject)
 
     def _forget(self, listener: _Listener) -> None:
-        self._words.pop(listener.word, None)
+        self._tokens.pop(listener.token, None)
         for other in self._listeners.values():
             other.received.pop(listener, None)

@@ -70,8 +70,8 @@ class Answering:
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
-        self._told = -parts.timings.report
-        self._untold = 0
+        self._reported_at = -parts.timings.report
+        self._unreported = 0
 
     async def answer(self, question: Question, grant_of: GrantOf) -> None:
         """Answer a request; raises only the cancellation of its task."""
@@ -192,10 +192,10 @@ class Answering:
     def _unreadable(self, refusal: Refusal) -> None:
         """Log requests without identity at a limited rate, as any client of the NATS can send them at any rate."""
         now = time.monotonic()
-        self._untold += 1
-        if now - self._told >= self._parts.timings.report:
-            _log.warning("unidentified requests refused", last=str(refusal), count=self._untold)
-            self._told, self._untold = now, 0
+        self._unreported += 1
+        if now - self._reported_at >= self._parts.timings.report:
+            _log.warning("unidentified requests refused", last=str(refusal), count=self._unreported)
+            self._reported_at, self._unreported = now, 0
 
 
 def _describe(opened: Opened, grant: ConnectionGrant) -> None:

@@ -38,7 +38,7 @@ class Key:
         self._ring: KeyRing | None = None
         self._began = self._looked = -timings.soon
         self._looking = asyncio.Lock()
-        self._told = ""
+        self._reported = ""
         self.there = asyncio.Event()
         health.expect(HEALTH)
 
@@ -94,7 +94,7 @@ class Key:
         else:
             if self._ring is not None and ring != self._ring:
                 _log.info("key rotated", key=ring.current.public, previous=len(ring.previous))
-            self._ring, self._told = ring, ""
+            self._ring, self._reported = ring, ""
             self._health.ready(HEALTH)
             self._health.note(HEALTH, "")
             self.there.set()
@@ -122,10 +122,10 @@ class Key:
             self._health.not_ready(HEALTH, reason)
         else:
             self._health.note(HEALTH, f"using the former key: {reason}")
-        if reason != self._told:
+        if reason != self._reported:
             effect = "using the former key" if self._ring is not None else "refusing all requests"
             _log.warning("key Secret cannot be read", reason=reason, effect=effect)
-        self._told = reason
+        self._reported = reason
 
 
 def make_secret(namespace: str, ring: KeyRing) -> Manifest:

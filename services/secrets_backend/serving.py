@@ -93,7 +93,7 @@ class Serving:
         self._connection = LatticeConnection(address, CONNECTION, self._changed.set)
         self._serving = self._other = False
         self._ending = False
-        self._asked_about: float | None = None
+        self._checked_on: float | None = None
         self._waiting: deque[Question] = deque()
         self._waiting_bytes = 0
         self._working: set[asyncio.Task[None]] = set()
@@ -151,7 +151,7 @@ class Serving:
             self._changed.clear()
             if self._connection.since is None:
                 await self._close(self._environment.timings.close)
-                self._asked_about = None
+                self._checked_on = None
                 if self._connection.tried:
                     self._environment.cache.looked_for(self._address)
                 self._show()
@@ -169,16 +169,16 @@ class Serving:
     async def _know_account(self) -> None:
         """Determine the account of this connection, once for each reconnect."""
         since = self._connection.since
-        if self._asked_about != since:
+        if self._checked_on != since:
             await self._environment.accounts.look(self._address, self._connection)
-            self._asked_about = since
+            self._checked_on = since
         for _ in range(min(len(self._waiting), AT_ONCE - len(self._working))):
             self._begin(self._working, self._work())
 
     @property
     def _is_sure(self) -> bool:
         """True if the account of the current connection is known; a reconnect may lead to another server."""
-        return self._connection.since is not None and self._asked_about == self._connection.since
+        return self._connection.since is not None and self._checked_on == self._connection.since
 
     async def _check(self) -> float:
         """Serve unless another backend does; return the seconds until the next check."""

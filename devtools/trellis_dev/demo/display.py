@@ -18,7 +18,7 @@ from rich.live import Live
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
-FACTS_SHOWN: Final = 6
+EVENTS_SHOWN: Final = 6
 
 
 class Display(Protocol):
@@ -64,7 +64,7 @@ class OnTerminal:
 
     def __init__(self, console: Console) -> None:
         self._console = console
-        self._events: deque[str] = deque(maxlen=FACTS_SHOWN)
+        self._events: deque[str] = deque(maxlen=EVENTS_SHOWN)
         self._bar = Progress(
             TextColumn("provisioned"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), console=console
         )

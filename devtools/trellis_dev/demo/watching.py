@@ -34,7 +34,7 @@ from trellis_dev.demo.display import Display
 
 FIELD_MANAGER: Final = "trellis.dev/demo"
 _LOOK_SECONDS: Final = 0.5
-_FACTS_SINCE: Final = timedelta(minutes=1)
+_EVENTS_SINCE: Final = timedelta(minutes=1)
 _LAST_EVENTS_SECONDS: Final = 2.0
 
 
@@ -54,7 +54,7 @@ class Watching:
         self._settings = settings
         self._display = display
         self._changed = asyncio.Event()
-        self._said_ready: set[str] = set()
+        self._published_ready: set[str] = set()
         self._by_node = JobIndex()
         self._nodes = Informer(kube, NODES, view_node, self._on_node)
         self._jobs = Informer(
@@ -113,7 +113,7 @@ class Watching:
         """Wait for the ready event of each selected node; events follow the labels within milliseconds."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_LAST_EVENTS_SECONDS):
-                while not self._said_ready >= self._wanted:
+                while not self._published_ready >= self._wanted:
                     await self._wait()
 
     def rows(self) -> list[NodeRow]:
@@ -163,12 +163,12 @@ class Watching:
         await self._kube.json_patch(NODES, node.name, ops, field_manager=FIELD_MANAGER)
 
     async def _show_events(self) -> None:
-        recent = Selection(since=datetime.now(UTC) - _FACTS_SINCE)
+        recent = Selection(since=datetime.now(UTC) - _EVENTS_SINCE)
         try:
             async for event in tail(self._settings.nats_url, recent, credentials=self._settings.nats_credentials):
                 self._display.event(line_of(event))
                 if (event.noun, event.event_name) == (NodeReady.noun, NodeReady.event_name):
-                    self._said_ready.update(event.key)
+                    self._published_ready.update(event.key)
                     self._changed.set()
         except BusError as error:
             self._display.step(f"events cannot be shown: {describe_error(error)}")

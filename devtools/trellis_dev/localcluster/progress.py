@@ -75,19 +75,19 @@ class Lines:
 
     def __init__(self) -> None:
         self._began: dict[str, float] = {}
-        self._said: dict[str, float] = {}
+        self._noted: dict[str, float] = {}
 
     def begin(self, step: str) -> None:
         """Print ``step …``."""
-        self._began[step] = self._said[step] = time.monotonic()
+        self._began[step] = self._noted[step] = time.monotonic()
         _print(f"{step} …")
 
     def note(self, step: str, text: str) -> None:
         """Print ``step: text`` at most every 10 s per step: a build notes every package."""
         now = time.monotonic()
-        if now - self._said.get(step, 0) < _SECONDS_BETWEEN_NOTES:
+        if now - self._noted.get(step, 0) < _SECONDS_BETWEEN_NOTES:
             return
-        self._said[step] = now
+        self._noted[step] = now
         _print(f"{step}: {text}")
 
     def end(self, step: str, outcome: str) -> None:

@@ -1,6 +1,6 @@
 """The lattice of an Application, and the namespace in which applications of wash are shown.
 
-Pure. In: host groups, the label of an object. Out: a lattice's mark, a namespace. Called by ``cache`` and ``gather``.
+Pure. In: host groups, the label of an object. Out: a lattice's ID, a namespace. Called by ``cache`` and ``gather``.
 Rule: an object may name only lattices of host groups of its own namespace; a lattice's home is the namespace of the
 group that declares it, else of its oldest group. Invariant: objects in other namespaces stay when the home moves.
 """

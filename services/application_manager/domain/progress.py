@@ -62,7 +62,7 @@ class State(StrEnum):
     REFUSED = "Refused"
     """The rejection is reported, and the request is not sent to wadm at each event (ADR 43)."""
     UNAVAILABLE = "Unavailable"
-    """Nothing can be decided; it is reported after ``Timings.told``."""
+    """Nothing can be decided; it is reported after ``Timings.unreported``."""
     CHANGING = "Changing"
     """The winner, and the version that wadm was asked to run, are kept until that is recorded (ADR 42, 81)."""
     UNLISTED = "Unlisted"

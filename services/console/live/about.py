@@ -27,7 +27,7 @@ from trellis.kube.resources import (
     Resource,
 )
 
-_SHIM_FACTS: Final = "rollout"
+_ROLLOUT: Final = "rollout"
 _KINDS: Final[Mapping[str, tuple[Resource, str]]] = {
     "node": (NODES, "node"),
     "provision": (NODES, "node"),
@@ -86,7 +86,7 @@ def dead_letter_object(letter: DeadLetter, fields: Mapping[str, Any] | None = No
 
 def _about(noun: str, key: tuple[str, ...], fields: Mapping[str, Any]) -> About:
     lattice = _text(fields.get("lattice"))
-    if noun == _SHIM_FACTS:
+    if noun == _ROLLOUT:
         # Their key is a digest; only the data, which only provisioner can publish, names the Shim.
         shim = _text(fields.get("shim"))
         return About(right_to(SHIMS, "", shim), "shim", "", shim) if shim else About(MESSAGES)

@@ -47,8 +47,8 @@ class Outlet:
         self._stopping = stopping
         self._timings: Final = timings
         self._response = web.StreamResponse(headers=_HEADERS)
-        self._said = asyncio.get_running_loop().time()
-        self._until = self._said + min(seconds, timings.stream)
+        self._written_at = asyncio.get_running_loop().time()
+        self._until = self._written_at + min(seconds, timings.stream)
 
     @property
     def response(self) -> web.StreamResponse:
@@ -71,7 +71,7 @@ class Outlet:
                 raise CutError("slow") from None
             except (ConnectionError, OSError):
                 raise CutError("gone") from None
-            self._said = asyncio.get_running_loop().time()
+            self._written_at = asyncio.get_running_loop().time()
 
     def abort(self) -> None:
         """Close the connection at once, and drop unsent data."""
@@ -88,7 +88,7 @@ class Outlet:
         try:
             while not news.is_set():
                 await self.check()
-                due = min(self._until, self._said + self._timings.heartbeat)
+                due = min(self._until, self._written_at + self._timings.heartbeat)
                 seconds = max(0.0, due - asyncio.get_running_loop().time())
                 await asyncio.wait(waiting, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
             await self.check()
@@ -109,7 +109,7 @@ class Outlet:
         ):
             if over:
                 await self.end(reason)
-        if asyncio.get_running_loop().time() - self._said >= self._timings.heartbeat:
+        if asyncio.get_running_loop().time() - self._written_at >= self._timings.heartbeat:
             await self.write([HEARTBEAT])
 
     async def end(self, reason: str) -> NoReturn:

@@ -67,7 +67,7 @@ class Modules:
         self._under_way: Final[dict[str, threading.Event]] = {}
         self._recent: Final[OrderedDict[str, Module]] = OrderedDict()
         self._used: Final[WeakValueDictionary[str, Module]] = WeakValueDictionary()
-        self._asked: Final[dict[str, float]] = {}
+        self._requested_at: Final[dict[str, float]] = {}
         self._intact: Final[dict[str, tuple[int, int, int]]] = {}
 
     def load(self, wasm: bytes) -> Module:
@@ -97,7 +97,7 @@ class Modules:
     def cached(self, sha256: str) -> Module | None:
         """Return a module that was compiled before, also by an earlier process; None if it is not cached."""
         with self._lock:
-            self._asked[sha256] = time.monotonic()
+            self._requested_at[sha256] = time.monotonic()
             found = self._used.get(sha256)
             if found is not None:
                 return self._keep(found)
@@ -118,17 +118,17 @@ class Modules:
                 sha256 = path.name.partition(".")[0]
                 names = {self._path(sha256, kind).name for kind in ("cwasm", "json")}
                 with self._lock:  # a request before this point keeps the module, a later one does not find it
-                    if path.name not in names or (sha256 not in kept and sha256 not in self._asked):
+                    if path.name not in names or (sha256 not in kept and sha256 not in self._requested_at):
                         path.unlink(missing_ok=True)
 
     def _in_use(self, keep: set[str], since: float) -> set[str]:
         """Drop unused modules that are not in ``keep`` from memory; return the digests in use or recently requested."""
         with self._lock:
-            for sha256 in [item for item, at in self._asked.items() if at < since]:
-                del self._asked[sha256]
-            for sha256 in [item for item in self._recent if item not in keep and item not in self._asked]:
+            for sha256 in [item for item, at in self._requested_at.items() if at < since]:
+                del self._requested_at[sha256]
+            for sha256 in [item for item in self._recent if item not in keep and item not in self._requested_at]:
                 del self._recent[sha256]
-            return set(self._used) | set(self._asked)
+            return set(self._used) | set(self._requested_at)
 
     def in_memory(self) -> int:
         """Return the number of modules in memory."""
@@ -161,8 +161,8 @@ class Modules:
         """Stop all compilations."""
         self._compiler.close()
 
-    def _store(self, sha256: str, code: bytes, facts: dict[str, Any]) -> None:
-        checked = {**facts, "checksum": xxhash.xxh3_128_hexdigest(code)}
+    def _store(self, sha256: str, code: bytes, described: dict[str, Any]) -> None:
+        checked = {**described, "checksum": xxhash.xxh3_128_hexdigest(code)}
         try:
             write_whole(self._path(sha256, "cwasm"), code)
             write_whole(self._path(sha256, "json"), orjson.dumps(checked))
@@ -188,14 +188,14 @@ class Modules:
                 raise ValueError(path)
             self._intact[sha256] = seen
 
-    def _module(self, sha256: str, facts: dict[str, Any], code: wasmtime.Module) -> Module:
+    def _module(self, sha256: str, described: dict[str, Any], code: wasmtime.Module) -> Module:
         return Module(
             sha256=sha256,
-            abi=facts["abi"],
-            exports=frozenset(facts["exports"]),
-            globals=tuple(facts["globals"]),
-            memory_pages=facts["memoryPages"],
-            data_span=(int(facts["dataSpan"][0]), int(facts["dataSpan"][1])),
+            abi=described["abi"],
+            exports=frozenset(described["exports"]),
+            globals=tuple(described["globals"]),
+            memory_pages=described["memoryPages"],
+            data_span=(int(described["dataSpan"][0]), int(described["dataSpan"][1])),
             engine=self.engine,
             prepared=Prepared(self.engine.linker, code),
         )

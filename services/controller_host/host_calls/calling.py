@@ -123,7 +123,7 @@ class Calls:
         self._left = self._calling.timings.call
         self._refusals = 0
         self._parent: Context | None = None
-        self.asked = 0
+        self.requests = 0
         """Number of requests, including rejected ones."""
         self.refused = False
         """True if the API server refused a request of this call: by a policy, a quota, a missing permission."""
@@ -150,7 +150,7 @@ class Calls:
         Raises:
             CallFlood: this call of the guest sent more than ``MOST_REFUSALS`` rejected requests.
         """
-        self.asked += 1
+        self.requests += 1
         began = time.monotonic()
         try:
             return self._answer(request, began)

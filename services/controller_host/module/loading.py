@@ -56,7 +56,7 @@ class Loading:
         self._lock: Final = threading.Lock()
         self._runtime: Runtime | None = None
         self._again_at = 0.0
-        self._why = ""
+        self._reason = ""
         self._closed: Final = threading.Event()
 
     def get(self) -> Runtime:
@@ -85,15 +85,15 @@ class Loading:
     def _loaded(self) -> Runtime:
         if self._closed.is_set():
             raise EngineUnavailable("this host stops: another replica continues the controller")
-        if self._why and self._clock() < self._again_at:
-            raise EngineUnavailable(self._why)
+        if self._reason and self._clock() < self._again_at:
+            raise EngineUnavailable(self._reason)
         began = self._clock()
         try:
             runtime = self._load()
         except Exception as error:
             self._failed(error)
-            raise EngineUnavailable(self._why) from error
-        self._runtime, self._why = runtime, ""
+            raise EngineUnavailable(self._reason) from error
+        self._runtime, self._reason = runtime, ""
         if self._closed.is_set():  # after the line above: a concurrent `close` saw the runtime, or set the flag before
             runtime.close()
         _log.info("Wasm engine loaded", seconds=round(self._clock() - began, 3))
@@ -101,10 +101,12 @@ class Loading:
         return runtime
 
     def _failed(self, error: Exception) -> None:
-        self._why = printable(f"the engine of controllers cannot be loaded: {type(error).__name__}: {error}", _LONGEST)
+        self._reason = printable(
+            f"the engine of controllers cannot be loaded: {type(error).__name__}: {error}", _LONGEST
+        )
         self._again_at = self._clock() + self._again
-        _log.error("Wasm engine unavailable, no controller can run", error=self._why)
-        self._report(self._why)
+        _log.error("Wasm engine unavailable, no controller can run", error=self._reason)
+        self._report(self._reason)
 
 
 def local(

@@ -134,7 +134,7 @@ def _signed(child: Manifest) -> Manifest:
 
 def differs(wanted: Manifest, found: Manifest) -> bool:
     """Return whether a child has to be written: Trellis has not applied it yet, or a field differs."""
-    return not is_applied_by_us(found) or not _says(wanted, found)
+    return not is_applied_by_us(found) or not _contains(wanted, found)
 
 
 def fingerprint(child: Mapping[str, Any]) -> str:
@@ -144,10 +144,10 @@ def fingerprint(child: Mapping[str, Any]) -> str:
     return names.short_hash(orjson.dumps([metadata, content], option=orjson.OPT_SORT_KEYS).decode())
 
 
-def _says(wanted: Any, found: Any) -> bool:  # noqa: ANN401 - it is JSON
+def _contains(wanted: Any, found: Any) -> bool:  # noqa: ANN401 - it is JSON
     """Return whether ``found`` has all fields of ``wanted``; it may have further ones, such as defaults."""
     if isinstance(wanted, dict):
-        return isinstance(found, dict) and all(_says(value, found.get(key)) for key, value in wanted.items())
+        return isinstance(found, dict) and all(_contains(value, found.get(key)) for key, value in wanted.items())
     if isinstance(wanted, list):
-        return len(wanted) == len(found or ()) and all(map(_says, wanted, found or ()))
+        return len(wanted) == len(found or ()) and all(map(_contains, wanted, found or ()))
     return bool(wanted == found) or (found is None and wanted in ("", False, 0))

@@ -111,7 +111,7 @@ def _cleared(found: Inspection, path: str, adopted: list[str]) -> bytes | None:
         return known.original
     rest = _rest(path, text, [*adopted, *(found.state.shims if known else ())], known)
     only_ours = known is not None and known.original is None
-    return None if only_ours and _says_nothing(rest) else _bytes(rest)
+    return None if only_ours and _is_empty(rest) else _bytes(rest)
 
 
 def _original(found: Inspection, aim: target.Target, adopted: list[str]) -> bytes | None:
@@ -123,7 +123,7 @@ def _original(found: Inspection, aim: target.Target, adopted: list[str]) -> byte
     if known and not adopted and hashlib.sha256(found.files[aim.path]).hexdigest() == known.written_sha256:
         return known.original
     rest = _rest(aim.path, text, [*adopted, *(found.state.shims if known else ())], known)
-    return None if known and known.original is None and _says_nothing(rest) else _bytes(rest)
+    return None if known and known.original is None and _is_empty(rest) else _bytes(rest)
 
 
 def _rest(path: str, text: str, handlers: list[str], known: ConfigState | None) -> str:
@@ -132,7 +132,7 @@ def _rest(path: str, text: str, handlers: list[str], known: ConfigState | None) 
     return config.merged(text, [], path=path, adopted=handlers, original=_text(known))
 
 
-def _says_nothing(text: str) -> bool:
+def _is_empty(text: str) -> bool:
     """Return whether a text is only the initial text of a file of Trellis, without content of a user."""
     return not text.strip() or text.strip() in {beginning.strip() for beginning in target.BEGINNINGS}
 

@@ -138,5 +138,5 @@ def undo_of(node: NodeView, job: JobView, shims: Collection[str], reason: str, f
 
 
 def _wanted_shims(shims: Iterable[ShimView], node: NodeView, *, require_checksum: bool) -> tuple[WantedShim, ...]:
-    wishes = (wanted_shim_for(shim, node.architecture, require_checksum=require_checksum) for shim in shims)
-    return tuple(wanted for wanted in wishes if isinstance(wanted, WantedShim))
+    wanted_shims = (wanted_shim_for(shim, node.architecture, require_checksum=require_checksum) for shim in shims)
+    return tuple(wanted for wanted in wanted_shims if isinstance(wanted, WantedShim))

@@ -31,7 +31,7 @@ def route_actions(mirror: Mirror, owner: str, found: RouteView | None) -> Iterat
     if spec is None:
         if found is not None:
             yield DeleteRoute(found)
-    elif found is None or (found.owner, found.applied) != (owner, applied(spec)) or not _says(found.spec, spec):
+    elif found is None or (found.owner, found.applied) != (owner, applied(spec)) or not _matches(found.spec, spec):
         yield WriteRoute(mirror.name, spec, found)
 
 
@@ -46,7 +46,7 @@ def make_route_spec(mirror: Mirror) -> Manifest | None:
     return {"parentRefs": [parent], "rules": [rule], "hostnames": list(mirror.options.hostnames) or None}
 
 
-def _says(found: object, wanted: object) -> bool:
+def _matches(found: object, wanted: object) -> bool:
     """Return whether a present spec matches the written one.
 
     It may have further fields with defaults.
@@ -55,11 +55,11 @@ def _says(found: object, wanted: object) -> bool:
         if not isinstance(found, Mapping):
             return False
         strange = found.keys() & _WHERE_TO - wanted.keys()
-        return not strange and all(_says(found.get(key), value) for key, value in wanted.items())
+        return not strange and all(_matches(found.get(key), value) for key, value in wanted.items())
     if isinstance(wanted, list):
         if not isinstance(found, list | tuple) or len(found) != len(wanted):
             return False
-        return all(_says(item, other) for item, other in zip(found, wanted, strict=True))
+        return all(_matches(item, other) for item, other in zip(found, wanted, strict=True))
     return found == wanted
 
 

@@ -101,7 +101,7 @@ class Informer(Generic[T]):
         """Metadata of the last changed object: a server that has it also has all earlier changes."""
         self._fruitless = 0
         self._attempts = Attempts(Backoff(self._timings.backoff_first, self._timings.backoff_most))
-        self._heard = self._progressed = time.monotonic()
+        self._received_at = self._progressed = time.monotonic()
         self.failing: KubeError | None = None
         self.lacking: KubeError | None = None
         self._refusal: KubeError | None = None
@@ -115,7 +115,7 @@ class Informer(Generic[T]):
 
     def staleness(self) -> float:
         """Return the seconds since the last event, bookmark or complete list."""
-        return time.monotonic() - self._heard
+        return time.monotonic() - self._received_at
 
     def outdated(self, seconds: float) -> bool:
         """Return whether the kind cannot be read, and the last event is older than ``seconds``."""
@@ -297,7 +297,7 @@ class Informer(Generic[T]):
         return same and not older(found.resource_version, self._version)
 
     def _take(self, event: WatchEvent) -> None:
-        self._heard = self._progressed = time.monotonic()
+        self._received_at = self._progressed = time.monotonic()
         self._fruitless = 0
         self._version = event.object["metadata"]["resourceVersion"]
         if event.type == "DELETED":
@@ -366,7 +366,7 @@ class Informer(Generic[T]):
         """Record a complete list, or that none is required."""
         self.synced.set()
         self.answered.set()
-        self._heard = self._progressed = time.monotonic()
+        self._received_at = self._progressed = time.monotonic()
         self._announce_recovery()
 
     def _announce_recovery(self) -> None:

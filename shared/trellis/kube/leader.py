@@ -77,7 +77,7 @@ class Leader:
         self._observed_at = 0.0
         self._looked_at = 0.0
         self._other_at = -math.inf
-        self._told: str | None = None
+        self._reported: str | None = None
         self._shown = shown
         self._show(leading=False)
 
@@ -126,7 +126,7 @@ class Leader:
             self._follow()
         else:
             self._kube.health.note(self._what, "")
-        self._told = None
+        self._reported = None
         return took
 
     def _follow(self) -> None:
@@ -206,7 +206,7 @@ class Leader:
     def _next_try(self) -> float:
         """Return the seconds until the next attempt: with jitter, and not later than the lease's expiry."""
         wait = self._timings.retry * random.uniform(0.8, 1.1)  # noqa: S311 - spreads load, guards no secret
-        if self._observed is None or self._told is not None:
+        if self._observed is None or self._reported is not None:
             return wait
         return max(0.05, min(wait, self._expires_in(self._observed))) if self._observed.holder else wait
 
@@ -283,7 +283,7 @@ class Leader:
                     log.warning("lease renewed too late", lease=self._name, identity=self._identity)
                     return
                 self._renewed_at = began
-                self._told = None
+                self._reported = None
                 self._kube.health.ready(self._what)
                 due = began + self._timings.renew
 
@@ -365,9 +365,9 @@ class Leader:
             )
         self._kube.health.not_ready(self._what, reason)
         cause = getattr(error, "reason", "Timeout")
-        if self._told != cause:
+        if self._reported != cause:
             log.warning("lease unavailable, retrying", lease=f"{self._namespace}/{self._name}", error=reason)
-        self._told = cause
+        self._reported = cause
 
     def _show(self, *, leading: bool) -> None:
         telemetry = self._kube.telemetry

@@ -106,10 +106,10 @@ class Ending:
         self._grace = shutdown_grace_period
         self._timings = timings
         self._loop = asyncio.get_running_loop()
-        self._asked_at: float | None = None
+        self._requested_at: float | None = None
         self._former: dict[int, Any] = {}
         # Signal handlers must not block: SimpleQueue.put is safe in them.
-        self._words: queue.SimpleQueue[int | None] = queue.SimpleQueue()
+        self._signals: queue.SimpleQueue[int | None] = queue.SimpleQueue()
         self._status = _STATUS_FORCED
 
     def __enter__(self) -> Self:
@@ -127,23 +127,23 @@ class Ending:
             signal.signal(number, former)
         if kind is None:
             self._status = 0
-        self._words.put(None)
+        self._signals.put(None)
 
     def _signalled(self, number: int, _: FrameType | None) -> None:
         now = time.monotonic()
-        if self._asked_at is None:
-            self._asked_at = now
-            self._words.put(number)
+        if self._requested_at is None:
+            self._requested_at = now
+            self._signals.put(number)
             self._loop.call_soon_threadsafe(self._stop.set)
-        elif now - self._asked_at >= self._timings.echo:
-            self._words.put(number)
+        elif now - self._requested_at >= self._timings.echo:
+            self._signals.put(number)
 
     def _see_to_the_end(self) -> None:
         """Wait in a thread, because the event loop may hang."""
-        if self._words.get() is None:
+        if self._signals.get() is None:
             return  # ended without a signal
         try:
-            word = self._words.get(timeout=self._grace)
+            word = self._signals.get(timeout=self._grace)
         except queue.Empty:
             _log.error(
                 "shutdown grace period exceeded, exiting: the lease expires by itself",

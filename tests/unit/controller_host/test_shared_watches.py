@@ -56,7 +56,7 @@ class World:
         self.kube = FakeKube()
         for name in ("a", "b"):
             self.kube.put(NAMESPACES, {"metadata": {"name": name}})
-        self.told: list[tuple[str, ObjectKey]] = []
+        self.notified: list[tuple[str, ObjectKey]] = []
         self.stated: list[str] = []
         self.reviews = Reviews(self.kube)
         sight = WatchContext(self.kube, Discovery(self.kube, clock=self.clock), self.reviews)
@@ -75,7 +75,7 @@ class World:
     def want(self, controller: str, *found: dict[str, Any]) -> None:
         self.watches.want(
             *(controller, controller.partition("/")[0], watches(*found)),
-            lambda notified, changed: self.told.append((notified, changed)),
+            lambda name, changed: self.notified.append((name, changed)),
         )
 
     async def whole(self, *controllers: str) -> None:
@@ -83,9 +83,9 @@ class World:
 
     async def hears(self, *expected: tuple[str, ObjectKey]) -> None:
         """Wait until exactly these were told, each once; then begin anew."""
-        await until(lambda: len(self.told) >= len(expected))
-        assert sorted(self.told, key=str) == sorted(expected, key=str)
-        self.told.clear()
+        await until(lambda: len(self.notified) >= len(expected))
+        assert sorted(self.notified, key=str) == sorted(expected, key=str)
+        self.notified.clear()
 
     def asked(self, what: Callable[[HttpRequest], bool]) -> int:
         return sum(1 for request in self.kube.api.requests if what(request))
@@ -142,7 +142,7 @@ async def test_what_is_deleted_is_told_and_gone() -> None:
         world.kube.put(CONFIGMAPS, configmap("a", "x"))
         world.want("a/own", MAPS)
         await world.whole("a/own")
-        assert (list(world.watches.keys("a/own")), world.told) == ([key("a", "x")], [])
+        assert (list(world.watches.keys("a/own")), world.notified) == ([key("a", "x")], [])
         assert world.watches.item(key("a", "x")) is not None
         world.kube.remove(CONFIGMAPS, "x", "a")
         await world.hears(("a/own", key("a", "x")))
@@ -159,7 +159,7 @@ async def test_objects_look_the_same_whether_a_list_or_a_watch_brought_them() ->
             stored.pop(name)  # as the items of a real server's lists
         world.want("a/own", MAPS)
         await world.whole("a/own")
-        assert (list(world.watches.keys("a/own")), world.told) == ([key("a", "x")], [])
+        assert (list(world.watches.keys("a/own")), world.notified) == ([key("a", "x")], [])
         listed = orjson.loads(world.watches.item(key("a", "x")) or b"")
         assert (listed["apiVersion"], listed["kind"], listed["data"]) == ("v1", "ConfigMap", {"k": "v"})
         assert "managedFields" not in listed["metadata"]
@@ -186,7 +186,7 @@ async def test_a_thousand_controllers_are_one_list_and_one_watch() -> None:
             world.want(f"a/c{number}", MAPS)
         await world.whole(*(f"a/c{number}" for number in range(1000)))
         world.kube.put(CONFIGMAPS, configmap("a", "x"))
-        await until(lambda: len(world.told) == 1000)
+        await until(lambda: len(world.notified) == 1000)
         assert world.asked(is_list) == 1
         assert world.asked(lambda request: "watch" in request.query) == 1
 
@@ -242,7 +242,7 @@ async def test_a_kind_that_moves_is_followed_and_what_went_meanwhile_is_told() -
         del world.kube.api._resources["example.com/v1", "widgets"]
         world.kube.define(moved)
         world.kube.put(moved, {"metadata": {"name": "stays", "namespace": "a"}})
-        await until(lambda: ("a/own", goes) in world.told)
+        await until(lambda: ("a/own", goes) in world.notified)
         assert world.watches.item(goes) is None
         assert world.watches.item(stays) is not None
 
@@ -274,7 +274,7 @@ async def test_what_cannot_be_read_any_more_is_not_gone_and_not_whole() -> None:
         world.kube.compact()
         await until(lambda: bool(world.watches.refused("a/own")))
         assert not world.watches.whole("a/own")
-        assert (world.watches.item(key("a", "x")) is not None, world.told) == (True, [])
+        assert (world.watches.item(key("a", "x")) is not None, world.notified) == (True, [])
 
 
 async def test_nothing_is_gone_while_the_server_is_away() -> None:
@@ -282,13 +282,13 @@ async def test_nothing_is_gone_while_the_server_is_away() -> None:
         world.kube.put(CONFIGMAPS, configmap("a", "x"))
         world.want("a/own", MAPS)
         await world.whole("a/own")
-        assert (list(world.watches.keys("a/own")), world.told) == ([key("a", "x")], [])
+        assert (list(world.watches.keys("a/own")), world.notified) == ([key("a", "x")], [])
         lists = world.asked(is_list)
         world.kube.api.fault = lambda _: status_reply(503, "ServiceUnavailable", "away")
         world.kube.compact()  # watches end, and the next one would be too old
         await until(lambda: world.asked(is_list) > lists + 2)
         assert world.watches.item(key("a", "x")) is not None
-        assert world.told == []
+        assert world.notified == []
         world.kube.api.fault = None
         world.kube.remove(CONFIGMAPS, "x", "a")
         await world.hears(("a/own", key("a", "x")))

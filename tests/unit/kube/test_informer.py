@@ -266,7 +266,7 @@ async def test_staleness_is_a_gauge_while_it_runs(kube: FakeKube) -> None:
         return sorted(sample.labels["watch"] for family in gauge.collect() for sample in family.samples)
 
     async with Watched(kube, "default", timings=QUICK) as watched:
-        watched.informer._heard -= 50
+        watched.informer._received_at -= 50
         assert watched.informer.staleness() >= 50
         (label,) = series()
         assert lacking(label, "configmaps", "default") == []

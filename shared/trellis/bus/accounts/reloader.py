@@ -23,7 +23,7 @@ class Reloader:
     def __init__(self, certificates: Path, pid_file: Path) -> None:
         self._certificates = certificates
         self._pid_file = pid_file
-        self._told: str | None = None
+        self._reported: str | None = None
 
     def look(self) -> str:
         """Signal the server if the certificates changed; return a message about the result, "" if nothing was done."""
@@ -31,13 +31,13 @@ class Reloader:
             found = digest(self._certificates)
         except OSError as error:
             return f"the certificates in {self._certificates} cannot be read: {error.strerror}"
-        if found == self._told:
+        if found == self._reported:
             return ""
         try:
             os.kill(int(self._pid_file.read_text()), signal.SIGHUP)
         except (OSError, ValueError, OverflowError) as error:
             return f"no NATS server process for {self._pid_file}: {error}"
-        self._told = found
+        self._reported = found
         return "sent a reload signal to the NATS server"
 
 

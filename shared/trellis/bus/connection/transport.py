@@ -30,9 +30,9 @@ class NoDelayTransport(TcpTransport):
         """Set the timeout of ``wait_closed`` to ``goodbye`` seconds."""
         super().__init__()  # type: ignore[no-untyped-call] # the library lacks the annotation
         self._goodbye = goodbye
-        self._gone = False
+        self._lost = False
         self._shaking_hands = False
-        self._held = b""
+        self._buffered = b""
 
     def write(self, payload: bytes) -> None:
         """Send the payload; CONNECT is sent together with the PING that follows it.
@@ -41,10 +41,10 @@ class NoDelayTransport(TcpTransport):
         would make asyncio drop the received data, and with it the error.
         """
         if payload.startswith(_CONNECT_PREFIX):
-            self._held = payload
+            self._buffered = payload
             return
-        super().write(self._held + payload if self._held else payload)  # type: ignore[no-untyped-call] # as above
-        self._held = b""
+        super().write(self._buffered + payload if self._buffered else payload)  # type: ignore[no-untyped-call] # as above
+        self._buffered = b""
 
     async def connect(self, uri: ParseResult, buffer_size: int, connect_timeout: int) -> None:
         """Connect over TCP; raises OSError, or TimeoutError after ``connect_timeout`` seconds."""
@@ -82,7 +82,7 @@ class NoDelayTransport(TcpTransport):
 
     async def wait_closed(self) -> None:
         """Wait for the end after ``close``; the reads and writes raise the reason of the end."""
-        if not self._gone:
+        if not self._lost:
             with contextlib.suppress(OSError, TimeoutError):
                 async with asyncio.timeout(self._goodbye):
                     await super().wait_closed()  # type: ignore[no-untyped-call] # as above
@@ -90,7 +90,7 @@ class NoDelayTransport(TcpTransport):
 
     def abort(self) -> None:
         """Release the socket at once; unsent data is lost."""
-        self._gone = True
+        self._lost = True
         for writer in (self._io_writer, self._bare_io_writer):
             if writer is not None:
                 writer.transport.abort()

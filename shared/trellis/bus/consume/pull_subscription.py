@@ -45,7 +45,7 @@ class PullLoop:
         self._staleness = staleness
         self._under_way: asyncio.Task[list[Msg]] | None = None
         self._delivered = 0
-        self._asked = 0.0
+        self._requested_at = 0.0
         self._untaken: dict[str, Msg] = {}
         self._ending = False
 
@@ -96,7 +96,7 @@ class PullLoop:
         while task is not None and not task.done() and self._client.is_connected and time.monotonic() < ends:
             if self._subscription.delivered != self._delivered:
                 await asyncio.wait({task}, timeout=ends - time.monotonic())
-            elif (young := self._asked + self._timings.settles - time.monotonic()) > 0:
+            elif (young := self._requested_at + self._timings.settles - time.monotonic()) > 0:
                 await asyncio.wait({task}, timeout=min(young, self._timings.settles / 10))
             else:
                 return
@@ -115,7 +115,7 @@ class PullLoop:
         return messages
 
     async def _once(self, batch: int, timeout: float) -> list[Msg]:  # noqa: ASYNC109
-        self._delivered, self._asked = self._subscription.delivered, time.monotonic()
+        self._delivered, self._requested_at = self._subscription.delivered, time.monotonic()
         # A separate task: FastStream may cancel its loop after messages have arrived.
         self._under_way = asyncio.create_task(self._read(batch, timeout))
         self._under_way.add_done_callback(self._came)

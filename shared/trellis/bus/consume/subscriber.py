@@ -85,7 +85,7 @@ class Subscription(Generic[M]):
         self._subscriber: PullStreamSubscriber | None = None
         self._epoch: Epoch | None = None
         self._began = False
-        self._told: set[str] = set()
+        self._reported: set[str] = set()
         self._fetching: PullLoop | None = None
         self._consumer = Consumer(
             reader.origin.service,
@@ -100,7 +100,7 @@ class Subscription(Generic[M]):
         self._holding = InFlight()
         self._signed_on = False
         self.paused = False
-        self.hearing: Final = Staleness(name, reader.listeners)
+        self.staleness: Final = Staleness(name, reader.listeners)
 
     @property
     def shared(self) -> bool:
@@ -139,11 +139,13 @@ class Subscription(Generic[M]):
         self._epoch = epoch
         await subscriber.start()
         fetching = PullLoop(
-            cast("JetStreamContext.PullSubscription", subscriber.subscription), self.hearing, self._reader.timings.fetch
+            cast("JetStreamContext.PullSubscription", subscriber.subscription),
+            self.staleness,
+            self._reader.timings.fetch,
         )
         subscriber.subscription = cast("Any", fetching)  # its loop has not started: no await in between
         self._fetching, self._subscriber = fetching, subscriber
-        self.hearing.made()
+        self.staleness.made()
         again, self._began = self._began, True
         return again and former is None
 
@@ -182,9 +184,9 @@ class Subscription(Generic[M]):
             await self._consumer.sign_on(jetstream, epoch, self._holding.crashes)
         self.paused = bool(info.paused)
         if self.paused or not info.num_pending:
-            self.hearing.received()
-        if deaf := self.hearing.needs_repair:
-            seconds, waiting = round(self.hearing.staleness()), info.num_pending
+            self.staleness.received()
+        if deaf := self.staleness.needs_repair:
+            seconds, waiting = round(self.staleness.staleness()), info.num_pending
             _log.warning(
                 "subscription receives nothing, re-creating it", name=self.name, seconds=seconds, waiting=waiting
             )
@@ -289,8 +291,8 @@ class Subscription(Generic[M]):
         """Acknowledge an event of an unsupported version; it is also published in the version that is read here."""
         telemetry = self._reader.telemetry
         telemetry.metrics.events_unsupported_version_total.labels(telemetry.service, newer.known).inc()
-        if newer.known not in self._told:
-            self._told.add(newer.known)
+        if newer.known not in self._reported:
+            self._reported.add(newer.known)
             _log.info("skipped events of an unsupported version", subscription=self.name, reason=str(newer))
         await ack()
 

@@ -72,7 +72,7 @@ class ConnectionSupervisor:
         self._claim = claim
         self._limits = limits
         self._timings = timings
-        self._tell_missed = missed
+        self._notify_missed = missed
         self._consuming = False
         self._missed = False
         self._ending = False
@@ -124,7 +124,7 @@ class ConnectionSupervisor:
         """Start consuming, or as soon as the bus is usable; in that case ``missed`` is called after the start."""
         self._consuming = True
         for subscription in self.subscriptions:
-            subscription.hearing.begin()
+            subscription.staleness.begin()
         await self.settle()
         self._missed = not all(subscription.running for subscription in self.subscriptions)
 
@@ -147,7 +147,7 @@ class ConnectionSupervisor:
     def _answer_no_more(self) -> None:
         """Stop reporting staleness, so that no restart is requested; called before the first await."""
         for subscription in self.subscriptions:
-            subscription.hearing.end()
+            subscription.staleness.end()
 
     async def settle(self) -> None:
         """Reconcile name, streams and subscriptions with the desired state, as far as possible now."""
@@ -174,7 +174,7 @@ class ConnectionSupervisor:
             self._availability.back()
         if renewed or (self._missed and self._consuming):
             self._missed = False
-            self._tell_missed()
+            self._notify_missed()
 
     async def _reconnect(self) -> None:
         """Reconnect at an interval: a server sends its max_payload only to new connections."""

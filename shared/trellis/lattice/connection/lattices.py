@@ -79,9 +79,9 @@ class _Followed:
 class Lattices(Generic[Key]):
     """A context manager. ``changed`` is called in the event loop with each key whose view of the lattice changed.
 
-    ``parts`` of each lattice are watched while a key needs it, together with ``beside``; ``beside_link`` runs for each
-    connection. ``name``: name of the connections in NATS monitoring. An unexpected error ends the context with that
-    error, as in a task group.
+    ``parts`` of each lattice are watched while a key needs it, together with ``beside``; ``beside_connection`` runs for
+    each connection. ``name``: name of the connections in NATS monitoring. An unexpected error ends the context with
+    that error, as in a task group.
     """
 
     def __init__(

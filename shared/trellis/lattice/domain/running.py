@@ -39,8 +39,8 @@ class Running:
         """Return whether a host runs one of these providers, by the newest message."""
         listed = {unit.id for unit in host.host.providers}
         for provider in providers:
-            at, says, published_at = self._states.get((provider, host.host.id), (float("-inf"), False, ""))
-            if says if self._is_newer(at, published_at, host) else provider in listed:
+            at, reported, published_at = self._states.get((provider, host.host.id), (float("-inf"), False, ""))
+            if reported if self._is_newer(at, published_at, host) else provider in listed:
                 return True
         return False
 

@@ -2,7 +2,7 @@
 
 Pure. Implemented by ``bucket`` and ``listing``. Out: a model by name, the reason why a name is missing, and the age of
 the data. Called by services that manage applications. Invariants: a lost connection removes nothing; only
-``Proof.GONE`` means that an application was deleted (ADR 0041, rule 2).
+``Proof.DELETED`` means that an application was deleted (ADR 0041, rule 2).
 """
 
 from __future__ import annotations

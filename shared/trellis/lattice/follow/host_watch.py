@@ -53,15 +53,15 @@ class HostWatch:
         self._connection = connection
         self._changed = changed
         self._hosts = Hosts(timings.silence)
-        self._asked_on: float | None = None
-        self._asked = False
+        self._queried_on: float | None = None
+        self._queried = False
         self._ask = asyncio.Event()
         self._invalid_logged = -self._report
 
     @property
     def settled(self) -> bool:
         """True after the first query of the hosts, successful or not."""
-        return self._asked or (self._connection.tried and self._connection.since is None)
+        return self._queried or (self._connection.tried and self._connection.since is None)
 
     @property
     def refused(self) -> bool:
@@ -137,12 +137,12 @@ class HostWatch:
             cancellation.check()
             await self._ask.wait()
             self._ask.clear()
-            if self._connection.since is None or self._connection.since == self._asked_on:
+            if self._connection.since is None or self._connection.since == self._queried_on:
                 continue
-            self._asked_on = self._connection.since
+            self._queried_on = self._connection.since
             await self._ask_hosts()
-            if not self._asked:
-                self._asked = True
+            if not self._queried:
+                self._queried = True
                 self._changed()
 
     async def _ask_hosts(self) -> None:
