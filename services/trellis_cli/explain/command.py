@@ -95,9 +95,10 @@ def explain(  # noqa: PLR0913, PLR0917 - options of a command line
         settings = client_settings(kubeconfig=kubeconfig, context=context, nats_url=nats_url, v2_nats=v2_nats)
         given = v2_nats is not None
         sources = sources_of(settings, wanted.kind, replies=v2_replies, registry=v2_registry, given=given)
-        page = asyncio.run(
-            _dead_letter_page(settings, wanted.name) if wanted.kind == "deadletter" else _page(settings, wanted, sources)
-        )
+        if wanted.kind == "deadletter":
+            page = asyncio.run(_dead_letter_page(settings, wanted.name))
+        else:
+            page = asyncio.run(_page(settings, wanted, sources))
         _show(page, output)
         if page.cause is not None:
             raise SystemExit(EXIT_FAILED)
