@@ -213,7 +213,7 @@ async def _v2(kube: Kube, namespace: str) -> Part | None:
     try:
         return await read_v2(kube, namespace)
     except KubeError as error:
-        return _because(Part(V2, "unknown", facts=dict(V2_UNKNOWN)), error)
+        return _because(Part(V2, "unknown", data=dict(V2_UNKNOWN)), error)
 
 
 def _because(part: Part, error: KubeError) -> Part:

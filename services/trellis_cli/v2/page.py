@@ -46,7 +46,7 @@ _SUBJECTS: Final[dict[str, tuple[Resource, Subject]]] = {
 }
 
 
-async def v2_page(reading: Reading, asked: ObjectName, sources: Sources) -> Explanation:
+async def v2_page(reading: Reading, wanted: ObjectName, sources: Sources) -> Explanation:
     """Return the page of an object of wasmCloud v2.
 
     Raises:
@@ -54,8 +54,8 @@ async def v2_page(reading: Reading, asked: ObjectName, sources: Sources) -> Expl
         AnswerError: several namespaces have one.
         KubeError: the object cannot be read, or the API server is unavailable.
     """
-    res, subject = _SUBJECTS[asked.kind]
-    found = await find(reading, res, subject, asked.name, asked.namespace)
+    res, subject = _SUBJECTS[wanted.kind]
+    found = await find(reading, res, subject, wanted.name, wanted.namespace)
     namespace = str(found["metadata"]["namespace"])
     former: Sequence[WorkloadView] = ()
     messages: HostMessages | None = None
@@ -67,9 +67,9 @@ async def v2_page(reading: Reading, asked: ObjectName, sources: Sources) -> Expl
         )
     snapshot = replace(await read_snapshot(reading, namespace), messages=messages, former=former)
     if sources.registry:
-        snapshot = replace(snapshot, images=await _answers(reading, images_of(snapshot, asked.kind, found)))
+        snapshot = replace(snapshot, images=await _answers(reading, images_of(snapshot, wanted.kind, found)))
     # No Events: the operator writes only one kind of Event, which repeats a condition.
-    return _explained(snapshot, asked.kind, found, Beside(notes=reading.notes))
+    return _explained(snapshot, wanted.kind, found, Beside(notes=reading.notes))
 
 
 def _explained(snapshot: Snapshot, kind: str, found: Manifest, beside: Beside) -> Explanation:

@@ -13,7 +13,7 @@ from typing import Final
 
 from trellis.lattice.connection.address import NatsAddress
 from trellis.lattice.connection.listen import Listened, listen
-from trellis.lattice.connection.subscriptions import Heard as Handler
+from trellis.lattice.connection.subscriptions import MessageHandler as Handler
 from trellis.lattice.timings import ListenTimings
 from trellis.v2.host_messages import Collector, HostMessages
 from trellis.v2.messages import HEARTBEATS

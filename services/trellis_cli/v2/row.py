@@ -49,13 +49,13 @@ def v2_part(snapshot: Snapshot) -> Part:
         "artifacts": _count(snapshot, Read.ARTIFACTS, len(snapshot.artifacts)),
     }
     causes = {f"{kind}/{key}": text for kind, each in found.items() for key, text in each.items()}
-    facts: dict[str, Any] = {**counts, "unhealthy": sorted(causes), "causes": dict(sorted(causes.items()))}
+    data: dict[str, Any] = {**counts, "unhealthy": sorted(causes), "causes": dict(sorted(causes.items()))}
     text = (
         f"{_shown(counts['deployments'])} WorkloadDeployments, {_shown(counts['hosts'])} hosts, "
         f"{_shown(counts['artifacts'])} Artifacts"
     )
     unread = "; ".join(dict.fromkeys(snapshot.unread.values()))
-    return Part(PART, text, "; ".join([*operator, *problems]), facts, unread)
+    return Part(PART, text, "; ".join([*operator, *problems]), data, unread)
 
 
 def _unwell(items: Iterable[tuple[_View, Line | None]]) -> dict[str, str]:

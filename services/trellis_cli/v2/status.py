@@ -26,10 +26,10 @@ async def read_v2(kube: Kube, namespace: str) -> Part | None:
     try:
         versions = await served_versions(kube, group)
     except Forbidden as error:
-        return Part(PART, "unknown", facts=dict(UNKNOWN), unread=f"{group}: {error}")
+        return Part(PART, "unknown", data=dict(UNKNOWN), unread=f"{group}: {error}")
     if not versions:
         return None
     if version not in versions:
         problem = f"{group} is served as {', '.join(versions)}; this version of Trellis reads {version}"
-        return Part(PART, "unknown", facts=dict(UNKNOWN), unread=problem)
+        return Part(PART, "unknown", data=dict(UNKNOWN), unread=problem)
     return v2_part(await read_snapshot(Reading(kube, namespace), None))

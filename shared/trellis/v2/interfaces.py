@@ -76,10 +76,10 @@ def without_plugin(wanted: Iterable[Interface], offered: frozenset[Interface]) -
     return sorted({item for item in wanted if not item.built_in and not any(item.fits(each) for each in offered)})
 
 
-def debugged_interfaces(words_of_host: str) -> list[Interface]:
+def debugged_interfaces(message: str) -> list[Interface]:
     """Return the interfaces in the ``Debug`` output of ``WitInterface``s, sorted."""
     found: set[Interface] = set()
-    for entry in _WIT.finditer(words_of_host):
+    for entry in _WIT.finditer(message):
         version = _version(entry["version"])
         names = _QUOTED.findall(entry["interfaces"])
         found |= {Interface(entry["namespace"], entry["package"], name, version) for name in names}

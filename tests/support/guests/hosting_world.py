@@ -59,6 +59,7 @@ class World:
         self.changed: list[str] = []
         self.budget = 0
         self.threads = 8
+        self.sources_interval = 0.05
         self.maxima = Maxima()
         self.timings = Timings()
 
@@ -101,7 +102,7 @@ class World:
             pool=pool,
             residents=Residents(self.budget),
             views=self.views,
-            sources_interval=0.05,
+            sources_interval=self.sources_interval,
             wake=self.queue.add,
             acceptance=Acceptance(self.maxima),
             places=Places(self.threads),

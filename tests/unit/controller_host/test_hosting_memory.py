@@ -269,6 +269,7 @@ async def test_a_call_and_its_way_to_disk_are_one_job_of_one_thread(
     world: World, recorder: Recorder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world.add("recorder")
+    world.sources_interval = 600.0  # reading the module again would be a job, too
     async with world.running():
         await world.at_rest()
         jobs, submit = [], world.hosting.pool.submit

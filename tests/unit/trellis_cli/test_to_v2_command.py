@@ -29,7 +29,7 @@ from trellis.kube.resources import (
     WORKLOAD_DEPLOYMENTS,
     Manifest,
 )
-from trellis.lattice.connection.link import NatsUnavailableError
+from trellis.lattice.connection.lattice_connection import NatsUnavailableError
 from trellis.lattice.domain.models import Model
 from trellis.telemetry import Metrics, setup
 from trellis_cli.common.errors import CommandError
@@ -38,13 +38,13 @@ from trellis_cli.common.settings import ClientSettings
 from trellis_cli.migrate.to_v2 import command, read
 from trellis_cli.migrate.to_v2.apply import apply
 from trellis_cli.migrate.to_v2.check import CheckTimings, check
-from trellis_cli.migrate.to_v2.command import Asked
+from trellis_cli.migrate.to_v2.command import Options
 from trellis_dev.fakes.fake import FakeKube, status_reply
 
 SETTINGS = ClientSettings()
-PLAIN = Asked("shop", False, None, False, False, "/", None)
-APPLY = Asked("shop", False, None, True, False, "/", None)
-CHECK = Asked("shop", False, None, False, True, "/", Format.JSON)
+PLAIN = Options("shop", False, None, False, False, "/", None)
+APPLY = Options("shop", False, None, True, False, "/", None)
+CHECK = Options("shop", False, None, False, True, "/", Format.JSON)
 
 
 def application(name: str = "shop", namespace: str = "shop", **annotations: str) -> Manifest:
@@ -109,7 +109,7 @@ async def test_objects_are_printed_for_kubectl_and_the_report_is_beside_them(
 
 async def test_json_has_the_objects_and_the_report(kube: FakeKube, capsys: pytest.CaptureFixture[str]) -> None:
     kube.put(APPLICATIONS, application())
-    assert await command._run(SETTINGS, Asked("shop", False, None, False, False, "/", Format.JSON))
+    assert await command._run(SETTINGS, Options("shop", False, None, False, False, "/", Format.JSON))
     shown = capsys.readouterr()
     document = json.loads(shown.out)
     assert document["ok"] is True
@@ -337,19 +337,19 @@ async def test_a_lattice_that_does_not_answer_is_named_and_ends_with_one(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(read, "asking", lambda _: Silent())
-    assert not await command._run(SETTINGS, Asked(None, True, None, False, False, "/", Format.JSON))
+    assert not await command._run(SETTINGS, Options(None, True, None, False, False, "/", Format.JSON))
     assert "default" in json.loads(capsys.readouterr().out)["unread"][0]
 
 
 @pytest.mark.parametrize(
     "asked",
     [
-        Asked(None, False, None, True, True, "/", None),
-        Asked(None, False, "nats://x", False, False, "/", None),
-        Asked(None, False, None, False, True, "health", None),
+        Options(None, False, None, True, True, "/", None),
+        Options(None, False, "nats://x", False, False, "/", None),
+        Options(None, False, None, False, True, "health", None),
     ],
 )
-def test_options_that_exclude_each_other_are_refused(asked: Asked) -> None:
+def test_options_that_exclude_each_other_are_refused(asked: Options) -> None:
     with pytest.raises(SettingsError):
         command._require_valid(asked)
 

@@ -160,11 +160,11 @@ async def test_a_row_counts_and_has_the_causes_of_the_pages() -> None:
     part = await read_v2(kube_of("04", 20), "trellis-system")
     assert part is not None
     assert (part.name, part.ok) == (PART, False)
-    assert (part.facts["deployments"], part.facts["hosts"], part.facts["artifacts"]) == (7, 2, 0)
+    assert (part.data["deployments"], part.data["hosts"], part.data["artifacts"]) == (7, 2, 0)
     failed = {f"workloaddeployment/apps/{name}" for name in ("garbage", "no-dns", "no-repo", "no-tag", "refused")}
-    assert set(part.facts["unhealthy"]) == failed
+    assert set(part.data["unhealthy"]) == failed
     page = await explained(kube_of("04", 20), "workloaddeployment", "no-tag")
-    assert part.facts["causes"]["workloaddeployment/apps/no-tag"] == page.cause.text
+    assert part.data["causes"]["workloaddeployment/apps/no-tag"] == page.cause.text
     assert "`trellis explain workloaddeployment/" in part.problem
 
 
@@ -177,7 +177,7 @@ async def test_a_healthy_row_and_one_without_permissions() -> None:
     unknown = await read_v2(kube, "trellis-system")
     assert unknown is not None
     assert unknown.ok is None
-    assert unknown.facts["hosts"] is None
+    assert unknown.data["hosts"] is None
     assert lacking(unknown.unread, "hosts.x", "workloads.x") == []
 
 

@@ -37,7 +37,7 @@ from trellis_cli.migrate.to_v2.read import Found, read
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class Options:
     """The arguments. ``output``: None for the default of the mode."""
 
     namespace: str | None
@@ -100,36 +100,36 @@ def to_v2(  # noqa: PLR0913, PLR0917 - options of a command line
     with exit_on_error(NoLatticeError):
         settings = client_settings(kubeconfig=kubeconfig, context=context)
         wanted = one_namespace(namespace, all_namespaces=all_namespaces)
-        asked = Asked(wanted, from_wadm, nats, write, compare, path, output)
-        _require_valid(asked)
-        if not asyncio.run(_run(settings, asked)):
+        options = Options(wanted, from_wadm, nats, write, compare, path, output)
+        _require_valid(options)
+        if not asyncio.run(_run(settings, options)):
             raise SystemExit(EXIT_FAILED)
 
 
-def _require_valid(asked: Asked) -> None:
+def _require_valid(options: Options) -> None:
     """Raise SettingsError if options exclude each other."""
-    if asked.apply and asked.check:
+    if options.apply and options.check:
         raise SettingsError("--check: --apply is given too, use one of them")
-    if asked.nats and not asked.from_wadm:
+    if options.nats and not options.from_wadm:
         raise SettingsError("--nats needs --from-wadm")
-    if not asked.path.startswith("/") or not asked.path.isprintable():
-        raise SettingsError(f"--path: has {asked.path!r}, needs a path such as /health")
+    if not options.path.startswith("/") or not options.path.isprintable():
+        raise SettingsError(f"--path: has {options.path!r}, needs a path such as /health")
 
 
-async def _run(settings: ClientSettings, asked: Asked) -> bool:
+async def _run(settings: ClientSettings, options: Options) -> bool:
     """Run the command; return whether everything was converted, and with ``--check`` whether the answers are equal."""
     async with connected(settings) as kube:
-        found = await read(kube, asked.namespace, asked.nats, from_wadm=asked.from_wadm)
+        found = await read(kube, options.namespace, options.nats, from_wadm=options.from_wadm)
         _warn(found)
         well = not found.unread and all(item.valid for item in found.conversions)
-        if asked.check:
-            compared = await check(kube, found.conversions, found.services, asked.path)
+        if options.check:
+            compared = await check(kube, found.conversions, found.services, options.path)
             well = well and not any(item.difference for item in compared)
-            _show_comparisons(compared, found, asked.output, well=well)
-        elif asked.apply:
-            _show_applied(await apply(kube, found.conversions), found, asked.output, well=well)
+            _show_comparisons(compared, found, options.output, well=well)
+        elif options.apply:
+            _show_applied(await apply(kube, found.conversions), found, options.output, well=well)
         else:
-            _show_objects(found, asked.output, well=well)
+            _show_objects(found, options.output, well=well)
     return well
 
 

@@ -19,7 +19,7 @@ from trellis.config.settings import load
 from trellis.kube.client import Kube
 from trellis.kube.errors import Forbidden, KubeError
 from trellis.kube.resources import SECRET_GRANTS, SERVICES, Manifest
-from trellis.lattice.connection.link import NatsUnavailableError
+from trellis.lattice.connection.lattice_connection import NatsUnavailableError
 from trellis.lattice.domain.group_views import GroupView
 from trellis.lattice.domain.models import Model
 from trellis.lattice.domain.reading import LatticeDataError
@@ -66,8 +66,8 @@ class Grants:
             group = group_of(self.groups, namespace, lattice)
         except NoLatticeError:
             return None
-        link = connection_grant_of(group, self.groups, [view_grant(item) for item in self.rules])
-        return RuleInputs(link, None, frozenset(self.settings.secrets_users), self.settings.secrets_backend)
+        connection = connection_grant_of(group, self.groups, [view_grant(item) for item in self.rules])
+        return RuleInputs(connection, None, frozenset(self.settings.secrets_users), self.settings.secrets_backend)
 
 
 async def read(kube: Kube, namespace: str | None, nats: str | None, *, from_wadm: bool) -> Found:

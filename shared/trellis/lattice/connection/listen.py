@@ -20,7 +20,7 @@ from trellis.bus.connection.connection import describe
 from trellis.installer_api.redaction import redact_url
 from trellis.lattice.connection.address import NatsAddress
 from trellis.lattice.connection.client import UntrustedNatsClient
-from trellis.lattice.connection.subscriptions import TROUBLE, Heard
+from trellis.lattice.connection.subscriptions import TROUBLE, MessageHandler
 from trellis.lattice.connection.tls import CertificateError, client_context
 from trellis.lattice.timings import ListenTimings
 
@@ -45,7 +45,7 @@ class Listened:
 async def listen(
     address: NatsAddress,
     name: str,
-    handlers: Mapping[str, Heard],
+    handlers: Mapping[str, MessageHandler],
     enough: Callable[[], bool],
     timings: ListenTimings = ListenTimings(),
 ) -> Listened:
@@ -57,8 +57,8 @@ async def listen(
     try:
         async with asyncio.timeout(timings.connect):
             await listening.connect(address, name)
-            for subject, heard in handlers.items():
-                await listening.subscribe(subject, heard)
+            for subject, handler in handlers.items():
+                await listening.subscribe(subject, handler)
             await listening.client.flush(timings.connect)
     except CertificateError:
         return Listened(error=_UNUSABLE)
@@ -106,9 +106,9 @@ class _Listening:
         )
         connected = True
 
-    async def subscribe(self, subject: str, heard: Heard) -> None:
+    async def subscribe(self, subject: str, handler: MessageHandler) -> None:
         async def take(message: Msg) -> None:
-            heard(message.subject, message.data)
+            handler(message.subject, message.data)
 
         await self.client.subscribe(
             subject, cb=take, pending_bytes_limit=PENDING_BYTES, pending_msgs_limit=PENDING_MESSAGES

@@ -68,8 +68,8 @@ def _chain(cluster: Cluster, artifact: ArtifactView) -> Iterator[Line]:
 
 def _deleting(cluster: Cluster, used: str) -> Line:
     if not used:
-        why = unknown(cluster, Part.DEPLOYMENTS)
-        text = f"it is being deleted{f'; its users are unknown: {why}' if why else ''}"
+        reason = unknown(cluster, Part.DEPLOYMENTS)
+        text = f"it is being deleted{f'; its users are unknown: {reason}' if reason else ''}"
         return Line("deletion", text, well=False, reason=Reason.DELETING)
     text = f"its deletion waits: WorkloadDeployment {used} uses it"
     do = "remove it from spec.artifacts of these WorkloadDeployments"
@@ -77,12 +77,12 @@ def _deleting(cluster: Cluster, used: str) -> Line:
 
 
 def _published(cluster: Cluster, artifact: ArtifactView, used: str) -> Iterator[Line]:
-    said = condition(artifact.conditions, "Published")
-    if not said.status:
+    reported = condition(artifact.conditions, "Published")
+    if not reported.status:
         yield from _no_status(cluster, artifact, used)
         return
-    if not said.true:
-        text = f"it is not published: {said.message or said.status}"
+    if not reported.true:
+        text = f"it is not published: {reported.message or reported.status}"
         yield Line("published", text, False, "", Rank.CAUSE, Reason.ARTIFACT_NOT_PUBLISHED)
         return
     if artifact.observed is not None and artifact.observed < artifact.meta.generation:

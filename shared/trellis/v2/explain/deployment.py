@@ -108,9 +108,9 @@ def _serving_before(
 def _artifacts(cluster: Cluster, deployment: DeploymentView) -> Iterator[Line]:
     look = in_seconds(cluster.snapshot.timings.deployment_look)
     for kind in ("Artifact", "Deploy"):
-        said = deployment.condition(kind)
-        found = _ARTIFACT.search(said.message)
-        if said.status in {"", "True"} or found is None:
+        reported = deployment.condition(kind)
+        found = _ARTIFACT.search(reported.message)
+        if reported.status in {"", "True"} or found is None:
             continue
         name, problem = found["name"], found["problem"]
         namespace = deployment.meta.namespace
@@ -179,7 +179,7 @@ def _workloads(
     if not causes and ready >= deployment.replicas:
         yield Line("workloads", f"{ready} of {deployment.replicas} ready", well=True)
     elif not causes:
-        text = f"{ready} of {deployment.replicas} ready{_said(deployment)}"
+        text = f"{ready} of {deployment.replicas} ready{_message_of(deployment)}"
         yield Line("workloads", text, well=False, reason=Reason.WAITING)
 
 
@@ -197,20 +197,20 @@ def _with_former(line: Line, former: ReplicaSetView | None) -> str:
 def _without(cluster: Cluster, deployment: DeploymentView, part: Part) -> Iterator[Line]:
     """Yield the step while the Workloads are not known: only the condition Ready shows the state."""
     ready = deployment.condition("Ready")
-    why = unknown(cluster, part)
+    reason = unknown(cluster, part)
     if ready.true:
-        yield Line("workloads", f"Ready; details unknown: {why}", well=True)
+        yield Line("workloads", f"Ready; details unknown: {reason}", well=True)
         return
-    text = f"not Ready{_said(deployment)}; the cause is unknown: {why}"
+    text = f"not Ready{_message_of(deployment)}; the cause is unknown: {reason}"
     yield Line("workloads", text, False, "", Rank.SYMPTOM, Reason.READ_INCOMPLETE, Health.UNKNOWN)
 
 
-def _said(deployment: DeploymentView) -> str:
+def _message_of(deployment: DeploymentView) -> str:
     """Return the message of the first condition that is not True, without those that only count."""
     for kind in ("Sync", "Deploy", "Scale"):
-        said = condition(deployment.conditions, kind)
-        if not said.true and said.message:
-            return "" if _CONFLICT in said.message else f": {said.message}"
+        reported = condition(deployment.conditions, kind)
+        if not reported.true and reported.message:
+            return "" if _CONFLICT in reported.message else f": {reported.message}"
     return ""
 
 

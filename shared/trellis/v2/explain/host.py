@@ -83,11 +83,11 @@ def _heartbeat(cluster: Cluster, host: HostView) -> Line:
 
 
 def _conditions(cluster: Cluster, host: HostView) -> Iterator[Line]:
-    for said in (host.reporting, host.ready):
-        if not said.status:
-            yield Line(said.type.lower(), "not evaluated yet", well=False, reason=Reason.WAITING)
+    for reported in (host.reporting, host.ready):
+        if not reported.status:
+            yield Line(reported.type.lower(), "not evaluated yet", well=False, reason=Reason.WAITING)
         else:
-            yield Line(said.type.lower(), said.message or said.status, well=True if said.true else None)
+            yield Line(reported.type.lower(), reported.message or reported.status, well=True if reported.true else None)
     trouble = host_trouble(cluster, host)
     if trouble is not None and trouble.reason == Reason.HOST_NOT_READY:
         yield Line("host", trouble.text, False, "", Rank.CAUSE, Reason.HOST_NOT_READY)

@@ -24,9 +24,9 @@ def host_trouble(cluster: Cluster, host: HostView) -> Line | None:
     """Return why a host does not work, None if it does as far as known."""
     if (missing := heartbeat_missing(cluster, host)) is not None:
         return missing
-    for said in (host.reporting, host.ready):
-        if said.status not in {"", "True"}:
-            text = f"{_named(host)} is {said.type}={said.status}: {said.message or 'no message'}"
+    for reported in (host.reporting, host.ready):
+        if reported.status not in {"", "True"}:
+            text = f"{_named(host)} is {reported.type}={reported.status}: {reported.message or 'no message'}"
             do = f"`trellis explain whost/{host.meta.name} -n {host.meta.namespace}`"
             return Line("host", text, False, do, Rank.CAUSE, Reason.HOST_NOT_READY)
     return None
@@ -54,8 +54,8 @@ def heartbeat_missing(cluster: Cluster, host: HostView) -> Line | None:
     return Line("host", text, False, do, Rank.CAUSE, Reason.HEARTBEAT_MISSING)
 
 
-def unanswered(cluster: Cluster, workload: WorkloadView, said: str) -> Line:
-    """Return the step for a host that does not answer the operator; ``said``: message of the condition."""
+def unanswered(cluster: Cluster, workload: WorkloadView, message: str) -> Line:
+    """Return the step for a host that does not answer the operator; ``message``: that of the condition."""
     host_id = workload.host_id or workload.spec.host_id
     host = cluster.host(host_id)
     if host is not None:
@@ -64,10 +64,12 @@ def unanswered(cluster: Cluster, workload: WorkloadView, said: str) -> Line:
         ago = f"; its last heartbeat was {in_seconds(age)} ago" if age is not None else ""
         notices = in_seconds(cluster.snapshot.timings.host_look)
         do = f"check its process; the operator notices within {notices} and places the Workload on another host"
-        text = f"{_named(host)} does not answer: {said}{ago}"
+        text = f"{_named(host)} does not answer: {message}{ago}"
         return found or Line("host", text, False, do, Rank.CAUSE, Reason.HEARTBEAT_MISSING)
     if not cluster.snapshot.knows(Part.HOSTS):
-        text = f"host {host_id} does not answer: {said}; whether it exists is unknown: {unknown(cluster, Part.HOSTS)}"
+        text = (
+            f"host {host_id} does not answer: {message}; whether it exists is unknown: {unknown(cluster, Part.HOSTS)}"
+        )
         return Line("host", text, False, "", Rank.CAUSE, Reason.HOSTS_UNKNOWN)
     text = f"host {host_id} does not exist; hosts: {hosts_there(cluster)}"
     do = "the Workload is replaced, on another host, within a minute"
@@ -76,7 +78,7 @@ def unanswered(cluster: Cluster, workload: WorkloadView, said: str) -> Line:
     return Line("host", text, False, do, Rank.CAUSE, Reason.HOST_NOT_FOUND)
 
 
-def timed_out(cluster: Cluster, workload: WorkloadView, said: str) -> Line:
+def timed_out(cluster: Cluster, workload: WorkloadView, message: str) -> Line:
     """Return the step for a request of the operator that NATS did not answer in time."""
     host = cluster.host(workload.host_id)
     state = cluster.operator.state
@@ -86,7 +88,7 @@ def timed_out(cluster: Cluster, workload: WorkloadView, said: str) -> Line:
         return found
     name = host_named(cluster, workload.host_id)
     pull = in_seconds(cluster.snapshot.timings.pull)
-    text = f"host {name} did not answer the operator in time: {said}"
+    text = f"host {name} did not answer the operator in time: {message}"
     do = f"a host answers nothing while it pulls an image, up to {pull} each; check its log and its registries"
     return Line("host", text, False, do, Rank.CAUSE, Reason.HOST_BUSY)
 

@@ -28,45 +28,45 @@ _NOT_SHARED: Final = "allowSharedHosts=false"
 _UNSUITABLE: Final = "no suitable host"
 
 
-def configuration(cluster: Cluster, workload: WorkloadView, said: Condition) -> Line:
+def configuration(cluster: Cluster, workload: WorkloadView, reported: Condition) -> Line:
     """Return the step for configuration that the operator cannot read; as its condition has it."""
-    missing = _MISSING.search(said.message)
+    missing = _MISSING.search(reported.message)
     if missing is None:
-        return Line("config", said.message or "no message", False, "", Rank.CAUSE, Reason.CONFIG_INVALID)
+        return Line("config", reported.message or "no message", False, "", Rank.CAUSE, Reason.CONFIG_INVALID)
     what = f"{missing['kind']} {workload.meta.namespace}/{missing['name']} does not exist"
-    where = said.message[: missing.start()].rstrip(" :")
+    where = reported.message[: missing.start()].rstrip(" :")
     text = f"{what} ({where})" if where else what
     look = in_seconds(cluster.snapshot.timings.workload_look)
     do = f"create it in namespace {workload.meta.namespace}: the operator reconciles it again within {look}"
     return Line("config", text, False, do, Rank.CAUSE, Reason.CONFIG_MISSING)
 
 
-def host_selection(cluster: Cluster, workload: WorkloadView, said: Condition) -> Line:
+def host_selection(cluster: Cluster, workload: WorkloadView, reported: Condition) -> Line:
     """Return the step for a Workload without a host."""
-    if _NOT_SHARED in said.message:
+    if _NOT_SHARED in reported.message:
         do = "remove environment from the template, or permit it in the operator (-allow-shared-hosts)"
-        return Line("host", said.message, False, do, Rank.CAUSE, Reason.ENVIRONMENT_DENIED)
-    if _UNSUITABLE not in said.message:
-        return _waiting(said) if said.status != "False" else _as_it_says(said, Reason.NOT_READY)
+        return Line("host", reported.message, False, do, Rank.CAUSE, Reason.ENVIRONMENT_DENIED)
+    if _UNSUITABLE not in reported.message:
+        return _waiting(reported) if reported.status != "False" else _as_it_says(reported, Reason.NOT_READY)
     if not cluster.snapshot.knows(Part.HOSTS):
-        text = f"{said.message}; the Hosts are unknown: {unknown(cluster, Part.HOSTS)}"
+        text = f"{reported.message}; the Hosts are unknown: {unknown(cluster, Part.HOSTS)}"
         return Line("host", text, False, "", Rank.CAUSE, Reason.HOSTS_UNKNOWN)
     if not cluster.hosts:
         return _no_host(cluster)
     return _no_match(cluster, workload)
 
 
-def placement(cluster: Cluster, workload: WorkloadView, said: Condition) -> Line:
+def placement(cluster: Cluster, workload: WorkloadView, reported: Condition) -> Line:
     """Return the step for a Workload that its host did not start."""
-    if NO_RESPONDERS in said.message:
-        return unanswered(cluster, workload, said.message)
-    if DEADLINE in said.message:
-        return timed_out(cluster, workload, said.message)
-    if _MISSING.search(said.message) or "materializing" in said.message:
-        return configuration(cluster, workload, said)
-    if said.status != "False":
-        return _waiting(said)
-    return _as_it_says(said, Reason.START_FAILED)
+    if NO_RESPONDERS in reported.message:
+        return unanswered(cluster, workload, reported.message)
+    if DEADLINE in reported.message:
+        return timed_out(cluster, workload, reported.message)
+    if _MISSING.search(reported.message) or "materializing" in reported.message:
+        return configuration(cluster, workload, reported)
+    if reported.status != "False":
+        return _waiting(reported)
+    return _as_it_says(reported, Reason.START_FAILED)
 
 
 def _no_host(cluster: Cluster) -> Line:
@@ -119,11 +119,17 @@ def _none_ready(cluster: Cluster, workload: WorkloadView, fitting: Sequence[Host
     return Line("host", text, well=False, reason=Reason.WAITING)
 
 
-def _waiting(said: Condition) -> Line:
-    return Line(said.type, said.message or f"waiting for {said.type}", well=False, reason=Reason.WAITING)
+def _waiting(reported: Condition) -> Line:
+    return Line(reported.type, reported.message or f"waiting for {reported.type}", well=False, reason=Reason.WAITING)
 
 
-def _as_it_says(said: Condition, reason: Reason) -> Line:
+def _as_it_says(reported: Condition, reason: Reason) -> Line:
     return Line(
-        said.type, said.message or f"{said.type} is {said.status}", False, "", Rank.CAUSE, reason, Health.DEGRADED
+        reported.type,
+        reported.message or f"{reported.type} is {reported.status}",
+        False,
+        "",
+        Rank.CAUSE,
+        reason,
+        Health.DEGRADED,
     )

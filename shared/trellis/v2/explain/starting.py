@@ -31,21 +31,21 @@ _SHOWN: Final = 5
 _TO_FIX: Final = "correct the image in the template, or push it"
 
 
-def sync(cluster: Cluster, workload: WorkloadView, said: Condition) -> Line:
+def sync(cluster: Cluster, workload: WorkloadView, reported: Condition) -> Line:
     """Return the step for a placed Workload that is not operational."""
-    state = _STATE.search(said.message)
+    state = _STATE.search(reported.message)
     if state is not None:
-        return _not_operational(cluster, workload, state_named(state[0]), said)
-    if NO_RESPONDERS in said.message:
-        return unanswered(cluster, workload, said.message)
-    if DEADLINE in said.message:
-        return timed_out(cluster, workload, said.message)
-    if said.status == "False":
-        return Line("sync", said.message or "no message", False, "", Rank.CAUSE, Reason.START_FAILED)
-    return Line("sync", said.message or "its host has not confirmed it yet", well=False, reason=Reason.WAITING)
+        return _not_operational(cluster, workload, state_named(state[0]), reported)
+    if NO_RESPONDERS in reported.message:
+        return unanswered(cluster, workload, reported.message)
+    if DEADLINE in reported.message:
+        return timed_out(cluster, workload, reported.message)
+    if reported.status == "False":
+        return Line("sync", reported.message or "no message", False, "", Rank.CAUSE, Reason.START_FAILED)
+    return Line("sync", reported.message or "its host has not confirmed it yet", well=False, reason=Reason.WAITING)
 
 
-def _not_operational(cluster: Cluster, workload: WorkloadView, state: WorkloadState, said: Condition) -> Line:
+def _not_operational(cluster: Cluster, workload: WorkloadView, state: WorkloadState, reported: Condition) -> Line:
     reply = cluster.failed_start(workload)
     failure = classify(reply.message) if reply is not None and reply.state is WorkloadState.ERROR else None
     if failure is not None and state in {WorkloadState.NOT_FOUND, WorkloadState.ERROR}:
@@ -54,7 +54,7 @@ def _not_operational(cluster: Cluster, workload: WorkloadView, state: WorkloadSt
         return _image(cluster, workload)
     if state is WorkloadState.ERROR:
         return next(_links(cluster, workload))
-    return Line("sync", f"{said.message}: it is being started or stopped", well=False, reason=Reason.WAITING)
+    return Line("sync", f"{reported.message}: it is being started or stopped", well=False, reason=Reason.WAITING)
 
 
 def failed(cluster: Cluster, workload: WorkloadView, failure: StartFailure) -> Line:

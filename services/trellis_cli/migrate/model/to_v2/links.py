@@ -172,15 +172,15 @@ class Links:
         if workload is None:
             self._not_translated(link, "its component has no image", "Set the image.", Way.MANIFEST)
             return
-        package, why = f"{link.namespace}:{link.package}", f"hosts have no plugin for {piece.name}"
+        package, reason = f"{link.namespace}:{link.package}", f"hosts have no plugin for {piece.name}"
         if backends := PLUGINS.get(package):
             instead = f"Hosts of v2 have plugins for {', '.join(backends)}: add {package} to hostInterfaces."
-            self._not_translated(link, why, instead, Way.PLUGIN)
+            self._not_translated(link, reason, instead, Way.PLUGIN)
         else:
-            self._not_translated(link, why, _REPLACEMENT, *_REPLACED_BY)
+            self._not_translated(link, reason, _REPLACEMENT, *_REPLACED_BY)
 
-    def _not_translated(self, link: Link, why: str, instead: str, *ways: Way) -> None:
-        message = f"link {link.wit} of {link.source} to {link.target}: {why}"
+    def _not_translated(self, link: Link, reason: str, instead: str, *ways: Way) -> None:
+        message = f"link {link.wit} of {link.source} to {link.target}: {reason}"
         self.record.note(link.place, Reason.LINK_NOT_TRANSLATED, message, instead, *ways)
 
     def _ends(self, link: Link, *ends: Ends) -> None:

@@ -180,8 +180,8 @@ def entries_of(configs: Iterable[Config], external: list[Config]) -> Iterator[tu
 
 def holds_credentials(key: str, value: str) -> bool:
     """Return whether an entry may hold a credential, by its key or by its form."""
-    words = ("password", "passwd", "secret", "token", "seed", "jwt", "credential", "private", "apikey", "api_key")
-    return any(word in key.lower() for word in words) or ("://" in value and "@" in value)
+    fragments = ("password", "passwd", "secret", "token", "seed", "jwt", "credential", "private", "apikey", "api_key")
+    return any(fragment in key.lower() for fragment in fragments) or ("://" in value and "@" in value)
 
 
 def is_local(address: str) -> bool:

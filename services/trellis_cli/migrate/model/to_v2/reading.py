@@ -267,8 +267,8 @@ def _secrets(holder: Manifest, place: str) -> tuple[SecretUse, ...]:
     found = []
     for at, item in enumerate(holder.get("secrets") or ()):
         source = item["properties"]
-        words = (source["policy"], source["key"], source.get("field"), source.get("version"))
-        found.append(SecretUse(f"{place}.secrets[{at}]", item["name"], *map(_text, words)))
+        values = (source["policy"], source["key"], source.get("field"), source.get("version"))
+        found.append(SecretUse(f"{place}.secrets[{at}]", item["name"], *map(_text, values)))
     return tuple(found)
 
 

@@ -124,7 +124,7 @@ class Secrets:
         return f"v1 permitted it by: {row.identity.rule}, read as {row.identity.user}"
 
     def _claims_checked(self) -> bool:
-        grants = () if self.rules is None else self.rules.link.grants
+        grants = () if self.rules is None else self.rules.connection.grants
         there = [grant for grant in grants if grant.namespace == self.namespace and grant.spec is not None]
         return any(grant.spec is not None and grant.spec.entity_issuers is not None for grant in there)
 
