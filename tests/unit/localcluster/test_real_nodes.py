@@ -30,7 +30,10 @@ from trellis_dev.localcluster.realnode_root import containerd_2, containerd_16, 
 from trellis_dev.localcluster.state import NODE_NAMES
 
 PACKAGE = Path(supervisor.__file__).parent
-PROJECTS = (PACKAGE / "runtime", PACKAGE / "wasmcloud", Path(secrets_client.__file__).with_suffix(""))
+PROJECTS = (
+    *(PACKAGE / name for name in ("runtime", "v2host", "wasmcloud")),
+    Path(secrets_client.__file__).with_suffix(""),
+)
 
 
 def test_addresses_of_nodes_and_pods_are_apart_and_in_the_range() -> None:
