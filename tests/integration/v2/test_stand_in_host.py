@@ -1,0 +1,68 @@
+"""The stand-in of a wasmCloud v2 host on a real nats-server, held to the recordings."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+
+import nats
+import pytest
+
+from support.v2.component_images import RECORDED
+from support.v2.host_behaviour import (
+    CLOSED,
+    ENVIRONMENT,
+    HOST,
+    REGISTRY,
+    SILENT,
+    HostBehaviour,
+    NewHost,
+    Running,
+    Translate,
+)
+from support.v2.stand_in_host import Component, Images, Options, PullFailure, StandInHost
+from trellis_dev.localcluster.nats import NatsServer
+
+pytestmark = pytest.mark.nats
+
+
+def recorded_images() -> Images:
+    """Return the images of the recordings, as the stand-in has them."""
+    images: dict[str, Component | PullFailure] = {
+        f"{REGISTRY}/{name}": Component(content.imports, content.http)
+        if content.component
+        else PullFailure("pulled artifact is not a valid WebAssembly component")
+        for name, content in RECORDED.items()
+    }
+    by_digest = [text for text in str(HOST["conversations"]).split("'") if "@sha256:" in text]
+    return {
+        **images,
+        **{image: Component() for image in by_digest},
+        f"{CLOSED}/demo/hello:1": PullFailure(f"failed to pull component from {CLOSED}/demo/hello:1: refused"),
+        f"{SILENT}/demo/hello:1": PullFailure(f"timeout pulling component from {SILENT}/demo/hello:1", seconds=0.2),
+    }
+
+
+@pytest.fixture
+def url(nats_server: NatsServer) -> str:
+    return nats_server.url
+
+
+class TestStandInHost(HostBehaviour):
+    @pytest.fixture
+    def translate(self) -> Translate:
+        return lambda image: image
+
+    @pytest.fixture
+    async def new_host(self, url: str) -> AsyncIterator[NewHost]:
+        images = recorded_images()
+        async with AsyncExitStack() as stack:
+
+            async def start(heartbeat: float) -> Running:
+                client = await nats.connect(url)
+                stack.push_async_callback(client.close)
+                options = Options(images=images, environment=ENVIRONMENT, heartbeat=heartbeat)
+                host = await stack.enter_async_context(StandInHost(client, options))
+                return Running(host.id, host.friendly_name, options.address, options.port, host.__aexit__)
+
+            yield start
