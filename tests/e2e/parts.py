@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from trellis_dev.localcluster import lattice_servers, page, requirements, wasmshim
+from trellis_dev.localcluster import lattice_servers, page, requirements, v2host, wasmshim
 
 sys.path.append(str(Path(__file__).resolve().parents[1]))
 from support.secrets import secrets_client
@@ -86,6 +86,7 @@ HERE = Path(__file__).parent
 TESTS = HERE.parent
 REAL = HERE / "real_node"
 LATTICE = HERE / "lattice"
+V2 = HERE / "v2"
 OPERATORS = HERE / "operators"
 RELEASE = HERE / "release"
 COMPOSE = HERE / "compose"
@@ -138,6 +139,8 @@ PARTS = (
     _pytest("secrets that a real host gives a component", LATTICE / "test_secrets.py", _no_secrets),
     _pytest("services die at each boundary", LATTICE / "test_crash_points.py", lattice_servers.missing, processes=2),
     _pytest("local clusters with lattices", LATTICE / "test_dev_wadm.py", lattice_servers.missing),
+    _pytest("wasmCloud v2's host, held to the recordings", V2 / "test_host_contract.py", v2host.missing, quick=True),
+    _pytest("HTTP components on wasmCloud v2's host", V2 / "test_http.py", v2host.missing),
     _pytest("metrics-server and hosts that work", OPERATORS / "test_hpa.py", _nothing),
     _pytest("KEDA and hosts by the hour", OPERATORS / "test_keda.py", _nothing),
     _pytest("Flux and the examples in git", OPERATORS / "test_flux.py", _no_git),
