@@ -14,6 +14,7 @@ from support.v2.host_behaviour import (
     HOST_GROUP,
     REGISTRY,
     SILENT,
+    SLOW_PULL,
     HostBehaviour,
     NewHost,
     Running,
@@ -26,7 +27,7 @@ from trellis_dev.localcluster.v2host import V2HostOptions
 
 _RECORDED_DIGEST = "demo/hello@sha256:952c48c5fd5be805f7b11af4dae470a141e01398431c46c59de773c44501cdde"
 """The recorded image demo/hello:1."""
-PULL_SECONDS = 1.0
+PULL_SECONDS = 2 * SLOW_PULL
 
 
 @pytest.fixture

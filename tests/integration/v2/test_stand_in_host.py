@@ -15,6 +15,7 @@ from support.v2.host_behaviour import (
     HOST,
     REGISTRY,
     SILENT,
+    SLOW_PULL,
     HostBehaviour,
     NewHost,
     Running,
@@ -39,7 +40,9 @@ def recorded_images() -> Images:
         **images,
         **{image: Component() for image in by_digest},
         f"{CLOSED}/demo/hello:1": PullFailure(f"failed to pull component from {CLOSED}/demo/hello:1: refused"),
-        f"{SILENT}/demo/hello:1": PullFailure(f"timeout pulling component from {SILENT}/demo/hello:1", seconds=0.2),
+        f"{SILENT}/demo/hello:1": PullFailure(
+            f"timeout pulling component from {SILENT}/demo/hello:1", seconds=SLOW_PULL
+        ),
     }
 
 

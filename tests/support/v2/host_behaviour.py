@@ -34,6 +34,8 @@ SILENT: Final = "127.0.0.1:25777"
 """A server accepts connections there and never answers."""
 HOST_GROUP: Final = "default"
 ENVIRONMENT: Final = "apps"
+SLOW_PULL: Final = 0.5
+"""Minimum seconds until a pull from SILENT fails."""
 _OPTIONAL: Final = frozenset({"exports", "systemCpuUsage"})
 """Fields that proto3 JSON omits: the runtime on crates.io has no plugin that exports, and the load can be zero."""
 Json = dict[str, Any]
@@ -96,6 +98,20 @@ class Operator:
         """Return the counts of components and workloads in a heartbeat of now."""
         found = json.loads((await self.ask(host, "heartbeat")).data)
         return {name: found[name] for name in ("componentCount", "workloadCount") if name in found}
+
+    async def subjects_in_order(self, host: str, *requests: tuple[str, bytes]) -> list[str]:
+        """Send requests at once; return the subjects of replies and heartbeats as the host sent them."""
+        subjects: list[str] = []
+
+        async def receive(message: Msg) -> None:
+            if message.subject.startswith(("_INBOX.", "runtime.operator.heartbeat.")):
+                subjects.append(message.subject)
+
+        subscription = await self._client.subscribe(">", cb=receive)
+        await self.replies_in_order(host, *requests)
+        await settle(self._client)
+        await subscription.unsubscribe()
+        return subjects
 
     async def replies_in_order(self, host: str, *requests: tuple[str, bytes]) -> list[tuple[str, bytes]]:
         """Send requests at once; return the command and payload of each reply until the last request has its own."""
@@ -327,6 +343,17 @@ class HostBehaviour:
         sent = ("workload.start", json.dumps(slow).encode())
         replies = await operator.replies_in_order(host.id, sent, ("heartbeat", b"{}"))
         assert [command for command, _ in replies] == ["workload.start", "heartbeat"]
+
+    async def test_slow_pull_delays_heartbeats(
+        self, operator: Operator, new_host: NewHost, translate: Translate
+    ) -> None:
+        host = await new_host(SLOW_PULL / 10)
+        slow = translated(conversation("blackhole")[0]["request"], translate)
+        sent = ("heartbeat", b"{}"), ("workload.start", json.dumps(slow).encode())
+        subjects = await operator.subjects_in_order(host.id, *sent)
+        first, last = (index for index, subject in enumerate(subjects) if subject.startswith("_INBOX."))
+        assert last - first <= 5, "half of the heartbeats that are due during the pull"
+        await operator.heartbeat(host.id, nth=len(operator.heartbeats) + 2)
 
     async def test_hosts_have_identities_of_their_own(self, operator: Operator, new_host: NewHost) -> None:
         hosts = [await new_host(SECONDS) for _ in range(2)]
