@@ -13,6 +13,7 @@ from support.v2.host_behaviour import (
     CLOSED,
     ENVIRONMENT,
     HOST,
+    NO_NAME,
     REGISTRY,
     SILENT,
     SLOW_PULL,
@@ -36,13 +37,18 @@ def recorded_images() -> Images:
         for name, content in RECORDED.items()
     }
     by_digest = [text for text in str(HOST["conversations"]).split("'") if "@sha256:" in text]
+    failures = {
+        f"{CLOSED}/demo/hello:1": "failed to pull component from {}: tcp connect error: Connection refused",
+        f"{NO_NAME}/demo/hello:1": "failed to pull component from {}: dns error: failed to lookup address information",
+        f"{SILENT}/demo/hello:1": "timeout pulling component from {}",
+    }
     return {
         **images,
         **{image: Component() for image in by_digest},
-        f"{CLOSED}/demo/hello:1": PullFailure(f"failed to pull component from {CLOSED}/demo/hello:1: refused"),
-        f"{SILENT}/demo/hello:1": PullFailure(
-            f"timeout pulling component from {SILENT}/demo/hello:1", seconds=SLOW_PULL
-        ),
+        **{
+            image: PullFailure(cause.format(image), SLOW_PULL if image.startswith(SILENT) else 0.0)
+            for image, cause in failures.items()
+        },
     }
 
 

@@ -30,6 +30,8 @@ HOST: Final = json.loads((Path(__file__).parents[2] / "data/v2/host/host.json").
 REGISTRY: Final = "127.0.0.1:25000"
 CLOSED: Final = "127.0.0.1:25999"
 """No server listens there."""
+NO_NAME: Final = "registry.invalid"
+"""A name that does not exist."""
 SILENT: Final = "127.0.0.1:25777"
 """A server accepts connections there and never answers."""
 HOST_GROUP: Final = "default"

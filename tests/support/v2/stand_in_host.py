@@ -77,6 +77,12 @@ class PullFailure:
     seconds: float = 0.0
 
 
+def unknown_image(image: str) -> PullFailure:
+    """Return the failure to pull an image that its registry does not have."""
+    cause = "Registry error: envelope: OCI API errors: [OCI API error: manifest unknown]"
+    return PullFailure(f"failed to pull component from {image}: {cause}")
+
+
 Images = Mapping[str, Component | PullFailure]
 
 
@@ -199,7 +205,7 @@ class StandInHost:
 
     async def _pull(self, component: Json) -> Component:
         image = component["image"]
-        found = self._options.images.get(image, PullFailure(f"failed to pull component from {image}: manifest unknown"))
+        found = self._options.images.get(image, unknown_image(image))
         if isinstance(found, Component):
             return found
         await asyncio.sleep(found.seconds)
@@ -272,11 +278,18 @@ def _is_http(interface: Json) -> bool:
 def _debug(interface: Json) -> str:
     """Return an interface as Rust writes it."""
     names = ", ".join(f'"{name}"' for name in interface["interfaces"])
-    version = f'Some("{interface["version"]}")' if "version" in interface else "None"
+    version = f"Some({_debug_version(interface['version'])})" if "version" in interface else "None"
     return (
         f'WitInterface {{ namespace: "{interface["namespace"]}", package: "{interface["package"]}", '
-        f"interfaces: {{{names}}}, version: {version} }}"
+        f"interfaces: {{{names}}}, version: {version}, config: {{}}, name: None }}"
     )
+
+
+def _debug_version(version: str) -> str:
+    numbers, _, pre = version.partition("-")
+    major, minor, patch = numbers.split(".")
+    suffix = f', pre: Prerelease("{pre}")' if pre else ""
+    return f"Version {{ major: {major}, minor: {minor}, patch: {patch}{suffix} }}"
 
 
 def _parsed(name: str) -> tuple[str, str, str]:
