@@ -74,7 +74,7 @@ impl Routes {
 pub struct Http {
     address: SocketAddr,
     routes: Arc<Routes>,
-    /// Names by component, between the binding of a component and the end of its workload.
+    /// Names by component, between the binding of a component and that of its workload.
     names: Mutex<HashMap<String, Vec<String>>>,
 }
 
@@ -148,8 +148,7 @@ impl HostPlugin for Http {
             .names
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
-            .get(component)
-            .cloned();
+            .remove(component);
         let Some(names) = found else { return Ok(()) };
         let instance = workload.instantiate_pre(component).await?;
         let route = Route {
