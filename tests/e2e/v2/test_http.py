@@ -12,9 +12,9 @@ import nats
 import pytest
 
 from support.v2.host_behaviour import ENVIRONMENT
-from support.v2.operator import HOSTS, NAMESPACE, WORKLOADS, StandInOperator
+from support.v2.operator import NAMESPACE, StandInOperator
 from support.v2.real_host import Images, StartHost
-from trellis.kube.resources import NAMESPACES
+from trellis.kube.resources import NAMESPACES, WASM_HOSTS, WORKLOADS
 from trellis_dev.fakes.fake import FakeKube
 from trellis_dev.localcluster.nats import NatsServer
 from trellis_dev.localcluster.v2host import V2Host, V2HostOptions
@@ -34,7 +34,7 @@ def host(start_host: StartHost, bus: NatsServer) -> V2Host:
 @pytest.fixture
 def kube() -> FakeKube:
     kube = FakeKube()
-    for resource in (HOSTS, WORKLOADS):
+    for resource in (WASM_HOSTS, WORKLOADS):
         kube.define(resource)
     for namespace in (NAMESPACE, ENVIRONMENT):
         kube.put(NAMESPACES, {"metadata": {"name": namespace}})

@@ -11,9 +11,9 @@ import nats
 import pytest
 from nats.aio.client import Client
 
-from support.v2.operator import HOSTS, WORKLOADS, StandInOperator
+from support.v2.operator import StandInOperator
 from support.v2.stand_in_host import Component, Options, StandInHost
-from trellis.kube.resources import NAMESPACES
+from trellis.kube.resources import NAMESPACES, WASM_HOSTS, WORKLOADS
 from trellis_dev.fakes.fake import FakeKube
 from trellis_dev.localcluster.nats import NatsServer
 
@@ -34,7 +34,7 @@ async def client(nats_server: NatsServer) -> AsyncIterator[Client]:
 @pytest.fixture
 def kube() -> FakeKube:
     kube = FakeKube()
-    for resource in (HOSTS, WORKLOADS):
+    for resource in (WASM_HOSTS, WORKLOADS):
         kube.define(resource)
     for namespace in ("wasmcloud-system", "apps"):
         kube.put(NAMESPACES, {"metadata": {"name": namespace}})

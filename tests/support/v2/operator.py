@@ -24,16 +24,13 @@ from nats.errors import NoRespondersError
 from support.suite.settling import settle
 from trellis.kube.client import Kube
 from trellis.kube.errors import NotFound
-from trellis.kube.resources import Manifest, Resource
+from trellis.kube.resources import WASM_HOSTS, WORKLOADS, Manifest, Resource
 
-GROUP: Final = "runtime.wasmcloud.dev"
-HOSTS: Final = Resource(GROUP, "v1alpha1", "hosts", "Host", namespaced=True)
-WORKLOADS: Final = Resource(GROUP, "v1alpha1", "workloads", "Workload", namespaced=True)
 NAMESPACE: Final = "wasmcloud-system"
 _MANAGER: Final = "runtime-operator"
 _HEARTBEATS: Final = "runtime.operator.heartbeat"
-_HOST_FINALIZER: Final = f"{GROUP}/host-finalizer"
-_WORKLOAD_FINALIZER: Final = f"{GROUP}/workload-finalizer"
+_HOST_FINALIZER: Final = f"{WASM_HOSTS.group}/host-finalizer"
+_WORKLOAD_FINALIZER: Final = f"{WASM_HOSTS.group}/workload-finalizer"
 _OPERATIONAL: Final = {"WORKLOAD_STATE_RUNNING", "WORKLOAD_STATE_COMPLETED"}
 _COMPONENT_FIELDS: Final = ("image", "name", "imagePullPolicy", "poolSize", "maxInvocations", "maxConcurrency")
 Json = dict[str, Any]
@@ -43,7 +40,7 @@ def make_host(beat: Json, namespace: str = NAMESPACE) -> Manifest:
     """Return the Host of a heartbeat."""
     fields: Json = {name: beat[name] for name in ("environment", "hostname", "httpPort") if name in beat}
     metadata = {"name": beat["friendlyName"], "namespace": namespace, "labels": beat.get("labels", {})}
-    return {"apiVersion": HOSTS.api_version, "kind": "Host", "metadata": metadata, **fields, "hostId": beat["id"]}
+    return {"apiVersion": WASM_HOSTS.api_version, "kind": "Host", "metadata": metadata, **fields, "hostId": beat["id"]}
 
 
 def make_host_status(beat: Json, seen: str) -> Json:
@@ -116,7 +113,7 @@ class StandInOperator:
         async with asyncio.timeout(seconds):
             while True:
                 self._written.clear()
-                for host in (await self._kube.list(HOSTS, NAMESPACE)).items:
+                for host in (await self._kube.list(WASM_HOSTS, NAMESPACE)).items:
                     if host["hostId"] == id_ and "status" in host:
                         return host
                 await self._written.wait()
@@ -125,7 +122,7 @@ class StandInOperator:
         """Ask a host for a heartbeat and write its conditions; return the Host."""
         name = host["metadata"]["name"]
         async with self._turn:
-            current = await self._kube.get(HOSTS, name, NAMESPACE)
+            current = await self._kube.get(WASM_HOSTS, name, NAMESPACE)
             status = current.get("status", {})
             try:
                 beat = await self._ask(host["hostId"], "heartbeat", {})
@@ -136,7 +133,7 @@ class StandInOperator:
             else:
                 status = {**status, **make_host_status(beat, self._now())}
                 status = set_conditions(status, self._now(), Reporting=("True", ""), Ready=("True", ""))
-            return await self._write_status(HOSTS, current, status)
+            return await self._write_status(WASM_HOSTS, current, status)
 
     async def place(self, workload: Manifest, host: Manifest) -> Manifest:
         """Start a Workload on a host, then look at it; return the Workload."""
@@ -180,14 +177,14 @@ class StandInOperator:
         async with self._turn:
             wanted = make_host(beat)
             try:
-                current = await self._kube.get(HOSTS, wanted["metadata"]["name"], NAMESPACE)
+                current = await self._kube.get(WASM_HOSTS, wanted["metadata"]["name"], NAMESPACE)
             except NotFound:
                 current = await self._kube.apply(
-                    HOSTS, wanted, field_manager="host-status-updater", create_if_missing=True
+                    WASM_HOSTS, wanted, field_manager="host-status-updater", create_if_missing=True
                 )
-                current = await self._set_finalizers(HOSTS, current, [_HOST_FINALIZER])
+                current = await self._set_finalizers(WASM_HOSTS, current, [_HOST_FINALIZER])
             status = {**current.get("status", {}), **make_host_status({}, self._now())}
-            await self._write_status(HOSTS, current, status)
+            await self._write_status(WASM_HOSTS, current, status)
             self._written.set()
 
     async def _ask(self, host: str, command: str, request: Json) -> Json:
