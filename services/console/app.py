@@ -32,7 +32,9 @@ from trellis.events.subjects import CONSOLE
 from trellis.kube.access import Access
 from trellis.kube.client import Kube
 from trellis.kube.errors import KubeError
-from trellis.read_model.live.watching import Place, parts_of
+from trellis.read_model.live.audience import all_parts
+from trellis.read_model.live.heartbeats import heartbeats_of
+from trellis.read_model.live.watching import Place
 from trellis.runtime.shutdown import CLOSED, REPORTED, Grace, ends_within
 from trellis.runtime.startup_barrier import StartupBarrier
 from trellis.telemetry import Telemetry, bind_service, get_logger, setup
@@ -53,7 +55,7 @@ def create_app(
     """Return the service; it connects to Kubernetes and NATS when it is run.
 
     Raises:
-        SettingsError: the secret of the proxy is invalid.
+        SettingsError: the secret of the proxy is invalid, or a file of the NATS of wasmCloud v2 cannot be used.
     """
     telemetry = setup(CONSOLE, otlp_endpoint=settings.otlp_endpoint, sample_ratio=settings.trace_sample_ratio)
     return Console(settings, telemetry, _proxy(settings), kube, timings)
@@ -76,6 +78,7 @@ class Console:
         self._proxy: Final = proxy
         self._kube: Final = kube
         self._timings: Final = timings
+        self._heartbeats: Final = heartbeats_of(settings, "trellis-console")
         self.health.expect(KUBERNETES, PORT)
 
     async def run(self, stop: asyncio.Event) -> None:
@@ -98,27 +101,31 @@ class Console:
 
     async def _serve(self, kube: Kube, stop: asyncio.Event, grace: Grace) -> None:
         settings, timings, feed, cluster = self.settings, self._timings, Feed(), self._cluster_name()
-        parts = parts_of(Place(settings.namespace, settings.installer_namespace))
+        parts = all_parts(Place(settings.namespace, settings.installer_namespace))
+        heartbeats = self._heartbeats
         connect, most = _connector(kube, self._proxy), settings.console_viewers
         sessions = Sessions(settings.console_session_ttl, timings=timings)
         lobby = ViewerRegistry(
-            connect, parts, most, cluster, self._telemetry, lost=sessions.end_all_of, timings=timings
+            *(connect, parts, most, cluster, self._telemetry),
+            lost=sessions.end_all_of,
+            heartbeats=heartbeats,
+            timings=timings,
         )
         bus = BusConnection(settings.nats_url, settings.nats_credentials, cluster, feed, self.health, timings=timings)
         doors = Authentication(
             sessions, lambda: kube, self._proxy, settings.console_url, secure=settings.secure, timings=timings
         )
-        routes = Routes(settings, doors, lobby, feed, bus, self._telemetry, timings)
+        routes = Routes(settings, doors, lobby, feed, bus, self._telemetry, timings, heartbeats)
         listener = Listener(make_application(routes, self._telemetry), settings, timings=timings)
         self.port = await listener.start()
         self.health.ready(PORT)
         _log.info("serving the console", port=self.port, auth=doors.mode, tls=settings.tls)
         try:
             async with asyncio.TaskGroup() as group:
-                tasks = [
-                    group.create_task(_kept(part, timings.restart), name=name)
-                    for name, part in (("lobby", lobby.run), ("bus", bus.run), ("probe", partial(self._probe, kube)))
-                ]
+                running: list[tuple[str, Callable[[], Coroutine[Any, Any, None]]]]
+                running = [("lobby", lobby.run), ("bus", bus.run), ("probe", partial(self._probe, kube))]
+                running += [("heartbeats", heartbeats.run)] if heartbeats is not None else []
+                tasks = [group.create_task(_kept(part, timings.restart), name=name) for name, part in running]
                 await stop.wait()
                 grace.begin()
                 lobby.stopping.set()

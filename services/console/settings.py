@@ -10,7 +10,7 @@ from typing import Annotated, ClassVar, Final, Self
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from console.domain.limits import VIEWERS
-from trellis.config.settings import DnsLabel, HttpUrl, Seconds, ServiceSettings
+from trellis.config.settings import DnsLabel, HostNatsSettings, HttpUrl, Seconds
 from trellis.config.value_schema import text_schema
 from trellis.events.subjects import CONSOLE
 
@@ -39,7 +39,7 @@ Header = Annotated[str, AfterValidator(_header), text_schema(_HEADER.pattern)]
 OwnFile = Annotated[Path, AfterValidator(Path.expanduser)]
 
 
-class Settings(ServiceSettings):
+class Settings(HostNatsSettings):
     """Settings of the console."""
 
     service: ClassVar[str] = CONSOLE

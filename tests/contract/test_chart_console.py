@@ -15,6 +15,7 @@ from support.chart.bus_secret import users_of
 from support.chart.rendered import CHART, SYSTEM, ChartRefusedError, Manifest, hooks, notes, of, plain, rendered
 from support.cluster.grants import manifests
 from trellis.config.nats_credentials import new_seed
+from trellis.kube.resources import WORKLOADS
 
 NAME = "trellis-console"
 ACCOUNT_FILES = "/var/run/secrets/kubernetes.io/serviceaccount"
@@ -107,6 +108,15 @@ def test_behind_a_proxy_its_account_may_be_somebody_else_and_nothing_more(mode: 
     assert [(key[0], role["name"]) for key, role in bound] == [("ClusterRoleBinding", NAME)]
     wanted = of(manifests("console.yaml")) | of(manifests("console-proxy.yaml"))
     assert {key: plain(objects[key]) for key in wanted} == wanted
+
+
+@pytest.mark.parametrize("values", [{}, CONFIRMED], ids=["token", "proxy"])
+def test_wasmcloud_v2_needs_no_permission_of_the_console(values: dict[str, Any]) -> None:
+    settings: dict[str, Any] = {"settings": {"TRELLIS_V2_NATS": "tls://nats.wasmcloud:4222"}}
+    objects = found(**values, **settings)
+    assert environment(objects)["TRELLIS_V2_NATS"] == settings["settings"]["TRELLIS_V2_NATS"]
+    granted = {group for item in objects.values() for rule in item.get("rules") or () for group in rule["apiGroups"]}
+    assert WORKLOADS.group not in granted, "a viewer reads it"
 
 
 def test_whom_it_may_be_can_be_named() -> None:
@@ -261,6 +271,6 @@ def test_values_of_a_former_chart_have_no_console() -> None:
 def test_the_values_of_the_page_are_values() -> None:
     page = (CHART.parents[2] / "docs/console.md").read_text()
     blocks = [yaml.safe_load(item) for item in re.findall(r"```yaml values\n(.*?)```", page, re.DOTALL)]
-    assert len(blocks) == 2
+    assert len(blocks) == 3
     for values in blocks:
         assert ("Deployment", SYSTEM, NAME) in of(rendered(**values))

@@ -19,6 +19,7 @@ from console.live.bus_connection import BusConnection
 from console.live.feed import STREAMS, Feed, item_of
 from console.settings import Settings
 from support.console import seen_objects as objects
+from support.v2.entities import seen
 from trellis.bus.streams.stream_reader import Stored
 from trellis.bus.streams.tail import event_of
 from trellis.lattice.domain.service_views import view_pod
@@ -31,11 +32,16 @@ from trellis.read_model.entities.cards import (
     view_shim_card,
 )
 from trellis.read_model.entities.composing import PARTS, Composer
+from trellis.read_model.entities.composing_v2 import HEARTBEATS, INSTALLED, RECHECK_SECONDS
+from trellis.read_model.entities.composing_v2 import PARTS as V2_PARTS
 from trellis.read_model.entities.entities import PartStatus
 from trellis.read_model.health import Health as HealthState
+from trellis.read_model.live.parts_v2 import v2_parts
+from trellis.read_model.live.watching import Place, parts_of, viewer_timings
 from trellis.read_model.tables.nodes import NodeState
 from trellis.read_model.tables.rollout import NodeStage, Phase
 from trellis.telemetry.health import Health
+from trellis.v2.timings import V2Timings
 
 PAGE = (Path(__file__).parents[2] / "docs" / "console.md").read_text()
 COMMON = {"kind", "namespace", "name", "health", "reason", "message"}
@@ -62,7 +68,8 @@ def every_kind() -> dict[str, dict[str, Any]]:
     ):
         composer.take(part, key, view)
     composer.report(PartStatus("nodes", synced=True, lacking={}))
-    return {str(item["kind"]): dict(item) for item in composer.flush().values() if item is not None}
+    found = composer.flush() | seen("03", 2.2) | seen("15", 30)
+    return {str(item["kind"]): dict(item) for item in found.values() if item is not None}
 
 
 def told() -> dict[str, set[str]]:
@@ -96,7 +103,7 @@ def test_words_that_fields_have_are_told() -> None:
 
 def test_each_part_is_told() -> None:
     page = section("Entities")
-    assert not [part for part in PARTS if f"`{part}`" not in page]
+    assert not [part for part in (*PARTS, *V2_PARTS, INSTALLED, HEARTBEATS) if f"`{part}`" not in page]
 
 
 async def test_each_address_is_told_and_answers() -> None:
@@ -131,7 +138,19 @@ def test_the_fields_of_an_event_are_told() -> None:
 def test_figures_that_the_page_has_are_those_of_the_code() -> None:
     assert f"at most {NAMESPACES}." in section("Model stream")
     assert f"at most {PAGE_EVENTS})" in section("Past events")
+    entities = " ".join(section("Entities").split())
+    assert f"last {V2Timings().silence:g} s" in entities
+    assert f"each {RECHECK_SECONDS:g} s while" in entities
+    assert f"every {viewer_timings().absent:g} s" in entities
     limits = " ".join(section("Performance and limits").split())
+    for parts, words in (
+        (parts_of(Place("a", "b")), "11 watches (5, and 6"),
+        (v2_parts(), "7 more with wasmCloud v2 (1, and 6"),
+    ):
+        fixed, each = (sum(len(part.places(names)) for part in parts) for names in ((), ("a", "b")))
+        assert words.startswith(f"{fixed} ")
+        assert words.endswith(f"and {each - fixed}")
+        assert words in limits
     assert f"{STREAMS_EACH} streams each" in limits
     assert f"At most {Settings().console_viewers} viewers" in limits
     for stream in STREAMS:

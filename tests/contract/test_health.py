@@ -35,6 +35,9 @@ from support.situations.objects import (
     of_lattice,
     shown,
 )
+from support.situations.v2 import V2, Found, page_of
+from support.v2.entities import seen
+from support.v2.recordings import SITUATIONS, recording
 from trellis.lattice.domain.service_views import view_pod, view_service
 from trellis.provisioning.nodes_and_jobs import view_node
 from trellis.read_model.entities.cards import (
@@ -50,6 +53,7 @@ from trellis.read_model.explain.application import AppSnapshot, explain_applicat
 from trellis.read_model.explain.controller import explain_controller
 from trellis.read_model.explain.hosts import explain_group
 from trellis.read_model.explain.page import READY as READY_WORD
+from trellis.read_model.explain.page import Rank
 from trellis.read_model.explain.service import Warned, World, explain_no_service, explain_service
 from trellis.read_model.explain.subject import Absence, Beside
 from trellis.read_model.health import Health
@@ -57,6 +61,7 @@ from trellis.read_model.tables.rollout import World as RolloutWorld
 from trellis.read_model.tables.rollout import standing_of
 from trellis_cli.explain.grant import GrantSnapshot, explain_grant
 from trellis_cli.top.model import Kind
+from trellis_cli.v2.row import v2_part
 
 
 @pytest.mark.parametrize(("world", "health", "reason"), NODES.values(), ids=NODES)
@@ -165,6 +170,29 @@ def test_the_conditions_of_a_controller_agree_with_its_health(seen: SeenControll
     page = explain_controller(found, Beside())
     [ready] = [condition for condition in found["status"]["conditions"] if condition["type"] == "Ready"]
     assert explained(page) == (health.value, ready["reason"])
+
+
+@pytest.mark.parametrize(("found", "health", "reason"), V2.values(), ids=V2)
+def test_an_object_of_wasmcloud_v2_has_one_health_and_reason_everywhere(
+    found: Found, health: Health, reason: str
+) -> None:
+    assert {*found.surfaces()} == {(health.value, reason)}
+
+
+@pytest.mark.parametrize("situation", SITUATIONS)
+def test_every_object_of_a_situation_of_wasmcloud_v2_has_one_health_everywhere(situation: str) -> None:
+    at = recording(situation).end / 2
+    snapshot = recording(situation).snapshot(at)
+    row = v2_part(snapshot).facts
+    for id_, entity in seen(situation, at).items():
+        if entity["kind"] == "part":
+            continue
+        page = page_of(snapshot, id_)
+        assert explained(page) == (entity["health"], entity["reason"]), id_
+        if entity["kind"] in {"whost", "workloaddeployment", "artifact"}:
+            cause = page.cause
+            wrong = cause is not None and cause.rank is Rank.CAUSE and cause.state is not Health.PROGRESSING
+            assert (id_ in row["unhealthy"]) == wrong, id_
 
 
 def test_every_situation_of_the_page_has_a_case() -> None:

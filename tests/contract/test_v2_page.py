@@ -12,12 +12,13 @@ import yaml
 
 from support.suite.commands import expect_command
 from support.v2.explained import asked_of_kubernetes
-from trellis.kube.resources import WASMCLOUD_V2
+from trellis.kube.resources import EVENTS, NAMESPACES, WASMCLOUD_V2
+from trellis.read_model.live.parts_v2 import v2_parts
+from trellis.read_model.reading.explained_v2 import KINDS as V2_KINDS
 from trellis.v2.reasons import Reason
 from trellis.v2.timings import V2Timings
 from trellis_cli.common.objects import KINDS
 from trellis_cli.common.settings import ClientSettings
-from trellis_cli.v2.options import KINDS as V2_KINDS
 from trellis_cli.v2.receive import duration, subjects
 
 PAGE = (Path(__file__).parents[2] / "docs/v2.md").read_text(encoding="utf-8")
@@ -29,8 +30,8 @@ def block(name: str) -> str:
     return str(found)
 
 
-def granted() -> set[tuple[str, str, str]]:
-    rules = yaml.safe_load(block("rbac"))["rules"]
+def granted(name: str = "rbac") -> set[tuple[str, str, str]]:
+    rules = yaml.safe_load(block(name))["rules"]
     return {
         (verb, group, resource)
         for rule in rules
@@ -44,8 +45,14 @@ async def test_the_permissions_of_the_page_are_those_that_are_used() -> None:
     assert await asked_of_kubernetes() == granted()
 
 
+def test_the_permissions_of_the_page_for_the_console_are_those_that_are_used() -> None:
+    watched = {(verb, part.resource.group, part.resource.plural) for part in v2_parts() for verb in ("list", "watch")}
+    assert granted("rbac-live") == watched | {("list", "", EVENTS.plural), ("get", "", NAMESPACES.plural)}
+
+
 def test_no_permission_of_the_page_changes_anything() -> None:
     assert {verb for verb, _, _ in granted()} == {"get", "list"}
+    assert {verb for verb, _, _ in granted("rbac-live")} == {"get", "list", "watch"}
     assert {res.plural for res in WASMCLOUD_V2} <= {resource for _, _, resource in granted()}
 
 

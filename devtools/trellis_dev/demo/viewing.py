@@ -36,6 +36,7 @@ from trellis.kube.resources import (
     SERVICES,
     SHIMS,
     WASM_CONTROLLERS,
+    WASMCLOUD_V2,
     Resource,
 )
 from trellis_cli.common.errors import CommandError
@@ -53,7 +54,7 @@ CHECKOUT: Final = DIRECTORY.parents[2]
 """Directory of the sources, if this is not an installed package."""
 READ: Final[tuple[Resource, ...]] = (
     NODES, NAMESPACES, PODS, CONFIGMAPS, SERVICES, EVENTS, JOBS, LEASES, RUNTIME_CLASSES, ENDPOINT_SLICES, SHIMS,
-    HOST_CONFIGS, APPLICATIONS, WASM_CONTROLLERS,
+    HOST_CONFIGS, APPLICATIONS, WASM_CONTROLLERS, *WASMCLOUD_V2,
 )  # fmt: skip
 """The resources that the pages and their explanations are built from."""
 _UI: Final = "jaeger-ui-root"

@@ -21,6 +21,7 @@ _EQUAL: Final = re.compile(r"^(?P<key>[^\s()=!]+)\s*(?P<how>==|=|!=)\s*(?P<value
 _EXISTS: Final = re.compile(r"^(?P<not>!?)\s*(?P<key>[^\s()=!]+)$")
 _FIELDS: Final = ("metadata.name", "metadata.namespace")
 _POD_FIELDS: Final = (*_FIELDS, "spec.nodeName")
+_EVENT_FIELDS: Final = (*_FIELDS, "type", "reason", "involvedObject.kind", "involvedObject.uid")
 
 
 def selected(manifest: Manifest, namespace: str, request: HttpRequest) -> bool:
@@ -32,6 +33,10 @@ def selected(manifest: Manifest, namespace: str, request: HttpRequest) -> bool:
         "metadata.name": metadata["name"],
         "metadata.namespace": metadata.get("namespace", ""),
         "spec.nodeName": (manifest.get("spec") or {}).get("nodeName", ""),
+        "type": str(manifest.get("type") or ""),
+        "reason": str(manifest.get("reason") or ""),
+        "involvedObject.kind": str((manifest.get("involvedObject") or {}).get("kind", "")),
+        "involvedObject.uid": str((manifest.get("involvedObject") or {}).get("uid", "")),
     }
     return _all_hold(request.query.get("labelSelector", ""), metadata.get("labels") or {}) and _all_hold(
         request.query.get("fieldSelector", ""), fields
@@ -41,7 +46,7 @@ def selected(manifest: Manifest, namespace: str, request: HttpRequest) -> bool:
 def check(request: HttpRequest) -> None:
     """Raise RefusedError for an invalid selector."""
     _all_hold(request.query.get("labelSelector", ""), {})
-    fields = _POD_FIELDS if request.path.endswith("/pods") else _FIELDS
+    fields = {"pods": _POD_FIELDS, "events": _EVENT_FIELDS}.get(request.path.rpartition("/")[2], _FIELDS)
     for term in _terms(request.query.get("fieldSelector", "")):
         key = term.split("=")[0].rstrip("!")
         if key not in fields:

@@ -22,12 +22,16 @@ from console.live.bus_connection import BusConnection
 from console.live.feed import Feed, Filter, permissions_of, read_filter
 from console.live.replays import dead_letter_page, letters, read_page_request, replay
 from console.live.streaming import Outlet, counted, send_model
-from console.live.viewer_registry import ViewerRegistry
+from console.live.viewer_registry import ViewerRegistry, Visit
 from console.settings import Settings
 from console.timings import Timings
 from trellis.installer_api.parse_int import whole
+from trellis.read_model.explain.page import Explanation
+from trellis.read_model.live.heartbeats import Heartbeats
 from trellis.read_model.reading.cluster import Reading
 from trellis.read_model.reading.explained import KINDS, page_of
+from trellis.read_model.reading.explained_v2 import KINDS as V2_KINDS
+from trellis.read_model.reading.explained_v2 import Received, v2_page_of
 from trellis.read_model.reading.find import NotThereError
 from trellis.read_model.reading.traces import ask_jaeger
 from trellis.read_model.traces.span_tree import document_of
@@ -38,6 +42,8 @@ _RECENT_MOST: Final = 500
 _LABEL: Final = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 _NAME: Final = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
 _TRACE: Final = re.compile(r"[0-9a-f]{32}")
+EXPLAINED: Final = (*KINDS, *V2_KINDS)
+"""Kinds that have a page."""
 _CLUSTERED: Final = frozenset({"node", "shim"})
 
 
@@ -52,6 +58,7 @@ class Routes:
     bus: BusConnection
     telemetry: Telemetry
     timings: Timings = field(default_factory=Timings)
+    heartbeats: Heartbeats | None = None
 
     def add_to(self, router: web.UrlDispatcher) -> None:
         """Register every address."""
@@ -98,7 +105,7 @@ class Routes:
                 "cluster": self.lobby.cluster.result() if self.lobby.cluster.done() else None,
                 "traces": self.settings.jaeger_url is not None,
                 "jaeger": jaeger.rstrip("/") if jaeger else None,
-                "explained": list(KINDS),
+                "explained": list(EXPLAINED),
                 "namespaces_most": NAMESPACES,
                 "page_most": PAGE_EVENTS,
             }
@@ -176,8 +183,8 @@ class Routes:
         """Return the output of ``trellis explain``, read with the identity of the viewer."""
         kind, name = request.match_info["kind"], request.match_info["name"]
         namespace = request.match_info.get("namespace")
-        if kind not in KINDS or (namespace is None) != (kind in _CLUSTERED):
-            known = ", ".join(KINDS)
+        if kind not in EXPLAINED or (namespace is None) != (kind in _CLUSTERED):
+            known = ", ".join(EXPLAINED)
             raise bad("invalid kind or namespace", f"use one of {known}, with the namespace of a namespaced object")
         if not _NAME.fullmatch(name) or (namespace is not None and not _LABEL.fullmatch(namespace)):
             raise bad("invalid name", "use a name as kubectl shows it")
@@ -185,10 +192,20 @@ class Routes:
         async with self.lobby.visit(viewer) as visit, self.lobby.reading(visit):
             reading = Reading(visit.kube, self.settings.namespace)
             try:
-                page = await page_of(reading, self.settings.installer_namespace, kind, name, namespace)
+                page = await self._page(reading, visit, kind, (name, namespace))
             except NotThereError as error:
                 page = error.page
             return json_response(page.document())
+
+    async def _page(self, reading: Reading, visit: Visit, kind: str, of: tuple[str, str | None]) -> Explanation:
+        name, namespace = of
+        if kind in V2_KINDS and namespace is not None:
+            received = None
+            if self.heartbeats is not None:
+                former = [item for watched in visit.watched.values() for item in watched.audience.former]
+                received = Received(self.heartbeats.messages(reading.kube.now()), former)
+            return await v2_page_of(reading, kind, name, namespace, received)
+        return await page_of(reading, self.settings.installer_namespace, kind, name, namespace)
 
     async def trace(self, request: web.Request) -> web.StreamResponse:
         """Return one trace as a tree."""

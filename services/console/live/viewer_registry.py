@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -34,8 +34,8 @@ from trellis.kube.errors import Call, KubeError, Unauthorized
 from trellis.kube.permissions import allowed_to
 from trellis.kube.resources import NAMESPACES
 from trellis.kube.transport import HttpRequest
-from trellis.read_model.live.audience import Audience, Pace
-from trellis.read_model.live.watching import Part
+from trellis.read_model.live.audience import Audience, Pace, Parts
+from trellis.read_model.live.heartbeats import Heartbeats
 from trellis.telemetry import Telemetry, get_logger
 
 _SELF: Final = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
@@ -82,23 +82,28 @@ class Visit:
 
 
 class ViewerRegistry:
-    """All visits of this process. ``connect``: creates a viewer's client; ``lost``: called for an invalid identity."""
+    """All visits of this process. ``connect``: creates a viewer's client; ``lost``: called for an invalid identity.
+
+    ``heartbeats``: of hosts of wasmCloud v2, shared by all viewers, None if no NATS is configured.
+    """
 
     def __init__(  # noqa: PLR0913 (each is another component)
         self,
         connect: Callable[[Viewer], Kube],
-        parts: Sequence[Part],
+        parts: Parts,
         most: int,
         cluster: asyncio.Future[str],
         telemetry: Telemetry,
         *,
         lost: Callable[[str], object],
+        heartbeats: Heartbeats | None = None,
         timings: Timings = Timings(),  # noqa: B008 - frozen
     ) -> None:
         self._connect = connect
         self._lost = lost
         self._timings: Final = timings
         self._parts: Final = parts
+        self._heartbeats: Final = heartbeats
         self._most: Final = most
         self._pace: Final = Pace(timings.coalesce, JOURNAL_IDS, watch=timings.watch)
         self._visits: dict[str, Visit] = {}
@@ -174,7 +179,7 @@ class ViewerRegistry:
         watched = visit.watched.get(namespaces)
         if watched is None or watched.task.done():
             assert self._group is not None, "the registry runs"
-            audience = Audience(visit.kube, self._parts, namespaces, self._pace)
+            audience = Audience(visit.kube, self._parts, namespaces, self._pace, self._heartbeats)
             _evict_watches_for(audience, visit)
             task = self._group.create_task(_run(audience), name="audience")
             watched = visit.watched[namespaces] = Watched(audience, task)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pydantic import Field, FilePath
+from pydantic import Field
 
-from trellis.config.settings import DnsLabel, HttpUrl, NatsUrl, ServiceSettings, load
+from trellis.config.settings import DnsLabel, HostNatsSettings, HttpUrl, load
 from trellis.kube.access import Access
 from trellis.names import CLAIM_NAMESPACE
 
 
-class ClientSettings(ServiceSettings):
+class ClientSettings(HostNatsSettings):
     """Addresses of the cluster and the bus, and the namespaces of the services."""
 
     installer_namespace: DnsLabel = Field(
@@ -25,18 +25,6 @@ class ClientSettings(ServiceSettings):
 
     jaeger_url: HttpUrl | None = Field(
         default=None, description="where `trellis trace` asks for traces: Jaeger's query API, http://host:16686"
-    )
-
-    v2_nats: NatsUrl | None = Field(default=None, description="URL of the NATS of wasmCloud v2")
-    v2_nats_credentials_file: FilePath | None = Field(
-        default=None, description="NATS credentials file (user JWT and seed) for the NATS of wasmCloud v2"
-    )
-    v2_nats_ca_file: FilePath | None = Field(
-        default=None, description="CA certificates (PEM) that verify the NATS of wasmCloud v2"
-    )
-    v2_nats_certificate_file: FilePath | None = Field(
-        default=None,
-        description="client certificate and key (PEM) for the NATS of wasmCloud v2, which maps users by it",
     )
 
     @property

@@ -22,6 +22,7 @@ from trellis.read_model.explain.page import Explanation
 from trellis.read_model.reading.cluster import Reading
 from trellis.read_model.reading.explained import page_of
 from trellis.read_model.reading.explained_letter import explain_dead_letter
+from trellis.read_model.reading.explained_v2 import KINDS as V2_KINDS
 from trellis.read_model.reading.find import NotThereError
 from trellis.telemetry import setup_logging
 from trellis_cli.common.complete import complete_kind_and_name
@@ -39,7 +40,6 @@ from trellis_cli.common.options import (
 from trellis_cli.common.output import DocumentOption, Format, one_line, print_document, print_result, print_text
 from trellis_cli.common.settings import ClientSettings, client_settings
 from trellis_cli.explain.grant_read import grant_page
-from trellis_cli.v2.options import KINDS as V2_KINDS
 from trellis_cli.v2.options import NatsOption, RegistryOption, RepliesOption, Sources, sources_of
 from trellis_cli.v2.page import v2_page
 

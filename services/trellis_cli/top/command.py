@@ -1,7 +1,8 @@
 """``trellis top``: nodes, Shims, groups, hosts, applications, Services and controllers, live and with reasons.
 
-In: flags, watches with the permissions of the kubeconfig's user. Out: a screen, tables or JSON. Called by the command
-line. Writes nothing. Invariants: it shows the data of the console; forbidden resources are reported as notes.
+Also hosts and WorkloadDeployments of wasmCloud v2. In: flags, watches with the permissions of the kubeconfig's user,
+heartbeats. Out: a screen, tables or JSON. Called by the command line. Writes nothing. Invariants: it shows the data of
+the console; forbidden resources are reported as notes.
 """
 
 from __future__ import annotations
@@ -20,8 +21,10 @@ from rich.text import Text
 
 from trellis.config.settings import SettingsError
 from trellis.kube.client import Kube
-from trellis.read_model.live.audience import Audience, Pace
-from trellis.read_model.live.watching import Place, parts_of
+from trellis.read_model.live.audience import Audience, Pace, all_parts
+from trellis.read_model.live.heartbeats import heartbeats_of
+from trellis.read_model.live.watching import Place
+from trellis.v2.timings import V2Timings
 from trellis_cli.common.errors import CommandError, exit_on_error
 from trellis_cli.common.gather import connected
 from trellis_cli.common.messages import EXIT_FAILED, print_note
@@ -43,11 +46,13 @@ from trellis_cli.top.model import (
     Entities,
     Kind,
     Wanted,
+    awaited,
     chosen,
     difference,
     lacking,
     notes,
     rows,
+    sheets,
     sorts,
     unread,
 )
@@ -57,6 +62,7 @@ _PACE: Final = Pace(0.1, 20_000)
 _REDRAW_SECONDS: Final = 1.0
 """Maximum seconds between two draws: the terminal size or the reachability of the API server can change."""
 _ONCE_SECONDS: Final = 30.0
+_HEARTBEATS: Final = V2Timings()
 SHEET_KINDS: Final = {sheet.of: kind for kind, sheet in SHEETS.items()}
 
 
@@ -96,9 +102,10 @@ def top(  # noqa: PLR0913, PLR0917 - a command's flags
 ) -> None:
     """Watch nodes, Shims, hosts, applications and Services.
 
-    Also host groups and controllers. It shows the data of the console in a terminal, with the permissions of the
-    kubeconfig's user. Without a terminal it prints once. Ends with 1 if the KIND cannot be read completely. JSON with
-    --once: `{"entities": {ID: {…}}, "lacking": [{"part", "namespace", "say", "do"}]}`; without it a line per change:
+    Also host groups, controllers, and hosts and WorkloadDeployments of wasmCloud v2. It shows the data of the console
+    in a terminal, with the permissions of the kubeconfig's user. Without a terminal it prints once. Ends with 1 if the
+    KIND cannot be read completely. JSON with --once:
+    `{"entities": {ID: {…}}, "lacking": [{"part", "namespace", "say", "do"}]}`; without it a line per change:
     `{"set": {ID: {…}}, "gone": [ID]}`.
     """
     with exit_on_error():
@@ -127,14 +134,17 @@ async def _looking(settings: ClientSettings, arguments: Arguments) -> AsyncItera
     """Run all watches during the block. Raise KubeError if the API server does not respond at the start."""
     async with connected(settings) as kube:
         await kube.probe()
-        parts = parts_of(Place(settings.namespace, settings.installer_namespace))
-        audience = Audience(kube, parts, arguments.namespaces, _PACE)
-        running = asyncio.create_task(audience.run())
+        parts = all_parts(Place(settings.namespace, settings.installer_namespace))
+        heartbeats = heartbeats_of(settings, "trellis-command-line")
+        audience = Audience(kube, parts, arguments.namespaces, _PACE, heartbeats)
+        running = [asyncio.create_task(audience.run())]
+        running += [asyncio.create_task(heartbeats.run())] if heartbeats is not None else []
         try:
             yield kube, audience
         finally:
-            running.cancel()
-            await asyncio.gather(running, return_exceptions=True)
+            for task in running:
+                task.cancel()
+            await asyncio.gather(*running, return_exceptions=True)
 
 
 async def _read(settings: ClientSettings, arguments: Arguments) -> Entities:
@@ -147,6 +157,11 @@ async def _read(settings: ClientSettings, arguments: Arguments) -> Entities:
         except TimeoutError:
             left = ", ".join(unread(audience.journal.entities))
             raise CommandError(f"not read within {_ONCE_SECONDS:.0f} s: {left}; {_trouble(kube)}") from None
+        if settings.v2_nats is not None and {Kind.V2_HOSTS, Kind.V2_DEPLOYMENTS} & {*arguments.kinds}:
+            with contextlib.suppress(TimeoutError):  # a host without one is shown as such
+                async with asyncio.timeout(_HEARTBEATS.heartbeat + _HEARTBEATS.slack):
+                    while awaited(audience.journal.entities):
+                        await audience.news.next.wait()
         return dict(audience.journal.entities)
 
 
@@ -160,7 +175,7 @@ def _print(entities: Entities, arguments: Arguments, output: Format, *, no_heade
             print_names(printed_name(SHEETS[kind].of, row.id.rpartition("/")[2]) for row in found)
     else:
         lines: dict[str, None] = {}
-        for kind in arguments.kinds:
+        for kind in arguments.kinds if arguments.kind is not None else sheets(entities):
             lines |= dict.fromkeys(notes(kind, entities))
             if arguments.kind is None and not rows(kind, entities, arguments.wanted):
                 continue  # among all sheets, empty ones are omitted
@@ -205,7 +220,7 @@ async def _watch(settings: ClientSettings, arguments: Arguments) -> None:
                 live.update(drawn, refresh=True)
                 for key in await _until(news, pressed):
                     ids = [row.id for row in rows(screen.kind, entities, screen.wanted)]
-                    screen = press(screen, key, ids)
+                    screen = press(screen, key, ids, sheets(entities))
                     if screen is None:
                         break
 

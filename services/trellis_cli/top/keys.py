@@ -55,8 +55,8 @@ def keys(text: str) -> list[str]:
     return [item for item in found if item in _NAMES.values() or (len(item) == 1 and item.isprintable())]
 
 
-def press(screen: Screen, key: str, ids: Sequence[str]) -> Screen | None:
-    """Return the screen after a key, None to quit."""
+def press(screen: Screen, key: str, ids: Sequence[str], kinds: Sequence[Kind] = _SHEETS) -> Screen | None:
+    """Return the screen after a key, None to quit; ``kinds``: the sheets of the cluster."""
     if screen.typing:
         return _type(screen, key)
     match key:
@@ -64,7 +64,8 @@ def press(screen: Screen, key: str, ids: Sequence[str]) -> Screen | None:
             return None
         case "left" | "right":
             step = 1 if key == "right" else -1
-            return _sheet(screen, _SHEETS[(_SHEETS.index(screen.kind) + step) % len(_SHEETS)])
+            at = kinds.index(screen.kind) if screen.kind in kinds else -max(step, 0)
+            return _sheet(screen, kinds[(at + step) % len(kinds)])
         case "up" | "down" | "page up" | "page down" | "home" | "end":
             return replace(screen, selected=_moved(screen, key, ids))
         case "s":
@@ -75,7 +76,7 @@ def press(screen: Screen, key: str, ids: Sequence[str]) -> Screen | None:
             return replace(screen, typing=True)
         case "escape":
             return replace(screen, wanted=replace(screen.wanted, terms=""))
-        case _ if key in _NUMBERS:
+        case _ if _NUMBERS.get(key) in kinds:
             return _sheet(screen, _NUMBERS[key])
         case _:
             return screen

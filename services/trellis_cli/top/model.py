@@ -12,8 +12,11 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
 
+from trellis.read_model.entities.composing_v2 import HEARTBEATS, INSTALLED
+from trellis.read_model.entities.composing_v2 import PARTS as V2_PARTS
 from trellis.read_model.entities.journal import Entity
 from trellis.read_model.health import Health
+from trellis.v2.objects import GROUP
 
 Entities = Mapping[str, Entity]
 _NONE: Final = "-"
@@ -24,6 +27,7 @@ _WORST_FIRST: Final = (
 )
 _RANK: Final = {health.value: rank for rank, health in enumerate(_WORST_FIRST)}
 _PART: Final = "part"
+V2_HOSTS_PART: Final = "whosts"
 
 
 class Kind(StrEnum):
@@ -36,6 +40,8 @@ class Kind(StrEnum):
     APPLICATIONS = "applications"
     SERVICES = "services"
     CONTROLLERS = "controllers"
+    V2_HOSTS = "whosts"
+    V2_DEPLOYMENTS = "workloaddeployments"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,11 +56,15 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Sheet:
-    """``of``: the kind of its entities; ``parts``: the parts of the state that it needs."""
+    """``of``: the kind of its entities; ``parts``: the parts of the state that it needs.
+
+    ``v2``: it exists only in a cluster with wasmCloud v2.
+    """
 
     of: str
     columns: tuple[Column, ...]
     parts: tuple[str, ...]
+    v2: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,6 +204,33 @@ SHEETS: Final[Mapping[Kind, Sheet]] = {
         ),
         ("controllers",),
     ),
+    Kind.V2_HOSTS: Sheet(
+        "whost",
+        (
+            *_HEAD,
+            _field("GROUP"),
+            _number("CPU", lambda item: item["cpu_percent"], lambda value: _NONE if value is None else f"{value}%"),
+            _number("FREE", lambda item: item["memory_free"], size),
+            _number("MEMORY", lambda item: item["memory_total"], size),
+            _number("COMPONENTS", lambda item: item["components"]),
+            _number("WORKLOADS", lambda item: item["workloads"]),
+            _number("PLACED", lambda item: item["placed"]),
+        ),
+        (INSTALLED, V2_HOSTS_PART, "workloads", HEARTBEATS),
+        v2=True,
+    ),
+    Kind.V2_DEPLOYMENTS: Sheet(
+        "workloaddeployment",
+        (
+            *_HEAD,
+            _number("DESIRED", lambda item: item["desired"]),
+            _number("READY", lambda item: item["ready"]),
+            _number("HOSTS", lambda item: len(item["hosts"])),
+            Column("SERVICE", lambda item: _name_of(item["service"])),
+        ),
+        (INSTALLED, *V2_PARTS),
+        v2=True,
+    ),
 }
 
 
@@ -231,7 +268,7 @@ def rows(kind: Kind, entities: Entities, wanted: Wanted) -> list[Row]:
             item["health"],
             _reason_and_message(item),
             tuple(column.render(column.cell(item)) for column in columns),
-            explained=id_ if kind is not Kind.HOSTS else item["group"] or "",
+            explained=(item["group"] or "") if kind is Kind.HOSTS else id_,
         )
         for id_, item in shown(kind, entities, wanted)
     ]
@@ -244,9 +281,24 @@ def counts(kind: Kind, entities: Entities) -> dict[str, int]:
 
 
 def unread(entities: Entities) -> list[str]:
-    """Return the parts that are not completely read yet."""
-    parts = {part for sheet in SHEETS.values() for part in sheet.parts}
+    """Return the parts that are not completely read yet; those of wasmCloud v2 are parts only while it is served."""
+    served = not (entities.get(f"{_PART}/{INSTALLED}") or {"lacking": True})["lacking"]
+    kinds = [kind for kind in sheets(entities) if served or not SHEETS[kind].v2]
+    parts = {part for kind in kinds for part in SHEETS[kind].parts if part != HEARTBEATS} | {INSTALLED}
     return sorted(part for part in parts if not (entities.get(f"{_PART}/{part}") or {}).get("synced"))
+
+
+def awaited(entities: Entities) -> bool:
+    """Return whether a host of wasmCloud v2 has sent no heartbeat yet."""
+    return any(item["kind"] == SHEETS[Kind.V2_HOSTS].of and not item["heartbeat"] for item in entities.values())
+
+
+def sheets(entities: Entities) -> tuple[Kind, ...]:
+    """Return the sheets of the cluster: those of wasmCloud v2 only if it is installed, or if that is unknown."""
+    installed = entities.get(f"{_PART}/{INSTALLED}")
+    read = installed is not None and (installed["synced"] or f"{_PART}/{V2_HOSTS_PART}" in entities)
+    there = installed is not None and installed["defined"] and read
+    return tuple(kind for kind in Kind if there or not SHEETS[kind].v2)
 
 
 def lacking(kinds: Iterable[Kind], entities: Entities) -> list[dict[str, Any]]:
@@ -260,7 +312,9 @@ def notes(kind: Kind, entities: Entities) -> list[str]:
     """Return a line for each reason that makes a sheet incomplete."""
     own = entities.get(f"{_PART}/{SHEETS[kind].parts[0]}")
     lines = [f"{item['message']}: {item['do']}" for item in lacking([kind], entities)]
-    if own is not None and not own["defined"]:
+    if own is not None and not own["defined"] and SHEETS[kind].v2:
+        lines.append(f"the cluster has no wasmCloud v2: the API server does not serve {GROUP}")
+    elif own is not None and not own["defined"]:
         lines.append(f"the CRD of {kind.value} is missing: `trellis crds apply`")
     return lines
 

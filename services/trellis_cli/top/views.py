@@ -16,7 +16,7 @@ from rich.text import Text
 from trellis.read_model.health import Health
 from trellis_cli.common.output import one_line
 from trellis_cli.top.keys import Screen
-from trellis_cli.top.model import SHEETS, Entities, Kind, Row, Wanted, counts, notes, rows, unread
+from trellis_cli.top.model import SHEETS, Entities, Kind, Row, Wanted, counts, notes, rows, sheets, unread
 
 STYLES: Final = {
     Health.HEALTHY: "green",
@@ -27,7 +27,7 @@ STYLES: Final = {
     Health.NOT_OPTED_IN: "dim",
     Health.UNKNOWN: "magenta",
 }
-_KEYS: Final = "1-7 ←→ sheet  ↑↓ line  s sort  r reverse  / filter  esc clear filter  q quit"
+_KEYS: Final = "1-{last} ←→ sheet  ↑↓ line  s sort  r reverse  / filter  esc clear filter  q quit"
 _WARNINGS_SHARE: Final = 4
 """Share of lines for warnings, 1/n: users with few permissions have up to kinds times namespaces warnings."""
 _LEAST: Final = 3
@@ -39,8 +39,8 @@ def screen_of(screen: Screen, entities: Entities, height: int, *, trouble: str =
     found = rows(screen.kind, entities, screen.wanted)
     at = screen.place([row.id for row in found])
     warnings = [_warning(note) for note in ([trouble] if trouble else []) + notes(screen.kind, entities)]
-    above = [_tabs(screen.kind), _counts(screen, entities, len(found)), *_bounded(warnings, height)]
-    below = [*_details_of(found, at), _last(screen)]
+    above = [_tabs(screen.kind, entities), _counts(screen, entities, len(found)), *_bounded(warnings, height)]
+    below = [*_details_of(found, at), _last(screen, entities)]
     while (room := height - 1 - len(above) - len(below)) < _LEAST and len(above) + len(below) > 1:
         # The filter input and the selected line stay visible.
         if len(below) > 1:
@@ -69,9 +69,9 @@ def sheet_of(kind: Kind, entities: Entities, wanted: Wanted) -> RenderableType:
     return _table(kind, found, wanted=wanted) if found else Text(f"no {kind.value}", style="dim")
 
 
-def _tabs(current: Kind) -> Text:
+def _tabs(current: Kind, entities: Entities) -> Text:
     line = Text(no_wrap=True, overflow="ellipsis")
-    for number, kind in enumerate(Kind, 1):
+    for number, kind in enumerate(sheets(entities), 1):
         line.append(f" {number} {kind.value} ", style="reverse bold" if kind is current else "")
         line.append(" ")
     return line
@@ -121,11 +121,12 @@ def _details_of(found: Sequence[Row], at: int) -> list[Text]:
     return [first, Text(one_line(command), style="dim", no_wrap=True, overflow="ellipsis")]
 
 
-def _last(screen: Screen) -> Text:
+def _last(screen: Screen, entities: Entities) -> Text:
     if screen.typing:
         return Text(f"filter: {screen.wanted.terms}▏  enter keeps it, escape clears it", style="bold", no_wrap=True)
     filter_text = f"filter: {screen.wanted.terms}   " if screen.wanted.terms else ""
-    return Text(filter_text + _KEYS, style="dim", no_wrap=True, overflow="ellipsis")
+    keys = _KEYS.format(last=len(sheets(entities)))
+    return Text(filter_text + keys, style="dim", no_wrap=True, overflow="ellipsis")
 
 
 def _warning(text: str) -> Text:

@@ -7,19 +7,15 @@ options, nothing but the API server is contacted.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated
 
 import typer
 
-from trellis.config.nats_credentials import CachedCredentials, CredentialsError, Kind, identity_of
 from trellis.config.settings import SettingsError
 from trellis.lattice.connection.address import NatsAddress
+from trellis.read_model.live.host_nats import host_nats
+from trellis.read_model.reading.explained_v2 import KINDS
 from trellis_cli.common.settings import ClientSettings
-
-KINDS: Final = ("workloaddeployment", "workload", "whost", "artifact")
-"""Kinds of wasmCloud v2 with a page."""
-_FILE_MAX: Final = 256 * 1024
 
 NatsOption = Annotated[
     str | None,
@@ -70,28 +66,4 @@ def sources_of(settings: ClientSettings, kind: str, *, replies: bool, registry: 
         if replies:
             raise SettingsError("--v2-replies: needs --v2-nats or TRELLIS_V2_NATS")
         return Sources(registry=registry)
-    return Sources(_address(settings, settings.v2_nats), replies, registry)
-
-
-def _address(settings: ClientSettings, url: str) -> NatsAddress:
-    credentials = None
-    if (path := settings.v2_nats_credentials_file) is not None:
-        credentials = CachedCredentials(_content("CREDENTIALS", path), Kind.CREDENTIALS, str(path))
-        try:
-            identity_of(credentials.text, credentials.kind)
-        except CredentialsError as error:
-            raise SettingsError(f"TRELLIS_V2_NATS_CREDENTIALS_FILE: {path}: {error}") from None
-    authorities = _content("CA", settings.v2_nats_ca_file) if settings.v2_nats_ca_file else ""
-    certificate = (
-        _content("CERTIFICATE", settings.v2_nats_certificate_file) if settings.v2_nats_certificate_file else ""
-    )
-    return NatsAddress(url, credentials, authorities, certificate)
-
-
-def _content(name: str, path: Path) -> str:
-    try:
-        with path.open("rb") as file:
-            return file.read(_FILE_MAX).decode("ascii", errors="ignore")
-    except OSError as error:
-        reason = error.strerror or type(error).__name__
-        raise SettingsError(f"TRELLIS_V2_NATS_{name}_FILE: {path}: {reason}") from None
+    return Sources(host_nats(settings), replies, registry)

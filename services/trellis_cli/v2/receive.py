@@ -15,12 +15,11 @@ from trellis.lattice.connection.address import NatsAddress
 from trellis.lattice.connection.listen import Listened, listen
 from trellis.lattice.connection.subscriptions import MessageHandler as Handler
 from trellis.lattice.timings import ListenTimings
+from trellis.read_model.live.heartbeats import HEARTBEAT_SUBJECT
 from trellis.v2.host_messages import Collector, HostMessages
-from trellis.v2.messages import HEARTBEATS
 from trellis.v2.timings import V2Timings
 
 CONNECTION: Final = "trellis-command-line"
-HEARTBEAT_SUBJECT: Final = f"{HEARTBEATS}.>"
 REPLY_SUBJECT: Final = "_INBOX.>"
 
 

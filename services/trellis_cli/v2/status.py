@@ -11,8 +11,8 @@ from trellis.kube.discovery import served_versions
 from trellis.kube.errors import Forbidden
 from trellis.kube.resources import WORKLOAD_DEPLOYMENTS
 from trellis.read_model.reading.cluster import Reading
+from trellis.read_model.reading.v2_snapshot import read_snapshot
 from trellis_cli.status.row import Part
-from trellis_cli.v2.read import read_snapshot
 from trellis_cli.v2.row import PART, UNKNOWN, v2_part
 
 

@@ -23,6 +23,7 @@ from pydantic import (
     AliasChoices,
     BeforeValidator,
     Field,
+    FilePath,
     ValidationError,
     ValidationInfo,
     field_validator,
@@ -269,6 +270,22 @@ class ServiceSettings(BaseSettings):
             message = "TRELLIS_NATS_NKEY_FILE and TRELLIS_NATS_CREDENTIALS_FILE: are both set, needs one of them"
             raise ValueError(message)
         return self
+
+
+class HostNatsSettings(ServiceSettings):
+    """Settings of programs that can receive the heartbeats of hosts of wasmCloud v2."""
+
+    v2_nats: NatsUrl | None = Field(default=None, description="URL of the NATS of wasmCloud v2")
+    v2_nats_credentials_file: FilePath | None = Field(
+        default=None, description="NATS credentials file (user JWT and seed) for the NATS of wasmCloud v2"
+    )
+    v2_nats_ca_file: FilePath | None = Field(
+        default=None, description="CA certificates (PEM) that verify the NATS of wasmCloud v2"
+    )
+    v2_nats_certificate_file: FilePath | None = Field(
+        default=None,
+        description="client certificate and key (PEM) for the NATS of wasmCloud v2, which maps users by it",
+    )
 
 
 def load(cls: type[S], **overrides: Any) -> S:  # noqa: ANN401 (as the fields; pydantic checks them)

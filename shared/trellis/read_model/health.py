@@ -1,8 +1,9 @@
 """Health of an object: one of Argo CD's states, the reason and a message.
 
 Pure values. Computed by one function per kind: ``node_health``, ``shim_health``, ``group_health``, ``host_health``,
-``application_health``, ``service_health`` and ``controller_health``. Tables, ``trellis explain`` and entities use
-them, so that all show the same state.
+``application_health``, ``service_health`` and ``controller_health``, and for wasmCloud v2 ``host_health``,
+``workload_health``, ``deployment_health``, ``artifact_health`` and ``routed_service_health`` of ``trellis.v2.explain``.
+Tables, ``trellis explain`` and entities use them, so that all show the same state.
 Source of the states: Argo CD, "Resource Health".
 """
 

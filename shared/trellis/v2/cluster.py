@@ -87,6 +87,16 @@ class Cluster:
         return _grouped(self.snapshot.services, lambda item: item.meta.key)
 
     @cached_property
+    def _deployments_by_service(self) -> Mapping[str, list[DeploymentView]]:
+        named = (item for item in self.snapshot.deployments if item.service)
+        return _grouped(sorted(named, key=lambda item: item.meta.key), lambda it: f"{it.meta.namespace}/{it.service}")
+
+    @cached_property
+    def _workloads_by_service(self) -> Mapping[str, list[WorkloadView]]:
+        named = (item for item in self.workloads if item.spec.service)
+        return _grouped(named, lambda item: f"{item.meta.namespace}/{item.spec.service}")
+
+    @cached_property
     def _artifacts(self) -> Mapping[str, list[ArtifactView]]:
         return _grouped(self.snapshot.artifacts, lambda item: item.meta.key)
 
@@ -121,6 +131,18 @@ class Cluster:
     def service(self, namespace: str, name: str) -> RoutedService | None:
         """Return a Service, None if there is none or if it is not known."""
         return next(iter(self._services.get(f"{namespace}/{name}", ())), None)
+
+    def deployments_of(self, service: RoutedService) -> list[DeploymentView]:
+        """Return the WorkloadDeployments that name a Service, by name."""
+        return self._deployments_by_service.get(service.meta.key, [])
+
+    def workloads_behind(self, service: RoutedService) -> list[WorkloadView]:
+        """Return the Workloads of a Service: of the current WorkloadReplicaSets, and those that name it, by name."""
+        found = {item.meta.key: item for item in self._workloads_by_service.get(service.meta.key, ())}
+        for deployment in self.deployments_of(service):
+            current = self.replica_set(deployment, deployment.current)
+            found |= {item.meta.key: item for item in self.workloads_of(current)}
+        return [found[key] for key in sorted(found)]
 
     def slices_of(self, namespace: str, name: str) -> list[RouteSlice]:
         """Return the EndpointSlices of a Service that the operator wrote."""

@@ -70,6 +70,8 @@ class _Beat:
     payload: bytes
     count: int
     at: float
+    parsed: HostHeartbeat | Unreadable | None = None
+    """None until it is needed."""
 
 
 class Collector:
@@ -99,7 +101,12 @@ class Collector:
         if beat is None:
             self._beats[host] = _Beat(payload, 1, at)
         else:
-            beat.payload, beat.count, beat.at = payload, beat.count + 1, at
+            beat.payload, beat.count, beat.at, beat.parsed = payload, beat.count + 1, at, None
+
+    def forget(self, before: float) -> None:
+        """Remove the heartbeats of hosts whose last one arrived before a time."""
+        for host in [host for host, beat in self._beats.items() if beat.at < before]:
+            self._bytes -= len(self._beats.pop(host).payload)
 
     def reply(self, _subject: str, payload: bytes) -> None:
         """Store a reply if it is the status of a workload that could not be started; other replies are ignored."""
@@ -119,7 +126,7 @@ class Collector:
 
 
 def _parsed(beat: _Beat) -> LastHeartbeat:
-    found = read_heartbeat(beat.payload)
+    found = beat.parsed = beat.parsed or read_heartbeat(beat.payload)
     if isinstance(found, Unreadable):
         return LastHeartbeat(None, beat.count, beat.at, found.reason)
     return LastHeartbeat(found, beat.count, beat.at)

@@ -7,6 +7,7 @@ has the cause.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
@@ -83,7 +84,9 @@ def view_conditions(status: Json) -> dict[str, Condition]:
     for item in items(status, "conditions"):
         if kind := text(item, "type"):
             since = seconds(text(item, "lastTransitionTime"))
-            found[kind] = Condition(kind, text(item, "status"), message(item), since)
+            # 10,000 Workloads have 50,000 conditions of a few types.
+            state = sys.intern(text(item, "status"))
+            found[kind] = Condition(sys.intern(kind), state, message(item), since)
     return found
 
 

@@ -31,11 +31,12 @@ class PortView:
 
 @dataclass(frozen=True, slots=True)
 class RoutedService:
-    """A Service."""
+    """A Service; ``addresses``: its cluster IPs."""
 
     meta: Meta
     kind: str = ""
     ports: tuple[PortView, ...] = ()
+    addresses: tuple[str, ...] = ()
 
     @property
     def named(self) -> bool:
@@ -61,7 +62,8 @@ def view_service(manifest: object) -> RoutedService:
     """Return the view of a Service."""
     spec = mapping(manifest, "spec")
     ports = tuple(PortView(text(item, "name"), number(item, "port") or 0) for item in items(spec, "ports"))
-    return RoutedService(view_meta(manifest), text(spec, "type"), ports)
+    addresses = words(spec, "clusterIPs") or tuple(filter(None, (text(spec, "clusterIP"),)))
+    return RoutedService(view_meta(manifest), text(spec, "type"), ports, addresses)
 
 
 def view_slice(manifest: object) -> RouteSlice:

@@ -92,7 +92,7 @@ def test_once_it_prints_what_there_is_and_what_keeps_it_from_more(
     done = once(admin, "nodes", "--once", "--filter", node)
     assert done.returncode == 0, done.stderr
     [heading, line] = done.stdout.splitlines()
-    assert heading.split()[:2] == ["NAME", "STATE▼"]
+    assert heading.split()[:2] == ["NAME", "HEALTH▼"]
     assert re.match(rf"{node} +Degraded +InvalidAnnotation .*maybe", line), line
 
     document = json.loads(once(admin, "--once", "--filter", node, "-o", "json").stdout)

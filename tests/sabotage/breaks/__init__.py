@@ -58,5 +58,6 @@ AREAS: Final[Mapping[str, tuple[Break, ...]]] = {
     "Console viewers": console.VIEWERS,
     "Causes of wasmCloud v2": v2.CAUSES,
     "Sources of wasmCloud v2": v2.SOURCES,
+    "Display of wasmCloud v2": v2.DISPLAY,
 }
 BREAKS: Final = tuple(item for breaks in AREAS.values() for item in breaks)

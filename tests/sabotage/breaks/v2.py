@@ -1,4 +1,4 @@
-"""Breaks of wasmCloud v2: what is concluded from missing data, and what is subscribed to."""
+"""Breaks of wasmCloud v2: conclusions from missing data, subscriptions, and the display."""
 
 from __future__ import annotations
 
@@ -72,5 +72,53 @@ SOURCES: Final = (
         "return ImageAnswer(ImageState.UNKNOWN, str(error))",
         "return ImageAnswer(ImageState.DENIED, str(error))",
         "tests/unit/trellis_cli/test_v2.py::test_without_the_login_the_answer_is_unknown_and_nobody_is_asked",
+    ),
+)
+
+DISPLAY: Final = (
+    Break(
+        "a cluster without wasmCloud v2 has watches for it",
+        "ADR 112, rule 1: the watches run only while the API group is served",
+        "trellis",
+        "V2Watches._update",
+        "if WORKLOADS.version in versions:",
+        "if WORKLOADS.version in versions or not versions:",
+        "tests/unit/console/test_v2.py::test_a_cluster_without_wasmcloud_v2_has_no_watch_and_no_row_for_it",
+    ),
+    Break(
+        "a refused request for the API group shows that there is none",
+        "ADR 112, rule 1: any answer except that there is no such group is unknown",
+        "trellis",
+        "V2Watches._update",
+        'self._status = PartStatus(INSTALLED, synced=True, lacking={"": (str(error), RETRYING)})',
+        "self._status = PartStatus(INSTALLED, synced=True, lacking={}, absent=True)",
+        "tests/unit/console/test_v2.py::test_a_refused_request_for_the_group_is_unknown_and_not_absent",
+    ),
+    Break(
+        "Workloads are not evaluated when their host changes",
+        "ADR 112, rule 2: an evaluation covers the objects that depend on a change",
+        "trellis",
+        "V2Composer._changed",
+        "for id_ in hosts.ids:",
+        "for id_ in ():",
+        "tests/unit/read_model/test_composing_v2.py::test_workloads_of_a_host_that_falls_silent_are_evaluated_although_no_other_object_changes",
+    ),
+    Break(
+        "numbers of a host come from its status",
+        "ADR 112, rule 5: without heartbeats the numbers are unknown",
+        "trellis",
+        "v2_host_entity",
+        '"workloads": beat.workloads if beat else None,',
+        '"workloads": beat.workloads if beat else host.workloads,',
+        "tests/unit/read_model/test_composing_v2.py::test_numbers_in_the_status_of_a_host_are_not_used",
+    ),
+    Break(
+        "a viewer without Hosts gets conclusions from their heartbeats",
+        "ADR 112, rule 5: a viewer gets the numbers of a host together with its Host",
+        "trellis",
+        "V2Composer._snapshot",
+        "messages=None if Part.HOSTS in unread else messages,",
+        "messages=messages,",
+        "tests/unit/read_model/test_composing_v2.py::test_heartbeats_of_hosts_that_cannot_be_read_are_not_used",
     ),
 )

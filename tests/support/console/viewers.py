@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -26,12 +27,16 @@ from console.live.viewer_registry import ViewerRegistry
 from console.settings import Settings
 from console.timings import Timings
 from trellis.kube.transport import HttpRequest, Reply
-from trellis.read_model.live.watching import Place, parts_of
+from trellis.read_model.live.audience import all_parts
+from trellis.read_model.live.heartbeats import Heartbeats
+from trellis.read_model.live.watching import Place
 from trellis.telemetry import Metrics, setup
 from trellis.telemetry.health import Health
 from trellis_dev.fakes.fake import FakeKube, status_reply
 
 ANY = "*"
+_DISCOVERY = re.compile(r"/apis/[a-z.]+")
+"""What every account may read, by the ClusterRole system:discovery."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +80,7 @@ class People:
             named = asked["resource"] + (f".{asked['group']}" if asked.get("group") else "")
             allowed = self.allows(who, asked["verb"], named, asked.get("namespace", ""), asked.get("name", ""))
             return reply({"status": {"allowed": allowed}})
-        if request.path in {"/readyz", "/version"}:
+        if request.path in {"/readyz", "/version"} or _DISCOVERY.fullmatch(request.path):
             return None
         verb, resource, namespace, name = parsed(request)
         if self.allows(who, verb, resource, namespace, name):
@@ -155,6 +160,7 @@ async def console(
     settings: Settings | None = None,
     metrics: Metrics | None = None,
     timings: Timings = Timings(),  # noqa: B008 - frozen
+    heartbeats: Heartbeats | None = None,
 ) -> AsyncIterator[World]:
     """Serve a console in front of a fake API server with these people; no bus."""
     settings = settings or Settings(cluster="c")
@@ -169,15 +175,18 @@ async def console(
         view = kube.for_viewer(8, Health("viewer"))
         return view.with_token(viewer.token) if proxy is None else view.acting_as(viewer.user, viewer.groups)
 
-    parts = parts_of(Place(settings.namespace, settings.installer_namespace))
+    parts = all_parts(Place(settings.namespace, settings.installer_namespace))
     sessions = Sessions(settings.console_session_ttl, timings=timings)
     lobby = ViewerRegistry(
-        *(connect, parts, settings.console_viewers, cluster, telemetry), lost=sessions.end_all_of, timings=timings
+        *(connect, parts, settings.console_viewers, cluster, telemetry),
+        lost=sessions.end_all_of,
+        heartbeats=heartbeats,
+        timings=timings,
     )
     feed = Feed()
     link = BusConnection(settings.nats_url, None, cluster, feed, Health("console"), timings=timings)
     doors = Authentication(sessions, lambda: kube, proxy, settings.console_url, secure=settings.secure, timings=timings)
-    routes = Routes(settings, doors, lobby, feed, link, telemetry, timings)
+    routes = Routes(settings, doors, lobby, feed, link, telemetry, timings, heartbeats)
     server = TestServer(make_application(routes, telemetry, Assets()))
     await server.start_server()
     running = asyncio.create_task(lobby.run())

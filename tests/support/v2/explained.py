@@ -50,6 +50,14 @@ def bare() -> FakeKube:
 def kube_of(situation: str, at: float) -> FakeKube:
     """Return an API server with the objects of a recorded situation; its clock is that of the recording."""
     made = bare()
+    fill(made, situation, at)
+    start = recording(situation).start
+    made.now = lambda: start + at  # type: ignore[method-assign]
+    return made
+
+
+def fill(made: FakeKube, situation: str, at: float) -> None:
+    """Put the kinds of wasmCloud v2 and the objects of a recorded situation into an API server."""
     for res in WASMCLOUD_V2:
         made.define(res)
     for name in ("apps", "wasmcloud-system"):
@@ -62,8 +70,6 @@ def kube_of(situation: str, at: float) -> FakeKube:
         owners = [owner | {"uid": uids[owner["uid"]]} for owner in metadata.get("ownerReferences", ())]
         put = made.put(RESOURCE[item["kind"]], {**item, "metadata": metadata | {"ownerReferences": owners}})
         uids[metadata["uid"]] = put["metadata"]["uid"]
-    made.now = lambda: found.start + at  # type: ignore[method-assign]
-    return made
 
 
 async def asked_of_kubernetes() -> set[tuple[str, str, str]]:

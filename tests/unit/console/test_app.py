@@ -211,3 +211,21 @@ async def test_a_proxy_is_known_by_its_certificate_and_no_other_is(
             assert await status(console, nobodys) == 403
         async with running(kube, unused_tcp_port, console_proxy_names=("another",), **given) as console:
             assert await status(console, proxys) == 403
+
+
+async def test_heartbeats_of_wasmcloud_v2_are_received_only_from_a_configured_nats(
+    kube: FakeKube, unused_tcp_port: int
+) -> None:
+    async with running(kube, unused_tcp_port):
+        assert "heartbeats" not in {task.get_name() for task in asyncio.all_tasks()}
+    async with running(kube, unused_tcp_port, v2_nats=f"nats://127.0.0.1:{unused_tcp_port}") as console:
+        assert "heartbeats" in {task.get_name() for task in asyncio.all_tasks()}
+        assert console.health.readiness().ok, "the console works without them"
+
+
+def test_a_file_of_the_nats_of_wasmcloud_v2_that_cannot_be_used_is_named(kube: FakeKube, tmp_path: Path) -> None:
+    path = tmp_path / "nats.creds"
+    path.write_text("no credentials")
+    settings = Settings(v2_nats="nats://127.0.0.1:1", v2_nats_credentials_file=path)
+    with pytest.raises(SettingsError, match="TRELLIS_V2_NATS_CREDENTIALS_FILE"):
+        create_app(settings, kube=kube)

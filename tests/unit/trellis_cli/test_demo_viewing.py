@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from console.access.permissions import GROUP
-from trellis.read_model.live.watching import Place, parts_of
+from trellis.read_model.live.audience import all_parts
+from trellis.read_model.live.watching import Place
 from trellis_dev.demo import viewing
 from trellis_dev.demo.report import Outcome, document_of, what_next
 from trellis_dev.demo.viewing import ACCOUNT, Page, log_in, make_viewer, ready_page
@@ -36,7 +37,8 @@ def rules() -> list[dict[str, list[str]]]:
 
 def test_the_account_may_see_all_that_pages_show() -> None:
     seen = {(group, name) for rule in rules() for group in rule["apiGroups"] for name in rule["resources"]}
-    watched = {(part.resource.group, part.resource.plural) for part in parts_of(Place(HOME, "installers"))}
+    parts = all_parts(Place(HOME, "installers"))
+    watched = {(part.resource.group, part.resource.plural) for part in (*parts.own, *parts.v2)}
     assert watched <= seen
     assert {(GROUP, name) for name in ("traces", "messages", "lattices")} <= seen
 

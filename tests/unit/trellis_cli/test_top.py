@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from support.console import seen_objects as objects
+from support.v2.recordings import recording
 from trellis.lattice.domain.service_views import view_pod
 from trellis.provisioning.nodes_and_jobs import view_node
 from trellis.read_model.entities.cards import (
@@ -23,18 +24,25 @@ from trellis.read_model.entities.cards import (
     view_shim_card,
 )
 from trellis.read_model.entities.composing import PARTS, Composer
+from trellis.read_model.entities.composing_v2 import HEARTBEATS, INSTALLED, V2Composer
+from trellis.read_model.entities.composing_v2 import PARTS as V2_PARTS
 from trellis.read_model.entities.entities import PartStatus, part_entity
+from trellis.v2.deployments import view_deployment, view_replica_set
+from trellis.v2.hosts import view_host
+from trellis.v2.workloads import view_workload
 from trellis_cli.top.keys import PAGE, Screen, keys, press
 from trellis_cli.top.model import (
     SHEETS,
     Kind,
     Wanted,
+    awaited,
     chosen,
     counts,
     difference,
     lacking,
     notes,
     rows,
+    sheets,
     size,
     sorts,
     unread,
@@ -68,7 +76,34 @@ def world(**refused: tuple[str, str]) -> dict[str, Any]:
         composer.take(part, key, view)
     for part in PARTS:
         composer.report(PartStatus(part, synced=True, lacking={"": refused[part]} if part in refused else {}))
-    return {id_: entity for id_, entity in composer.flush().items() if entity is not None}
+    found = composer.flush() | v2_composer().flush(V2_TIME, None)
+    return {id_: entity for id_, entity in found.items() if entity is not None}
+
+
+V2_TIME = recording("03").start + 2.2
+
+
+def v2_composer() -> V2Composer:
+    composer = V2Composer()
+    for item in recording("03").objects(2.2):
+        for kind, part, view in (
+            ("Host", "whosts", view_host),
+            ("Workload", "workloads", view_workload),
+            ("WorkloadReplicaSet", "workloadreplicasets", view_replica_set),
+            ("WorkloadDeployment", "workloaddeployments", view_deployment),
+        ):
+            if item["kind"] == kind:
+                composer.take(part, f"{item['metadata']['namespace']}/{item['metadata']['name']}", view(item))
+    composer.report([PartStatus(part, synced=True, lacking={}) for part in (INSTALLED, *V2_PARTS)])
+    return composer
+
+
+def without_v2(entities: dict[str, Any]) -> dict[str, Any]:
+    """Return the entities of a cluster without wasmCloud v2."""
+    composer = V2Composer()
+    composer.report([PartStatus(INSTALLED, synced=True, lacking={}, absent=True)])
+    kept = {id_: item for id_, item in entities.items() if id_ not in v2_composer().flush(V2_TIME, None)}
+    return kept | {id_: item for id_, item in composer.flush(V2_TIME, None).items() if item is not None}
 
 
 def ids(kind: Kind, entities: dict[str, Any], **wanted: Any) -> list[str]:
@@ -94,7 +129,7 @@ def test_a_screen_is_never_longer_than_the_terminal_and_has_the_line_that_keys_m
     lines = drawn(Screen(Kind.HOSTS, selected="host/team/h30", typing=typing), entities, height, trouble="away")
     assert len(lines) <= max(height, 3)
     assert any("h30 " in line for line in lines)
-    assert lines[-1].startswith("filter" if typing else "1-7")
+    assert lines[-1].startswith("filter" if typing else "1-9")
 
 
 # --- the model ---
@@ -113,8 +148,11 @@ def test_every_sheet_has_its_entities_and_can_be_sorted_by_each_column(kind: Kin
 
 
 def test_every_entity_of_the_console_is_in_a_sheet_and_every_part_in_one() -> None:
-    assert {item["kind"] for item in world().values()} == {sheet.of for sheet in SHEETS.values()} | {"part"}
-    assert {part for sheet in SHEETS.values() for part in sheet.parts} == set(PARTS)
+    shown_with_their_deployment = {"workload"}
+    kinds = {sheet.of for sheet in SHEETS.values()} | {"part"}
+    assert {item["kind"] for item in world().values()} == kinds | shown_with_their_deployment
+    parts = {part for sheet in SHEETS.values() for part in sheet.parts}
+    assert parts == {*PARTS, *V2_PARTS, INSTALLED, HEARTBEATS}
 
 
 def test_the_worst_comes_first_and_what_has_no_value_last() -> None:
@@ -162,6 +200,41 @@ def test_what_was_not_read_yet_is_known() -> None:
     assert unread(entities) == ["jobs", "pods"]
 
 
+def test_a_cluster_without_wasmcloud_v2_has_no_sheet_for_it_and_waits_for_nothing_of_it() -> None:
+    entities = without_v2(world())
+    assert {Kind.V2_HOSTS, Kind.V2_DEPLOYMENTS} == {*Kind} - {*sheets(entities)}
+    assert unread(entities) == []
+    assert lacking(Kind, entities) == []
+    assert "wasmCloud v2" in notes(Kind.V2_HOSTS, entities)[0]
+    assert "whosts" not in "".join(drawn(Screen(), entities))
+    assert unread({}) == sorted({*PARTS, INSTALLED}), "it is not known yet"
+
+
+def test_wasmcloud_v2_that_cannot_be_read_has_a_sheet_that_says_so() -> None:
+    entities = without_v2(world())
+    entities[f"part/{INSTALLED}"] = part_entity(PartStatus(INSTALLED, synced=True, lacking={"": REFUSED}))
+    assert {*sheets(entities)} == {*Kind}
+    assert unread(entities) == []
+    assert notes(Kind.V2_HOSTS, entities) == [": ".join(REFUSED)]
+
+
+def test_sheets_stay_while_objects_are_evaluated() -> None:
+    entities = world()
+    entities[f"part/{INSTALLED}"] = entities[f"part/{INSTALLED}"] | {"synced": False}
+    assert {*sheets(entities)} == {*Kind}
+    assert unread(entities) == [INSTALLED]
+
+
+def test_numbers_of_a_host_without_a_heartbeat_are_unknown_and_not_zero() -> None:
+    [row] = [row for row in rows(Kind.V2_HOSTS, world(), Wanted()) if row.id.endswith("uppity-son-5573")]
+    cells = dict(zip(sorts(Kind.V2_HOSTS), row.cells, strict=True))
+    assert {cells[name] for name in ("cpu", "free", "memory", "components", "workloads")} == {"-"}
+    assert cells["placed"] != "-"
+    assert awaited(world())
+    sent = {id_: item | {"heartbeat": True} if item["kind"] == "whost" else item for id_, item in world().items()}
+    assert not awaited(sent)
+
+
 def test_counts_are_of_all_and_not_of_what_fits() -> None:
     assert next(iter(counts(Kind.NODES, world()).items())) == ("Degraded", 1)
     assert sum(counts(Kind.NODES, world()).values()) == 3
@@ -206,10 +279,24 @@ def pressed(screen: Screen, *names: str, lines: tuple[str, ...] = ()) -> Screen:
 def test_keys_choose_a_sheet_and_forget_what_was_selected_in_another() -> None:
     screen = pressed(Screen(selected="node/n1"), "right")
     assert (screen.kind, screen.selected) == (Kind.SHIMS, "")
-    assert pressed(Screen(), "left").kind is Kind.CONTROLLERS
+    assert pressed(Screen(), "left").kind is Kind.V2_DEPLOYMENTS
     assert pressed(Screen(), "3").kind is Kind.HOST_GROUPS
-    assert pressed(Screen(), "8", "0", "x").kind is Kind.NODES
+    assert pressed(Screen(), "0", "x").kind is Kind.NODES
     assert press(Screen(), "q", ()) is None
+
+
+def test_keys_choose_no_sheet_that_the_cluster_does_not_have() -> None:
+    kinds = sheets(without_v2(world()))
+    for key, screen, kind in (
+        ("left", Screen(), Kind.CONTROLLERS),
+        ("right", Screen(Kind.CONTROLLERS), Kind.NODES),
+        ("8", Screen(), Kind.NODES),
+        ("right", Screen(Kind.V2_HOSTS), Kind.NODES),
+        ("left", Screen(Kind.V2_HOSTS), Kind.CONTROLLERS),
+    ):
+        after = press(screen, key, (), kinds)
+        assert after is not None
+        assert after.kind is kind, key
 
 
 def test_a_sort_that_the_next_sheet_lacks_becomes_the_health() -> None:

@@ -22,6 +22,7 @@ from trellis.kube.errors import NotFound, Unavailable
 from trellis.kube.resources import (
     NAMESPACES,
     SECRETS,
+    SERVICES,
     WASM_HOSTS,
     WORKLOADS,
 )
@@ -29,7 +30,9 @@ from trellis.lattice.connection.address import NatsAddress
 from trellis.oci.manifests import digest_of
 from trellis.read_model.errors import AnswerError
 from trellis.read_model.reading.cluster import Reading
+from trellis.read_model.reading.explained import page_of
 from trellis.read_model.reading.find import NotThereError
+from trellis.read_model.reading.v2_snapshot import RESOURCES, read_snapshot
 from trellis.v2.host_messages import HostMessages
 from trellis.v2.images import ImageAnswer, ImageKey, ImageState
 from trellis.v2.interfaces import Interface
@@ -40,7 +43,6 @@ from trellis_cli.common.settings import ClientSettings, client_settings
 from trellis_cli.v2 import page as pages
 from trellis_cli.v2.options import Sources, sources_of
 from trellis_cli.v2.page import v2_page
-from trellis_cli.v2.read import RESOURCES, read_snapshot
 from trellis_cli.v2.registries import MOST, ask_registries
 from trellis_cli.v2.row import PART, v2_part
 from trellis_cli.v2.status import read_v2
@@ -341,3 +343,28 @@ async def test_a_registry_is_asked_only_on_request(monkeypatch: pytest.MonkeyPat
     assert (page.cause.reason, asked) == (Reason.PULL_FAILED, [])
     page = await explained(kube_of("04", 20), "workloaddeployment", "no-tag", Sources(registry=True))
     assert (page.cause.reason, asked) == (Reason.IMAGE_NOT_FOUND, [{image}])
+
+
+async def service_page(kube: FakeKube, name: str, namespace: str = "apps") -> tuple[str, str]:
+    page = await page_of(Reading(kube, "trellis-system"), "installers", "service", name, namespace)
+    return page.verdict.health.value, page.verdict.reason
+
+
+async def test_a_service_of_a_workload_has_the_page_of_its_endpoints() -> None:
+    assert await service_page(kube_of("09", 30), "svc-unnamed") == ("Degraded", Reason.PORT_NOT_NAMED)
+    assert await service_page(kube_of("09", 30), "svc-named") == ("Healthy", Reason.HEALTHY)
+    assert await service_page(kube_of("09b", 20), "svc-loop") == ("Degraded", Reason.ADDRESS_NOT_ROUTABLE)
+
+
+async def test_a_service_of_another_project_reflects_no_application() -> None:
+    without = bare()
+    without.put(NAMESPACES, {"metadata": {"name": "apps"}})
+    for found in (kube_of("09", 30), without):
+        found.put(SERVICES, {"metadata": {"name": "other", "namespace": "apps"}, "spec": {"ports": [{"port": 80}]}})
+        assert await service_page(found, "other") == ("Unknown", "NotReflected")
+
+
+async def test_a_service_whose_workloads_cannot_be_read_is_unknown() -> None:
+    kube = kube_of("09", 30)
+    forbid(kube, "workloads")
+    assert await service_page(kube, "svc-unnamed") == ("Unknown", Reason.READ_INCOMPLETE)

@@ -1,7 +1,9 @@
 /* Valid entities, as the server sends them. */
 
 import { idOf } from "../src/model/entities.ts";
-import type { Application, Controller, Entity, Happening, Host, HostGroup, Node, Part, Service, Shim } from "../src/model/entities.ts";
+import type {
+  Application, Artifact, Controller, Entity, Happening, Host, HostGroup, Node, Part, Service, Shim, V2Host, V2Service, Workload, WorkloadDeployment,
+} from "../src/model/entities.ts";
 
 export function entities(...those: readonly Entity[]): Record<string, Entity> {
   return Object.fromEntries(those.map((one) => [idOf(one), one]));
@@ -53,6 +55,39 @@ export function controller(name: string, more: Partial<Controller> = {}): Contro
   return {
     kind: "controller", namespace: "team", name, health: "Healthy", reason: null, message: null, phase: "Suspended", ready: true, problem: null,
     resident_bytes: 0, disk_bytes: 0, calls: 0, wakes: 0, wake_p99: null, traps: 0, last_fault: null, module_sha256: null, ...more,
+  };
+}
+
+export function v2Host(name: string, more: Partial<V2Host> = {}): V2Host {
+  return {
+    kind: "whost", namespace: "wasmcloud", name, health: "Healthy", reason: null, message: null, group: "default", host_id: name, address: "10.0.0.1", port: 80,
+    environment: null, heartbeat: null, version: null, system: null, cpu_percent: null, memory_total: null, memory_free: null, components: null,
+    workloads: null, placed: 1, conditions: { Reporting: "True", Ready: "True" }, ...more,
+  };
+}
+
+export function workload(name: string, more: Partial<Workload> = {}): Workload {
+  return {
+    kind: "workload", namespace: "apps", name, health: "Healthy", reason: null, message: null, phase: "Ready", deployment: "workloaddeployment/apps/hello",
+    host: "whost/wasmcloud/h1", host_id: "h1", service: "wservice/apps/hello", images: ["hello:1"], conditions: {}, ...more,
+  };
+}
+
+export function deployment(name: string, more: Partial<WorkloadDeployment> = {}): WorkloadDeployment {
+  return {
+    kind: "workloaddeployment", namespace: "apps", name, health: "Healthy", reason: null, message: null, desired: 1, ready: 1, policy: null,
+    service: "wservice/apps/hello", artifacts: [], hosts: ["whost/wasmcloud/h1"], images: ["hello:1"], conditions: {}, ...more,
+  };
+}
+
+export function artifact(name: string, more: Partial<Artifact> = {}): Artifact {
+  return { kind: "artifact", namespace: "apps", name, health: "Healthy", reason: null, message: null, image: null, url: null, published: true, conditions: {}, ...more };
+}
+
+export function v2Service(name: string, more: Partial<V2Service> = {}): V2Service {
+  return {
+    kind: "wservice", namespace: "apps", name, health: "Healthy", reason: null, message: null, type: "ClusterIP", addresses: [], ports: [], endpoints: 1,
+    deployments: ["workloaddeployment/apps/hello"], hosts: ["whost/wasmcloud/h1"], ...more,
   };
 }
 

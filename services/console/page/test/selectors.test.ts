@@ -5,7 +5,7 @@ import { idOf } from "../src/model/entities.ts";
 import type { Entity } from "../src/model/entities.ts";
 import { Model } from "../src/model/model.ts";
 import { appRows, chosen, controllerRows, fits, hostRows, isRead, milliseconds, obstacles, progress, related, rolloutRows, tally } from "../src/model/selectors.ts";
-import { application, controller, entities, group, host, node, part, service, shim } from "./objects.ts";
+import { application, artifact, controller, deployment, entities, group, host, node, part, service, shim, v2Host, v2Service, workload } from "./objects.ts";
 
 const ALL = { text: "", health: "" };
 
@@ -68,6 +68,38 @@ test("a node leads to its hosts, and by them to groups and applications", () => 
 test("what leads to what is not seen leads nowhere", () => {
   assert.deepEqual([...related(world(host("h", { node: "node/gone", group: "hostgroup/team/gone" })), "host/team/h").keys()], []);
   assert.equal(related(world(), "node/never").size, 0);
+});
+
+const hello = [v2Host("h1"), v2Host("h2", { group: "edge" }), v2Host("h3", { group: null }), workload("hello-1"), deployment("hello"), v2Service("hello")];
+
+test("hosts of wasmCloud v2 stand below their host group, after those of lattices", () => {
+  assert.deepEqual(hostRows(world(...shop, ...hello), ALL).map((row) => row.key), [
+    "hostgroup/team/hosts", "host/team/hosts-1", "#alone", "host/team/other",
+    "#v2 group ", "whost/wasmcloud/h3", "#v2 group default", "whost/wasmcloud/h1", "#v2 group edge", "whost/wasmcloud/h2",
+  ]);
+});
+
+test("a deployment of wasmCloud v2 is followed by its Service, and each object has one row", () => {
+  const more = [deployment("twin"), v2Service("alone", { deployments: [] }), workload("single", { deployment: null }), artifact("code")];
+  assert.deepEqual(appRows(world(...hello, ...more), ALL).map((row) => row.key), [
+    "#v2", "workloaddeployment/apps/hello", "wservice/apps/hello", "workloaddeployment/apps/twin", "wservice/apps/alone", "workload/apps/single",
+    "#v2 artifacts", "artifact/apps/code",
+  ]);
+  assert.deepEqual(appRows(world(...shop), ALL).map((row) => row.key), ["#lattice prod", "application/team/shop", "service/team/shop"]);
+});
+
+test("a host of wasmCloud v2 leads to deployments and by them to Services, and back", () => {
+  const model = world(...hello);
+  const leads = (id: string) => [...related(model, id).values()].flat().map(idOf).sort();
+  assert.deepEqual(leads("whost/wasmcloud/h1"), ["workload/apps/hello-1", "workloaddeployment/apps/hello", "wservice/apps/hello"]);
+  assert.deepEqual(leads("workloaddeployment/apps/hello"), ["whost/wasmcloud/h1", "workload/apps/hello-1", "wservice/apps/hello"]);
+  assert.deepEqual(leads("wservice/apps/hello"), ["whost/wasmcloud/h1", "workload/apps/hello-1", "workloaddeployment/apps/hello"]);
+});
+
+test("a cluster without wasmCloud v2 lacks nothing, and one that is not readable does", () => {
+  assert.deepEqual(obstacles(world(part("wasmcloud-v2", { defined: false })), ["wasmcloud-v2", "whosts"]), []);
+  const lacking = [{ namespace: null, message: "not allowed to list hosts", do: "ask" }];
+  assert.equal(obstacles(world(part("wasmcloud-v2"), part("whosts", { lacking })), ["wasmcloud-v2", "whosts"]).length, 1);
 });
 
 test("a rollout has the nodes first that need somebody's eye", () => {

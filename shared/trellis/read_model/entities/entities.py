@@ -52,7 +52,7 @@ def of_key(kind: str, key: str) -> str:
 
 def node_entity(row: NodeRow, architecture: str, shims: Mapping[str, ShimNode]) -> Entity:
     """Return a node; ``shims``: by name of a Shim, the stage of its rollout on the node."""
-    return _entity("node", "", row.name, row.verdict) | {
+    return make_entity("node", "", row.name, row.verdict) | {
         "phase": row.state.value,
         "opt_in": _OPT_IN[row.opt_in_state],
         "kubelet_ready": row.kubelet_ready,
@@ -62,7 +62,7 @@ def node_entity(row: NodeRow, architecture: str, shims: Mapping[str, ShimNode]) 
         "digest": row.digest,
         "attempt": row.attempt,
         "shims": {
-            name: {"stage": item.stage.value, "attempt": item.attempt, "message": _text(item.message) or None}
+            name: {"stage": item.stage.value, "attempt": item.attempt, "message": one_line(item.message) or None}
             for name, item in sorted(shims.items())
         },
     }
@@ -72,7 +72,7 @@ def shim_entity(standing: Standing, handler: str, *, paused: bool) -> Entity:
     """Return a Shim with its rollout; its nodes have their stages."""
     verdict = standing.verdict
     message = "; ".join(filter(None, (verdict.message or standing.message, standing.advice)))
-    return _entity("shim", "", standing.shim, replace(verdict, message=message)) | {
+    return make_entity("shim", "", standing.shim, replace(verdict, message=message)) | {
         "phase": standing.phase.value,
         "advice": standing.advice or None,
         "handler": handler or None,
@@ -85,7 +85,7 @@ def shim_entity(standing: Standing, handler: str, *, paused: bool) -> Entity:
 
 def group_entity(card: GroupCard) -> Entity:
     """Return a host group."""
-    return _entity("hostgroup", card.namespace, card.name, card.verdict) | {
+    return make_entity("hostgroup", card.namespace, card.name, card.verdict) | {
         "lattice": card.lattice,
         "workload": card.workload or None,
         "replicas": {"desired": card.desired, "ready": card.ready, "updated": card.updated},
@@ -98,7 +98,7 @@ def host_entity(pod: PodView, group: GroupCard | None) -> Entity:
     """Return a host: its pod, and the report of the lattice; ``group`` None: not read."""
     host = (group.hosts.get(pod.name) if group else None) or SeenHost()
     verdict = host_health(pod, host.reported, group.verdict if group else None)
-    return _entity("host", pod.namespace, pod.name, verdict) | {
+    return make_entity("host", pod.namespace, pod.name, verdict) | {
         "group": identity("hostgroup", pod.namespace, pod.group) if pod.group else None,
         "node": identity("node", "", pod.node) if pod.node else None,
         "lattice": (group.lattice if group else "") or None,
@@ -115,7 +115,7 @@ def host_entity(pod: PodView, group: GroupCard | None) -> Entity:
 
 def application_entity(card: AppCard, groups: Sequence[AppGroup] | None) -> Entity:
     """Return an application; ``groups`` None: the viewer cannot read host groups."""
-    return _entity("application", card.namespace, card.name, application_health(card.state, groups)) | {
+    return make_entity("application", card.namespace, card.name, application_health(card.state, groups)) | {
         "application": card.application,
         "lattice": card.lattice or None,
         "phase": card.phase or None,
@@ -133,7 +133,7 @@ def service_entity(card: ServiceCard, slices: Iterable[Ends]) -> Entity:
         others += piece.others
     count = sum(pods.values()) + sum(others)
     verdict = service_health(count, deleting=card.deleting)
-    return _entity("service", card.namespace, card.name, verdict) | {
+    return make_entity("service", card.namespace, card.name, verdict) | {
         "application": card.application,
         "lattice": card.lattice or None,
         "type": card.type,
@@ -156,38 +156,40 @@ def controller_entity(card: ControllerCard) -> Entity:
     """Return a WasmController with its row of tables."""
     row = card.row
     own = {key: value for key, value in row.items() if key not in {"namespace", "name", "state"}}
-    fault = {key: _text(str(value)) for key, value in (row["last_fault"] or {}).items()}
-    own |= {"problem": _text(row["problem"] or "") or None, "last_fault": fault or None}
-    return _entity("controller", card.namespace, card.name, card.verdict) | own | {"phase": row["state"]}
+    fault = {key: one_line(str(value)) for key, value in (row["last_fault"] or {}).items()}
+    own |= {"problem": one_line(row["problem"] or "") or None, "last_fault": fault or None}
+    return make_entity("controller", card.namespace, card.name, card.verdict) | own | {"phase": row["state"]}
 
 
 def part_entity(status: PartStatus) -> Entity:
     """Return the read status of a kind: a kind that cannot be read is unknown, not empty."""
     lacking = [
-        {"namespace": namespace or None, "message": _text(message), "do": _text(do)}
+        {"namespace": namespace or None, "message": one_line(message), "do": one_line(do)}
         for namespace, (message, do) in sorted(status.lacking.items())
     ]
     verdict = Verdict(Health.HEALTHY, "Synced") if status.synced else Verdict(Health.PROGRESSING, "Reading")
     if lacking:
         verdict = Verdict(Health.DEGRADED, "NotReadable", lacking[0]["message"] or "")
-    return _entity("part", "", status.name, verdict) | {
+    return make_entity("part", "", status.name, verdict) | {
         "synced": status.synced,
         "defined": not status.absent,
         "lacking": lacking,
     }
 
 
-def _entity(kind: str, namespace: str, name: str, verdict: Verdict) -> dict[str, Any]:
+def make_entity(kind: str, namespace: str, name: str, verdict: Verdict) -> dict[str, Any]:
+    """Return the fields that all entities have."""
     return {
         "kind": kind,
         "namespace": namespace or None,
         "name": name,
         "health": verdict.health.value,
         "reason": verdict.reason or None,
-        "message": _text(verdict.message) or None,
+        "message": one_line(verdict.message) or None,
     }
 
 
-def _text(text: str) -> str:
+def one_line(text: str) -> str:
+    """Return a text as one bounded line, without passwords of URLs."""
     line = redact_url(" ".join(text.encode(errors="backslashreplace").decode().split()))
     return line if len(line) <= _MESSAGE_MOST else f"{line[: _MESSAGE_MOST - 1]}…"

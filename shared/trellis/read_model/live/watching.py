@@ -60,7 +60,8 @@ def viewer_timings() -> WatchTimings:
     return WatchTimings(watch=(40, 60), absent=30.0, refused=15.0)
 
 
-_AGAIN: Final = "retrying; the shown state can be outdated"
+RETRYING: Final = "retrying; the shown state can be outdated"
+"""Resolution of an error of the API server."""
 
 
 class Take(Protocol):
@@ -80,7 +81,10 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One watched kind. ``own``: the only namespace that is watched, "" for those of the viewer."""
+    """One watched kind. ``own``: the only namespace that is watched, "" for those of the viewer.
+
+    ``everywhere``: all namespaces are watched, also if the viewer selected some.
+    """
 
     name: str
     resource: Resource
@@ -88,12 +92,13 @@ class Part:
     selector: str | None = None
     own: str = ""
     optional: bool = False
+    everywhere: bool = False
 
     def places(self, namespaces: Sequence[str]) -> tuple[str | None, ...]:
         """Return the namespaces with a watch each; None is all of them."""
         if self.own:
             return (self.own,)
-        if not self.resource.namespaced or not namespaces:
+        if not self.resource.namespaced or not namespaces or self.everywhere:
             return (None,)
         return tuple(namespaces)
 
@@ -126,7 +131,9 @@ class Watches:
             part.name: {where: _informer(kube, part, where, take, timings) for where in part.places(namespaces)}
             for part in parts
         }
-        self._namespaced: Final = {part.name for part in parts if part.resource.namespaced and not part.own}
+        self._namespaced: Final = {
+            part.name for part in parts if part.resource.namespaced and not (part.own or part.everywhere)
+        }
         self._named = bool(namespaces)
         self._kube = kube
         self._resources: Final = {part.name: part.resource for part in parts}
@@ -142,11 +149,20 @@ class Watches:
         """Remove objects that are forbidden since they were read."""
         for name, places in self._parts.items():
             for informer in places.values():
-                if isinstance(informer.lacking, Forbidden) and informer.objects:
-                    deleted = list(informer.objects)
-                    informer.objects.clear()  # so that a list, once it is allowed again, is news
-                    for key in deleted:
-                        self._take(name, key, None)
+                if isinstance(informer.lacking, Forbidden):
+                    self._forget(name, informer)
+
+    def forget(self) -> None:
+        """Remove all objects: the watches have ended."""
+        for name, places in self._parts.items():
+            for informer in places.values():
+                self._forget(name, informer)
+
+    def _forget(self, name: str, informer: Informer[Any]) -> None:
+        deleted = list(informer.objects)
+        informer.objects.clear()  # so that a list, once it is allowed again, is news
+        for key in deleted:
+            self._take(name, key, None)
 
     async def prove_absences(self, seconds: float) -> None:
         """Check after each 404 response of a kind for its CRD, until cancelled."""
@@ -190,9 +206,9 @@ class Watches:
         if error is None or not error.status:
             return None
         if informer.lacking is None:
-            return str(error), _AGAIN
+            return str(error), RETRYING
         reason = self._unserved[name][1] if name in self._unserved else ""
-        return (reason, _AGAIN) if reason else None
+        return (reason, RETRYING) if reason else None
 
     def _error_lines(self, name: str, error: Forbidden) -> tuple[str, str]:
         wide = name in self._namespaced and not self._named

@@ -32,7 +32,8 @@ def explain_host(snapshot: Snapshot, host: HostView, beside: Beside) -> Explanat
     """Return the page of a Host."""
     cluster = Cluster(snapshot)
     chain = [*_chain(cluster, host)]
-    return SUBJECT.page(manifest_of(host.meta), chain, beside, _verdict(chain))
+    lines = [*chain, *_failed(cluster, host), _details(cluster, host)]
+    return SUBJECT.page(manifest_of(host.meta), lines, beside, _verdict(chain))
 
 
 def host_health(cluster: Cluster, host: HostView) -> Verdict:
@@ -66,7 +67,6 @@ def _chain(cluster: Cluster, host: HostView) -> Iterator[Line]:
     if reason := unroutable(host.address):
         yield refused_address(host, reason, "Services of its workloads get no endpoints")
     yield from _running(cluster, host)
-    yield _details(cluster, host)
 
 
 def _heartbeat(cluster: Cluster, host: HostView) -> Line:
@@ -97,12 +97,6 @@ def _running(cluster: Cluster, host: HostView) -> Iterator[Line]:
     if not cluster.snapshot.knows_all(Part.WORKLOADS):
         yield Line("workloads", f"unknown: {unknown(cluster, Part.WORKLOADS)}")
         return
-    there = cluster.workloads_on(host.id)
-    failed = [item for item in there if is_cause(workload_cause(cluster, item))]
-    yield Line("workloads", f"{len(there)} Workloads, {len(there) - len(failed)} of them without a problem")
-    for item in failed[:_SHOWN]:
-        see = f"`trellis explain workload/{item.meta.name} -n {item.meta.namespace}`"
-        yield Line("workload", f"{item.meta.key} is not healthy", False, see, Rank.ASIDE)
     described = cluster.description(host.id)
     running = described.workloads if described is not None else None
     known = cluster.known_on(host.id)
@@ -110,6 +104,18 @@ def _running(cluster: Cluster, host: HostView) -> Iterator[Line]:
         text = f"it runs {running} workloads, {running - known} of them without a Workload in Kubernetes"
         do = "they serve outdated versions until the process ends: restart the host if this persists"
         yield Line("workloads", text, False, do, Rank.CAUSE, Reason.UNKNOWN_WORKLOADS, Health.DEGRADED)
+
+
+def _failed(cluster: Cluster, host: HostView) -> Iterator[Line]:
+    """Yield the lines about the Workloads of a host; they do not change its health, so only its page has them."""
+    if host.meta.deleting or not cluster.snapshot.knows_all(Part.WORKLOADS):
+        return
+    there = cluster.workloads_on(host.id)
+    failed = [item for item in there if is_cause(workload_cause(cluster, item))]
+    yield Line("workloads", f"{len(there)} Workloads, {len(there) - len(failed)} of them without a problem")
+    for item in failed[:_SHOWN]:
+        see = f"`trellis explain workload/{item.meta.name} -n {item.meta.namespace}`"
+        yield Line("workload", f"{item.meta.key} is not healthy", False, see, Rank.ASIDE)
 
 
 def _details(cluster: Cluster, host: HostView) -> Line:

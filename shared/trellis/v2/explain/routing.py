@@ -1,9 +1,9 @@
 """Why no request reaches a workload that is Ready: its Service, ports, EndpointSlices, names and connections.
 
-Pure. In: Services, slices, hosts. Out: steps. Called by the pages of Workloads and WorkloadDeployments. Source:
-runtime-operator 2.7. It reports none of these problems: conditions are True. It does not watch Services, so it writes a
-slice only after a change of a Workload; slices have one port named ``http``; the API server refuses a whole slice for
-one loopback address.
+Pure. In: Services, slices, hosts. Out: steps. Called by the pages of Workloads, WorkloadDeployments and Services.
+Source: runtime-operator 2.7. It reports none of these problems: conditions are True. It does not watch Services, so it
+writes a slice only after a change of a Workload; slices have one port named ``http``; the API server refuses a whole
+slice for one loopback address.
 """
 
 from __future__ import annotations
@@ -42,12 +42,13 @@ class Routed:
 def routing_lines(cluster: Cluster, routed: Routed) -> Iterator[Line]:
     """Yield the steps from the Service of a workload to its hosts, and the names that it answers to."""
     if routed.service:
-        yield from _service(cluster, routed)
+        yield from service_lines(cluster, routed)
     yield from _http(cluster, routed)
     yield from _egress(cluster, routed)
 
 
-def _service(cluster: Cluster, routed: Routed) -> Iterator[Line]:
+def service_lines(cluster: Cluster, routed: Routed) -> Iterator[Line]:
+    """Yield the steps from a Service to its endpoints; its workloads are Ready."""
     key = f"{routed.namespace}/{routed.service}"
     if not cluster.snapshot.knows(Part.SERVICES):
         yield Line("service", f"Service {key} unknown: {unknown(cluster, Part.SERVICES)}")

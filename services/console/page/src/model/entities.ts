@@ -4,7 +4,10 @@ export const HEALTHS = ["Degraded", "Missing", "Unknown", "Progressing", "Suspen
 /** The most urgent first. */
 export type Health = (typeof HEALTHS)[number];
 
-export const KINDS = ["node", "shim", "hostgroup", "host", "application", "service", "controller"] as const;
+export const KINDS = [
+  "node", "shim", "hostgroup", "host", "application", "service", "controller",
+  "whost", "workload", "workloaddeployment", "artifact", "wservice",
+] as const;
 export type Kind = (typeof KINDS)[number];
 
 export const STAGES = ["Updated", "InProgress", "Waiting", "Held", "Failed", "Removing"] as const;
@@ -113,6 +116,71 @@ export interface Controller extends Common {
   readonly module_sha256: string | null;
 }
 
+/** Status of each condition by its type. */
+export type Conditions = Readonly<Record<string, string>>;
+
+/** A host of wasmCloud v2; its numbers are null without a heartbeat. */
+export interface V2Host extends Common {
+  readonly kind: "whost";
+  readonly group: string | null;
+  readonly host_id: string | null;
+  readonly address: string | null;
+  readonly port: number | null;
+  readonly environment: string | null;
+  readonly heartbeat: boolean | null;
+  readonly version: string | null;
+  readonly system: string | null;
+  readonly cpu_percent: number | null;
+  readonly memory_total: number | null;
+  readonly memory_free: number | null;
+  readonly components: number | null;
+  readonly workloads: number | null;
+  readonly placed: number | null;
+  readonly conditions: Conditions;
+}
+
+export interface Workload extends Common {
+  readonly kind: "workload";
+  readonly phase: string;
+  readonly deployment: string | null;
+  readonly host: string | null;
+  readonly host_id: string | null;
+  readonly service: string | null;
+  readonly images: readonly string[];
+  readonly conditions: Conditions;
+}
+
+export interface WorkloadDeployment extends Common {
+  readonly kind: "workloaddeployment";
+  readonly desired: number;
+  readonly ready: number | null;
+  readonly policy: string | null;
+  readonly service: string | null;
+  readonly artifacts: readonly string[];
+  readonly hosts: readonly string[];
+  readonly images: readonly string[];
+  readonly conditions: Conditions;
+}
+
+export interface Artifact extends Common {
+  readonly kind: "artifact";
+  readonly image: string | null;
+  readonly url: string | null;
+  readonly published: boolean;
+  readonly conditions: Conditions;
+}
+
+/** A Service of wasmCloud v2. */
+export interface V2Service extends Common {
+  readonly kind: "wservice";
+  readonly type: string | null;
+  readonly addresses: readonly string[];
+  readonly ports: readonly { readonly name: string | null; readonly port: number }[];
+  readonly endpoints: number | null;
+  readonly deployments: readonly string[];
+  readonly hosts: readonly string[];
+}
+
 export interface Part extends Common {
   readonly kind: "part";
   readonly synced: boolean;
@@ -128,6 +196,11 @@ export interface ByKind {
   application: Application;
   service: Service;
   controller: Controller;
+  whost: V2Host;
+  workload: Workload;
+  workloaddeployment: WorkloadDeployment;
+  artifact: Artifact;
+  wservice: V2Service;
   part: Part;
 }
 

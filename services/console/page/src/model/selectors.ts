@@ -5,7 +5,8 @@
 
 import { HEALTHS, idOf, STAGES } from "./entities.ts";
 import type {
-  Application, ByKind, Controller, Entity, Host, HostGroup, Node, Part, Service, Shim, ShimOnNode, Stage, Health,
+  Application, Artifact, ByKind, Controller, Entity, Host, HostGroup, Node, Part, Service, Shim, ShimOnNode, Stage, Health, V2Host, V2Service,
+  Workload, WorkloadDeployment,
 } from "./entities.ts";
 import type { Model } from "./model.ts";
 
@@ -38,6 +39,16 @@ function searched(entity: Entity): string {
     case "service":
       more.push(entity.application, entity.lattice);
       break;
+    case "whost":
+      more.push(entity.group, entity.host_id, entity.address);
+      break;
+    case "workload":
+    case "workloaddeployment":
+      more.push(...entity.images);
+      break;
+    case "artifact":
+      more.push(entity.image);
+      break;
     default:
       break;
   }
@@ -66,8 +77,9 @@ export function tally(entities: readonly Entity[]): readonly (readonly [Health, 
   return HEALTHS.flatMap((health) => (counts.has(health) ? [[health, counts.get(health) ?? 0] as const] : []));
 }
 
-export type HostRow = { readonly key: string; readonly depth: 0 | 1; readonly entity: HostGroup | Host } | Heading;
-export type AppRow = { readonly key: string; readonly depth: 1 | 2; readonly entity: Application | Service } | Heading;
+export type HostRow = { readonly key: string; readonly depth: 0 | 1; readonly entity: HostGroup | Host | V2Host } | Heading;
+export type AppRow = { readonly key: string; readonly depth: 1 | 2; readonly entity: Application | Service | V2App } | Heading;
+export type V2App = WorkloadDeployment | Workload | V2Service | Artifact;
 
 /** A row that is a heading of the rows below it. */
 export interface Heading {
@@ -75,7 +87,7 @@ export interface Heading {
   readonly heading: string;
 }
 
-/** Return host groups, each followed by its hosts; also groups with a host that matches. */
+/** Return host groups, each followed by its hosts; also groups with a host that matches. Those of wasmCloud v2 are last. */
 export function hostRows(model: Model, shown: Shown): HostRow[] {
   const below = new Map<string, Host[]>();
   for (const host of chosen(model.all("host"), shown)) {
@@ -97,10 +109,23 @@ export function hostRows(model: Model, shown: Shown): HostRow[] {
     rows.push({ key: "#alone", heading: "Hosts without a visible host group" });
     rows.push(...alone.map((host) => ({ key: idOf(host), depth: 1 as const, entity: host })));
   }
-  return rows;
+  return [...rows, ...v2HostRows(model, shown)];
 }
 
-/** Return applications by lattice, each followed by its reflected Services. */
+/** Return the hosts of wasmCloud v2 by host group, which is a label and no object. */
+function v2HostRows(model: Model, shown: Shown): HostRow[] {
+  const groups = new Map<string, V2Host[]>();
+  for (const host of chosen(model.all("whost"), shown)) {
+    const group = host.group ?? "";
+    groups.set(group, [...(groups.get(group) ?? []), host]);
+  }
+  return [...groups.keys()].sort().flatMap((group): HostRow[] => [
+    { key: `#v2 group ${group}`, heading: group === "" ? "wasmCloud v2: hosts without a host group" : `wasmCloud v2: host group ${group}` },
+    ...(groups.get(group) ?? []).map((host) => ({ key: idOf(host), depth: 1 as const, entity: host })),
+  ]);
+}
+
+/** Return applications by lattice, each followed by its reflected Services; then wasmCloud v2. */
 export function appRows(model: Model, shown: Shown): AppRow[] {
   const services = new Map<string, Service[]>();
   const known = new Set(model.all("application").map(reflected));
@@ -130,7 +155,33 @@ export function appRows(model: Model, shown: Shown): AppRow[] {
     found.push({ key: "#services", heading: "Services without a visible application" });
     found.push(...alone.map((one) => ({ key: idOf(one), depth: 2 as const, entity: one })));
   }
-  return found;
+  return [...found, ...v2AppRows(model, shown)];
+}
+
+/** Return WorkloadDeployments, each followed by its Service; then Services, Workloads and Artifacts without one. */
+function v2AppRows(model: Model, shown: Shown): AppRow[] {
+  const fitting = new Set<Entity>([...chosen(model.all("workloaddeployment"), shown), ...chosen(model.all("wservice"), shown)]);
+  const rows: AppRow[] = [];
+  const placed = new Set<string>();
+  for (const deployment of model.all("workloaddeployment")) {
+    const found = deployment.service === null ? undefined : model.get(deployment.service);
+    const service = found?.kind === "wservice" && fitting.has(found) && !placed.has(idOf(found)) ? found : undefined;
+    if (fitting.has(deployment) || service !== undefined) {
+      rows.push({ key: idOf(deployment), depth: 1, entity: deployment });
+    }
+    if (service !== undefined) {
+      placed.add(idOf(service));
+      rows.push({ key: idOf(service), depth: 2, entity: service });
+    }
+  }
+  const services = model.all("wservice").filter((one) => fitting.has(one) && !placed.has(idOf(one)));
+  const workloads = chosen(model.all("workload").filter((one) => one.deployment === null), shown);
+  rows.push(...[...services, ...workloads].map((one) => ({ key: idOf(one), depth: 1 as const, entity: one })));
+  const artifacts = chosen(model.all("artifact"), shown).map((one) => ({ key: idOf(one), depth: 1 as const, entity: one }));
+  return [
+    ...(rows.length > 0 ? [{ key: "#v2", heading: "wasmCloud v2" }, ...rows] : []),
+    ...(artifacts.length > 0 ? [{ key: "#v2 artifacts", heading: "wasmCloud v2: Artifacts" }, ...artifacts] : []),
+  ];
 }
 
 /** Return the value of an untrusted name in a record: every object inherits `constructor`. */
@@ -190,10 +241,52 @@ export function related(model: Model, id: string): ReadonlyMap<string, readonly 
       put("Nodes", unique(hosts.map((host) => host.node)).map((node) => model.get(node)));
       break;
     }
+    case "whost":
+    case "workload":
+    case "workloaddeployment":
+    case "artifact":
+    case "wservice":
+      putV2(model, entity, put);
+      break;
     default:
       break;
   }
   return found;
+}
+
+/** Add what is related in wasmCloud v2: host, Workload, WorkloadDeployment, Service. */
+function putV2(model: Model, entity: V2Host | V2App, put: (how: string, those: readonly (Entity | undefined)[]) => void): void {
+  const id = idOf(entity);
+  const all = (ids: readonly (string | null)[]): (Entity | undefined)[] => unique(ids).map((one) => model.get(one));
+  switch (entity.kind) {
+    case "whost": {
+      const deployments = model.all("workloaddeployment").filter((one) => one.hosts.includes(id));
+      put("Hosts of the host group", entity.group === null ? [] : model.all("whost").filter((one) => one.group === entity.group && one !== entity));
+      put("WorkloadDeployments", deployments);
+      put("Workloads", model.all("workload").filter((one) => one.host === id));
+      put("Services", all(deployments.map((one) => one.service)));
+      break;
+    }
+    case "workload":
+      put("WorkloadDeployment", all([entity.deployment]));
+      put("Host", all([entity.host]));
+      put("Service", all([entity.service]));
+      break;
+    case "workloaddeployment":
+      put("Workloads", model.all("workload").filter((one) => one.deployment === id));
+      put("Hosts", all(entity.hosts));
+      put("Service", all([entity.service]));
+      put("Artifacts", all(entity.artifacts));
+      break;
+    case "artifact":
+      put("WorkloadDeployments", model.all("workloaddeployment").filter((one) => one.artifacts.includes(id)));
+      break;
+    case "wservice":
+      put("WorkloadDeployments", all(entity.deployments));
+      put("Workloads", model.all("workload").filter((one) => one.service === id));
+      put("Hosts", all(entity.hosts));
+      break;
+  }
 }
 
 function putHosts(model: Model, hosts: readonly Host[], put: (how: string, those: readonly (Entity | undefined)[]) => void): void {
@@ -273,6 +366,9 @@ export function milliseconds(text: string | number | null): number | null {
   return found === null || unit === undefined ? null : Number(found[1]) * unit;
 }
 
+/** Read status of wasmCloud v2, and of its parts, which exist only while it is installed. */
+export const V2_PARTS = ["wasmcloud-v2", "heartbeats", "whosts", "workloads", "workloadreplicasets", "workloaddeployments", "artifacts", "wservices", "wslices"] as const;
+
 /** Return the reasons that objects of these parts are not shown. */
 export function obstacles(model: Model, parts: readonly string[]): readonly { readonly part: Part; readonly message: string; readonly do: string | null }[] {
   const found: { part: Part; message: string; do: string | null }[] = [];
@@ -284,7 +380,8 @@ export function obstacles(model: Model, parts: readonly string[]): readonly { re
     for (const one of part.lacking) {
       found.push({ part, message: one.message, do: one.do });
     }
-    if (part.lacking.length === 0 && !part.defined) {
+    // A cluster without wasmCloud v2 lacks nothing.
+    if (part.lacking.length === 0 && !part.defined && name !== V2_PARTS[0]) {
       found.push({ part, message: `the CRD of ${name} is not installed`, do: "install it with `trellis crds apply`" });
     }
   }

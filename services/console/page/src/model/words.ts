@@ -21,6 +21,11 @@ export const KIND_WORDS: Readonly<Record<Kind, string>> = {
   application: "application",
   service: "Service",
   controller: "controller",
+  whost: "host (v2)",
+  workload: "Workload",
+  workloaddeployment: "WorkloadDeployment",
+  artifact: "Artifact",
+  wservice: "Service (v2)",
 };
 
 export const STAGE_WORDS: Readonly<Record<Stage, string>> = {

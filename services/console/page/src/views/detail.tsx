@@ -9,7 +9,7 @@ import { asRefused, get } from "../live/api.ts";
 import type { Refused } from "../live/api.ts";
 import { known, place, session, set } from "../live/store.ts";
 import { idOf } from "../model/entities.ts";
-import type { Entity, Explanation } from "../model/entities.ts";
+import type { Conditions, Entity, Explanation } from "../model/entities.ts";
 import { viewed } from "../model/place.ts";
 import { own, related } from "../model/selectors.ts";
 import { bytes, cause, dated, figure, HEALTH_CLASSES, KIND_WORDS, STAGE_WORDS } from "../model/words.ts";
@@ -57,9 +57,9 @@ function titleOf(id: string): [string, string] {
   return [own<string>(KIND_WORDS, kind) ?? kind, rest.join("/")];
 }
 
-/** Return the id whose explanation is shown; a host is explained by its host group. */
+/** Return the id whose explanation is shown; a host is explained by its host group, a Service of wasmCloud v2 as a Service. */
 function explainedBy(id: string, entity: Entity | undefined): string | null {
-  const found = entity?.kind === "host" ? entity.group : id;
+  const found = entity?.kind === "host" ? entity.group : id.replace(/^wservice\//, "service/");
   // A typed `..` would change the address.
   const [, kind = ""] = /^([a-z]+)(\/[a-z0-9]([a-z0-9.-]*[a-z0-9])?){1,2}$/.exec(found ?? "") ?? [];
   return (session.value?.explained ?? []).includes(kind) ? found : null;
@@ -214,9 +214,46 @@ function rowsOf(entity: Entity): readonly Row[] {
         ["Last fault at", entity.last_fault?.time === undefined ? null : dated(entity.last_fault.time)],
         ["Module SHA-256", entity.module_sha256],
       ];
+    case "whost":
+      return [
+        ["Host group", entity.group],
+        ["Host ID", entity.host_id],
+        ["Address", entity.address === null ? null : `${entity.address}:${entity.port ?? "?"}`],
+        ["Environment", entity.environment],
+        ["Version", entity.version],
+        ["System", entity.system],
+        ["CPU", entity.cpu_percent === null ? "unknown" : `${entity.cpu_percent}%`],
+        ["Memory", entity.memory_total === null ? "unknown" : `${bytes(entity.memory_free)} of ${bytes(entity.memory_total)} free`],
+        ["Running components", entity.components ?? "unknown"],
+        ["Running workloads", entity.workloads ?? "unknown"],
+        ["Placed Workloads", entity.placed ?? "unknown"],
+        conditions(entity.conditions),
+      ];
+    case "workload":
+      return [["Host ID", entity.host_id], ["Images", entity.images.join(", ")], conditions(entity.conditions)];
+    case "workloaddeployment":
+      return [
+        ["Ready Workloads", `${entity.ready ?? "unknown"} of ${entity.desired}`],
+        ["Policy", entity.policy],
+        ["Images", entity.images.join(", ")],
+        conditions(entity.conditions),
+      ];
+    case "artifact":
+      return [["Image", entity.image], ["Published image", entity.url], conditions(entity.conditions)];
+    case "wservice":
+      return [
+        ["Type", entity.type],
+        ["Addresses", entity.addresses.join(", ")],
+        ["Ports", entity.ports.map((port) => [port.name, port.port].filter((one) => one !== null).join(" ")).join(", ")],
+        ["Endpoints", entity.endpoints ?? "unknown"],
+      ];
     case "part":
       return [];
   }
+}
+
+function conditions(found: Conditions): Row {
+  return ["Conditions", Object.entries(found).map(([type, status]) => `${type}: ${status}`).join(", ")];
 }
 
 function Fields({ entity }: { readonly entity: Entity }): JSX.Element {

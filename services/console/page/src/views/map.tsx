@@ -7,10 +7,10 @@ import type { JSX } from "preact";
 
 import { known, place, set } from "../live/store.ts";
 import { idOf } from "../model/entities.ts";
-import type { Application, Entity, Host, HostGroup, Node, Service } from "../model/entities.ts";
-import { appRows, chosen, hostRows, related } from "../model/selectors.ts";
-import type { AppRow, HostRow } from "../model/selectors.ts";
-import { called, cause, counted, figure, STAGE_HEALTHS, STAGE_WORDS } from "../model/words.ts";
+import type { Application, Entity, Host, HostGroup, Node, Service, V2Host } from "../model/entities.ts";
+import { appRows, chosen, hostRows, related, V2_PARTS } from "../model/selectors.ts";
+import type { AppRow, HostRow, V2App } from "../model/selectors.ts";
+import { bytes, called, cause, counted, figure, STAGE_HEALTHS, STAGE_WORDS } from "../model/words.ts";
 import { Glyph } from "../ui/glyph.tsx";
 import { Heading, Lacking, Nothing, shownNow, Tally } from "../ui/parts.tsx";
 import { Virtual } from "../ui/virtual.tsx";
@@ -26,7 +26,11 @@ export function MapView(): JSX.Element {
   const lane = place.value.query["lane"] ?? "nodes";
   const selected = place.value.query["select"] ?? "";
   const linked = new Set([...related(known(), selected).values()].flat().map(idOf));
-  const counts = { nodes: known().all("node").length, hosts: known().all("host").length, apps: known().all("application").length };
+  const counts = {
+    nodes: known().all("node").length,
+    hosts: known().all("host").length + known().all("whost").length,
+    apps: known().all("application").length + known().all("workloaddeployment").length,
+  };
   return (
     <div class="map">
       <div class="lane-choice" role="group" aria-label="Lane">
@@ -128,7 +132,7 @@ function NodeLines({ node }: { readonly node: Node }): JSX.Element {
 }
 
 function HostsLane({ selected, linked }: LaneProps): JSX.Element {
-  const [groups, hosts] = [known().all("hostgroup"), known().all("host")];
+  const [groups, hosts] = [known().all("hostgroup"), [...known().all("host"), ...known().all("whost")]];
   const rows = hostRows(known(), shownNow());
   return (
     <section class="lane lane-hosts" aria-label="Host groups and hosts">
@@ -137,7 +141,7 @@ function HostsLane({ selected, linked }: LaneProps): JSX.Element {
         <Tally of={[...groups, ...hosts]} label="Host groups and hosts" />
       </header>
       <div class="lane-body" data-scrolls>
-        <Lacking parts={["groups", "pods"]} />
+        <Lacking parts={["groups", "pods", "wasmcloud-v2", "whosts", "heartbeats"]} />
         {rows.length === 0 ? <Nothing parts={["groups", "pods"]} all={groups.length + hosts.length} what="host groups" /> : null}
         <Virtual
           items={rows}
@@ -153,7 +157,8 @@ function HostsLane({ selected, linked }: LaneProps): JSX.Element {
 }
 
 function AppsLane({ selected, linked }: LaneProps): JSX.Element {
-  const [applications, services] = [known().all("application"), known().all("service")];
+  const applications = [...known().all("application"), ...known().all("workloaddeployment")];
+  const services = [...known().all("service"), ...known().all("wservice"), ...known().all("artifact")];
   const rows = appRows(known(), shownNow());
   return (
     <section class="lane lane-apps" aria-label="Applications and Services">
@@ -162,7 +167,7 @@ function AppsLane({ selected, linked }: LaneProps): JSX.Element {
         <Tally of={[...applications, ...services]} label="Applications and Services" />
       </header>
       <div class="lane-body" data-scrolls>
-        <Lacking parts={["applications", "services", "slices"]} />
+        <Lacking parts={["applications", "services", "slices", ...V2_PARTS.slice(3)]} />
         {rows.length === 0 ? <Nothing parts={["applications", "services"]} all={applications.length + services.length} what="applications" /> : null}
         <Virtual
           items={rows}
@@ -184,14 +189,14 @@ function Row({ row, properties, ...marks }: LaneProps & { readonly row: HostRow 
   return (
     <Cell entity={row.entity} depth={row.depth} properties={properties} {...marks}>
       <span class="name">
-        {row.depth === 1 && row.entity.kind === "host" ? row.entity.name : called(row.entity)}
+        {row.depth === 1 && (row.entity.kind === "host" || row.entity.kind === "whost") ? row.entity.name : called(row.entity)}
       </span>
       <span class="more">{lineOf(row.entity)}</span>
     </Cell>
   );
 }
 
-function lineOf(entity: HostGroup | Host | Application | Service): string {
+function lineOf(entity: HostGroup | Host | Application | Service | V2Host | V2App): string {
   switch (entity.kind) {
     case "hostgroup": {
       const { ready, desired } = entity.replicas;
@@ -212,6 +217,21 @@ function lineOf(entity: HostGroup | Host | Application | Service): string {
         `${entity.endpoints.ready}/${entity.endpoints.all} endpoints`,
         [entity.addresses[0] ?? "", entity.ports.map((port) => port.port).join(",")].filter(Boolean).join(":"),
       ].filter(Boolean).join(" · ");
+    case "whost":
+      return [
+        entity.placed === null ? "" : counted(entity.placed, "Workload"),
+        entity.cpu_percent === null ? "" : `CPU ${entity.cpu_percent}%`,
+        entity.memory_free === null ? "" : `${bytes(entity.memory_free)} free`,
+        entity.heartbeat === false ? "no heartbeat received" : "",
+      ].filter(Boolean).join(" · ");
+    case "workloaddeployment":
+      return `${entity.ready ?? "?"}/${entity.desired} ready on ${counted(entity.hosts.length, "host")}`;
+    case "workload":
+      return ["Workload", entity.phase].join(" · ");
+    case "artifact":
+      return [entity.published ? "published" : "not published", entity.image ?? ""].filter(Boolean).join(" · ");
+    case "wservice":
+      return ["Service", entity.endpoints === null ? "" : counted(entity.endpoints, "endpoint"), [entity.addresses[0] ?? "", entity.ports.map((port) => port.port).join(",")].filter(Boolean).join(":")].filter(Boolean).join(" · ");
   }
 }
 

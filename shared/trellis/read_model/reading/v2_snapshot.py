@@ -1,8 +1,9 @@
 """Reads the objects of wasmCloud v2 into a snapshot.
 
 In: a reader with its permissions, the namespace of the object. Out: the snapshot without messages and answers. Called
-by pages and by the row of ``trellis status``. Writes nothing. Invariant: a kind that is forbidden or not served is in
-``unread`` with the reason; an account that can list one namespace only gets that one.
+by pages of ``trellis explain`` and of the console, and by the row of ``trellis status``. Writes nothing. Invariant: a
+kind that is forbidden or not served is in ``unread`` with the reason; an account that can list one namespace only gets
+that one.
 """
 
 from __future__ import annotations

@@ -1,0 +1,131 @@
+"""Reads the input of the pages of wasmCloud v2, one page per kind.
+
+In: a reader, a name, heartbeats if any were received. Out: the page. Called by ``trellis explain`` and by the console.
+Writes nothing. Invariant: the requested kind must be readable; a page names everything else that could not be read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Final, Protocol, TypeVar
+
+from trellis.kube.discovery import served_versions
+from trellis.kube.errors import Forbidden
+from trellis.kube.resources import ARTIFACTS, EVENTS, WASM_HOSTS, WORKLOAD_DEPLOYMENTS, WORKLOADS, Manifest, Resource
+from trellis.read_model.explain.page import Explanation
+from trellis.read_model.explain.subject import Beside, Subject
+from trellis.read_model.reading.cluster import Reading
+from trellis.read_model.reading.find import find
+from trellis.read_model.reading.v2_snapshot import read_snapshot
+from trellis.v2.cluster import Cluster
+from trellis.v2.deployments import view_artifact, view_deployment
+from trellis.v2.explain.artifact import SUBJECT as ARTIFACT
+from trellis.v2.explain.artifact import explain_artifact
+from trellis.v2.explain.deployment import SUBJECT as DEPLOYMENT
+from trellis.v2.explain.deployment import explain_deployment
+from trellis.v2.explain.host import SUBJECT as HOST
+from trellis.v2.explain.host import explain_host
+from trellis.v2.explain.service import explain_routed_service, is_routed
+from trellis.v2.explain.workload import SUBJECT as WORKLOAD
+from trellis.v2.explain.workload import explain_workload
+from trellis.v2.host_messages import HostMessages
+from trellis.v2.hosts import view_host
+from trellis.v2.objects import Meta
+from trellis.v2.routes import view_service
+from trellis.v2.snapshot import Part, Snapshot
+from trellis.v2.workloads import WorkloadView, view_workload
+
+SUBJECTS: Final[dict[str, tuple[Resource, Subject]]] = {
+    "workloaddeployment": (WORKLOAD_DEPLOYMENTS, DEPLOYMENT),
+    "workload": (WORKLOADS, WORKLOAD),
+    "whost": (WASM_HOSTS, HOST),
+    "artifact": (ARTIFACTS, ARTIFACT),
+}
+KINDS: Final = tuple(SUBJECTS)
+"""Kinds of wasmCloud v2 with a page."""
+_WARNING: Final = "type=Warning"
+
+
+async def find_object(reading: Reading, kind: str, name: str, namespace: str | None) -> Manifest:
+    """Return an object; ``kind`` is one of :data:`KINDS`.
+
+    Raises:
+        NotThereError: the object does not exist; its page shows similar ones.
+        AnswerError: several namespaces have one.
+        KubeError: the object cannot be read, or the API server is unavailable.
+    """
+    res, subject = SUBJECTS[kind]
+    return await find(reading, res, subject, name, namespace)
+
+
+@dataclass(frozen=True, slots=True)
+class Received:
+    """Heartbeats. ``former``: Workloads that were deleted or moved while they were received."""
+
+    messages: HostMessages
+    former: Sequence[WorkloadView] = ()
+
+
+async def v2_page_of(reading: Reading, kind: str, name: str, namespace: str, received: Received | None) -> Explanation:
+    """Return the page of an object with the Events about it; ``received``: used if Hosts are readable.
+
+    Raises:
+        NotThereError: the object does not exist; its page shows similar ones.
+        KubeError: the object cannot be read, or the API server is unavailable.
+    """
+    found = await find_object(reading, kind, name, namespace)
+    snapshot = await read_snapshot(reading, namespace)
+    if snapshot.knows(Part.HOSTS) and received is not None:
+        snapshot = replace(snapshot, messages=received.messages, former=received.former)
+    beside = Beside(events=await _warnings(reading, found), notes=reading.notes)
+    return explained_v2(snapshot, kind, found, beside)
+
+
+def explained_v2(snapshot: Snapshot, kind: str, found: Manifest, beside: Beside) -> Explanation:
+    """Return the page of an object in a snapshot."""
+    match kind:
+        case "workloaddeployment":
+            return explain_deployment(snapshot, current_view(snapshot.deployments, view_deployment(found)), beside)
+        case "workload":
+            return explain_workload(snapshot, current_view(snapshot.workloads, view_workload(found)), beside)
+        case "whost":
+            return explain_host(snapshot, current_view(snapshot.hosts, view_host(found)), beside)
+        case _:
+            return explain_artifact(snapshot, current_view(snapshot.artifacts, view_artifact(found)), beside)
+
+
+async def v2_service_page(reading: Reading, found: Manifest) -> Explanation | None:
+    """Return the page of a Service of wasmCloud v2, None for any other one; raises KubeError."""
+    try:
+        if WORKLOADS.version not in await served_versions(reading.kube, WORKLOADS.group):
+            return None
+    except Forbidden:
+        return None  # its other page shows that it is not managed by Trellis
+    view, namespace = view_service(found), str(found["metadata"]["namespace"])
+    snapshot = await read_snapshot(reading, namespace)
+    if not is_routed(Cluster(snapshot), view):
+        return None
+    service = current_view(snapshot.services, view)
+    return explain_routed_service(
+        snapshot, service, Beside(events=await _warnings(reading, found), notes=reading.notes)
+    )
+
+
+async def _warnings(reading: Reading, found: Manifest) -> list[Manifest]:
+    about = f"{_WARNING},involvedObject.uid={found['metadata']['uid']}"
+    return await reading.list(EVENTS, found["metadata"]["namespace"], fields=about)
+
+
+class _View(Protocol):
+    @property
+    def meta(self) -> Meta:
+        """Metadata of the object."""
+
+
+V = TypeVar("V", bound=_View)
+
+
+def current_view(views: Iterable[V], found: V) -> V:
+    """Return the view of an object in a snapshot, which is newer; the found one if it was deleted meanwhile."""
+    return next((view for view in views if view.meta.key == found.meta.key), found)

@@ -1,0 +1,92 @@
+"""State of a Service of wasmCloud v2, and its cause: its Workloads, ports, endpoints.
+
+Pure. In: a Service in its cluster. Out: health, page. Called by the page of a Service and by entities. Invariant: a
+Service is of wasmCloud v2 if a WorkloadDeployment or Workload names it, or if the runtime-operator wrote endpoints for
+it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from trellis.read_model.explain.page import Explanation, Line, Rank
+from trellis.read_model.explain.subject import Beside, Subject
+from trellis.read_model.health import Health, Verdict
+from trellis.v2.cluster import Cluster
+from trellis.v2.explain.operator import operator_lines
+from trellis.v2.explain.routing import Routed, service_lines
+from trellis.v2.explain.text import unknown
+from trellis.v2.explain.workload import WANTED, manifest_of, verdict_beside
+from trellis.v2.fields import listed
+from trellis.v2.reasons import Reason
+from trellis.v2.routes import RoutedService
+from trellis.v2.snapshot import Part, Snapshot
+from trellis.v2.workloads import WorkloadView
+
+SUBJECT: Final = Subject("Service", "service", "kubectl get services -A", WANTED)
+_SHOWN: Final = 3
+
+
+def explain_routed_service(snapshot: Snapshot, service: RoutedService, beside: Beside) -> Explanation:
+    """Return the page of a Service."""
+    cluster = Cluster(snapshot)
+    chain = [*_chain(cluster, service)]
+    return SUBJECT.page(manifest_of(service.meta), chain, beside, _verdict(cluster, service, chain))
+
+
+def routed_service_health(cluster: Cluster, service: RoutedService) -> Verdict:
+    """Return the health of a Service."""
+    return _verdict(cluster, service, [*_chain(cluster, service)])
+
+
+def is_routed(cluster: Cluster, service: RoutedService) -> bool:
+    """Return whether a Service is of wasmCloud v2, as far as known."""
+    meta = service.meta
+    return bool(
+        cluster.deployments_of(service)
+        or cluster.workloads_behind(service)
+        or cluster.slices_of(meta.namespace, meta.name)
+    )
+
+
+def _verdict(cluster: Cluster, service: RoutedService, chain: Sequence[Line]) -> Verdict:
+    if not service.meta.deleting and _scaled_to_zero(cluster, service):
+        return Verdict(Health.SUSPENDED, Reason.SCALED_TO_ZERO, "spec.replicas is 0")
+    return verdict_beside(chain)
+
+
+def _scaled_to_zero(cluster: Cluster, service: RoutedService) -> bool:
+    users = cluster.deployments_of(service)
+    return bool(users) and not any(item.replicas for item in users) and not cluster.workloads_behind(service)
+
+
+def _chain(cluster: Cluster, service: RoutedService) -> Iterator[Line]:
+    meta = service.meta
+    users = cluster.deployments_of(service)
+    names = listed([item.meta.name for item in users], _SHOWN) or "none"
+    yield Line("service", f"{meta.key}, WorkloadDeployments: {names}", well=True)
+    if meta.deleting:
+        yield Line("deletion", "it is being deleted", well=False, reason=Reason.DELETING)
+        return
+    yield from operator_lines(cluster)
+    workloads = cluster.workloads_behind(service)
+    ready = [item for item in workloads if item.ready and not item.meta.deleting]
+    if ready:
+        yield from service_lines(cluster, Routed(meta.namespace, ready[0].spec, meta.name, ready))
+    elif not _scaled_to_zero(cluster, service):
+        yield _none_ready(cluster, service, workloads)
+
+
+def _none_ready(cluster: Cluster, service: RoutedService, workloads: Sequence[WorkloadView]) -> Line:
+    """Return the step for a Service without a Workload that is Ready; their pages have the cause."""
+    for part in (Part.WORKLOADS, Part.REPLICA_SETS, Part.DEPLOYMENTS):
+        if not cluster.snapshot.knows(part):
+            text = f"its endpoints are not evaluated: {unknown(cluster, part)}"
+            return Line("workloads", text, False, "", Rank.SYMPTOM, Reason.READ_INCOMPLETE, Health.UNKNOWN)
+    users, namespace = cluster.deployments_of(service), service.meta.namespace
+    kind, name = ("workloaddeployment", users[0].meta.name) if users else ("workload", "")
+    name = name or next((item.meta.name for item in workloads), "")
+    do = f"`trellis explain {kind}/{name} -n {namespace}` shows the cause" if name else ""
+    text = f"none of its {len(workloads)} Workloads is ready, so it has no endpoints"
+    return Line("workloads", text, False, do, Rank.CAUSE, Reason.NO_ENDPOINTS, Health.DEGRADED)
