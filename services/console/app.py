@@ -32,8 +32,8 @@ from trellis.events.subjects import CONSOLE
 from trellis.kube.access import Access
 from trellis.kube.client import Kube
 from trellis.kube.errors import KubeError
+from trellis.lattice.follow.heartbeats import heartbeats_of
 from trellis.read_model.live.audience import all_parts
-from trellis.read_model.live.heartbeats import heartbeats_of
 from trellis.read_model.live.watching import Place
 from trellis.runtime.shutdown import CLOSED, REPORTED, Grace, ends_within
 from trellis.runtime.startup_barrier import StartupBarrier

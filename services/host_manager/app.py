@@ -24,6 +24,11 @@ from host_manager.recall import recall
 from host_manager.reconciler import Reconciler
 from host_manager.settings import Settings
 from host_manager.timings import Timings
+from host_manager.v2.gather import V2Cache
+from host_manager.v2.heartbeats import CONNECTION, CompleteHeartbeats
+from host_manager.v2.metrics import HostNumbers
+from host_manager.v2.reconciler import KEY, V2Reconciler
+from host_manager.v2.watches import V2Watches
 from host_manager.watches import Enqueue, Watches
 from trellis import names
 from trellis.bus.bus import Bus
@@ -36,6 +41,7 @@ from trellis.kube.permissions import MissingPermissions
 from trellis.kube.recorder import EventRecorder
 from trellis.kube.refusals import Refusals, noted
 from trellis.kube.resources import HOST_CONFIGS
+from trellis.lattice.follow.heartbeats import heartbeats_of
 from trellis.runtime.run import Base, LedService, Work
 from trellis.telemetry import TraceSpans, setup
 
@@ -67,6 +73,7 @@ def compose(settings: Settings, base: Base, timings: Timings = Timings()) -> Wor
     queue = KeyedQueue[str](workers=WORKERS, name="groups", telemetry=telemetry)
     followed = KeyedQueue[str](workers=POD_WORKERS, name="pods", telemetry=telemetry)
     secrets = KeyedQueue[str](workers=SECRET_WORKERS, name="secrets", telemetry=telemetry)
+    lifecycle = KeyedQueue[str](workers=1, name="wasmcloud_v2", telemetry=telemetry)
     groups: dict[str, GroupView] = {}
     pods: dict[str, PodView] = {}
 
@@ -83,7 +90,16 @@ def compose(settings: Settings, base: Base, timings: Timings = Timings()) -> Wor
             queue.add(key)
         for key in filter(watches.covers, {*pods, *cache.published.ready}):
             followed.add(key)
+        lifecycle.add(KEY)
 
+    def forget_published() -> None:
+        cache.published.forget()
+        v2.published.forget()
+
+    v2 = V2Cache(kube, timings.v2, confined=bool(settings.watch_namespaces))
+    if (received := heartbeats_of(settings, CONNECTION, timings.v2_heartbeats)) is not None:
+        v2.heartbeats = CompleteHeartbeats(received, kube, timings.v2.silence)
+    v2_watches = V2Watches(v2, settings.watch_namespaces, lambda: lifecycle.add_after(KEY, timings.v2_settle), timings)
     watches = Watches(kube, cache, settings.watch_namespaces, Enqueue(queue.add, group_soon, followed.add, list_all))
     bus.subscribe("secrets", CONSUMED, on_secret(cache.changes, secrets))
     recorder = EventRecorder(kube, component=names.FIELD_MANAGER_HOST_MANAGER)
@@ -101,10 +117,15 @@ def compose(settings: Settings, base: Base, timings: Timings = Timings()) -> Wor
     refusals = Refusals(queue, noted(base.health), timings.refusals)
     return Work(
         [*watches],
-        {queue: refusals.heeding(reconcile.run), followed: follow.run, secrets: changed.run},
+        {
+            queue: refusals.heeding(reconcile.run),
+            followed: follow.run,
+            secrets: changed.run,
+            lifecycle: V2Reconciler(v2, bus, telemetry, timings, HostNumbers(telemetry)).run,
+        },
         list_all,
-        cache.published.forget,
-        prepare=partial(recall, cache, bus),
-        background=[listening.run, breaker.run, refusals.run],
+        forget_published,
+        prepare=partial(recall, cache, v2, bus),
+        background=[listening.run, breaker.run, refusals.run, v2_watches.run],
         apart=bool(settings.watch_namespaces),
     )

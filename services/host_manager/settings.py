@@ -6,11 +6,11 @@ from typing import Annotated, ClassVar
 
 from pydantic import Field
 
-from trellis.config.settings import Namespaces, Seconds, ServiceSettings
+from trellis.config.settings import HostNatsSettings, Namespaces, Seconds
 from trellis.events.subjects import HOST_MANAGER
 
 
-class Settings(ServiceSettings):
+class Settings(HostNatsSettings):
     """Settings of host_manager."""
 
     service: ClassVar[str] = HOST_MANAGER

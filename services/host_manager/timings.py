@@ -9,7 +9,9 @@ from dataclasses import dataclass, field
 
 from trellis.config.timings import DeletionTimings
 from trellis.kube.timings import RefusalTimings
+from trellis.lattice.follow.heartbeats import HeartbeatTimings
 from trellis.lattice.timings import LatticeTimings
+from trellis.v2.timings import V2Timings
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +47,15 @@ class Timings:
     recycle_most: float = 3600.0
     role: tuple[float, ...] = (0.05, 0.1, 0.2, 0.4, 0.8)
     """Retry delays of a RoleBinding whose Role is not visible to the API server's authorizer yet."""
+    v2: V2Timings = field(default_factory=V2Timings)
+    """Intervals of the runtime-operator of wasmCloud v2, by which its objects are evaluated."""
+    v2_settle: float = 1.0
+    """Period in which changes of wasmCloud v2 are collected into one run: conditions of one change arrive in turn."""
+    v2_look: float = 15.0
+    """Interval of the runs for wasmCloud v2 without a change, which detect missing heartbeats."""
+    v2_served: float = 60.0
+    """Interval of the checks whether the API server serves wasmCloud v2."""
+    v2_heartbeats: HeartbeatTimings = field(default_factory=HeartbeatTimings)
     deletions: DeletionTimings = field(default_factory=DeletionTimings)
     refusals: RefusalTimings = field(default_factory=RefusalTimings)
     lattice: LatticeTimings = field(default_factory=LatticeTimings)

@@ -183,7 +183,7 @@ def test_an_object_of_wasmcloud_v2_has_one_health_and_reason_everywhere(
 def test_every_object_of_a_situation_of_wasmcloud_v2_has_one_health_everywhere(situation: str) -> None:
     at = recording(situation).end / 2
     snapshot = recording(situation).snapshot(at)
-    row = v2_part(snapshot).facts
+    row = v2_part(snapshot).data
     for id_, entity in seen(situation, at).items():
         if entity["kind"] == "part":
             continue

@@ -26,8 +26,8 @@ from console.live.viewer_registry import ViewerRegistry, Visit
 from console.settings import Settings
 from console.timings import Timings
 from trellis.installer_api.parse_int import whole
+from trellis.lattice.follow.heartbeats import Heartbeats
 from trellis.read_model.explain.page import Explanation
-from trellis.read_model.live.heartbeats import Heartbeats
 from trellis.read_model.reading.cluster import Reading
 from trellis.read_model.reading.explained import KINDS, page_of
 from trellis.read_model.reading.explained_v2 import KINDS as V2_KINDS

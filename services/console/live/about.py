@@ -17,6 +17,7 @@ from trellis.bus.streams.tail import NOUN_LATTICE, TailedEvent
 from trellis.events.subjects import ROOT_LATTICE
 from trellis.kube.resources import (
     APPLICATIONS,
+    ARTIFACTS,
     HOST_CONFIGS,
     NODES,
     PODS,
@@ -24,6 +25,10 @@ from trellis.kube.resources import (
     SERVICES,
     SHIMS,
     WASM_CONTROLLERS,
+    WASM_HOSTS,
+    WORKLOAD_DEPLOYMENTS,
+    WORKLOAD_REPLICA_SETS,
+    WORKLOADS,
     Resource,
 )
 
@@ -37,10 +42,23 @@ _KINDS: Final[Mapping[str, tuple[Resource, str]]] = {
     "application": (APPLICATIONS, "application"),
     "secret": (SECRETS, "secret"),
     "controller": (WASM_CONTROLLERS, "controller"),
+    "workload_deployment": (WORKLOAD_DEPLOYMENTS, "workloaddeployment"),
+    "workload": (WORKLOADS, "workload"),
+    "wasm_host": (WASM_HOSTS, "whost"),
+    "artifact": (ARTIFACTS, "artifact"),
 }
 """By the noun of a subject: the kind that its key names, and the kind of the entity."""
+_OWNERS: Final[Mapping[str, tuple[Resource, str]]] = {
+    "WorkloadDeployment": _KINDS["workload_deployment"],
+    "WorkloadReplicaSet": (WORKLOAD_REPLICA_SETS, "workloadreplicaset"),
+    "Workload": _KINDS["workload"],
+}
+"""Owners of failed Workloads of wasmCloud v2, by the kind in the key of the event."""
 OF_OBJECTS: Final = (
-    *dict.fromkeys(right_to(resource, "", "") for resource in (SHIMS, *(item for item, _ in _KINDS.values()))),
+    *dict.fromkeys(
+        right_to(resource, "", "")
+        for resource in (SHIMS, WORKLOAD_REPLICA_SETS, *(item for item, _ in _KINDS.values()))
+    ),
     MESSAGES,
 )
 """Permissions that show all events and dead letters."""
@@ -97,6 +115,9 @@ def _about(noun: str, key: tuple[str, ...], fields: Mapping[str, Any]) -> About:
     match resource.namespaced, key:
         case False, (name,):
             return About(right_to(resource, "", name), kind, "", name, lattice)
+        case True, (namespace, owner_kind, owner, _) if resource is WORKLOADS and owner_kind in _OWNERS:
+            resource, kind = _OWNERS[owner_kind]
+            return About(right_to(resource, namespace, owner), kind, namespace, owner)
         case True, (namespace, name):
             return About(right_to(resource, namespace, name), kind, namespace, name, lattice)
         case _:

@@ -34,8 +34,8 @@ from trellis.kube.errors import Call, KubeError, Unauthorized
 from trellis.kube.permissions import allowed_to
 from trellis.kube.resources import NAMESPACES
 from trellis.kube.transport import HttpRequest
+from trellis.lattice.follow.heartbeats import Heartbeats
 from trellis.read_model.live.audience import Audience, Pace, Parts
-from trellis.read_model.live.heartbeats import Heartbeats
 from trellis.telemetry import Telemetry, get_logger
 
 _SELF: Final = "/apis/authentication.k8s.io/v1/selfsubjectreviews"

@@ -21,8 +21,8 @@ from rich.text import Text
 
 from trellis.config.settings import SettingsError
 from trellis.kube.client import Kube
+from trellis.lattice.follow.heartbeats import heartbeats_of
 from trellis.read_model.live.audience import Audience, Pace, all_parts
-from trellis.read_model.live.heartbeats import heartbeats_of
 from trellis.read_model.live.watching import Place
 from trellis.v2.timings import V2Timings
 from trellis_cli.common.errors import CommandError, exit_on_error

@@ -40,6 +40,10 @@ KINDS: Final = {
     "application": ("application",),
     "secret": ("secret",),
     "controller": ("controller",),
+    "workloaddeployment": ("workload_deployment",),
+    "workload": ("workload",),
+    "whost": ("wasm_host",),
+    "artifact": ("artifact",),
 }
 """Kinds that events are about, and the nouns of their events."""
 _TRACE_ID = re.compile(r"[0-9a-f]{8,32}")

@@ -13,7 +13,7 @@ import typer
 
 from trellis.config.settings import SettingsError
 from trellis.lattice.connection.address import NatsAddress
-from trellis.read_model.live.host_nats import host_nats
+from trellis.lattice.connection.host_nats import host_nats
 from trellis.read_model.reading.explained_v2 import KINDS
 from trellis_cli.common.settings import ClientSettings
 

@@ -14,8 +14,8 @@ from typing import Final
 from trellis.lattice.connection.address import NatsAddress
 from trellis.lattice.connection.listen import Listened, listen
 from trellis.lattice.connection.subscriptions import MessageHandler as Handler
+from trellis.lattice.follow.heartbeats import HEARTBEAT_SUBJECT
 from trellis.lattice.timings import ListenTimings
-from trellis.read_model.live.heartbeats import HEARTBEAT_SUBJECT
 from trellis.v2.host_messages import Collector, HostMessages
 from trellis.v2.timings import V2Timings
 

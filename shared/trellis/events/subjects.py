@@ -26,6 +26,18 @@ from trellis.events.provision import ProvisionFailed, ProvisionRemoved, Provisio
 from trellis.events.rollout import RolloutHalted, RolloutResumed
 from trellis.events.secrets import SecretChanged, SecretDenied, SecretGranted
 from trellis.events.services import ServiceReflected, ServiceRemoved
+from trellis.events.wasmcloud_v2 import (
+    ArtifactPublished,
+    WasmHostGone,
+    WasmHostReady,
+    WasmHostSilent,
+    WorkloadDeploymentDegraded,
+    WorkloadDeploymentReady,
+    WorkloadDeploymentRolled,
+    WorkloadFailed,
+    WorkloadGone,
+    WorkloadStarted,
+)
 
 STREAM_EVENTS: Final = "TRELLIS_EVENTS"
 STREAM_DEAD: Final = "TRELLIS_DEAD"
@@ -99,6 +111,16 @@ EVENT_SPECS: Final[tuple[EventSpec, ...]] = (
     EventSpec(HostsRemoved, HOST_MANAGER),
     EventSpec(HostPodReady, HOST_MANAGER),
     EventSpec(HostPodGone, HOST_MANAGER),
+    EventSpec(WorkloadDeploymentReady, HOST_MANAGER),
+    EventSpec(WorkloadDeploymentDegraded, HOST_MANAGER),
+    EventSpec(WorkloadDeploymentRolled, HOST_MANAGER),
+    EventSpec(WorkloadStarted, HOST_MANAGER),
+    EventSpec(WorkloadFailed, HOST_MANAGER),
+    EventSpec(WorkloadGone, HOST_MANAGER),
+    EventSpec(WasmHostReady, HOST_MANAGER),
+    EventSpec(WasmHostSilent, HOST_MANAGER),
+    EventSpec(WasmHostGone, HOST_MANAGER),
+    EventSpec(ArtifactPublished, HOST_MANAGER),
     EventSpec(ServiceReflected, SERVICE_REFLECTOR),
     EventSpec(ServiceRemoved, SERVICE_REFLECTOR),
     EventSpec(ApplicationSynced, APPLICATION_MANAGER),

@@ -34,6 +34,7 @@ _SHORT_BUCKETS: Final = (
 )  # fmt: skip
 _OF_STREAM: Final = ("nats", "lattice", "stream")
 _OF_LATTICE: Final = ("nats", "lattice", "lattice_id")
+_OF_HOST: Final = ("host_namespace", "host")
 
 
 @functools.cache
@@ -215,6 +216,34 @@ class Metrics(ConsoleMetrics):
         self.lattice_connected: Final = self._gauge(
             "lattice_connected", "1 while connected to the NATS of a lattice, else 0", *_OF_LATTICE
         )
+        self.wasmcloud_objects: Final = self._gauge(
+            "wasmcloud_objects", "Objects of wasmCloud v2 by kind and health", "kind", "health"
+        )
+        self.wasmcloud_operator_working: Final = self._gauge(
+            "wasmcloud_operator_working",
+            "1 while the runtime-operator of wasmCloud v2 records heartbeats, 0 while it does not, -1 if unknown",
+        )
+        self.wasmcloud_heartbeats_total: Final = self._counter(
+            "wasmcloud_heartbeats", "Received heartbeats of hosts of wasmCloud v2"
+        )
+        self.wasmcloud_heartbeats_connected: Final = self._gauge(
+            "wasmcloud_heartbeats_connected", "1 while heartbeats of hosts of wasmCloud v2 are received, else 0"
+        )
+        self.wasmcloud_hosts_heard: Final = self._gauge(
+            "wasmcloud_hosts_heard", "Hosts of wasmCloud v2 with a heartbeat in the last two intervals"
+        )
+        self.wasmcloud_hosts_unreadable: Final = self._gauge(
+            "wasmcloud_hosts_unreadable", "Hosts of wasmCloud v2 whose last heartbeat cannot be parsed"
+        )
+        self.wasmcloud_host_cpu_ratio: Final = self._gauge(
+            "wasmcloud_host_cpu_ratio", "Used share of the CPUs of a host of wasmCloud v2, 0 to 1", *_OF_HOST
+        )
+        self.wasmcloud_host_memory_free_bytes: Final = self._gauge(
+            "wasmcloud_host_memory_free_bytes", "Free memory of a host of wasmCloud v2 in bytes", *_OF_HOST
+        )
+        self.wasmcloud_host_memory_total_bytes: Final = self._gauge(
+            "wasmcloud_host_memory_total_bytes", "Memory of a host of wasmCloud v2 in bytes", *_OF_HOST
+        )
         self.rollouts_halted: Final = self._gauge("rollouts_halted", "Shims whose rollout is halted by failures")
         self.part_ready: Final = self._gauge(
             "part_ready", "1 while a component that readiness depends on is ready, else 0", "part"
@@ -251,6 +280,43 @@ class Metrics(ConsoleMetrics):
                 end()
 
         return forget
+
+    def wasmcloud_v2(self, service: str, objects: Mapping[tuple[str, str], Read], working: Read) -> Forget:
+        """Export the objects of wasmCloud v2 and the state of its operator; replaceable as for a watch.
+
+        Args:
+            service: service that watches them.
+            objects: number of objects by kind and health.
+            working: 1, 0, or -1 if unknown.
+        """
+        forgets = [self._observe((self.wasmcloud_objects,), (service, *of), (read,)) for of, read in objects.items()]
+        forgets.append(self._observe((self.wasmcloud_operator_working,), (service,), (working,)))
+
+        def forget() -> None:
+            for end in forgets:
+                end()
+
+        return forget
+
+    def wasmcloud_reception(self, service: str, connected: Read, heard: Read, unreadable: Read) -> Forget:
+        """Export the state of the reception of heartbeats of wasmCloud v2; replaceable as for a watch."""
+        gauges = (self.wasmcloud_heartbeats_connected, self.wasmcloud_hosts_heard, self.wasmcloud_hosts_unreadable)
+        return self._observe(gauges, (service,), (connected, heard, unreadable))
+
+    def wasmcloud_host(self, service: str, of: tuple[str, str], reads: tuple[Read, Read, Read]) -> Forget:
+        """Export the numbers of a host of wasmCloud v2; replaceable as for a watch.
+
+        Args:
+            service: service that receives its heartbeats.
+            of: namespace and name of its Host.
+            reads: used share of the CPUs, free memory and memory in bytes.
+        """
+        gauges = (
+            self.wasmcloud_host_cpu_ratio,
+            self.wasmcloud_host_memory_free_bytes,
+            self.wasmcloud_host_memory_total_bytes,
+        )
+        return self._observe(gauges, (service, *of), reads)
 
     def subscription_staleness(self, service: str, subscription: str, read: Read) -> Forget:
         """Export the staleness of a subscription in seconds; replaceable as for a watch."""

@@ -70,8 +70,7 @@ class _Beat:
     payload: bytes
     count: int
     at: float
-    parsed: HostHeartbeat | Unreadable | None = None
-    """None until it is needed."""
+    parsed: LastHeartbeat | None = None
 
 
 class Collector:
@@ -104,7 +103,7 @@ class Collector:
             beat.payload, beat.count, beat.at, beat.parsed = payload, beat.count + 1, at, None
 
     def forget(self, before: float) -> None:
-        """Remove the heartbeats of hosts whose last one arrived before a time."""
+        """Drop the heartbeats that arrived before a time (Unix seconds), for a listener without an end."""
         for host in [host for host, beat in self._beats.items() if beat.at < before]:
             self._bytes -= len(self._beats.pop(host).payload)
 
@@ -126,7 +125,10 @@ class Collector:
 
 
 def _parsed(beat: _Beat) -> LastHeartbeat:
-    found = beat.parsed = beat.parsed or read_heartbeat(beat.payload)
-    if isinstance(found, Unreadable):
-        return LastHeartbeat(None, beat.count, beat.at, found.reason)
-    return LastHeartbeat(found, beat.count, beat.at)
+    if beat.parsed is None:
+        found = read_heartbeat(beat.payload)
+        if isinstance(found, Unreadable):
+            beat.parsed = LastHeartbeat(None, beat.count, beat.at, found.reason)
+        else:
+            beat.parsed = LastHeartbeat(found, beat.count, beat.at)
+    return beat.parsed

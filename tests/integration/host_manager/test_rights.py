@@ -14,6 +14,7 @@ from support.cluster.grants import SYSTEM, Granted, elsewhere, given, granted, m
 from support.lattices.host_world import PATIENCE, HostWorld
 from support.lattices.lattice_speaker import LatticeSpeaker
 from support.nodes.fleet import eventually
+from support.v2.definitions import wasmcloud_v2
 from trellis import names
 from trellis.kube.resources import (
     BUDGETS,
@@ -27,6 +28,7 @@ from trellis.kube.resources import (
     ROLE_BINDINGS,
     ROLES,
     SECRETS,
+    WASMCLOUD_V2,
 )
 from trellis.lattice.timings import LatticeTimings
 from trellis.names import breaker_name
@@ -143,7 +145,7 @@ async def test_each_right_is_used_and_none_is_missing(
     hosts.api.call("DELETE", CONFIGMAPS.path(SYSTEM, breaker_name("host_manager")))
     mark = hosts.fleet.mark()
     await hosts.as_recorded("minimal")
-    with NatsServer(tmp_path / "nats") as server:
+    with wasmcloud_v2(hosts.api), NatsServer(tmp_path / "nats") as server:
         async with LatticeSpeaker(server.url, "default", models=[]), hosts.service(timings, **settings) as service:
             await a_first_term(hosts)
             assert service.health.readiness().reasons == ()
@@ -151,7 +153,7 @@ async def test_each_right_is_used_and_none_is_missing(
             await a_second_term(hosts, server)
     records = hosts.fleet.writes(mark)
     assert refused(records, account.user) == []
-    assert elsewhere(records, account.user) == {"/readyz"}
+    assert elsewhere(records, account.user) == {"/readyz", f"/apis/{WASMCLOUD_V2[0].group}"}
     wanted, found = given(applied), used(records, account.user)
     if mode == "cluster":  # what is given in all namespaces is used in one
         places = {"", SYSTEM}

@@ -191,7 +191,7 @@ async def test_a_secret_is_one_trace_and_its_change_leads_back_to_it(
     key, endpoint = f"{hosts.namespace}/group", {"otlp_endpoint": jaeger.otlp}
     async with (
         LatticeSpeaker(secret_world.server.url, "default", models=[]) as speaker,
-        hosts.service(Timings(gathering=0.5), **endpoint),
+        hosts.service(Timings(gathering=0.05), **endpoint),
         secret_world.backend(**endpoint),
     ):
         hosts.create("group", ROLL, natsAddress="nats://127.0.0.1", natsClientPort=secret_world.server.port)

@@ -59,5 +59,6 @@ AREAS: Final[Mapping[str, tuple[Break, ...]]] = {
     "Causes of wasmCloud v2": v2.CAUSES,
     "Sources of wasmCloud v2": v2.SOURCES,
     "Display of wasmCloud v2": v2.DISPLAY,
+    "Events of wasmCloud v2": v2.EVENTS,
 }
 BREAKS: Final = tuple(item for breaks in AREAS.values() for item in breaks)

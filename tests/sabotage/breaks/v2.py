@@ -122,3 +122,64 @@ DISPLAY: Final = (
         "tests/unit/read_model/test_composing_v2.py::test_heartbeats_of_hosts_that_cannot_be_read_are_not_used",
     ),
 )
+
+EVENTS: Final = (
+    Break(
+        "the end of an outage is taken for silence of each host",
+        "ADR 111, rule 4: a missing heartbeat is published only after 65 s of a working operator",
+        "host_manager",
+        "Evidence.__init__",
+        "self._reliable = recording and cluster.older(trust.since, timings.host_look + timings.slack)",
+        "self._reliable = recording",
+        "tests/unit/host_manager/test_v2_events.py::"
+        "test_the_end_of_an_outage_is_no_event_while_hosts_reconnect_one_by_one",
+    ),
+    Break(
+        "the oldest heartbeats are missing when all heartbeats end at once",
+        "ADR 111, rule 4: the newest heartbeat is 30 s newer than the last one of a host with a missing heartbeat",
+        "host_manager",
+        "Evidence.proves",
+        "return last is None or self._newest - last >= 2 * cluster.snapshot.timings.heartbeat",
+        "return True",
+        "tests/unit/host_manager/test_v2_events.py::"
+        "test_an_outage_of_nats_or_of_the_operator_is_no_event_of_a_hundred_hosts",
+    ),
+    Break(
+        "a kind that cannot be read counts as deleted",
+        "ADR 111, rule 5: deletions are concluded only from complete lists",
+        "host_manager",
+        "knows_enough",
+        "return all(cluster.snapshot.knows(part) for part in REQUIRED)",
+        "return True",
+        "tests/unit/host_manager/test_v2_events.py::test_a_kind_that_is_not_known_deletes_nothing",
+    ),
+    Break(
+        "each replacement of a failed Workload is published",
+        "ADR 111, rule 3: a failure has its owner and reason as identity",
+        "host_manager",
+        "failure_events",
+        "if (failing.replica_set, failing.reason) in published.failures.get(owner, ()):",
+        "if failing in published.failures:",
+        "tests/unit/host_manager/test_v2_events.py::"
+        "test_replacements_of_a_failed_workload_are_one_event_until_it_is_ready",
+    ),
+    Break(
+        "an event counts as published before the bus has stored it",
+        "ADR 111, rule 2: an event is noted after it is stored",
+        "host_manager",
+        "V2Reconciler.run",
+        "due = decide(cluster, self.cache.published, self.cache.trust)",
+        "due = [self.cache.published.note(it) or it for it in decide(cluster, self.cache.published, self.cache.trust)]",
+        "tests/unit/host_manager/test_v2_publishing.py::test_an_outage_of_the_bus_loses_and_repeats_nothing",
+    ),
+    Break(
+        "Hosts outside of the watched namespaces count as missing",
+        "ADR 111, rule 5: if a kind cannot be read, nothing is published",
+        "host_manager",
+        "V2Cache.snapshot",
+        "if self.confined and not self.hosts:",
+        "if False:",
+        "tests/unit/host_manager/test_v2_publishing.py::"
+        "test_hosts_outside_of_the_configured_namespaces_are_unknown_and_not_missing",
+    ),
+)

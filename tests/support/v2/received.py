@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from support.v2.recordings import recording
 from trellis.lattice.connection.address import NatsAddress
-from trellis.read_model.live.heartbeats import Heartbeats
+from trellis.lattice.follow.heartbeats import Heartbeats
 from trellis.v2.host_messages import HostMessages
 
 

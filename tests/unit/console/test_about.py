@@ -67,11 +67,24 @@ def test_what_names_no_object_is_of_who_may_see_such_messages(subject: str) -> N
 
 def test_every_fact_there_is_names_an_object() -> None:
     for spec in EVENT_SPECS:
-        key = ".".join("x" for _ in spec.key_fields)
+        key = ".".join("Workload" if field == "owner_kind" else "x" for field in spec.key_fields)
         data: dict[str, Any] = {"shim": "spin"} if spec.model.noun == "rollout" else {}
         about = about_event(event_of(stored(f"trellis.evt.c.{spec.tokens}.{key}", data)))
         assert about.right != MESSAGES, spec.tokens
         assert about.id
+
+
+@pytest.mark.parametrize(
+    ("kind", "resource"),
+    [("WorkloadDeployment", "workloaddeployments"), ("WorkloadReplicaSet", "workloadreplicasets")],
+)
+def test_a_failed_workload_is_about_its_owner(kind: str, resource: str) -> None:
+    subject = f"trellis.evt.c.workload.failed.team.{kind}.shop.PullFailed"
+    assert right_of(subject, {}) == Right("runtime.wasmcloud.dev", resource, "team", "shop")
+
+
+def test_a_failed_workload_of_an_unknown_kind_of_owner_is_about_no_object() -> None:
+    assert right_of("trellis.evt.c.workload.failed.team.Secret.shop.PullFailed", {}) == MESSAGES
 
 
 @given(st.sampled_from(["node", "provision", "hosts", "application", "secret"]), st.text(), st.text())

@@ -17,8 +17,8 @@ from trellis.kube.resources import EVENTS, WASM_HOSTS, WORKLOADS
 from trellis.kube.transport import HttpRequest, Reply
 from trellis.kube.watch_timings import WatchTimings
 from trellis.lattice.connection.address import NatsAddress
+from trellis.lattice.follow.heartbeats import Heartbeats
 from trellis.read_model.entities.composing_v2 import INSTALLED, PARTS
-from trellis.read_model.live.heartbeats import Heartbeats
 from trellis_dev.fakes.fake import status_reply
 
 ADMIN, DEV = "t-admin", "t-dev"

@@ -240,6 +240,41 @@ ROWS: Final[tuple[Row, ...]] = (
         ),
     ),
     Row(
+        "wasmCloud v2",
+        (
+            Panel(
+                "Objects",
+                ((_sum("trellis_wasmcloud_objects", "kind", "health"), "{{kind}} {{health}}"),),
+                about="By health, as `trellis explain` computes it.",
+            ),
+            Panel(
+                "runtime-operator",
+                ((_max("trellis_wasmcloud_operator_working", "pod"), "{{pod}}"),),
+                stat=True,
+                about="1: it records heartbeats; 0: it does not; -1: unknown.",
+            ),
+            Panel(
+                "Heartbeats",
+                (
+                    (_sum("trellis_wasmcloud_hosts_heard", "pod"), "hosts with a heartbeat"),
+                    (_sum("trellis_wasmcloud_hosts_unreadable", "pod"), "hosts with an unreadable one"),
+                    (_sum("trellis_wasmcloud_heartbeats_connected", "pod"), "1 while connected"),
+                    (_rate("trellis_wasmcloud_heartbeats_total", "pod"), "heartbeats per second"),
+                ),
+                about="Only with TRELLIS_V2_NATS.",
+            ),
+            Panel("CPU of hosts", ((_max("trellis_wasmcloud_host_cpu_ratio", "host"), "{{host}}"),), "percentunit"),
+            Panel(
+                "Memory of hosts",
+                (
+                    (_max("trellis_wasmcloud_host_memory_free_bytes", "host"), "{{host}} free"),
+                    (_max("trellis_wasmcloud_host_memory_total_bytes", "host"), "{{host}} total"),
+                ),
+                "bytes",
+            ),
+        ),
+    ),
+    Row(
         "Wasm controllers",
         (
             Panel("Controllers", ((_sum("trellis_controllers", "state"), "{{state}}"),)),

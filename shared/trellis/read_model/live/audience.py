@@ -18,11 +18,11 @@ from typing import Any, Final
 
 from trellis.kube.client import Kube
 from trellis.kube.watch_timings import WatchTimings
+from trellis.lattice.follow.heartbeats import Heartbeats
 from trellis.read_model.entities.composing import Composer
 from trellis.read_model.entities.composing_v2 import HEARTBEATS, V2Composer
 from trellis.read_model.entities.entities import PartStatus
 from trellis.read_model.entities.journal import Entity, Journal
-from trellis.read_model.live.heartbeats import Heartbeats
 from trellis.read_model.live.parts_v2 import v2_parts
 from trellis.read_model.live.watching import RETRYING, Part, Place, Watches, parts_of, viewer_timings
 from trellis.read_model.live.watching_v2 import V2Watches

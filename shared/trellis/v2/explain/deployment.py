@@ -64,7 +64,7 @@ def _verdict(deployment: DeploymentView, chain: Sequence[Line]) -> Verdict:
 
 def _chain(cluster: Cluster, deployment: DeploymentView) -> Iterator[Line]:
     meta = deployment.meta
-    current = cluster.replica_set(deployment, deployment.current) or _newest(cluster, deployment)
+    current = current_replica_set(cluster, deployment)
     yield Line(
         "deployment", f"{meta.key}, replicas: {deployment.replicas}, current: {deployment.current or 'none'}", well=True
     )
@@ -88,10 +88,10 @@ def _chain(cluster: Cluster, deployment: DeploymentView) -> Iterator[Line]:
         yield from routing_lines(cluster, Routed(meta.namespace, ready[0].spec, deployment.service, ready))
 
 
-def _newest(cluster: Cluster, deployment: DeploymentView) -> ReplicaSetView | None:
-    """Return the newest WorkloadReplicaSet, while the status has none."""
+def current_replica_set(cluster: Cluster, deployment: DeploymentView) -> ReplicaSetView | None:
+    """Return the WorkloadReplicaSet of the current template: the newest one, while the status has none."""
     if deployment.current:
-        return None
+        return cluster.replica_set(deployment, deployment.current)
     return max(cluster.replica_sets_of(deployment), key=lambda item: item.meta.created or 0.0, default=None)
 
 

@@ -1,8 +1,9 @@
-"""Receives the heartbeats of hosts of wasmCloud v2 for as long as a page is open.
+"""Receives the heartbeats of hosts of wasmCloud v2 until cancelled.
 
-In: a source of the address. Out: the heartbeats of the last seconds. Created by the console for all viewers, and by
-``trellis top``. Invariants: one subject, ``runtime.operator.heartbeat.>``; nothing is published; without uninterrupted
-reception, a missing heartbeat proves nothing; a viewer sees the numbers of a host only together with its Host.
+In: a source of the address. Out: the heartbeats of the last seconds. Created by host_manager, by ``trellis top``, and
+by the console for all viewers, where a viewer sees the numbers of a host only together with its Host. Invariants: one
+subject, ``runtime.operator.heartbeat.>``; nothing is published; without uninterrupted reception, a missing heartbeat
+proves nothing.
 """
 
 from __future__ import annotations
@@ -16,10 +17,10 @@ from typing import Final
 
 from trellis.config.settings import HostNatsSettings, SettingsError
 from trellis.lattice.connection.address import NatsAddress
+from trellis.lattice.connection.host_nats import host_nats
 from trellis.lattice.connection.listen import Listened, listen
 from trellis.lattice.timings import ListenTimings
 from trellis.limits.backoff import Attempts, Backoff
-from trellis.read_model.live.host_nats import host_nats
 from trellis.telemetry import get_logger
 from trellis.v2.host_messages import Collector, HostMessages
 from trellis.v2.messages import HEARTBEATS
@@ -65,16 +66,26 @@ class Heartbeats:
         self._error = _CONNECTING
         self._lost: tuple[int, float] = (0, -math.inf)
         """Number of dropped messages, and the time at which it was last seen to grow."""
+        self.on_message: Callable[[], None] | None = None
+        """Called for each message, in the event loop."""
+
+    @property
+    def connected(self) -> bool:
+        """True while heartbeats are received."""
+        return self._since is not None
 
     async def run(self) -> None:
         """Receive, with unlimited retries, until cancelled."""
         attempts = Attempts(Backoff(self._timings.first, self._timings.most))
-        while True:
-            found = await self._receive()
-            if self._since is not None:
-                attempts.reset()
-            self._end(found)
-            await asyncio.sleep(attempts.next())
+        try:
+            while True:
+                found = await self._receive()
+                if self._since is not None:
+                    attempts.reset()
+                self._end(found)
+                await asyncio.sleep(attempts.next())
+        finally:
+            self._since = None
 
     def messages(self, now: float) -> HostMessages:
         """Return the heartbeats of the last 35 s; ``now``: Unix seconds by the clock of the API server."""
@@ -99,6 +110,8 @@ class Heartbeats:
 
     def _take(self, subject: str, payload: bytes) -> None:
         self._collector.heartbeat(subject, payload, self._clock())
+        if self.on_message is not None:
+            self.on_message()
 
     def _receiving(self) -> bool:
         """Note the begin of the reception: called as soon as the subscription is confirmed. It has no end."""
@@ -116,7 +129,7 @@ class Heartbeats:
         self._error = error
 
 
-def heartbeats_of(settings: HostNatsSettings, name: str) -> Heartbeats | None:
+def heartbeats_of(settings: HostNatsSettings, name: str, timings: HeartbeatTimings | None = None) -> Heartbeats | None:
     """Return the receiver of the configured NATS, None if none is configured; ``name``: of the connection.
 
     Raises:
@@ -124,4 +137,4 @@ def heartbeats_of(settings: HostNatsSettings, name: str) -> Heartbeats | None:
     """
     if (first := host_nats(settings)) is None:
         return None
-    return Heartbeats(lambda: host_nats(settings) or first, name)
+    return Heartbeats(lambda: host_nats(settings) or first, name, timings)

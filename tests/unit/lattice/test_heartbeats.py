@@ -15,9 +15,9 @@ from support.v2.recordings import recording
 from trellis.config.settings import SettingsError
 from trellis.lattice.connection.address import NatsAddress
 from trellis.lattice.connection.listen import Listened
+from trellis.lattice.follow import heartbeats as module
+from trellis.lattice.follow.heartbeats import HEARTBEAT_SUBJECT, Heartbeats, HeartbeatTimings
 from trellis.lattice.timings import ListenTimings
-from trellis.read_model.live import heartbeats as module
-from trellis.read_model.live.heartbeats import HEARTBEAT_SUBJECT, Heartbeats, HeartbeatTimings
 from trellis.v2.host_messages import HostMessages
 from trellis.v2.timings import V2Timings
 from unit.lattice.test_listen import Server, serving

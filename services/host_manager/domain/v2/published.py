@@ -1,0 +1,174 @@
+"""The state that the published events describe.
+
+In: events in the order of their publication, or the last one of each subject. Out: the state that ``decide`` compares
+with a snapshot. Called by ``decide``, ``host_manager.v2`` and, after a restart, ``recall``. Invariant: an event that is
+noted twice changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from trellis.events.envelope import EventData
+from trellis.events.wasmcloud_v2 import (
+    ArtifactPublished,
+    OwnerKind,
+    WasmHostEventData,
+    WasmHostGone,
+    WasmHostReady,
+    WasmHostSilent,
+    WorkloadDeploymentDegraded,
+    WorkloadDeploymentEventData,
+    WorkloadDeploymentReady,
+    WorkloadDeploymentRolled,
+    WorkloadFailed,
+    WorkloadGone,
+    WorkloadStarted,
+)
+
+EVENTS: Final = (
+    WorkloadDeploymentReady,
+    WorkloadDeploymentDegraded,
+    WorkloadDeploymentRolled,
+    WorkloadStarted,
+    WorkloadFailed,
+    WorkloadGone,
+    WasmHostReady,
+    WasmHostSilent,
+    WasmHostGone,
+    ArtifactPublished,
+)
+"""All events about wasmCloud v2."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeploymentState:
+    """A WorkloadDeployment as published. ``replicas``: None unless it is ready; ``reason``: "" unless it is degraded.
+
+    ``replica_set``: the last one that was ready, "" if none was.
+    """
+
+    uid: str
+    replicas: int | None = None
+    reason: str = ""
+    replica_set: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """The object whose Workloads fail; a WorkloadReplicaSet or a Workload only if no WorkloadDeployment has them."""
+
+    namespace: str
+    kind: OwnerKind
+    name: str
+    uid: str
+
+
+Failure = tuple[str, str]
+"""Name of the WorkloadReplicaSet, and reason."""
+
+
+@dataclass(slots=True)
+class Published:
+    """State by the published events; keys of objects are ``namespace/name``. ``hosts``: without those that are gone.
+
+    ``failures``: until the owner is ready.
+    """
+
+    deployments: dict[str, DeploymentState] = field(default_factory=dict)
+    workloads: dict[str, WorkloadStarted] = field(default_factory=dict)
+    failures: dict[Owner, set[Failure]] = field(default_factory=dict)
+    hosts: dict[str, WasmHostReady | WasmHostSilent] = field(default_factory=dict)
+    artifacts: dict[str, ArtifactPublished] = field(default_factory=dict)
+
+    def forget(self) -> None:
+        """Drop all records of published events."""
+        for part in (self.deployments, self.workloads, self.failures, self.hosts, self.artifacts):
+            part.clear()
+
+    def note(self, event: EventData) -> None:
+        """Record an event that is published."""
+        match event:
+            case WorkloadDeploymentEventData():
+                self._note_deployment(event)
+            case WorkloadStarted():
+                self.workloads[_key(event)] = event
+                self._recovered(event)
+            case WorkloadGone():
+                started = self.workloads.get(_key(event))
+                if started is not None and started.uid == event.uid:
+                    del self.workloads[_key(event)]
+            case WorkloadFailed():
+                owner = Owner(event.namespace, event.owner_kind, event.owner, event.uid)
+                self.failures.setdefault(owner, set()).add((event.replica_set, event.reason))
+            case WasmHostReady() | WasmHostSilent():
+                self.hosts[_key(event)] = event
+            case WasmHostGone():
+                host = self.hosts.get(_key(event))
+                if host is not None and host.uid == event.uid:
+                    del self.hosts[_key(event)]
+            case ArtifactPublished():
+                self.artifacts[_key(event)] = event
+
+    def keep(
+        self, deployments: Container[str], artifacts: Container[str], owners: Mapping[str, Container[str]]
+    ) -> None:
+        """Drop the records of deleted objects whose deletion has no event; the arguments are UIDs of existing ones.
+
+        ``owners``: by UID of an owner the names of the WorkloadReplicaSets in its namespace. The one of a failure can
+        be deleted before the owner.
+        """
+        self.deployments = {key: item for key, item in self.deployments.items() if item.uid in deployments}
+        self.artifacts = {key: item for key, item in self.artifacts.items() if item.uid in artifacts}
+        self.failures = {
+            owner: {failure for failure in found if not failure[0] or failure[0] in owners[owner.uid]}
+            for owner, found in self.failures.items()
+            if owner.uid in owners
+        }
+
+    def _note_deployment(self, event: WorkloadDeploymentEventData) -> None:
+        key = _key(event)
+        former = self.deployments.get(key)
+        if former is None or former.uid != event.uid:
+            former = DeploymentState(event.uid)
+        match event:
+            case WorkloadDeploymentReady():
+                self.deployments[key] = DeploymentState(event.uid, event.replicas, "", event.replica_set)
+                self.failures.pop(Owner(event.namespace, "WorkloadDeployment", event.name, event.uid), None)
+            case WorkloadDeploymentRolled():
+                self.deployments[key] = DeploymentState(event.uid, former.replicas, former.reason, event.replica_set)
+            case WorkloadDeploymentDegraded():
+                self.deployments[key] = DeploymentState(event.uid, None, event.reason, former.replica_set)
+
+    def _recovered(self, event: WorkloadStarted) -> None:
+        """Drop the failures of an owner without an event of its own."""
+        if event.deployment:
+            return
+        kind: OwnerKind = "WorkloadReplicaSet" if event.replica_set else "Workload"
+        name = event.replica_set or event.name
+        for owner in [item for item in self.failures if (item.namespace, item.kind) == (event.namespace, kind)]:
+            if owner.name == name:
+                del self.failures[owner]
+
+
+def _key(event: EventData) -> str:
+    return "/".join(event.key())
+
+
+def story_of(event: EventData) -> str:
+    """Return the object whose change an event belongs to: kind, namespace and name; the events of it have one trace."""
+    match event:
+        case WorkloadFailed():
+            return f"{event.owner_kind} {event.namespace}/{event.owner}"
+        case WorkloadStarted() | WorkloadGone() if event.deployment:
+            return f"WorkloadDeployment {event.namespace}/{event.deployment}"
+        case WorkloadDeploymentEventData():
+            return f"WorkloadDeployment {_key(event)}"
+        case WasmHostEventData():
+            return f"Host {_key(event)}"
+        case ArtifactPublished():
+            return f"Artifact {_key(event)}"
+        case _:
+            return f"Workload {_key(event)}"

@@ -1,0 +1,95 @@
+"""The cache of wasmCloud v2: views of its objects from their informers, and the published events.
+
+In: views. Out: a snapshot for ``decide``. Written by the informers and by ``reconciler``. Invariants: a kind without a
+complete list is not known, and nothing is concluded from its absence; no manifest is kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Final
+
+from host_manager.domain.v2.published import Published
+from host_manager.domain.v2.trust import Trust
+from host_manager.v2.heartbeats import CompleteHeartbeats
+from trellis.kube.client import Kube
+from trellis.kube.informer import Informer
+from trellis.read_model.health import Health
+from trellis.telemetry.metrics import Forget
+from trellis.v2.deployments import ArtifactView, DeploymentView, ReplicaSetView
+from trellis.v2.hosts import HostView
+from trellis.v2.snapshot import Part, Snapshot
+from trellis.v2.timings import V2Timings
+from trellis.v2.workloads import WorkloadView
+
+KINDS: Final = ("WorkloadDeployment", "Workload", "Host", "Artifact")
+HEALTHS: Final = (Health.HEALTHY, Health.PROGRESSING, Health.DEGRADED, Health.SUSPENDED, Health.UNKNOWN)
+_NOT_WATCHED: Final = "host_manager does not watch it"
+_NO_HOSTS_HERE: Final = "no Host in the watched namespaces: they are in the namespace of the runtime-operator"
+
+
+@dataclass(slots=True)
+class V2Cache:
+    """Views by ``namespace/name``. ``informers``: by kind, empty while the API group is not served.
+
+    ``confined``: only configured namespaces are watched, and the Hosts may be in another one.
+    """
+
+    kube: Kube
+    timings: V2Timings = field(default_factory=V2Timings)
+    confined: bool = False
+    hosts: dict[str, HostView] = field(default_factory=dict)
+    workloads: dict[str, WorkloadView] = field(default_factory=dict)
+    replica_sets: dict[str, ReplicaSetView] = field(default_factory=dict)
+    deployments: dict[str, DeploymentView] = field(default_factory=dict)
+    artifacts: dict[str, ArtifactView] = field(default_factory=dict)
+    informers: Mapping[Part, Sequence[Informer[object]]] = field(default_factory=dict)
+    published: Published = field(default_factory=Published)
+    trust: Trust = field(default_factory=Trust)
+    heartbeats: CompleteHeartbeats | None = None
+    """None if no user named the NATS of wasmCloud v2."""
+    stored: dict[str, int] = field(default_factory=dict)
+    """Number of events of this term by object, part of the IDs of its next ones."""
+    healths: dict[tuple[str, str], int] = field(default_factory=dict)
+    """Number of objects by kind and health in the last run."""
+    working: float = -1.0
+    """1 while the operator works, 0 while it does not, -1 while that is not known."""
+
+    def clear(self) -> None:
+        """Drop all views: the API group is not served any more."""
+        for views in (self.hosts, self.workloads, self.replica_sets, self.deployments, self.artifacts, self.healths):
+            views.clear()
+        self.informers, self.trust, self.working = {}, Trust(), -1.0
+
+    def snapshot(self) -> Snapshot | None:
+        """Return all views, None while the API group is not served."""
+        if not self.informers:
+            return None
+        unread = {Part.SERVICES: _NOT_WATCHED, Part.SLICES: _NOT_WATCHED}
+        for part, informers in self.informers.items():
+            if not all(informer.known for informer in informers):
+                unread[part] = "not listed, or no permission"
+        if self.confined and not self.hosts:
+            unread.setdefault(Part.HOSTS, _NO_HOSTS_HERE)
+        return Snapshot(
+            now=self.kube.now(),
+            hosts=[*self.hosts.values()],
+            workloads=[*self.workloads.values()],
+            replica_sets=[*self.replica_sets.values()],
+            deployments=[*self.deployments.values()],
+            artifacts=[*self.artifacts.values()],
+            unread=unread,
+            messages=self.heartbeats.messages() if self.heartbeats is not None else None,
+            timings=self.timings,
+        )
+
+    def export(self) -> Forget:
+        """Export the objects by health and the state of the operator; return the function that ends the series."""
+        reads = {(kind, health.value): partial(self._count, kind, health) for kind in KINDS for health in HEALTHS}
+        telemetry = self.kube.telemetry
+        return telemetry.metrics.wasmcloud_v2(telemetry.service, reads, lambda: self.working)
+
+    def _count(self, kind: str, health: Health) -> float:
+        return self.healths.get((kind, health), 0)

@@ -1,0 +1,130 @@
+"""Publishes what changed in wasmCloud v2: gather, decide, publish.
+
+In: the one key of its queue. Out: events, metrics. Called by the queue of ``app``: soon after a change, and regularly,
+because a missing heartbeat changes nothing. Invariants: an event counts as published once the bus has stored it; an
+outage of the operator or of its NATS is one log line and one metric, without events about hosts.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from itertools import groupby
+from typing import Final
+from uuid import uuid4
+
+from host_manager.domain.v2.decide import decide, forget_deleted, knows_enough
+from host_manager.domain.v2.published import story_of
+from host_manager.timings import Timings
+from host_manager.v2.gather import V2Cache
+from host_manager.v2.metrics import HostKey, HostNumbers
+from trellis.bus.bus import Bus, BusUnavailable, EventRefused
+from trellis.events.envelope import EventData
+from trellis.telemetry import Telemetry, TraceContext, get_logger, linked
+from trellis.v2.cluster import Cluster
+from trellis.v2.explain.artifact import artifact_health
+from trellis.v2.explain.deployment import deployment_health
+from trellis.v2.explain.host import host_health
+from trellis.v2.explain.workload import workload_health
+from trellis.v2.messages import HostHeartbeat
+from trellis.v2.operator import State
+from trellis.v2.snapshot import Part
+
+_log = get_logger(__name__)
+KEY: Final = "wasmcloud-v2"
+"""The only key: a change of a Host can be the cause of any WorkloadDeployment."""
+_WORKING: Final = {State.WORKING: 1.0, State.UNAVAILABLE: 0.0, State.CUT_OFF: 0.0, State.UNKNOWN: -1.0}
+
+
+@dataclass(slots=True)
+class V2Reconciler:
+    """One run over all objects. ``term``: unique part of the IDs of the events of this leadership term."""
+
+    cache: V2Cache
+    bus: Bus
+    telemetry: Telemetry
+    timings: Timings
+    numbers: HostNumbers
+    term: str = field(default_factory=lambda: uuid4().hex[:8])
+
+    async def run(self, key: str, trace: TraceContext | None) -> float | None:
+        """Publish the events that are due; return seconds until the next run, None while the group is not served."""
+        del key, trace
+        snapshot = self.cache.snapshot()
+        if snapshot is None:
+            return None
+        cluster = Cluster(snapshot)
+        if not knows_enough(cluster):
+            return self.timings.v2_look
+        self._report_operator(cluster)
+        self.cache.trust = self.cache.trust.next(cluster)
+        due = decide(cluster, self.cache.published, self.cache.trust)
+        try:
+            for story, events in groupby(due, key=story_of):
+                await self._publish(story, events)
+        except BusUnavailable:
+            return self.timings.publish
+        forget_deleted(cluster, self.cache.published)
+        self.cache.healths = healths(cluster)
+        self.numbers.show(numbers_of(cluster))
+        return self.timings.v2_look
+
+    async def _publish(self, story: str, events: Iterable[EventData]) -> None:
+        """Publish consecutive events about one object, in one trace.
+
+        Raises:
+            BusUnavailable: an event is not stored; those before it are.
+        """
+        with linked(self.telemetry, f"observe {story}", (), {"trellis.object": story}):
+            for event in events:
+                try:
+                    await self.bus.publish(event, dedup=self._dedup(event))
+                except EventRefused as error:
+                    _log.warning("event about wasmCloud v2 not published", object=story, reason=str(error))
+                self.cache.published.note(event)
+                subject = _object(event)
+                self.cache.stored[subject] = self.cache.stored.get(subject, 0) + 1
+
+    def _dedup(self, event: EventData) -> str:
+        """Return the ID: the same for a retry, another one if the same state returns."""
+        # Messages contain ages, which change until the retry.
+        content = event.model_dump_json(exclude={"message", "workloads"}).encode()
+        digest = hashlib.sha256(content).hexdigest()[:12]
+        number = self.cache.stored.get(_object(event), 0)
+        return f"{event.noun}.{event.event_name}.{digest}.{self.term}.{number}"
+
+    def _report_operator(self, cluster: Cluster) -> None:
+        """Log once that the operator does not work, and once that it does again."""
+        judgement, former = cluster.operator, self.cache.working
+        self.cache.working = _WORKING[judgement.state]
+        if self.cache.working == 0.0 and former != 0.0:
+            _log.warning(
+                "runtime-operator does not record heartbeats, missing ones are not published",
+                state=judgement.state.value,
+                hosts=len(cluster.hosts),
+            )
+        elif self.cache.working == 1.0 and former == 0.0:
+            _log.info("runtime-operator works again", hosts=len(cluster.hosts))
+
+
+def _object(event: EventData) -> str:
+    return "/".join((event.noun, *event.key()))
+
+
+def numbers_of(cluster: Cluster) -> dict[HostKey, HostHeartbeat]:
+    """Return the last heartbeats of the Hosts, as far as received and parsed."""
+    found = ((host.meta, cluster.description(host.id)) for host in cluster.hosts)
+    return {(meta.namespace, meta.name): beat for meta, beat in found if beat is not None}
+
+
+def healths(cluster: Cluster) -> dict[tuple[str, str], int]:
+    """Return the number of objects by kind and health, as ``trellis explain`` computes it."""
+    snapshot, found = cluster.snapshot, Counter[tuple[str, str]]()
+    found.update(("WorkloadDeployment", deployment_health(cluster, item).health) for item in snapshot.deployments)
+    found.update(("Workload", workload_health(cluster, item).health) for item in snapshot.workloads)
+    found.update(("Artifact", artifact_health(cluster, item).health) for item in snapshot.artifacts)
+    if snapshot.knows(Part.HOSTS):
+        found.update(("Host", host_health(cluster, item).health) for item in snapshot.hosts)
+    return dict(found)

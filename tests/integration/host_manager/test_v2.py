@@ -1,0 +1,147 @@
+"""The lifecycle of wasmCloud v2 on a real bus, from a real API server to which recorded objects are written."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import nats
+import pytest
+
+from host_manager.timings import Timings
+from support.lattices.host_world import PATIENCE, HostWorld
+from support.nodes.fleet import eventually, is_ours
+from support.v2.definitions import RecordedOperator, wasmcloud_v2
+from support.v2.recordings import recording
+from trellis.bus.streams.tail import TailedEvent
+from trellis.kube.resources import WASMCLOUD_V2
+from trellis.lattice.follow.heartbeats import HeartbeatTimings
+from trellis.v2.messages import HEARTBEATS
+from trellis.v2.timings import V2Timings
+from trellis_dev.localcluster.nats import NatsServer
+
+pytestmark = pytest.mark.cluster
+
+GROUP = WASMCLOUD_V2[0].group
+SHORT = Timings(v2_settle=0.05, v2_look=1.0, v2_served=0.5, publish=0.2)
+GOLDEN = json.loads((Path(__file__).parents[2] / "data/host_manager/v2_events.json").read_text())
+NOUNS = ("workload_deployment", "workload", "wasm_host", "artifact")
+
+
+@pytest.fixture
+def served(hosts: HostWorld) -> Iterator[HostWorld]:
+    with wasmcloud_v2(hosts.api):
+        yield hosts
+
+
+async def events(hosts: HostWorld) -> list[TailedEvent]:
+    return [event for event in await hosts.fleet.events_until_now() if event.noun in NOUNS]
+
+
+async def shown(hosts: HostWorld) -> list[str]:
+    """Return the events about the objects of the test, as the golden file has them, without the namespace."""
+    found = []
+    for event in await events(hosts):
+        key = [part for part in event.key if part != hosts.namespace]
+        reason = event.event["data"].get("reason") or ""
+        found.append(" ".join(filter(None, (f"{event.noun}.{event.event_name}", "/".join(key), reason))))
+    return found
+
+
+def expected(situation: str) -> list[str]:
+    """Return the golden sequence without the namespaces of the recording."""
+    return [line.replace("apps/", "").replace("wasmcloud-system/", "") for line in GOLDEN[situation]]
+
+
+async def until_published(hosts: HostWorld, wanted: set[str]) -> list[str]:
+    """Return the events once the wanted ones are stored; the service that creates the stream is ready."""
+    found: list[str] = []
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(PATIENCE):
+            while not wanted <= set(found):
+                await asyncio.sleep(0.2)
+                found = await shown(hosts)
+    assert wanted <= set(found), f"not published: {wanted - set(found)}; published: {found}"
+    return found
+
+
+def written(hosts: HostWorld, mark: int) -> set[str]:
+    """Return the API groups of the objects that services of Trellis wrote."""
+    return {
+        (record.get("objectRef") or {}).get("apiGroup", "") for record in hosts.fleet.writes(mark) if is_ours(record)
+    }
+
+
+async def test_a_failed_rollout_and_its_correction_are_published_once_over_a_restart(served: HostWorld) -> None:
+    operator, mark = RecordedOperator(served.api, recording("14b"), served.namespace), served.fleet.mark()
+    wanted = expected("14b-rollout-of-a-bad-image")
+    operator.write(0.0)
+    async with served.service(SHORT) as service:
+        await eventually(lambda: service.health.readiness().ok, service.health.readiness, seconds=PATIENCE)
+        await until_published(served, set(wanted[:5]))
+        operator.write(30.0)
+        await until_published(served, set(wanted[:7]))
+    operator.write(60.0)  # the failed Workload is replaced while no replica of the service runs
+    async with served.service(SHORT):
+        operator.write(recording("14b").end)
+        found = await until_published(served, set(wanted))
+        assert sorted(found) == sorted(wanted), "nothing is repeated, nothing is missing"
+        operator.delete_all()
+        gone = {f"wasm_host.gone {name}" for name in ("uppity-country-8876", "uppity-son-5573")}
+        await until_published(served, gone)
+    traces = [event.event["traceparent"] for event in await events(served)]
+    assert all(traces)
+    assert GROUP not in written(served, mark)
+
+
+async def test_the_group_can_be_installed_while_the_service_runs(hosts: HostWorld) -> None:
+    mark = hosts.fleet.mark()
+    async with hosts.service(SHORT) as service:
+        hosts.create("group", hostReplicas=0)
+        await hosts.settled("group")
+        with wasmcloud_v2(hosts.api):
+            operator = RecordedOperator(hosts.api, recording("02"), hosts.namespace)
+            operator.write(recording("02").end)
+            await until_published(hosts, set(expected("02-deployment-ready")))
+            assert service.health.readiness().ok
+        hosts.change("group", hostLabels={"zone": "a"})
+        await hosts.settled("group")
+        assert service.health.readiness().ok
+    assert "k8s.wasmcloud.dev" in written(hosts, mark)
+    assert GROUP not in written(hosts, mark)
+
+
+async def test_heartbeats_give_numbers_of_hosts_and_a_lost_nats_is_no_event(served: HostWorld, tmp_path: Path) -> None:
+    hosts = V2Timings(heartbeat=0.2, slack=0.1)
+    timings = replace(SHORT, v2=hosts, v2_heartbeats=HeartbeatTimings(first=0.1, most=0.2, hosts=hosts))
+    found = recording("03")
+    operator = RecordedOperator(served.api, found, served.namespace)
+    operator.write(found.end)
+    beats = [(subject, payload) for _, subject, payload in found.payloads(0.0, 2.0) if subject.startswith(HEARTBEATS)]
+    with NatsServer(tmp_path / "nats") as server:
+        async with served.service(timings, v2_nats=server.url) as service:
+
+            def value(name: str, **labels: str) -> float | None:
+                labels = {"service": "host_manager", **labels}
+                return service.telemetry.metrics.registry.get_sample_value(f"trellis_wasmcloud_{name}", labels)
+
+            await eventually(lambda: value("heartbeats_connected") == 1, "connected", seconds=PATIENCE)
+            client = await nats.connect(server.url)
+            try:
+                async with asyncio.timeout(PATIENCE):
+                    while value("host_cpu_ratio", host_namespace=served.namespace, host="uppity-son-5573") is None:
+                        for subject, payload in beats:
+                            await client.publish(subject, payload)
+                        await client.flush()
+                        await asyncio.sleep(0.1)
+            finally:
+                await client.close()
+            before = await shown(served)
+            server.stop()
+            await eventually(lambda: value("heartbeats_connected") == 0, "NATS is away", seconds=PATIENCE)
+            assert "wasm_host.silent" not in str(before + await shown(served))
+            assert service.health.readiness().ok

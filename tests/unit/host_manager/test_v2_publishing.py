@@ -1,0 +1,226 @@
+"""The wiring for wasmCloud v2: what is read, and what is published when the bus or the API group is away."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any, cast
+
+from host_manager.domain.v2.published import story_of
+from host_manager.timings import Timings
+from host_manager.v2.gather import V2Cache
+from host_manager.v2.metrics import HostNumbers
+from host_manager.v2.reconciler import KEY, V2Reconciler
+from host_manager.v2.watches import V2Watches, only_numbers
+from support.cluster.kube_world import until
+from support.v2.explained import bare, kube_of
+from support.v2.recordings import recording
+from trellis.bus.bus import Bus, BusUnavailable, EventRefused
+from trellis.events.envelope import EventData
+from trellis.kube.changes import Change, ChangeKind
+from trellis.kube.resources import ARTIFACTS, WASM_HOSTS, WASMCLOUD_V2, WORKLOADS
+from trellis.kube.transport import HttpRequest
+from trellis.telemetry import current_trace
+from trellis.v2.hosts import view_host
+from trellis.v2.snapshot import Part
+from trellis_dev.fakes.fake import FakeKube, status_reply
+
+SHORT = Timings(v2_settle=0.01, v2_look=0.05, v2_served=0.05, publish=0.01)
+
+
+class SomeBus:
+    """Stores events; ``trouble``: the error of the next attempts."""
+
+    def __init__(self) -> None:
+        self.stored: list[EventData] = []
+        self.tried: list[tuple[str, str]] = []
+        self.traces: dict[str, set[str]] = {}
+        self.trouble: Exception | None = None
+
+    async def publish(self, event: EventData, *, dedup: str) -> None:
+        self.tried.append((story_of(event), dedup))
+        if self.trouble is not None:
+            raise self.trouble
+        trace = current_trace()
+        assert trace is not None
+        self.traces.setdefault(story_of(event), set()).add(trace.trace_id)
+        self.stored.append(event)
+
+    @property
+    def facts(self) -> list[str]:
+        return [f"{event.noun}.{event.event_name}" for event in self.stored]
+
+
+class World:
+    """The components as ``app`` wires them, with a loop in place of the queue."""
+
+    def __init__(self, kube: FakeKube, *places: str) -> None:
+        self.kube, self.bus, self.woken = kube, SomeBus(), asyncio.Event()
+        self.cache = V2Cache(kube, confined=bool(places))
+        self.watches = V2Watches(self.cache, places, self.woken.set, SHORT)
+        self.reconciler = V2Reconciler(
+            self.cache, cast("Bus", self.bus), kube.telemetry, SHORT, HostNumbers(kube.telemetry)
+        )
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        async def reconcile() -> None:
+            while True:
+                await self.reconciler.run(KEY, None)
+                await asyncio.sleep(0.01)
+
+        tasks = [asyncio.create_task(self.watches.run()), asyncio.create_task(reconcile())]
+        try:
+            yield
+        finally:
+            for task in tasks:
+                task.cancel()
+            done = await asyncio.gather(*tasks, return_exceptions=True)
+            assert all(isinstance(item, asyncio.CancelledError) for item in done), done
+
+
+def lists_of_v2(kube: FakeKube) -> set[str]:
+    return {request.path for request in kube.api.requests if "runtime.wasmcloud.dev/" in request.path}
+
+
+async def test_what_is_there_is_published_once_and_nothing_is_written() -> None:
+    world = World(kube_of("03", 2.1))
+    async with world.running():
+        await until(lambda: "workload_deployment.ready" in world.bus.facts, "it is published")
+        await asyncio.sleep(0.2)
+    assert sorted(world.bus.facts) == [
+        *["wasm_host.ready"] * 2,
+        *["workload.started"] * 3,
+        "workload_deployment.ready",
+    ]
+    assert world.kube.writes == []
+    traces = [trace for found in world.bus.traces.values() for trace in found]
+    assert all(len(found) == 1 for found in world.bus.traces.values())
+    assert len(traces) == len(set(traces)) == 3, "the two hosts and the deployment have a trace each"
+
+
+async def test_a_cluster_without_the_group_is_asked_for_the_group_only() -> None:
+    world = World(bare())
+    async with world.running():
+        await asyncio.sleep(0.2)
+        assert lists_of_v2(world.kube) == set()
+        assert not world.bus.tried
+
+
+async def test_the_group_can_appear_and_vanish_later() -> None:
+    world = World(bare())
+    async with world.running():
+        for res in WASMCLOUD_V2:
+            world.kube.define(res)
+        await until(lambda: bool(world.cache.informers), "it is watched")
+        world.kube.put(WASM_HOSTS, recorded_host() | {"metadata": {"name": "h", "namespace": "default"}})
+        await until(lambda: "default/h" in world.cache.hosts, "it is read")
+        world.kube.remove(WASM_HOSTS, "h", "default")
+        await until(lambda: not world.cache.hosts, "its objects are deleted with the CRD")
+        world.kube.answer_next(
+            -1, lambda _: status_reply(404, "NotFound", "no"), when=on("/apis/runtime.wasmcloud.dev")
+        )
+        world.kube.cut_watches()
+        await until(lambda: not world.cache.informers, "it is not watched any more")
+        world.kube.answer_next(0, lambda _: status_reply(404, "NotFound", "no"))
+        await until(lambda: bool(world.cache.informers), "it is watched again")
+    assert world.kube.health.readiness().ok
+
+
+def recorded_host() -> dict[str, Any]:
+    return next(item for item in recording("01").objects(20.0) if item["kind"] == "Host")
+
+
+async def test_an_outage_of_the_bus_loses_and_repeats_nothing() -> None:
+    world = World(kube_of("03", 2.1))
+    world.bus.trouble = BusUnavailable()
+    async with world.running():
+        await until(lambda: len(world.bus.tried) > 3, "it is tried again")
+        assert len(set(world.bus.tried)) == 1, "a retry has the ID of the first attempt"
+        world.bus.trouble = None
+        await until(lambda: len(world.bus.stored) == 6, "all of them")
+        await asyncio.sleep(0.1)
+    assert len(world.bus.stored) == 6
+    assert len({dedup for _, dedup in world.bus.tried}) == 6
+
+
+async def test_an_event_that_the_stream_refuses_does_not_block_others() -> None:
+    world = World(kube_of("03", 2.1))
+    world.bus.trouble = EventRefused()
+    async with world.running():
+        await until(lambda: len({dedup for _, dedup in world.bus.tried}) == 6, "each is tried")
+        await asyncio.sleep(0.1)
+    assert len(world.bus.tried) == 6
+
+
+async def test_a_state_that_returns_has_another_id() -> None:
+    world = World(kube_of("03", 2.1))
+    async with world.running():
+        await until(lambda: len(world.bus.stored) == 6, "all of them")
+        world.cache.published.forget()
+        await until(lambda: len(world.bus.stored) == 12, "after the loss of the stream")
+    assert len({dedup for _, dedup in world.bus.tried}) == 12
+
+
+async def test_a_deleted_workload_is_gone() -> None:
+    world = World(kube_of("03", 2.1))
+    async with world.running():
+        await until(lambda: len(world.bus.stored) == 6, "all of them")
+        workload = world.kube.objects(WORKLOADS)[0]["metadata"]
+        world.kube.remove(WORKLOADS, workload["name"], workload["namespace"])
+        await until(lambda: "workload.gone" in world.bus.facts, "it is published")
+    assert world.bus.stored[-1].key() == (workload["namespace"], workload["name"])
+
+
+def on(path: str) -> Callable[[HttpRequest], bool]:
+    return lambda request: request.path.startswith(path)
+
+
+async def test_without_a_permission_nothing_is_concluded_and_the_service_is_ready() -> None:
+    kube = kube_of("03", 2.1)
+    kube.answer_next(1000, lambda _: status_reply(403, "Forbidden", "no"), when=on(ARTIFACTS.path()))
+    world = World(kube)
+    async with world.running():
+        await until(lambda: Part.ARTIFACTS in world.cache.informers, "it is watched")
+        await until(lambda: all(item.answered.is_set() for item in world.cache.informers[Part.ARTIFACTS]), "refused")
+        await asyncio.sleep(0.1)
+        assert kube.health.readiness().ok
+    assert world.bus.tried == []
+
+
+async def test_hosts_outside_of_the_configured_namespaces_are_unknown_and_not_missing() -> None:
+    world = World(kube_of("00", 0.3), "apps")
+    async with world.running():
+        await until(lambda: bool(world.cache.informers), "it is watched")
+        await until(lambda: bool(world.cache.deployments), "it is read")
+        await asyncio.sleep(0.1)
+    assert all("/namespaces/apps/" in path for path in lists_of_v2(world.kube))
+    assert world.bus.tried == []
+
+
+async def test_metrics_have_objects_by_health_while_the_group_is_served() -> None:
+    world = World(kube_of("03", 2.1))
+    metrics = world.kube.telemetry.metrics
+
+    def value(kind: str, health: str) -> float | None:
+        labels = {"service": "test", "kind": kind, "health": health}
+        return metrics.registry.get_sample_value("trellis_wasmcloud_objects", labels)
+
+    async with world.running():
+        await until(lambda: value("Workload", "Healthy") == 3, "counted")
+        assert (value("Host", "Healthy"), value("WorkloadDeployment", "Healthy")) == (2, 1)
+        working = metrics.registry.get_sample_value("trellis_wasmcloud_operator_working", {"service": "test"})
+        assert working == 1
+    assert value("Workload", "Healthy") is None
+
+
+def test_the_numbers_of_a_heartbeat_wake_nothing() -> None:
+    before = recorded_host()
+    beats = [item for at in (35.0, 50.0, 62.0) for item in recording("01").objects(at) if item["kind"] == "Host"]
+    old = view_host(before)
+    for beat in beats:
+        assert only_numbers(Change(ChangeKind.MODIFIED, "k", old, view_host(beat)))
+    other = view_host(beats[-1] | {"hostname": "10.0.0.99"})
+    assert not only_numbers(Change(ChangeKind.MODIFIED, "k", old, other))
+    assert not only_numbers(Change(ChangeKind.ADDED, "k", None, old))
