@@ -105,7 +105,7 @@ def top(  # noqa: PLR0913, PLR0917 - a command's flags
     Also host groups, controllers, and hosts and WorkloadDeployments of wasmCloud v2. It shows the data of the console
     in a terminal, with the permissions of the kubeconfig's user. Without a terminal it prints once. Ends with 1 if the
     KIND cannot be read completely. JSON with --once:
-    `{"entities": {ID: {…}}, "lacking": [{"part", "namespace", "say", "do"}]}`; without it a line per change:
+    `{"entities": {ID: {…}}, "lacking": [{"part", "namespace", "message", "do"}]}`; without it a line per change:
     `{"set": {ID: {…}}, "gone": [ID]}`.
     """
     with exit_on_error():
