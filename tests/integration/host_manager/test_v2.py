@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import http
 import json
+import random
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -17,11 +19,13 @@ from support.lattices.host_world import PATIENCE, HostWorld
 from support.nodes.fleet import eventually, is_ours
 from support.v2.definitions import RecordedOperator, wasmcloud_v2
 from support.v2.recordings import recording
+from support.wadm.to_convert import application
 from trellis.bus.streams.tail import TailedEvent
-from trellis.kube.resources import WASMCLOUD_V2
+from trellis.kube.resources import CONFIGMAPS, SERVICES, WASMCLOUD_V2, WORKLOAD_DEPLOYMENTS
 from trellis.lattice.follow.heartbeats import HeartbeatTimings
 from trellis.v2.messages import HEARTBEATS
 from trellis.v2.timings import V2Timings
+from trellis_cli.migrate.model.to_v2.convert import Source, convert
 from trellis_dev.localcluster.nats import NatsServer
 
 pytestmark = pytest.mark.cluster
@@ -145,3 +149,42 @@ async def test_heartbeats_give_numbers_of_hosts_and_a_lost_nats_is_no_event(serv
             await eventually(lambda: value("heartbeats_connected") == 0, "NATS is away", seconds=PATIENCE)
             assert "wasm_host.silent" not in str(before + await shown(served))
             assert service.health.readiness().ok
+
+
+# In this file because its tests define the kinds for the whole cluster, one after another.
+def test_the_api_server_accepts_each_converted_application(served: HostWorld) -> None:
+    kinds = {res.kind: res for res in (WORKLOAD_DEPLOYMENTS, SERVICES, CONFIGMAPS)}
+    refused = []
+    for number in range(100):
+        manifest = application(random.Random(number))
+        for item in convert(Source(manifest, manifest["metadata"]["name"], served.namespace)).objects:
+            path = f"{kinds[item['kind']].path(served.namespace)}?dryRun=All&fieldValidation=Strict"
+            status, answer = served.api.call("POST", path, dict(item))
+            if status != http.HTTPStatus.CREATED:
+                refused.append((number, item["kind"], answer.get("message")))
+    assert refused == []
+
+
+@pytest.mark.parametrize(
+    "entries",
+    [
+        [{"version": "0.2.0"}, {"version": "0.3.0"}],
+        [{"name": "a"}, {"name": "a"}],
+        [{"name": "Upper"}],
+        [{"name": "a" * 65}],
+        [{"interfaces": []}],
+    ],
+    ids=["two without a name", "duplicates", "an invalid name", "a long name", "no interfaces"],
+)
+def test_the_api_server_refuses_interfaces_that_the_conversion_never_writes(
+    served: HostWorld, entries: list[dict[str, object]]
+) -> None:
+    interfaces = [{"namespace": "wasi", "package": "keyvalue", "interfaces": ["store"], **item} for item in entries]
+    manifest = {
+        "apiVersion": WORKLOAD_DEPLOYMENTS.api_version,
+        "kind": WORKLOAD_DEPLOYMENTS.kind,
+        "metadata": {"name": "shop", "namespace": served.namespace},
+        "spec": {"template": {"spec": {"hostInterfaces": interfaces}}},
+    }
+    status, _ = served.api.call("POST", f"{WORKLOAD_DEPLOYMENTS.path(served.namespace)}?dryRun=All", manifest)
+    assert status == http.HTTPStatus.UNPROCESSABLE_ENTITY

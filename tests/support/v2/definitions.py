@@ -32,7 +32,7 @@ _BY_KIND: Final = {res.kind: res for res in WASMCLOUD_V2}
 def _definition(res: Resource) -> Manifest:
     if res is WORKLOAD_DEPLOYMENTS:
         [found] = yaml.safe_load_all(_FILE.read_text())
-        return dict(_without_rules(found))
+        return dict(found)
     anything = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
     version = {"name": res.version, "served": True, "storage": True, "schema": {"openAPIV3Schema": anything}}
     return {
@@ -51,15 +51,6 @@ def _definition(res: Resource) -> Manifest:
             "versions": [version | {"subresources": {"status": {}}}],
         },
     }
-
-
-def _without_rules(schema: Any) -> Any:
-    """Return a schema without its rules in CEL, whose estimated cost exceeds the budget of the API server."""
-    if isinstance(schema, list):
-        return [_without_rules(item) for item in schema]
-    if not isinstance(schema, dict):
-        return schema
-    return {key: _without_rules(item) for key, item in schema.items() if key != "x-kubernetes-validations"}
 
 
 @contextlib.contextmanager
