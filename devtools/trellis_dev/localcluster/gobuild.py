@@ -127,6 +127,7 @@ RECIPES: Final[dict[str, Recipe]] = {
         packages={"registry": "cmd/registry"},
         variables={"github.com/distribution/distribution/v3/version.version": "v{version}"},
     ),
+    "oras": Recipe(packages={"oras": "cmd/oras"}, variables={"oras.land/oras/internal/version.Version": "{version}"}),
     "helm": Recipe(packages={"helm": "cmd/helm"}, variables={"helm.sh/helm/v3/internal/version.version": "v{version}"}),
 }
 

@@ -64,6 +64,7 @@ TOOLS: Final[dict[str, Tool]] = {
     "crane": Tool("crane", ("version",), exact_minor=False),
     "cosign": Tool("cosign", ("version",)),
     "registry": Tool("distribution", exact_minor=False),
+    "oras": Tool("oras", ("version",), exact_minor=False),
     "helm": Tool("helm", ("version",), exact_minor=False),
     "keda": Tool("keda"),
     "keda-adapter": Tool("keda"),
@@ -101,13 +102,13 @@ OPERATORS: Final = (
 """Operators and controllers that the examples and options of the chart integrate with."""
 
 _FOR_CHECKS: Final = ("nats", "kubeconform", "promtool", "vale", "kstatus", "actionlint")
-_FOR_RELEASES: Final = ("crane", "cosign", "registry", "helm")
+_FOR_RELEASES: Final = ("crane", "cosign", "registry", "oras", "helm")
 DEFAULT: Final = tuple(
     tool for tool in TOOLS if tool not in {"jaeger", *_FOR_CHECKS, *_FOR_RELEASES, *REAL_NODE, *OPERATORS}
 )
 """Tools of every cluster. The nats CLI, kubeconform, promtool and kstatus are for tests of examples, alert rules and
-conditions, Vale is for `make language`, actionlint for workflows; crane and cosign are for `make release`, Helm and a
-registry for its tests. Jaeger and the tools of real nodes are included only on request."""
+conditions, Vale is for `make language`, actionlint for workflows; crane and cosign are for `make release`, Helm, oras
+and a registry for its tests. Jaeger and the tools of real nodes are included only on request."""
 
 
 def cached(tool: str) -> Path:

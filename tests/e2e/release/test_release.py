@@ -26,6 +26,8 @@ MACHINES = {"amd64": 62, "arm64": 183}
 NAMES = {**IMAGES, "chart": CHART_NAME, "packages": PACKAGES_NAME}
 IMAGE = pytest.mark.parametrize("key", list(IMAGES))
 PLATFORM = pytest.mark.parametrize("architecture", list(MACHINES))
+KUBERNETES = "1.36.0"
+"""Helm without a cluster assumes an older version than the chart requires."""
 NO_LOG = "--insecure-ignore-tlog=true"
 
 
@@ -110,7 +112,7 @@ def test_scanners_find_the_packages_of_debian(released: Released, key: str, arch
     assert {row[0] for row in rows} == listed
     assert {row[2] for row in rows} == {architecture, "all"}
     assert {"libc6", "python3.11-minimal", "util-linux", "ca-certificates"} <= listed
-    assert not listed & {"apt", "dpkg", "perl", "python3-pip"}
+    assert not listed & {"apt", "perl", "perl-base", "python3-pip"}
 
 
 @IMAGE
@@ -169,7 +171,10 @@ def test_the_chart_has_the_version_and_the_images_by_digest(released: Released) 
         text = file.read().decode()
     assert released.digest("services") in text
     assert released.digest("installer") in text
-    rendered = run(program("helm"), "template", "trellis", f"oci://{released.reference('chart')}", "--plain-http")
+    chart_reference = f"oci://{released.reference('chart')}"
+    rendered = run(
+        program("helm"), "template", "trellis", chart_reference, "--plain-http", "--kube-version", KUBERNETES
+    )
     images = {line.split()[-1].strip("\"'") for line in rendered.splitlines() if line.strip().startswith("image:")}
     assert released.reference("services") in images
 
@@ -198,10 +203,12 @@ def test_checksums_are_signed_and_right(released: Released) -> None:
 
 def test_a_copy_in_another_place_keeps_digests_and_signatures(released: Released) -> None:
     source, target = f"{released.registry}/trellis:{VERSION}", f"{released.registry}/copies/trellis:{VERSION}"
-    run(program("cosign"), "copy", source, target)
+    run(program("oras"), "cp", "--recursive", "--from-plain-http", "--to-plain-http", source, target)
     copied = f"{released.registry}/copies/trellis@{released.digest('services')}"
     assert run(program("crane"), "digest", target).strip() == released.digest("services")
     run(program("cosign"), "verify", "--key", str(released.keys.public), NO_LOG, copied)
+    arguments = ("--key", str(released.keys.public), NO_LOG, "--type", "slsaprovenance1", copied)
+    assert run(program("cosign"), "verify-attestation", *arguments)
 
 
 def test_the_checkout_is_not_changed(released: Released) -> None:
