@@ -12,6 +12,7 @@ import subprocess
 import sys
 import tarfile
 from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -100,8 +101,9 @@ class Released:
         rows = self.document(name, self.digest(key))["manifests"]
         return {row["platform"]["architecture"]: row for row in rows}
 
-    def layers(self, name: str, manifest: str) -> Iterator[tarfile.TarFile]:
-        """Yield the layers of a manifest, the base first."""
-        for layer in self.document(name, manifest)["layers"]:
-            with tarfile.open(self.blob(name, layer["digest"])) as archive:
-                yield archive
+    @contextmanager
+    def layers(self, name: str, manifest: str) -> Iterator[list[tarfile.TarFile]]:
+        """Open the layers of a manifest, the base first, for the time of a block."""
+        with ExitStack() as stack:
+            layers = self.document(name, manifest)["layers"]
+            yield [stack.enter_context(tarfile.open(self.blob(name, layer["digest"]))) for layer in layers]

@@ -30,6 +30,8 @@ PACKAGES: Final = ("base-files", "base-passwd", "libc-bin", "python3", "util-lin
 """Installed with all packages that they depend on. util-linux has nsenter, by which the installer reaches its node."""
 ALONE: Final = ("ca-certificates",)
 """Unpacked without the packages that only their scripts need."""
+SCRIPTS_ONLY: Final = frozenset({"debconf", "dpkg"})
+"""Left out: packages that others depend on for their scripts only, which never run."""
 ENVIRONMENT: Final = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
 
 _MERGED: Final = ("bin", "lib", "lib64", "sbin")
@@ -107,7 +109,7 @@ def make_base(platform: Platform, folder: Path, how: How) -> Base:
     """
     archives, trees = folder / "archives", folder / "trees"
     debian.download(archives, platform.architecture, (PACKAGES, ALONE), how, folder / "apt.log")
-    files = sorted(archives.glob("*.deb"))
+    files = sorted(file for file in archives.glob("*.deb") if file.name.partition("_")[0] not in SCRIPTS_ONLY)
     trees.mkdir()
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         packages = tuple(pool.map(lambda file: _unpack(file, trees / file.name), files))
