@@ -112,6 +112,7 @@ bench: install ## Run all benchmarks and print the machine that they run on
 	@$(BIN)/python bench/installer.py
 	@$(BIN)/python bench/rollout.py
 	@$(BIN)/python bench/hosts.py
+	@$(BIN)/python bench/v2.py
 	@$(BIN)/python bench/reflect.py
 	@$(BIN)/python bench/applications.py
 	@$(BIN)/python bench/wadm_beside.py
