@@ -49,7 +49,7 @@ class Timings:
     """Retry delays of a RoleBinding whose Role is not visible to the API server's authorizer yet."""
     v2: V2Timings = field(default_factory=V2Timings)
     """Intervals of the runtime-operator of wasmCloud v2, by which its objects are evaluated."""
-    v2_settle: float = 1.0
+    v2_settle: float = 0.3
     """Period in which changes of wasmCloud v2 are collected into one run: conditions of one change arrive in turn."""
     v2_look: float = 15.0
     """Interval of the runs for wasmCloud v2 without a change, which detect missing heartbeats."""

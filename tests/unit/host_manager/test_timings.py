@@ -28,7 +28,7 @@ def test_the_production_timings_are_these() -> None:
         "recycle_most": 3600,
         "role": (0.05, 0.1, 0.2, 0.4, 0.8),
         "v2": asdict(V2Timings()),
-        "v2_settle": 1,
+        "v2_settle": 0.3,
         "v2_look": 15,
         "v2_served": 60,
         "v2_heartbeats": {
