@@ -32,6 +32,7 @@ from trellis.events.subjects import CONSOLE
 from trellis.kube.access import Access
 from trellis.kube.client import Kube
 from trellis.kube.errors import KubeError
+from trellis.lattice.connection.host_nats import host_nats
 from trellis.lattice.follow.heartbeats import heartbeats_of
 from trellis.read_model.live.audience import all_parts
 from trellis.read_model.live.watching import Place
@@ -78,6 +79,7 @@ class Console:
         self._proxy: Final = proxy
         self._kube: Final = kube
         self._timings: Final = timings
+        host_nats(settings)  # a file that cannot be used is an error of the start
         self._heartbeats: Final = heartbeats_of(settings, "trellis-console")
         self.health.expect(KUBERNETES, PORT)
 

@@ -21,6 +21,7 @@ from rich.text import Text
 
 from trellis.config.settings import SettingsError
 from trellis.kube.client import Kube
+from trellis.lattice.connection.host_nats import host_nats
 from trellis.lattice.follow.heartbeats import heartbeats_of
 from trellis.read_model.live.audience import Audience, Pace, all_parts
 from trellis.read_model.live.watching import Place
@@ -135,6 +136,7 @@ async def _looking(settings: ClientSettings, arguments: Arguments) -> AsyncItera
     async with connected(settings) as kube:
         await kube.probe()
         parts = all_parts(Place(settings.namespace, settings.installer_namespace))
+        host_nats(settings)  # a file that cannot be used is an error of the command
         heartbeats = heartbeats_of(settings, "trellis-command-line")
         audience = Audience(kube, parts, arguments.namespaces, _PACE, heartbeats)
         running = [asyncio.create_task(audience.run())]

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from math import isnan
+from pathlib import Path
 
 import structlog
 
+from host_manager.settings import Settings
 from host_manager.v2.heartbeats import CompleteHeartbeats
 from host_manager.v2.metrics import HostNumbers
 from support.cluster.kube_world import until
 from support.v2.explained import bare
 from support.v2.recordings import recording
 from trellis.lattice.connection.address import NatsAddress
-from trellis.lattice.follow.heartbeats import Heartbeats, HeartbeatTimings
+from trellis.lattice.follow.heartbeats import Heartbeats, HeartbeatTimings, heartbeats_of
 from trellis.telemetry import Metrics, setup
 from trellis.v2.host_messages import Collector
 from trellis.v2.messages import HEARTBEATS, HostHeartbeat
@@ -45,6 +47,23 @@ async def test_a_nats_that_is_away_is_reported_once_and_gives_no_messages() -> N
             await asyncio.gather(task, return_exceptions=True)
     assert kube.telemetry.metrics.registry.get_sample_value(connected, {"service": "test"}) is None
     assert [line["log_level"] for line in logs] == ["warning"]
+
+
+async def test_a_file_that_cannot_be_used_ends_nothing_and_is_read_again(tmp_path: Path) -> None:
+    file = tmp_path / "user.creds"
+    file.write_text("not a JWT")
+    received = heartbeats_of(Settings(v2_nats="nats://127.0.0.1:1", v2_nats_credentials_file=file), "test", FAST)
+    assert received is not None
+    task = asyncio.create_task(received.run())
+    try:
+        await until(lambda: str(file) in received.messages(0.0).error, "the file is named")
+        first = received.messages(0.0).error
+        file.unlink()
+        await until(lambda: received.messages(0.0).error != first, "another problem of the file")
+        assert not task.done()
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
 
 
 def test_heartbeats_that_are_too_old_are_dropped_with_their_bytes() -> None:

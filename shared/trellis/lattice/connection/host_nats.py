@@ -1,7 +1,7 @@
 """The address of the NATS of wasmCloud v2, from settings.
 
-In: settings, files. Out: an address. Called by ``trellis explain``, ``trellis top`` and the console. Invariants: what
-is read of a file is of bounded size; no error shows its content.
+In: settings, files. Out: an address. Called by ``trellis explain``, ``trellis top``, the console and host_manager.
+Invariants: what is read of a file is of bounded size; no error shows its content.
 """
 
 from __future__ import annotations

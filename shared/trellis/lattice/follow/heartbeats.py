@@ -132,9 +132,15 @@ class Heartbeats:
 def heartbeats_of(settings: HostNatsSettings, name: str, timings: HeartbeatTimings | None = None) -> Heartbeats | None:
     """Return the receiver of the configured NATS, None if none is configured; ``name``: of the connection.
 
-    Raises:
-        SettingsError: a file cannot be used.
+    A file that cannot be used is reported and retried, so that host_manager continues with host groups. A program that
+    has to refuse it calls ``host_nats`` at its start.
     """
-    if (first := host_nats(settings)) is None:
+    if settings.v2_nats is None:
         return None
-    return Heartbeats(lambda: host_nats(settings) or first, name, timings)
+
+    def address() -> NatsAddress:
+        found = host_nats(settings)
+        assert found is not None  # a URL is set
+        return found
+
+    return Heartbeats(address, name, timings)
