@@ -35,7 +35,13 @@ from trellis.v2.snapshot import Part
 _log = get_logger(__name__)
 KEY: Final = "wasmcloud-v2"
 """The only key: a change of a Host can be the cause of any WorkloadDeployment."""
-_WORKING: Final = {State.WORKING: 1.0, State.UNAVAILABLE: 0.0, State.CUT_OFF: 0.0, State.UNKNOWN: -1.0}
+_WORKING: Final = {
+    State.WORKING: 1.0,
+    State.UNAVAILABLE: 0.0,
+    State.CUT_OFF: 0.0,
+    State.SILENT: 0.0,
+    State.UNKNOWN: -1.0,
+}
 
 
 @dataclass(slots=True)

@@ -5,7 +5,7 @@ Pure. In: a snapshot. Out: a row. Called by ``status``. Invariant: an object has
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from typing import Any, Final, Protocol
 
 from trellis.read_model.explain.page import Line, Rank
@@ -36,12 +36,13 @@ def v2_part(snapshot: Snapshot) -> Part:
     Kinds that this account cannot read are ``unread``.
     """
     cluster = Cluster(snapshot)
+    operator = [line for line in operator_lines(cluster) if line.trouble]
+    common = {line.reason for line in operator}
     found = {
-        "workloaddeployment": _unwell((item, deployment_cause(cluster, item)) for item in snapshot.deployments),
-        "whost": _unwell((item, host_cause(cluster, item)) for item in snapshot.hosts),
-        "artifact": _unwell((item, artifact_cause(cluster, item)) for item in snapshot.artifacts),
+        "workloaddeployment": _unwell(((it, deployment_cause(cluster, it)) for it in snapshot.deployments), common),
+        "whost": _unwell(((it, host_cause(cluster, it)) for it in snapshot.hosts), common),
+        "artifact": _unwell(((it, artifact_cause(cluster, it)) for it in snapshot.artifacts), common),
     }
-    operator = [line.shown for line in operator_lines(cluster) if line.trouble]
     problems = [named(Unwell(f"{kind} not healthy", kind, causes)) for kind, causes in found.items() if causes]
     counts = {
         "deployments": _count(snapshot, Read.DEPLOYMENTS, len(snapshot.deployments)),
@@ -55,15 +56,21 @@ def v2_part(snapshot: Snapshot) -> Part:
         f"{_shown(counts['artifacts'])} Artifacts"
     )
     unread = "; ".join(dict.fromkeys(snapshot.unread.values()))
-    return Part(PART, text, "; ".join([*operator, *problems]), data, unread)
+    return Part(PART, text, "; ".join([*(line.shown for line in operator), *problems]), data, unread)
 
 
-def _unwell(items: Iterable[tuple[_View, Line | None]]) -> dict[str, str]:
-    """Return the causes by ``namespace/name``; progress, warnings and consequences of the operator are none."""
+def _unwell(items: Iterable[tuple[_View, Line | None]], common: Container[str]) -> dict[str, str]:
+    """Return the causes by ``namespace/name``; progress, warnings and consequences of the operator are none.
+
+    ``common``: reasons of an outage, which is one problem and not one of each object.
+    """
     return {
         item.meta.key: cause.text
         for item, cause in items
-        if cause is not None and cause.rank is Rank.CAUSE and cause.state is not Health.PROGRESSING
+        if cause is not None
+        and cause.rank is Rank.CAUSE
+        and cause.state is not Health.PROGRESSING
+        and cause.reason not in common
     }
 
 

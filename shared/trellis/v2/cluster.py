@@ -18,6 +18,7 @@ from trellis.v2.hosts import HostView
 from trellis.v2.messages import HostHeartbeat, WorkloadStatus
 from trellis.v2.operator import Judgement, judge
 from trellis.v2.routes import RoutedService, RouteSlice
+from trellis.v2.silence import Silence, attribute
 from trellis.v2.snapshot import Snapshot
 from trellis.v2.workloads import WorkloadView
 
@@ -44,7 +45,7 @@ class Cluster:
     @cached_property
     def operator(self) -> Judgement:
         """State of the operator."""
-        return judge(self.snapshot, self._hosts)
+        return judge(self.snapshot, self._hosts, self.all_silent)
 
     @cached_property
     def starting(self) -> list[WorkloadView]:
@@ -198,6 +199,31 @@ class Cluster:
             and messages.missed(host.id, least)
             and not self._recorded_meanwhile(host, messages.seconds)
         )
+
+    @cached_property
+    def newest_heartbeat(self) -> float | None:
+        """Unix time of the newest known heartbeat of all hosts; one of the future is of another clock."""
+        latest = self.snapshot.now + self.snapshot.timings.slack
+        times = (self.last_heartbeat(host) for host in self.hosts)
+        return max((time for time in times if time is not None and time <= latest), default=None)
+
+    @cached_property
+    def all_silent(self) -> bool:
+        """True if the heartbeats of all hosts are missing; a start of a workload explains that of its host."""
+        busy = {item.host_id for item in self.starting}
+        others = [host for host in self.hosts if host.id not in busy]
+        return bool(others) and all(self.silent(host) for host in others)
+
+    def silence(self, host: HostView) -> Silence:
+        """Return whose silence the missing heartbeat of a host is."""
+        if not self.silent(host):
+            return Silence.NONE
+        last, snapshot = self.last_heartbeat(host), self.snapshot
+        return attribute(last, self.newest_heartbeat, snapshot.now, common=self.all_silent, timings=snapshot.timings)
+
+    def silent(self, host: HostView) -> bool:
+        """Return whether the heartbeat of a host is missing; ``silence`` attributes it."""
+        return self.missed(host) or self.older(self.last_heartbeat(host), self.snapshot.timings.silence)
 
     def _recorded_meanwhile(self, host: HostView, seconds: float) -> bool:
         return host.last_seen is not None and not self.older(host.last_seen, seconds - self.snapshot.timings.slack)

@@ -29,6 +29,8 @@ class State(StrEnum):
     UNAVAILABLE = "Unavailable"
     CUT_OFF = "CutOff"
     """It does not reach NATS."""
+    SILENT = "Silent"
+    """The heartbeats of all hosts are missing: the operator or NATS is unavailable, or no host runs."""
     UNKNOWN = "Unknown"
 
 
@@ -41,8 +43,8 @@ class Judgement:
     age: float | None = None
 
 
-def judge(snapshot: Snapshot, hosts: Mapping[str, list[HostView]]) -> Judgement:
-    """Return the state of the operator; ``hosts``: Hosts by ID."""
+def judge(snapshot: Snapshot, hosts: Mapping[str, list[HostView]], silent: bool) -> Judgement:
+    """Return the state of the operator; ``hosts``: Hosts by ID; ``silent``: the heartbeats of all are missing."""
     if not snapshot.knows(Part.HOSTS):
         return Judgement(State.UNKNOWN)
     recorded, unrecorded = _heartbeats(snapshot, hosts)
@@ -54,11 +56,13 @@ def judge(snapshot: Snapshot, hosts: Mapping[str, list[HostView]]) -> Judgement:
     if not ages:
         return Judgement(State.UNKNOWN)
     age, timings = min(ages), snapshot.timings
-    if age <= timings.silence:
+    if age <= timings.silence and not silent:
         return Judgement(State.WORKING, age=age)
     if _deadlines(snapshot):
         return Judgement(State.CUT_OFF, age=age)
-    return Judgement(State.UNAVAILABLE if age > timings.expired else State.UNKNOWN, age=age)
+    if age > timings.expired:
+        return Judgement(State.UNAVAILABLE, age=age)
+    return Judgement(State.SILENT if silent else State.UNKNOWN, age=age)
 
 
 def _heartbeats(snapshot: Snapshot, hosts: Mapping[str, list[HostView]]) -> tuple[int, int]:

@@ -15,6 +15,8 @@ class Reason(StrEnum):
     """The operator has not acted on a change yet."""
     NATS_UNREACHABLE = "NatsUnreachable"
     """The operator does not reach NATS."""
+    HEARTBEATS_STOPPED = "HeartbeatsStopped"
+    """The heartbeats of all hosts ended at about the same moment: NATS or the operator is unavailable."""
 
     # Hosts.
     NO_HOST = "NoHost"

@@ -139,7 +139,7 @@ EVENTS: Final = (
         "ADR 111, rule 4: the newest heartbeat is 30 s newer than the last one of a host with a missing heartbeat",
         "host_manager",
         "Evidence.proves",
-        "return last is None or self._newest - last >= 2 * cluster.snapshot.timings.heartbeat",
+        "return last is None or continued(last, self._newest, cluster.snapshot.timings)",
         "return True",
         "tests/unit/host_manager/test_v2_events.py::"
         "test_an_outage_of_nats_or_of_the_operator_is_no_event_of_a_hundred_hosts",

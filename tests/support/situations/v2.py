@@ -106,6 +106,10 @@ V2: Final[dict[str, tuple[Found, Health, str]]] = {
         Found("09b", 20, "wservice/apps/svc-loop"), Health.DEGRADED, Reason.ADDRESS_NOT_ROUTABLE,
     ),
     "a host that was killed": (_deployment("10", 40, "hello"), Health.DEGRADED, Reason.HEARTBEAT_MISSING),
+    "all heartbeats stopped": (_deployment("12", 33.5, "hello"), Health.UNKNOWN, Reason.HEARTBEATS_STOPPED),
+    "a host whose heartbeat stopped with all others": (
+        Found("12", 33.5, SON), Health.UNKNOWN, Reason.HEARTBEATS_STOPPED,
+    ),
     "NATS away": (_deployment("12", 45, "hello"), Health.UNKNOWN, Reason.NATS_UNREACHABLE),
     "workloads that Kubernetes does not have": (
         Found("12", 96, "whost/wasmcloud-system/uppity-country-8876", 21.0), Health.DEGRADED, Reason.UNKNOWN_WORKLOADS,

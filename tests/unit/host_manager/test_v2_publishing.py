@@ -215,6 +215,16 @@ async def test_metrics_have_objects_by_health_while_the_group_is_served() -> Non
     assert value("Workload", "Healthy") is None
 
 
+async def test_the_silence_of_all_hosts_is_an_operator_that_does_not_work_and_no_event_of_a_host() -> None:
+    world = World(kube_of("12", 33.5))
+    metrics = world.kube.telemetry.metrics
+    async with world.running():
+        await until(lambda: bool(world.cache.healths), "evaluated")
+        working = metrics.registry.get_sample_value("trellis_wasmcloud_operator_working", {"service": "test"})
+        assert working == 0
+    assert "wasm_host.silent" not in world.bus.facts
+
+
 def test_the_numbers_of_a_heartbeat_wake_nothing() -> None:
     before = recorded_host()
     beats = [item for at in (35.0, 50.0, 62.0) for item in recording("01").objects(at) if item["kind"] == "Host"]

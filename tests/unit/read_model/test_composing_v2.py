@@ -196,7 +196,7 @@ def test_a_host_that_falls_silent_changes_without_a_change_of_any_object() -> No
     host, deployment = "whost/wasmcloud-system/uppity-son-5573", "workloaddeployment/apps/hello"
     assert {journal.entities[id_]["health"] for id_ in (host, deployment)} == {Health.HEALTHY}
     journal.write(composer.flush(found.start + 48, None))
-    assert journal.entities[host]["reason"] == "HeartbeatMissing"
+    assert journal.entities[host]["reason"] == "HeartbeatsStopped", "no host is blamed for the silence of all"
     assert journal.entities[deployment]["health"] != Health.HEALTHY
 
 

@@ -189,6 +189,13 @@ def test_an_operator_without_nats_is_one_problem() -> None:
     assert "NATS" in part.problem
 
 
+@pytest.mark.parametrize("at", [33.5, 45, 66])
+def test_an_outage_is_one_problem_and_not_one_of_each_object(at: float) -> None:
+    part = v2_part(recording("12").snapshot(at))
+    assert not part.ok
+    assert part.data["unhealthy"] == []
+
+
 async def test_an_outage_of_the_api_server_is_the_callers() -> None:
     kube = kube_of("02", 6)
     kube.fail_next(99)

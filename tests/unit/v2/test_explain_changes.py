@@ -175,6 +175,58 @@ def test_an_operator_that_is_long_gone_is_found_without_listening() -> None:
     assert gone.verdict.health is Health.UNKNOWN
 
 
+def aged(snapshot: Snapshot, *ages: float) -> Snapshot:
+    """Return a snapshot whose Hosts, by name, have last heartbeats of these ages."""
+    hosts = sorted(snapshot.hosts, key=lambda item: item.meta.name)
+    seen = [replace(item, last_seen=snapshot.now - age) for item, age in zip(hosts, ages, strict=True)]
+    return replace(snapshot, hosts=seen)
+
+
+STOPPED = Reason.HEARTBEATS_STOPPED
+SILENT = Reason.HEARTBEAT_MISSING
+
+
+@pytest.mark.parametrize(
+    ("ages", "expected"),
+    [
+        pytest.param((3, 14), (None, None), id="all send heartbeats"),
+        pytest.param((36, 21), (None, None), id="all are overdue, one of them for longer"),
+        pytest.param((37, 36), (STOPPED, STOPPED), id="all heartbeats stopped"),
+        pytest.param((124, 110), (STOPPED, STOPPED), id="all heartbeats stopped two minutes ago"),
+        pytest.param((36, 3), (SILENT, None), id="one host, while the other one sends"),
+        pytest.param((90, 40), (SILENT, STOPPED), id="one host long before all others"),
+    ],
+)
+def test_silence_of_all_hosts_is_an_outage_and_silence_of_one_is_its_own(
+    ages: tuple[float, float], expected: tuple[Reason | None, Reason | None]
+) -> None:
+    snapshot = aged(recording("03").snapshot(20), *ages)
+    pages = (explain_host(snapshot, host(snapshot, item.meta.name), Beside()) for item in snapshot.hosts)
+    assert tuple(reason(found) for found in pages) == expected
+
+
+def test_an_outage_does_not_change_what_is_ready_and_is_in_the_first_line() -> None:
+    """Without a request of the operator since, conditions are those of before."""
+    snapshot = recording("13").snapshot(12)
+    later = replace(snapshot, now=snapshot.now + 40)
+    assert Cluster(later).operator.state is State.SILENT
+    ready = deployment(later, "hello")
+    found = explain_deployment(later, replace(ready, replicas=4), Beside())
+    assert (reason(found), found.verdict.health) == (STOPPED, Health.UNKNOWN)
+
+
+def test_the_only_host_is_no_evidence_against_itself() -> None:
+    snapshot = recording("02").snapshot(6)
+    found = explain_host(later := replace(snapshot, now=snapshot.now + 50), host(later, SON), Beside())
+    assert (reason(found), found.verdict.health) == (STOPPED, Health.UNKNOWN)
+    assert lacking(found.headline, SON) == []
+
+
+def test_a_start_that_a_host_waits_for_is_no_outage() -> None:
+    snapshot = recording("04b").snapshot(29, listened=21)
+    assert Cluster(snapshot).operator.state is not State.SILENT
+
+
 def test_silence_is_the_operators_if_heartbeats_arrive_and_hosts_are_not_recorded() -> None:
     snapshot = recording("12").snapshot(66)
     beat = LastHeartbeat(HostHeartbeat("63b210df-738e-48b0-bbbd-e2be5d2693e8"), 1, snapshot.now - 6)
@@ -284,8 +336,8 @@ def test_an_operator_that_looks_at_nothing_is_named() -> None:
     view = deployment(snapshot, "hello")
     fresh = explain_deployment(snapshot, view, Beside())
     assert (reason(fresh), fresh.verdict.health) == (Reason.WAITING, Health.PROGRESSING)
-    stale = explain_deployment(replace(snapshot, now=snapshot.now + 25), view, Beside())
-    assert reason(stale) == Reason.NOT_OBSERVED
+    later = aged(replace(snapshot, now=snapshot.now + 25), 3)
+    assert reason(explain_deployment(later, view, Beside())) == Reason.NOT_OBSERVED
 
 
 def test_the_health_of_each_kind_is_that_of_its_page() -> None:

@@ -128,6 +128,13 @@ CASES = {
     "a host that was terminated": Case("11", 40, "hello", Reason.HEARTBEAT_MISSING),
     "a host that was interrupted": Case("11b", 40, "hello", Reason.HEARTBEAT_MISSING),
     "all replicas on the other host": Case("11b", 75, "hello", None, Health.HEALTHY),
+    "all heartbeats stopped, before a request of the operator": Case(
+        "12", 33.5, "hello", Reason.HEARTBEATS_STOPPED, Health.UNKNOWN, named=("2 hosts",)
+    ),
+    "a host meanwhile": Case("12", 33.5, SON, Reason.HEARTBEATS_STOPPED, Health.UNKNOWN, kind="whost"),
+    "a host without a heartbeat of any host": Case(
+        "12", 25, SON, Reason.HEARTBEATS_STOPPED, Health.UNKNOWN, kind="whost", about=HEARTBEATS
+    ),
     "NATS away": Case("12", 45, "hello", Reason.NATS_UNREACHABLE, Health.UNKNOWN),
     "NATS away, before Hosts are deleted": Case("12", 66, "hello", Reason.NATS_UNREACHABLE, Health.UNKNOWN),
     "a host with zombies": Case(

@@ -14,11 +14,13 @@ from trellis.v2.cluster import Cluster
 from trellis.v2.hosts import HostView
 from trellis.v2.operator import State
 from trellis.v2.reasons import Reason
+from trellis.v2.silence import continued
 
 BY_SILENCE: Final = frozenset(
     {
         Reason.OPERATOR_UNAVAILABLE,
         Reason.NATS_UNREACHABLE,
+        Reason.HEARTBEATS_STOPPED,
         Reason.NOT_OBSERVED,
         Reason.HEARTBEAT_MISSING,
         Reason.HOST_NOT_READY,
@@ -48,10 +50,8 @@ class Evidence:
     """The reasons that a missing heartbeat proves in one snapshot."""
 
     def __init__(self, cluster: Cluster, trust: Trust) -> None:
-        timings, now = cluster.snapshot.timings, cluster.snapshot.now
-        times = (cluster.last_heartbeat(host) for host in cluster.hosts)
-        # A time in the future is of another clock, and proves nothing about now.
-        self._newest = max((time for time in times if time is not None and time <= now + timings.slack), default=None)
+        timings = cluster.snapshot.timings
+        self._newest = cluster.newest_heartbeat
         age = cluster.age(self._newest)
         recording = age is not None and age <= timings.heartbeat + timings.slack
         self._reliable = recording and cluster.older(trust.since, timings.host_look + timings.slack)
@@ -70,5 +70,4 @@ class Evidence:
             return False
         cluster = self._cluster
         last = cluster.last_heartbeat(host) if host is not None and reason == Reason.HEARTBEAT_MISSING else None
-        # If all heartbeats end at once, the times of the last ones differ by less than two intervals.
-        return last is None or self._newest - last >= 2 * cluster.snapshot.timings.heartbeat
+        return last is None or continued(last, self._newest, cluster.snapshot.timings)

@@ -9,12 +9,13 @@ from __future__ import annotations
 from trellis.read_model.explain.page import Line, Rank
 from trellis.read_model.health import Health
 from trellis.v2.cluster import Cluster
-from trellis.v2.explain.operator import cut_off
+from trellis.v2.explain.operator import cut_off, heartbeats_stopped
 from trellis.v2.explain.text import host_named, hosts_there, in_seconds, unknown
 from trellis.v2.fields import listed
 from trellis.v2.hosts import HostView
 from trellis.v2.operator import State
 from trellis.v2.reasons import Reason
+from trellis.v2.silence import Silence
 from trellis.v2.snapshot import Part
 from trellis.v2.start_failures import registry_of
 from trellis.v2.workloads import WorkloadView
@@ -34,18 +35,22 @@ def host_trouble(cluster: Cluster, host: HostView) -> Line | None:
 
 def heartbeat_missing(cluster: Cluster, host: HostView) -> Line | None:
     """Return the step for a host whose heartbeat is missing, None if it is not, or if that is not known."""
-    timings = cluster.snapshot.timings
-    last, missed = cluster.last_heartbeat(host), cluster.missed(host)
-    if not missed and not cluster.older(last, timings.silence):
+    if not cluster.silent(host):
         return None
+    timings, silence = cluster.snapshot.timings, cluster.silence(host)
     state = cluster.operator.state
-    if not missed and state is State.CUT_OFF:
-        return cut_off(cluster, Rank.CAUSE)
-    if not missed and state is State.UNAVAILABLE:
-        return None  # nothing records heartbeats
+    if silence is Silence.COMMON or not cluster.missed(host):
+        if state is State.CUT_OFF:
+            return cut_off(cluster, Rank.CAUSE)
+        if state is State.UNAVAILABLE:
+            return None  # nothing records heartbeats
     if (busy := _busy(cluster, host)) is not None:
         return busy
-    age = cluster.age(last)
+    if silence is Silence.COMMON:
+        return heartbeats_stopped(cluster, Rank.CAUSE)
+    if silence is Silence.NONE:
+        return None
+    age = cluster.age(cluster.last_heartbeat(host))
     since = f"for {in_seconds(age)}" if age is not None else "since it was registered"
     text = f"{_named(host)} has sent no heartbeat {since}"
     where = f" at {host.address}" if host.address else ""

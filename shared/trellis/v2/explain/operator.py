@@ -25,6 +25,8 @@ def operator_lines(cluster: Cluster) -> list[Line]:
         lines.append(Line("operator", text, False, do, Rank.SERVICE, Reason.OPERATOR_UNAVAILABLE, Health.UNKNOWN))
     elif found.state is State.CUT_OFF:
         lines.append(cut_off(cluster, Rank.SERVICE))
+    elif found.state is State.SILENT:
+        lines.append(heartbeats_stopped(cluster, Rank.SERVICE))
     elif found.age is not None:
         lines.append(Line("operator", f"state of the runtime-operator unknown: {_evidence(found)}"))
     return lines + _nats(cluster)
@@ -38,6 +40,24 @@ def cut_off(cluster: Cluster, rank: Rank) -> Line:
         f"{in_seconds(cluster.snapshot.timings.host_lifetime)} the operator deletes Hosts, Workloads and endpoints"
     )
     return Line("operator", text, False, do, rank, Reason.NATS_UNREACHABLE, Health.UNKNOWN)
+
+
+def heartbeats_stopped(cluster: Cluster, rank: Rank) -> Line:
+    """Return the step for the heartbeats of all hosts that ended at about the same moment."""
+    hosts, age = cluster.hosts, cluster.age(cluster.newest_heartbeat)
+    ago = f", {in_seconds(age)} ago" if age is not None else ""
+    if len(hosts) == 1:
+        text = f"the heartbeats of the only host, {hosts[0].meta.name}, ended{ago}"
+        whose = "NATS, the runtime-operator or the host is unavailable"
+    else:
+        text = f"the heartbeats of all {len(hosts)} hosts ended at about the same moment{ago}"
+        whose = "NATS or the runtime-operator is unavailable"
+    lifetime = in_seconds(cluster.snapshot.timings.host_lifetime)
+    do = (
+        "check NATS and the pod of the runtime-operator and delete nothing: hosts continue to serve, but once it works "
+        f"again, it deletes each Host without a heartbeat for {lifetime}"
+    )
+    return Line("operator", f"{text}: {whose}", False, do, rank, Reason.HEARTBEATS_STOPPED, Health.UNKNOWN)
 
 
 def _nats(cluster: Cluster) -> list[Line]:
