@@ -145,7 +145,7 @@ def test_figures_that_the_page_has_are_those_of_the_code() -> None:
     limits = " ".join(section("Performance and limits").split())
     for parts, words in (
         (parts_of(Place("a", "b")), "11 watches (5, and 6"),
-        (v2_parts(), "7 more with wasmCloud v2 (1, and 6"),
+        (v2_parts(), "8 more with wasmCloud v2 (2, and 6"),
     ):
         fixed, each = (sum(len(part.places(names)) for part in parts) for names in ((), ("a", "b")))
         assert words.startswith(f"{fixed} ")

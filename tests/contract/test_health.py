@@ -189,7 +189,7 @@ def test_every_object_of_a_situation_of_wasmcloud_v2_has_one_health_everywhere(s
             continue
         page = page_of(snapshot, id_)
         assert explained(page) == (entity["health"], entity["reason"]), id_
-        if entity["kind"] in {"whost", "workloaddeployment", "artifact"}:
+        if entity["kind"] in {"whostgroup", "whost", "workloaddeployment", "artifact"}:
             cause = page.cause
             outage = {line.reason for line in page.lines if line.trouble and line.rank is Rank.SERVICE}
             wrong = cause is not None and cause.rank is Rank.CAUSE and cause.state is not Health.PROGRESSING

@@ -14,6 +14,7 @@ from support.suite.commands import expect_command
 from support.v2.explained import asked_of_kubernetes
 from trellis.kube.resources import EVENTS, NAMESPACES, WASMCLOUD_V2
 from trellis.read_model.live.parts_v2 import v2_parts
+from trellis.read_model.reading.explained_v2 import HOST_GROUP
 from trellis.read_model.reading.explained_v2 import KINDS as V2_KINDS
 from trellis.v2.reasons import Reason
 from trellis.v2.timings import V2Timings
@@ -76,7 +77,7 @@ def test_every_command_of_the_page_exists(line: str) -> None:
 def test_every_kind_with_a_page_is_named() -> None:
     for kind in V2_KINDS:
         assert f"trellis explain {kind}/NAME" in PAGE
-        assert KINDS[kind].group == WASMCLOUD_V2[0].group
+        assert KINDS[kind].group == ("" if kind == HOST_GROUP else WASMCLOUD_V2[0].group)
 
 
 def test_every_option_and_setting_of_the_page_exists_and_none_is_left_out() -> None:

@@ -67,7 +67,7 @@ class V2Cache:
         """Return all views, None while the API group is not served."""
         if not self.informers:
             return None
-        unread = {Part.SERVICES: _NOT_WATCHED, Part.SLICES: _NOT_WATCHED}
+        unread = {Part.SERVICES: _NOT_WATCHED, Part.SLICES: _NOT_WATCHED, Part.PODS: _NOT_WATCHED}
         for part, informers in self.informers.items():
             if not all(informer.known for informer in informers):
                 unread[part] = "not listed, or no permission"

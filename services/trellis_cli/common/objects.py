@@ -55,6 +55,7 @@ KINDS: Final[Mapping[str, Kind]] = {
         Kind("workload", ("workloads", "ww"), "runtime.wasmcloud.dev"),
         Kind("whost", ("whosts",), "runtime.wasmcloud.dev", resource="host"),
         Kind("artifact", ("artifacts",), "runtime.wasmcloud.dev"),
+        Kind("whostgroup", ("whostgroups",)),
     )
 }
 RENAMED: Final[Mapping[str, str]] = {

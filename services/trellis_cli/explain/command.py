@@ -84,11 +84,11 @@ def explain(  # noqa: PLR0913, PLR0917 - options of a command line
     its verification. `shim NAME`: each node that fails. `hostgroup NAME`: a WasmCloudHostConfig, its pods, its lattice.
     `application NAME`: Kubernetes, wadm and the hosts. `service NAME`: the Service of an application, and each host.
     `controller NAME`: a WasmController. `secretgrant NAME`: its lattices and accounts. `deadletter SEQUENCE`: a
-    dead-lettered message. Of wasmCloud v2: `workloaddeployment NAME`, `workload NAME`, `whost NAME` (a Host) and
-    `artifact NAME`; the credentials for --v2-nats are in TRELLIS_V2_NATS_CREDENTIALS_FILE, TRELLIS_V2_NATS_CA_FILE
-    and TRELLIS_V2_NATS_CERTIFICATE_FILE. Ends with 1 if a check failed. JSON: `{"ok", "subject", "cause", "do",
-    "headline", "lines": [{"about", "ok", "text", "do"}]}`; `ok` of a line is null if it is not a check, `cause` and
-    `do` are null if no check failed.
+    dead-lettered message. Of wasmCloud v2: `workloaddeployment NAME`, `workload NAME`, `whost NAME` (a Host),
+    `whostgroup NAME` (the Hosts and pods of a host group) and `artifact NAME`; the credentials for --v2-nats are in
+    TRELLIS_V2_NATS_CREDENTIALS_FILE, TRELLIS_V2_NATS_CA_FILE and TRELLIS_V2_NATS_CERTIFICATE_FILE. Ends with 1 if a
+    check failed. JSON: `{"ok", "subject", "cause", "do", "headline", "lines": [{"about", "ok", "text", "do"}]}`;
+    `ok` of a line is null if it is not a check, `cause` and `do` are null if no check failed.
     """
     with exit_on_error():
         wanted = read_argument(what, one_namespace(namespace, all_namespaces=all_namespaces))

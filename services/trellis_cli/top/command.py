@@ -159,7 +159,9 @@ async def _read(settings: ClientSettings, arguments: Arguments) -> Entities:
         except TimeoutError:
             left = ", ".join(unread(audience.journal.entities))
             raise CommandError(f"not read within {_ONCE_SECONDS:.0f} s: {left}; {_trouble(kube)}") from None
-        if settings.v2_nats is not None and {Kind.V2_HOSTS, Kind.V2_DEPLOYMENTS} & {*arguments.kinds}:
+        if settings.v2_nats is not None and {Kind.V2_HOST_GROUPS, Kind.V2_HOSTS, Kind.V2_DEPLOYMENTS} & {
+            *arguments.kinds
+        }:
             with contextlib.suppress(TimeoutError):  # a host without one is shown as such
                 async with asyncio.timeout(_HEARTBEATS.heartbeat + _HEARTBEATS.slack):
                     while awaited(audience.journal.entities):

@@ -32,7 +32,8 @@ _NAMES: Final = {
 _END: Final = ["escape", "q"]
 _ENDING: Final = (signal.SIGTERM, signal.SIGHUP)
 _SHEETS: Final = tuple(Kind)
-_NUMBERS: Final = {str(number): kind for number, kind in enumerate(Kind, 1)}
+_NUMBERS: Final = {str(number % 10): kind for number, kind in enumerate(Kind, 1)}
+"""By digit; 0 is the tenth."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,6 +28,7 @@ _WORST_FIRST: Final = (
 _RANK: Final = {health.value: rank for rank, health in enumerate(_WORST_FIRST)}
 _PART: Final = "part"
 V2_HOSTS_PART: Final = "whosts"
+V2_PODS_PART: Final = "wpods"
 
 
 class Kind(StrEnum):
@@ -40,6 +41,7 @@ class Kind(StrEnum):
     APPLICATIONS = "applications"
     SERVICES = "services"
     CONTROLLERS = "controllers"
+    V2_HOST_GROUPS = "whostgroups"
     V2_HOSTS = "whosts"
     V2_DEPLOYMENTS = "workloaddeployments"
 
@@ -204,11 +206,22 @@ SHEETS: Final[Mapping[Kind, Sheet]] = {
         ),
         ("controllers",),
     ),
+    Kind.V2_HOST_GROUPS: Sheet(
+        "whostgroup",
+        (
+            *_HEAD,
+            _number("HOSTS", lambda item: len(item["hosts"])),
+            _number("PODS", lambda item: item["pods"] and item["pods"]["all"]),
+            _number("READY", lambda item: item["pods"] and item["pods"]["ready"]),
+        ),
+        (INSTALLED, V2_HOSTS_PART, V2_PODS_PART, "workloads", HEARTBEATS),
+        v2=True,
+    ),
     Kind.V2_HOSTS: Sheet(
         "whost",
         (
             *_HEAD,
-            _field("GROUP"),
+            Column("GROUP", lambda item: _name_of(item["group"])),
             _number("CPU", lambda item: item["cpu_percent"], lambda value: _NONE if value is None else f"{value}%"),
             _number("FREE", lambda item: item["memory_free"], size),
             _number("MEMORY", lambda item: item["memory_total"], size),
@@ -216,7 +229,7 @@ SHEETS: Final[Mapping[Kind, Sheet]] = {
             _number("WORKLOADS", lambda item: item["workloads"]),
             _number("PLACED", lambda item: item["placed"]),
         ),
-        (INSTALLED, V2_HOSTS_PART, "workloads", HEARTBEATS),
+        (INSTALLED, V2_HOSTS_PART, V2_PODS_PART, "workloads", HEARTBEATS),
         v2=True,
     ),
     Kind.V2_DEPLOYMENTS: Sheet(

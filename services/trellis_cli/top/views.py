@@ -27,7 +27,9 @@ STYLES: Final = {
     Health.NOT_OPTED_IN: "dim",
     Health.UNKNOWN: "magenta",
 }
-_KEYS: Final = "1-{last} ←→ sheet  ↑↓ line  s sort  r reverse  / filter  esc clear filter  q quit"
+_KEYS: Final = "{digits} ←→ sheet  ↑↓ line  s sort  r reverse  / filter  esc clear filter  q quit"
+_TENTH: Final = 10
+"""Number of the sheet that the key 0 selects."""
 _WARNINGS_SHARE: Final = 4
 """Share of lines for warnings, 1/n: users with few permissions have up to kinds times namespaces warnings."""
 _LEAST: Final = 3
@@ -72,7 +74,7 @@ def sheet_of(kind: Kind, entities: Entities, wanted: Wanted) -> RenderableType:
 def _tabs(current: Kind, entities: Entities) -> Text:
     line = Text(no_wrap=True, overflow="ellipsis")
     for number, kind in enumerate(sheets(entities), 1):
-        line.append(f" {number} {kind.value} ", style="reverse bold" if kind is current else "")
+        line.append(f" {number % _TENTH} {kind.value} ", style="reverse bold" if kind is current else "")
         line.append(" ")
     return line
 
@@ -125,7 +127,8 @@ def _last(screen: Screen, entities: Entities) -> Text:
     if screen.typing:
         return Text(f"filter: {screen.wanted.terms}▏  enter keeps it, escape clears it", style="bold", no_wrap=True)
     filter_text = f"filter: {screen.wanted.terms}   " if screen.wanted.terms else ""
-    keys = _KEYS.format(last=len(sheets(entities)))
+    count = len(sheets(entities))
+    keys = _KEYS.format(digits=f"1-{count}" if count < _TENTH else "1-9 0")
     return Text(filter_text + keys, style="dim", no_wrap=True, overflow="ellipsis")
 
 

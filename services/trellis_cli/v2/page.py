@@ -14,7 +14,7 @@ from trellis.kube.resources import WASM_HOSTS, Manifest
 from trellis.read_model.explain.page import Explanation
 from trellis.read_model.explain.subject import Beside
 from trellis.read_model.reading.cluster import Reading
-from trellis.read_model.reading.explained_v2 import current_view, explained_v2, find_object
+from trellis.read_model.reading.explained_v2 import HOST_GROUP, current_view, explained_group, explained_v2, find_object
 from trellis.read_model.reading.v2_snapshot import read_snapshot, read_workloads
 from trellis.v2.cluster import Cluster
 from trellis.v2.deployments import view_artifact, view_deployment
@@ -37,8 +37,10 @@ async def v2_page(reading: Reading, wanted: ObjectName, sources: Sources) -> Exp
         AnswerError: several namespaces have one.
         KubeError: the object cannot be read, or the API server is unavailable.
     """
-    found = await find_object(reading, wanted.kind, wanted.name, wanted.namespace)
-    namespace = str(found["metadata"]["namespace"])
+    found, namespace = None, wanted.namespace
+    if wanted.kind != HOST_GROUP:
+        found = await find_object(reading, wanted.kind, wanted.name, wanted.namespace)
+        namespace = str(found["metadata"]["namespace"])
     former: Sequence[WorkloadView] = ()
     messages: HostMessages | None = None
     if sources.nats is not None:
@@ -48,6 +50,8 @@ async def v2_page(reading: Reading, wanted: ObjectName, sources: Sources) -> Exp
             sources.nats, [item for item in hosts if item], reading.kube.now, replies=sources.replies
         )
     snapshot = replace(await read_snapshot(reading, namespace), messages=messages, former=former)
+    if found is None:
+        return explained_group(snapshot, wanted.name, wanted.namespace, Beside(notes=reading.notes))
     if sources.registry:
         snapshot = replace(snapshot, images=await _answers(reading, images_of(snapshot, wanted.kind, found)))
     # No Events: the operator writes only one kind of Event, which repeats a condition.

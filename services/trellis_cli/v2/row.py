@@ -6,7 +6,7 @@ Pure. In: a snapshot. Out: a row. Called by ``status``. Invariant: an object has
 from __future__ import annotations
 
 from collections.abc import Container, Iterable
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from trellis.read_model.explain.page import Line, Rank
 from trellis.read_model.health import Health
@@ -14,59 +14,57 @@ from trellis.v2.cluster import Cluster
 from trellis.v2.explain.artifact import artifact_cause
 from trellis.v2.explain.deployment import deployment_cause
 from trellis.v2.explain.host import host_cause
+from trellis.v2.explain.host_group import host_group_cause
 from trellis.v2.explain.operator import operator_lines
-from trellis.v2.objects import Meta
 from trellis.v2.snapshot import Part as Read
 from trellis.v2.snapshot import Snapshot
 from trellis_cli.status.row import Part, Unwell, named
 
 PART: Final = "wasmcloud-v2"
-UNKNOWN: Final = {"deployments": None, "hosts": None, "artifacts": None, "unhealthy": None, "causes": None}
-
-
-class _View(Protocol):
-    @property
-    def meta(self) -> Meta:
-        """Metadata of the object."""
+UNKNOWN: Final = dict.fromkeys(("deployments", "host_groups", "hosts", "artifacts", "unhealthy", "causes"))
 
 
 def v2_part(snapshot: Snapshot) -> Part:
-    """Return the row: WorkloadDeployments, Hosts and Artifacts with a cause, and an unavailable operator, are problems.
+    """Return the row: objects and host groups with a cause, and an unavailable operator, are problems.
 
     Kinds that this account cannot read are ``unread``.
     """
     cluster = Cluster(snapshot)
     operator = [line for line in operator_lines(cluster) if line.trouble]
     common = {line.reason for line in operator}
-    found = {
-        "workloaddeployment": _unwell(((it, deployment_cause(cluster, it)) for it in snapshot.deployments), common),
-        "whost": _unwell(((it, host_cause(cluster, it)) for it in snapshot.hosts), common),
-        "artifact": _unwell(((it, artifact_cause(cluster, it)) for it in snapshot.artifacts), common),
+    groups = cluster.host_groups
+    lines = {
+        "workloaddeployment": [(item.meta.key, deployment_cause(cluster, item)) for item in snapshot.deployments],
+        "whostgroup": [(key, host_group_cause(cluster, item)) for key, item in groups.items()],
+        "whost": [(item.meta.key, host_cause(cluster, item)) for item in snapshot.hosts],
+        "artifact": [(item.meta.key, artifact_cause(cluster, item)) for item in snapshot.artifacts],
     }
+    found = {kind: _unwell(items, common) for kind, items in lines.items()}
     problems = [named(Unwell(f"{kind} not healthy", kind, causes)) for kind, causes in found.items() if causes]
     counts = {
         "deployments": _count(snapshot, Read.DEPLOYMENTS, len(snapshot.deployments)),
+        "host_groups": _count(snapshot, Read.PODS, len(groups)) if snapshot.knows(Read.HOSTS) else None,
         "hosts": _count(snapshot, Read.HOSTS, len(snapshot.hosts)),
         "artifacts": _count(snapshot, Read.ARTIFACTS, len(snapshot.artifacts)),
     }
     causes = {f"{kind}/{key}": text for kind, each in found.items() for key, text in each.items()}
     data: dict[str, Any] = {**counts, "unhealthy": sorted(causes), "causes": dict(sorted(causes.items()))}
     text = (
-        f"{_shown(counts['deployments'])} WorkloadDeployments, {_shown(counts['hosts'])} hosts, "
-        f"{_shown(counts['artifacts'])} Artifacts"
+        f"{_shown(counts['deployments'])} WorkloadDeployments, {_shown(counts['host_groups'])} host groups, "
+        f"{_shown(counts['hosts'])} hosts, {_shown(counts['artifacts'])} Artifacts"
     )
     unread = "; ".join(dict.fromkeys(snapshot.unread.values()))
     return Part(PART, text, "; ".join([*(line.shown for line in operator), *problems]), data, unread)
 
 
-def _unwell(items: Iterable[tuple[_View, Line | None]], common: Container[str]) -> dict[str, str]:
+def _unwell(items: Iterable[tuple[str, Line | None]], common: Container[str]) -> dict[str, str]:
     """Return the causes by ``namespace/name``; progress, warnings and consequences of the operator are none.
 
     ``common``: reasons of an outage, which is one problem and not one of each object.
     """
     return {
-        item.meta.key: cause.text
-        for item, cause in items
+        key: cause.text
+        for key, cause in items
         if cause is not None
         and cause.rank is Rank.CAUSE
         and cause.state is not Health.PROGRESSING

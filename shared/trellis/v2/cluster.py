@@ -13,13 +13,15 @@ from functools import cached_property
 from typing import TypeVar
 
 from trellis.v2.deployments import ArtifactView, DeploymentView, ReplicaSetView
+from trellis.v2.host_groups import HostGroup, host_groups
 from trellis.v2.host_messages import LastHeartbeat
 from trellis.v2.hosts import HostView
 from trellis.v2.messages import HostHeartbeat, WorkloadStatus
 from trellis.v2.operator import Judgement, judge
+from trellis.v2.pods import HostPod
 from trellis.v2.routes import RoutedService, RouteSlice
 from trellis.v2.silence import Silence, attribute
-from trellis.v2.snapshot import Snapshot
+from trellis.v2.snapshot import Part, Snapshot
 from trellis.v2.workloads import WorkloadView
 
 V = TypeVar("V")
@@ -41,6 +43,16 @@ class Cluster:
     def workloads(self) -> list[WorkloadView]:
         """All Workloads, by namespace and name."""
         return sorted(self.snapshot.workloads, key=lambda workload: workload.meta.key)
+
+    @cached_property
+    def pods(self) -> list[HostPod]:
+        """The pods of host groups, by namespace and name."""
+        return sorted(self.snapshot.pods, key=lambda pod: pod.meta.key)
+
+    @cached_property
+    def host_groups(self) -> Mapping[str, HostGroup]:
+        """The host groups by ``namespace/name``, in this order."""
+        return host_groups(self.hosts, self.pods)
 
     @cached_property
     def operator(self) -> Judgement:
@@ -110,6 +122,27 @@ class Cluster:
             if (reply := replies.get(workload.id)) is not None and workload.meta.owner_name:
                 found[f"{workload.meta.namespace}/{workload.meta.owner_name}"] = reply
         return found
+
+    @cached_property
+    def _pods_by_address(self) -> Mapping[str, list[HostPod]]:
+        pairs = [(address, pod) for pod in self.pods for address in pod.addresses]
+        return {address: [pod for _, pod in found] for address, found in _grouped(pairs, lambda it: it[0]).items()}
+
+    @cached_property
+    def _hosts_by_address(self) -> Mapping[str, list[HostView]]:
+        return _grouped((host for host in self.hosts if host.address), lambda host: host.address)
+
+    def pod_of(self, host: HostView) -> HostPod | None:
+        """Return the pod of a host: the one with its address, of its host group if several have it; None if unknown.
+
+        Pods in the network of their node share its address.
+        """
+        found = self._pods_by_address.get(host.address, ()) if host.address else ()
+        return next((pod for pod in found if pod.group == host.group), next(iter(found), None))
+
+    def hosts_at(self, pod: HostPod) -> list[HostView]:
+        """Return the Hosts with the address of a pod: several, after a restart of its process."""
+        return [host for address in pod.addresses for host in self._hosts_by_address.get(address, ())]
 
     def host(self, host_id: str) -> HostView | None:
         """Return the Host of an ID, None if there is none or if it is not known."""
@@ -209,17 +242,38 @@ class Cluster:
 
     @cached_property
     def all_silent(self) -> bool:
-        """True if the heartbeats of all hosts are missing; a start of a workload explains that of its host."""
+        """True if the heartbeats of all hosts are missing, and neither starts of workloads nor pods explain all."""
+        if not all(self.silent(host) for host in self.hosts):
+            return False
         busy = {item.host_id for item in self.starting}
-        others = [host for host in self.hosts if host.id not in busy]
-        return bool(others) and all(self.silent(host) for host in others)
+        return any(host.id not in busy and not self.without_process(host) for host in self.hosts)
 
     def silence(self, host: HostView) -> Silence:
         """Return whose silence the missing heartbeat of a host is."""
         if not self.silent(host):
             return Silence.NONE
+        if self.without_process(host):
+            return Silence.OWN
         last, snapshot = self.last_heartbeat(host), self.snapshot
         return attribute(last, self.newest_heartbeat, snapshot.now, common=self.all_silent, timings=snapshot.timings)
+
+    def without_process(self, host: HostView) -> bool:
+        """Return whether the pods prove that a host does not run: its pod is not ready, or does not exist any more.
+
+        A host group without pods runs outside of this cluster.
+        """
+        pod = self.pod_of(host)
+        if pod is not None:
+            return not pod.ready or pod.meta.deleting
+        return self.has_pods(host.meta.namespace, host.group) and self.snapshot.knows_all(Part.PODS)
+
+    def has_pods(self, namespace: str, group: str) -> bool:
+        """Return whether a host group has pods that are neither deleted nor ended, as far as known."""
+        return (namespace, group) in self._groups_with_pods
+
+    @cached_property
+    def _groups_with_pods(self) -> set[tuple[str, str]]:
+        return {(group.namespace, group.name) for group in self.host_groups.values() if group.live}
 
     def silent(self, host: HostView) -> bool:
         """Return whether the heartbeat of a host is missing; ``silence`` attributes it."""

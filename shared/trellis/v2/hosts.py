@@ -14,6 +14,8 @@ from typing import Final
 from trellis.v2.fields import Json, mapping, number, seconds, text
 from trellis.v2.objects import Condition, Conditions, Meta, condition, view_conditions, view_meta
 
+LABEL_GROUP: Final = "hostgroup"
+"""Label of a Host with the name of its host group, which the chart of wasmCloud sets."""
 _NOT_KNOWN: Final = "unknown"
 
 
@@ -39,6 +41,11 @@ class HostView:
     def labels(self) -> Mapping[str, str]:
         """Labels of the host, which ``hostSelector`` matches."""
         return self.meta.labels
+
+    @property
+    def group(self) -> str:
+        """Name of its host group, "" if it has none."""
+        return self.labels.get(LABEL_GROUP, "")
 
     @property
     def reporting(self) -> Condition:

@@ -32,6 +32,18 @@ class Reason(StrEnum):
     """The host runs workloads that have no Workload."""
     ENVIRONMENT_DENIED = "EnvironmentDenied"
 
+    # Pods of host groups.
+    POD_CRASHING = "PodCrashing"
+    POD_PULL_FAILED = "PodPullFailed"
+    POD_UNSCHEDULABLE = "PodUnschedulable"
+    POD_FAILED = "PodFailed"
+    """Any other problem of the kubelet, as an eviction or a missing ConfigMap."""
+    POD_STARTING = "PodStarting"
+    POD_NOT_READY = "PodNotReady"
+    POD_WITHOUT_HOST = "PodWithoutHost"
+    HOST_WITHOUT_POD = "HostWithoutPod"
+    PODS_UNKNOWN = "PodsUnknown"
+
     # Images.
     IMAGE_NOT_FOUND = "ImageNotFound"
     IMAGE_INVALID = "ImageInvalid"

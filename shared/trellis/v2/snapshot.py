@@ -15,6 +15,7 @@ from trellis.v2.deployments import ArtifactView, DeploymentView, ReplicaSetView
 from trellis.v2.host_messages import HostMessages
 from trellis.v2.hosts import HostView
 from trellis.v2.images import ImageAnswer, ImageKey
+from trellis.v2.pods import HostPod
 from trellis.v2.routes import RoutedService, RouteSlice
 from trellis.v2.timings import V2Timings
 from trellis.v2.workloads import WorkloadView
@@ -30,6 +31,8 @@ class Part(StrEnum):
     ARTIFACTS = "artifacts"
     SERVICES = "services"
     SLICES = "endpointslices"
+    PODS = "pods"
+    """Only those of host groups."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +40,9 @@ class Snapshot:
     """The result of all reads. ``now``: Unix seconds by the clock of the API server.
 
     ``unread``: parts that are not known, with the reason; ``limited``: parts that are known in the namespace of the
-    object only, because this account cannot list all namespaces. ``messages``: None if no NATS was listened to.
-    ``former``: Workloads as they were before listening. ``images``: only the images that registries were asked about.
+    object only, and pods in those of Hosts, because this account cannot list all namespaces. ``messages``: None if no
+    NATS was listened to. ``former``: Workloads as they were before listening. ``images``: only the images that
+    registries were asked about.
     """
 
     now: float
@@ -49,6 +53,7 @@ class Snapshot:
     artifacts: Sequence[ArtifactView] = ()
     services: Sequence[RoutedService] = ()
     slices: Sequence[RouteSlice] = ()
+    pods: Sequence[HostPod] = ()
     unread: Mapping[Part, str] = field(default_factory=dict)
     limited: Mapping[Part, str] = field(default_factory=dict)
     messages: HostMessages | None = None

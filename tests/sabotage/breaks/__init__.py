@@ -57,6 +57,7 @@ AREAS: Final[Mapping[str, tuple[Break, ...]]] = {
     "Console log-in": console.DOORS,
     "Console viewers": console.VIEWERS,
     "Causes of wasmCloud v2": v2.CAUSES,
+    "Host groups of wasmCloud v2": v2.PODS,
     "Sources of wasmCloud v2": v2.SOURCES,
     "Display of wasmCloud v2": v2.DISPLAY,
     "Events of wasmCloud v2": v2.EVENTS,

@@ -54,6 +54,45 @@ CAUSES: Final = (
     ),
 )
 
+PODS: Final = (
+    Break(
+        "pods that cannot be read count as missing",
+        "ADR 114, rule 6: pods that cannot be read are unknown",
+        "trellis",
+        "_pods",
+        "if not cluster.snapshot.knows(Part.PODS):",
+        "if False:",
+        "tests/unit/v2/test_host_groups.py::test_pods_that_cannot_be_read_are_unknown_and_not_absent",
+    ),
+    Break(
+        "a pod of a namespace that was not read counts as missing",
+        "ADR 114, rule 6: no missing pod is concluded from some namespaces",
+        "trellis",
+        "_host",
+        "if not cluster.snapshot.knows_all(Part.PODS):",
+        "if False:",
+        "tests/unit/v2/test_host_groups.py::test_pods_of_the_namespaces_of_hosts_only_prove_no_absence",
+    ),
+    Break(
+        "all pods are read",
+        "ADR 114, rule 1: only pods with the label are read",
+        "trellis",
+        "_read",
+        "res, labels = RESOURCES[part], _SELECTORS.get(part)",
+        "res, labels = RESOURCES[part], None",
+        "tests/unit/trellis_cli/test_v2.py::test_only_pods_of_host_groups_are_read_and_only_with_wasmcloud_v2",
+    ),
+    Break(
+        "an outage is the silence of each host",
+        "ADR 111, rule 4: missing heartbeats of all hosts are one outage",
+        "trellis",
+        "attribute",
+        "return Silence.COMMON",
+        "return Silence.OWN",
+        "tests/unit/v2/test_explain_changes.py::test_silence_of_all_hosts_is_an_outage_and_silence_of_one_is_its_own",
+    ),
+)
+
 SOURCES: Final = (
     Break(
         "the replies of the whole account are received without the flag",

@@ -5,42 +5,55 @@ In: nothing. Out: a table by name; surfaces of an object. Called by tests.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 from support.situations.objects import explained, shown
 from support.v2.entities import seen
+from support.v2.host_pods import COUNTRY, OTHER, both, host_pod
 from support.v2.recordings import recording
 from trellis.read_model.explain.page import Explanation
 from trellis.read_model.explain.subject import Beside
 from trellis.read_model.health import Health
+from trellis.v2.cluster import Cluster
 from trellis.v2.explain.artifact import explain_artifact
 from trellis.v2.explain.deployment import explain_deployment
 from trellis.v2.explain.host import explain_host
+from trellis.v2.explain.host_group import explain_host_group
 from trellis.v2.explain.service import explain_routed_service
 from trellis.v2.explain.workload import explain_workload
 from trellis.v2.reasons import Reason
-from trellis.v2.snapshot import Snapshot
+from trellis.v2.snapshot import Part, Snapshot
 from trellis_cli.top.model import SHEETS, Kind
 
+GROUP: Final = "whostgroup/wasmcloud-system/default"
 SON: Final = "whost/wasmcloud-system/uppity-son-5573"
 
 
 @dataclass(frozen=True)
 class Found:
-    """An object at a moment of a recording; ``listened``: seconds of heartbeats before it."""
+    """An object at a moment of a recording; ``listened``: seconds of heartbeats before it.
+
+    ``pods``: of host groups, which no recording has; None: they cannot be read.
+    """
 
     situation: str
     at: float
     id: str
     listened: float = 0.0
+    pods: Sequence[Mapping[str, Any]] | None = ()
 
     def surfaces(self) -> list[tuple[str, str]]:
         """Return health and reason on the page, as an entity, and in the sheet of ``trellis top`` if there is one."""
         found = recording(self.situation)
         messages = found.messages(self.at - self.listened, self.at) if self.listened else None
-        entities = seen(self.situation, self.at, messages=messages)
-        page = explained(page_of(found.snapshot(self.at, listened=self.listened), self.id))
+        pods = [dict(pod) for pod in self.pods or ()]
+        hidden = ["wpods"] if self.pods is None else []
+        entities = seen(self.situation, self.at, messages=messages, pods=pods, lacking=hidden)
+        unread = {Part.PODS: "refused"} if self.pods is None else {}
+        snapshot = found.snapshot(self.at, listened=self.listened, pods=pods, unread=unread)
+        page = explained(page_of(snapshot, self.id))
         kind = next((kind for kind in Kind if SHEETS[kind].of == self.id.partition("/")[0]), None)
         if kind is not None:
             return [page, *shown(entities, self.id, kind)]
@@ -52,6 +65,8 @@ def page_of(snapshot: Snapshot, id_: str) -> Explanation:
     """Return the page of an entity."""
     kind, _, key = id_.partition("/")
     match kind:
+        case "whostgroup":
+            return explain_host_group(snapshot, Cluster(snapshot).host_groups[key], Beside())
         case "whost":
             return explain_host(snapshot, _of_key(snapshot.hosts, key), Beside())
         case "workload":
@@ -77,6 +92,36 @@ V2: Final[dict[str, tuple[Found, Health, str]]] = {
     "no host": (_deployment("00", 5, "lonely"), Health.DEGRADED, Reason.NO_HOST),
     "a host": (Found("01", 20, SON), Health.HEALTHY, Reason.HEALTHY),
     "a host before its conditions": (Found("01", 0.035, SON), Health.PROGRESSING, Reason.WAITING),
+    "a host group": (Found("03", 20, GROUP, pods=both()), Health.HEALTHY, Reason.HEALTHY),
+    "a host group outside of the cluster": (Found("03", 20, GROUP), Health.HEALTHY, Reason.HEALTHY),
+    "a host group whose pods cannot be read": (Found("03", 20, GROUP, pods=None), Health.UNKNOWN, Reason.PODS_UNKNOWN),
+    "a pod that crashes": (
+        Found("03", 20, GROUP, pods=[*both(), host_pod("c", OTHER, "CrashLoopBackOff")]),
+        Health.DEGRADED, Reason.POD_CRASHING,
+    ),
+    "a pod whose image cannot be pulled": (
+        Found("03", 20, GROUP, pods=[*both(), host_pod("c", "", "ImagePullBackOff")]),
+        Health.DEGRADED, Reason.POD_PULL_FAILED,
+    ),
+    "a pod without a node": (
+        Found("03", 20, GROUP, pods=[*both(), host_pod("c", "", "Unschedulable")]),
+        Health.DEGRADED, Reason.POD_UNSCHEDULABLE,
+    ),
+    "a pod that starts": (
+        Found("03", 20, GROUP, pods=[*both(), host_pod("c", "", "ContainerCreating")]),
+        Health.PROGRESSING, Reason.POD_STARTING,
+    ),
+    "a pod without a Host": (
+        Found("03", 20, GROUP, pods=[*both(), host_pod("c", OTHER)]), Health.DEGRADED, Reason.POD_WITHOUT_HOST,
+    ),
+    "a Host without a pod": (Found("03", 20, GROUP, pods=both()[:1]), Health.PROGRESSING, Reason.HOST_WITHOUT_POD),
+    "a host group without a Host": (
+        Found("00", 5, GROUP, pods=[host_pod("c", OTHER, "CrashLoopBackOff")]), Health.DEGRADED, Reason.POD_CRASHING,
+    ),
+    "a host whose pod crashes": (
+        Found("03", 20, SON, pods=[host_pod("a", COUNTRY), host_pod("b", "10.77.77.11", "CrashLoopBackOff")]),
+        Health.HEALTHY, Reason.HEALTHY,
+    ),
     "ready": (_deployment("02", 6, "hello"), Health.HEALTHY, Reason.HEALTHY),
     "an image that is missing": (_deployment("04", 64, "no-tag"), Health.DEGRADED, Reason.PULL_FAILED),
     "a registry that does not answer": (
@@ -109,6 +154,9 @@ V2: Final[dict[str, tuple[Found, Health, str]]] = {
     "all heartbeats stopped": (_deployment("12", 33.5, "hello"), Health.UNKNOWN, Reason.HEARTBEATS_STOPPED),
     "a host whose heartbeat stopped with all others": (
         Found("12", 33.5, SON), Health.UNKNOWN, Reason.HEARTBEATS_STOPPED,
+    ),
+    "a host group whose heartbeats stopped": (
+        Found("12", 33.5, GROUP, pods=both()), Health.UNKNOWN, Reason.HEARTBEATS_STOPPED,
     ),
     "NATS away": (_deployment("12", 45, "hello"), Health.UNKNOWN, Reason.NATS_UNREACHABLE),
     "workloads that Kubernetes does not have": (

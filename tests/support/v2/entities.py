@@ -14,6 +14,7 @@ from trellis.read_model.entities.entities import PartStatus
 from trellis.v2.deployments import view_artifact, view_deployment, view_replica_set
 from trellis.v2.host_messages import HostMessages
 from trellis.v2.hosts import view_host
+from trellis.v2.pods import view_host_pod
 from trellis.v2.routes import LABEL_ROUTE, view_service, view_slice
 from trellis.v2.workloads import view_workload
 
@@ -54,11 +55,19 @@ def composer_of(found: Mapping[tuple[str, str], Any], lacking: Iterable[str] = (
 
 
 def seen(
-    situation: str, at: float, *, lacking: Iterable[str] = (), messages: HostMessages | None = None
+    situation: str,
+    at: float,
+    *,
+    lacking: Iterable[str] = (),
+    messages: HostMessages | None = None,
+    pods: Iterable[Mapping[str, Any]] = (),
 ) -> dict[str, Any]:
-    """Return the entities of a situation at a time."""
+    """Return the entities of a situation at a time; ``pods``: of host groups, which no recording has."""
     found = recording(situation)
-    there = {key: view for key, view in views(found, at).items() if key[0] not in lacking}
+    of_groups = {
+        ("wpods", f"{pod['metadata']['namespace']}/{pod['metadata']['name']}"): view_host_pod(pod) for pod in pods
+    }
+    there = {key: view for key, view in (views(found, at) | of_groups).items() if key[0] not in lacking}
     return {
         id_: entity
         for id_, entity in composer_of(there, lacking).flush(found.start + at, messages).items()

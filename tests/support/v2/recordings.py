@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -18,6 +18,7 @@ from trellis.v2.host_messages import Collector, HostMessages
 from trellis.v2.hosts import HostView, view_host
 from trellis.v2.images import ImageAnswer, ImageKey
 from trellis.v2.messages import HEARTBEATS
+from trellis.v2.pods import view_host_pod
 from trellis.v2.routes import LABEL_ROUTE, view_service, view_slice
 from trellis.v2.snapshot import Part, Snapshot
 from trellis.v2.workloads import WorkloadView, view_workload
@@ -90,10 +91,11 @@ class Recording:
         seed: int = 0,
         unread: Mapping[Part, str] | None = None,
         images: Mapping[ImageKey, ImageAnswer] | None = None,
+        pods: Sequence[Manifest] = (),
     ) -> Snapshot:
         """Return the snapshot of a command at a time, with the messages of the last ``listened`` seconds.
 
-        ``seed``: order of the objects, which no list guarantees.
+        ``seed``: order of the objects, which no list guarantees; ``pods``: of host groups, which no recording has.
         """
         found = self.objects(at)
         random.Random(seed).shuffle(found)
@@ -121,6 +123,7 @@ class Recording:
             artifacts=[view_artifact(item) for item in seen[Part.ARTIFACTS]],
             services=[view_service(item) for item in seen[Part.SERVICES]],
             slices=[view_slice(item) for item in seen[Part.SLICES]],
+            pods=[] if Part.PODS in hidden else [view_host_pod(item) for item in pods],
             unread=hidden,
             messages=self.messages(at - listened, at, replies=replies) if listened else None,
             former=former if listened else (),

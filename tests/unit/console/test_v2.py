@@ -12,8 +12,9 @@ import pytest
 from console.timings import Timings
 from support.console.viewers import Page, People, World, console, may, messages
 from support.v2.explained import fill
+from support.v2.host_pods import both
 from support.v2.received import Received
-from trellis.kube.resources import EVENTS, WASM_HOSTS, WORKLOADS
+from trellis.kube.resources import EVENTS, PODS, WASM_HOSTS, WORKLOADS
 from trellis.kube.transport import HttpRequest, Reply
 from trellis.kube.watch_timings import WatchTimings
 from trellis.lattice.connection.address import NatsAddress
@@ -111,6 +112,20 @@ async def test_a_viewer_without_permissions_sees_that_it_is_unknown() -> None:
         assert {item["reason"] for item in workloads}.isdisjoint({"HostNotFound", "ServiceNotFound", "NoHost"})
 
 
+async def test_a_viewer_without_pods_sees_an_unknown_host_group_and_one_with_them_its_pods() -> None:
+    async with viewed(may("dev", "hosts,workloads,workloaddeployments")) as world:
+        fill(world.kube, "03", 2.2)
+        for pod in both():
+            world.kube.put(PODS, pod)
+        found = {}
+        for token in (ADMIN, DEV):
+            async with world.logged_in(token) as browser:
+                page = await read_until(browser, lambda page: is_read(page) and "whostgroup" in kinds(page))
+            found[token] = page.entities["whostgroup/wasmcloud-system/default"]
+        assert found[ADMIN]["pods"] == {"all": 2, "ready": 2}
+        assert (found[DEV]["pods"], found[DEV]["health"]) == (None, "Unknown")
+
+
 async def test_an_answer_of_another_version_is_unknown_and_not_absent() -> None:
     async with viewed() as world, world.logged_in(ADMIN) as browser:
         people = world.people
@@ -158,6 +173,7 @@ async def test_hosts_are_those_of_all_namespaces() -> None:
     [
         ("workloaddeployment", "apps", "no-tag"),
         ("whost", "wasmcloud-system", "uppity-son-5573"),
+        ("whostgroup", "wasmcloud-system", "default"),
         ("service", "apps", "hello"),
     ],
 )

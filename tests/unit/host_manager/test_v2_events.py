@@ -38,7 +38,7 @@ from trellis.v2.snapshot import Part, Snapshot
 from trellis.v2.workloads import STEPS, TemplateView, WorkloadView, view_workload
 
 GOLDEN = json.loads((Path(__file__).parents[2] / "data/host_manager/v2_events.json").read_text())
-UNWATCHED = {Part.SERVICES: "not watched", Part.SLICES: "not watched"}
+UNWATCHED = dict.fromkeys((Part.SERVICES, Part.SLICES, Part.PODS), "not watched")
 LONG_AGO = Trust(0.0)
 NOW = 1_800_000_000.0
 STEP = 5.0

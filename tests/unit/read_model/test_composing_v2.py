@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from support.v2.entities import composer_of, seen, statuses, views
+from support.v2.host_pods import COUNTRY, SON, both, host_pod
 from support.v2.recordings import SITUATIONS, recording
 from trellis.read_model.entities.composing_v2 import (
     EVALUATED_MOST,
@@ -24,6 +25,7 @@ from trellis.read_model.entities.journal import Journal
 from trellis.read_model.health import Health
 from trellis.v2.cluster import Cluster
 from trellis.v2.explain.deployment import deployment_health
+from trellis.v2.pods import view_host_pod
 
 
 @pytest.mark.parametrize("situation", SITUATIONS)
@@ -59,6 +61,14 @@ STEPS = [
     (key, view)
     for situation, at in (("03", 40), ("09", 20), ("10", 60), ("14b", 40), ("15", 20))
     for key, view in views(recording(situation), at).items()
+] + [
+    (("wpods", f"wasmcloud-system/{name}"), view_host_pod(host_pod(name, address, state, group=group)))
+    for name, address, state, group in (
+        ("a", SON, "Ready", "default"),
+        ("a", SON, "CrashLoopBackOff", "default"),
+        ("b", COUNTRY, "Ready", "edge"),
+        ("c", "", "Unschedulable", "edge"),
+    )
 ]
 
 
@@ -93,7 +103,11 @@ def test_health_is_that_of_pages() -> None:
 def test_relations_lead_from_a_host_group_to_a_service() -> None:
     entities = seen("03", 2.2)
     [host] = [item for id_, item in entities.items() if id_ == "whost/wasmcloud-system/uppity-son-5573"]
-    assert host["group"] == "default"
+    assert host["group"] == "whostgroup/wasmcloud-system/default"
+    group = entities[host["group"]]
+    assert group["hosts"] == sorted(id_ for id_ in entities if id_.startswith("whost/"))
+    assert group["pods"] == {"all": 0, "ready": 0}
+    assert {host["pod"], host["node"]} == {None}
     deployment = entities["workloaddeployment/apps/hello"]
     assert "whost/wasmcloud-system/uppity-son-5573" in deployment["hosts"]
     assert deployment["service"] == "wservice/apps/hello"
@@ -148,6 +162,43 @@ def test_heartbeats_of_hosts_that_cannot_be_read_are_not_used() -> None:
     }
     assert reasons[False] == "PluginMissing"
     assert reasons[True] != "PluginMissing"
+
+
+def test_a_host_has_its_pod_and_its_node() -> None:
+    entities = seen("03", 2.2, pods=both())
+    host = entities["whost/wasmcloud-system/uppity-son-5573"]
+    assert (host["pod"], host["node"]) == ("wasmcloud-system/default-a", "node/node-1")
+    group = entities[host["group"]]
+    assert (group["pods"], group["nodes"]) == ({"all": 2, "ready": 2}, ["node/node-1", "node/node-2"])
+
+
+def test_pods_that_cannot_be_read_leave_the_host_group_unknown() -> None:
+    entities = seen("03", 2.2, lacking=["wpods"], pods=both())
+    group = entities["whostgroup/wasmcloud-system/default"]
+    assert (group["health"], group["pods"]) == (Health.UNKNOWN, None)
+    assert entities["whost/wasmcloud-system/uppity-son-5573"]["health"] == Health.HEALTHY
+
+
+def test_a_host_group_ends_with_its_last_pod_and_host() -> None:
+    composer, journal = composer_of({}), Journal(1000)
+    pod = view_host_pod(host_pod("a", "", "ImagePullBackOff", group="edge"))
+    composer.take("wpods", pod.meta.key, pod)
+    journal.write(composer.flush(0.0, None))
+    assert journal.entities["whostgroup/wasmcloud-system/edge"]["reason"] == "PodPullFailed"
+    assert not [id_ for id_ in composer.flush(1.0, None) if id_.startswith("whostgroup/")], "nothing changed"
+    composer.take("wpods", pod.meta.key, None)
+    journal.write(composer.flush(3.0, None))
+    assert "whostgroup/wasmcloud-system/edge" not in journal.entities
+
+
+def test_the_pod_of_a_silent_host_and_of_missing_hosts_is_evaluated_when_it_changes() -> None:
+    found = recording("00")
+    composer, journal = composer_of(views(found, 5)), Journal(1000)
+    journal.write(composer.flush(found.start + 5, None))
+    pod = view_host_pod(host_pod("a", "", "CrashLoopBackOff"))
+    composer.take("wpods", pod.meta.key, pod)
+    journal.write(composer.flush(found.start + 6, None))
+    assert "wasmcloud-system/a" in journal.entities["workloaddeployment/apps/lonely"]["message"]
 
 
 def test_workloads_that_cannot_be_read_leave_their_number_unknown() -> None:

@@ -18,6 +18,7 @@ from trellis.read_model.explain.service import SUBJECT as SERVICE
 from trellis.read_model.explain.shim import SUBJECT as SHIM
 from trellis.read_model.explain.subject import Absence, Beside, Subject
 from trellis.read_model.reading.cluster import Reading
+from trellis.read_model.reading.explained_v2 import HOST_GROUP
 from trellis.read_model.reading.explained_v2 import SUBJECTS as V2_SUBJECTS
 from trellis.read_model.reading.find import NotThereError, find
 from trellis.telemetry import Metrics, setup
@@ -93,7 +94,7 @@ def test_a_page_ends_with_who_leads_what_was_told_and_which_rights_were_lacking(
 
 def test_a_subject_is_named_as_the_command_line_names_it() -> None:
     subjects = [*SUBJECTS, *(subject for _, subject in V2_SUBJECTS.values())]
-    assert {subject.short for subject in subjects} | {"deadletter"} == set(KINDS)
+    assert {subject.short for subject in subjects} | {HOST_GROUP, "deadletter"} == set(KINDS)
 
 
 @pytest.fixture

@@ -202,7 +202,7 @@ def test_what_was_not_read_yet_is_known() -> None:
 
 def test_a_cluster_without_wasmcloud_v2_has_no_sheet_for_it_and_waits_for_nothing_of_it() -> None:
     entities = without_v2(world())
-    assert {Kind.V2_HOSTS, Kind.V2_DEPLOYMENTS} == {*Kind} - {*sheets(entities)}
+    assert {Kind.V2_HOST_GROUPS, Kind.V2_HOSTS, Kind.V2_DEPLOYMENTS} == {*Kind} - {*sheets(entities)}
     assert unread(entities) == []
     assert lacking(Kind, entities) == []
     assert "wasmCloud v2" in notes(Kind.V2_HOSTS, entities)[0]
@@ -233,6 +233,16 @@ def test_numbers_of_a_host_without_a_heartbeat_are_unknown_and_not_zero() -> Non
     assert awaited(world())
     sent = {id_: item | {"heartbeat": True} if item["kind"] == "whost" else item for id_, item in world().items()}
     assert not awaited(sent)
+
+
+def test_a_host_group_of_wasmcloud_v2_has_its_pods_and_hosts_and_unknown_pods_are_no_number() -> None:
+    [row] = rows(Kind.V2_HOST_GROUPS, world(), Wanted())
+    cells = dict(zip(sorts(Kind.V2_HOST_GROUPS), row.cells, strict=True))
+    assert (cells["name"], cells["hosts"], cells["pods"], cells["ready"]) == ("default", "2", "0", "0")
+    assert row.explained == "whostgroup/wasmcloud-system/default"
+    unknown = {id_: item | {"pods": None} if id_ == row.id else item for id_, item in world().items()}
+    [row] = rows(Kind.V2_HOST_GROUPS, unknown, Wanted())
+    assert row.cells[-2:] == ("-", "-")
 
 
 def test_counts_are_of_all_and_not_of_what_fits() -> None:
@@ -281,7 +291,8 @@ def test_keys_choose_a_sheet_and_forget_what_was_selected_in_another() -> None:
     assert (screen.kind, screen.selected) == (Kind.SHIMS, "")
     assert pressed(Screen(), "left").kind is Kind.V2_DEPLOYMENTS
     assert pressed(Screen(), "3").kind is Kind.HOST_GROUPS
-    assert pressed(Screen(), "0", "x").kind is Kind.NODES
+    assert pressed(Screen(), "x").kind is Kind.NODES
+    assert pressed(Screen(), "0").kind is Kind.V2_DEPLOYMENTS, "the tenth"
     assert press(Screen(), "q", ()) is None
 
 

@@ -16,11 +16,13 @@ from controller_host.module.web import Answer, Web
 from support.suite.naming import lacking
 from support.v2.components import component
 from support.v2.explained import bare, kube_of
+from support.v2.host_pods import OTHER, both, host_pod
 from support.v2.recordings import recording
 from trellis.config.settings import SettingsError
 from trellis.kube.errors import NotFound, Unavailable
 from trellis.kube.resources import (
     NAMESPACES,
+    PODS,
     SECRETS,
     SERVICES,
     WASM_HOSTS,
@@ -29,6 +31,7 @@ from trellis.kube.resources import (
 from trellis.lattice.connection.address import NatsAddress
 from trellis.oci.manifests import digest_of
 from trellis.read_model.errors import AnswerError
+from trellis.read_model.health import Health
 from trellis.read_model.reading.cluster import Reading
 from trellis.read_model.reading.explained import page_of
 from trellis.read_model.reading.find import NotThereError
@@ -36,6 +39,7 @@ from trellis.read_model.reading.v2_snapshot import RESOURCES, read_snapshot
 from trellis.v2.host_messages import HostMessages
 from trellis.v2.images import ImageAnswer, ImageKey, ImageState
 from trellis.v2.interfaces import Interface
+from trellis.v2.pods import POD_SELECTOR
 from trellis.v2.reasons import Reason
 from trellis.v2.snapshot import Part
 from trellis_cli.common.objects import ObjectName
@@ -168,6 +172,64 @@ async def test_a_row_counts_and_has_the_causes_of_the_pages() -> None:
     page = await explained(kube_of("04", 20), "workloaddeployment", "no-tag")
     assert part.data["causes"]["workloaddeployment/apps/no-tag"] == page.cause.text
     assert "`trellis explain workloaddeployment/" in part.problem
+
+
+def put(kube: FakeKube, *pods: dict[str, Any]) -> FakeKube:
+    for pod in pods:
+        kube.put(PODS, pod)
+    return kube
+
+
+async def test_a_row_has_the_host_groups_with_the_causes_of_their_pages() -> None:
+    kube = put(kube_of("03", 20), *both(), host_pod("c", OTHER, "CrashLoopBackOff"))
+    part = await read_v2(kube, "trellis-system")
+    assert part is not None
+    assert (part.data["host_groups"], part.data["unhealthy"]) == (1, ["whostgroup/wasmcloud-system/default"])
+    page = await explained(kube, "whostgroup", "default")
+    assert part.data["causes"]["whostgroup/wasmcloud-system/default"] == page.cause.text
+    assert (page.subject, page.cause.reason) == ("whostgroup wasmcloud-system/default", Reason.POD_CRASHING)
+
+
+async def test_only_pods_of_host_groups_are_read_and_only_with_wasmcloud_v2() -> None:
+    kube = put(kube_of("03", 20), *both())
+    await read_v2(kube, "trellis-system")
+    reads = [request for request in kube.api.requests if request.path.endswith("/pods")]
+    assert {request.query.get("labelSelector") for request in reads} == {POD_SELECTOR}
+    kube = bare()
+    await read_v2(kube, "trellis-system")
+    assert not [request for request in kube.api.requests if request.path.endswith("/pods")]
+
+
+async def test_pods_that_are_forbidden_are_an_unread_row_and_an_unknown_host_group() -> None:
+    kube = put(kube_of("03", 20), *both())
+    forbid(kube, "pods")
+    part = await read_v2(kube, "trellis-system")
+    assert part is not None
+    assert (part.ok, part.data["host_groups"], part.data["unhealthy"]) == (None, None, [])
+    assert lacking(part.unread, "pods") == []
+    page = await explained(kube, "whostgroup", "default")
+    assert (page.cause.reason, page.verdict.health) == (Reason.PODS_UNKNOWN, Health.UNKNOWN)
+    with pytest.raises(AnswerError) as error:
+        await explained(kube, "whostgroup", "edge")
+    assert lacking(str(error.value), "edge", "list pods") == []
+
+
+async def test_pods_in_the_namespaces_of_hosts_suffice() -> None:
+    elsewhere = host_pod("far", OTHER, namespace="apps")
+    kube = put(kube_of("03", 20), *both(), elsewhere)
+    forbid(kube, wide=("pods",))
+    snapshot = await read_snapshot(Reading(kube, "trellis-system"), None)
+    assert {pod.meta.name for pod in snapshot.pods} == {"default-a", "default-b"}
+    assert {*snapshot.limited} == {Part.PODS}
+    page = await explained(kube, "whostgroup", "default")
+    assert page.cause is None
+
+
+async def test_a_host_group_that_does_not_exist_has_a_page_with_similar_ones() -> None:
+    kube = put(kube_of("03", 20), *both())
+    with pytest.raises(NotThereError) as error:
+        await explained(kube, "whostgroup", "defautl")
+    assert lacking(error.value.page.headline, "wasmcloud-system/default") == []
 
 
 async def test_a_healthy_row_and_one_without_permissions() -> None:

@@ -2,7 +2,7 @@
 
 import { idOf } from "../src/model/entities.ts";
 import type {
-  Application, Artifact, Controller, Entity, Happening, Host, HostGroup, Node, Part, Service, Shim, V2Host, V2Service, Workload, WorkloadDeployment,
+  Application, Artifact, Controller, Entity, Happening, Host, HostGroup, Node, Part, Service, Shim, V2Host, V2HostGroup, V2Service, Workload, WorkloadDeployment,
 } from "../src/model/entities.ts";
 
 export function entities(...those: readonly Entity[]): Record<string, Entity> {
@@ -58,9 +58,17 @@ export function controller(name: string, more: Partial<Controller> = {}): Contro
   };
 }
 
+export function v2Group(name: string, more: Partial<V2HostGroup> = {}): V2HostGroup {
+  return {
+    kind: "whostgroup", namespace: "wasmcloud", name, health: "Healthy", reason: null, message: null, pods: { all: 1, ready: 1 }, hosts: ["whost/wasmcloud/h1"],
+    nodes: ["node/n1"], ...more,
+  };
+}
+
 export function v2Host(name: string, more: Partial<V2Host> = {}): V2Host {
   return {
-    kind: "whost", namespace: "wasmcloud", name, health: "Healthy", reason: null, message: null, group: "default", host_id: name, address: "10.0.0.1", port: 80,
+    kind: "whost", namespace: "wasmcloud", name, health: "Healthy", reason: null, message: null, group: "whostgroup/wasmcloud/default", pod: `wasmcloud/pod-${name}`,
+    node: "node/n1", host_id: name, address: "10.0.0.1", port: 80,
     environment: null, heartbeat: null, version: null, system: null, cpu_percent: null, memory_total: null, memory_free: null, components: null,
     workloads: null, placed: 1, conditions: { Reporting: "True", Ready: "True" }, ...more,
   };

@@ -5,7 +5,7 @@ import { idOf } from "../src/model/entities.ts";
 import type { Entity } from "../src/model/entities.ts";
 import { Model } from "../src/model/model.ts";
 import { appRows, chosen, controllerRows, fits, hostRows, isRead, milliseconds, obstacles, progress, related, rolloutRows, tally } from "../src/model/selectors.ts";
-import { application, artifact, controller, deployment, entities, group, host, node, part, service, shim, v2Host, v2Service, workload } from "./objects.ts";
+import { application, artifact, controller, deployment, entities, group, host, node, part, service, shim, v2Group, v2Host, v2Service, workload } from "./objects.ts";
 
 const ALL = { text: "", health: "" };
 
@@ -70,13 +70,30 @@ test("what leads to what is not seen leads nowhere", () => {
   assert.equal(related(world(), "node/never").size, 0);
 });
 
-const hello = [v2Host("h1"), v2Host("h2", { group: "edge" }), v2Host("h3", { group: null }), workload("hello-1"), deployment("hello"), v2Service("hello")];
+const hello = [
+  v2Group("default"), v2Group("edge", { hosts: ["whost/wasmcloud/h2"] }), v2Group("empty", { hosts: [], pods: null, health: "Degraded" }), v2Host("h1"),
+  v2Host("h2", { group: "whostgroup/wasmcloud/edge" }), v2Host("h3", { group: null }), workload("hello-1"), deployment("hello"), v2Service("hello"),
+];
 
 test("hosts of wasmCloud v2 stand below their host group, after those of lattices", () => {
   assert.deepEqual(hostRows(world(...shop, ...hello), ALL).map((row) => row.key), [
     "hostgroup/team/hosts", "host/team/hosts-1", "#alone", "host/team/other",
-    "#v2 group ", "whost/wasmcloud/h3", "#v2 group default", "whost/wasmcloud/h1", "#v2 group edge", "whost/wasmcloud/h2",
+    "#v2 hosts", "whostgroup/wasmcloud/default", "whost/wasmcloud/h1", "whostgroup/wasmcloud/edge", "whost/wasmcloud/h2", "whostgroup/wasmcloud/empty",
+    "#v2 alone", "whost/wasmcloud/h3",
   ]);
+  assert.deepEqual(hostRows(world(...hello), { text: "h2", health: "" }).map((row) => row.key), [
+    "#v2 hosts", "whostgroup/wasmcloud/edge", "whost/wasmcloud/h2",
+  ]);
+});
+
+test("a host group of wasmCloud v2 leads to its hosts, their deployments and their Services, and back", () => {
+  const model = world(node("n1"), ...hello);
+  const leads = (id: string) => [...related(model, id).values()].flat().map(idOf).sort();
+  assert.deepEqual(leads("whostgroup/wasmcloud/default"), ["node/n1", "whost/wasmcloud/h1", "workloaddeployment/apps/hello", "wservice/apps/hello"]);
+  for (const id of ["whost/wasmcloud/h1", "workload/apps/hello-1", "workloaddeployment/apps/hello", "wservice/apps/hello", "node/n1"]) {
+    assert.ok(leads(id).includes("whostgroup/wasmcloud/default"), id);
+  }
+  assert.deepEqual(leads("whostgroup/wasmcloud/empty"), ["node/n1"]);
 });
 
 test("a deployment of wasmCloud v2 is followed by its Service, and each object has one row", () => {
@@ -91,9 +108,9 @@ test("a deployment of wasmCloud v2 is followed by its Service, and each object h
 test("a host of wasmCloud v2 leads to deployments and by them to Services, and back", () => {
   const model = world(...hello);
   const leads = (id: string) => [...related(model, id).values()].flat().map(idOf).sort();
-  assert.deepEqual(leads("whost/wasmcloud/h1"), ["workload/apps/hello-1", "workloaddeployment/apps/hello", "wservice/apps/hello"]);
-  assert.deepEqual(leads("workloaddeployment/apps/hello"), ["whost/wasmcloud/h1", "workload/apps/hello-1", "wservice/apps/hello"]);
-  assert.deepEqual(leads("wservice/apps/hello"), ["whost/wasmcloud/h1", "workload/apps/hello-1", "workloaddeployment/apps/hello"]);
+  assert.deepEqual(leads("whost/wasmcloud/h1"), ["whostgroup/wasmcloud/default", "workload/apps/hello-1", "workloaddeployment/apps/hello", "wservice/apps/hello"]);
+  assert.deepEqual(leads("workloaddeployment/apps/hello"), ["whost/wasmcloud/h1", "whostgroup/wasmcloud/default", "workload/apps/hello-1", "wservice/apps/hello"]);
+  assert.deepEqual(leads("wservice/apps/hello"), ["whost/wasmcloud/h1", "whostgroup/wasmcloud/default", "workload/apps/hello-1", "workloaddeployment/apps/hello"]);
 });
 
 test("a cluster without wasmCloud v2 lacks nothing, and one that is not readable does", () => {

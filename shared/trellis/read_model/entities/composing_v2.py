@@ -16,7 +16,7 @@ from typing import Any, Final, TypeAlias
 from trellis.read_model.entities import v2_entities
 from trellis.read_model.entities.entities import PartStatus, identity, of_key, part_entity
 from trellis.read_model.entities.journal import Entity
-from trellis.read_model.entities.v2_entities import HOST, WORKLOAD
+from trellis.read_model.entities.v2_entities import HOST, HOST_GROUP, WORKLOAD
 from trellis.read_model.entities.v2_relations import OF_PART, Relations
 from trellis.read_model.health import Health
 from trellis.v2.cluster import Cluster
@@ -37,6 +37,7 @@ PARTS: Final[Mapping[str, Part]] = {
     "artifacts": Part.ARTIFACTS,
     "wservices": Part.SERVICES,
     "wslices": Part.SLICES,
+    "wpods": Part.PODS,
 }
 """Names of the parts; each has a read status."""
 INSTALLED: Final = "wasmcloud-v2"
@@ -74,6 +75,10 @@ class V2Composer:
         self._beats: dict[str, float] = {}
         self._moved: list[WorkloadView] = []
         self._former: list[tuple[float, WorkloadView]] = []
+        self._groups: set[str] = set()
+        """Ids of the host groups of the last run, whose end no watch reports."""
+        self._pods_changed = False
+        """A pod of a host group changed since the last run."""
 
     def take(self, name: str, key: str, new: Any) -> None:  # noqa: ANN401 - the view that belongs to the part
         """Store the current view of an object, None if it is deleted; ``flush`` computes the entities."""
@@ -88,6 +93,7 @@ class V2Composer:
             if view is not None:
                 self._dirty.update(self._relations.dependents(part, view))
         self._relations.change(part, old, new)
+        self._pods_changed |= part is Part.PODS
         if part is Part.WORKLOADS and old is not None and (new is None or new.host_id != old.host_id):
             self._moved.append(old)
 
@@ -155,6 +161,7 @@ class V2Composer:
             artifacts=views[Part.ARTIFACTS],
             services=views[Part.SERVICES],
             slices=views[Part.SLICES],
+            pods=views[Part.PODS],
             unread=unread,
             limited=dict.fromkeys(_NAMESPACED, self._limited) if self._limited else {},
             messages=None if Part.HOSTS in unread else messages,
@@ -169,25 +176,36 @@ class V2Composer:
     def _changed(self, cluster: Cluster, now: float) -> set[str]:
         """Return the ids to evaluate: changed, dependent on a change, and those whose turn it is."""
         dirty, self._dirty = self._dirty, set()
+        every, self._pods_changed = self._pods_changed, False
         common = (_operator(cluster, now), cluster.snapshot.unread, cluster.snapshot.messages is None)
         if common != self._common:
             self._common = common
+            every = True
             dirty |= {of_key(kind, key) for part, kind in OF_PART.items() for key in self._views[part]}
         hosts = self._changed_hosts(cluster)
         dirty |= {of_key(HOST, key) for key in hosts.keys}
         for id_ in hosts.ids:
             dirty |= {of_key(WORKLOAD, item.meta.key) for item in cluster.workloads_on(id_)}
         starting = [item.meta.key for item in cluster.starting]
-        if hosts.ids or starting != self._starting:
-            # The texts of problems name hosts, and the workload that the operator waits for.
+        if every:
+            dirty |= {of_key(HOST, key) for key in self._views[Part.HOSTS]}
+        if every or hosts.ids or starting != self._starting:
+            # The texts of problems name hosts, their pods, and the workload that the operator waits for.
             self._starting = starting
             dirty |= self._checked.keys()
-        dirty |= self._in_turn(now)
+        dirty |= self._in_turn(now) | self._changed_groups(cluster, every=every or bool(hosts.ids))
         for part in (Part.WORKLOADS, Part.DEPLOYMENTS):
             kind = f"{OF_PART[part]}/"
             views = [self._views[part].get(id_.removeprefix(kind)) for id_ in dirty if id_.startswith(kind)]
             dirty |= {id_ for view in views if view is not None for id_ in self._relations.dependents(part, view)}
         return dirty
+
+    def _changed_groups(self, cluster: Cluster, *, every: bool) -> set[str]:
+        """Return the ids of the host groups to evaluate, also of those that do not exist any more."""
+        current = {of_key(HOST_GROUP, key) for key in cluster.host_groups}
+        found = current ^ self._groups | (current if every else set())
+        self._groups = current
+        return found
 
     def _in_turn(self, now: float) -> set[str]:
         found: set[str] = set()
@@ -218,6 +236,9 @@ class V2Composer:
 
     def _entity(self, cluster: Cluster, id_: str) -> Entity | None:
         kind, _, key = id_.partition("/")
+        if kind == HOST_GROUP:
+            group = cluster.host_groups.get(key)
+            return v2_entities.v2_host_group_entity(cluster, group) if group is not None else None
         part = next(part for part, its in OF_PART.items() if its == kind)
         view = self._views[part].get(key)
         if view is None:

@@ -1,4 +1,4 @@
-"""Entities of wasmCloud v2: hosts, Workloads, WorkloadDeployments, Artifacts and Services.
+"""Entities of wasmCloud v2: host groups, hosts, Workloads, WorkloadDeployments, Artifacts and Services.
 
 Pure. In: views in their cluster. Out: entities, as docs/console.md describes them. Called by ``composing_v2``.
 Invariants: health comes from ``trellis.v2.explain``, as on pages; numbers of a host come from its heartbeat only, and
@@ -17,25 +17,37 @@ from trellis.v2.deployments import ArtifactView, DeploymentView
 from trellis.v2.explain.artifact import artifact_health
 from trellis.v2.explain.deployment import deployment_health
 from trellis.v2.explain.host import host_health
+from trellis.v2.explain.host_group import host_group_health
 from trellis.v2.explain.service import routed_service_health
 from trellis.v2.explain.workload import workload_health
+from trellis.v2.host_groups import HostGroup
 from trellis.v2.hosts import HostView
 from trellis.v2.objects import Conditions
 from trellis.v2.routes import RoutedService
 from trellis.v2.snapshot import Part
 from trellis.v2.workloads import PartView, WorkloadView
 
+HOST_GROUP: Final = "whostgroup"
 HOST: Final = "whost"
 WORKLOAD: Final = "workload"
 DEPLOYMENT: Final = "workloaddeployment"
 ARTIFACT: Final = "artifact"
 SERVICE: Final = "wservice"
-KINDS: Final = (HOST, WORKLOAD, DEPLOYMENT, ARTIFACT, SERVICE)
+KINDS: Final = (HOST_GROUP, HOST, WORKLOAD, DEPLOYMENT, ARTIFACT, SERVICE)
 """Kinds of entities of wasmCloud v2."""
-LABEL_GROUP: Final = "hostgroup"
-"""Label of a Host with its host group, which the chart of wasmCloud sets."""
 _READY: Final = "Ready"
 _MIB: Final = 2**20
+
+
+def v2_host_group_entity(cluster: Cluster, group: HostGroup) -> Entity:
+    """Return a host group; ``pods``: without ended ones, None if they cannot be read."""
+    live = group.live
+    pods = {"all": len(live), "ready": sum(pod.ready for pod in live)} if cluster.snapshot.knows(Part.PODS) else None
+    return make_entity(HOST_GROUP, group.namespace, group.name, host_group_health(cluster, group)) | {
+        "pods": pods,
+        "hosts": [identity(HOST, host.meta.namespace, host.meta.name) for host in group.hosts],
+        "nodes": sorted({identity("node", "", pod.node) for pod in live if pod.node}),
+    }
 
 
 def v2_host_entity(cluster: Cluster, host: HostView) -> Entity:
@@ -44,8 +56,11 @@ def v2_host_entity(cluster: Cluster, host: HostView) -> Entity:
     beat = cluster.description(host.id)
     listens = messages is not None and not messages.error
     known = cluster.snapshot.knows_all(Part.WORKLOADS)
+    pod = cluster.pod_of(host)
     return make_entity(HOST, host.meta.namespace, host.meta.name, host_health(cluster, host)) | {
-        "group": host.labels.get(LABEL_GROUP) or None,
+        "group": identity(HOST_GROUP, host.meta.namespace, host.group) if host.group else None,
+        "pod": pod.meta.key if pod else None,
+        "node": identity("node", "", pod.node) if pod and pod.node else None,
         "host_id": host.id or None,
         "address": host.address or None,
         "port": host.port,

@@ -15,6 +15,7 @@ from typing import Any, Final
 from trellis.kube.resources import (
     ARTIFACTS,
     ENDPOINT_SLICES,
+    PODS,
     SERVICES,
     WASM_HOSTS,
     WORKLOAD_DEPLOYMENTS,
@@ -24,6 +25,7 @@ from trellis.kube.resources import (
 from trellis.read_model.live.watching import Part
 from trellis.v2.deployments import view_artifact, view_deployment, view_replica_set
 from trellis.v2.hosts import view_host
+from trellis.v2.pods import POD_SELECTOR, view_host_pod
 from trellis.v2.routes import SLICE_SELECTOR, RoutedService, view_service, view_slice
 from trellis.v2.workloads import TemplateView, WorkloadView, view_workload
 
@@ -35,7 +37,7 @@ _NO_LABELS: Final[Mapping[str, str]] = MappingProxyType({})
 def v2_parts() -> tuple[Part, ...]:
     """Return the parts, by the names in ``composing_v2``.
 
-    Hosts are watched in all namespaces: they are in that of the operator, and run the workloads of all.
+    Hosts and their pods are watched in all namespaces: they are in those of the operator, and run the workloads of all.
     """
     return (
         Part("whosts", WASM_HOSTS, view_host, everywhere=True),
@@ -45,6 +47,7 @@ def v2_parts() -> tuple[Part, ...]:
         Part("artifacts", ARTIFACTS, view_artifact),
         Part("wservices", SERVICES, _view_service),
         Part("wslices", ENDPOINT_SLICES, view_slice, SLICE_SELECTOR),
+        Part("wpods", PODS, view_host_pod, POD_SELECTOR, everywhere=True),
     )
 
 

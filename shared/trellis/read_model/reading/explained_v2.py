@@ -6,6 +6,7 @@ Writes nothing. Invariant: the requested kind must be readable; a page names eve
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Protocol, TypeVar
@@ -13,10 +14,11 @@ from typing import Final, Protocol, TypeVar
 from trellis.kube.discovery import served_versions
 from trellis.kube.errors import Forbidden
 from trellis.kube.resources import ARTIFACTS, EVENTS, WASM_HOSTS, WORKLOAD_DEPLOYMENTS, WORKLOADS, Manifest, Resource
+from trellis.read_model.errors import AnswerError
 from trellis.read_model.explain.page import Explanation
-from trellis.read_model.explain.subject import Beside, Subject
+from trellis.read_model.explain.subject import Absence, Beside, Subject
 from trellis.read_model.reading.cluster import Reading
-from trellis.read_model.reading.find import find
+from trellis.read_model.reading.find import NotThereError, find, one_place
 from trellis.read_model.reading.v2_snapshot import read_snapshot
 from trellis.v2.cluster import Cluster
 from trellis.v2.deployments import view_artifact, view_deployment
@@ -26,6 +28,8 @@ from trellis.v2.explain.deployment import SUBJECT as DEPLOYMENT
 from trellis.v2.explain.deployment import explain_deployment
 from trellis.v2.explain.host import SUBJECT as HOST
 from trellis.v2.explain.host import explain_host
+from trellis.v2.explain.host_group import SUBJECT as GROUP
+from trellis.v2.explain.host_group import explain_host_group
 from trellis.v2.explain.service import explain_routed_service, is_routed
 from trellis.v2.explain.workload import SUBJECT as WORKLOAD
 from trellis.v2.explain.workload import explain_workload
@@ -42,13 +46,15 @@ SUBJECTS: Final[dict[str, tuple[Resource, Subject]]] = {
     "whost": (WASM_HOSTS, HOST),
     "artifact": (ARTIFACTS, ARTIFACT),
 }
-KINDS: Final = tuple(SUBJECTS)
+HOST_GROUP: Final = GROUP.short
+"""Kind of host groups, which Kubernetes does not have."""
+KINDS: Final = (*SUBJECTS, HOST_GROUP)
 """Kinds of wasmCloud v2 with a page."""
 _WARNING: Final = "type=Warning"
 
 
 async def find_object(reading: Reading, kind: str, name: str, namespace: str | None) -> Manifest:
-    """Return an object; ``kind`` is one of :data:`KINDS`.
+    """Return an object; ``kind`` is one of :data:`SUBJECTS`.
 
     Raises:
         NotThereError: the object does not exist; its page shows similar ones.
@@ -72,14 +78,42 @@ async def v2_page_of(reading: Reading, kind: str, name: str, namespace: str, rec
 
     Raises:
         NotThereError: the object does not exist; its page shows similar ones.
+        AnswerError: whether a host group exists is not known.
         KubeError: the object cannot be read, or the API server is unavailable.
     """
-    found = await find_object(reading, kind, name, namespace)
+    found = await find_object(reading, kind, name, namespace) if kind in SUBJECTS else None
     snapshot = await read_snapshot(reading, namespace)
     if snapshot.knows(Part.HOSTS) and received is not None:
         snapshot = replace(snapshot, messages=received.messages, former=received.former)
+    if found is None:
+        return explained_group(snapshot, name, namespace, Beside(notes=reading.notes))
     beside = Beside(events=await _warnings(reading, found), notes=reading.notes)
     return explained_v2(snapshot, kind, found, beside)
+
+
+def explained_group(snapshot: Snapshot, name: str, namespace: str | None, beside: Beside) -> Explanation:
+    """Return the page of a host group, which exists if a Host or a pod has its label.
+
+    Raises:
+        NotThereError: nothing has its label; the page shows similar ones.
+        AnswerError: several namespaces have one, or its Hosts or pods cannot be read and none is known.
+    """
+    groups = Cluster(snapshot).host_groups.values()
+    named = [group for group in groups if group.name == name]
+    there = [group for group in named if namespace in {None, group.namespace}]
+    one_place(GROUP.kind, name, {group.namespace for group in there})
+    if there:
+        return explain_host_group(snapshot, there[0], beside)
+    for part in (Part.HOSTS, Part.PODS):
+        if not snapshot.knows_all(part):
+            reason = snapshot.unread.get(part) or snapshot.limited[part]
+            raise AnswerError(f"host group {name} not found, and its {part.value} are unknown: {reason}")
+    alike = difflib.get_close_matches(name, {group.name for group in groups})
+    absence = Absence(
+        elsewhere=[group.namespace for group in named],
+        alike=[group.key for group in groups if group.name in alike and group.name != name],
+    )
+    raise NotThereError(GROUP.absent(name, namespace, absence))
 
 
 def explained_v2(snapshot: Snapshot, kind: str, found: Manifest, beside: Beside) -> Explanation:

@@ -18,6 +18,7 @@ from trellis.kube.permissions import missing_right
 from trellis.kube.resources import (
     ARTIFACTS,
     ENDPOINT_SLICES,
+    PODS,
     SERVICES,
     WASM_HOSTS,
     WORKLOAD_DEPLOYMENTS,
@@ -29,6 +30,7 @@ from trellis.kube.resources import (
 from trellis.read_model.reading.cluster import Reading
 from trellis.v2.deployments import view_artifact, view_deployment, view_replica_set
 from trellis.v2.hosts import view_host
+from trellis.v2.pods import POD_SELECTOR, view_host_pod
 from trellis.v2.routes import SLICE_SELECTOR, view_service, view_slice
 from trellis.v2.snapshot import Part, Snapshot
 from trellis.v2.workloads import WorkloadView, view_workload
@@ -43,10 +45,14 @@ RESOURCES: Final = {
     Part.ARTIFACTS: ARTIFACTS,
     Part.SERVICES: SERVICES,
     Part.SLICES: ENDPOINT_SLICES,
+    Part.PODS: PODS,
 }
 """Everything that is listed; docs/v2.md has the permissions for it."""
+_SELECTORS: Final = {Part.SLICES: SLICE_SELECTOR, Part.PODS: POD_SELECTOR}
 _IN_ONE_NAMESPACE: Final = frozenset({Part.SERVICES, Part.SLICES})
 """Parts that concern only objects of their own namespace."""
+_EVERYWHERE: Final = frozenset({Part.HOSTS, Part.PODS})
+"""Parts that are in the namespaces of the operator and its hosts, and not in that of the object."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +77,7 @@ async def read_snapshot(reading: Reading, namespace: str | None) -> Snapshot:
     parts = [*RESOURCES]
     results = await asyncio.gather(*(_read(reading, part, namespace) for part in parts))
     found = dict(zip(parts, results, strict=True))
+    found[Part.PODS] = await _beside_hosts(reading, found[Part.PODS], found[Part.HOSTS])
 
     def views(part: Part, view: Callable[[object], V]) -> list[V]:
         return [view(item) for item in found[part].items]
@@ -84,26 +91,37 @@ async def read_snapshot(reading: Reading, namespace: str | None) -> Snapshot:
         artifacts=views(Part.ARTIFACTS, view_artifact),
         services=views(Part.SERVICES, view_service),
         slices=views(Part.SLICES, view_slice),
+        pods=views(Part.PODS, view_host_pod),
         unread={part: item.unread for part, item in found.items() if item.unread},
         limited={part: item.limited for part, item in found.items() if item.limited},
     )
 
 
-async def read_workloads(reading: Reading, namespace: str) -> list[WorkloadView]:
+async def read_workloads(reading: Reading, namespace: str | None) -> list[WorkloadView]:
     """Return the Workloads that this account can read, none if it cannot; raises KubeError."""
     return [view_workload(item) for item in (await _read(reading, Part.WORKLOADS, namespace)).items]
 
 
 async def _read(reading: Reading, part: Part, namespace: str | None) -> _Found:
-    res = RESOURCES[part]
-    labels = SLICE_SELECTOR if part is Part.SLICES else None
+    res, labels = RESOURCES[part], _SELECTORS.get(part)
     if namespace is not None and part in _IN_ONE_NAMESPACE:
         return await _listed(reading, res, namespace, labels)
     found = await _listed(reading, res, None, labels)
-    if not found.unread or namespace is None or part is Part.HOSTS:
+    if not found.unread or namespace is None or part in _EVERYWHERE:
         return found
     own = await _listed(reading, res, namespace, labels)
     return own if own.unread else _Found(own.items, limited=found.unread)
+
+
+async def _beside_hosts(reading: Reading, pods: _Found, hosts: _Found) -> _Found:
+    """Return the pods; without permission for all namespaces, those in the namespaces of the Hosts."""
+    namespaces = sorted({str(item["metadata"]["namespace"]) for item in hosts.items})
+    if not pods.unread or not namespaces:
+        return pods
+    found = await asyncio.gather(*(_listed(reading, PODS, name, POD_SELECTOR) for name in namespaces))
+    if unread := next((item.unread for item in found if item.unread), ""):
+        return _Found((), unread=unread)
+    return _Found([item for each in found for item in each.items], limited=pods.unread)
 
 
 async def _listed(reading: Reading, res: Resource, namespace: str | None, labels: str | None) -> _Found:

@@ -15,6 +15,7 @@ from trellis.read_model.health import Health, Verdict
 from trellis.v2.cluster import Cluster
 from trellis.v2.explain.hosting import heartbeat_missing, host_trouble
 from trellis.v2.explain.operator import operator_lines
+from trellis.v2.explain.pods import pod_line
 from trellis.v2.explain.routing import refused_address
 from trellis.v2.explain.text import in_seconds, labels_shown, unknown
 from trellis.v2.explain.workload import WANTED, is_cause, manifest_of, workload_cause
@@ -62,6 +63,7 @@ def _chain(cluster: Cluster, host: HostView) -> Iterator[Line]:
         yield Line("deletion", "it is being deleted, with its Workloads", well=False, reason=Reason.DELETING)
         return
     yield from operator_lines(cluster)
+    yield pod_line(cluster, host)
     yield _heartbeat(cluster, host)
     yield from _conditions(cluster, host)
     if reason := unroutable(host.address):

@@ -10,6 +10,7 @@ from trellis.read_model.explain.page import Line, Rank
 from trellis.read_model.health import Health
 from trellis.v2.cluster import Cluster
 from trellis.v2.explain.operator import cut_off, heartbeats_stopped
+from trellis.v2.explain.pods import pod_beside
 from trellis.v2.explain.text import host_named, hosts_there, in_seconds, unknown
 from trellis.v2.fields import listed
 from trellis.v2.hosts import HostView
@@ -55,7 +56,11 @@ def heartbeat_missing(cluster: Cluster, host: HostView) -> Line | None:
     text = f"{_named(host)} has sent no heartbeat {since}"
     where = f" at {host.address}" if host.address else ""
     notices = in_seconds(timings.host_look + timings.host_lifetime)
-    do = f"check its process{where} and its connection to NATS; the operator deletes the Host within {notices}"
+    state_of_pod, check = pod_beside(cluster, host)
+    if state_of_pod:
+        text += f"; {state_of_pod}"
+    check = check or f"check its process{where} and its connection to NATS"
+    do = f"{check}; the operator deletes the Host within {notices}"
     return Line("host", text, False, do, Rank.CAUSE, Reason.HEARTBEAT_MISSING)
 
 

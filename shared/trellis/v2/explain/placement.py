@@ -15,8 +15,9 @@ from trellis.read_model.explain.page import Line, Rank
 from trellis.read_model.health import Health
 from trellis.v2.cluster import Cluster
 from trellis.v2.explain.hosting import host_trouble, timed_out, unanswered
+from trellis.v2.explain.pods import pods_of_groups
 from trellis.v2.explain.text import environments_there, in_seconds, labels_shown, labels_there, unknown
-from trellis.v2.hosts import HostView, selects
+from trellis.v2.hosts import LABEL_GROUP, HostView, selects
 from trellis.v2.objects import Condition
 from trellis.v2.operator import DEADLINE, NO_RESPONDERS
 from trellis.v2.reasons import Reason
@@ -77,7 +78,9 @@ def _no_host(cluster: Cluster) -> Line:
         text += f", and {len(messages.hosts)} hosts sent a heartbeat in {in_seconds(messages.seconds)}"
         if messages.hosts:
             do = "check that the runtime-operator runs and uses the NATS of these hosts"
-    return Line("host", text, False, do, Rank.CAUSE, Reason.NO_HOST)
+    pods, resolution = pods_of_groups(cluster)
+    text = f"{text}; {pods}" if pods else text
+    return Line("host", text, False, resolution or do, Rank.CAUSE, Reason.NO_HOST)
 
 
 def _no_match(cluster: Cluster, workload: WorkloadView) -> Line:
@@ -89,6 +92,9 @@ def _no_match(cluster: Cluster, workload: WorkloadView) -> Line:
             f"there are: {labels_there(hosts, spec.selector)}"
         )
         do = "change hostSelector, or start a host with these labels (`wash host --host-group`)"
+        if group := spec.selector.get(LABEL_GROUP):
+            pods, resolution = pods_of_groups(cluster, group)
+            text, do = f"{text}; {pods}" if pods else text, resolution or do
         return Line("host", text, False, do, Rank.CAUSE, Reason.NO_HOST_MATCHES)
     fitting = [host for host in matching if not spec.environment or host.environment == spec.environment]
     if not fitting:

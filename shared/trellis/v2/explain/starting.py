@@ -134,7 +134,11 @@ def how_to_learn(cluster: Cluster, workload: WorkloadView) -> str:
     """Return where the cause of a failed start is."""
     host = cluster.host(workload.host_id)
     ways = ["`--v2-registry` asks the registry", "`--v2-nats URL --v2-replies` receives the host's reply"]
-    if host is not None and host.address:
+    pod_of_host = cluster.pod_of(host) if host is not None else None
+    if pod_of_host is not None:
+        logs = f"`kubectl logs -n {pod_of_host.meta.namespace} {pod_of_host.meta.name}`"
+        ways.append(f"{logs} has it with {workload.id}")
+    elif host is not None and host.address:
         pod = f"`kubectl get pods -A --field-selector status.podIP={host.address}`"
         ways.append(f"the log of the pod that {pod} finds has it with {workload.id}")
     return "; or ".join(ways)

@@ -6,7 +6,7 @@ export type Health = (typeof HEALTHS)[number];
 
 export const KINDS = [
   "node", "shim", "hostgroup", "host", "application", "service", "controller",
-  "whost", "workload", "workloaddeployment", "artifact", "wservice",
+  "whostgroup", "whost", "workload", "workloaddeployment", "artifact", "wservice",
 ] as const;
 export type Kind = (typeof KINDS)[number];
 
@@ -119,10 +119,20 @@ export interface Controller extends Common {
 /** Status of each condition by its type. */
 export type Conditions = Readonly<Record<string, string>>;
 
+/** A host group of wasmCloud v2; its pods are null if they cannot be read, and do not exist outside of the cluster. */
+export interface V2HostGroup extends Common {
+  readonly kind: "whostgroup";
+  readonly pods: { readonly all: number; readonly ready: number } | null;
+  readonly hosts: readonly string[];
+  readonly nodes: readonly string[];
+}
+
 /** A host of wasmCloud v2; its numbers are null without a heartbeat. */
 export interface V2Host extends Common {
   readonly kind: "whost";
   readonly group: string | null;
+  readonly pod: string | null;
+  readonly node: string | null;
   readonly host_id: string | null;
   readonly address: string | null;
   readonly port: number | null;
@@ -196,6 +206,7 @@ export interface ByKind {
   application: Application;
   service: Service;
   controller: Controller;
+  whostgroup: V2HostGroup;
   whost: V2Host;
   workload: Workload;
   workloaddeployment: WorkloadDeployment;

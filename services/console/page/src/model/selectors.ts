@@ -5,7 +5,7 @@
 
 import { HEALTHS, idOf, STAGES } from "./entities.ts";
 import type {
-  Application, Artifact, ByKind, Controller, Entity, Host, HostGroup, Node, Part, Service, Shim, ShimOnNode, Stage, Health, V2Host, V2Service,
+  Application, Artifact, ByKind, Controller, Entity, Host, HostGroup, Node, Part, Service, Shim, ShimOnNode, Stage, Health, V2Host, V2HostGroup, V2Service,
   Workload, WorkloadDeployment,
 } from "./entities.ts";
 import type { Model } from "./model.ts";
@@ -40,7 +40,7 @@ function searched(entity: Entity): string {
       more.push(entity.application, entity.lattice);
       break;
     case "whost":
-      more.push(entity.group, entity.host_id, entity.address);
+      more.push(entity.group, entity.pod, entity.host_id, entity.address);
       break;
     case "workload":
     case "workloaddeployment":
@@ -77,7 +77,7 @@ export function tally(entities: readonly Entity[]): readonly (readonly [Health, 
   return HEALTHS.flatMap((health) => (counts.has(health) ? [[health, counts.get(health) ?? 0] as const] : []));
 }
 
-export type HostRow = { readonly key: string; readonly depth: 0 | 1; readonly entity: HostGroup | Host | V2Host } | Heading;
+export type HostRow = { readonly key: string; readonly depth: 0 | 1; readonly entity: HostGroup | Host | V2HostGroup | V2Host } | Heading;
 export type AppRow = { readonly key: string; readonly depth: 1 | 2; readonly entity: Application | Service | V2App } | Heading;
 export type V2App = WorkloadDeployment | Workload | V2Service | Artifact;
 
@@ -112,17 +112,29 @@ export function hostRows(model: Model, shown: Shown): HostRow[] {
   return [...rows, ...v2HostRows(model, shown)];
 }
 
-/** Return the hosts of wasmCloud v2 by host group, which is a label and no object. */
+/** Return the host groups of wasmCloud v2, each followed by its hosts; then hosts without one. */
 function v2HostRows(model: Model, shown: Shown): HostRow[] {
-  const groups = new Map<string, V2Host[]>();
-  for (const host of chosen(model.all("whost"), shown)) {
-    const group = host.group ?? "";
-    groups.set(group, [...(groups.get(group) ?? []), host]);
+  const hosts = chosen(model.all("whost"), shown);
+  const below = new Map<string, V2Host[]>();
+  for (const host of hosts) {
+    const group = host.group !== null && model.get(host.group) !== undefined ? host.group : "";
+    below.set(group, [...(below.get(group) ?? []), host]);
   }
-  return [...groups.keys()].sort().flatMap((group): HostRow[] => [
-    { key: `#v2 group ${group}`, heading: group === "" ? "wasmCloud v2: hosts without a host group" : `wasmCloud v2: host group ${group}` },
-    ...(groups.get(group) ?? []).map((host) => ({ key: idOf(host), depth: 1 as const, entity: host })),
-  ]);
+  const rows: HostRow[] = [];
+  const fitting = new Set<V2HostGroup>(chosen(model.all("whostgroup"), shown));
+  for (const group of model.all("whostgroup")) {
+    const own = below.get(idOf(group)) ?? [];
+    if (fitting.has(group) || own.length > 0) {
+      rows.push({ key: idOf(group), depth: 0, entity: group });
+      rows.push(...own.map((host) => ({ key: idOf(host), depth: 1 as const, entity: host })));
+    }
+  }
+  const alone = below.get("") ?? [];
+  if (alone.length > 0) {
+    rows.push({ key: "#v2 alone", heading: "wasmCloud v2: hosts without a host group" });
+    rows.push(...alone.map((host) => ({ key: idOf(host), depth: 1 as const, entity: host })));
+  }
+  return rows.length > 0 ? [{ key: "#v2 hosts", heading: "wasmCloud v2" }, ...rows] : [];
 }
 
 /** Return applications by lattice, each followed by its reflected Services; then wasmCloud v2. */
@@ -209,6 +221,8 @@ export function related(model: Model, id: string): ReadonlyMap<string, readonly 
       put("Shims", Object.keys(entity.shims).map((name) => model.get(`shim/${name}`)));
       putHosts(model, hosts, put);
       putLed(model, hosts, put);
+      put("Hosts of wasmCloud v2", model.all("whost").filter((host) => host.node === id));
+      put("Host groups of wasmCloud v2", model.all("whostgroup").filter((group) => group.nodes.includes(id)));
       break;
     }
     case "shim":
@@ -241,6 +255,7 @@ export function related(model: Model, id: string): ReadonlyMap<string, readonly 
       put("Nodes", unique(hosts.map((host) => host.node)).map((node) => model.get(node)));
       break;
     }
+    case "whostgroup":
     case "whost":
     case "workload":
     case "workloaddeployment":
@@ -254,14 +269,28 @@ export function related(model: Model, id: string): ReadonlyMap<string, readonly 
   return found;
 }
 
-/** Add what is related in wasmCloud v2: host, Workload, WorkloadDeployment, Service. */
-function putV2(model: Model, entity: V2Host | V2App, put: (how: string, those: readonly (Entity | undefined)[]) => void): void {
+/** Add the related entities of wasmCloud v2: host group, host, Workload, WorkloadDeployment, Service. */
+function putV2(model: Model, entity: V2HostGroup | V2Host | V2App, put: (how: string, those: readonly (Entity | undefined)[]) => void): void {
   const id = idOf(entity);
   const all = (ids: readonly (string | null)[]): (Entity | undefined)[] => unique(ids).map((one) => model.get(one));
+  const groups = (hosts: readonly string[]): (Entity | undefined)[] => {
+    const there = hosts.map((host) => model.get(host)).filter((host): host is V2Host => host?.kind === "whost");
+    return all(there.map((host) => host.group));
+  };
   switch (entity.kind) {
+    case "whostgroup": {
+      const hosts = new Set(entity.hosts);
+      const deployments = model.all("workloaddeployment").filter((one) => one.hosts.some((host) => hosts.has(host)));
+      put("Hosts", all(entity.hosts));
+      put("Nodes", all(entity.nodes));
+      put("WorkloadDeployments", deployments);
+      put("Services", all(deployments.map((one) => one.service)));
+      break;
+    }
     case "whost": {
       const deployments = model.all("workloaddeployment").filter((one) => one.hosts.includes(id));
-      put("Hosts of the host group", entity.group === null ? [] : model.all("whost").filter((one) => one.group === entity.group && one !== entity));
+      put("Host group", all([entity.group]));
+      put("Node", all([entity.node]));
       put("WorkloadDeployments", deployments);
       put("Workloads", model.all("workload").filter((one) => one.host === id));
       put("Services", all(deployments.map((one) => one.service)));
@@ -270,11 +299,13 @@ function putV2(model: Model, entity: V2Host | V2App, put: (how: string, those: r
     case "workload":
       put("WorkloadDeployment", all([entity.deployment]));
       put("Host", all([entity.host]));
+      put("Host group", entity.host === null ? [] : groups([entity.host]));
       put("Service", all([entity.service]));
       break;
     case "workloaddeployment":
       put("Workloads", model.all("workload").filter((one) => one.deployment === id));
       put("Hosts", all(entity.hosts));
+      put("Host groups", groups(entity.hosts));
       put("Service", all([entity.service]));
       put("Artifacts", all(entity.artifacts));
       break;
@@ -285,6 +316,7 @@ function putV2(model: Model, entity: V2Host | V2App, put: (how: string, those: r
       put("WorkloadDeployments", all(entity.deployments));
       put("Workloads", model.all("workload").filter((one) => one.service === id));
       put("Hosts", all(entity.hosts));
+      put("Host groups", groups(entity.hosts));
       break;
   }
 }
@@ -367,7 +399,7 @@ export function milliseconds(text: string | number | null): number | null {
 }
 
 /** Read status of wasmCloud v2, and of its parts, which exist only while it is installed. */
-export const V2_PARTS = ["wasmcloud-v2", "heartbeats", "whosts", "workloads", "workloadreplicasets", "workloaddeployments", "artifacts", "wservices", "wslices"] as const;
+export const V2_PARTS = ["wasmcloud-v2", "heartbeats", "whosts", "wpods", "workloads", "workloadreplicasets", "workloaddeployments", "artifacts", "wservices", "wslices"] as const;
 
 /** Return the reasons that objects of these parts are not shown. */
 export function obstacles(model: Model, parts: readonly string[]): readonly { readonly part: Part; readonly message: string; readonly do: string | null }[] {

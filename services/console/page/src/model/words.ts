@@ -21,6 +21,7 @@ export const KIND_WORDS: Readonly<Record<Kind, string>> = {
   application: "application",
   service: "Service",
   controller: "controller",
+  whostgroup: "host group (v2)",
   whost: "host (v2)",
   workload: "Workload",
   workloaddeployment: "WorkloadDeployment",

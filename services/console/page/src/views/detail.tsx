@@ -214,9 +214,14 @@ function rowsOf(entity: Entity): readonly Row[] {
         ["Last fault at", entity.last_fault?.time === undefined ? null : dated(entity.last_fault.time)],
         ["Module SHA-256", entity.module_sha256],
       ];
+    case "whostgroup":
+      return [
+        ["Hosts", entity.hosts.length],
+        ["Ready pods", entity.pods === null ? "unknown" : `${entity.pods.ready} of ${entity.pods.all}`],
+      ];
     case "whost":
       return [
-        ["Host group", entity.group],
+        ["Pod", entity.pod],
         ["Host ID", entity.host_id],
         ["Address", entity.address === null ? null : `${entity.address}:${entity.port ?? "?"}`],
         ["Environment", entity.environment],

@@ -7,7 +7,7 @@ import type { JSX } from "preact";
 
 import { known, place, set } from "../live/store.ts";
 import { idOf } from "../model/entities.ts";
-import type { Application, Entity, Host, HostGroup, Node, Service, V2Host } from "../model/entities.ts";
+import type { Application, Entity, Host, HostGroup, Node, Service, V2Host, V2HostGroup } from "../model/entities.ts";
 import { appRows, chosen, hostRows, related, V2_PARTS } from "../model/selectors.ts";
 import type { AppRow, HostRow, V2App } from "../model/selectors.ts";
 import { bytes, called, cause, counted, figure, STAGE_HEALTHS, STAGE_WORDS } from "../model/words.ts";
@@ -132,7 +132,8 @@ function NodeLines({ node }: { readonly node: Node }): JSX.Element {
 }
 
 function HostsLane({ selected, linked }: LaneProps): JSX.Element {
-  const [groups, hosts] = [known().all("hostgroup"), [...known().all("host"), ...known().all("whost")]];
+  const groups = [...known().all("hostgroup"), ...known().all("whostgroup")];
+  const hosts = [...known().all("host"), ...known().all("whost")];
   const rows = hostRows(known(), shownNow());
   return (
     <section class="lane lane-hosts" aria-label="Host groups and hosts">
@@ -141,7 +142,7 @@ function HostsLane({ selected, linked }: LaneProps): JSX.Element {
         <Tally of={[...groups, ...hosts]} label="Host groups and hosts" />
       </header>
       <div class="lane-body" data-scrolls>
-        <Lacking parts={["groups", "pods", "wasmcloud-v2", "whosts", "heartbeats"]} />
+        <Lacking parts={["groups", "pods", ...V2_PARTS.slice(0, 4)]} />
         {rows.length === 0 ? <Nothing parts={["groups", "pods"]} all={groups.length + hosts.length} what="host groups" /> : null}
         <Virtual
           items={rows}
@@ -167,7 +168,7 @@ function AppsLane({ selected, linked }: LaneProps): JSX.Element {
         <Tally of={[...applications, ...services]} label="Applications and Services" />
       </header>
       <div class="lane-body" data-scrolls>
-        <Lacking parts={["applications", "services", "slices", ...V2_PARTS.slice(3)]} />
+        <Lacking parts={["applications", "services", "slices", ...V2_PARTS.slice(4)]} />
         {rows.length === 0 ? <Nothing parts={["applications", "services"]} all={applications.length + services.length} what="applications" /> : null}
         <Virtual
           items={rows}
@@ -196,7 +197,7 @@ function Row({ row, properties, ...marks }: LaneProps & { readonly row: HostRow 
   );
 }
 
-function lineOf(entity: HostGroup | Host | Application | Service | V2Host | V2App): string {
+function lineOf(entity: HostGroup | Host | Application | Service | V2HostGroup | V2Host | V2App): string {
   switch (entity.kind) {
     case "hostgroup": {
       const { ready, desired } = entity.replicas;
@@ -217,6 +218,11 @@ function lineOf(entity: HostGroup | Host | Application | Service | V2Host | V2Ap
         `${entity.endpoints.ready}/${entity.endpoints.all} endpoints`,
         [entity.addresses[0] ?? "", entity.ports.map((port) => port.port).join(",")].filter(Boolean).join(":"),
       ].filter(Boolean).join(" · ");
+    case "whostgroup":
+      return [
+        entity.pods === null ? "pods unknown" : entity.pods.all === 0 ? "no pods in this cluster" : `${entity.pods.ready}/${entity.pods.all} pods ready`,
+        counted(entity.hosts.length, "host"),
+      ].join(" · ");
     case "whost":
       return [
         entity.placed === null ? "" : counted(entity.placed, "Workload"),
