@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import urllib.error
-import urllib.request
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -13,7 +11,7 @@ import pytest
 
 from support.v2.host_behaviour import ENVIRONMENT
 from support.v2.operator import NAMESPACE, StandInOperator
-from support.v2.real_host import Images, StartHost
+from support.v2.real_host import Images, StartHost, get
 from trellis.kube.resources import NAMESPACES, WASM_HOSTS, WORKLOADS
 from trellis_dev.fakes.fake import FakeKube
 from trellis_dev.localcluster.nats import NatsServer
@@ -60,19 +58,9 @@ def workload(kube: FakeKube, name: str, image: str) -> Manifest:
     return kube.put(WORKLOADS, {"metadata": {"name": name, "namespace": ENVIRONMENT}, "spec": spec})
 
 
-def get(host: V2Host, name: str) -> tuple[int, str]:
-    """Return status and body of the response to a request for a host name."""
-    request = urllib.request.Request(f"http://{host.options.address}:{host.port}/", headers={"Host": name})
-    try:
-        with urllib.request.urlopen(request, timeout=30) as answer:
-            return answer.status, answer.read().decode()
-    except urllib.error.HTTPError as error:
-        with error:
-            return error.code, error.read().decode()
-
-
 async def get_all(host: V2Host, names: tuple[str, ...] = SERVED) -> set[tuple[int, str]]:
-    return set(await asyncio.gather(*(asyncio.to_thread(get, host, name) for name in names)))
+    address = f"{host.options.address}:{host.port}"
+    return set(await asyncio.gather(*(asyncio.to_thread(get, address, name) for name in names)))
 
 
 async def test_component_serves_the_names_of_its_workload_until_it_stops(

@@ -17,18 +17,36 @@ from typing import Final
 
 from wasmtime import wat2wasm
 
-_HELLO: Final = Path(__file__).with_name("hello.wat")
+_HTTP_TEXT: Final = Path(__file__).with_name("http_text.wat")
+_COUNTER: Final = Path(__file__).with_name("counter.wat")
+_CONSTANT: Final = """\
+(core module $text
+  (import "memory" "memory" (memory 1))
+  (data (i32.const 4096) "{text}")
+  (func (export "text") (result i32 i32) (i32.const 4096) (i32.const {length})))
+(core instance $text (instantiate $text (with "memory" (instance $memory))))
+"""
 _MANIFEST: Final = "application/vnd.oci.image.manifest.v1+json"
 _CONFIG: Final = "application/vnd.wasm.config.v0+json"
 _LAYER: Final = "application/wasm"
+ARCHIVE: Final = "application/vnd.wasmcloud.provider.archive.layer.v1+par"
+"""Media type of a provider of wasmCloud v1."""
 
 
 def hello(text: str, *imports: str) -> bytes:
     """Return a component that answers HTTP requests with a text of letters, and imports instances with a function."""
     instances = "\n".join(f'(import "{name}" (instance (export "spin" (func))))' for name in imports)
-    source = "\n".join(line for line in _HELLO.read_text().splitlines() if not line.startswith(";;"))
-    filled = source.replace("IMPORTS", instances).replace("TEXT", text).replace("LENGTH", str(len(text)))
-    return bytes(wat2wasm(filled))
+    return _http_text(instances + "\n" + _CONSTANT.format(text=text, length=len(text)))
+
+
+def counter() -> bytes:
+    """Return a component that answers HTTP requests with their number, which it keeps in wasi:keyvalue."""
+    return _http_text(_COUNTER.read_text())
+
+
+def _http_text(text: str) -> bytes:
+    source = _HTTP_TEXT.read_text().replace("\n  TEXT\n", f"\n{text}\n")
+    return bytes(wat2wasm(source))
 
 
 @dataclass(frozen=True)
@@ -62,7 +80,7 @@ RECORDED: Final[Mapping[str, Content]] = {
 """The images of the recordings by repository and tag: each has the interfaces that decide what a host does with it."""
 
 
-def push(registry: str, name: str, layer: bytes) -> str:
+def push(registry: str, name: str, layer: bytes, media_type: str = _LAYER) -> str:
     """Store an image ``repository:tag`` of one layer in a registry without TLS; return its digest.
 
     Raises:
@@ -70,8 +88,8 @@ def push(registry: str, name: str, layer: bytes) -> str:
     """
     repository, _, tag = name.partition(":")
     described = [
-        {"mediaType": media_type, "digest": _upload(registry, repository, content), "size": len(content)}
-        for media_type, content in ((_CONFIG, b"{}"), (_LAYER, layer))
+        {"mediaType": kind, "digest": _upload(registry, repository, content), "size": len(content)}
+        for kind, content in ((_CONFIG, b"{}"), (media_type, layer))
     ]
     manifest = {"schemaVersion": 2, "mediaType": _MANIFEST, "config": described[0], "layers": described[1:]}
     body = json.dumps(manifest).encode()

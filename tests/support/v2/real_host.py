@@ -1,7 +1,9 @@
-"""Types of the fixtures in tests/e2e/v2: hosts of the real runtime, and the recorded images in a registry."""
+"""Hosts of the real runtime in tests/e2e/v2: types of the fixtures, and requests to what the hosts serve."""
 
 from __future__ import annotations
 
+import urllib.error
+import urllib.request
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -16,3 +18,14 @@ class Images:
 
     registry: str
     digests: dict[str, str]
+
+
+def get(address: str, host: str) -> tuple[int, str]:
+    """Return status and body of the answer to a GET request to ``address:port`` with a Host header."""
+    request = urllib.request.Request(f"http://{address}/", headers={"Host": host})
+    try:
+        with urllib.request.urlopen(request, timeout=30) as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, error.read().decode()

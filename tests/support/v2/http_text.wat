@@ -1,4 +1,6 @@
-;; Answers every HTTP request with 200 and a text. Placeholders: TEXT, IMPORTS (of instances), and the length of TEXT.
+;; Answers every HTTP request with 200 and a text. Placeholder: TEXT, which defines the core instance $text. Its function
+;; "text" returns address and length of the text in the memory that the instance $memory exports; if it traps, the
+;; request has no answer.
 ;; error-code has all its cases, as a host compares the whole type.
 (component
   (import "wasi:io/error@0.2.0" (instance $errors (export "error" (type (sub resource)))))
@@ -53,15 +55,14 @@
       (param "param" (own $outparam)) (param "response" (result (own $response) (error $code)))))))
   (alias export $http "incoming-request" (type $request))
   (alias export $http "response-outparam" (type $out))
-  IMPORTS
   (core module $memory
     (memory (export "memory") 1)
-    (data (i32.const 4096) "TEXT")
     ;; Only for the texts of errors, which the component does not read.
     (func (export "realloc") (param i32 i32 i32 i32) (result i32) (i32.const 8192)))
   (core instance $memory (instantiate $memory))
   (alias core export $memory "memory" (core memory $bytes))
   (alias core export $memory "realloc" (core func $realloc))
+  TEXT
   (core func $fields (canon lower (func $http "[constructor]fields")))
   (core func $response (canon lower (func $http "[constructor]outgoing-response")))
   (core func $body (canon lower (func $http "[method]outgoing-response.body") (memory $bytes)))
@@ -74,6 +75,7 @@
   (core func $drop-stream (canon resource.drop $output))
   (core module $main
     (import "memory" "memory" (memory 1))
+    (import "text" "text" (func $text (result i32 i32)))
     (import "http" "fields" (func $fields (result i32)))
     (import "http" "response" (func $response (param i32) (result i32)))
     (import "http" "body" (func $body (param i32 i32)))
@@ -84,8 +86,12 @@
     (import "http" "drop-request" (func $drop-request (param i32)))
     (import "http" "drop-stream" (func $drop-stream (param i32)))
     ;; Results are written at 1024; the handle in a good one is at 1028.
-    (func (export "handle") (param $request i32) (param $out i32) (local $response i32) (local $body i32) (local $stream i32)
+    (func (export "handle") (param $request i32) (param $out i32)
+      (local $response i32) (local $body i32) (local $stream i32) (local $address i32) (local $length i32)
       (call $drop-request (local.get $request))
+      (call $text)
+      (local.set $length)
+      (local.set $address)
       (local.set $response (call $response (call $fields)))
       (call $body (local.get $response) (i32.const 1024))
       (local.set $body (i32.load (i32.const 1028)))
@@ -93,11 +99,12 @@
         (i32.const 0) (i32.const 0) (i32.const 0) (i32.const 0))
       (call $open (local.get $body) (i32.const 1024))
       (local.set $stream (i32.load (i32.const 1028)))
-      (call $write (local.get $stream) (i32.const 4096) (i32.const LENGTH) (i32.const 1024))
+      (call $write (local.get $stream) (local.get $address) (local.get $length) (i32.const 1024))
       (call $drop-stream (local.get $stream))
       (call $finish (local.get $body) (i32.const 0) (i32.const 0) (i32.const 1024))))
   (core instance $main (instantiate $main
     (with "memory" (instance $memory))
+    (with "text" (instance $text))
     (with "http" (instance
       (export "fields" (func $fields)) (export "response" (func $response)) (export "body" (func $body))
       (export "open" (func $open)) (export "finish" (func $finish)) (export "set" (func $set))
