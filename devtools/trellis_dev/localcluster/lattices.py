@@ -98,10 +98,15 @@ def start_wadm(place: Place, started: Started, arguments: Sequence[str] = ()) ->
     return lambda: waiting(lambda: _succeeds(place.port, "wadm.api.default.model.get", "result", "success"))
 
 
-def start_host(place: Place, host: LatticeHost, started: Callable[[LatticeHost, ProcessRecord], None]) -> Wait:
+def start_host(
+    place: Place,
+    host: LatticeHost,
+    started: Callable[[LatticeHost, ProcessRecord], None],
+    arguments: Sequence[str] = (),
+) -> Wait:
     """Start a host with a new id; ``started`` receives both. Return a function that waits until it responds.
 
-    The function raises the errors of :func:`start_wadm`.
+    ``arguments``: further options of the host. The function raises the errors of :func:`start_wadm`.
     """
     key = SigningKey.generate()
     new = host.model_copy(update={"id": encode_public(Prefix.HOST, key.verify_key.encode())})
@@ -111,7 +116,7 @@ def start_host(place: Place, host: LatticeHost, started: Callable[[LatticeHost, 
     argv = [HOST, "--nats", f"nats://{LOOPBACK}:{place.port}", "--lattice", host.lattice, "--allow-file-load"]
     argv += ["--heartbeat", str(host.heartbeat), "--seed-file", str(seed_file)]
     argv += ["--secrets-topic", _SECRETS_TOPIC]
-    argv += [f"--label={key}={value}" for key, value in host.labels.items()]
+    argv += [*(f"--label={key}={value}" for key, value in host.labels.items()), *arguments]
     waiting = place.start(host.name, argv, lambda process: started(new, process))
     subject = f"wasmbus.ctl.v1.{host.lattice}.host.get.{new.id}"
     return lambda: waiting(lambda: _succeeds(place.port, subject, "success", True))

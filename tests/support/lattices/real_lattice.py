@@ -11,7 +11,7 @@ import contextlib
 import json
 import secrets
 import threading
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -108,11 +108,17 @@ class RealLattice:
         assert self._wadm is not None
         end([self._wadm], grace=0)
 
-    def start_host(self, lattice: str, labels: Mapping[str, str] | None = None, heartbeat: int = 30) -> HostProcess:
-        """Start a host, and wait until it is in its lattice."""
+    def start_host(
+        self,
+        lattice: str,
+        labels: Mapping[str, str] | None = None,
+        heartbeat: int = 30,
+        arguments: Sequence[str] = (),
+    ) -> HostProcess:
+        """Start a host, and wait until it is in its lattice; ``arguments``: further options of the host."""
         wanted = LatticeHost(name=secrets.token_hex(6), lattice=lattice, labels=dict(labels or {}), heartbeat=heartbeat)
         made: list[HostProcess] = []
-        start_host(self._place, wanted, lambda host, process: made.append(HostProcess(host, process)))()
+        start_host(self._place, wanted, lambda host, process: made.append(HostProcess(host, process)), arguments)()
         return made[0]
 
     @contextlib.asynccontextmanager
