@@ -2,7 +2,8 @@
 
 In: heartbeats, and calls of a test, which are the moments at which upstream's controllers look: ``look_at_host`` (each
 60 s), ``place`` and ``look_at`` (each 30 s), ``remove``. Out: objects of ``runtime.wasmcloud.dev`` with their
-conditions. Not simulated: WorkloadDeployments, EndpointSlices, ConfigMaps and Secrets, environments, leases.
+conditions. Not simulated: ConfigMaps and Secrets, environments, leases; ``deployments`` has WorkloadDeployments and
+EndpointSlices.
 Invariant, as recorded: a heartbeat that is published overwrites the numbers in the status of its Host with "unknown"
 and 0; only the answer to a question has them.
 """
@@ -133,7 +134,7 @@ class StandInOperator:
             else:
                 status = {**status, **make_host_status(beat, self._now())}
                 status = set_conditions(status, self._now(), Reporting=("True", ""), Ready=("True", ""))
-            return await self._write_status(WASM_HOSTS, current, status)
+            return await self.write_status(WASM_HOSTS, current, status)
 
     async def place(self, workload: Manifest, host: Manifest) -> Manifest:
         """Start a Workload on a host, then look at it; return the Workload."""
@@ -146,9 +147,9 @@ class StandInOperator:
             await self._ask(host["hostId"], "workload.start", make_start(current))
         except NatsError as error:
             status = set_conditions(status, self._now(), Placement=("False", _describe(error)))
-            return await self._write_status(WORKLOADS, current, status)
+            return await self.write_status(WORKLOADS, current, status)
         status = set_conditions(status, self._now(), Placement=("True", "")) | {"workloadId": metadata["uid"]}
-        return await self.look_at(await self._write_status(WORKLOADS, current, status))
+        return await self.look_at(await self.write_status(WORKLOADS, current, status))
 
     async def look_at(self, workload: Manifest) -> Manifest:
         """Ask the host of a Workload for its state, and write it; return the Workload."""
@@ -162,7 +163,7 @@ class StandInOperator:
             sync = ("True", "") if state in _OPERATIONAL else ("False", f"workload is not operational: {state}")
         ready = ("True", "") if sync[0] == "True" else ("False", "workload is not placed or not synced")
         status = set_conditions(status, self._now(), Sync=sync, Ready=ready)
-        return await self._write_status(WORKLOADS, workload, status)
+        return await self.write_status(WORKLOADS, workload, status)
 
     async def remove(self, workload: Manifest) -> None:
         """Stop a Workload and delete it."""
@@ -184,7 +185,7 @@ class StandInOperator:
                 )
                 current = await self._set_finalizers(WASM_HOSTS, current, [_HOST_FINALIZER])
             status = {**current.get("status", {}), **make_host_status({}, self._now())}
-            await self._write_status(WASM_HOSTS, current, status)
+            await self.write_status(WASM_HOSTS, current, status)
             self._written.set()
 
     async def _ask(self, host: str, command: str, request: Json) -> Json:
@@ -199,7 +200,8 @@ class StandInOperator:
             resource, metadata["name"], patch, metadata["namespace"], field_manager=_MANAGER
         )
 
-    async def _write_status(self, resource: Resource, found: Manifest, status: Json) -> Manifest:
+    async def write_status(self, resource: Resource, found: Manifest, status: Json) -> Manifest:
+        """Merge a status into an object; return the object."""
         metadata = found["metadata"]
         return await self._kube.merge_patch(
             resource,
