@@ -212,6 +212,9 @@ async fn respond(
 /// Return the response as soon as the component gives its head, so that the body is sent while the component writes it.
 async fn call(route: Route, request: Request<Incoming>) -> Result<Response<HyperOutgoingBody>> {
     let mut store = route.workload.new_store(&route.component).await?;
+    // Plugins create the data of a component under its id, and look it up by that of the store, which is new for each
+    // request: without this, a component would find none of its data in the next one.
+    store.data_mut().id = route.component.clone();
     let (sender, receiver) = oneshot::channel();
     let request = store
         .data_mut()
