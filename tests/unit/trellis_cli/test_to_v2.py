@@ -404,6 +404,13 @@ def test_one_spread_selects_hosts_and_several_are_reported_with_their_shares() -
     assert "poolSize 1" in line.instead
 
 
+def test_a_component_that_wadm_does_not_run_is_reported_and_runs() -> None:
+    found = converted(app(component("ui"), component("cart", scaler(1))))
+    [line] = lines(found, Reason.SCALER_MISSING)
+    assert (line.part, line.ways) == ("spec.components[0]", (Way.MANIFEST,))
+    assert [item["spec"]["replicas"] for item in of_kind(found, "WorkloadDeployment")] == [1, 1]
+
+
 def test_a_daemonscaler_of_a_component_is_reported() -> None:
     found = converted(app(component("ui", scaler(1, kind="daemonscaler"))))
     assert Way.DEPLOYMENTS in lines(found, Reason.DAEMONSCALER)[0].ways

@@ -52,6 +52,7 @@ class Reason(StrEnum):
     WEIGHTED_SPREAD = "WeightedSpread"
     HOST_LABELS = "HostLabels"
     DAEMONSCALER = "Daemonscaler"
+    SCALER_MISSING = "ScalerMissing"
     SECOND_SCALER = "SecondScaler"
     UNKNOWN_TRAIT = "UnknownTrait"
     NAMED_CONFIGURATION = "NamedConfiguration"

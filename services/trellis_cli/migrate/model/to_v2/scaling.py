@@ -1,7 +1,7 @@
 """Replicas, pool sizes and host selectors of a workload, from the scalers of its components.
 
 Pure. In: components that share a workload. Out: their numbers. Called by ``convert``.
-Source: wadm 0.21 runs one instance of a component without a scaler; ``instances`` bounds the concurrent calls, and each
+Source: wadm 0.21 runs no instance of a component without a scaler; ``instances`` bounds the concurrent calls, and each
 call has a new instance. On v2, ``replicas`` is the number of placements of the whole workload, and ``poolSize`` the
 number of instances that are kept between calls, 0 for a new one per call; there is no bound, no weight, and no
 placement on each host.
@@ -39,6 +39,14 @@ def scale_of(components: Sequence[Piece], record: Record, target: str) -> Scale:
     required: list[tuple[str, dict[str, str]]] = []
     for piece in components:
         instances[piece.place] = 1
+        if not piece.scalers:
+            record.note(
+                piece.place,
+                Reason.SCALER_MISSING,
+                f"{piece.name} has no scaler, so wadm runs no instance of it; v2 runs one",
+                "Remove the component from the application if it must not run.",
+                Way.MANIFEST,
+            )
         for at, scaler in enumerate(piece.scalers):
             if at:
                 _second(piece, scaler, record)
