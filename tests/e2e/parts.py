@@ -14,6 +14,7 @@ from pathlib import Path
 from trellis_dev.localcluster import lattice_servers, page, requirements, v2host, wasmshim
 
 sys.path.append(str(Path(__file__).resolve().parents[1]))
+from support.cluster import local_address
 from support.secrets import secrets_client
 
 
@@ -58,6 +59,10 @@ def _no_installation() -> str | None:
 
 def _no_secrets() -> str | None:
     return lattice_servers.missing() or secrets_client.missing()
+
+
+def _no_two_versions() -> str | None:
+    return lattice_servers.missing() or v2host.missing() or local_address.missing()
 
 
 def _no_git() -> str | None:
@@ -141,6 +146,7 @@ PARTS = (
     _pytest("local clusters with lattices", LATTICE / "test_dev_wadm.py", lattice_servers.missing),
     _pytest("wasmCloud v2's host, held to the recordings", V2 / "test_host_contract.py", v2host.missing, quick=True),
     _pytest("HTTP components on wasmCloud v2's host", V2 / "test_http.py", v2host.missing),
+    _pytest("hello and counter on wasmCloud v1, and converted on v2", V2 / "test_from_v1.py", _no_two_versions),
     _pytest("metrics-server and hosts that work", OPERATORS / "test_hpa.py", _nothing),
     _pytest("KEDA and hosts by the hour", OPERATORS / "test_keda.py", _nothing),
     _pytest("Flux and the examples in git", OPERATORS / "test_flux.py", _no_git),

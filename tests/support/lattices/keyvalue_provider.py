@@ -87,8 +87,8 @@ class Provider:
         await self._client.subscribe(f"{own}.health", cb=self._health)
         await self._client.subscribe(f"{own}.default.shutdown", cb=self._shut_down)
         await self._client.subscribe(f"{self._lattice}.{self._id}.{INCREMENT}", cb=self._increment)
-        # The host's data has the links before its start. Those between it and the subscription were published to nobody:
-        # an interpreter starts slower than the published provider.
+        # The host's data has the links before its start. Those between it and the subscription were published to no
+        # subscriber: an interpreter starts slower than the published provider.
         for link in (*self._data["link_definitions"], *await self._links()):
             await self._linked(link)
         parent = os.getppid()

@@ -1,30 +1,38 @@
-"""The example of the page on wasmCloud v2 is what the conversion does, and its tables name what exists."""
+"""The examples of the page on wasmCloud v2 are what the conversion does, and its tables name what exists."""
 
 from __future__ import annotations
 
 import re
-from pathlib import Path
-
-import yaml
 
 from support.lattices.v2_objects import errors_of
 from support.suite.commands import expect_command
-from trellis_cli.migrate.model.to_v2.convert import Source, convert
+from support.wadm.migration_page import PAGE, manifests
+from trellis_cli.migrate.model.to_v2.convert import Around, Source, convert
 from trellis_cli.migrate.model.to_v2.report import Reason
 
-PAGE = (Path(__file__).parents[3] / "docs/migration/wasmcloud-v2.md").read_text()
 ROWS = re.compile(r"^\| `([^`]+)` \| `([A-Za-z0-9]+)` \| ([a-z0-9, ]*) \|$", re.MULTILINE)
-
-
-def block(name: str) -> str:
-    [found] = re.findall(rf"^```yaml {name}\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
-    return str(found)
+ROWS_OF_BOTH = re.compile(r"^\| `([a-z]+)` \| `([^`]+)` \| `([A-Za-z0-9]+)` \| ([a-z0-9, ]*) \|$", re.MULTILINE)
 
 
 def test_the_example_has_the_output_and_the_report_of_the_page() -> None:
-    application = yaml.safe_load(block("v1"))
+    applications = {item["metadata"]["name"]: item for item in manifests("applications")}
+    around = Around(reflected=frozenset(applications))
+    found = [convert(Source(applications[name], name, "web"), around) for name in sorted(applications)]
+    objects = [item for conversion in found for item in conversion.objects]
+    assert objects == manifests("objects")
+    assert [error for item in objects for error in errors_of(item)] == []
+    told = [
+        (conversion.application, line.part, line.reason.value, ", ".join(line.ways))
+        for conversion in found
+        for line in conversion.lines
+    ]
+    assert ROWS_OF_BOTH.findall(PAGE) == told
+
+
+def test_the_example_with_losses_has_the_output_and_the_report_of_the_page() -> None:
+    [application] = manifests("v1")
     found = convert(Source(application, "shop", application["metadata"]["namespace"]))
-    assert list(found.objects) == list(yaml.safe_load_all(block("v2")))
+    assert list(found.objects) == manifests("v2")
     assert [error for item in found.objects for error in errors_of(item)] == []
     told = [(line.part, line.reason.value, ", ".join(line.ways)) for line in found.lines]
     assert ROWS.findall(PAGE) == told
