@@ -57,7 +57,7 @@ class Access:
     ``kubeconfig`` can contain several paths, separated as in ``PATH``, as for kubectl. ``context`` None means the
     kubeconfig's current one. ``without_identity``: use only the address and CA of the server, without credentials, for
     requests with the token of a user. ``compressed``: request compressed answers, for a client that is not in the
-    network of the cluster: compression reduces a list of Nodes to a tenth, and costs more CPU time than its transfer.
+    network of the cluster: compression reduces a list of Nodes to a tenth, but uses CPU time of both sides.
     """
 
     kubeconfig: Path | None = None
