@@ -251,8 +251,11 @@ def test_a_redis_is_a_backend_of_wasi_keyvalue() -> None:
     ]
 
 
-def test_an_address_with_a_password_is_read_from_a_secret_and_shown_nowhere() -> None:
-    config = {"url": "redis://user:hunter2@redis.data:6379"}
+@pytest.mark.parametrize(
+    "rest", ["user:hunter2@redis.data:6379", "redis.data/?password=hunter2", "redis.data/#hunter2"]
+)
+def test_an_address_with_a_password_is_read_from_a_secret_and_shown_nowhere(rest: str) -> None:
+    config = {"url": f"redis://{rest}"}
     found = converted(app(component("ui", link_to("kv", config)), provider("kv", REDIS)))
     [entry] = interfaces(found)
     assert entry["secretFrom"] == [{"name": "shop-kv"}]

@@ -25,6 +25,7 @@ URL: Final = "url"
 BUCKETS: Final = "buckets"
 SUBSCRIPTIONS: Final = "subscriptions"
 _UNSPECIFIED: Final = ("localhost", "")
+_CREDENTIAL_PARTS: Final = frozenset("@?#")
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +148,7 @@ def settings_of(provider: Provider, configs: Iterable[Config]) -> Settings:
             first, _, rest = value.partition(",")
             values.pop(URL, None)
             local.pop(URL, None)
-            if "@" in value:
+            if _may_contain_credentials(value):
                 secret.append((place, key))
                 continue
             done.append(place)
@@ -181,7 +182,14 @@ def entries_of(configs: Iterable[Config], external: list[Config]) -> Iterator[tu
 def holds_credentials(key: str, value: str) -> bool:
     """Return whether an entry may hold a credential, by its key or by its form."""
     fragments = ("password", "passwd", "secret", "token", "seed", "jwt", "credential", "private", "apikey", "api_key")
-    return any(fragment in key.lower() for fragment in fragments) or ("://" in value and "@" in value)
+    return any(fragment in key.lower() for fragment in fragments) or (
+        "://" in value and _may_contain_credentials(value)
+    )
+
+
+def _may_contain_credentials(address: str) -> bool:
+    """Return whether an address has a user, a query or a fragment: clients accept passwords and tokens in each."""
+    return not _CREDENTIAL_PARTS.isdisjoint(address)
 
 
 def is_local(address: str) -> bool:
