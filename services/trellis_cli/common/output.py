@@ -7,6 +7,7 @@ coloured or padded, so that each row is one line.
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Collection, Iterable, Sequence
 from enum import StrEnum
@@ -20,6 +21,10 @@ from rich.text import Text
 
 _UNLIMITED: Final = 100_000
 """Width of a line without a terminal."""
+_AMBIGUOUS: Final = re.compile(r"[-+]?\.?[0-9]|[ynYN]\Z")
+"""Strings that YAML 1.2 or kubectl's parser reads as numbers or booleans, which the library writes without quotes."""
+_LINE_BREAKS: Final = re.compile("[\x85\u2028\u2029]")
+"""Characters that YAML 1.1 reads as line breaks."""
 
 
 class Format(StrEnum):
@@ -124,7 +129,16 @@ def yaml_of(document: object) -> str:
     """Return a document as YAML, with its fields in the given order."""
     import yaml  # noqa: PLC0415 - most commands print no YAML
 
-    return str(yaml.safe_dump(document, sort_keys=False, allow_unicode=True))
+    class Dumper(yaml.SafeDumper):
+        """A dumper that quotes each string that kubectl would read as another type or other text."""
+
+        def represent_text(self, text: str) -> yaml.ScalarNode:
+            """Return a string, quoted if it is ambiguous."""
+            style = '"' if _LINE_BREAKS.search(text) else "'" if _AMBIGUOUS.match(text) else None
+            return self.represent_scalar("tag:yaml.org,2002:str", text, style=style)
+
+    Dumper.add_representer(str, Dumper.represent_text)
+    return str(yaml.dump(document, Dumper=Dumper, sort_keys=False, allow_unicode=True))
 
 
 def print_text(text: str) -> None:

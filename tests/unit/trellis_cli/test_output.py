@@ -20,6 +20,7 @@ from trellis_cli.common.output import (
     print_document,
     print_manifests,
     print_result,
+    yaml_of,
 )
 
 DOCUMENT = {"ok": True, "nodes": ["a", "b"], "note": "ä"}
@@ -98,3 +99,20 @@ def test_all_namespaces_and_one_contradict_each_other() -> None:
     assert one_namespace(None, all_namespaces=True) is None
     with pytest.raises(SettingsError, match=r"--all-namespaces.*--namespace"):
         one_namespace("a", all_namespaces=True)
+
+
+@pytest.mark.parametrize(
+    "text", ["1e3", "08", "0o14", "12e4567", "-1e3", "1_0", ".5", "y", "N", "yes", "null", "", "a\x85b", "a\u2028b"]
+)
+def test_yaml_quotes_a_string_that_kubectl_would_read_as_another_value(text: str) -> None:
+    """The parser of kubectl is not the library's: reading the YAML with the library would not show the difference."""
+    written = yaml_of({"key": text})
+    assert written.removeprefix("key: ")[0] in "'\""
+    assert "\x85" not in written
+    assert "\u2028" not in written
+    assert yaml.safe_load(written) == {"key": text}
+
+
+def test_yaml_leaves_ordinary_strings_without_quotes() -> None:
+    written = yaml_of({"image": "example.com/a:1", "ready": True, "count": 3}).splitlines()
+    assert written == ["image: example.com/a:1", "ready: true", "count: 3"]
