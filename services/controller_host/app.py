@@ -18,8 +18,7 @@ from controller_host.domain.views import ControllerView, view_controller
 from controller_host.host_calls.calling import Calling
 from controller_host.metrics import Gauges
 from controller_host.module.preparing import Preparing
-from controller_host.module.sources import Sources
-from controller_host.module.web import Web
+from controller_host.module.sources import CLIENT, Sources
 from controller_host.permissions import describe_error
 from controller_host.report.reporting import Reporting
 from controller_host.scheduler.hosted import Hosted, Trouble
@@ -52,6 +51,7 @@ from trellis.kube.informer import Change, Informer
 from trellis.kube.recorder import EventRecorder
 from trellis.kube.refusals import Refusals, noted
 from trellis.kube.resources import WASM_CONTROLLERS
+from trellis.registries.web import Web
 from trellis.runtime import gc as heap
 from trellis.runtime.run import Base, LedService, Work
 from trellis.telemetry import get_logger, setup
@@ -130,7 +130,7 @@ def compose(
     tenants = kube.apart(TENANTS_CONNECTIONS, NAMESPACE_CONNECTIONS)
     parts = Parts(disk.guests, disk.progress, telemetry, DiskSpace(timings=timings.disk), timings)
     discovery, reviews = Discovery(kube), Reviews(kube, timings=timings.reviews)
-    web = Web(settings.controller_source_networks, timings=timings.sources)
+    web = Web(settings.controller_source_networks, timings=timings.sources, client=CLIENT)
     sources = Sources(tenants.acting_as, web, settings.controller_modules_dir, timings.sources)
     lines = float(settings.controller_log_lines)
     calling = Calling(tenants.acting_as, Discovery(tenants), telemetry, reviews.forget, lines, timings.calls)

@@ -9,11 +9,11 @@ from typing import Annotated, ClassVar, Final
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
-from controller_host.domain.addresses import Network
 from controller_host.domain.views import parse_bytes
 from trellis.config.settings import Seconds, ServiceSettings
 from trellis.config.value_schema import number_schema
 from trellis.events.subjects import CONTROLLER_HOST
+from trellis.registries.domain.addresses import Network
 
 _RESOURCE = re.compile(r"(?:(?:[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?)/)?v[a-z0-9]{1,62}/[A-Za-z][A-Za-z0-9]{0,62}")
 _NEVER: Final = "v1/Secret"

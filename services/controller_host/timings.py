@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from trellis.kube.timings import RefusalTimings
 from trellis.kube.watch_timings import WatchTimings
+from trellis.registries.timings import FetchTimings
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,15 +53,9 @@ class ReviewTimings:
 
 
 @dataclass(frozen=True, slots=True)
-class SourceTimings:
+class SourceTimings(FetchTimings):
     """Seconds of module fetches."""
 
-    connect: float = 10.0
-    """Timeout of a TCP connection."""
-    patience: float = 20.0
-    """Base timeout of a fetch; one second is added for each ``transfers.LEAST_SPEED`` bytes received."""
-    most: float = 120.0
-    """Maximum timeout of a fetch, without the wait for memory."""
     file: float = 60.0
     """Timeout of reading a file: a volume can stall."""
     end: float = 1.0

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from controller_host.domain.maxima import ABOVE_MAXIMUM
-from controller_host.domain.source_errors import SourceReason
 from controller_host.domain.views import INVALID_SPEC
 from controller_host.domain.watch_specs import RefusalReason
 from controller_host.guest import refusals
 from controller_host.module.preparing import ReferenceReason
 from controller_host.report.status import FETCHING, PENDING
+from trellis.registries.domain.errors import SourceReason
 
 PAGE = (Path(__file__).parents[2] / "docs" / "controllers.md").read_text()
 ACCEPTED = {

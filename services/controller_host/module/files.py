@@ -12,7 +12,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
 
-from controller_host.domain.source_errors import MOST_BYTES, SourceError, SourceReason, too_large
+from trellis.registries.domain.errors import MOST_BYTES, SourceError, SourceReason, too_large
 
 _LINKS: Final = 16
 _DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC

@@ -16,7 +16,6 @@ from enum import StrEnum
 from typing import Any, Final, Protocol
 
 from controller_host.domain.results import init_request
-from controller_host.domain.source_errors import SourceError
 from controller_host.domain.views import ControllerView, Wanted, digest
 from controller_host.guest.limits import Limits
 from controller_host.guest.refusals import ModuleRefused
@@ -28,6 +27,7 @@ from controller_host.state.progress import KnownModule, Progress
 from trellis.kube.client import Kube
 from trellis.kube.errors import Forbidden, NotFound
 from trellis.kube.resources import CONFIGMAPS, SECRETS, Resource
+from trellis.registries.domain.errors import SourceError
 from trellis.runtime.fair_share import FairShare
 
 _REFERENCES: Final = (64, 8)

@@ -21,11 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from controller_host.domain.source_errors import SourceError, SourceReason
 from controller_host.module.files import read_below
-from controller_host.module.registry import Registry
-from controller_host.module.transfers import Transfer, Transfers
-from controller_host.module.web import Web
 from controller_host.permissions import impersonation_message
 from controller_host.timings import SourceTimings
 from trellis.crds.wasm_controllers import ConfigMapModule, Module, OciModule
@@ -33,6 +29,10 @@ from trellis.kube.client import Kube
 from trellis.kube.errors import Forbidden, NotFound
 from trellis.kube.resources import CONFIGMAPS, SECRETS, Manifest, Resource
 from trellis.oci.references import credentials_for, parse_image
+from trellis.registries.domain.errors import SourceError, SourceReason
+from trellis.registries.registry import Registry
+from trellis.registries.transfers import Transfer, Transfers
+from trellis.registries.web import Client, Web
 from trellis.runtime.fair_share import FairShare
 
 _OBJECTS: Final = (16, 4)
@@ -42,6 +42,7 @@ _FILES: Final = (2, 1)
 VOLUMES: Final = "volumes"
 """Directory of volumes below the directory of modules, as ``<namespace>/<claim>``; not allowed in ``path``."""
 _DOCKER_CONFIG: Final = ".dockerconfigjson"
+CLIENT: Final = Client("trellis-controller-host", "TRELLIS_CONTROLLER_SOURCE_NETWORKS")
 
 
 @dataclass(frozen=True, slots=True)

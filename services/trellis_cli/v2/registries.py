@@ -2,8 +2,8 @@
 
 In: images with the names of their Secrets. Out: answers. Called for a page if the user requests it. Invariants:
 credentials stay in memory, and are sent to their own registry and its token server only; a Secret that cannot be read
-makes the answer unknown, not denied; time, bytes and number of the requests are bounded. Source: the client of
-controller_host (OCI distribution specification 1.1).
+makes the answer unknown, not denied; time, bytes and number of the requests are bounded. Source: OCI
+distribution specification 1.1.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ import ipaddress
 from collections.abc import Collection
 from typing import Final
 
-from controller_host.domain.source_errors import SourceError, SourceReason
-from controller_host.module.registry import Registry
-from controller_host.module.transfers import Transfers
-from controller_host.module.web import Web
-from controller_host.timings import SourceTimings
 from trellis.kube.errors import Forbidden, NotFound
 from trellis.kube.resources import SECRETS
 from trellis.oci.references import Reference, credentials_for, parse_image
 from trellis.read_model.reading.cluster import Reading
+from trellis.registries.domain.errors import SourceError, SourceReason
+from trellis.registries.registry import Registry
+from trellis.registries.timings import FetchTimings
+from trellis.registries.transfers import Transfers
+from trellis.registries.web import Web
 from trellis.v2.components import read_component
 from trellis.v2.images import ImageAnswer, ImageKey, ImageState
 
@@ -40,14 +40,14 @@ class _LoginError(Exception):
 
 
 async def ask_registries(
-    reading: Reading, images: Collection[ImageKey], timings: SourceTimings | None = None, web: Web | None = None
+    reading: Reading, images: Collection[ImageKey], timings: FetchTimings | None = None, web: Web | None = None
 ) -> dict[ImageKey, ImageAnswer]:
     """Return the answers about at most 16 images; ``web``: the HTTPS client, by default one for any network.
 
     Raises:
         KubeError: the API server is unavailable.
     """
-    timings = timings or SourceTimings()
+    timings = timings or FetchTimings()
     web = web or Web(_EVERYWHERE, timings=timings)
     transfers = Transfers(web, timings)
     chosen = sorted(images, key=lambda key: (key.namespace, key.image, key.secret))[:MOST]

@@ -17,12 +17,12 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 from unittest import mock
 
-from controller_host.domain import layers
 from fuzz.target import Target, tried
 from node_installer.domain.errors import InstallError
 from node_installer.fetch import archive, elf
 from support.suite.mutations import spoilt
 from trellis.installer_api.result import FailureReason
+from trellis.registries.domain import layers
 
 if sys.version_info >= (3, 14):
     from compression import zstd

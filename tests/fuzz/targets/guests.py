@@ -17,9 +17,6 @@ import orjson
 from controller_host.domain.call_fields import CallRefused
 from controller_host.domain.calls import Happening, Verb, answer, read
 from controller_host.domain.results import WAIT_MAX, read_result
-from controller_host.domain.source_errors import SourceError
-from controller_host.module.registry import Registry as ModuleRegistry
-from controller_host.module.web import Answer
 from fuzz.target import Target, jsonable, tried
 from fuzz.targets.archives import room
 from host_manager.domain.inputs import _registries
@@ -31,6 +28,9 @@ from trellis.installer_api.result import FailureReason
 from trellis.kube.errors import Call, KubeError, error_from
 from trellis.kube.nesting import MOST_LEVELS, cut
 from trellis.oci.references import credentials_for, parse_image
+from trellis.registries.domain.errors import SourceError
+from trellis.registries.registry import Registry as ModuleRegistry
+from trellis.registries.web import Answer
 
 _OBJECT = {
     "apiVersion": "v1",

@@ -14,7 +14,6 @@ from unittest import mock
 from pydantic import ValidationError
 
 from application_manager.settings import Settings as ApplicationSettings
-from controller_host.domain.addresses import forbidden, is_address
 from controller_host.domain.views import parse_bytes
 from controller_host.domain.watch_specs import specs_of
 from controller_host.settings import Settings as ControllerSettings
@@ -28,6 +27,7 @@ from trellis.config.settings import load
 from trellis.crds.wasm_controllers import Watch
 from trellis.installer_api.redaction import redact_url
 from trellis.provisioning.int_or_percent import CountOrPercent
+from trellis.registries.domain.addresses import forbidden, is_address
 from trellis.telemetry.tracing import trace_from
 from trellis_dev.fakes.selectors import _all_hold
 

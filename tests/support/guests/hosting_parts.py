@@ -11,8 +11,8 @@ from typing import Any
 import orjson
 
 from controller_host.domain.keys import ObjectKey
-from controller_host.domain.source_errors import SourceError, SourceReason
 from controller_host.module.sources import ModuleRequest
+from trellis.registries.domain.errors import SourceError, SourceReason
 
 
 class SomeWatches:

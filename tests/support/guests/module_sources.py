@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 
-from controller_host.domain.source_errors import SourceError
-from controller_host.module.sources import ModuleRequest, Sources
-from controller_host.module.web import Web
+from controller_host.module.sources import CLIENT, ModuleRequest, Sources
 from controller_host.timings import SourceTimings
 from trellis.crds.wasm_controllers import Module
 from trellis.kube.resources import NAMESPACES
+from trellis.registries.domain.errors import SourceError
+from trellis.registries.web import Web
 from trellis_dev.fakes.fake import FakeKube
 from unit.node_installer.servers import Answer, Request, Server, serving
 
@@ -37,7 +37,7 @@ class World:
         self.folder = folder / "modules"
         self.folder.mkdir()
         self.server = server
-        self.web = Web(allowed, ssl.create_default_context(cafile=folder / "tls/ca.pem"), timings)
+        self.web = Web(allowed, ssl.create_default_context(cafile=folder / "tls/ca.pem"), timings, CLIENT)
         self.sources = Sources(self.kube.acting_as, self.web, self.folder, timings)
 
     async def fetch(self, **module: Any) -> bytes:

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from controller_host.domain.source_errors import SourceError, SourceReason
 from controller_host.module import files
 from controller_host.module.files import read_below
 from support.suite.naming import lacking
+from trellis.registries.domain.errors import SourceError, SourceReason
 
 
 @pytest.fixture

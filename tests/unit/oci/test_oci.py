@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from controller_host.domain.wasm_images import chosen_manifest
 from trellis.oci.challenge import Authorization, basic
 from trellis.oci.manifests import MalformedDocument, blob_of, is_index, platform_of, read_document, rows
 from trellis.oci.references import credentials_for, parse_image, parse_location
+from trellis.registries.domain.wasm_images import chosen_manifest
 
 SHA = f"sha256:{'ab' * 32}"
 OTHER_SHA = f"sha256:{'cd' * 32}"

@@ -11,8 +11,6 @@ from typing import Any
 
 import pytest
 
-from controller_host.domain.source_errors import SourceError, SourceReason
-from controller_host.module.web import Answer, Web
 from support.suite.naming import lacking
 from support.v2.components import component
 from support.v2.explained import bare, kube_of
@@ -36,6 +34,8 @@ from trellis.read_model.reading.cluster import Reading
 from trellis.read_model.reading.explained import page_of
 from trellis.read_model.reading.find import NotThereError
 from trellis.read_model.reading.v2_snapshot import RESOURCES, read_snapshot
+from trellis.registries.domain.errors import SourceError, SourceReason
+from trellis.registries.web import Answer, Web
 from trellis.v2.host_messages import HostMessages
 from trellis.v2.images import ImageAnswer, ImageKey, ImageState
 from trellis.v2.interfaces import Interface

@@ -12,13 +12,13 @@ import psutil
 import pytest
 from yarl import URL
 
-from controller_host.domain.source_errors import SourceReason
-from controller_host.module import transfers
 from controller_host.module.sources import Sources
-from controller_host.module.web import Web
 from controller_host.timings import SourceTimings
 from support.guests.module_sources import LOOPBACK, SHA, WASM, files, world
 from support.suite.naming import lacking
+from trellis.registries import transfers
+from trellis.registries.domain.errors import SourceReason
+from trellis.registries.web import Web
 from unit.node_installer.servers import Answer
 
 

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from controller_host.domain import layers, source_errors
-from controller_host.domain.source_errors import SourceReason
 from support.guests.module_sources import SHA, WASM, world
 from support.suite.naming import lacking
+from trellis.registries.domain import errors, layers
+from trellis.registries.domain.errors import SourceReason
 from unit.node_installer.servers import Registry
 
 LAYER = "application/vnd.oci.image.layer.v1.tar+gzip"
@@ -124,7 +124,7 @@ async def test_what_a_registry_gives_by_digest_has_that_digest(tls: Path, tmp_pa
 async def test_a_blob_that_claims_to_be_too_large_is_not_asked_for(tls: Path, tmp_path: Path) -> None:
     registry = Registry()
     async with world(tls, tmp_path, registry.respond) as here:
-        claimed = registry.blob(WASM, "application/wasm") | {"size": source_errors.MOST_BYTES + 1}
+        claimed = registry.blob(WASM, "application/wasm") | {"size": errors.MOST_BYTES + 1}
         refused = await here.refusal(oci={"image": here.image(registry.manifest("1", claimed))})
         assert refused.reason is SourceReason.TOO_LARGE
         assert not [request for request in here.server.requests if "blobs" in request.path]

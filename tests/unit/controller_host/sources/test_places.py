@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from controller_host.domain.source_errors import SourceReason
 from controller_host.module.sources import Sources
 from support.cluster.kube_world import configmap
 from support.guests.module_sources import SHA, USER, WASM, files, world
 from support.suite.naming import lacking
 from trellis.kube.errors import Unavailable
 from trellis.kube.resources import CONFIGMAPS
+from trellis.registries.domain.errors import SourceReason
 from trellis_dev.fakes.fake import status_reply
 
 

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from controller_host.domain.source_errors import SourceError, SourceReason
 from support.guests.module_sources import LOGIN, USER, WASM, World, world
 from support.suite.naming import lacking
 from trellis.kube.resources import SECRETS
+from trellis.registries.domain.errors import SourceError, SourceReason
 from unit.node_installer.servers import Answer, Registry, Request
 
 

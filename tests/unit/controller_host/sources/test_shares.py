@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from controller_host.module import transfers, web
 from controller_host.module.sources import ModuleRequest, Sources
-from controller_host.module.web import Web
 from controller_host.timings import SourceTimings
 from support.guests.module_sources import SHA, USER, WASM, files, world
 from trellis.crds.wasm_controllers import Module
+from trellis.registries import transfers, web
+from trellis.registries.web import Web
 from trellis_dev.fakes.fake import FakeKube
 
 

@@ -1,6 +1,6 @@
-"""Limits of fetches over the network for tenants: concurrency, time and memory.
+"""Limits of fetches over the network: concurrency, time and memory.
 
-In: the namespace of a fetch. Out: a ``Transfer``, which sends all requests of one fetch. Called by ``sources``.
+In: the namespace of a fetch. Out: a ``Transfer``, which sends all requests of one fetch. Called with ``Registry``.
 Invariants: a namespace has at most its share of the fetches in progress, and every waiting fetch gets its turn; a fetch
 ends in bounded time, also with redirects, errors and answers of one byte per second; only few fetches use much memory.
 """
@@ -12,9 +12,9 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Final
 
-from controller_host.domain.source_errors import MOST_BYTES, SourceError, SourceReason
-from controller_host.module.web import Answer, Web
-from controller_host.timings import SourceTimings
+from trellis.registries.domain.errors import MOST_BYTES, SourceError, SourceReason
+from trellis.registries.timings import FetchTimings
+from trellis.registries.web import Answer, Web
 from trellis.runtime.fair_share import FairShare
 
 AT_ONCE: Final = 12
@@ -26,13 +26,13 @@ LARGE_BYTES: Final = 2**20
 LARGE_AT_ONCE: Final = 2
 """Concurrent large fetches, one per namespace; each can use 64 MiB, and an image twice that in addition."""
 LEAST_SPEED: Final = 64 * 2**10
-"""Received bytes that extend the timeout of a fetch (``SourceTimings.patience``) by one second."""
+"""Received bytes that extend the timeout of a fetch (``FetchTimings.patience``) by one second."""
 
 
 class Transfers:
-    """All network fetches of this host."""
+    """All network fetches of a process."""
 
-    def __init__(self, web: Web, timings: SourceTimings) -> None:
+    def __init__(self, web: Web, timings: FetchTimings) -> None:
         self._timings: Final = timings
         self._web = web
         self._at_once = FairShare(AT_ONCE, EACH)
@@ -50,7 +50,7 @@ class Transfer:
     """The requests of one fetch. It keeps its share of memory until its block ends."""
 
     def __init__(
-        self, web: Web, large: FairShare, namespace: str, stack: AsyncExitStack, timings: SourceTimings
+        self, web: Web, large: FairShare, namespace: str, stack: AsyncExitStack, timings: FetchTimings
     ) -> None:
         self._timings: Final = timings
         self._web = web

@@ -1,4 +1,4 @@
-"""HTTPS client for addresses from tenants: bounded in bytes, time, redirects and reachable networks.
+"""HTTPS client for addresses from users: bounded in bytes, time, redirects and reachable networks.
 
 In: an address. Out: status, headers, body. Called by ``transfers``, which bounds the time of all requests of a fetch.
 Invariants: every connection is to an IP address that ``addresses`` allows, also if the DNS record changes; credentials
@@ -21,9 +21,9 @@ import aiohttp
 from aiohttp.abc import AbstractResolver, ResolveResult
 from yarl import URL
 
-from controller_host.domain.addresses import Network, forbidden, is_address
-from controller_host.domain.source_errors import MOST_BYTES, SourceError, SourceReason, too_large
-from controller_host.timings import SourceTimings
+from trellis.registries.domain.addresses import Network, forbidden, is_address
+from trellis.registries.domain.errors import MOST_BYTES, SourceError, SourceReason, too_large
+from trellis.registries.timings import FetchTimings
 from trellis.telemetry.metrics import trellis_version
 
 _REDIRECTS: Final = 5
@@ -33,8 +33,6 @@ _RESOLVING: Final = 32
 """Threads for DNS lookups: a lookup without an answer outlives the timeout of its fetch."""
 _MOVED: Final = frozenset({301, 302, 303, 307, 308})
 _AUTHORIZATION: Final = "Authorization"
-_SETTING: Final = "TRELLIS_CONTROLLER_SOURCE_NETWORKS"
-
 
 Arrived: TypeAlias = Callable[[int], Awaitable[None]]
 
@@ -56,6 +54,17 @@ class Answer:
     status: int
     headers: Mapping[str, str]
     body: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Client:
+    """The program that uses the client, for servers and for messages.
+
+    ``agent``: its ``User-Agent``, without a version. ``networks_setting``: its setting for reachable private networks.
+    """
+
+    agent: str = "trellis"
+    networks_setting: str = ""
 
 
 class _NotAllowedError(OSError):
@@ -104,8 +113,10 @@ class Web:
         self,
         allowed: Sequence[Network] = (),
         tls: ssl.SSLContext | None = None,
-        timings: SourceTimings = SourceTimings(),  # noqa: B008 - frozen
+        timings: FetchTimings = FetchTimings(),  # noqa: B008 - frozen
+        client: Client = Client(),
     ) -> None:
+        self._client: Final = client
         self._timeout: Final = aiohttp.ClientTimeout(total=None, sock_connect=timings.connect)
         self._allowed = tuple(allowed)
         self._tls = tls or ssl.create_default_context()
@@ -158,7 +169,7 @@ class Web:
             raise SourceError(SourceReason.NOT_ALLOWED, message)
         # The resolver is not called for IP addresses.
         if is_address(place.host) and (reason := forbidden(place.host, self._allowed)):
-            raise _not_allowed(place, reason)
+            raise self._not_allowed(place, reason)
 
     async def _once(self, request: _Request, arrived: Arrived) -> tuple[Answer, URL | None]:
         place, target = request.place, (request.method, request.place)
@@ -171,8 +182,13 @@ class Web:
                 return Answer(response.status, response.headers, body), None
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
             if isinstance(refused := _cause(error), _NotAllowedError):
-                raise _not_allowed(place, str(refused)) from None
+                raise self._not_allowed(place, str(refused)) from None
             raise SourceError(SourceReason.UNAVAILABLE, f"cannot fetch {_shown(place)}: {_error_text(error)}") from None
+
+    def _not_allowed(self, place: URL, reason: str) -> SourceError:
+        setting = self._client.networks_setting
+        remedy = f"; to allow it, add its network to {setting}" if setting else ""
+        return SourceError(SourceReason.NOT_ALLOWED, f"cannot fetch {_shown(place)}: {reason}{remedy}")
 
     def _opened(self) -> aiohttp.ClientSession:
         if self._session is None:
@@ -187,7 +203,7 @@ class Web:
             self._session = aiohttp.ClientSession(
                 connector=connector,
                 timeout=self._timeout,
-                headers={"User-Agent": f"trellis-controller-host/{trellis_version()}"},
+                headers={"User-Agent": f"{self._client.agent}/{trellis_version()}"},
                 cookie_jar=aiohttp.DummyCookieJar(),
                 auto_decompress=False,
                 trust_env=False,
@@ -209,11 +225,6 @@ async def _read(response: aiohttp.ClientResponse, request: _Request, arrived: Ar
 
 async def _nothing(_count: int) -> None:
     """Ignore the number of received bytes."""
-
-
-def _not_allowed(place: URL, reason: str) -> SourceError:
-    message = f"modules cannot be fetched from {_shown(place)}: {reason}; to allow it, add its network to {_SETTING}"
-    return SourceError(SourceReason.NOT_ALLOWED, message)
 
 
 def _cause(error: BaseException | None) -> BaseException | None:

@@ -6,7 +6,7 @@ import ipaddress
 
 import pytest
 
-from controller_host.domain.addresses import forbidden, is_address
+from trellis.registries.domain.addresses import forbidden, is_address
 
 NEVER = [
     "127.0.0.1",

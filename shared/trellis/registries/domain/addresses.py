@@ -1,6 +1,6 @@
-"""Check of the addresses that modules are fetched from.
+"""Check of the addresses that files are fetched from.
 
-Pure. In: an address, resolved from a name or given, and the networks that the platform allows. Out: the reason why a
+Pure. In: an address, resolved from a name or given, and the networks that the caller allows. Out: the reason why a
 connection is forbidden. Called by ``web`` for every connection, also after a redirect. Allowed are addresses of the
 public internet and of the allowed networks. So no user can reach internal addresses through this service: the machine
 itself, the metadata service of a cloud, Services and pods.

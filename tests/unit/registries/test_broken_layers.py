@@ -7,7 +7,7 @@ import tarfile
 
 import pytest
 
-from controller_host.domain.layers import module_in
+from trellis.registries.domain.layers import module_in
 
 
 @pytest.mark.parametrize("form", [tarfile.PAX_FORMAT, tarfile.GNU_FORMAT], ids=["pax", "gnu"])

@@ -1,6 +1,6 @@
 """Errors of fetching a module; the message names the module and the resolution.
 
-Pure. Raised by the modules that fetch. The reasons are used in the condition ``Accepted``.
+Pure. Raised by all sources of modules. controller_host uses the reasons in the condition ``Accepted``.
 """
 
 from __future__ import annotations

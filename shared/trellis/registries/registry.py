@@ -1,7 +1,8 @@
 """Fetches a module from a registry: an artifact (the module is a blob) or an image (it is a file in a layer).
 
-In: a reference and credentials. Out: the module's bytes. Called by ``sources``. Invariants: content that is fetched by
-digest matches the digest; a password is sent only to its registry and that registry's token server, over https.
+In: a reference and credentials. Out: the module's bytes. Called by controller_host and by ``trellis explain``.
+Invariants: content that is fetched by digest matches the digest; a password is sent only to its registry and that
+registry's token server, over https.
 Source: OCI distribution specification 1.1 (pull), and the token flow of the registries' authentication specification.
 """
 
@@ -11,11 +12,6 @@ import asyncio
 from collections.abc import Mapping
 from typing import Final
 
-from controller_host.domain.layers import module_in
-from controller_host.domain.source_errors import MOST_BYTES, SourceError, SourceReason, too_large
-from controller_host.domain.wasm_images import WASM_LAYERS, chosen_manifest
-from controller_host.module.transfers import Transfer
-from controller_host.module.web import Answer
 from trellis.oci.challenge import Authorization
 from trellis.oci.manifests import (
     ACCEPTED,
@@ -29,6 +25,11 @@ from trellis.oci.manifests import (
     rows,
 )
 from trellis.oci.references import Reference
+from trellis.registries.domain.errors import MOST_BYTES, SourceError, SourceReason, too_large
+from trellis.registries.domain.layers import module_in
+from trellis.registries.domain.wasm_images import WASM_LAYERS, chosen_manifest
+from trellis.registries.transfers import Transfer
+from trellis.registries.web import Answer
 
 _DOCUMENT_BYTES: Final = 4 * 2**20
 _LAYERS: Final = 64

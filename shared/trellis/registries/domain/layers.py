@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from pathlib import PurePosixPath
 from typing import Final
 
-from controller_host.domain.source_errors import MOST_BYTES
+from trellis.registries.domain.errors import MOST_BYTES
 
 WASM_MAGIC: Final = b"\0asm"
 _GZIP: Final = b"\x1f\x8b"

@@ -1,0 +1,1 @@
+"""Checks of addresses, images and layers, as values. Pure."""
