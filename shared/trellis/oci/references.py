@@ -21,6 +21,7 @@ _IN_REGISTRY: Final = (
     rf"/(?P<repository>{_PART}(?:/{_PART})*)(?::(?P<tag>\w[\w.-]{{0,127}}))?(?:@(?P<digest>sha256:[0-9a-f]{{64}}))?"
 )
 _IMAGE: Final = re.compile(r"(?P<registry>[a-zA-Z0-9.-]+(?::[0-9]+)?)" + _IN_REGISTRY)
+_HOST: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?(?::[0-9]{1,5})?")
 _LOCATION: Final = re.compile(r"oci(?P<plain>\+http)?://(?P<registry>[^/@]+)" + _IN_REGISTRY)
 _DOCKER_HUB: Final = "registry-1.docker.io"
 _DOCKER_HUB_NAMES: Final = frozenset({"docker.io", "index.docker.io", _DOCKER_HUB})
@@ -61,6 +62,18 @@ def parse_image(image: str) -> Reference:
     if found is None:
         raise ValueError(f"{image} is not a reference like registry.example/team/controller:1.2@sha256:…")
     return _reference(found, "https")
+
+
+def registry_host(host: str) -> str:
+    """Return ``HOST[:PORT]`` as hosts are compared: in lower case, without the default port of http or https.
+
+    Raises:
+        ValueError: the text has another form, e.g. a scheme or a path.
+    """
+    if not _HOST.fullmatch(host):
+        raise ValueError(f"{host!r} is not a registry like registry.example:5000")
+    name, _, port = host.lower().partition(":")
+    return name if port in {"", "80", "443"} else f"{name}:{port}"
 
 
 def parse_location(location: str) -> Reference:

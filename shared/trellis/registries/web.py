@@ -1,9 +1,9 @@
 """HTTPS client for addresses from users: bounded in bytes, time, redirects and reachable networks.
 
 In: an address. Out: status, headers, body. Called by ``transfers``, which bounds the time of all requests of a fetch.
-Invariants: every connection is to an IP address that ``addresses`` allows, also if the DNS record changes; credentials
-are sent only to their own host; messages contain neither bodies nor credentials; a DNS server that does not answer
-blocks nothing else.
+Invariants: every connection is to an IP address that ``addresses`` allows, also if the DNS record changes; plain
+http is used for hosts that the user named only; credentials are sent only to their own host; messages contain neither
+bodies nor credentials; a DNS server that does not answer blocks nothing else.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import ssl
 import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeAlias
 
 import aiohttp
@@ -22,7 +22,14 @@ from aiohttp.abc import AbstractResolver, ResolveResult
 from yarl import URL
 
 from trellis.registries.domain.addresses import Network, forbidden, is_address
-from trellis.registries.domain.errors import MOST_BYTES, SourceError, SourceReason, too_large
+from trellis.registries.domain.errors import (
+    MOST_BYTES,
+    SourceError,
+    SourceReason,
+    TlsProblem,
+    TransportError,
+    too_large,
+)
 from trellis.registries.timings import FetchTimings
 from trellis.telemetry.metrics import trellis_version
 
@@ -33,6 +40,10 @@ _RESOLVING: Final = 32
 """Threads for DNS lookups: a lookup without an answer outlives the timeout of its fetch."""
 _MOVED: Final = frozenset({301, 302, 303, 307, 308})
 _AUTHORIZATION: Final = "Authorization"
+_BAD_REQUEST: Final = 400
+"""Answer of servers with TLS to plain http."""
+_ISSUER_UNKNOWN: Final = frozenset({2, 7, 18, 19, 20, 21, 30})
+"""Codes of OpenSSL (X509_V_ERR) for a chain without a trusted CA; 7 and 30: a trusted CA has its name only."""
 
 Arrived: TypeAlias = Callable[[int], Awaitable[None]]
 
@@ -49,11 +60,15 @@ class _Request:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Answer of a server with any status; header names are case-insensitive."""
+    """Answer of a server with any status; header names are case-insensitive.
+
+    ``moved``: it is of another origin than the requested one, because of redirects.
+    """
 
     status: int
     headers: Mapping[str, str]
     body: bytes
+    moved: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,10 +76,12 @@ class Client:
     """The program that uses the client, for servers and for messages.
 
     ``agent``: its ``User-Agent``, without a version. ``networks_setting``: its setting for reachable private networks.
+    ``insecure``: hosts, as ``registry_host`` returns them, that the user permits plain http for.
     """
 
     agent: str = "trellis"
     networks_setting: str = ""
+    insecure: frozenset[str] = frozenset()
 
 
 class _NotAllowedError(OSError):
@@ -136,13 +153,14 @@ class Web:
         ``arrived`` is awaited with the size of each part of the body before the next is read.
 
         Raises:
-            SourceError: not https, forbidden address, answer too large, or no answer.
+            SourceError: not https, forbidden address, answer too large, or no answer (``TransportError``).
         """
         place, sent = self._checked(url), dict(headers or {})
+        origin = place.origin()
         for _ in range(_REDIRECTS + 1):
             answer, target = await self._once(_Request(method, place, sent, most), arrived or _nothing)
             if target is None:
-                return answer
+                return replace(answer, moved=place.origin() != origin)
             self._check(target)
             if target.origin() != place.origin():
                 sent.pop(_AUTHORIZATION, None)
@@ -164,9 +182,11 @@ class Web:
         return place
 
     def _check(self, place: URL) -> None:
-        if place.scheme != "https" or not place.host:
+        plain = bool(place.scheme == "http" and place.host)
+        if not place.host or not (place.scheme == "https" or (plain and host_of(place) in self._client.insecure)):
             message = f"{_shown(place)} is not https: use an https address, plain connections can be modified"
-            raise SourceError(SourceReason.NOT_ALLOWED, message)
+            tls = TlsProblem.PLAIN_HTTP if plain else None
+            raise TransportError(SourceReason.NOT_ALLOWED, message, host_of(place), tls)
         # The resolver is not called for IP addresses.
         if is_address(place.host) and (reason := forbidden(place.host, self._allowed)):
             raise self._not_allowed(place, reason)
@@ -183,7 +203,29 @@ class Web:
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
             if isinstance(refused := _cause(error), _NotAllowedError):
                 raise self._not_allowed(place, str(refused)) from None
-            raise SourceError(SourceReason.UNAVAILABLE, f"cannot fetch {_shown(place)}: {_error_text(error)}") from None
+            tls = await self._tls_problem(place, error)
+            text = "it speaks plain http, and https was tried" if tls is TlsProblem.PLAIN_HTTP else _error_text(error)
+            message = f"cannot fetch {_shown(place)}: {text}"
+            raise TransportError(SourceReason.UNAVAILABLE, message, host_of(place), tls) from None
+
+    async def _tls_problem(self, place: URL, error: Exception) -> TlsProblem | None:
+        if isinstance(error, aiohttp.ClientConnectorCertificateError):
+            code = getattr(error.certificate_error, "verify_code", None)
+            return TlsProblem.ISSUER_UNKNOWN if code in _ISSUER_UNKNOWN else TlsProblem.CERTIFICATE_INVALID
+        # A server without TLS answers the first bytes of TLS with an error or ends the connection.
+        failed = place.scheme == "https" and isinstance(error, aiohttp.ClientConnectorError)
+        if failed and isinstance(getattr(error, "os_error", None), ssl.SSLError | ConnectionResetError):
+            return TlsProblem.PLAIN_HTTP if await self._speaks_http(place) else None
+        return None
+
+    async def _speaks_http(self, place: URL) -> bool:
+        """Return whether a server answers plain http. The request has neither path, query nor credentials."""
+        probe = URL.build(scheme="http", host=place.host or "", port=place.port)
+        try:
+            async with self._opened().request("HEAD", probe, allow_redirects=False) as response:
+                return response.status != _BAD_REQUEST
+        except (aiohttp.ClientError, TimeoutError, OSError, ValueError):
+            return False
 
     def _not_allowed(self, place: URL, reason: str) -> SourceError:
         setting = self._client.networks_setting
@@ -235,6 +277,16 @@ def _cause(error: BaseException | None) -> BaseException | None:
             return item
         item = getattr(item, "os_error", None) or item.__cause__ or item.__context__
     return error
+
+
+def host_of(address: URL | str) -> str:
+    """Return the host of an address as ``registry_host`` does, also IPv6; "" if it has none."""
+    try:
+        place = URL(address)
+    except ValueError:
+        return ""
+    host = f"[{place.host}]" if ":" in (place.host or "") else (place.host or "")
+    return host.lower() if place.port in {None, 80, 443} else f"{host.lower()}:{place.port}"
 
 
 def _shown(place: URL) -> str:

@@ -112,6 +112,35 @@ SOURCES: Final = (
         "return ImageAnswer(ImageState.DENIED, str(error))",
         "tests/unit/trellis_cli/test_v2.py::test_without_the_login_the_answer_is_unknown_and_nobody_is_asked",
     ),
+    Break(
+        "any registry without TLS is asked over plain http",
+        "ADR 115: plain http is used for a host only if the user named it as insecure",
+        "trellis",
+        "Registry._can_be_plain",
+        "host in self._insecure",
+        "bool(host)",
+        "tests/unit/registries/test_registry.py::test_a_registry_without_tls_is_recognised_and_gets_no_login",
+    ),
+    Break(
+        "the challenge of a host that a registry redirects to is answered with the login",
+        "ADR 115: a login is sent after a challenge of its own registry",
+        "trellis",
+        "Registry._get",
+        "if answer.moved and self._credentials:",
+        "if answer.moved and not self._credentials:",
+        "tests/unit/registries/test_registry.py::"
+        "test_a_challenge_of_another_host_that_the_registry_redirects_to_gets_no_login",
+    ),
+    Break(
+        "a token server that a registry names over plain http receives the login on any host",
+        "ADR 115: such a token server receives the login only if the user named its host as insecure",
+        "trellis",
+        "Registry._authorize",
+        'request.headers and self._reference.scheme == "http"',
+        'request.headers and self._reference.scheme == "https"',
+        "tests/unit/registries/test_registry.py::"
+        "test_over_plain_http_a_token_server_with_tls_on_another_host_gets_no_login",
+    ),
 )
 
 DISPLAY: Final = (

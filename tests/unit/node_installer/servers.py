@@ -58,10 +58,20 @@ class Server:
 
 @contextmanager
 def serving(respond: Respond, tls: Path | None = None, address: str = "127.0.0.1") -> Iterator[Server]:
-    """Serve on a free port of an address of this machine. ``tls``: a directory made by :func:`certificates`."""
+    """Serve on a free port of an address of this machine. ``tls``: a directory made by :func:`certificates`.
+
+    Without it, the server answers the first bytes of TLS as registries do: with an error, in plain http.
+    """
     requests: list[Request] = []
 
     class Handler(http.server.BaseHTTPRequestHandler):
+        def handle_one_request(self) -> None:
+            if tls is None and self.rfile.peek(1)[:1] == b"\x16":  # type: ignore[attr-defined] - it is buffered
+                self.wfile.write(b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n400 Bad Request")
+                self.close_connection = True
+                return
+            super().handle_one_request()
+
         def do_GET(self) -> None:
             body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
             request = Request(self.path, {name.lower(): value for name, value in self.headers.items()}, body)
@@ -123,8 +133,8 @@ def _pump(origin: socket.socket, target: socket.socket) -> None:
         pass
 
 
-def certificates(folder: Path, address: str = "127.0.0.1") -> Path:
-    """Make a CA (``ca.pem``) and a server's key and certificate for an address (``server.pem``)."""
+def certificates(folder: Path, *addresses: str) -> Path:
+    """Make a CA (``ca.pem``), and a server's key and certificate (``server.pem``) for addresses, else 127.0.0.1."""
     folder.mkdir(parents=True, exist_ok=True)
     now = dt.datetime.now(dt.UTC)
     ca_key, key = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
@@ -142,7 +152,7 @@ def certificates(folder: Path, address: str = "127.0.0.1") -> Path:
             .add_extension(x509.BasicConstraints(ca=ca, path_length=None), critical=True)
         )
         if not ca:
-            names = [x509.IPAddress(ipaddress.ip_address(address))]
+            names = [x509.IPAddress(ipaddress.ip_address(address)) for address in addresses or ("127.0.0.1",)]
             builder = builder.add_extension(x509.SubjectAlternativeName(names), critical=False)
         return builder.sign(ca_key, hashes.SHA256())
 

@@ -10,7 +10,7 @@ import pytest
 
 from trellis.oci.challenge import Authorization, basic
 from trellis.oci.manifests import MalformedDocument, blob_of, is_index, platform_of, read_document, rows
-from trellis.oci.references import credentials_for, parse_image, parse_location
+from trellis.oci.references import credentials_for, parse_image, parse_location, registry_host
 from trellis.registries.domain.wasm_images import chosen_manifest
 
 SHA = f"sha256:{'ab' * 32}"
@@ -59,6 +59,25 @@ def test_a_manifest_is_asked_for_at_its_registry(location: str, url: str) -> Non
 def test_what_is_on_another_host_or_half_a_digest_is_no_image(image: str) -> None:
     with pytest.raises(ValueError, match="reference"):
         parse_image(image)
+
+
+def test_hosts_are_compared_in_lower_case_and_without_default_ports() -> None:
+    hosts = [
+        "Registry.Local",
+        "registry.local:80",
+        "registry.local:443",
+        "registry.local:5000",
+        "localhost",
+        "10.0.0.1:5",
+    ]
+    local = "registry.local"
+    assert [registry_host(host) for host in hosts] == [local, local, local, f"{local}:5000", "localhost", "10.0.0.1:5"]
+
+
+@pytest.mark.parametrize("host", ["", "http://r", "r/a", "r:", "r:port", "me@r", "*.r", "-r", "r:5000\n"])
+def test_what_is_no_host_of_a_registry_is_an_error(host: str) -> None:
+    with pytest.raises(ValueError, match="registry"):
+        registry_host(host)
 
 
 def test_the_longest_path_of_a_docker_configuration_counts() -> None:

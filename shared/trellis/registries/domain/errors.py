@@ -34,6 +34,26 @@ class SourceError(Exception):
         super().__init__(f"{reason}: {message}")
 
 
+class TlsProblem(StrEnum):
+    """Cause of a failed connection that TLS has. ISSUER_UNKNOWN: the CA of the server is not trusted.
+
+    CERTIFICATE_INVALID: another fault of its certificate, such as its name or its expiry.
+    """
+
+    ISSUER_UNKNOWN = "IssuerUnknown"
+    CERTIFICATE_INVALID = "CertificateInvalid"
+    PLAIN_HTTP = "PlainHttp"
+
+
+class TransportError(SourceError):
+    """A server that gave no usable answer. ``host``: ``HOST[:PORT]``; ``tls``: None if TLS is not the cause."""
+
+    def __init__(self, reason: SourceReason, message: str, host: str, tls: TlsProblem | None = None) -> None:
+        self.host = host
+        self.tls = tls
+        super().__init__(reason, message)
+
+
 def too_large(what: str) -> SourceError:
     """Return the error for a module of more than ``MOST_BYTES``."""
     return SourceError(SourceReason.TOO_LARGE, f"{what} is larger than {MOST_BYTES >> 20} MiB: it is not a module")
