@@ -4,8 +4,8 @@ In: ``oci://registry/repository[:tag][@sha256:…]`` (``oci+http://``: without T
 Called by ``stage``.
 Source: OCI distribution specification 1.1 (pull), image specification 1.1 (index, manifest, layers, whiteouts), and the
 token flow of the registries' authentication specification.
-Invariants: content that is fetched by digest has that digest; a password is sent to its registry and that registry's
-token server only, and only over https unless http is allowed.
+Invariants: content that is fetched by digest has that digest; a password is sent to its registry and the token server
+that this registry names only, and only over https unless http is allowed.
 """
 
 from __future__ import annotations
@@ -149,6 +149,9 @@ class Registry:
     def _get(self, path: str, headers: Mapping[str, str]) -> Response:
         url = self.reference.url(path)
         answer = self.web.get(url, {**headers, **self._authorization.headers()})
+        if answer.status == 401 and answer.moved and self.credentials:
+            message = f"{self._shown}: it redirects to another host, which gets no login and requires one (401)"
+            raise InstallError(FailureReason.DOWNLOAD_FAILED, message)
         if answer.status == 401 and not self._authorization.headers():
             self._authorize(answer.headers.get("www-authenticate", ""))
             answer = self.web.get(url, {**headers, **self._authorization.headers()})

@@ -36,11 +36,15 @@ _TRANSIENT: Final = frozenset({408, 425, 429, 500, 502, 503, 504})
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """The answer of a server, read completely: for manifests and tokens, not for shims."""
+    """The answer of a server, read completely: for manifests and tokens, not for shims.
+
+    ``moved``: it is of another origin than the requested one, because of redirects.
+    """
 
     status: int
     headers: Mapping[str, str]
     body: bytes
+    moved: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,11 +93,11 @@ class Web:
                     body = answer.read(limit + 1)
                     headers_of = _lower(answer.headers)
                 _check_size(len(body), limit, shown)
-                return Response(answer.status, headers_of, body)
+                return Response(answer.status, headers_of, body, _moved(url, answer.url))
             except urllib.error.HTTPError as error:
                 if error.code not in _TRANSIENT or attempt == _ATTEMPTS:
                     with error:
-                        return Response(error.code, _lower(error.headers), error.read(limit))
+                        return Response(error.code, _lower(error.headers), error.read(limit), _moved(url, error.url))
             except InstallError:
                 raise
             except (OSError, http.client.HTTPException, ValueError) as error:
@@ -187,6 +191,11 @@ def _without_credentials(url: str) -> tuple[str, str]:
     if not at:
         return url, ""
     return parts._replace(netloc=host).geturl(), basic(urllib.parse.unquote(userinfo))
+
+
+def _moved(url: str, final: str) -> bool:
+    requested, answered = urllib.parse.urlsplit(_without_credentials(url)[0]), urllib.parse.urlsplit(final)
+    return (requested.scheme, requested.netloc) != (answered.scheme, answered.netloc)
 
 
 def _lower(headers: Message) -> dict[str, str]:

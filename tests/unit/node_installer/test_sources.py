@@ -16,6 +16,7 @@ from backports import zstd
 
 from node_installer.domain.errors import InstallError
 from node_installer.fetch import archive
+from node_installer.fetch.oci import Registry as OciRegistry
 from node_installer.fetch.oci import login_for, parse_reference
 from node_installer.fetch.web import Web
 from trellis.installer_api.result import PERMANENT, FailureReason, InstallResult
@@ -455,6 +456,26 @@ def test_a_pull_secret_opens_a_private_registry(form: str, tls: Path, tmp_path: 
         spec = a_spec(wanted, requireChecksum=False)
         result = world.perform("install", spec, ca_file=tls / "ca.pem", docker_config=secret)
     assert result.ok, result.message
+
+
+@pytest.mark.parametrize("scheme", ["Basic", "Bearer"])
+def test_a_challenge_of_another_host_that_a_registry_redirects_to_gets_no_login(
+    scheme: str, tls: Path, tmp_path: Path
+) -> None:
+    web = Web(ca_file=tls / "ca.pem")
+    with serving(lambda _: Answer(body=b'{"token": "x"}'), tls) as tokens:
+        challenge = {"WWW-Authenticate": f'{scheme} realm="{tokens.url}/token"'}
+        with serving(lambda _: Answer(401, headers=challenge), tls) as store:
+            moved = {"Location": f"{store.url}/x"}
+            with serving(lambda _: Answer(307, headers=moved), tls) as server:
+                reference = parse_reference(f"oci://{server.host}/team/shim:1.0")
+                with pytest.raises(InstallError) as refused:
+                    OciRegistry(web, reference, "me:hunter2").fetch("amd64", tmp_path, None, ())
+            assert refused.value.reason is FailureReason.DOWNLOAD_FAILED
+            assert "hunter2" not in str(refused.value)
+        requests = [*tokens.requests, *store.requests, *server.requests]
+    assert tokens.requests == []
+    assert all("authorization" not in request.headers for request in requests)
 
 
 def test_without_credentials_a_private_registry_says_so(tls: Path, tmp_path: Path) -> None:
