@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from support.suite.commands import expect_command
+from support.suite.commands import expect_command, known_commands
 from support.v2.explained import asked_of_kubernetes
 from trellis.kube.resources import EVENTS, NAMESPACES, WASMCLOUD_V2
 from trellis.read_model.live.parts_v2 import v2_parts
@@ -83,8 +83,12 @@ def test_every_kind_with_a_page_is_named() -> None:
 def test_every_option_and_setting_of_the_page_exists_and_none_is_left_out() -> None:
     settings = {f"TRELLIS_{name.upper()}" for name in ClientSettings.model_fields if name.startswith("v2_")}
     assert set(re.findall(r"`(TRELLIS_[A-Z0-9_]+)`", PAGE)) == settings
-    for option in set(re.findall(r"--v2-[a-z]+", PAGE)):
+    options = set(re.findall(r"--v2-[a-z-]+", PAGE))
+    for option in options:
         expect_command(f"explain {option}")
+    assert options == {
+        name for parameter in known_commands().commands["explain"].params for name in parameter.opts if "--v2-" in name
+    }
 
 
 def test_every_reason_has_a_meaning() -> None:

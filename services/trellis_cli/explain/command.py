@@ -40,7 +40,16 @@ from trellis_cli.common.options import (
 from trellis_cli.common.output import DocumentOption, Format, one_line, print_document, print_result, print_text
 from trellis_cli.common.settings import ClientSettings, client_settings
 from trellis_cli.explain.grant_read import grant_page
-from trellis_cli.v2.options import NatsOption, RegistryOption, RepliesOption, Sources, sources_of
+from trellis_cli.v2.options import (
+    Flags,
+    InsecureRegistryOption,
+    NatsOption,
+    RegistryCaOption,
+    RegistryOption,
+    RepliesOption,
+    Sources,
+    sources_of,
+)
 from trellis_cli.v2.page import v2_page
 
 KINDS: Final = (
@@ -76,6 +85,8 @@ def explain(  # noqa: PLR0913, PLR0917 - options of a command line
     v2_nats: NatsOption = None,
     v2_replies: RepliesOption = False,
     v2_registry: RegistryOption = False,
+    v2_registry_ca_file: RegistryCaOption = None,
+    v2_insecure_registry: InsecureRegistryOption = None,
     output: DocumentOption = Format.TABLE,
 ) -> None:
     """Show the cause of an object's state and the resolution.
@@ -93,8 +104,8 @@ def explain(  # noqa: PLR0913, PLR0917 - options of a command line
     with exit_on_error():
         wanted = read_argument(what, one_namespace(namespace, all_namespaces=all_namespaces))
         settings = client_settings(kubeconfig=kubeconfig, context=context, nats_url=nats_url, v2_nats=v2_nats)
-        given = v2_nats is not None
-        sources = sources_of(settings, wanted.kind, replies=v2_replies, registry=v2_registry, given=given)
+        flags = Flags(v2_nats is not None, v2_replies, v2_registry, v2_registry_ca_file, v2_insecure_registry or ())
+        sources = sources_of(settings, wanted.kind, flags)
         if wanted.kind == "deadletter":
             page = asyncio.run(_dead_letter_page(settings, wanted.name))
         else:

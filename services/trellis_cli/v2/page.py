@@ -25,7 +25,7 @@ from trellis.v2.snapshot import Snapshot
 from trellis.v2.workloads import ARTIFACT as BY_NAME
 from trellis.v2.workloads import PartView, WorkloadView, view_workload
 from trellis_cli.common.objects import ObjectName
-from trellis_cli.v2.options import Sources
+from trellis_cli.v2.options import RegistryAccess, Sources
 from trellis_cli.v2.receive import receive
 
 
@@ -52,8 +52,9 @@ async def v2_page(reading: Reading, wanted: ObjectName, sources: Sources) -> Exp
     snapshot = replace(await read_snapshot(reading, namespace), messages=messages, former=former)
     if found is None:
         return explained_group(snapshot, wanted.name, wanted.namespace, Beside(notes=reading.notes))
-    if sources.registry:
-        snapshot = replace(snapshot, images=await _answers(reading, images_of(snapshot, wanted.kind, found)))
+    if sources.registry is not None:
+        images = await _answers(reading, images_of(snapshot, wanted.kind, found), sources.registry)
+        snapshot = replace(snapshot, images=images)
     # No Events: the operator writes only one kind of Event, which repeats a condition.
     return explained_v2(snapshot, wanted.kind, found, Beside(notes=reading.notes))
 
@@ -80,10 +81,10 @@ def _keys(namespace: str, parts: Iterable[PartView]) -> set[ImageKey]:
     return {image_key(namespace, part) for part in parts if part.image and not part.image.startswith(BY_NAME)}
 
 
-async def _answers(reading: Reading, images: set[ImageKey]) -> dict[ImageKey, ImageAnswer]:
+async def _answers(reading: Reading, images: set[ImageKey], access: RegistryAccess) -> dict[ImageKey, ImageAnswer]:
     if not images:
         return {}
     # Slow imports, only for this option.
     from trellis_cli.v2.registries import ask_registries  # noqa: PLC0415
 
-    return await ask_registries(reading, images)
+    return await ask_registries(reading, images, access)

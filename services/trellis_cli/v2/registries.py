@@ -2,8 +2,8 @@
 
 In: images with the names of their Secrets. Out: answers. Called for a page if the user requests it. Invariants:
 credentials stay in memory, and are sent to their own registry and its token server only; a Secret that cannot be read
-makes the answer unknown, not denied; time, bytes and number of the requests are bounded. Source: OCI
-distribution specification 1.1.
+makes the answer unknown, not denied; a registry that cannot be asked is never a registry without the image; time, bytes
+and number of the requests are bounded. Source: OCI distribution specification 1.1.
 """
 
 from __future__ import annotations
@@ -17,21 +17,27 @@ from typing import Final
 
 from trellis.kube.errors import Forbidden, NotFound
 from trellis.kube.resources import SECRETS
-from trellis.oci.references import Reference, credentials_for, parse_image
+from trellis.oci.references import Reference, credentials_for, parse_image, registry_host
 from trellis.read_model.reading.cluster import Reading
-from trellis.registries.domain.errors import SourceError, SourceReason
+from trellis.registries.domain.errors import SourceError, SourceReason, TlsProblem, TransportError
 from trellis.registries.registry import Registry
 from trellis.registries.timings import FetchTimings
 from trellis.registries.transfers import Transfers
-from trellis.registries.web import Web
+from trellis.registries.web import Client, Web
 from trellis.v2.components import read_component
 from trellis.v2.images import ImageAnswer, ImageKey, ImageState
+from trellis_cli.v2.options import CA_FILE, INSECURE, RegistryAccess
 
 MOST: Final = 16
 """Images that are asked about for one page."""
 _EVERYWHERE: Final = (ipaddress.ip_network("0.0.0.0/0"), ipaddress.ip_network("::/0"))
 """A user can reach any registry: the command runs with their network access."""
 _DOCKER_CONFIG: Final = ".dockerconfigjson"
+_TLS_STATES: Final = {
+    TlsProblem.PLAIN_HTTP: ImageState.WITHOUT_TLS,
+    TlsProblem.ISSUER_UNKNOWN: ImageState.NOT_TRUSTED,
+    TlsProblem.CERTIFICATE_INVALID: ImageState.NOT_TRUSTED,
+}
 _STATES: Final = {SourceReason.NOT_FOUND: ImageState.NOT_FOUND, SourceReason.FORBIDDEN: ImageState.DENIED}
 
 
@@ -40,7 +46,11 @@ class _LoginError(Exception):
 
 
 async def ask_registries(
-    reading: Reading, images: Collection[ImageKey], timings: FetchTimings | None = None, web: Web | None = None
+    reading: Reading,
+    images: Collection[ImageKey],
+    access: RegistryAccess = RegistryAccess(),  # noqa: B008 - frozen
+    timings: FetchTimings | None = None,
+    web: Web | None = None,
 ) -> dict[ImageKey, ImageAnswer]:
     """Return the answers about at most 16 images; ``web``: the HTTPS client, by default one for any network.
 
@@ -48,17 +58,17 @@ async def ask_registries(
         KubeError: the API server is unavailable.
     """
     timings = timings or FetchTimings()
-    web = web or Web(_EVERYWHERE, timings=timings)
+    web = web or Web(_EVERYWHERE, access.tls, timings, Client(insecure=access.insecure))
     transfers = Transfers(web, timings)
     chosen = sorted(images, key=lambda key: (key.namespace, key.image, key.secret))[:MOST]
     try:
-        answers = await asyncio.gather(*(_ask(reading, key, transfers) for key in chosen))
+        answers = await asyncio.gather(*(_ask(reading, key, transfers, access.insecure) for key in chosen))
     finally:
         await web.close()
     return dict(zip(chosen, answers, strict=True))
 
 
-async def _ask(reading: Reading, key: ImageKey, transfers: Transfers) -> ImageAnswer:
+async def _ask(reading: Reading, key: ImageKey, transfers: Transfers, insecure: frozenset[str]) -> ImageAnswer:
     try:
         reference = parse_image(key.image)
     except ValueError as error:
@@ -68,20 +78,42 @@ async def _ask(reading: Reading, key: ImageKey, transfers: Transfers) -> ImageAn
     except _LoginError as error:
         return ImageAnswer(ImageState.UNKNOWN, str(error))
     async with transfers.begin(key.namespace) as transfer:
-        registry = Registry(transfer, reference, credentials)
+        registry = Registry(transfer, reference, credentials, insecure)
         try:
             async with transfer.in_time(key.image):
                 await registry.confirm()
         except SourceError as error:
-            state = _STATES.get(error.reason, ImageState.UNKNOWN)
-            return ImageAnswer(state, "" if state is ImageState.DENIED else error.message)
+            state = _state(error, reference)
+            return ImageAnswer(state, "" if state is ImageState.DENIED else _detail(error), plain=registry.plain)
         try:
             async with transfer.in_time(key.image):
                 wasm = await registry.module()
         except SourceError as error:
-            return ImageAnswer(ImageState.FOUND, error.message)
+            return ImageAnswer(ImageState.FOUND, _detail(error), plain=registry.plain)
         types = await asyncio.to_thread(read_component, wasm)
-        return ImageAnswer(ImageState.FOUND, "" if types else "it is not a WebAssembly component", types)
+        detail = "" if types else "it is not a WebAssembly component"
+        return ImageAnswer(ImageState.FOUND, detail, types, registry.plain)
+
+
+def _state(error: SourceError, reference: Reference) -> ImageState:
+    """Return the state of an image; problems of other hosts, such as its token server, are not of the registry."""
+    if isinstance(error, TransportError) and error.reason is SourceReason.UNAVAILABLE:
+        own = error.host == registry_host(reference.registry)
+        return _TLS_STATES.get(error.tls, ImageState.UNKNOWN) if own and error.tls else ImageState.UNKNOWN
+    return _STATES.get(error.reason, ImageState.UNKNOWN)
+
+
+def _detail(error: SourceError) -> str:
+    """Return the message with the flag that resolves the problem."""
+    if not isinstance(error, TransportError):
+        return error.message
+    match error.tls:
+        case TlsProblem.PLAIN_HTTP:
+            return f"{error.message}; {INSECURE} {error.host} permits it"
+        case TlsProblem.ISSUER_UNKNOWN:
+            return f"{error.message}; {CA_FILE} FILE adds its CA"
+        case _:
+            return error.message
 
 
 async def _login(reading: Reading, key: ImageKey, reference: Reference) -> str | None:

@@ -1,7 +1,8 @@
 """Answers of registries about the images of workloads.
 
 Pure values. Created by the reader of registries, used by causes. Invariant: an answer was given to the account that
-runs the command, from its place in the network: a host may get another one, so only NOT_FOUND and DENIED are evidence.
+runs the command, from its place in the network: a host may get another one, so only NOT_FOUND and DENIED are evidence,
+and FOUND over plain http, which hosts refuse by default.
 """
 
 from __future__ import annotations
@@ -14,12 +15,18 @@ from trellis.v2.workloads import PartView
 
 
 class ImageState(StrEnum):
-    """Answer about an image. UNKNOWN: the registry did not answer, or with an error."""
+    """Answer about an image. UNKNOWN: the registry did not answer, or with an error.
+
+    WITHOUT_TLS: it speaks plain http and was asked over https. NOT_TRUSTED: its certificate is not trusted here. In
+    both cases the image may exist.
+    """
 
     FOUND = "Found"
     NOT_FOUND = "NotFound"
     DENIED = "Denied"
     INVALID = "Invalid"
+    WITHOUT_TLS = "WithoutTls"
+    NOT_TRUSTED = "NotTrusted"
     UNKNOWN = "Unknown"
 
 
@@ -34,11 +41,15 @@ class ImageKey:
 
 @dataclass(frozen=True, slots=True)
 class ImageAnswer:
-    """``detail``: the answer for users, without credentials; ``types``: None if the component was not read."""
+    """``detail``: the answer for users, without credentials; ``types``: None if the component was not read.
+
+    ``plain``: the registry was asked over plain http, because it did not answer https.
+    """
 
     state: ImageState
     detail: str = ""
     types: ComponentTypes | None = None
+    plain: bool = False
 
 
 def image_key(namespace: str, part: PartView) -> ImageKey:

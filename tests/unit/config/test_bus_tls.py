@@ -11,6 +11,7 @@ from support.suite.naming import lacking
 from trellis.config.authorities import trust
 from trellis.config.nats_credentials import Credentials, Kind, new_seed
 from trellis.config.settings import ServiceSettings, SettingsError, load
+from unit.node_installer.servers import certificates
 
 AUTHORITY = """\
 -----BEGIN CERTIFICATE-----
@@ -56,6 +57,16 @@ def test_authorities_stand_beside_a_seed_or_alone(tmp_path: Path, authorities: P
         seed, Kind.NKEY, authorities
     )
     assert trust(authorities).get_ca_certs()
+
+
+def test_authorities_of_the_system_are_trusted_besides_those_of_a_file_on_request(
+    tmp_path: Path, authorities: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SSL_CERT_FILE", str(authorities))
+    monkeypatch.setenv("SSL_CERT_DIR", str(tmp_path / "none"))
+    file = certificates(tmp_path / "own") / "ca.pem"
+    assert len(trust(file).get_ca_certs()) == 1
+    assert len(trust(file, system=True).get_ca_certs()) == 1 + len(trust(authorities).get_ca_certs())
 
 
 @pytest.mark.parametrize(("given", "fine"), [(1, True), (3, True), (5, True), (0, False), (6, False)])

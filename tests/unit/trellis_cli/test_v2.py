@@ -45,7 +45,7 @@ from trellis.v2.snapshot import Part
 from trellis_cli.common.objects import ObjectName
 from trellis_cli.common.settings import ClientSettings, client_settings
 from trellis_cli.v2 import page as pages
-from trellis_cli.v2.options import Sources, sources_of
+from trellis_cli.v2.options import Flags, RegistryAccess, Sources, sources_of
 from trellis_cli.v2.page import v2_page
 from trellis_cli.v2.registries import MOST, ask_registries
 from trellis_cli.v2.row import PART, v2_part
@@ -270,12 +270,14 @@ def settings(**given: Any) -> ClientSettings:
 
 
 def test_options_select_the_sources(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    assert sources_of(settings(), "whost", replies=False, registry=False, given=False) == Sources()
+    assert sources_of(settings(), "whost", Flags()) == Sources()
     ca = tmp_path / "ca.pem"
     ca.write_text("authorities")
     monkeypatch.setenv("TRELLIS_V2_NATS_CA_FILE", str(ca))
-    found = sources_of(settings(url="nats://here:4222"), "whost", replies=True, registry=True, given=True)
-    assert found == Sources(NatsAddress("nats://here:4222", authorities="authorities"), replies=True, registry=True)
+    flags = Flags(nats=True, replies=True, registry=True, insecure=["Registry.local:5000", "registry.test:80"])
+    found = sources_of(settings(url="nats://here:4222"), "whost", flags)
+    access = RegistryAccess(insecure=frozenset({"registry.local:5000", "registry.test"}))
+    assert found == Sources(NatsAddress("nats://here:4222", authorities="authorities"), replies=True, registry=access)
 
 
 @pytest.mark.parametrize(
@@ -283,14 +285,19 @@ def test_options_select_the_sources(monkeypatch: pytest.MonkeyPatch, tmp_path: P
     [
         ("node", {"registry": True}, ["--v2-registry", "whost"]),
         ("node", {"replies": True}, ["--v2-replies", "whost"]),
-        ("node", {"given": True}, ["--v2-nats", "whost"]),
+        ("node", {"nats": True}, ["--v2-nats", "whost"]),
+        ("node", {"insecure": ["r.test"]}, ["--v2-insecure-registry", "whost"]),
         ("whost", {"replies": True}, ["--v2-replies", "--v2-nats"]),
+        ("whost", {"insecure": ["r.test"]}, ["--v2-insecure-registry", "--v2-registry"]),
+        ("whost", {"ca_file": Path("ca.pem")}, ["--v2-registry-ca-file", "--v2-registry"]),
+        ("whost", {"registry": True, "insecure": ["http://r.test"]}, ["--v2-insecure-registry", "http://r.test"]),
+        ("whost", {"registry": True, "ca_file": Path("no.pem")}, ["--v2-registry-ca-file", "no.pem"]),
+        ("whost", {"registry": True, "ca_file": Path(__file__)}, ["--v2-registry-ca-file", "test_v2.py"]),
     ],
 )
-def test_options_that_do_not_fit_are_refused(kind: str, given: dict[str, bool], named: list[str]) -> None:
-    options = {"replies": False, "registry": False, "given": False} | given
+def test_options_that_do_not_fit_are_refused(kind: str, given: dict[str, Any], named: list[str]) -> None:
     with pytest.raises(SettingsError) as raised:
-        sources_of(settings(), kind, **options)
+        sources_of(settings(), kind, Flags(**given))
     assert lacking(raised.value, *named) == []
 
 
@@ -301,7 +308,7 @@ def test_credentials_that_cannot_be_used_are_named_without_their_content(
     file.write_text("hunter2")
     monkeypatch.setenv("TRELLIS_V2_NATS_CREDENTIALS_FILE", str(file))
     with pytest.raises(SettingsError) as raised:
-        sources_of(settings(url="nats://here"), "whost", replies=False, registry=False, given=True)
+        sources_of(settings(url="nats://here"), "whost", Flags(nats=True))
     assert lacking(raised.value, "TRELLIS_V2_NATS_CREDENTIALS_FILE", str(file)) == []
     assert "hunter2" not in str(raised.value)
 
@@ -403,14 +410,14 @@ async def test_a_registry_is_asked_only_on_request(monkeypatch: pytest.MonkeyPat
     image = ImageKey("apps", "127.0.0.1:25000/demo/hello:nine")
     asked: list[set[ImageKey]] = []
 
-    async def answers(_reading: Reading, images: set[ImageKey]) -> dict[ImageKey, ImageAnswer]:
+    async def answers(_reading: Reading, images: set[ImageKey], _access: object) -> dict[ImageKey, ImageAnswer]:
         asked.append(images)
         return {image: ImageAnswer(ImageState.NOT_FOUND)}
 
     monkeypatch.setattr(pages, "_answers", answers)
     page = await explained(kube_of("04", 20), "workloaddeployment", "no-tag")
     assert (page.cause.reason, asked) == (Reason.PULL_FAILED, [])
-    page = await explained(kube_of("04", 20), "workloaddeployment", "no-tag", Sources(registry=True))
+    page = await explained(kube_of("04", 20), "workloaddeployment", "no-tag", Sources(registry=RegistryAccess()))
     assert (page.cause.reason, asked) == (Reason.IMAGE_NOT_FOUND, [{image}])
 
 

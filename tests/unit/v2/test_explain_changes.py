@@ -111,6 +111,48 @@ def test_the_answer_of_the_registry_is_the_cause_without_a_reply(state: ImageSta
     assert reason(found) == expected
 
 
+@pytest.mark.parametrize("state", [ImageState.WITHOUT_TLS, ImageState.NOT_TRUSTED, ImageState.UNKNOWN])
+def test_a_registry_that_cannot_be_asked_is_named_and_no_image_is_missing(state: ImageState) -> None:
+    image = ImageKey("apps", "127.0.0.1:25000/demo/hello:nine")
+    snapshot = recording("04").snapshot(20, images={image: ImageAnswer(state, "the reason and --v2-a-flag")})
+    found = page(snapshot, "no-tag")
+    assert reason(found) == Reason.PULL_FAILED
+    assert lacking(found.headline, "the reason and --v2-a-flag") == []
+
+
+OTHER = "registry.local:5000/demo/hello:1"
+
+
+def of_other_registry(image: str = OTHER) -> tuple[Snapshot, ImageKey]:
+    """Return a situation whose Workload without an image, like its deployment, refers to another registry."""
+    snapshot = recording("04").snapshot(20)
+    changed = [
+        replace(
+            item, spec=replace(item.spec, components=tuple(replace(it, image=image) for it in item.spec.components))
+        )
+        if item.meta.owner_name.startswith("no-tag-")
+        else item
+        for item in snapshot.workloads
+    ]
+    return replace(snapshot, workloads=changed), ImageKey("apps", image)
+
+
+def test_an_image_in_a_registry_without_tls_is_refused_by_a_host_that_requires_it() -> None:
+    snapshot, key = of_other_registry()
+    answer = ImageAnswer(ImageState.FOUND, types=types(exports=[HANDLER]), plain=True)
+    found = page(replace(snapshot, images={key: answer}), "no-tag")
+    assert reason(found) == Reason.REGISTRY_WITHOUT_TLS
+    assert lacking(found.headline, "registry.local:5000", SON, "--allow-insecure-registries") == []
+    for other in (replace(answer, plain=False), replace(answer, types=None)):
+        assert reason(page(replace(snapshot, images={key: other}), "no-tag")) == Reason.PULL_FAILED
+
+
+def test_a_host_that_runs_workloads_of_a_registry_without_tls_does_not_refuse_it() -> None:
+    snapshot, key = of_other_registry("127.0.0.1:25000/demo/hello:nine")
+    answer = ImageAnswer(ImageState.FOUND, types=types(exports=[HANDLER]), plain=True)
+    assert reason(page(replace(snapshot, images={key: answer}), "no-tag")) == Reason.PULL_FAILED
+
+
 def test_the_names_that_a_workload_answers_to_are_listed() -> None:
     [line] = [line for line in page(recording("02").snapshot(6), "hello").lines if line.about == "names"]
     assert lacking(line.text, "hello.test", "hello.apps", "hello.apps.svc", "hello.apps.svc.cluster.local", "404") == []

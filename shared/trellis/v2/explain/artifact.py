@@ -117,6 +117,7 @@ def _registry(cluster: Cluster, artifact: ArtifactView) -> Iterator[Line]:
     if trouble is not None:
         yield trouble
     elif answer.state is ImageState.FOUND:
-        yield Line("registry", f"{image} exists", well=True)
+        plain = "; its registry speaks plain http, and hosts require https by default" if answer.plain else ""
+        yield Line("registry", f"{image} exists{plain}", well=True)
     else:
         yield Line("registry", f"{image}: {answer.detail or 'no answer'}")

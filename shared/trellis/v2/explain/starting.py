@@ -28,6 +28,8 @@ from trellis.v2.workloads import PartView, WorkloadView
 
 _STATE: Final = re.compile(r"WORKLOAD_STATE_[A-Z_]{1,40}")
 _SHOWN: Final = 5
+_NOT_ASKED: Final = frozenset({ImageState.UNKNOWN, ImageState.WITHOUT_TLS, ImageState.NOT_TRUSTED})
+_ENCRYPT: Final = "serve the registry over https, or start the host with --allow-insecure-registries"
 _TO_FIX: Final = "correct the image in the template, or push it"
 
 
@@ -73,9 +75,8 @@ def failed(cluster: Cluster, workload: WorkloadView, failure: StartFailure) -> L
             do = "check the registry: meanwhile the host sends no heartbeat, and the operator starts no other Workload"
             return _cause("image", f"registry {registry} did not answer host {host}: {detail}", do, failure.reason)
         case Reason.REGISTRY_WITHOUT_TLS:
-            do = "serve the registry over https, or permit plain http for it on the host"
             text = f"registry {registry} speaks plain http, and host {host} requires https: {detail}"
-            return _cause("image", text, do, failure.reason)
+            return _cause("image", text, _ENCRYPT, failure.reason)
         case Reason.REGISTRY_NOT_TRUSTED:
             do = "add the CA of the registry to the trusted certificates of the host"
             return _cause("image", f"host {host} does not trust registry {registry}: {detail}", do, failure.reason)
@@ -115,6 +116,9 @@ def _image(cluster: Cluster, workload: WorkloadView) -> Line:
     for part, answer in answers:
         if answer is not None and (line := image_trouble(part.image, answer, part)) is not None:
             return line
+    for part, answer in answers:
+        if answer is not None and answer.types is not None and _refused_as_plain(cluster, workload, part, answer):
+            return _without_tls(cluster, workload, part)
     host = host_named(cluster, workload.host_id)
     images = listed([part.image for part in parts if part.image], _SHOWN) or "none is named"
     text = f"host {host} could not pull or decode an image ({images}); Kubernetes does not have the cause"
@@ -124,10 +128,27 @@ def _image(cluster: Cluster, workload: WorkloadView) -> Line:
             ". The registry has it for this account, so the host does not reach the registry or has no login, or it "
             "is not a component"
         )
-    failed_reads = [answer.detail for _, answer in answers if answer is not None and answer.state is ImageState.UNKNOWN]
+    failed_reads = [answer.detail for _, answer in answers if answer is not None and answer.state in _NOT_ASKED]
     if failed_reads:
-        text += f". The registry gave no answer here: {listed(failed_reads, _SHOWN)}"
+        text += f". The registry could not be asked from here: {listed(failed_reads, _SHOWN)}"
     return _cause("image", text, how_to_learn(cluster, workload), Reason.PULL_FAILED)
+
+
+def _refused_as_plain(cluster: Cluster, workload: WorkloadView, part: PartView, answer: ImageAnswer) -> bool:
+    """Return whether the host of a Workload refuses a registry without TLS, as hosts do by default.
+
+    A host that runs another Workload from this registry was started with ``--allow-insecure-registries``.
+    """
+    if not answer.plain or not workload.host_id:
+        return False
+    running = (item for item in cluster.workloads if item.host_id == workload.host_id and item.condition("Sync").true)
+    return not any(registry_of(it.image) == registry_of(part.image) for item in running for it in item.spec.parts)
+
+
+def _without_tls(cluster: Cluster, workload: WorkloadView, part: PartView) -> Line:
+    host, registry = host_named(cluster, workload.host_id), registry_of(part.image) or part.image
+    text = f"registry {registry} has {part.image} and speaks plain http; host {host} requires https by default"
+    return _cause("image", text, _ENCRYPT, Reason.REGISTRY_WITHOUT_TLS)
 
 
 def how_to_learn(cluster: Cluster, workload: WorkloadView) -> str:
