@@ -17,13 +17,13 @@ from typing import Final
 
 from trellis.kube.errors import Forbidden, NotFound
 from trellis.kube.resources import SECRETS
-from trellis.oci.references import Reference, credentials_for, parse_image, registry_host
+from trellis.oci.references import Reference, credentials_for, parse_image
 from trellis.read_model.reading.cluster import Reading
 from trellis.registries.domain.errors import SourceError, SourceReason, TlsProblem, TransportError
 from trellis.registries.registry import Registry
 from trellis.registries.timings import FetchTimings
 from trellis.registries.transfers import Transfers
-from trellis.registries.web import Client, Web
+from trellis.registries.web import Client, Web, host_of
 from trellis.v2.components import read_component
 from trellis.v2.images import ImageAnswer, ImageKey, ImageState
 from trellis_cli.v2.options import CA_FILE, INSECURE, RegistryAccess
@@ -98,7 +98,7 @@ async def _ask(reading: Reading, key: ImageKey, transfers: Transfers, insecure: 
 def _state(error: SourceError, reference: Reference) -> ImageState:
     """Return the state of an image; problems of other hosts, such as its token server, are not of the registry."""
     if isinstance(error, TransportError) and error.reason is SourceReason.UNAVAILABLE:
-        own = error.host == registry_host(reference.registry)
+        own = error.host == host_of(reference.url(""))
         return _TLS_STATES.get(error.tls, ImageState.UNKNOWN) if own and error.tls else ImageState.UNKNOWN
     return _STATES.get(error.reason, ImageState.UNKNOWN)
 

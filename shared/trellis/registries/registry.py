@@ -26,7 +26,7 @@ from trellis.oci.manifests import (
     read_document,
     rows,
 )
-from trellis.oci.references import Reference, registry_host
+from trellis.oci.references import Reference
 from trellis.registries.domain.errors import (
     MOST_BYTES,
     SourceError,
@@ -172,7 +172,7 @@ class Registry:
 
     def _can_be_plain(self, error: TransportError) -> bool:
         """Return whether plain http is permitted after https failed; a bad certificate is a registry with TLS."""
-        host = registry_host(self._reference.registry)
+        host = host_of(self._reference.url(""))
         first = not self._answered and self._reference.scheme == "https" and error.host == host
         return first and host in self._insecure and error.tls in {None, TlsProblem.PLAIN_HTTP}
 

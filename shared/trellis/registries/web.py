@@ -283,10 +283,11 @@ def host_of(address: URL | str) -> str:
     """Return the host of an address as ``registry_host`` does, also IPv6; "" if it has none."""
     try:
         place = URL(address)
+        host, port = (place.host or "").lower(), place.port
     except ValueError:
         return ""
-    host = f"[{place.host}]" if ":" in (place.host or "") else (place.host or "")
-    return host.lower() if place.port in {None, 80, 443} else f"{host.lower()}:{place.port}"
+    name = f"[{host}]" if ":" in host else host
+    return name if port in {None, 80, 443} else f"{name}:{port}"
 
 
 def _shown(place: URL) -> str:

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -19,7 +20,7 @@ from trellis.registries.domain.errors import SourceError, SourceReason, TlsProbl
 from trellis.registries.registry import Registry
 from trellis.registries.timings import FetchTimings
 from trellis.registries.transfers import Transfers
-from trellis.registries.web import Client, Web
+from trellis.registries.web import Client, Web, host_of
 from unit.node_installer import servers
 from unit.node_installer.servers import Answer, Request, certificates, serving
 
@@ -164,6 +165,31 @@ async def test_a_registry_that_is_unavailable_is_so_over_plain_http_too() -> Non
         host = server.host
     refused = await Asking(insecure=frozenset({host})).refusal(image(host))
     assert (refused.reason, getattr(refused, "tls", "")) == (SourceReason.UNAVAILABLE, None)
+
+
+@pytest.mark.parametrize("host", ["-r.invalid", "r-.invalid", ".", "r.invalid:99999", "r.invalid:123456", "a..invalid"])
+async def test_a_registry_that_cannot_exist_is_an_error_of_its_source(
+    host: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(socket, "getaddrinfo", Mock(side_effect=socket.gaierror(socket.EAI_NONAME, "unknown")))
+    refused = await Asking(insecure=frozenset({host})).refusal(image(host))
+    assert refused.reason in {SourceReason.UNAVAILABLE, SourceReason.NOT_ALLOWED}
+
+
+@pytest.mark.parametrize(
+    ("address", "host"),
+    [
+        ("https://R.example/v2/", "r.example"),
+        ("http://r.example:80/", "r.example"),
+        ("https://r.example:443/", "r.example"),
+        ("http://r.example:5000", "r.example:5000"),
+        ("https://[::1]:5000/", "[::1]:5000"),
+        ("https://r.example:99999/", ""),
+        ("nonsense", ""),
+    ],
+)
+def test_the_host_of_an_address_is_that_of_a_registry(address: str, host: str) -> None:
+    assert host_of(address) == host
 
 
 @contextmanager
