@@ -10,18 +10,18 @@ from functools import partial
 from typing import Final
 
 from host_manager.apply import Effects
-from host_manager.copying import Copying
 from host_manager.domain.pods import PodView
 from host_manager.domain.views import GroupView
+from host_manager.finalizer_release import HOSTS, FinalizerRelease, hosts_removed_with
 from host_manager.gather import Cache
 from host_manager.handlers import CONSUMED, SecretReconciler, on_secret
-from host_manager.leave import HOSTS, Leave, hosts_removed_with
-from host_manager.listening import Listening
+from host_manager.lattice_events import EventForwarder
+from host_manager.lattice_follower import LatticeFollower
 from host_manager.permissions import Advice
 from host_manager.pod_reconciler import PodReconciler
 from host_manager.pod_retries import PodRetries
-from host_manager.recall import recall
 from host_manager.reconciler import Reconciler
+from host_manager.restore import restore
 from host_manager.settings import Settings
 from host_manager.timings import Timings
 from host_manager.v2.gather import V2Cache
@@ -81,8 +81,8 @@ def compose(settings: Settings, base: Base, timings: Timings = Timings()) -> Wor
         if key in groups:
             queue.add_after(key, timings.status_delay)
 
-    listening = Listening(group_soon, Copying(bus, telemetry, base.cluster, timings).run, timings)
-    cache = Cache(kube, groups, pods, timings, listening=listening, retries=PodRetries(timings.refusals))
+    lattices = LatticeFollower(group_soon, EventForwarder(bus, telemetry, base.cluster, timings).run, timings)
+    cache = Cache(kube, groups, pods, timings, lattices=lattices, retries=PodRetries(timings.refusals))
 
     def list_all() -> None:
         for key in groups:
@@ -108,10 +108,10 @@ def compose(settings: Settings, base: Base, timings: Timings = Timings()) -> Wor
     scope = Scope(HOST_MANAGER, settings.namespace, {HOSTS: lambda: len(pods)}, present)
     breaker = Breaker(kube, recorder, scope, list_all)
     defined = None if settings.watch_namespaces else HOST_CONFIGS  # a confined service has no permission for the CRD
-    leave = Leave(groups, Deletions(kube, defined, timings.deletions), breaker)
+    release = FinalizerRelease(groups, Deletions(kube, defined, timings.deletions), breaker)
     permissions = MissingPermissions(base.health, Advice(settings).remedy)
     stories: TraceSpans[str] = TraceSpans(telemetry)
-    reconcile = Reconciler(cache, effects, bus, stories, settings.sources_interval, watches.knows, permissions, leave)
+    reconcile = Reconciler(cache, effects, bus, stories, settings.sources_interval, watches.knows, permissions, release)
     follow = PodReconciler(cache, bus, stories, watches.knows)
     changed = SecretReconciler(cache.changes, groups, lambda key, trace: queue.add(key, trace=trace), timings)
     refusals = Refusals(queue, noted(base.health), timings.refusals)
@@ -125,7 +125,7 @@ def compose(settings: Settings, base: Base, timings: Timings = Timings()) -> Wor
         },
         list_all,
         forget_published,
-        prepare=partial(recall, cache, v2, bus),
-        background=[listening.run, breaker.run, refusals.run, v2_watches.run],
+        prepare=partial(restore, cache, v2, bus),
+        background=[lattices.run, breaker.run, refusals.run, v2_watches.run],
         apart=bool(settings.watch_namespaces),
     )

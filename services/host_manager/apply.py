@@ -143,7 +143,7 @@ class Effects:
             raise
         finally:
             if started:
-                self.cache.listening.recycling.begun(key, time.monotonic())
+                self.cache.lattices.recycling.note_restart(key, time.monotonic())
         _log.info("pod of a host without heartbeat evicted", group=key, pod=action.pod.name)
         await self._apply_action(key, RecordGroupEvent(action.head, "HostRecycled", action.message), "")
 

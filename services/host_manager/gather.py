@@ -15,17 +15,17 @@ from datetime import UTC, datetime
 from typing import Final
 
 from host_manager.domain.children import WORKLOADS, ChildKey, child_keys, fingerprint, workload_of
-from host_manager.domain.facts import PublishedEvents
 from host_manager.domain.group import LATEST, Group, HostGroupSpec, Inputs, Manifest
 from host_manager.domain.inputs import Problem, Source, keep_checksum, read_inputs, sources_of
 from host_manager.domain.pods import PodView
+from host_manager.domain.published_events import PublishedEvents
 from host_manager.domain.resources import make_nats_conf
 from host_manager.domain.snapshot import Snapshot, group_of, misread, view_head
 from host_manager.domain.template import pod_labels
 from host_manager.domain.views import BudgetView, GroupView
 from host_manager.domain.workloads import WorkloadView
-from host_manager.listening import Listening
-from host_manager.looked import HalfMade, Looked
+from host_manager.last_read import HalfCreated, LastRead
+from host_manager.lattice_follower import LatticeFollower
 from host_manager.pod_retries import PodRetries
 from host_manager.timings import Timings
 from host_manager.waiting_changes import Changes
@@ -80,8 +80,8 @@ class Cache:
 
     ``controller``: wasmcloud-operator, while it is active. ``deployments``, ``daemon_sets``: workloads of host groups;
     ``operators``: all Deployments, as any could be wasmcloud-operator. ``waiting``: groups without a reconcile so far.
-    ``making``: new groups of which the first half is created. ``ready``: by group its ready pods, and since when the
-    watch shows them as ready.
+    ``unfinished``: new groups of which the first half is created. ``ready``: by group its ready pods, and since when
+    the watch shows them as ready.
     """
 
     kube: Kube
@@ -96,10 +96,10 @@ class Cache:
     deployments: dict[str, WorkloadView] = field(default_factory=dict)
     daemon_sets: dict[str, WorkloadView] = field(default_factory=dict)
     operators: dict[str, Controller | None] = field(default_factory=dict)
-    listening: Listening = field(default_factory=lambda: Listening(lambda _: None))
-    looked: dict[str, Looked] = field(default_factory=dict)
+    lattices: LatticeFollower = field(default_factory=lambda: LatticeFollower(lambda _: None))
+    last_reads: dict[str, LastRead] = field(default_factory=dict)
     waiting: set[str] = field(default_factory=set)
-    making: dict[str, HalfMade] = field(default_factory=dict)
+    unfinished: dict[str, HalfCreated] = field(default_factory=dict)
     ready: dict[str, dict[tuple[str, str, str], float]] = field(default_factory=dict)
     changes: Changes = field(default_factory=Changes)
     retries: PodRetries = field(default_factory=PodRetries)
@@ -108,31 +108,31 @@ class Cache:
     def forget(self, key: str) -> None:
         """Drop the state of a deleted host group."""
         self.applied.pop(key, None)
-        self.looked.pop(key, None)
-        self.making.pop(key, None)
+        self.last_reads.pop(key, None)
+        self.unfinished.pop(key, None)
         self.ready.pop(key, None)
         self.published.groups.pop(key, None)
         self.changes.forget(key)
         self.retries.forget(key)
 
-    def begun(self, key: str) -> None:
+    def note_children(self, key: str) -> None:
         """Record that children of a host group may exist."""
         self.applied.setdefault(key, {})
 
     def invalidate(self, key: str) -> None:
         """Read the full host group in its next reconcile."""
-        self.looked.pop(key, None)
+        self.last_reads.pop(key, None)
 
-    def half_made(self, snapshot: Snapshot) -> None:
+    def half_created(self, snapshot: Snapshot) -> None:
         """Record that the workload of a new group is created; its next reconcile creates the rest without reads."""
         head = snapshot.head
         self.invalidate(head.key)
-        self.making[head.key] = HalfMade(head.uid, head.generation, time.monotonic() + self.timings.half_made)
+        self.unfinished[head.key] = HalfCreated(head.uid, head.generation, time.monotonic() + self.timings.half_created)
 
     def gives_way(self, key: str) -> bool:
         """Return whether a host group whose hosts can start yields to groups without a reconcile so far."""
-        making = self.making.get(key)
-        may = making is not None and making.until > time.monotonic()
+        unfinished = self.unfinished.get(key)
+        may = unfinished is not None and unfinished.until > time.monotonic()
         return bool(self.waiting) and (may or self.early_for(key) is not None)
 
     def knows(self, snapshot: Snapshot, seconds: float) -> None:
@@ -140,17 +140,19 @@ class Cache:
         head, now = snapshot.head, time.monotonic()
         contents = frozenset(fingerprint(child) for (kind, _), child in snapshot.children.items() if kind in WORKLOADS)
         early = now + self.timings.first_status if snapshot.fresh else 0.0
-        self.looked[head.key] = Looked(head.uid, head.generation, snapshot.problems, contents, now + seconds, early)
+        self.last_reads[head.key] = LastRead(
+            head.uid, head.generation, snapshot.problems, contents, now + seconds, early
+        )
 
     def look_in(self, key: str) -> float | None:
         """Return the seconds until the next full read of the host group."""
-        looked = self.looked.get(key)
-        return max(0.0, looked.until - time.monotonic()) if looked is not None else None
+        last_read = self.last_reads.get(key)
+        return max(0.0, last_read.until - time.monotonic()) if last_read is not None else None
 
     def early_for(self, key: str) -> float | None:
         """Return the seconds until a new group's first status is due, None if it is due."""
-        looked = self.looked.get(key)
-        left = looked.early_until - time.monotonic() if looked is not None else 0.0
+        last_read = self.last_reads.get(key)
+        left = last_read.early_until - time.monotonic() if last_read is not None else 0.0
         return left if left > 0 else None
 
     async def snapshot(self, key: str) -> Snapshot | None:
@@ -166,7 +168,7 @@ class Cache:
                 manifest = await self.kube.get(HOST_CONFIGS, name, namespace)
         except NotFound:
             self.forget(key)
-            await self.listening.leave(key)
+            await self.lattices.unfollow(key)
             return None
         head = view_head(manifest)
         pods = tuple(self.by_group.get(key, {}).values())
@@ -176,7 +178,7 @@ class Cache:
         if isinstance(group, Problem):
             return Snapshot(head, None, Inputs(), (group,), {}, pods, status, now, other=self.controller)
         if head.deleting or self.controller is not None:
-            await self.listening.leave(key)
+            await self.lattices.unfollow(key)
             return Snapshot(head, group, Inputs(), (), {}, pods, status, now, other=self.controller)
         base = Snapshot(
             *(head, group, Inputs(), (), {}, pods, status, now),
@@ -184,13 +186,13 @@ class Cache:
             changes=self.changes.of(key),
             rest=self.timings.rest,
         )
-        looked = self.looked.get(key)
-        if looked is not None and looked.covers(head) and not base.changes:
+        last_read = self.last_reads.get(key)
+        if last_read is not None and last_read.covers(head) and not base.changes:
             early = self.early_for(key) is not None
-            glance = await self._glance(replace(base, problems=looked.problems, early=early), group)
-            if self._as_left(key, glance, looked):
-                return self.retries.fill(self.listening.fill(glance))
-        return self.retries.fill(self.listening.fill(await self._look(base, group)))
+            glance = await self._glance(replace(base, problems=last_read.problems, early=early), group)
+            if self._as_left(key, glance, last_read):
+                return self.retries.fill(self.lattices.fill(glance))
+        return self.retries.fill(self.lattices.fill(await self._look(base, group)))
 
     def _ready_at(self, key: str, pods: tuple[PodView, ...]) -> dict[str, float]:
         """Return, by name, since when the watch shows each pod as ready, in monotonic seconds."""
@@ -210,15 +212,15 @@ class Cache:
     async def _look(self, base: Snapshot, group: Group) -> Snapshot:
         """Read the children of the host group, and all objects that it refers to."""
         self.invalidate(base.head.key)
-        making = self.making.pop(base.head.key, None)
-        half_made = making is not None and (making.uid, making.generation) == (base.head.uid, base.head.generation)
-        fresh = half_made or self._is_fresh(base)
+        head, half = base.head, self.unfinished.pop(base.head.key, None)
+        half_created = half is not None and (half.uid, half.generation) == (head.uid, head.generation)
+        fresh = half_created or self._is_fresh(base)
         children, sources, last_log_line = await asyncio.gather(
-            self._children(group, () if half_made else self._kinds(base.head.key, fresh=fresh)),
+            self._children(group, () if half_created else self._kinds(base.head.key, fresh=fresh)),
             self._sources(group),
             self._last_log_line(base.pods),
         )
-        await self.listening.follow(base.head.key, group, sources)
+        await self.lattices.follow(base.head.key, group, sources)
         inputs, problems = _inputs(group, sources)
         return replace(
             base,
@@ -232,9 +234,9 @@ class Cache:
             early=fresh,
         )
 
-    def _as_left(self, key: str, glance: Snapshot, looked: Looked) -> bool:
+    def _as_left(self, key: str, glance: Snapshot, last_read: LastRead) -> bool:
         """Return whether the workload is as in the last full read, or as written since."""
-        contents = looked.contents | {content for _, content in self.applied.get(key, {}).values()}
+        contents = last_read.contents | {content for _, content in self.applied.get(key, {}).values()}
         return all(fingerprint(child) in contents for child in glance.children.values())
 
     def _is_fresh(self, base: Snapshot) -> bool:

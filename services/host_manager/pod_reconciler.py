@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from host_manager.domain.facts import due
+from host_manager.domain.published_events import due
 from host_manager.gather import Cache
 from trellis.bus.bus import Bus, BusUnavailable
 from trellis.events.hosts import HostPodReady

@@ -15,9 +15,9 @@ from host_manager.domain import decide as deciding
 from host_manager.domain.inputs import Problem
 from host_manager.domain.snapshot import Snapshot
 from host_manager.domain.status import refused_by
+from host_manager.finalizer_release import FinalizerRelease
 from host_manager.gather import Cache
 from host_manager.lattice_status import due_in, silent_pods
-from host_manager.leave import Leave
 from trellis.bus.bus import Bus, BusUnavailable
 from trellis.events.hosts import HostsReady, HostsRemoved
 from trellis.kube.errors import Conflict, Invalid, KubeError, TooManyRequests, Unauthorized, Unavailable
@@ -43,7 +43,7 @@ class Reconciler:
     sources_interval: float
     knows: Callable[[str], bool]
     rights: MissingPermissions
-    leave: Leave
+    finalizer_release: FinalizerRelease
 
     async def run(self, key: str, trace: TraceContext | None) -> float | None:
         """Reconcile one host group; raises KubeError, on which the queue retries."""
@@ -84,7 +84,7 @@ class Reconciler:
         if refused_by(status):
             self.cache.invalidate(key)  # a full read does not contain rejections
         if status.get("hosts") and not silent_pods(snapshot) and due_in(snapshot) is None:
-            self.cache.listening.recycling.calm(key)
+            self.cache.lattices.recycling.reset(key)
         again = await self._publish_state(snapshot, status, deleted=False)
         if again is not None:
             return again
@@ -104,7 +104,7 @@ class Reconciler:
         head = snapshot.head
         if not head.deleting or not deciding.decide(snapshot):
             return None
-        wait = await self.leave.wait(head.key, snapshot.pods)
+        wait = await self.finalizer_release.wait(head.key, snapshot.pods)
         if wait is None:
             return None
         if wait.paused:
@@ -128,7 +128,7 @@ class Reconciler:
             half = deciding.first_half(actions) if snapshot.fresh and self.cache.waiting else actions
             await self.effects.apply(key, half)
             if len(half) < len(actions):
-                self.cache.half_made(snapshot)
+                self.cache.half_created(snapshot)
                 return half, self.cache.timings.give_way
         except KubeError as error:
             if isinstance(error, _PASSING) and not is_refused(error):
@@ -136,7 +136,7 @@ class Reconciler:
             self.cache.invalidate(key)
             if snapshot.fresh and isinstance(error, Invalid):
                 # An existing object is in the way, which the reads for a new group do not include: read all of them.
-                self.cache.begun(key)
+                self.cache.note_children(key)
                 return actions, 0.0
             now = await self.cache.snapshot(key)
             if now is not None:

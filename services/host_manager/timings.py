@@ -38,7 +38,7 @@ class Timings:
     """Added to each delay, as a reconcile a moment too early finds nothing new."""
     status_delay: float = 0.2
     """Period in which changes of pods are collected into one status."""
-    half_made: float = 10.0
+    half_created: float = 10.0
     """Maximum delay of the second half of a new group's children."""
     first_status: float = 2.0
     """Maximum delay of a new group's first status."""

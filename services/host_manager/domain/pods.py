@@ -1,6 +1,6 @@
 """Views of the pods of host groups.
 
-Pure: raw pods in, views out. Called by the pod watch, ``status`` and ``facts``.
+Pure: raw pods in, views out. Called by the pod watch, ``status`` and ``published_events``.
 Source of the fields: core/v1 PodStatus.
 """
 

@@ -15,8 +15,8 @@ import pytest
 from nats.js import JetStreamContext
 from nats.js.api import StreamConfig
 
-from host_manager.copying import Copying
-from host_manager.listening import CONNECTION
+from host_manager.lattice_events import EventForwarder
+from host_manager.lattice_follower import CONNECTION
 from host_manager.timings import Timings
 from support.lattices.lattice_recordings import everything
 from support.nats.buses import Buses, eventually, eventually_async
@@ -110,7 +110,7 @@ class Mortal:
 
 @contextlib.asynccontextmanager
 async def copying(buses: Buses, bus: Bus, *origins: Origin) -> AsyncIterator[None]:
-    copier = Copying(bus, buses.telemetry("host_manager"), buses.cluster, QUICK)
+    copier = EventForwarder(bus, buses.telemetry("host_manager"), buses.cluster, QUICK)
     async with Lattices[str](CONNECTION, lambda _: None, copier.run) as lattices:
         for number, origin in enumerate(origins):
             await lattices.need(f"group-{number}", origin.address)

@@ -48,10 +48,10 @@ HOST_GROUPS: Final = (
         "a host group is deleted after the permit for one of its hosts",
         "ADR 91: a host group is deleted after the permit for each of its hosts",
         "host_manager",
-        "Leave.wait",
+        "FinalizerRelease.wait",
         "if paused_waits else None",
         "if len(paused_waits) == len(pods) else None",
-        "tests/unit/host_manager/test_leave.py::test_a_group_with_more_hosts_than_may_go_stays_when_its_crd_is_deleted",
+        "tests/unit/host_manager/test_finalizer_release.py::test_a_group_with_more_hosts_than_may_go_stays_when_its_crd_is_deleted",
     ),
     Break(
         "an adopted host group gets the newest template immediately",

@@ -85,7 +85,7 @@ async def test_only_a_host_that_may_restart_makes_the_next_one_wait(
             await effects.apply(KEY, [action])
     else:
         await effects.apply(KEY, [action])
-    assert effects.cache.listening.recycling.may(KEY, time.monotonic()) is not paused
+    assert effects.cache.lattices.recycling.may(KEY, time.monotonic()) is not paused
 
 
 @pytest.mark.parametrize("changed", [False, True], ids=["as it was read", "changed meanwhile"])

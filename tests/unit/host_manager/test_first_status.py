@@ -10,13 +10,13 @@ from typing import Any, cast
 
 import pytest
 
-from host_manager import gather, looked
+from host_manager import gather, last_read
 from host_manager.apply import Effects
 from host_manager.domain.decide import Action
 from host_manager.domain.snapshot import Snapshot
+from host_manager.finalizer_release import FinalizerRelease
 from host_manager.gather import Cache
-from host_manager.leave import Leave
-from host_manager.listening import Listening
+from host_manager.lattice_follower import LatticeFollower
 from host_manager.reconciler import Reconciler
 from host_manager.timings import Timings
 from support.lattices.host_groups import MINIMAL
@@ -45,7 +45,7 @@ class Quiet:
         """Say nothing."""
 
 
-class Followed(Listening):
+class Followed(LatticeFollower):
     """Connects to nothing: a test says what is known of the lattice."""
 
     def __init__(self) -> None:
@@ -84,11 +84,11 @@ class World:
     def __post_init__(self) -> None:
         self.kube.put(NAMESPACES, {"metadata": {"name": "g"}})
         self.kube.put(HOST_CONFIGS, {"metadata": {"name": "group", "namespace": "g"}, "spec": MINIMAL})
-        cache = Cache(self.kube, {}, {}, listening=self.followed)
+        cache = Cache(self.kube, {}, {}, lattices=self.followed)
         effects = Slow(self.kube, EventRecorder(self.kube, component="test"), cache)
         refusals = MissingPermissions(Health("test"), lambda _: "")
         stories: TraceSpans[str] = TraceSpans(setup("test", metrics=Metrics()))
-        never = cast("Leave", None)  # no group is deleted here
+        never = cast("FinalizerRelease", None)  # no group is deleted here
         self.reconcile = Reconciler(
             *(cache, effects, cast("Bus", Quiet()), stories, SELDOM, lambda _: True, refusals, never)
         )
@@ -121,7 +121,7 @@ class World:
 @pytest.fixture
 def world(monkeypatch: pytest.MonkeyPatch) -> World:
     made = World(FakeKube(telemetry=setup("test", metrics=Metrics())))
-    for module in (gather, looked):
+    for module in (gather, last_read):
         monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: made.clock))
     monkeypatch.setattr(Slow, "after", made.written)
     return made

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from host_manager.domain.facts import due, ready_event
 from host_manager.domain.group import LATEST, Inputs
 from host_manager.domain.inputs import Problem, keep_checksum, read_inputs, sources_of
 from host_manager.domain.pods import PodView, Trouble, view_pod
+from host_manager.domain.published_events import due, ready_event
 from host_manager.domain.takeover import transferred_fields
 from support.lattices.host_groups import custom_resource, desired
 from support.suite.naming import lacking

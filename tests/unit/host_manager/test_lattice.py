@@ -16,8 +16,8 @@ from host_manager.domain.resources import make_workload
 from host_manager.domain.snapshot import Snapshot
 from host_manager.domain.status import StatusInputs, make_status
 from host_manager.lattice import lattice_of
+from host_manager.lattice_follower import Recycling
 from host_manager.lattice_status import due_in, silent_pods
-from host_manager.listening import Recycling
 from support.lattices.host_groups import MINIMAL, desired
 from trellis import names
 from trellis.config.nats_credentials import Kind
@@ -216,11 +216,11 @@ def test_a_restart_that_does_not_help_is_repeated_ever_more_seldom() -> None:
     assert times.may("g/group", 0)
     pauses = []
     for _ in range(7):
-        times.begun("g/group", 1000.0)
+        times.note_restart("g/group", 1000.0)
         pauses.append(times.pauses["g/group"][0] - 1000.0)
     assert pauses == [120, 240, 480, 960, 1920, 3600, 3600]
     assert not times.may("g/group", times.pauses["g/group"][0] - 1)
-    times.calm("g/group")
+    times.reset("g/group")
     assert times.may("g/group", 0)
 
 

@@ -89,11 +89,11 @@ def test_a_group_gives_way_for_a_while_to_those_that_nobody_looked_at(monkeypatc
     clock = [100.0]
     monkeypatch.setattr(gather.time, "monotonic", lambda: clock[0])
     cache, group = a_known(), fresh()
-    cache.half_made(group)
+    cache.half_created(group)
     assert not cache.gives_way(group.head.key), "nobody waits"
     cache.waiting.add("g/other")
     assert cache.gives_way(group.head.key)
-    clock[0] += cache.timings.half_made + 1
+    clock[0] += cache.timings.half_created + 1
     assert not cache.gives_way(group.head.key)
 
 

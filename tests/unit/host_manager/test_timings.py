@@ -22,7 +22,7 @@ def test_the_production_timings_are_these() -> None:
         "give_way": 0.3,
         "late": 0.05,
         "status_delay": 0.2,
-        "half_made": 10,
+        "half_created": 10,
         "first_status": 2,
         "recycle_first": 120,
         "recycle_most": 3600,

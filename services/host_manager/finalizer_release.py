@@ -32,7 +32,7 @@ class Wait:
 
 
 @dataclass(frozen=True, slots=True)
-class Leave:
+class FinalizerRelease:
     """Called for each deleted host group."""
 
     groups: Mapping[str, GroupView]

@@ -10,9 +10,9 @@ import pytest
 from host_manager.apply import Effects
 from host_manager.domain.pods import PodView
 from host_manager.domain.views import view_group
+from host_manager.finalizer_release import HOSTS, FinalizerRelease, hosts_removed_with
 from host_manager.gather import Cache
-from host_manager.leave import HOSTS, Leave, hosts_removed_with
-from host_manager.listening import Listening
+from host_manager.lattice_follower import LatticeFollower
 from host_manager.reconciler import Reconciler
 from support.lattices.host_groups import MINIMAL
 from trellis import names
@@ -43,11 +43,11 @@ class Quiet:
         """Say nothing."""
 
 
-class Deaf(Listening):
+class Deaf(LatticeFollower):
     """Connects to no lattice."""
 
-    async def leave(self, *_: object) -> None:
-        """Leave nothing."""
+    async def unfollow(self, *_: object) -> None:
+        """Do nothing."""
 
 
 class World:
@@ -60,7 +60,7 @@ class World:
         self.kube.put(DEFINITIONS, {"metadata": metadata | ({"deletionTimestamp": DELETED} if with_crd else {})})
         metadata = {"name": "group", "namespace": "g", "finalizers": [finalizer], "deletionTimestamp": DELETED}
         groups = {KEY: view_group(self.kube.put(HOST_CONFIGS, {"metadata": metadata, "spec": MINIMAL}))}
-        cache = Cache(self.kube, groups, {}, controller=other, listening=Deaf(lambda _: None))
+        cache = Cache(self.kube, groups, {}, controller=other, lattices=Deaf(lambda _: None))
         cache.by_group[KEY] = {
             name: PodView("g", name, f"uid-{name}", "1", "group", ready=True) for name in map(str, range(pods))
         }
@@ -75,7 +75,7 @@ class World:
             600.0,
             lambda _: True,
             MissingPermissions(Health("test"), lambda _: ""),
-            Leave(groups, self.deletions, breaker),
+            FinalizerRelease(groups, self.deletions, breaker),
         )
 
     async def finalizers_left(self) -> list[str]:
@@ -125,7 +125,7 @@ async def test_a_group_goes_with_few_hosts_or_if_it_was_deleted_by_itself(pods: 
 
 def test_only_hosts_of_deleted_groups_can_be_held() -> None:
     world = World(names.FINALIZER_HOSTS, 2, with_crd=True)
-    groups = world.reconcile.leave.groups
+    groups = world.reconcile.finalizer_release.groups
     pods = {f"g/{name}": pod for name, pod in world.reconcile.cache.by_group[KEY].items()}
     left = PodView("g", "left", "uid-left", "1", "former", ready=True)
     assert hosts_removed_with(groups, pods | {"g/left": left}) == {"uid-0": "0", "uid-1": "1"}

@@ -17,7 +17,7 @@ from trellis.events.envelope import EventData
 from trellis.events.hosts import HostPodGone, HostPodReady, HostsReady
 
 
-async def recall(cache: Cache, v2: V2Cache, bus: Bus) -> None:
+async def restore(cache: Cache, v2: V2Cache, bus: Bus) -> None:
     """Read what was published as ready or running; the deletion of an object that is gone is published later."""
     events: AsyncIterator[EventData] = bus.last_events((HostPodReady, HostPodGone, HostsReady, *EVENTS))
     async for event in events:

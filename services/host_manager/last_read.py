@@ -13,7 +13,7 @@ from host_manager.domain.snapshot import Head
 
 
 @dataclass(frozen=True, slots=True)
-class Looked:
+class LastRead:
     """Result of the last full read of a host group; until the next one only its counts are read.
 
     ``contents``: fingerprints of its workloads. ``early_until``: for a new group, the time at which its first status
@@ -33,7 +33,7 @@ class Looked:
 
 
 @dataclass(frozen=True, slots=True)
-class HalfMade:
+class HalfCreated:
     """A new group with the first half of its children, with which hosts can start; ``until``: deadline of the rest."""
 
     uid: str

@@ -26,7 +26,7 @@ _log = get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Copying:
+class EventForwarder:
     """Forwards events to the bus."""
 
     bus: Bus

@@ -39,18 +39,18 @@ class Recycling:
         """Return whether a host of a group may be restarted."""
         return self.pauses.get(key, (0.0, 0))[0] <= now
 
-    def begun(self, key: str, now: float) -> None:
+    def note_restart(self, key: str, now: float) -> None:
         """Record that a host of a group is restarted now."""
         restarts = self.pauses.get(key, (0.0, 0))[1] + 1
         pause = Backoff(self.timings.recycle_first, self.timings.recycle_most).bound(restarts)
         self.pauses[key] = (now + pause, restarts)
 
-    def calm(self, key: str) -> None:
+    def reset(self, key: str) -> None:
         """Record that all hosts of a group report, or that it is deleted."""
         self.pauses.pop(key, None)
 
 
-class Listening:
+class LatticeFollower:
     """``wake`` is called with the key of each group whose lattice changed; ``beside`` runs for each lattice."""
 
     def __init__(self, wake: Callable[[str], None], beside: Beside | None = None, timings: Timings = Timings()) -> None:
@@ -75,10 +75,10 @@ class Listening:
         self._reasons.pop(key, None)
         await self.lattices.need(key, address)
 
-    async def leave(self, key: str) -> None:
+    async def unfollow(self, key: str) -> None:
         """Stop following the lattice of a group."""
         self._reasons.pop(key, None)
-        self.recycling.calm(key)
+        self.recycling.reset(key)
         await self.lattices.need(key, None)
 
     def fill(self, snapshot: Snapshot) -> Snapshot:
