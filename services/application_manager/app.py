@@ -20,8 +20,8 @@ from application_manager.freshness import GroupConditions
 from application_manager.gather import Gather
 from application_manager.metrics import ApplicationMetrics
 from application_manager.permissions import describe_error, remedy
-from application_manager.recall import recall
 from application_manager.reconciler import Reconciler
+from application_manager.restore import restore
 from application_manager.settings import Settings
 from application_manager.timings import Timings
 from application_manager.tombstones import Tombstones
@@ -120,7 +120,7 @@ def compose(settings: Settings, base: Base, timings: Timings = Timings()) -> Wor
         },
         list_all,
         cache.published.forget,
-        prepare=partial(recall, cache.published, base.bus),
+        prepare=partial(restore, cache.published, base.bus),
         background=[
             cache.following.run,
             metrics.run,

@@ -13,7 +13,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import assert_never
 
-from application_manager.asking import asking
 from application_manager.cache import Cache
 from application_manager.domain.actions import (
     AcceptRemoval,
@@ -38,6 +37,7 @@ from application_manager.domain.snapshot import Snapshot
 from application_manager.domain.views import ApplicationView, read_manifest, view_application
 from application_manager.timings import Timings
 from application_manager.tombstones import Tombstone, Tombstones
+from application_manager.wadm_spans import request_span
 from trellis import names
 from trellis.kube.breaker import Breaker
 from trellis.kube.client import Kube
@@ -120,7 +120,7 @@ class Effects:
             case DeleteObject():
                 await self._delete(snapshot)
             case Put() | Deploy() | Undeploy() | DeleteModel():
-                with asking(self.kube.telemetry, action):
+                with request_span(self.kube.telemetry, action):
                     await self._ask_wadm(snapshot, action)
             case _:
                 assert_never(action)

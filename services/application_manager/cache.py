@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from application_manager.domain.facts import Published
 from application_manager.domain.placement import Key, lattice_of, name_of
 from application_manager.domain.progress import SETTLED, Progress
+from application_manager.domain.published_events import Published
 from application_manager.domain.views import ApplicationView
 from application_manager.following import Following
 from trellis.kube.informer import Change

@@ -18,9 +18,9 @@ from application_manager.cache import Cache
 from application_manager.domain import decide as deciding
 from application_manager.domain.actions import Decision, Lost, Record, Refused, asks
 from application_manager.domain.conditions import Json, Seen, news_of, patch_of, status_of
-from application_manager.domain.facts import Due, Identity, events_of
 from application_manager.domain.placement import Key, name_of
 from application_manager.domain.progress import SETTLED, Progress
+from application_manager.domain.published_events import Due, Identity, events_of
 from application_manager.domain.sides import Side
 from application_manager.domain.snapshot import Snapshot
 from application_manager.domain.views import ApplicationView

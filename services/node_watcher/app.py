@@ -13,8 +13,8 @@ from node_watcher.domain.actions import Reason
 from node_watcher.domain.marks import labelled_ready
 from node_watcher.gather import Cache
 from node_watcher.handlers import CONSUMED, on_provision
-from node_watcher.recall import recall
 from node_watcher.reconciler import Reconciler
+from node_watcher.restore import restore
 from node_watcher.settings import Settings
 from node_watcher.timings import Timings
 from node_watcher.watches import on_job, on_node
@@ -106,6 +106,6 @@ def compose(settings: Settings, base: Base, timings: Timings = Timings()) -> Wor
         {queue: refusals.heeding(reconcile.run)},
         list_all,
         cache.forget_published,
-        prepare=partial(recall, cache, bus),
+        prepare=partial(restore, cache, bus),
         background=[breaker.run, refusals.run],
     )

@@ -1,6 +1,6 @@
 """The cache of node_watcher: watched Nodes and installer Jobs, and published events.
 
-In: changes from the informers, and the last events from NATS by ``recall``. Out: a frozen snapshot of one node name.
+In: changes from the informers, and the last events from NATS by ``restore``. Out: a frozen snapshot of one node name.
 Called by ``app``; filled by ``watches``. Invariant: a snapshot needs no request.
 """
 

@@ -15,9 +15,9 @@ from service_reflector.following import Following
 from service_reflector.gather import Cache
 from service_reflector.lattices import LatticeReconciler
 from service_reflector.metrics import ServiceMetrics
-from service_reflector.recall import recall
 from service_reflector.reconciler import PRESERVED, Reconciler
 from service_reflector.refusals import is_refused
+from service_reflector.restore import restore
 from service_reflector.settings import Settings
 from service_reflector.timings import Timings
 from service_reflector.watches import Enqueue, Watches
@@ -100,6 +100,6 @@ def compose(settings: Settings, base: Base, timings: Timings = Timings()) -> Wor
         {lattices: follow.run, queue: refusals.heeding(reflect.run)},
         list_all,
         cache.published.clear,
-        prepare=partial(recall, cache, base.bus),
+        prepare=partial(restore, cache, base.bus),
         background=[cache.following.run, metrics.run, breaker.run, refusals.run],
     )

@@ -13,7 +13,7 @@ from typing import Any, Final
 from service_reflector.apply import Effects
 from service_reflector.domain import decide as deciding
 from service_reflector.domain.actions import Action, DeleteRoute, DeleteSlice, RemoveService, Warn, WarnService
-from service_reflector.domain.facts import reflected, removed
+from service_reflector.domain.published_events import reflected, removed
 from service_reflector.domain.snapshot import Snapshot
 from service_reflector.gather import Cache
 from service_reflector.refusals import is_refused

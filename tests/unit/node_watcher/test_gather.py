@@ -6,7 +6,7 @@ import pytest
 
 from node_watcher.domain.actions import PublishedState
 from node_watcher.gather import Cache
-from node_watcher.recall import published_after
+from node_watcher.restore import published_after
 from trellis.events.node import NodeEventData, NodeGone, NodeOptedIn, NodeOptedOut, NodeReady, NodeReplaced
 from trellis.kube.mass_deletions import Deletions
 from trellis.kube.resources import SHIMS

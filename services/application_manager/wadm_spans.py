@@ -16,6 +16,6 @@ from trellis.telemetry import Telemetry
 _VERBS: Final = {Put: "put", Deploy: "deploy", Undeploy: "undeploy", DeleteModel: "delete"}
 
 
-def asking(telemetry: Telemetry, action: Put | Deploy | Undeploy | DeleteModel) -> AbstractContextManager[Span]:
+def request_span(telemetry: Telemetry, action: Put | Deploy | Undeploy | DeleteModel) -> AbstractContextManager[Span]:
     """Start the span of a write request to wadm."""
     return telemetry.tracer.start_as_current_span(f"wadm {_VERBS[type(action)]}", kind=SpanKind.CLIENT)

@@ -8,7 +8,7 @@ import pytest
 
 from application_manager.domain.actions import Announcement, Decision, DeleteObject, Lost, Put, Reason, Record
 from application_manager.domain.decide import decide
-from application_manager.domain.facts import Due, Identity, Published, events_of
+from application_manager.domain.published_events import Due, Identity, Published, events_of
 from application_manager.domain.sides import Base, Model, Object, Side
 from application_manager.domain.snapshot import Snapshot
 from trellis.events.applications import (

@@ -14,7 +14,7 @@ from trellis.events.envelope import EventData
 from trellis.events.services import ServiceReflected, ServiceRemoved
 
 
-async def recall(cache: Cache, bus: Bus) -> None:
+async def restore(cache: Cache, bus: Bus) -> None:
     """Read the last event of each Service; the removal of one that no longer exists is published afterwards."""
     events: AsyncIterator[EventData] = bus.last_events((ServiceReflected, ServiceRemoved))
     async for event in events:

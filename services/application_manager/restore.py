@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 
-from application_manager.domain.facts import Published
+from application_manager.domain.published_events import Published
 from trellis.bus.bus import Bus
 from trellis.events.applications import (
     ApplicationDeleted,
@@ -19,7 +19,7 @@ from trellis.events.applications import (
 )
 
 
-async def recall(published: Published, bus: Bus) -> None:
+async def restore(published: Published, bus: Bus) -> None:
     """Read the last event about each Application; deletions during the gap between leaders are published later."""
     kinds = (ApplicationSynced, ApplicationOverridden, ApplicationRejected, ApplicationDeleted)
     events: AsyncIterator[ApplicationEventData] = bus.last_events(kinds)

@@ -14,7 +14,7 @@ from trellis.events.node import NodeEventData, NodeGone, NodeOptedIn, NodeOptedO
 NODE_EVENTS = (NodeOptedIn, NodeOptedOut, NodeReplaced, NodeGone, NodeReady)
 
 
-async def recall(cache: Cache, bus: Bus) -> None:
+async def restore(cache: Cache, bus: Bus) -> None:
     """Read the last events of each node from the stream."""
     events = [event async for event in bus.last_events(NODE_EVENTS)]
     for event in events:
