@@ -83,7 +83,7 @@ def dispatch() -> None:
             kind = cached(lambda controller, _, notified=notified: notified.append(controller))  # type: ignore[misc]
             wanted = [specs(distinguished_by, number) for number in range(controllers)]
             for number, spec in enumerate(wanted):
-                kind.interests.add(f"team-{number}/c", spec)
+                kind.watch_index.add(f"team-{number}/c", spec)
             index = microseconds(kind, controllers)
             each = one_by_one(wanted, controllers)
             concerned = len(notified) / (ROUNDS * CHANGES)

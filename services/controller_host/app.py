@@ -12,7 +12,7 @@ from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any, Final
 
-from controller_host.domain.maxima import Acceptance, Maxima
+from controller_host.domain.maximum_limits import Acceptance, MaximumLimits
 from controller_host.domain.residents import Residents
 from controller_host.domain.views import ControllerView, view_controller
 from controller_host.host_calls.calling import Calling
@@ -30,15 +30,15 @@ from controller_host.scheduler.turns import Places
 from controller_host.settings import Settings
 from controller_host.state.disk import Disk, check_directory, open_disk
 from controller_host.state.disk_space import DiskSpace
-from controller_host.state.sweeping import (
+from controller_host.state.garbage_collection import (
     ExistingControllers,
-    Sweeping,
+    GarbageCollection,
     existing_controllers_of,
     needs_controllers,
     sweep_all,
 )
 from controller_host.timings import Timings
-from controller_host.watches.news import News
+from controller_host.watches.delivery_selection import DeliverySelection
 from controller_host.watches.reviews import Reviews
 from controller_host.watches.shared_watches import SharedWatches, WatchContext
 from trellis import names
@@ -97,9 +97,9 @@ def create_app(
     )
 
 
-def maxima_of(settings: Settings) -> Maxima:
+def maximum_limits_of(settings: Settings) -> MaximumLimits:
     """Return the maximum limits of controllers from the settings."""
-    return Maxima(
+    return MaximumLimits(
         memory_bytes=settings.controller_max_memory,
         cpu_seconds=settings.controller_max_cpu_per_call,
         wall_seconds=settings.controller_max_time_per_call,
@@ -166,7 +166,7 @@ def compose(
         parts=parts,
         calling=calling,
         preparing=Preparing(tenants.acting_as, sources, disk.guests, disk.progress, disk.compiling),
-        news=News(watches, timings.turns),
+        selection=DeliverySelection(watches, timings.turns),
         outcomes=Outcomes(
             Callbacks(reporting.changed, reporting.faulted, reporting.removed),
             refusals=timings.refusals,
@@ -177,7 +177,7 @@ def compose(
         views=informer.objects,
         sources_interval=settings.sources_interval,
         wake=controllers.add,
-        acceptance=Acceptance(maxima_of(settings)),
+        acceptance=Acceptance(maximum_limits_of(settings)),
         places=Places(settings.controller_threads),
         hosted=hosted,
     )
@@ -189,7 +189,7 @@ def compose(
 
     async def sweep() -> None:
         if not informer.known:
-            return  # Sweeping does this later
+            return  # GarbageCollection does this later
         await asyncio.get_running_loop().run_in_executor(
             None, sweep_all, disk.progress, disk.guests, {*_uids(informer)}
         )
@@ -220,7 +220,7 @@ def compose(
             hosting.fetching.run,
             hold_resources(disk, partial(ending, hosting, base.health), sources.close, tenants.close),
             partial(giving_back, timings.give_back),
-            Sweeping(disk.guests, disk.progress, existing_controllers, timings.disk).run,
+            GarbageCollection(disk.guests, disk.progress, existing_controllers, timings.disk).run,
         ],
         closing=[close],
     )

@@ -25,9 +25,9 @@ class CallTimings:
 class ReportTimings:
     """Seconds of status updates and events of controllers."""
 
-    figures: float = 60.0
+    counters: float = 60.0
     """Interval between two writes of the counters of one controller."""
-    facts: float = 600.0
+    events: float = 600.0
     """Interval between two events of one type about waking and suspending a controller."""
     traps: float = 60.0
     """Interval between two events about faults of a controller."""

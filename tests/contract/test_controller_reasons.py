@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from controller_host.domain.maxima import ABOVE_MAXIMUM
+from controller_host.domain.maximum_limits import ABOVE_MAXIMUM
 from controller_host.domain.views import INVALID_SPEC
 from controller_host.domain.watch_specs import RefusalReason
 from controller_host.guest import refusals

@@ -61,7 +61,7 @@ class Verb:
 
 
 @dataclass(frozen=True, slots=True)
-class Happening:
+class GuestEvent:
     """An Event about ``regarding`` that a guest requests."""
 
     regarding: Mapping[str, str]
@@ -70,7 +70,7 @@ class Happening:
     message: str = field(repr=False)
 
 
-def read(request: bytes, manager: str) -> Verb | Happening:
+def read(request: bytes, manager: str) -> Verb | GuestEvent:
     """Return the parsed request; ``manager`` is the field manager of the controller.
 
     Raises:
@@ -197,7 +197,7 @@ def _delete(fields: Fields, _manager: str) -> Verb:
     return Verb("delete", "DELETE", *place, body=orjson.dumps(options))
 
 
-def _event(fields: Fields, _manager: str) -> Happening:
+def _event(fields: Fields, _manager: str) -> GuestEvent:
     regarding = fields.get("regarding")
     if not isinstance(regarding, dict):
         raise invalid("regarding", "needs a reference: apiVersion, kind, namespace, name, uid")
@@ -213,10 +213,10 @@ def _event(fields: Fields, _manager: str) -> Happening:
     if not _REASON.fullmatch(reason):
         raise invalid("reason", "needs at most 128 letters and digits: JobDeleted")
     message = text_of(fields, "message", optional=True)[:_LONGEST_MESSAGE]
-    return Happening(reference, fields.get("type", "Normal"), reason, message)
+    return GuestEvent(reference, fields.get("type", "Normal"), reason, message)
 
 
-_READERS: Final[Mapping[str, Callable[[Fields, str], Verb | Happening]]] = {
+_READERS: Final[Mapping[str, Callable[[Fields, str], Verb | GuestEvent]]] = {
     "get": _get,
     "list": _list,
     "create": _create,

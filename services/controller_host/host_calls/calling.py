@@ -22,8 +22,8 @@ from opentelemetry.trace import Span, StatusCode
 from controller_host.domain import calls
 from controller_host.domain.accounts import Account
 from controller_host.domain.call_fields import CallRefused, failure
-from controller_host.domain.calls import MOST_BYTES, Happening, Verb
-from controller_host.host_calls.happenings import record
+from controller_host.domain.calls import MOST_BYTES, GuestEvent, Verb
+from controller_host.host_calls.guest_events import record
 from controller_host.scheduler.turns import Allowance
 from controller_host.timings import CallTimings
 from trellis.kube.client import Kube
@@ -79,7 +79,7 @@ class Calling:
         """Reject further requests; requests in progress end by themselves, or with the event loop."""
         self.stopped = True
 
-    async def do(self, account: Account, request: Verb | Happening, parent: Context | None) -> bytes:
+    async def do(self, account: Account, request: Verb | GuestEvent, parent: Context | None) -> bytes:
         """Return the body of the API server's response.
 
         Raises:
@@ -102,9 +102,9 @@ class Calling:
     def _count(self, op: str, outcome: str) -> None:
         self.telemetry.metrics.controller_host_calls_total.labels(self.telemetry.service, op, outcome).inc()
 
-    async def _do(self, account: Account, request: Verb | Happening) -> bytes:
+    async def _do(self, account: Account, request: Verb | GuestEvent) -> bytes:
         kube = self.acting_as(account.user)
-        if isinstance(request, Happening):
+        if isinstance(request, GuestEvent):
             await record(kube, account, request)
             return b""
         resource = await self.kinds.resource(request.api_version, request.kind)
@@ -190,12 +190,12 @@ class Calls:
             message = f"more than {self._bucket.rate:g} requests per second: spec.limits.hostCallsPerSecond"
             raise CallRefused("TooManyCalls", message)
         parsed = calls.read(request, self._account.manager)
-        if isinstance(parsed, Happening) and not self._events.take(now):
+        if isinstance(parsed, GuestEvent) and not self._events.take(now):
             raise CallRefused("TooManyCalls", f"more than {EVENTS_PER_SECOND:g} Events per second: send fewer Events")
         body = self._ask(parsed, min(self._calling.timings.request, self._left))
-        return b"{}" if isinstance(parsed, Happening) else calls.answer(parsed, body)
+        return b"{}" if isinstance(parsed, GuestEvent) else calls.answer(parsed, body)
 
-    def _ask(self, request: Verb | Happening, seconds: float) -> bytes:
+    def _ask(self, request: Verb | GuestEvent, seconds: float) -> bytes:
         if seconds <= 0:
             allowed = self._calling.timings.call
             raise CallRefused("Timeout", f"the requests of this call already used the maximum of {allowed:g} s")

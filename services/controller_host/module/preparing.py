@@ -19,7 +19,7 @@ from controller_host.domain.results import init_request
 from controller_host.domain.views import ControllerView, Wanted, digest
 from controller_host.guest.limits import Limits
 from controller_host.guest.refusals import ModuleRefused
-from controller_host.module.joint import Joint
+from controller_host.module.single_flight import SingleFlight
 from controller_host.module.sources import ModuleRequest
 from controller_host.permissions import impersonation_message
 from controller_host.scheduler.guests import Guests, Prepared
@@ -80,7 +80,7 @@ class Preparing:
     guests: Guests
     progress: Progress
     pool: Executor
-    _joint: Joint[tuple[str, bool], KnownModule] = field(default_factory=Joint)
+    _single_flight: SingleFlight[tuple[str, bool], KnownModule] = field(default_factory=SingleFlight)
     _compiling: FairShare = field(default_factory=lambda: FairShare(COMPILING, 1))
     _references: FairShare = field(default_factory=lambda: FairShare(*_REFERENCES))
 
@@ -104,7 +104,7 @@ class Preparing:
             # The source permits or refuses all requests of the same user for the same source alike.
             claim = claim_of(wanted, user)
             request = ModuleRequest(view.namespace, wanted.module, user)
-            module = await self._joint.do((claim, anew), lambda: self._fetched(request, wanted, anew=anew))
+            module = await self._single_flight.do((claim, anew), lambda: self._fetched(request, wanted, anew=anew))
             if wanted.is_fixed:
                 self.progress.show(view.uid, claim)
         return _prepared(wanted, module, await self._init(view, wanted, user))

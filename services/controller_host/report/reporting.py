@@ -37,7 +37,7 @@ from trellis.kube.resources import WASM_CONTROLLERS
 from trellis.limits.token_bucket import TokenBucket
 from trellis.telemetry import TraceContext, linked
 
-FIGURES_PER_SECOND: Final = 20.0
+COUNTERS_PER_SECOND: Final = 20.0
 """Writes of counters only."""
 CONDITIONS_PER_SECOND: Final = 100.0
 """Writes with changed conditions, which do not wait for writes of counters."""
@@ -98,22 +98,22 @@ class Reporting:
     not_watched: Callable[[Hosted], Trouble | None]
     add: Callable[[str], None]
     add_after: Callable[[str, float], None]
-    figures: Line = field(default_factory=lambda: Line(FIGURES_PER_SECOND))
+    counters: Line = field(default_factory=lambda: Line(COUNTERS_PER_SECOND))
     conditions: Line = field(default_factory=lambda: Line(CONDITIONS_PER_SECOND))
-    facts: TokenBucket = field(default_factory=lambda: TokenBucket(EVENTS_PER_SECOND))
+    events: TokenBucket = field(default_factory=lambda: TokenBucket(EVENTS_PER_SECOND))
     timings: ReportTimings = field(default_factory=ReportTimings)
     _last: dict[str, _LastReport] = field(default_factory=dict)
 
     def changed(self, hosted: Hosted) -> None:
         """Schedule a report: immediately for a change, otherwise with the next counters."""
         last = self._last.get(hosted.key)
-        if last is None or last.uid != hosted.view.uid or self._is_news(hosted, last):
+        if last is None or last.uid != hosted.view.uid or self._is_changed(hosted, last):
             self.add(hosted.key)
         elif not last.due:
             last.due = True
-            self.add_after(hosted.key, max(0.0, last.at + self.timings.figures - time.monotonic()))
+            self.add_after(hosted.key, max(0.0, last.at + self.timings.counters - time.monotonic()))
 
-    def _is_news(self, hosted: Hosted, last: _LastReport) -> bool:
+    def _is_changed(self, hosted: Hosted, last: _LastReport) -> bool:
         """Return whether more than counters changed. After most calls only counters have changed."""
         standing = standing_of(hosted, self.not_watched(hosted))
         if standing == last.standing:
@@ -157,11 +157,11 @@ class Reporting:
         if not patch:
             return None
         urgent = is_urgent(patch)
-        if not urgent and (left := last.at + self.timings.figures - now) > 0 and last.at:
+        if not urgent and (left := last.at + self.timings.counters - now) > 0 and last.at:
             return left
         if urgent and (left := last.settle(status, now)) > 0:
             return left
-        if (left := last.turn(urgent, self.conditions if urgent else self.figures, now)) > 0:
+        if (left := last.turn(urgent, self.conditions if urgent else self.counters, now)) > 0:
             return left
         view = self.informer.objects.get(hosted.key)
         if view is None or view.uid != hosted.view.uid:
@@ -206,30 +206,30 @@ class Reporting:
 
     async def _publish_due(self, hosted: Hosted, last: _LastReport) -> float | None:
         """Publish due events; return the seconds until the next are due."""
-        now, figures = time.monotonic(), hosted.life.figures
+        now, counters = time.monotonic(), hosted.life.counters
         try:
-            traps = figures.traps - last.traps
+            traps = counters.traps - last.traps
             if traps > 0 and now - last.traps_at >= self.timings.traps and hosted.fault is not None:
                 fault = {"reason": hosted.fault.kind, "message": hosted.fault.message[:_LONGEST]}
-                await self._publish(hosted, ControllerTrapped, figures.traps, {"count": traps, **fault})
-                last.traps, last.traps_at = figures.traps, now
-            wakes, suspends = figures.wakes - last.wakes, figures.suspends - last.suspends
-            is_due = now - last.facts_at >= self.timings.facts or not last.facts_at
-            if is_due and (wakes > 0 or suspends > 0) and self.facts.take(now):
+                await self._publish(hosted, ControllerTrapped, counters.traps, {"count": traps, **fault})
+                last.traps, last.traps_at = counters.traps, now
+            wakes, suspends = counters.wakes - last.wakes, counters.suspends - last.suspends
+            is_due = now - last.facts_at >= self.timings.events or not last.facts_at
+            if is_due and (wakes > 0 or suspends > 0) and self.events.take(now):
                 last.facts_at = now
                 if wakes > 0:
-                    await self._publish(hosted, ControllerWoken, figures.wakes, {"count": wakes})
+                    await self._publish(hosted, ControllerWoken, counters.wakes, {"count": wakes})
                     await self._record(
                         hosted, "Normal", Trouble("Woken", "the controller was restored from its snapshot")
                     )
-                    last.wakes = figures.wakes
+                    last.wakes = counters.wakes
                 if suspends > 0:
-                    size = {"bytes_on_disk": figures.snapshot_bytes}
-                    await self._publish(hosted, ControllerSuspended, figures.suspends, {"count": suspends, **size})
-                    last.suspends = figures.suspends
+                    size = {"bytes_on_disk": counters.snapshot_bytes}
+                    await self._publish(hosted, ControllerSuspended, counters.suspends, {"count": suspends, **size})
+                    last.suspends = counters.suspends
         except BusUnavailable:
             return self.timings.bus_retry
-        return self.timings.traps if figures.traps > last.traps else None
+        return self.timings.traps if counters.traps > last.traps else None
 
     async def _publish(
         self, hosted: Hosted, model: type[ControllerEventData], number: int, fields: dict[str, object]
@@ -242,7 +242,7 @@ class Reporting:
 
     def _telling(self, hosted: Hosted) -> AbstractContextManager[Span]:
         """Start a span for all calls since the last report, with a link to the most recent call."""
-        calls = [hosted.life.figures.last_call] if hosted.life.figures.last_call is not None else []
+        calls = [hosted.life.counters.last_call] if hosted.life.counters.last_call is not None else []
         return linked(self.kube.telemetry, f"tell {hosted.key}", calls, {"trellis.controller": hosted.key})
 
     def _status(self, hosted: Hosted, last: _LastReport) -> Status:
@@ -259,8 +259,8 @@ def standing_of(hosted: Hosted, not_watched: Trouble | None) -> tuple[object, ..
 
 def seen_of(hosted: Hosted, not_watched: Trouble | None, before: Before) -> Seen:
     """Return the state of a controller; ``before``: counters from before this process."""
-    figures, paused = hosted.life.figures, hosted.wanted is not None and hosted.wanted.paused
-    as_before = hosted.life.snapshot and not figures.suspends and before.snapshot_bytes
+    counters, paused = hosted.life.counters, hosted.wanted is not None and hosted.wanted.paused
+    as_before = hosted.life.snapshot and not counters.suspends and before.snapshot_bytes
     return Seen(
         generation=hosted.view.generation,
         state=state_of(hosted).value,
@@ -273,12 +273,12 @@ def seen_of(hosted: Hosted, not_watched: Trouble | None, before: Before) -> Seen
         module=hosted.module,
         fault=hosted.fault,
         failing=hosted.agenda.failing,
-        resident_bytes=figures.resident_bytes,
-        snapshot_bytes=before.snapshot_bytes if as_before else figures.snapshot_bytes,
-        wakes=before.wakes + figures.wakes,
-        wake_p99=figures.wake_p99(),
-        calls=before.calls + figures.calls,
-        traps=before.traps + figures.traps,
+        resident_bytes=counters.resident_bytes,
+        snapshot_bytes=before.snapshot_bytes if as_before else counters.snapshot_bytes,
+        wakes=before.wakes + counters.wakes,
+        wake_p99=counters.wake_p99(),
+        calls=before.calls + counters.calls,
+        traps=before.traps + counters.traps,
     )
 
 

@@ -1,7 +1,7 @@
 """Deliveries to a guest in one turn of its controller, and their results. Plain data.
 
-Created by ``news`` and ``lifecycle``, read by ``outcomes``. Invariant: each delivered turn is in ``done``, ``rest`` or
-``later``, or is ``faulted``.
+Created by ``delivery_selection`` and ``lifecycle``, read by ``outcomes``. Invariant: each delivered turn is in
+``done``, ``rest`` or ``later``, or is ``faulted``.
 """
 
 from __future__ import annotations

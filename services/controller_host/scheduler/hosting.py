@@ -20,7 +20,7 @@ from typing import Final
 
 from controller_host.domain.accounts import account_of
 from controller_host.domain.keys import ObjectKey
-from controller_host.domain.maxima import ABOVE_MAXIMUM, Acceptance, Maxima
+from controller_host.domain.maximum_limits import ABOVE_MAXIMUM, Acceptance, MaximumLimits
 from controller_host.domain.residents import Residents
 from controller_host.domain.views import INVALID_SPEC, ControllerView, Wanted, read_spec
 from controller_host.host_calls.calling import Calling, Calls
@@ -34,7 +34,7 @@ from controller_host.scheduler.outcomes import Outcomes, disk_full
 from controller_host.scheduler.starting import Parts
 from controller_host.scheduler.turns import Places
 from controller_host.state.progress import NotWritten
-from controller_host.watches.news import News
+from controller_host.watches.delivery_selection import DeliverySelection
 from trellis.limits.token_bucket import TokenBucket
 from trellis.telemetry import TraceContext, get_logger
 
@@ -51,14 +51,14 @@ class Hosting:
     parts: Parts
     calling: Calling
     preparing: Preparing
-    news: News
+    selection: DeliverySelection
     outcomes: Outcomes
     pool: Executor
     residents: Residents
     views: Mapping[str, ControllerView]
     sources_interval: float
     wake: Callable[[str], None]
-    acceptance: Acceptance = field(default_factory=lambda: Acceptance(Maxima()))
+    acceptance: Acceptance = field(default_factory=lambda: Acceptance(MaximumLimits()))
     places: Places[str] = field(default_factory=lambda: Places(PLACES))
     hosted: dict[str, Hosted] = field(default_factory=dict)
     closing: bool = False
@@ -72,7 +72,7 @@ class Hosting:
         item = self.hosted.get(controller)
         if item is None or not item.listed:
             return  # all keys are compared after the preparation
-        if self.news.is_news(item, key):
+        if self.selection.is_changed(item, key):
             item.agenda.changed(key, time.monotonic())
             self.wake(controller)
 
@@ -159,7 +159,7 @@ class Hosting:
 
     async def _forget(self, hosted: Hosted) -> None:
         self.fetching.drop(hosted.key)
-        self.news.watches.drop(hosted.key)
+        self.selection.watches.drop(hosted.key)
         self.residents.remove(hosted.key)
         self.hosted.pop(hosted.key, None)
         self._wake_all(self.acceptance.drop(hosted.view.namespace, hosted.key))
@@ -209,7 +209,7 @@ class Hosting:
         trouble = trouble or self._above_maximum(hosted)
         if hosted.wanted is None or trouble is not None:
             hosted.wanted, hosted.refused = None, trouble
-            self.news.watches.drop(hosted.key)
+            self.selection.watches.drop(hosted.key)
             return False
         account = account_of(view)
         if account != hosted.account:
@@ -217,7 +217,7 @@ class Hosting:
             hosted.life.calls.become(account)
         hosted.bucket = TokenBucket(hosted.wanted.bounds.calls_per_second)
         hosted.life.calls.limit(hosted.wanted.bounds.host_calls_per_second)
-        self.news.watches.want(hosted.key, view.namespace, hosted.wanted.watches, self.on_change)
+        self.selection.watches.want(hosted.key, view.namespace, hosted.wanted.watches, self.on_change)
         hosted.listed = False
         if not hosted.unfit:
             hosted.refused = None  # it applied to the former spec; a paused spec is not evaluated
@@ -261,9 +261,9 @@ class Hosting:
         """Call the guest for due keys, start it if it has not run yet, suspend it if it is idle."""
         now, life, wanted = time.monotonic(), hosted.life, hosted.wanted
         assert wanted is not None
-        self.news.list_if_whole(hosted)
+        self.selection.list_if_whole(hosted)
         starts = life.instance is None and not life.snapshot
-        deliveries = await self.news.deliverable(hosted, now)
+        deliveries = await self.selection.deliverable(hosted, now)
         if deliveries or starts:
             try:
                 served = await self.memory.in_pool(life.serve, deliveries, partial(self._leaves, hosted, wanted))
@@ -276,9 +276,9 @@ class Hosting:
                 self.memory.suspended(hosted, taken=served.to_disk)
             if served.unwritten:
                 hosted.stopped = disk_full(self.parts.room, "the controller is not called for new objects")
-            self.news.look_again(hosted, deliveries)
+            self.selection.look_again(hosted, deliveries)
             if served.cold and served.fault is None and hosted.ready:
-                self.news.list_if_whole(hosted)  # in this turn: otherwise the guest stays in memory until its next turn
+                self.selection.list_if_whole(hosted)  # now: otherwise the guest stays in memory until its next turn
         wait = self._until_next(hosted)
         idle = (wait is None or wait > 0) and time.monotonic() - hosted.used_at >= (wanted.suspend_after or 0.0)
         if not hosted.pinned and idle:
@@ -301,7 +301,7 @@ class Hosting:
             return 0.0
         if not hosted.listed:
             # A notification comes when its watches are complete: polling would not scale to ten thousand controllers.
-            return 0.0 if self.news.whole(hosted) else None
+            return 0.0 if self.selection.whole(hosted) else None
         wait = hosted.agenda.wait(now)
         return wait if wait is None else max(wait, hosted.bucket.wait(now), hosted.next_review_at - now)
 
@@ -310,7 +310,7 @@ class Hosting:
         if hosted.life.instance is not None and hosted.wanted is not None and hosted.wanted.suspend_after is not None:
             left = hosted.used_at + hosted.wanted.suspend_after - now
             waits.append(left if left > 0 else self.parts.room.again(hosted.not_to_disk_before))
-        elif hosted.life.marks.owed:
+        elif hosted.life.processed.owed:
             waits.append(self.parts.room.again())
         if hosted.look_at is not None and hosted.fetching is None:
             waits.append(max(0.0, hosted.look_at - now))

@@ -23,13 +23,13 @@ from controller_host.domain.results import Result
 from controller_host.guest.faults import FaultKind, GuestFault
 from controller_host.guest.refusals import ModuleRefused
 from controller_host.host_calls.calling import Calls
-from controller_host.report.figures import Figures
+from controller_host.report.counters import Counters
 from controller_host.scheduler.deliveries import Delivery, NotPrepared, Served, StartFailed
 from controller_host.scheduler.guests import Prepared
 from controller_host.scheduler.reconciling import call_span, reconcile
 from controller_host.scheduler.starting import Parts, Starting
 from controller_host.state.guest_state import Kept
-from controller_host.state.marks import Marks
+from controller_host.state.processed_versions import ProcessedVersions
 from controller_host.state.progress import NEVER, LastCall, SeenVersions
 from trellis.telemetry import current_trace, get_logger
 
@@ -52,7 +52,7 @@ class GuestLifecycle:
         "_stopped",
         "calls",
         "controller",
-        "figures",
+        "counters",
         "instance",
         "prepared",
         "uid",
@@ -63,11 +63,11 @@ class GuestLifecycle:
         self.controller: Final = controller
         self.uid: Final = uid
         self.calls: Final = calls
-        self.figures: Final = Figures()
+        self.counters: Final = Counters()
         self.prepared: Prepared | None = None
         self.instance: Instance | None = None
-        self._kept: Final = Kept(parts, uid, self.figures)
-        self._starting: Final = Starting(parts, controller, uid, calls, self.figures, self._begin)
+        self._kept: Final = Kept(parts, uid, self.counters)
+        self._starting: Final = Starting(parts, controller, uid, calls, self.counters, self._begin)
         self._begun: Instance | None = None
         """The running or last instance: it can be interrupted before ``instance`` is set."""
         self._began_cold = False
@@ -82,9 +82,9 @@ class GuestLifecycle:
         return self._kept.snapshot
 
     @property
-    def marks(self) -> Marks:
+    def processed(self) -> ProcessedVersions:
         """Versions that the guest has processed."""
-        return self._kept.marks
+        return self._kept.processed
 
     def adopt(self, prepared: Prepared) -> bool:
         """Set the module and configuration; return whether they changed.
@@ -179,8 +179,8 @@ class GuestLifecycle:
             return False
         self.instance = self._begun = None
         self._began_cold = False
-        self.figures.suspends += 1
-        self.figures.resident_bytes = 0
+        self.counters.suspends += 1
+        self.counters.resident_bytes = 0
         self._parts.telemetry.metrics.controller_suspends_total.labels(self._parts.telemetry.service).inc()
         return True
 
@@ -199,7 +199,7 @@ class GuestLifecycle:
     def _deliver(self, served: Served, delivery: Delivery) -> Result | None:
         """Call for one key; return None if the guest ended."""
         with call_span(self._parts.telemetry, self.controller, delivery):
-            self.figures.last_call = current_trace()
+            self.counters.last_call = current_trace()
             if not self._started(served):
                 return None
             try:
@@ -232,12 +232,12 @@ class GuestLifecycle:
     def _reconcile(self, delivery: Delivery) -> Result:
         key, instance = delivery.turn.key, self.instance
         assert instance is not None  # set by _started
-        result = reconcile(instance, self.calls, delivery, self.figures, self._parts.telemetry)
+        result = reconcile(instance, self.calls, delivery, self.counters, self._parts.telemetry)
         if result.error:
-            self.marks.note(key_text(key), LastCall(NEVER))
+            self.processed.note(key_text(key), LastCall(NEVER))
         else:
             due = None if result.again is None else time.time() + result.again
-            self.marks.note(key_text(key), LastCall(delivery.version, due))
+            self.processed.note(key_text(key), LastCall(delivery.version, due))
         return result
 
     def _start(self, served: Served) -> None:
@@ -265,12 +265,12 @@ class GuestLifecycle:
             served.abi = self.instance.abi
             if module.abi is None and served.abi is not None:
                 self._kept.on_disk(partial(self._parts.progress.learn_version, prepared.sha256, served.abi))
-        self.marks.awake()
+        self.processed.awake()
         self._keep(prepared)
 
     def _weigh(self) -> None:
         instance = self.instance
-        self.figures.resident_bytes = 0 if instance is None else self._parts.guests.size(instance)
+        self.counters.resident_bytes = 0 if instance is None else self._parts.guests.size(instance)
 
     def _keep(self, prepared: Prepared) -> None:
         """Store the prepared input; without the request of ``init``, which contains Secrets, once it was used."""
@@ -285,7 +285,7 @@ class GuestLifecycle:
         self._drop_instance()
         if fault.kind is FaultKind.INTERRUPTED:
             return  # the host is shutting down: the last snapshot stays, with its processed versions
-        self.figures.traps += 1
+        self.counters.traps += 1
         if self._began_cold:
             self._kept.on_disk(self._starting.drop_saved)  # the saved state may have caused the fault
         self._kept.lose()
@@ -299,4 +299,4 @@ class GuestLifecycle:
         if self.instance is not None:
             self.instance.close()
         self.instance = self._begun = None
-        self.figures.resident_bytes = 0
+        self.counters.resident_bytes = 0

@@ -62,7 +62,7 @@ class Memory:
             return
         if hosted.life.instance is not None:
             self.suspended(hosted, taken=await self.in_pool(hosted.life.suspend))
-        elif hosted.life.marks.owed:
+        elif hosted.life.processed.owed:
             await self.in_pool(hosted.life.settle)
 
     async def give_way(self, hosted: Hosted) -> None:
@@ -84,7 +84,7 @@ class Memory:
         try:
             if hosted.pinned or hosted.life.instance is None or await self.in_pool(hosted.life.suspend):
                 return
-            hosted.disk_full, hosted.listed = max(1, hosted.life.figures.resident_bytes), False
+            hosted.disk_full, hosted.listed = max(1, hosted.life.counters.resident_bytes), False
             await self.in_pool(hosted.life.give_up)
         finally:
             hosted.evict = False  # while true, its memory counts as free
@@ -104,7 +104,7 @@ class Memory:
             self.residents.remove(hosted.key)
             return
         note = self.residents.weighed if hosted.accounted_at == hosted.used_at else self.residents.used
-        note(hosted.key, hosted.life.figures.resident_bytes)
+        note(hosted.key, hosted.life.counters.resident_bytes)
         hosted.accounted_at = hosted.used_at
         for key in self.residents.surplus(self._may_go, self._is_evicted):
             self.hosted[key].evict = True

@@ -16,7 +16,7 @@ from opentelemetry import trace
 from controller_host.domain.keys import reference
 from controller_host.domain.results import Result, read_result, reconcile_request
 from controller_host.host_calls.calling import Calls
-from controller_host.report.figures import Figures
+from controller_host.report.counters import Counters
 from controller_host.scheduler.deliveries import Delivery
 from trellis import names
 from trellis.telemetry import Telemetry, TraceContext, linked, trace_from
@@ -52,7 +52,7 @@ def traces_named(item: bytes | None) -> list[TraceContext]:
     return [] if found is None else [found]
 
 
-def reconcile(instance: Instance, calls: Calls, delivery: Delivery, figures: Figures, telemetry: Telemetry) -> Result:
+def reconcile(instance: Instance, calls: Calls, delivery: Delivery, counters: Counters, telemetry: Telemetry) -> Result:
     """Call the guest for one key.
 
     Raises:
@@ -66,7 +66,7 @@ def reconcile(instance: Instance, calls: Calls, delivery: Delivery, figures: Fig
         result = replace(read_result(called.answer, called.requeue_ms), refused=calls.refused)
         if result.error:
             span.set_status(trace.StatusCode.ERROR, "it returned an error")  # its text can quote a Secret
-    figures.calls += 1
+    counters.calls += 1
     telemetry.metrics.controller_call_seconds.labels(telemetry.service).observe(called.wall_seconds)
     return result
 

@@ -21,7 +21,7 @@ from controller_host.guest.faults import FaultKind, GuestFault
 from controller_host.guest.limits import Limits
 from controller_host.guest.snapshots import SnapshotLost
 from controller_host.host_calls.calling import Calls
-from controller_host.report.figures import Figures
+from controller_host.report.counters import Counters
 from controller_host.scheduler.deliveries import StartFailed
 from controller_host.scheduler.guests import Guests, Owner, Prepared
 from controller_host.state.disk_space import DiskSpace
@@ -55,7 +55,7 @@ class Starting:
     controller: str
     uid: str
     calls: Calls
-    figures: Figures
+    counters: Counters
     begun: Callable[[Instance], None]
 
     def wake(self, module: Module, prepared: Prepared) -> Instance | None:
@@ -73,7 +73,7 @@ class Starting:
             return None
         self.begun(instance)
         seconds = time.perf_counter() - began
-        self.figures.woken(seconds)
+        self.counters.woken(seconds)
         telemetry.metrics.controller_wake_seconds.labels(telemetry.service).observe(seconds)
         return instance
 
@@ -87,7 +87,7 @@ class Starting:
         telemetry = self.parts.telemetry
         with telemetry.tracer.start_as_current_span("cold start") as span:
             self.calls.begin(trace.set_span_in_context(span))
-            self.figures.cold_starts += 1
+            self.counters.cold_starts += 1
             telemetry.metrics.controller_cold_starts_total.labels(telemetry.service).inc()
             instance = self.parts.guests.boot(module, prepared.limits, self.calls, self.begun)
             if error := self._initialize(module, prepared, instance):

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Final
 
 from controller_host.domain.keys import key_text
 from controller_host.guest.snapshots import SnapshotFailed
-from controller_host.report.figures import Figures
+from controller_host.report.counters import Counters
 from controller_host.scheduler.deliveries import Delivery, Served
 from controller_host.scheduler.guests import Prepared
 from controller_host.scheduler.starting import Parts
-from controller_host.state.marks import Marks
+from controller_host.state.processed_versions import ProcessedVersions
 from controller_host.state.progress import NotWritten, SeenVersions
 
 if TYPE_CHECKING:
@@ -29,13 +29,13 @@ if TYPE_CHECKING:
 class Kept:
     """State on disk of the controller ``uid``. ``snapshot``: true if there is a usable snapshot."""
 
-    __slots__ = ("_figures", "_parts", "_uid", "marks", "snapshot")
+    __slots__ = ("_counters", "_parts", "_uid", "processed", "snapshot")
 
-    def __init__(self, parts: Parts, uid: str, figures: Figures) -> None:
+    def __init__(self, parts: Parts, uid: str, counters: Counters) -> None:
         self._parts = parts
         self._uid = uid
-        self._figures = figures
-        self.marks: Final = Marks(parts.progress, uid)
+        self._counters = counters
+        self.processed: Final = ProcessedVersions(parts.progress, uid)
         self.snapshot = False
 
     def recall(self, past: SeenVersions, prepared: Prepared) -> bool:
@@ -45,8 +45,8 @@ class Kept:
         if token is None:
             return False
         self.snapshot = True
-        self._figures.snapshot_bytes = self._parts.guests.disk_bytes(self._uid)
-        self.on_disk(partial(self.marks.recall, past, token))
+        self._counters.snapshot_bytes = self._parts.guests.disk_bytes(self._uid)
+        self.on_disk(partial(self.processed.recall, past, token))
         return True
 
     def put(self, instance: Instance, prepared: Prepared) -> bool:
@@ -55,27 +55,27 @@ class Kept:
         try:
             size = self._parts.guests.suspend(instance, prepared.owner(self._uid), token)
         except SnapshotFailed as error:
-            self.snapshot, self._figures.snapshot_bytes = False, 0
+            self.snapshot, self._counters.snapshot_bytes = False, 0
             self._refused(error)
             return False
-        self.snapshot, self._figures.snapshot_bytes = True, size
+        self.snapshot, self._counters.snapshot_bytes = True, size
         # The processed versions are written after the snapshot, and later if this write fails.
-        if self.on_disk(partial(self.marks.commit, prepared.sha256, prepared.config, token)):
+        if self.on_disk(partial(self.processed.commit, prepared.sha256, prepared.config, token)):
             self._parts.room.took()
         return True
 
     def settle(self) -> None:
         """Write the processed versions of the snapshot, if this failed before."""
-        if self.on_disk(self.marks.settle):
+        if self.on_disk(self.processed.settle):
             self._parts.room.took()
 
     def meet(self, served: Served, deliveries: Sequence[Delivery]) -> Sequence[Delivery]:
         """Return the allowed deliveries: all; while writes fail, only keys that the guest was called for before."""
         try:
-            self.marks.meet(key_text(delivery.turn.key) for delivery in deliveries)
+            self.processed.meet(key_text(delivery.turn.key) for delivery in deliveries)
         except NotWritten as error:
             self._refused(error)
-            known = [delivery for delivery in deliveries if self.marks.get(key_text(delivery.turn.key)) is not None]
+            known = [delivery for delivery in deliveries if self.processed.get(key_text(delivery.turn.key)) is not None]
             served.unwritten = str(error)
             served.later = [delivery.turn for delivery in deliveries if delivery not in known]
             return known
@@ -83,9 +83,9 @@ class Kept:
 
     def lose(self, past: SeenVersions | None = None) -> None:
         """Delete the snapshot and the processed versions: the next start is cold, even if the writes fail."""
-        self.snapshot, self._figures.snapshot_bytes = False, 0
+        self.snapshot, self._counters.snapshot_bytes = False, 0
         self.on_disk(partial(self._parts.guests.forget, self._uid))
-        self.on_disk(partial(self.marks.lose, past))
+        self.on_disk(partial(self.processed.lose, past))
 
     def forget(self) -> None:
         """Delete all state of a deleted controller. After a failed write, the sweep deletes it later."""

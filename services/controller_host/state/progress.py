@@ -57,8 +57,8 @@ class SeenVersions:
     sha256: str
     config: str
     token: str = ""
-    """Token in the note of the snapshot of ``marks``; with another snapshot, no version counts as processed."""
-    marks: dict[str, LastCall] = field(default_factory=dict)
+    """Token in the note of the snapshot of ``processed``; with another snapshot, no version counts as processed."""
+    processed: dict[str, LastCall] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,10 +99,10 @@ class Progress(Database):
         with self._reading() as base:
             row = base.execute("SELECT sha256, config, token FROM controllers WHERE uid = ?", (uid,)).fetchone()
             found = base.execute("SELECT key, version, due FROM done WHERE uid = ?", (uid,))
-            marks = {key: LastCall(version, due) for key, version, due in found}
+            processed = {key: LastCall(version, due) for key, version, due in found}
             if row is None:
-                return SeenVersions("", "", "", marks) if marks else None
-            return SeenVersions(row[0], row[1], row[2], marks)
+                return SeenVersions("", "", "", processed) if processed else None
+            return SeenVersions(row[0], row[1], row[2], processed)
 
     def meet(self, uid: str, keys: Iterable[str]) -> None:
         """Record keys before the first call of a controller for them."""
@@ -111,12 +111,12 @@ class Progress(Database):
             base.executemany("INSERT OR REPLACE INTO done VALUES (?, ?, ?, NULL)", rows)
 
     def commit(self, uid: str, past: SeenVersions) -> None:
-        """Record a complete snapshot, with the changes of ``past.marks`` since the last; "" without due: deleted."""
+        """Record a complete snapshot and the changes of ``past.processed`` since the last; "" without due: deleted."""
         with self._writing() as base:
-            deleted = [(uid, key) for key, call in past.marks.items() if not call.version and call.due is None]
+            deleted = [(uid, key) for key, call in past.processed.items() if not call.version and call.due is None]
             kept = [
                 (uid, key, call.version, call.due)
-                for key, call in past.marks.items()
+                for key, call in past.processed.items()
                 if call.version or call.due is not None
             ]
             if deleted:

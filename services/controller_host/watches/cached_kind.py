@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from controller_host.domain.interests import Interests
 from controller_host.domain.keys import ObjectKey
 from controller_host.domain.label_index import LabelIndex
+from controller_host.domain.watch_index import WatchIndex
 from controller_host.domain.watch_specs import Refusal, RefusalReason, WatchSpec
 from controller_host.timings import CacheTimings
 from trellis.compact import compact
@@ -58,7 +58,7 @@ class CachedKind:
     timings: CacheTimings
     changed: Callable[[str, ObjectKey], None]
     stated: Callable[[CachedKind], None]
-    interests: Interests = field(default_factory=Interests)
+    watch_index: WatchIndex = field(default_factory=WatchIndex)
     task: asyncio.Task[None] | None = None
     unwanted_since: float | None = None
     resource: Resource | None = None
@@ -85,7 +85,7 @@ class CachedKind:
 
     def keys(self, controller: str) -> Iterator[ObjectKey]:
         """Yield the objects that match the watches of a controller, each once."""
-        specs = self.interests.specs(controller)
+        specs = self.watch_index.specs(controller)
         everywhere = any(spec.namespaces is None for spec in specs) or "" in self._names
         named = dict.fromkeys(item for spec in specs for item in spec.namespaces or ())
         for namespace in list(self._names) if everywhere else named:
@@ -207,9 +207,9 @@ class CachedKind:
 
     def _notify(self, namespace: str, name: str, old: CachedObject | None, new: CachedObject | None) -> None:
         """Notify the controllers whose watches match the old or the new object."""
-        found = self.interests.concerned(namespace, new.labels) if new is not None else set()
+        found = self.watch_index.concerned(namespace, new.labels) if new is not None else set()
         if old is not None and (new is None or old.labels != new.labels):
-            found |= self.interests.concerned(namespace, old.labels)
+            found |= self.watch_index.concerned(namespace, old.labels)
         if found:
             key = ObjectKey(*self.type, namespace, name)
             for controller in found:

@@ -81,7 +81,7 @@ class SharedWatches:
                     kind = self._kinds[spec.type] = CachedKind(
                         spec.type, self._sight.kube, self._sight.discovery, self._timings, self._changed, self._stated
                     )
-                kind.interests.add(controller, spec)
+                kind.watch_index.add(controller, spec)
         self._wake.set()
 
     def drop(self, controller: str) -> None:
@@ -89,7 +89,7 @@ class SharedWatches:
         self._on_change.pop(controller, None)
         for spec in self._wanted.pop(controller, ()):
             if (kind := self._kinds.get(spec.type)) is not None:
-                kind.interests.remove(controller)
+                kind.watch_index.remove(controller)
         self._wake.set()
 
     def item(self, key: ObjectKey) -> bytes | None:
@@ -110,7 +110,7 @@ class SharedWatches:
         cached = None if kind is None else kind.get(key)
         if kind is None or cached is None:
             return False
-        return any(spec.means(key.namespace, cached.labels) for spec in kind.interests.specs(controller))
+        return any(spec.means(key.namespace, cached.labels) for spec in kind.watch_index.specs(controller))
 
     def keys(self, controller: str) -> Iterator[ObjectKey]:
         """Yield all objects that match the watches of a controller, each once."""
@@ -188,7 +188,7 @@ class SharedWatches:
         now = time.monotonic()
         waits = []
         for kind_type, kind in list(self._kinds.items()):
-            if kind.interests:
+            if kind.watch_index:
                 kind.unwanted_since = None
                 if kind.task is None:
                     kind.task = group.create_task(kind.run(), name=f"shared watch of {kind_type[1]}")
@@ -246,5 +246,5 @@ class SharedWatches:
         self._on_change[controller](controller, key)
 
     def _stated(self, kind: CachedKind) -> None:
-        for controller in kind.interests.controllers():
+        for controller in kind.watch_index.controllers():
             self._on_state(controller)

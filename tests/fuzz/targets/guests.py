@@ -15,7 +15,7 @@ from typing import Any
 import orjson
 
 from controller_host.domain.call_fields import CallRefused
-from controller_host.domain.calls import Happening, Verb, answer, read
+from controller_host.domain.calls import GuestEvent, Verb, answer, read
 from controller_host.domain.results import WAIT_MAX, read_result
 from fuzz.target import Target, jsonable, tried
 from fuzz.targets.archives import room
@@ -66,7 +66,7 @@ def _judge_request(case: tuple[bytes, bytes]) -> str:
     if outcome != "accepted":
         assert json.loads(found.answer())["error"]["reason"] == found.reason
         return str(found.reason)
-    if isinstance(found, Happening):
+    if isinstance(found, GuestEvent):
         assert found.regarding["name"]
         assert len(found.message) <= 1024
         return "event"

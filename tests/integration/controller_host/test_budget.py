@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.nats, pytest.mark.timeout(240), p
 SIZE = 5_000_000
 BUDGET = 17_000_000
 """Room for three, with what else they have in memory; not for four."""
-QUICK = Timings(reports=ReportTimings(figures=0.1))
+QUICK = Timings(reports=ReportTimings(counters=0.1))
 
 
 class Several:

@@ -72,7 +72,7 @@ COSTS: Final = (
         "Acceptance.claim",
         "if taken + size <= self.most.pinned_bytes:",
         "if size <= self.most.pinned_bytes:",
-        "tests/unit/controller_host/test_maxima.py::"
+        "tests/unit/controller_host/test_maximum_limits.py::"
         "test_a_namespace_pins_no_more_than_its_share_and_another_has_its_own",
     ),
     Break(
@@ -167,7 +167,7 @@ SNAPSHOTS: Final = (
         "existing_controllers_of",
         "if not set(uids) <= {item.view.uid for item in hosted}:",
         "if not uids:",
-        "tests/unit/controller_host/test_sweeping.py::"
+        "tests/unit/controller_host/test_garbage_collection.py::"
         "test_nothing_goes_before_all_have_said_what_they_want_and_nothing_is_done_twice",
     ),
     Break(

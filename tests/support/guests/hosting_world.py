@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from controller_host.domain.maxima import Acceptance, Maxima
+from controller_host.domain.maximum_limits import Acceptance, MaximumLimits
 from controller_host.domain.residents import Residents
 from controller_host.domain.views import ControllerView, view_controller
 from controller_host.guest.faults import FaultKind, GuestFault
@@ -27,7 +27,7 @@ from controller_host.scheduler.turns import Places
 from controller_host.state.disk_space import DiskSpace
 from controller_host.state.progress import Progress
 from controller_host.timings import Timings
-from controller_host.watches.news import News
+from controller_host.watches.delivery_selection import DeliverySelection
 from support.guests.fake_guests import Behaviour, FakeGuests, FakeInstance
 from support.guests.hosting_parts import SomeSources, SomeWatches
 from trellis.bus.consume.queue import KeyedQueue
@@ -60,7 +60,7 @@ class World:
         self.budget = 0
         self.threads = 8
         self.sources_interval = 0.05
-        self.maxima = Maxima()
+        self.maximum_limits = MaximumLimits()
         self.timings = Timings()
 
     def add(
@@ -94,7 +94,7 @@ class World:
             parts=Parts(self.guests, progress, self.telemetry, DiskSpace(timings=self.timings.disk), self.timings),
             calling=calling,
             preparing=Preparing(lambda _: self.kube, self.sources, self.guests, progress, pool),
-            news=News(self.watches, self.timings.turns),
+            selection=DeliverySelection(self.watches, self.timings.turns),
             outcomes=Outcomes(
                 Callbacks(lambda item: self.changed.append(item.key), lambda _: None, lambda _: None),
                 Backoff(first=0.01, cap=0.05),
@@ -104,7 +104,7 @@ class World:
             views=self.views,
             sources_interval=self.sources_interval,
             wake=self.queue.add,
-            acceptance=Acceptance(self.maxima),
+            acceptance=Acceptance(self.maximum_limits),
             places=Places(self.threads),
         )
         self.turns = 0

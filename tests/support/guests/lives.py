@@ -169,8 +169,8 @@ class Host:
 
     def done(self, name: str) -> bool:
         """Return whether what counts as done includes an object, as the host has it."""
-        mark = self.life.marks.get(text(name))
-        return mark is not None and mark.version not in {"", "!"}
+        call = self.life.processed.get(text(name))
+        return call is not None and call.version not in {"", "!"}
 
     def kill(self) -> None:
         """End as a process that is killed, and begin anew on the same directory."""

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from controller_host.domain.call_fields import CallRefused, failure
-from controller_host.domain.calls import MOST_BYTES, Happening, Verb, answer, read
+from controller_host.domain.calls import MOST_BYTES, GuestEvent, Verb, answer, read
 
 MANAGER = "trellis.dev/controller/team-a/mirror"
 CONFIG_MAP = {"apiVersion": "v1", "kind": "ConfigMap", "namespace": "team-a", "name": "settings"}
@@ -30,7 +30,7 @@ EVENT = {
 }
 
 
-def asked(**fields: Any) -> Verb | Happening:
+def asked(**fields: Any) -> Verb | GuestEvent:
     return read(orjson.dumps(fields), MANAGER)
 
 
@@ -104,7 +104,7 @@ def test_delete_carries_what_it_expects() -> None:
 
 def test_an_event_is_about_an_object_and_of_bounded_length() -> None:
     found = read(orjson.dumps(EVENT | {"message": "x" * 5000}), MANAGER)
-    assert isinstance(found, Happening)
+    assert isinstance(found, GuestEvent)
     assert found.regarding == CONFIG_MAP | {"uid": "u1"}
     assert (found.type, found.reason, len(found.message)) == ("Warning", "MirrorFailed", 1024)
 
@@ -182,7 +182,7 @@ _values = st.sampled_from(
 @given(st.dictionaries(_names, _json | _values, max_size=8))
 def test_whatever_a_guest_sends_is_read_or_refused(fields: dict[str, Any]) -> None:
     with contextlib.suppress(CallRefused):
-        assert isinstance(read(orjson.dumps(fields), MANAGER), Verb | Happening)
+        assert isinstance(read(orjson.dumps(fields), MANAGER), Verb | GuestEvent)
 
 
 def test_an_object_is_answered_as_the_server_gave_it() -> None:

@@ -59,7 +59,7 @@ def test_a_guest_that_the_disk_does_not_take_goes_on_with_what_it_had(
     assert put or refused
     host.call("c")
     assert calls_of(host.life) == 4
-    assert host.life.figures.cold_starts == 1
+    assert host.life.counters.cold_starts == 1
     assert host.life.suspend()
     assert (host.done("a"), host.done("b"), host.parts.room.refuses) == (True, True, False)
     host.kill()
@@ -86,8 +86,8 @@ def test_after_a_kill_what_counts_as_done_is_what_the_guest_remembers(
     host.life.adopt(host.prepared(FIRST))
     done = [name for name in ("a", "b") if host.done(name)]
     remembered = 2 if host.life.snapshot else 0
-    assert host.life.marks.get(text("a")) is not None
-    assert host.life.marks.get(text("b")) is not None
+    assert host.life.processed.get(text("a")) is not None
+    assert host.life.processed.get(text("b")) is not None
     assert len(done) <= remembered
     host.call("c")
     assert calls_of(host.life) == remembered + 1
@@ -119,12 +119,12 @@ def test_what_is_owed_is_written_while_the_guest_sleeps_and_never_of_a_guest_tha
         host.call("a", version=2)
         disk.left = 0
         assert host.life.suspend()
-        assert host.life.marks.owed
+        assert host.life.processed.owed
         disk.left = None
         if wakes:
             host.call("b")
         host.life.settle()
-        assert not host.life.marks.owed
+        assert not host.life.processed.owed
         host.kill()
         host.life.adopt(host.prepared(FIRST))
         assert host.done("a") is not wakes
@@ -287,10 +287,10 @@ def test_the_size_on_disk_is_known_after_a_restart(host: Host) -> None:
     host.life.adopt(host.prepared(FIRST))
     host.call("a")
     host.life.suspend()
-    size = host.life.figures.snapshot_bytes
+    size = host.life.counters.snapshot_bytes
     host.kill()
     host.life.adopt(host.prepared(FIRST))
-    assert host.life.figures.snapshot_bytes == size > 0
+    assert host.life.counters.snapshot_bytes == size > 0
 
 
 def test_a_full_sqlite_says_so_and_goes_on_when_there_is_room(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import orjson
 
 from controller_host.domain.keys import ObjectKey
-from controller_host.domain.maxima import Maxima
+from controller_host.domain.maximum_limits import MaximumLimits
 from controller_host.domain.views import view_controller
 from support.guests.fake_guests import FakeInstance
 from support.guests.hosting_parts import key_of
@@ -148,7 +148,7 @@ async def test_keys_of_a_kind_that_is_not_watched_any_more_are_forgotten(world: 
         await world.until(lambda: not len(world.one().agenda), "nobody asks any more")
         world.add("recorder", generation=2, idle={"suspendAfter": "1s"})
         await world.until(lambda: world.one().listed and world.one().view.generation == 2, "all is compared anew")
-        assert list(world.one().life.marks.items()) == []
+        assert list(world.one().life.processed.items()) == []
         assert names_in(recorder.requests) == ["a"]
 
 
@@ -224,7 +224,7 @@ async def test_what_waits_for_a_place_and_is_deleted_leaves_it_to_the_next(tmp_p
 async def test_a_spec_above_what_the_platform_allows_is_not_accepted_and_says_so(
     world: World, recorder: Recorder
 ) -> None:
-    world.maxima = Maxima(memory_bytes=64 << 20)
+    world.maximum_limits = MaximumLimits(memory_bytes=64 << 20)
     world.add("recorder", idle={"suspendAfter": "1h"})
     async with world.running():
         await world.at_rest()
@@ -247,7 +247,7 @@ async def test_a_spec_above_what_the_platform_allows_is_not_accepted_and_says_so
 async def test_what_may_be_pinned_is_a_share_of_its_namespace_and_free_when_given_back(
     world: World, recorder: Recorder
 ) -> None:
-    world.maxima = Maxima(pinned_bytes=100 << 20)
+    world.maximum_limits = MaximumLimits(pinned_bytes=100 << 20)
     first = world.add("recorder", "first", idle={"policy": "Pinned"})
     async with world.running():
         await world.at_rest(first)

@@ -118,7 +118,7 @@ async def test_a_trap_is_named_begins_cold_and_hurts_no_neighbour(tmp_path: Path
     world.watches.put("bad")
     async with world.running():
         await world.until(lambda: "team-a/bad" in world.hosting.hosted, "hosted")
-        await world.until(lambda: world.one("team-a/bad").life.figures.traps >= 3, "it traps again and again")
+        await world.until(lambda: world.one("team-a/bad").life.counters.traps >= 3, "it traps again and again")
         for version in range(2, 12):
             world.watches.put("x", version)
             await world.until(
@@ -129,7 +129,7 @@ async def test_a_trap_is_named_begins_cold_and_hurts_no_neighbour(tmp_path: Path
         assert fault is not None
         assert fault.kind == "Trapped"
         assert "v1 ConfigMap team-a bad" in fault.message
-        assert world.one("team-a/good").life.figures.traps == 0
+        assert world.one("team-a/good").life.counters.traps == 0
 
 
 async def test_who_fails_at_each_start_waits_as_a_whole(tmp_path: Path) -> None:

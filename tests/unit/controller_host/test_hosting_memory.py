@@ -51,7 +51,7 @@ async def test_a_change_wakes_it_with_its_memory_and_a_deletion_too(world: World
         await world.until(lambda: len(recorder.requests) == 2, "told that a is gone")
         assert recorder.requests[1]["object"] is None
         assert recorder.counts == [1, 2]
-        assert (world.guests.booted, world.one().life.figures.wakes) == (1, 2)
+        assert (world.guests.booted, world.one().life.counters.wakes) == (1, 2)
 
 
 async def test_once_its_module_is_there_one_turn_starts_a_controller_tells_it_what_there_is_and_puts_it_to_disk(
@@ -200,11 +200,9 @@ async def test_with_neither_memory_nor_disk_some_stay_and_the_rest_say_so_and_be
         tries = world.guests.booted
         for version in range(2, 12):
             world.watches.put("a", version)
+            call = LastCall(f"u-a/{version}")
             await world.until(
-                lambda version=version: (
-                    sum(item.life.marks.get("v1 ConfigMap team-a a") == LastCall(f"u-a/{version}") for item in hosted)
-                    == 2
-                ),
+                lambda last=call: sum(item.life.processed.get("v1 ConfigMap team-a a") == last for item in hosted) == 2,
                 "those that stayed are called",
             )
         assert world.guests.booted == tries, "and the others do not push them out"
@@ -212,7 +210,7 @@ async def test_with_neither_memory_nor_disk_some_stay_and_the_rest_say_so_and_be
         world.hosting.parts.room.took()
         world.hosting.memory.recovered()
         await world.until(
-            lambda: all(item.life.marks.get("v1 ConfigMap team-a a") == LastCall("u-a/11") for item in hosted),
+            lambda: all(item.life.processed.get("v1 ConfigMap team-a a") == LastCall("u-a/11") for item in hosted),
             "all are told",
         )
         await world.until(lambda: all(item.stopped is None for item in hosted), "and none says otherwise")
@@ -283,7 +281,7 @@ async def test_a_call_and_its_way_to_disk_are_one_job_of_one_thread(
         await world.until(lambda: len(recorder.requests) == 1, "told of a")
         await world.at_rest()
         assert len(jobs) == 1
-        assert (world.one().life.instance, world.one().life.figures.suspends) == (None, 2)
+        assert (world.one().life.instance, world.one().life.counters.suspends) == (None, 2)
 
 
 async def test_what_changes_while_a_guest_is_called_finds_it_in_memory(tmp_path: Path) -> None:
@@ -308,7 +306,7 @@ async def test_what_changes_while_a_guest_is_called_finds_it_in_memory(tmp_path:
         slow.go_on.set()
         await world.until(lambda: len(slow.requests) == 2, "told of b")
         await world.at_rest()
-        assert world.one().life.figures.wakes == 1
+        assert world.one().life.counters.wakes == 1
         assert world.one().life.instance is None
 
 
@@ -330,5 +328,5 @@ async def test_who_wants_another_call_at_once_is_not_put_to_disk_before(
         world.watches.put("a")
         await world.until(lambda: len(asking.requests) == 1 + stays, "called as often as it wants to be")
         await world.until(lambda: world.one().life.instance is None and not world.one().busy, "put to disk")
-        assert world.one().life.figures.wakes == 1
+        assert world.one().life.counters.wakes == 1
         assert len(asking.requests) == 1 + stays

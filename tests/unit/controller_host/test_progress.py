@@ -53,7 +53,7 @@ def test_a_mark_replaces_a_former_one_and_what_is_gone_is_forgotten(progress: Pr
     progress.commit("u", SeenVersions("sha", "c", "t", {"a": LastCall("2"), "b": LastCall("")}))
     found = progress.recall("u")
     assert found is not None
-    assert found.marks == {"a": LastCall("2"), "c": LastCall("1")}
+    assert found.processed == {"a": LastCall("2"), "c": LastCall("1")}
 
 
 def test_what_is_lost_is_not_done_and_its_keys_stay(progress: Progress) -> None:
@@ -141,8 +141,8 @@ def test_a_kill_in_the_middle_leaves_one_moment_or_none(tmp_path: Path) -> None:
         progress = Progress(tmp_path)
         past = progress.recall("u")
         assert past is not None
-        assert past.marks["a"] == past.marks["b"]
-        assert past.token == past.marks["a"].version
+        assert past.processed["a"] == past.processed["b"]
+        assert past.token == past.processed["a"].version
         progress.close()
 
 
@@ -175,8 +175,8 @@ def test_a_disk_that_takes_nothing_costs_asking_again_and_no_more(progress: Prog
 
 def damage(progress: Progress, directory: Path) -> None:
     """Overwrite the file under a host that has it open."""
-    marks = {f"key-{number}": LastCall(f"u/{number}") for number in range(5000)}
-    progress.commit("u", SeenVersions("sha", "config", "t", marks))
+    processed = {f"key-{number}": LastCall(f"u/{number}") for number in range(5000)}
+    progress.commit("u", SeenVersions("sha", "config", "t", processed))
     progress._base.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     with (directory / "progress.sqlite").open("r+b") as file:
         size = file.seek(0, os.SEEK_END)

@@ -115,7 +115,7 @@ async def test_the_first_look_is_written_and_the_same_again_is_not(world: World)
 
 async def test_figures_wait_for_their_minute_and_a_condition_does_not(world: World) -> None:
     await world.reporting.run(KEY, None)
-    world.one.life.figures.calls = 7
+    world.one.life.counters.calls = 7
     world.reporting.changed(world.one)
     assert world.added == []
     assert 50 < world.later[0] <= 60
@@ -131,22 +131,22 @@ async def test_figures_wait_for_their_minute_and_a_condition_does_not(world: Wor
     assert (world.patches, world.status["calls"]) == (2, 7)
 
 
-@pytest.mark.parametrize(("spent", "writes"), [("conditions", 0), ("figures", 1)])
+@pytest.mark.parametrize(("spent", "writes"), [("conditions", 0), ("counters", 1)])
 async def test_all_together_write_no_oftener_than_their_budget(world: World, spent: str, writes: int) -> None:
     line = Line(1)
     line.stand(time.monotonic())
     setattr(world.reporting, spent, line)
     wait = await world.reporting.run(KEY, None)
-    assert world.patches == writes, "a condition is written whatever figures have used"
+    assert world.patches == writes, "a condition is written whatever counters have used"
     assert (wait is not None and 0 < wait <= 1) == (not writes)
 
 
 async def test_figures_have_a_budget_of_their_own(tmp_path: Path) -> None:
-    world = World(tmp_path, timings=ReportTimings(figures=0.0))
+    world = World(tmp_path, timings=ReportTimings(counters=0.0))
     await world.reporting.run(KEY, None)
-    world.reporting.figures = Line(1)
-    world.reporting.figures.stand(time.monotonic())
-    world.one.life.figures.calls = 7
+    world.reporting.counters = Line(1)
+    world.reporting.counters.stand(time.monotonic())
+    world.one.life.counters.calls = 7
     wait = await world.reporting.run(KEY, None)
     assert wait is not None
     assert 0 < wait <= 1
@@ -209,13 +209,13 @@ async def test_conditions_that_do_not_settle_are_written_once_a_minute_until_the
 
 
 async def test_facts_stand_for_all_since_the_last_of_their_kind(world: World) -> None:
-    figures = world.one.life.figures
-    figures.wakes, figures.suspends = 5, 6
+    counters = world.one.life.counters
+    counters.wakes, counters.suspends = 5, 6
     await world.reporting.run(KEY, None)
-    figures.wakes, figures.suspends = 500, 600
-    figures.traps, world.one.fault = 3, Fault("Trapped", "unreachable", "2026-11-22T10:00:00Z")
+    counters.wakes, counters.suspends = 500, 600
+    counters.traps, world.one.fault = 3, Fault("Trapped", "unreachable", "2026-11-22T10:00:00Z")
     await world.reporting.run(KEY, None)
-    figures.traps = 9
+    counters.traps = 9
     assert await world.reporting.run(KEY, None) is not None
     published = [(event.event_name, event.count) for event in world.bus.published]  # type: ignore[attr-defined]
     assert published == [("woken", 5), ("suspended", 6), ("trapped", 3)]
@@ -223,7 +223,7 @@ async def test_facts_stand_for_all_since_the_last_of_their_kind(world: World) ->
 
 async def test_a_bus_that_is_away_delays_facts_and_no_status(world: World) -> None:
     world.bus.away = True
-    world.one.life.figures.traps, world.one.fault = 1, Fault("Trapped", "x", "2026-11-22T10:00:00Z")
+    world.one.life.counters.traps, world.one.fault = 1, Fault("Trapped", "x", "2026-11-22T10:00:00Z")
     wait = await world.reporting.run(KEY, None)
     assert wait == 5
     assert world.patches == 1
@@ -235,9 +235,9 @@ async def test_a_bus_that_is_away_delays_facts_and_no_status(world: World) -> No
 async def test_the_next_process_writes_nothing_until_something_happens_and_counts_on(
     world: World, tmp_path: Path
 ) -> None:
-    figures = world.one.life.figures
-    figures.calls, figures.wakes, figures.traps, figures.snapshot_bytes = 7, 5, 1, 4096
-    figures.woken(0.0004)
+    counters = world.one.life.counters
+    counters.calls, counters.wakes, counters.traps, counters.snapshot_bytes = 7, 5, 1, 4096
+    counters.woken(0.0004)
     world.one.life._kept.snapshot = True
     world.one.fault = Fault("Trapped", "x", "2026-11-22T10:00:00Z")
     await world.reporting.run(KEY, None)
@@ -246,11 +246,11 @@ async def test_the_next_process_writes_nothing_until_something_happens_and_count
     (tmp_path / "next").mkdir()
     then = World(tmp_path / "next", world.kube)
     then.one.life._kept.snapshot = True
-    then.one.life.figures.snapshot_bytes = 4096 + 512  # the filesystem tells another size now
+    then.one.life.counters.snapshot_bytes = 4096 + 512  # the filesystem tells another size now
     await then.reporting.run(KEY, None)
     assert (then.status, then.patches) == (written, 1)
-    figures = then.one.life.figures
-    figures.calls, figures.suspends, figures.snapshot_bytes = 1, 1, 8192
+    counters = then.one.life.counters
+    counters.calls, counters.suspends, counters.snapshot_bytes = 1, 1, 8192
     await then.reporting.run(KEY, None)
     assert then.patches == 2
     assert then.status == written | {"calls": 8, "snapshotBytes": 8192}
@@ -277,7 +277,7 @@ def change(one: Hosted, name: str, value: Any) -> None:
     elif name == "fails":
         one.agenda.failed(None, 0.0)  # type: ignore[arg-type]
     else:
-        setattr(one if hasattr(one, name) else one.life.figures, name, value)
+        setattr(one if hasattr(one, name) else one.life.counters, name, value)
 
 
 @pytest.mark.parametrize("what", CHANGES)
@@ -293,7 +293,7 @@ async def test_what_is_worth_a_write_at_once_is_part_of_how_it_stands(world: Wor
 async def test_what_stands_as_it_was_written_is_news_again_once_it_does_not(world: World) -> None:
     await world.reporting.run(KEY, None)
     for _ in range(3):
-        world.one.life.figures.calls += 1
+        world.one.life.counters.calls += 1
         world.reporting.changed(world.one)
     assert (world.added, len(world.later)) == ([], 1)
     world.one.stopped = Trouble("Trapped", "unreachable")

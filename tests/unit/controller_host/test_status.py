@@ -78,8 +78,8 @@ def test_the_time_of_a_condition_is_that_of_its_last_change() -> None:
 def test_figures_alone_are_not_urgent_and_conditions_are() -> None:
     first = status_of(WELL, {}, NOW)
     busy = replace(WELL, state="Resident", calls=7, wakes=7, wake_p99=0.00041, resident_bytes=5, snapshot_bytes=6)
-    figures = patch_of(first, status_of(busy, first, LATER))
-    assert figures == {
+    counters = patch_of(first, status_of(busy, first, LATER))
+    assert counters == {
         "state": "Resident",
         "calls": 7,
         "wakes": 7,
@@ -87,7 +87,7 @@ def test_figures_alone_are_not_urgent_and_conditions_are() -> None:
         "residentBytes": 5,
         "snapshotBytes": 6,
     }
-    assert not is_urgent(figures)
+    assert not is_urgent(counters)
     assert is_urgent(patch_of(first, status_of(STOPPED, first, LATER)))
     assert patch_of(first, status_of(WELL, first, LATER)) == {}
 

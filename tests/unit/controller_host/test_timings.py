@@ -14,7 +14,7 @@ def test_the_production_timings() -> None:
     del found["watch"], found["caches"]["watch"]
     assert found == {
         "calls": {"request": 15.0, "call": 120.0, "late": 1.0},
-        "reports": {"figures": 60.0, "facts": 600.0, "traps": 60.0, "bus_retry": 5.0, "conflict": 0.5},
+        "reports": {"counters": 60.0, "events": 600.0, "traps": 60.0, "bus_retry": 5.0, "conflict": 0.5},
         "reviews": {"keep": 60.0, "forget": 1.0, "ask": 5.0, "retry_first": 0.5, "retry_most": 10.0},
         "sources": {"connect": 10.0, "patience": 20.0, "most": 120.0, "file": 60.0, "end": 1.0},
         "disk": {"first": 1.0, "most": 30.0, "least": 0.1, "look": 1.0, "sweep": 60.0, "busy": 5.0, "young": 60.0},

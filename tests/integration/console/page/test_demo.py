@@ -168,7 +168,7 @@ async def test_a_controller_is_woken(demo: Demo, window: Window) -> None:
     demo.kubectl("create", "configmap", "seen", "--namespace", "team-a", "--from-literal", "a=b")
     demo.kubectl("label", "configmap", "seen", "--namespace", "team-a", "examples.trellis.dev/mirror=yes")
     # Figures alone are written so long after the status before them: a limit of the same length is a race.
-    await expect(row.locator(".number-wakes")).not_to_have_text(before, timeout=ReportTimings().figures * 1000 + SLOW)
+    await expect(row.locator(".number-wakes")).not_to_have_text(before, timeout=ReportTimings().counters * 1000 + SLOW)
     await window.open("/controllers")
     await window.in_both("demo-controllers")
 

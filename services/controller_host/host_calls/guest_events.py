@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from typing import Final
 
 from controller_host.domain.accounts import Account
-from controller_host.domain.calls import Happening
+from controller_host.domain.calls import GuestEvent
 from trellis.kube.client import Kube
 from trellis.kube.errors import AlreadyExists, Forbidden, NotFound
 from trellis.kube.resources import EVENTS, Manifest
@@ -23,10 +23,10 @@ _NAME_PART: Final = 200
 _NO_NAME = re.compile(r"[^a-z0-9.-]+")
 
 
-async def record(kube: Kube, account: Account, happening: Happening) -> None:
+async def record(kube: Kube, account: Account, guest_event: GuestEvent) -> None:
     """Record an Event; for a repeated Event, increment its count if the account is permitted to."""
     now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    event = make_event(account, happening, now)
+    event = make_event(account, guest_event, now)
     metadata = event["metadata"]
     with contextlib.suppress(AlreadyExists):
         await kube.create(EVENTS, event, field_manager=account.manager)
@@ -40,10 +40,10 @@ async def record(kube: Kube, account: Account, happening: Happening) -> None:
         return  # the Event exists; only its count is not updated
 
 
-def make_event(account: Account, happening: Happening, now: str) -> Manifest:
+def make_event(account: Account, guest_event: GuestEvent, now: str) -> Manifest:
     """Return the Event of a first occurrence; ``now`` in RFC 3339. Its name is the same for all repetitions."""
-    regarding = happening.regarding
-    identity = "\0".join((account.controller, *map(str, regarding.values()), happening.reason, happening.message))
+    regarding = guest_event.regarding
+    identity = "\0".join((account.controller, *map(str, regarding.values()), guest_event.reason, guest_event.message))
     hashed = hashlib.sha256(identity.encode()).hexdigest()[:16]
     component = account.controller.replace("/", ".")
     return {
@@ -54,9 +54,9 @@ def make_event(account: Account, happening: Happening, now: str) -> Manifest:
             "namespace": regarding.get("namespace") or _DEFAULT_NAMESPACE,
         },
         "involvedObject": dict(regarding),
-        "type": happening.type,
-        "reason": happening.reason,
-        "message": happening.message,
+        "type": guest_event.type,
+        "reason": guest_event.reason,
+        "message": guest_event.message,
         "source": {"component": component},
         "reportingComponent": component,
         "firstTimestamp": now,

@@ -59,7 +59,7 @@ def existing_controllers_of(uids: Collection[str], hosted: Collection[Hosted]) -
     )
 
 
-class Sweeping:
+class GarbageCollection:
     """Periodic garbage collection; ``living`` returns the existing controllers, called in the event loop."""
 
     def __init__(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller_host.domain.interests import Interests
+from controller_host.domain.watch_index import WatchIndex
 from controller_host.domain.watch_specs import Term, WatchSpec, specs_of
 from trellis.crds.wasm_controllers import Watch
 
@@ -34,20 +34,20 @@ labels = st.dictionaries(st.sampled_from(KEYS), st.sampled_from((*VALUES, "z")))
 def test_whom_an_object_concerns_is_what_asking_everyone_says(
     wanted: list[tuple[str, WatchSpec]], deleted: set[str], found: dict[str, str]
 ) -> None:
-    interests = Interests()
+    watch_index = WatchIndex()
     for controller, spec in wanted:
-        interests.add(controller, spec)
+        watch_index.add(controller, spec)
     for controller in deleted:
-        interests.remove(controller)
+        watch_index.remove(controller)
     left = [(controller, spec) for controller, spec in wanted if controller not in deleted]
     for namespace in (*NAMESPACES, "d", ""):
-        assert interests.concerned(namespace, found) == {
+        assert watch_index.concerned(namespace, found) == {
             controller for controller, spec in left if spec.means(namespace, found)
         }
-    assert bool(interests) == bool(left)
+    assert bool(watch_index) == bool(left)
     for controller in {item for item, _ in left}:
-        interests.remove(controller)
-    assert not interests._places, "nothing is kept of nobody"
+        watch_index.remove(controller)
+    assert not watch_index._places, "nothing is kept of nobody"
 
 
 def test_a_selector_means_what_kubernetes_means_by_it() -> None:

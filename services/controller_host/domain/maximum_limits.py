@@ -1,8 +1,8 @@
 """Maximum limits of WasmControllers on this platform, and the check of a spec against them.
 
-Pure. In: the limits of a spec in numbers; the platform's maxima. Out: the reason why a spec is not accepted: the field,
-its value and its maximum. Called by ``hosting``. Invariant: the total memory limit of the pinned controllers of a
-namespace never exceeds its share; first come, first served.
+Pure. In: the limits of a spec in numbers; the platform's maximum limits. Out: the reason why a spec is not accepted:
+the field, its value and its maximum. Called by ``hosting``. Invariant: the total memory limit of the pinned controllers
+of a namespace never exceeds its share; first come, first served.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ ABOVE_MAXIMUM: Final = "AboveMaximum"
 
 
 @dataclass(frozen=True, slots=True)
-class Maxima:
+class MaximumLimits:
     """Bytes, seconds per call, calls and requests per second; ``pinned_bytes``: total of the pinned in a namespace."""
 
     memory_bytes: int = 512 << 20
@@ -27,8 +27,8 @@ class Maxima:
     pinned_bytes: int = 256 << 20
 
 
-def above_maximum(bounds: Bounds, most: Maxima) -> str:
-    """Return a message with the fields of ``spec.limits`` that exceed the platform's maxima, "" if none does."""
+def above_maximum(bounds: Bounds, most: MaximumLimits) -> str:
+    """Return a message with the fields of ``spec.limits`` that exceed the maximum limits, "" if none does."""
     limits = (
         ("memory", bounds.memory_bytes, most.memory_bytes, _size),
         ("cpuPerCall", bounds.cpu_seconds, most.cpu_seconds, _seconds),
@@ -45,9 +45,9 @@ def above_maximum(bounds: Bounds, most: Maxima) -> str:
 
 @dataclass(slots=True)
 class Acceptance:
-    """Pinned memory of the accepted controllers. ``most``: the platform's maxima."""
+    """Pinned memory of the accepted controllers. ``most``: the platform's maximum limits."""
 
-    most: Maxima
+    most: MaximumLimits
     _pinned: dict[str, dict[str, int]] = field(default_factory=dict)
     _refused: dict[str, dict[str, None]] = field(default_factory=dict)
 

@@ -1,9 +1,10 @@
 """Processed versions of one guest: by key, the object version of the last successful call, and the next due time.
 
-Called by ``lifecycle`` and ``news``. Invariants: a version counts as processed only if the snapshot includes it: both
-are written with one token, the snapshot first; with different tokens no version counts. A key that the guest was called
-for is kept until the guest was called for its deletion, even if all else is lost: no other source reports the deletion.
-The state in memory is correct regardless of failed writes; later writes include what failed before.
+Called by ``lifecycle`` and ``delivery_selection``. Invariants: a version counts as processed only if the snapshot
+includes it: both are written with one token, the snapshot first; with different tokens no version counts. A key that
+the guest was called for is kept until the guest was called for its deletion, even if all else is lost: no other source
+reports the deletion. The state in memory is correct regardless of failed writes; later writes include what failed
+before.
 Source: ADR 57.
 """
 
@@ -14,8 +15,8 @@ from collections.abc import ItemsView, Iterable
 from controller_host.state.progress import NEVER, LastCall, Progress, SeenVersions
 
 
-class Marks:
-    """Processed versions (marks) of the controller ``uid``, by the text of the key."""
+class ProcessedVersions:
+    """Processed versions of the controller ``uid``, by the text of the key."""
 
     __slots__ = ("_by_key", "_dirty", "_owed", "_progress", "_uid")
 
@@ -32,11 +33,11 @@ class Marks:
         return self._owed is not None
 
     def get(self, key: str) -> LastCall | None:
-        """Return the mark of a key, None if the guest was never called for it."""
+        """Return the last call for a key, None if the guest was never called for it."""
         return self._by_key.get(key)
 
     def items(self) -> ItemsView[str, LastCall]:
-        """Return all marks, by their keys."""
+        """Return all last calls, by their keys."""
         return self._by_key.items()
 
     def meet(self, keys: Iterable[str]) -> None:
@@ -50,7 +51,7 @@ class Marks:
             self._by_key |= dict.fromkeys(new, LastCall(NEVER))
 
     def note(self, key: str, call: LastCall) -> None:
-        """Record the last call for a key; a mark without a version and a time removes the key."""
+        """Record the last call for a key; a call without a version and a time removes the key."""
         if call.version or call.due is not None:
             self._by_key[key] = call
         else:
@@ -62,7 +63,7 @@ class Marks:
         if past.token != token:
             self.lose(past)
             return
-        self._by_key = dict(past.marks)
+        self._by_key = dict(past.processed)
         self._dirty.clear()
         self._owed = None
 
@@ -94,7 +95,7 @@ class Marks:
         Raises:
             NotWritten: the write failed; the change is still effective, because the state on disk has no snapshot.
         """
-        known = self._by_key if past is None else past.marks
+        known = self._by_key if past is None else past.processed
         self._by_key = dict.fromkeys(known, LastCall(NEVER))
         self._dirty |= self._by_key.keys()  # the next commit has to replace all versions on disk
         self._owed = None

@@ -15,8 +15,8 @@ from controller_host.host_calls.calling import Calls
 from controller_host.scheduler.guests import Owner
 from controller_host.scheduler.hosted import Hosted
 from controller_host.scheduler.lifecycle import GuestLifecycle
+from controller_host.state.garbage_collection import ExistingControllers, GarbageCollection, existing_controllers_of
 from controller_host.state.progress import KnownModule, LastCall, SeenVersions
-from controller_host.state.sweeping import ExistingControllers, Sweeping, existing_controllers_of
 from controller_host.timings import DiskTimings, Timings
 from support.guests import wat
 from support.guests.lives import COUNTING, UID, Host
@@ -50,8 +50,8 @@ def hosted_by(host: Host, *names: str) -> list[Hosted]:
     return found
 
 
-def sweeping(host: Host, living: ExistingControllers | None) -> Sweeping:
-    return Sweeping(host.guests, host.progress, lambda: living, DiskTimings(sweep=0.01))
+def collection(host: Host, living: ExistingControllers | None) -> GarbageCollection:
+    return GarbageCollection(host.guests, host.progress, lambda: living, DiskTimings(sweep=0.01))
 
 
 async def test_what_is_left_of_those_that_are_gone_goes_and_what_lives_stays(host: Host) -> None:
@@ -64,7 +64,7 @@ async def test_what_is_left_of_those_that_are_gone_goes_and_what_lives_stays(hos
     host.progress.learn("gone", KnownModule("b" * 64, 1, 1))
     host.progress.learn(item.wanted.source, KnownModule("a" * 64, 1, 1))
     living = existing_controllers_of({UID}, [item])
-    await sweeping(host, living).sweep()
+    await collection(host, living).sweep()
     assert host.progress.uids() == host.guests.uids() == {UID}
     assert (host.progress.known("gone"), host.progress.known(item.wanted.source)) == (None, KnownModule("a" * 64, 1, 1))
     assert host.life.prepared is not None
@@ -82,7 +82,7 @@ async def test_one_that_comes_while_it_is_swept_keeps_what_it_has(host: Host) ->
         host.life.suspend()
         return existing_controllers_of(set(), [])
 
-    await Sweeping(host.guests, host.progress, living).sweep()
+    await GarbageCollection(host.guests, host.progress, living).sweep()
     assert host.progress.uids() == host.guests.uids() == {UID}
     host.kill()
     host.life.adopt(host.prepared(FIRST))
@@ -92,9 +92,9 @@ async def test_one_that_comes_while_it_is_swept_keeps_what_it_has(host: Host) ->
 async def test_nothing_goes_before_all_have_said_what_they_want_and_nothing_is_done_twice(host: Host) -> None:
     host.progress.commit("uid-gone", SeenVersions("b" * 64, "c", "t"))
     assert existing_controllers_of({UID, "uid-other"}, hosted_by(host, "one")) is None
-    await sweeping(host, None).sweep()
+    await collection(host, None).sweep()
     assert host.progress.uids() == {"uid-gone"}
-    twice = sweeping(host, existing_controllers_of({UID}, hosted_by(host, "one")))
+    twice = collection(host, existing_controllers_of({UID}, hosted_by(host, "one")))
     await twice.sweep()
     assert host.progress.uids() == set()
     host.progress.commit("uid-gone", SeenVersions("b" * 64, "c", "t"))
@@ -105,7 +105,7 @@ async def test_nothing_goes_before_all_have_said_what_they_want_and_nothing_is_d
 async def test_a_module_that_nobody_runs_any_more_goes(host: Host) -> None:
     deleted = host.guests.load(wat.text(COUNTING[:-1] + "(func))")).sha256
     host.life.adopt(host.prepared(FIRST))
-    await sweeping(host, existing_controllers_of({UID}, hosted_by(host, "one"))).sweep()
+    await collection(host, existing_controllers_of({UID}, hosted_by(host, "one"))).sweep()
     assert host.guests.module(deleted) is None
     assert host.life.prepared is not None
     assert host.guests.module(host.life.prepared.sha256) is not None
@@ -126,7 +126,7 @@ async def test_it_goes_on_after_a_disk_that_takes_or_gives_nothing(
         forget(uid)
 
     monkeypatch.setattr(host.guests, "forget", failing)
-    work = asyncio.create_task(sweeping(host, existing_controllers_of({UID}, hosted_by(host, "one"))).run())
+    work = asyncio.create_task(collection(host, existing_controllers_of({UID}, hosted_by(host, "one"))).run())
     async with asyncio.timeout(10):
         while host.progress.uids():  # noqa: ASYNC110 - of a thread
             await asyncio.sleep(0.01)

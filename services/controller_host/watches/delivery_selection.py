@@ -62,15 +62,15 @@ class Watches(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class News:
+class DeliverySelection:
     """New keys of controllers."""
 
     watches: Watches
     timings: TurnTimings = field(default_factory=TurnTimings)
 
-    def is_news(self, hosted: Hosted, key: ObjectKey) -> bool:
+    def is_changed(self, hosted: Hosted, key: ObjectKey) -> bool:
         """Return whether an object differs from the version that the guest has processed, or was deleted."""
-        call = hosted.life.marks.get(key_text(key))
+        call = hosted.life.processed.get(key_text(key))
         version = self.watches.version(key) if self.watches.concerns(hosted.key, key) else ""
         return (call.version if call is not None else "") != version
 
@@ -83,7 +83,7 @@ class News:
         if not self.watches.whole(hosted.key):
             return False
         absent = self.watches.absent(hosted.key)
-        seen = (parse_key(text) for text, call in hosted.life.marks.items() if call.version) if absent else ()
+        seen = (parse_key(text) for text, call in hosted.life.processed.items() if call.version) if absent else ()
         return not any((key.api_version, key.kind) in absent for key in seen)
 
     def list_if_whole(self, hosted: Hosted) -> None:
@@ -97,9 +97,9 @@ class News:
         seen = set()
         for key in self.watches.keys(hosted.key):
             seen.add(key_text(key))
-            if self.is_news(hosted, key):
+            if self.is_changed(hosted, key):
                 _due(hosted, key, now)
-        for text, call in list(hosted.life.marks.items()):
+        for text, call in list(hosted.life.processed.items()):
             key = parse_key(text)
             if not self.watches.watched(hosted.key, key):
                 self._forget(hosted, key)
@@ -147,16 +147,16 @@ class News:
     def _forget(self, hosted: Hosted, key: ObjectKey) -> None:
         """Remove a key of a kind that is no longer watched: its deletion would not be detected."""
         hosted.agenda.drop(key)
-        hosted.life.marks.note(key_text(key), LastCall(""))
+        hosted.life.processed.note(key_text(key), LastCall(""))
 
     def look_again(self, hosted: Hosted, deliveries: Iterable[Delivery]) -> None:
         """Add keys that changed during their delivery to the agenda.
 
-        ``is_news`` compares with the processed version, which did not exist for a change during the first call.
+        ``is_changed`` compares with the processed version, which did not exist for a change during the first call.
         """
         now = time.monotonic()
         for delivery in deliveries:
-            if hosted.listed and self.is_news(hosted, delivery.turn.key):
+            if hosted.listed and self.is_changed(hosted, delivery.turn.key):
                 _due(hosted, delivery.turn.key, now)
 
 

@@ -6,16 +6,16 @@ import dataclasses
 
 import pytest
 
-from controller_host.domain.maxima import Acceptance, Maxima, above_maximum
+from controller_host.domain.maximum_limits import Acceptance, MaximumLimits, above_maximum
 from controller_host.domain.views import Bounds, Wanted
 from support.suite.naming import lacking
 
-MOST = Maxima(64 << 20, 1.0, 30.0, 50.0, 100.0)
+MOST = MaximumLimits(64 << 20, 1.0, 30.0, 50.0, 100.0)
 
 
 def test_what_is_as_much_as_allowed_is_accepted() -> None:
     assert above_maximum(Bounds(64 << 20, 1.0, 30.0, 50.0, 100.0), MOST) == ""
-    assert above_maximum(Bounds(), Maxima()) == ""
+    assert above_maximum(Bounds(), MaximumLimits()) == ""
 
 
 @pytest.mark.parametrize(
@@ -42,7 +42,7 @@ def pinned(memory_bytes: int) -> Wanted:
 
 
 def test_a_namespace_pins_no_more_than_its_share_and_another_has_its_own() -> None:
-    acceptance = Acceptance(Maxima(pinned_bytes=100 << 20))
+    acceptance = Acceptance(MaximumLimits(pinned_bytes=100 << 20))
     assert acceptance.claim("a", "a/1", pinned(60 << 20)) == ""
     refused = acceptance.claim("a", "a/2", pinned(60 << 20))
     assert lacking(refused, "Pinned", "60Mi", "spec.limits.memory", "100Mi") == []
@@ -53,4 +53,4 @@ def test_a_namespace_pins_no_more_than_its_share_and_another_has_its_own() -> No
     assert lacking(acceptance.claim("a", "a/2", pinned(60 << 20)), "60Mi") == []
     assert acceptance.drop("a", "a/2") == []
     assert acceptance.drop("a", "a/1") == [], "who is gone waits no more"
-    assert "of the 0Mi" in Acceptance(Maxima(pinned_bytes=0)).claim("a", "a/1", pinned(1 << 20))
+    assert "of the 0Mi" in Acceptance(MaximumLimits(pinned_bytes=0)).claim("a", "a/1", pinned(1 << 20))

@@ -22,7 +22,7 @@ class _Work(Generic[T]):
 
 
 @dataclass(slots=True)
-class Joint(Generic[K, T]):
+class SingleFlight(Generic[K, T]):
     """Work in progress, by key."""
 
     _work: dict[K, _Work[T]] = field(default_factory=dict)

@@ -16,7 +16,7 @@ _TIMES: Final = 100
 
 
 @dataclass(slots=True)
-class Figures:
+class Counters:
     """Counters of a controller; ``wake_seconds``: of the last hundred wakes."""
 
     calls: int = 0

@@ -16,7 +16,7 @@ _Pair = tuple[str, str]
 
 
 @dataclass(eq=False, slots=True)
-class _Interest:
+class _Watch:
     """One watch of one controller."""
 
     controller: str
@@ -25,34 +25,34 @@ class _Interest:
 
 @dataclass(eq=False, slots=True)
 class _Place:
-    """Interests in one namespace, or in all; those with a term on values of a label are indexed by the label."""
+    """Watches in one namespace, or in all; those with a term on values of a label are indexed by the label."""
 
-    by_label: dict[_Pair, set[_Interest]] = field(default_factory=dict)
-    others: set[_Interest] = field(default_factory=set)
+    by_label: dict[_Pair, set[_Watch]] = field(default_factory=dict)
+    others: set[_Watch] = field(default_factory=set)
 
-    def add(self, interest: _Interest) -> None:
-        for bucket in self._pairs(interest) or [self.others]:
-            bucket.add(interest)
+    def add(self, watch: _Watch) -> None:
+        for bucket in self._pairs(watch) or [self.others]:
+            bucket.add(watch)
 
-    def remove(self, interest: _Interest) -> None:
-        self.others.discard(interest)
-        for term in interest.terms:
+    def remove(self, watch: _Watch) -> None:
+        self.others.discard(watch)
+        for term in watch.terms:
             for value in term.values or ():
                 bucket = self.by_label.get((term.key, value))
                 if bucket is not None:
-                    bucket.discard(interest)
+                    bucket.discard(watch)
                     if not bucket:
                         del self.by_label[term.key, value]
 
-    def candidates(self, labels: Labels) -> Iterator[_Interest]:
+    def candidates(self, labels: Labels) -> Iterator[_Watch]:
         yield from self.others
         if self.by_label:
             for pair in labels.items():
                 yield from self.by_label.get(pair, ())
 
-    def _pairs(self, interest: _Interest) -> list[set[_Interest]]:
-        """Return the buckets of the most selective label: the one with the fewest interests so far."""
-        wanted = [term for term in interest.terms if term.values and not term.negated]
+    def _pairs(self, watch: _Watch) -> list[set[_Watch]]:
+        """Return the buckets of the most selective label: the one with the fewest watches so far."""
+        wanted = [term for term in watch.terms if term.values and not term.negated]
         if not wanted:
             return []
         best = min(
@@ -68,11 +68,11 @@ class _Place:
 
 
 @dataclass(eq=False)
-class Interests:
+class WatchIndex:
     """Watches of one kind, by controller."""
 
     _places: dict[str | None, _Place] = field(default_factory=dict)
-    _by_controller: dict[str, list[tuple[WatchSpec, _Interest]]] = field(default_factory=dict)
+    _by_controller: dict[str, list[tuple[WatchSpec, _Watch]]] = field(default_factory=dict)
 
     def __bool__(self) -> bool:
         """Return whether there are watches."""
@@ -88,17 +88,17 @@ class Interests:
 
     def add(self, controller: str, spec: WatchSpec) -> None:
         """Add a watch of a controller."""
-        interest = _Interest(controller, spec.terms)
-        self._by_controller.setdefault(controller, []).append((spec, interest))
+        watch = _Watch(controller, spec.terms)
+        self._by_controller.setdefault(controller, []).append((spec, watch))
         for namespace in _namespaces(spec):
-            self._places.setdefault(namespace, _Place()).add(interest)
+            self._places.setdefault(namespace, _Place()).add(watch)
 
     def remove(self, controller: str) -> None:
         """Remove all watches of a controller."""
-        for spec, interest in self._by_controller.pop(controller, ()):
+        for spec, watch in self._by_controller.pop(controller, ()):
             for namespace in _namespaces(spec):
                 place = self._places[namespace]
-                place.remove(interest)
+                place.remove(watch)
                 if not place:
                     del self._places[namespace]
 
