@@ -34,7 +34,7 @@ WORKLOADS: Final = ("Deployment", "DaemonSet")
 
 
 @dataclass(frozen=True, slots=True)
-class Marks:
+class TemplateLabel:
     """Label of a Deployment or DaemonSet of Trellis.
 
     Revision of the pod template, and digest of its inputs (the basis).
@@ -53,12 +53,12 @@ def child_keys(group: Group) -> list[ChildKey]:
     return [*((kind, group.name) for kind in kinds), ("Secret", names.registry_secret(group.name))]
 
 
-def read_marks(workload: Mapping[str, Any]) -> Marks | None:
-    """Return the marks of a workload, None if it has none of Trellis."""
+def read_template_label(workload: Mapping[str, Any]) -> TemplateLabel | None:
+    """Return the template label of a workload, None if it has none."""
     text = (workload["metadata"].get("labels") or {}).get(names.LABEL_TEMPLATE, "")
     revision, _, basis = text.partition(".")
     number = whole(revision)
-    return Marks(number, basis) if number is not None and basis else None
+    return TemplateLabel(number, basis) if number is not None and basis else None
 
 
 def workload_of(children: Mapping[ChildKey, Manifest | None], name: str) -> Manifest | None:
@@ -85,24 +85,24 @@ def basis_of(group: Group, inputs: Inputs) -> str:
     return names.short_hash(text, inputs.checksum)
 
 
-def marks_for(
+def template_label_for(
     group: Group, inputs: Inputs, workload: Manifest | None, *, latest_requested: bool, recorded: int | None = None
-) -> Marks:
+) -> TemplateLabel:
     """Return the revision for the pods of a host group, and its basis.
 
     ``workload``: the current one. ``latest_requested``: the user requests the latest revision. ``recorded``: the
-    revision in the group's status, for a workload of Trellis whose marks a user removed. See ADR 30.
+    revision in the group's status, for a workload of Trellis whose label a user removed. See ADR 30.
     """
     basis = basis_of(group, inputs)
     if latest_requested or workload is None:
-        return Marks(LATEST, basis)
-    found = read_marks(workload)
+        return TemplateLabel(LATEST, basis)
+    found = read_template_label(workload)
     if found is None:
-        return Marks(recorded if recorded is not None and is_applied_by_us(workload) else ADOPTED, basis)
-    return Marks(found.revision if found.basis == basis else LATEST, basis)
+        return TemplateLabel(recorded if recorded is not None and is_applied_by_us(workload) else ADOPTED, basis)
+    return TemplateLabel(found.revision if found.basis == basis else LATEST, basis)
 
 
-def make_children(desired: HostGroupSpec, marks: Marks, *, budget: bool) -> list[Manifest]:
+def make_children(desired: HostGroupSpec, template_label: TemplateLabel, *, budget: bool) -> list[Manifest]:
     """Return the children of a host group in the order of their writes: first those that pods need to start.
 
     Raises:
@@ -110,7 +110,7 @@ def make_children(desired: HostGroupSpec, marks: Marks, *, budget: bool) -> list
     """
     group = desired.group
     workload = make_workload(desired)
-    workload["metadata"]["labels"][names.LABEL_TEMPLATE] = str(marks)
+    workload["metadata"]["labels"][names.LABEL_TEMPLATE] = str(template_label)
     children = [
         make_config_map(desired),
         make_service_account(group),

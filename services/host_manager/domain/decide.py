@@ -13,13 +13,13 @@ from dataclasses import dataclass, replace
 from host_manager.domain.children import (
     WORKLOADS,
     ChildKey,
-    Marks,
+    TemplateLabel,
     child_keys,
     differs,
     fingerprint,
     make_children,
-    marks_for,
-    read_marks,
+    read_template_label,
+    template_label_for,
     workload_of,
 )
 from host_manager.domain.group import API_VERSION, KIND, LATEST, Group, HostGroupSpec, Manifest
@@ -122,14 +122,14 @@ def decide(snapshot: Snapshot) -> list[Action]:
     if snapshot.other is not None:
         return _status(snapshot, None)
     if snapshot.glance:
-        return [*_status(snapshot, _first_marks(snapshot)), *_recycle(snapshot), *_retry(snapshot)]
+        return [*_status(snapshot, _first_template_label(snapshot)), *_recycle(snapshot), *_retry(snapshot)]
     actions = _finalizers(head)
     if snapshot.group is None or any(problem.blocks for problem in snapshot.problems):
         return [*actions, *_status(snapshot, None)]
-    marks = _marks(snapshot, snapshot.group)
-    if isinstance(marks, Problem):
-        return [*actions, *_status(_with(snapshot, marks), None)]
-    wanted = _children(snapshot, snapshot.group, marks)
+    label = _template_label(snapshot, snapshot.group)
+    if isinstance(label, Problem):
+        return [*actions, *_status(_with(snapshot, label), None)]
+    wanted = _children(snapshot, snapshot.group, label)
     if isinstance(wanted, Problem):
         return [*actions, *_status(_with(snapshot, wanted), None)]
     if snapshot.refused:
@@ -140,7 +140,7 @@ def decide(snapshot: Snapshot) -> list[Action]:
         *actions,
         *_writes(snapshot, wanted),
         *_deletions(snapshot, wanted),
-        *_status(snapshot, marks),
+        *_status(snapshot, label),
         *_recycle(snapshot),
         *_retry(snapshot),
     ]
@@ -203,19 +203,19 @@ def _workload(snapshot: Snapshot) -> Manifest | None:
     return workload_of(snapshot.children, snapshot.head.name)
 
 
-def _marks(snapshot: Snapshot, group: Group) -> Marks | Problem:
+def _template_label(snapshot: Snapshot, group: Group) -> TemplateLabel | Problem:
     """Return the template revision and basis for the pods."""
     try:
         recorded, latest_requested = snapshot.status.get("templateRevision"), snapshot.head.wants_latest
-        return marks_for(
+        return template_label_for(
             group, snapshot.inputs, _workload(snapshot), latest_requested=latest_requested, recorded=recorded
         )
     except TemplateError as error:
         return Problem("InvalidTemplate", str(error))
 
 
-def _first_marks(snapshot: Snapshot) -> Marks | None:
-    """Return the marks of the workload of a new group, whose first status needs no full read.
+def _first_template_label(snapshot: Snapshot) -> TemplateLabel | None:
+    """Return the template label of the workload of a new group, whose first status needs no full read.
 
     If the status has a revision, a full read comes first: while a workload of one kind replaces that of the other,
     the reduced read may see the former one.
@@ -223,17 +223,20 @@ def _first_marks(snapshot: Snapshot) -> Marks | None:
     if "templateRevision" in snapshot.status:
         return None
     running = (snapshot.children.get((kind, snapshot.head.name)) for kind in WORKLOADS)
-    return next((marks for child in running if child is not None and (marks := read_marks(child))), None)
+    return next(
+        (label for child in running if child is not None and (label := read_template_label(child))),
+        None,
+    )
 
 
-def _children(snapshot: Snapshot, group: Group, marks: Marks) -> list[Manifest] | Problem:
+def _children(snapshot: Snapshot, group: Group, label: TemplateLabel) -> list[Manifest] | Problem:
     """Return the children of the host group, or the problem that prevents them."""
     workload = _workload(snapshot)
     desired = HostGroupSpec(
-        group, snapshot.inputs, marks.revision, managed_by(workload), *restarted(snapshot, workload)
+        group, snapshot.inputs, label.revision, managed_by(workload), *restarted(snapshot, workload)
     )
     try:
-        wanted = make_children(desired, marks, budget=marks.revision >= LATEST and not snapshot.foreign_budget)
+        wanted = make_children(desired, label, budget=label.revision >= LATEST and not snapshot.foreign_budget)
     except TemplateError as error:
         return Problem("InvalidTemplate", str(error))
     for child in wanted:
@@ -312,11 +315,11 @@ def _retry(snapshot: Snapshot) -> list[Action]:
     return [RetryPods(workload, snapshot.now)] if workload is not None else []
 
 
-def _status(snapshot: Snapshot, marks: Marks | None) -> list[Action]:
+def _status(snapshot: Snapshot, label: TemplateLabel | None) -> list[Action]:
     """Write the status if it changed; record an Event for each new problem, and for each success."""
     if may_wait(snapshot):
         return []
-    status = make_status(snapshot, StatusInputs(marks.revision if marks else None))
+    status = make_status(snapshot, StatusInputs(label.revision if label else None))
     if status == snapshot.status:
         return []
     # A merge patch keeps the fields that it does not contain.

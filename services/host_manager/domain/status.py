@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from host_manager.domain.children import WORKLOADS, read_marks
+from host_manager.domain.children import WORKLOADS, read_template_label
 from host_manager.domain.group import Manifest
 from host_manager.domain.snapshot import Snapshot
 from host_manager.domain.template import MISPLACED, selector_of
@@ -114,8 +114,8 @@ def may_wait(snapshot: Snapshot) -> bool:
 def counts_of(snapshot: Snapshot) -> Counts | None:
     """Return the counts of the workload, None if there is none yet."""
     found = [child for kind in WORKLOADS if (child := snapshot.children.get((kind, snapshot.head.name))) is not None]
-    # While one kind replaces the other, both exist: that of Trellis has marks.
-    workload = next((child for child in reversed(found) if read_marks(child)), found[0] if found else None)
+    # While one kind replaces the other, both exist: that of Trellis has the label.
+    workload = next((child for child in reversed(found) if read_template_label(child)), found[0] if found else None)
     if workload is None:
         return None
     status: Mapping[str, Any] = workload.get("status") or {}

@@ -57,9 +57,9 @@ HOST_GROUPS: Final = (
         "an adopted host group gets the newest template immediately",
         "ADR 30: an adopted host group keeps its template",
         "host_manager",
-        "marks_for",
+        "template_label_for",
         "if latest_requested or workload is None:",
-        "if latest_requested or workload is None or read_marks(workload) is None:",
+        "if latest_requested or workload is None or read_template_label(workload) is None:",
         "tests/unit/host_manager/test_decide.py::test_children_of_the_former_owner_are_taken_over_with_their_template",
     ),
 )

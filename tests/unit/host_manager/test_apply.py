@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from host_manager.apply import Effects
-from host_manager.domain.children import make_children, marks_for
+from host_manager.domain.children import make_children, template_label_for
 from host_manager.domain.decide import ApplyChild, RecyclePod, RetryPods
 from host_manager.domain.group import LATEST, Inputs
 from host_manager.domain.pods import PodView
@@ -43,8 +43,8 @@ def effects(kube: FakeKube) -> Effects:
 
 def children() -> list[ApplyChild]:
     made = desired(LATEST)
-    marks = marks_for(made.group, Inputs(), None, latest_requested=False)
-    return [ApplyChild(child, None) for child in make_children(made, marks, budget=True)]
+    template_label = template_label_for(made.group, Inputs(), None, latest_requested=False)
+    return [ApplyChild(child, None) for child in make_children(made, template_label, budget=True)]
 
 
 def is_binding(request: HttpRequest) -> bool:

@@ -8,7 +8,13 @@ from typing import Any
 
 import pytest
 
-from host_manager.domain.children import Marks, fingerprint, make_children, marks_for, read_marks
+from host_manager.domain.children import (
+    TemplateLabel,
+    fingerprint,
+    make_children,
+    read_template_label,
+    template_label_for,
+)
 from host_manager.domain.decide import (
     Action,
     ApplyChild,
@@ -67,8 +73,8 @@ def stored(child: dict[str, Any], manager: str = names.FIELD_MANAGER_HOST_MANAGE
 def children(group: Group | None = None, revision: int = LATEST, inputs: Inputs | None = None) -> dict[Any, Any]:
     """Return every child of a group, as it should be."""
     group, inputs = group or desired(LATEST).group, inputs or Inputs()
-    marks = Marks(revision, marks_for(group, inputs, None, latest_requested=False).basis)
-    made = make_children(HostGroupSpec(group, inputs, revision), marks, budget=revision >= LATEST)
+    label = TemplateLabel(revision, template_label_for(group, inputs, None, latest_requested=False).basis)
+    made = make_children(HostGroupSpec(group, inputs, revision), label, budget=revision >= LATEST)
     return {(child["kind"], child["metadata"]["name"]): stored(child) for child in made}
 
 
@@ -97,9 +103,9 @@ def test_a_new_group_gets_our_template_and_all_that_belongs_to_it() -> None:
     actions = decide(snapshot())
     assert kinds(actions) == ALL_KINDS
     workload = next(action.wanted for action in actions if isinstance(action, ApplyChild) and action.is_workload)
-    marks = read_marks(workload)
-    assert marks is not None
-    assert marks.revision == LATEST
+    label = read_template_label(workload)
+    assert label is not None
+    assert label.revision == LATEST
     assert condition(actions, "Available")["reason"] == "NotCreated"
 
 
@@ -150,7 +156,7 @@ def test_children_of_the_former_owner_are_taken_over_with_their_template() -> No
         assert action.managed_fields is not None
         assert [entry["manager"] for entry in action.managed_fields] == [names.FIELD_MANAGER_HOST_MANAGER]
     workload = next(action.wanted for action in writes if action.is_workload)
-    assert str(read_marks(workload)).startswith("1.")
+    assert str(read_template_label(workload)).startswith("1.")
     assert "annotations" not in workload["spec"]["template"]["metadata"]
 
 
@@ -201,8 +207,8 @@ def test_an_adopted_group_gets_our_template_only_when_its_pods_roll_anyway(
     known = snapshot(children=children(revision=ADOPTED), **changes)
     workload = known.children["Deployment", "group"]
     assert known.group is not None
-    assert marks_for(known.group, known.inputs, workload, latest_requested=False).revision == revision
-    assert marks_for(known.group, known.inputs, workload, latest_requested=True).revision == LATEST
+    assert template_label_for(known.group, known.inputs, workload, latest_requested=False).revision == revision
+    assert template_label_for(known.group, known.inputs, workload, latest_requested=True).revision == LATEST
 
 
 @pytest.mark.parametrize(
@@ -221,9 +227,8 @@ def test_a_workload_without_its_marks_keeps_the_revision_of_the_status_if_it_is_
     workload = stored(known.children["Deployment", "group"], manager)
     del workload["metadata"]["labels"]
     assert known.group is not None
-    assert (
-        marks_for(known.group, known.inputs, workload, latest_requested=False, recorded=recorded).revision == revision
-    )
+    label = template_label_for(known.group, known.inputs, workload, latest_requested=False, recorded=recorded)
+    assert label.revision == revision
 
 
 def test_what_a_group_lacks_keeps_its_children_from_being_made() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from host_manager.domain.children import Marks, make_children, marks_for
+from host_manager.domain.children import TemplateLabel, make_children, template_label_for
 from host_manager.domain.decide import ApplyChild, completed_changes, decide
 from host_manager.domain.environment import POD_LABEL
 from host_manager.domain.group import ADOPTED, LATEST, HostGroupSpec, Inputs
@@ -48,9 +48,9 @@ def world(*changes: SecretChange, restarted_for: str = "", at: str = "", **more:
 def as_written(restarted_for: str, revision: int = LATEST, at: str = "") -> dict[Any, Any]:
     """Return the children of a group as we write them."""
     group = desired(revision).group
-    marks = Marks(revision, marks_for(group, Inputs(), None, latest_requested=False).basis)
+    template_label = TemplateLabel(revision, template_label_for(group, Inputs(), None, latest_requested=False).basis)
     wanted = HostGroupSpec(group, Inputs(), revision, restarted_for=restarted_for, restarted_at=at)
-    made = make_children(wanted, marks, budget=revision >= LATEST)
+    made = make_children(wanted, template_label, budget=revision >= LATEST)
     return {(child["kind"], child["metadata"]["name"]): stored(child) for child in made}
 
 

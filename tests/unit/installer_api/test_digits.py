@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from host_manager.domain.children import read_marks
+from host_manager.domain.children import read_template_label
 from trellis import names
 from trellis.installer_api.parse_int import whole
 from trellis.kube.errors import Call, Invalid, error_from
@@ -35,7 +35,7 @@ def test_a_mark_with_it_is_none(text: str) -> None:
 @pytest.mark.parametrize("revision", ["²", "٣", "", "-1"])
 def test_a_template_with_it_is_not_ours(revision: str) -> None:
     label = {names.LABEL_TEMPLATE: f"{revision}.basis"}
-    assert read_marks({"metadata": {"labels": label}}) is None
+    assert read_template_label({"metadata": {"labels": label}}) is None
 
 
 @pytest.mark.parametrize("text", NO_NUMBERS)
