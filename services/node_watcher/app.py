@@ -10,7 +10,7 @@ from functools import partial
 from node_watcher.apply import Effects
 from node_watcher.domain import decide as deciding
 from node_watcher.domain.actions import Reason
-from node_watcher.domain.marks import labelled_ready
+from node_watcher.domain.node_patch import labelled_ready
 from node_watcher.gather import Cache
 from node_watcher.handlers import CONSUMED, on_provision
 from node_watcher.reconciler import Reconciler
@@ -33,7 +33,7 @@ from trellis.kube.resources import JOBS, NODES, SHIMS
 from trellis.provisioning.node_shape import NODE_SHAPE
 from trellis.provisioning.nodes_and_jobs import view_job, view_node
 from trellis.provisioning.reasons import APPLY_AGAIN
-from trellis.provisioning.shim_marks import ShimMarks
+from trellis.provisioning.shim_references import ShimReferences
 from trellis.provisioning.shims import ShimView, view_shim
 from trellis.provisioning.views import INSTALLER_JOBS
 from trellis.runtime.run import INSTALLER_NAMESPACE_LABELS, Base, LedService, Work
@@ -63,8 +63,8 @@ def compose(settings: Settings, base: Base, timings: Timings = Timings()) -> Wor
     """Build the components of one leadership term."""
     kube, bus = base.kube, base.bus
     queue = KeyedQueue[str](workers=WORKERS, name="nodes", telemetry=base.telemetry)
-    marks = ShimMarks(lambda: shims.known)
-    cache = Cache({}, {}, settings.auto_provision, Deletions(kube, SHIMS, timings.deletions), marks, timings)
+    shim_references = ShimReferences(lambda: shims.known)
+    cache = Cache({}, {}, settings.auto_provision, Deletions(kube, SHIMS, timings.deletions), shim_references, timings)
 
     def list_all() -> None:
         for name in cache.names():
@@ -81,7 +81,7 @@ def compose(settings: Settings, base: Base, timings: Timings = Timings()) -> Wor
         view_shim,
         lambda _: list_all(),
         optional=True,
-        needed=marks.needed,
+        needed=shim_references.needed,
         on_known=shims_served,
         objects=cache.shims,
     )

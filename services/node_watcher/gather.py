@@ -13,7 +13,7 @@ from node_watcher.domain.actions import PublishedState, Snapshot
 from node_watcher.timings import Timings
 from trellis.kube.mass_deletions import Deletions
 from trellis.provisioning.job_index import JobIndex
-from trellis.provisioning.shim_marks import ShimMarks
+from trellis.provisioning.shim_references import ShimReferences
 from trellis.provisioning.shims import ShimView
 from trellis.provisioning.targets import wanted_on
 from trellis.provisioning.views import KWASM, NodeView, OptIn, newest, opt_in_of
@@ -31,7 +31,7 @@ class Cache:
     shims: dict[str, ShimView]
     auto_provision: bool
     deletions: Deletions
-    marks: ShimMarks
+    shim_references: ShimReferences
     timings: Timings = Timings()
     jobs: JobIndex = field(default_factory=JobIndex)
     missing: dict[str, float] = field(default_factory=dict)
@@ -47,7 +47,7 @@ class Cache:
         job = newest(self.jobs.of_uid(node.uid)) if node else None
         wanted = wanted_on(node, self.shims.values(), auto_provision=self.auto_provision) if node else frozenset()
         marked = node.installed if node else {}
-        unknown = self.marks.unknown
+        unknown = self.shim_references.unknown
         waits = self._waits(node, marked) if node is not None and not unknown else {}
         wanted |= waits.keys()
         handlers = {shim: self.shims[shim].handler for shim in marked if shim in self.shims}

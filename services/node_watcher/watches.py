@@ -21,7 +21,7 @@ def on_node(cache: Cache, enqueue: Enqueue) -> Callable[[Change[NodeView]], None
 
     def handle(change: Change[NodeView]) -> None:
         cache.observed_ns.setdefault(change.key, time.time_ns())
-        cache.marks.take_node(change.key, change.new)
+        cache.shim_references.take_node(change.key, change.new)
         if change.new is not None and (cause := opting_in(change.old, change.new)) is not None:
             cache.causes[change.key] = cause
             cache.traces.pop(change.key, None)
@@ -35,7 +35,7 @@ def on_job(cache: Cache, enqueue: Enqueue) -> Callable[[Change[JobView]], None]:
 
     def handle(change: Change[JobView]) -> None:
         cache.jobs.change(change.old, change.new)
-        cache.marks.take_job(change.old, change.new)
+        cache.shim_references.take_job(change.old, change.new)
         job = change.new or change.old
         if job is not None and job.node:
             enqueue(job.node)

@@ -98,7 +98,7 @@ def compose(settings: Settings, base: Base, timings: Timings = Timings()) -> Wor
         on_shim(cache, queues.shims.add, queues.list_all),
         optional=True,
         states=True,
-        needed=cache.marks.needed,
+        needed=cache.shim_references.needed,
         on_known=queues.list_all,
         objects=shim_views,
     )

@@ -36,7 +36,7 @@ from trellis.provisioning.job_index import JobIndex
 from trellis.provisioning.ledger import Entry, Ledger, Try, read_ledger
 from trellis.provisioning.other_controllers import Controller
 from trellis.provisioning.reasons import Reason
-from trellis.provisioning.shim_marks import ShimMarks
+from trellis.provisioning.shim_references import ShimReferences
 from trellis.provisioning.shims import ShimView
 from trellis.provisioning.targets import target_of
 from trellis.provisioning.views import JobView, NodeView, opting_in
@@ -125,7 +125,7 @@ class Cache:
             partial(member_of, auto_provision=auto, require_checksum=checksum),
         )
         self.deletions = Deletions(kube, SHIMS, self.timings.deletions)
-        self.jobs, self.marks = JobIndex(), ShimMarks(self.shims_known)
+        self.jobs, self.shim_references = JobIndex(), ShimReferences(self.shims_known)
         self.clock = JobClock(self.installer.deadline, self.timings.nodes.grace, time.monotonic)
 
     # Changes from watches and from the bus.
@@ -133,7 +133,7 @@ class Cache:
     def node_changed(self, change: Change[NodeView], trace_of: Callable[[str], TraceContext]) -> None:
         """Record a change of a Node. ``trace_of``: the trace that an opt-in starts (ADR 102)."""
         old, new = change.old, change.new
-        self.marks.take_node(change.key, new)
+        self.shim_references.take_node(change.key, new)
         self.fleet.take(change.key)
         if old is not None and (new is None or new.uid != old.uid):
             self._noted.pop(old.uid, None)
@@ -159,7 +159,8 @@ class Cache:
     def job_changed(self, change: Change[JobView]) -> bool:
         """Record a change of a Job; return whether its request was pending: then its slot may become free."""
         old, new = change.old, change.new
-        for component in (self.jobs.change, self.clock.change, self.pod_refusals.take_job, self.marks.take_job):
+        takers = (self.clock.change, self.pod_refusals.take_job, self.shim_references.take_job)
+        for component in (self.jobs.change, *takers):
             component(old, new)
         if new is not None:
             return self.requested_job(new.node_uid) == new.name and self.request_settled(new.node_uid)

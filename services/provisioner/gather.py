@@ -83,7 +83,7 @@ class Gather:
             unconfirmed=unconfirmed,
             stuck=frozenset(uid for uid, seconds in left.items() if seconds <= 0),
             stuck_in=min((seconds for seconds in left.values() if 0 < seconds < math.inf), default=None),
-            shims_unknown=cache.marks.unknown or any(name != KWASM for name in named),
+            shims_unknown=cache.shim_references.unknown or any(name != KWASM for name in named),
         )
 
     async def snapshot(self, name: str) -> Snapshot:
@@ -134,7 +134,7 @@ class Gather:
             other=self._other(node, target) if node and target else None,
             deleting=cache.deletions.alone(cache.shims.values()),
             timings=cache.timings.nodes,
-            shims_unknown=cache.marks.unknown,
+            shims_unknown=cache.shim_references.unknown,
             policies=tuple((shim.name, shim.removal_policy) for shim in cache.shims.values() if shim.name in deleting),
         )
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from node_watcher.domain.marks import PatchOp
+from node_watcher.domain.node_patch import PatchOp
 from trellis.events.envelope import EventData
 from trellis.limits.breaker import Destruction
 from trellis.provisioning.reasons import NODE_UPDATE_REFUSED

@@ -20,16 +20,16 @@ from node_watcher.domain.actions import (
     RecordEvent,
     Snapshot,
 )
-from node_watcher.domain.marks import (
+from node_watcher.domain.node_patch import (
     Changes,
-    Marks,
-    marks_of,
+    VerifiedState,
     no_failure,
     patch_of,
     proof_annotations,
     proof_labels,
-    remove_marks,
+    remove_metadata,
     takes_label,
+    verified_state_of,
 )
 from node_watcher.domain.shims import proof_by_now, removable_startup_taints
 from node_watcher.domain.vanished import vanished
@@ -70,7 +70,10 @@ def decide(snapshot: Snapshot) -> list[Action]:
         published = None
     if node.marked_uid is not None and node.marked_uid != node.uid:
         message = f"labels and annotations of a former Node {node.name} (uid {node.marked_uid}) removed"
-        return [*actions, *_unmark(node, PatchNode(node, remove_marks(node), Reason.REPLACED, message))]
+        return [
+            *actions,
+            *_unmark(node, PatchNode(node, remove_metadata(node), Reason.REPLACED, message)),
+        ]
     if snapshot.wanted:
         return [*actions, *_opted_in(node, published, snapshot)]
     actions += _opted_out(node, published, snapshot)
@@ -116,7 +119,7 @@ def _opted_in(node: NodeView, published: PublishedState | None, snapshot: Snapsh
     if lost := vanished(node, job, wanted, snapshot.handlers):
         return [*actions, *_withdraw(node, published, lost, snapshot)]
     if node.marked_digest and (by_now := proof_by_now(node, snapshot.shims)):
-        if repair := _restore(node, Marks(node.marked_digest, by_now, node.installed), snapshot):
+        if repair := _restore(node, VerifiedState(node.marked_digest, by_now, node.installed), snapshot):
             return [*actions, *repair]
         if published.ready != node.marked_digest and proved_of(node.installed):
             actions.append(_ready(node, published))
@@ -135,17 +138,17 @@ def _missing(snapshot: Snapshot) -> str:
 
 
 def _withdraw(node: NodeView, published: PublishedState, lost: tuple[str, ...], snapshot: Snapshot) -> list[Action]:
-    """Remove the marks of Shims that are no longer verified; no pod is scheduled for them, they are reinstalled."""
+    """Remove the labels of Shims that are no longer verified; no pod is scheduled for them, they are reinstalled."""
     handlers = ", ".join(repr(snapshot.handlers[name]) for name in lost)
     message = (
         f"the node no longer lists the runtime handler {handlers} of {', '.join(lost)} (it lists: "
         f"{', '.join(sorted(filter(None, node.handlers))) or 'none'}): labels removed, reinstallation follows"
     )
     shims = {name: digest for name, digest in node.installed.items() if name not in lost}
-    ops = remove_marks(node)
+    ops = remove_metadata(node)
     if shims:
-        marks = marks_of(node, shims)
-        ops = patch_of(node, proof_labels(node, marks, snapshot.wanted), proof_annotations(node, marks))
+        state = verified_state_of(node, shims)
+        ops = patch_of(node, proof_labels(node, state, snapshot.wanted), proof_annotations(node, state))
     event = RecordEvent(node.uid, True, Reason.HANDLER_VANISHED, message, replace(published, ready=None))
     return _unmark(node, PatchNode(node, ops, Reason.HANDLER_VANISHED, message), event)
 
@@ -185,17 +188,17 @@ def _record(
     if not job.shims:
         message = f"Job {job.namespace}/{job.name} removed every runtime that Trellis had installed"
         event = RecordEvent(node.uid, False, Reason.REMOVED, message)
-        return [PatchNode(node, remove_marks(node), Reason.REMOVED, message), event]
-    marks = Marks(job.digest, proof, job.shims)
+        return [PatchNode(node, remove_metadata(node), Reason.REMOVED, message), event]
+    state = VerifiedState(job.digest, proof, job.shims)
     # A Shim that this attempt left out, because an earlier attempt failed on it, remains failed.
     still = any(name in wanted and not _changes(node, job, name) for name in node.blamed)
-    annotations = {**proof_annotations(node, marks), **({} if still else no_failure(node))}
+    annotations = {**proof_annotations(node, state), **({} if still else no_failure(node))}
     what = ", ".join(sorted(proved_of(job.shims))) if job.installs is not None else "Wasm runtime"
     message = f"{what} {job.digest} is provisioned (verified: {proof.value})"
-    removed_taints = removable_startup_taints(node, shims, marks.ready)
+    removed_taints = removable_startup_taints(node, shims, state.ready)
     has = dict(node.labels)
     stay = {name for name in node.installed if name != KWASM and names.shim_label(name) in has}
-    ops = patch_of(node, proof_labels(node, marks, wanted | stay), annotations, removed_taints)
+    ops = patch_of(node, proof_labels(node, state, wanted | stay), annotations, removed_taints)
     event = RecordEvent(node.uid, False, Reason.PROVED, f"{message} by Job {job.namespace}/{job.name}")
     return [PatchNode(node, ops, Reason.PROVED, f"{message}{_without(removed_taints)}"), event]
 
@@ -205,38 +208,39 @@ def _record_left(node: NodeView, left: Mapping[str, str], wanted: frozenset[str]
 
     These Shims are not verified; a node that is marked already keeps its verification.
     """
-    marks = marks_of(node, {**node.installed, **left})
-    ops = patch_of(node, proof_labels(node, marks, wanted), proof_annotations(node, marks))
+    state = verified_state_of(node, {**node.installed, **left})
+    ops = patch_of(node, proof_labels(node, state, wanted), proof_annotations(node, state))
     message = f"{', '.join(sorted(left))} is on the node but no longer wanted: uninstallation follows"
     return _unmark(node, PatchNode(node, ops, Reason.OPTED_OUT, message))
 
 
-def _restore(node: NodeView, marks: Marks, snapshot: Snapshot) -> list[Action]:
-    """Restore changed marks of a verified Node, and remove the labels of Shims to uninstall; failures stay.
+def _restore(node: NodeView, state: VerifiedState, snapshot: Snapshot) -> list[Action]:
+    """Restore the labels and annotations of a verified Node, and remove the labels of Shims to uninstall.
 
-    A Shim loses its label before it is uninstalled, so that no further pod is scheduled to the node for it. The
-    deletion of a Shim affects all of its nodes, and the circuit breaker does not pause it (ADR 27).
+    The record of failures stays. A Shim loses its label before it is uninstalled, so that no further pod is scheduled
+    to the node for it. The deletion of a Shim affects all of its nodes, and the circuit breaker does not pause it
+    (ADR 27).
     """
     wanted = snapshot.wanted
-    removed_taints = removable_startup_taints(node, snapshot.shims, marks.ready)
-    labels, annotations = proof_labels(node, marks, wanted), proof_annotations(node, marks)
+    removed_taints = removable_startup_taints(node, snapshot.shims, state.ready)
+    labels, annotations = proof_labels(node, state, wanted), proof_annotations(node, state)
     ops = patch_of(node, labels, annotations, removed_taints)
     if not ops:
         return []
-    deleting = sorted(name for name in marks.shims if name not in wanted and name != KWASM)
+    deleting = sorted(name for name in state.shims if name not in wanted and name != KWASM)
     if deleting:
         message = f"{', '.join(deleting)} no longer wanted: labels removed, uninstallation follows"
         patch = PatchNode(node, ops, Reason.OPTED_OUT, message)
-        leaves = {name for name in marks.shims if name not in wanted and (name != KWASM or not wanted)}
+        leaves = {name for name in state.shims if name not in wanted and (name != KWASM or not wanted)}
         return [patch] if leaves <= snapshot.deleting else _unmark(node, patch)
-    if marks.proof is not node.proof:
-        message = f"{', '.join(sorted(marks.shims))}: the kubelet lists the handlers (verified: {marks.proof.value})"
+    if state.proof is not node.proof:
+        message = f"{', '.join(sorted(state.shims))}: the kubelet lists the handlers (verified: {state.proof.value})"
         return [PatchNode(node, ops, Reason.PROVED, f"{message}{_without(removed_taints)}")]
     if not patch_of(node, labels, annotations):
-        message = f"Wasm runtime {marks.digest} is ready{_without(removed_taints)}"
+        message = f"Wasm runtime {state.digest} is ready{_without(removed_taints)}"
         return [PatchNode(node, ops, Reason.STARTUP_TAINT_REMOVED, message)]
     message = (
-        f"labels of Wasm runtime {marks.digest} were changed by another client: restored{_without(removed_taints)}"
+        f"labels of Wasm runtime {state.digest} were changed by another client: restored{_without(removed_taints)}"
     )
     return [PatchNode(node, ops, Reason.LABELS_RESTORED, message)]
 
@@ -272,15 +276,15 @@ def _failed(node: NodeView, job: JobView, wanted: frozenset[str]) -> list[Action
     }
     labels: Changes = {}
     if (left := marks_after(job, node)) != node.installed:
-        marks = marks_of(node, left)
-        labels, annotations = proof_labels(node, marks, wanted), {**proof_annotations(node, marks), **annotations}
+        state = verified_state_of(node, left)
+        labels, annotations = proof_labels(node, state, wanted), {**proof_annotations(node, state), **annotations}
     patch = PatchNode(node, patch_of(node, labels, annotations), Reason.FAILED, failure)
     event = RecordEvent(node.uid, True, Reason.FAILED, f"{failure} (Job {job.namespace}/{job.name}; retried later)")
     return _unmark(node, patch, event)
 
 
 def _opted_out(node: NodeView, published: PublishedState | None, snapshot: Snapshot) -> list[Action]:
-    """Return the actions on a node without opt-in: publish the change, if any, and remove the marks of Trellis.
+    """Return the actions on a node without opt-in: publish the change, if any, and remove its labels and annotations.
 
     The labels of installed Shims are removed at once, the record of the Shims only after their verified removal.
     """
@@ -296,27 +300,27 @@ def _opted_out(node: NodeView, published: PublishedState | None, snapshot: Snaps
         return actions
     shims = node.installed
     if node.proof and node.marked_digest and shims.keys() - {KWASM}:
-        return [*actions, *_removing(node, Marks(node.marked_digest, node.proof, shims), snapshot)]
+        return [*actions, *_removing(node, VerifiedState(node.marked_digest, node.proof, shims), snapshot)]
     steps: list[PatchNode | RecordEvent] = []
     if node.marked_digest:
         steps.append(RecordEvent(node.uid, False, Reason.RUNTIME_LEFT, _left_in_place(node)))
-    steps.append(PatchNode(node, remove_marks(node), Reason.OPTED_OUT, "opted out: labels and annotations removed"))
+    steps.append(PatchNode(node, remove_metadata(node), Reason.OPTED_OUT, "opted out: labels and annotations removed"))
     return [*actions, *_unmark(node, *steps)]
 
 
-def _removing(node: NodeView, marks: Marks, snapshot: Snapshot) -> list[Action]:
+def _removing(node: NodeView, state: VerifiedState, snapshot: Snapshot) -> list[Action]:
     """Return the actions on a node with Shims but without opt-in: labels first, then the outcome of the removal."""
     nothing, job = frozenset[str](), snapshot.job
     proof = proof_of(job, node) if job else None
-    if job and proof and marks.shims != job.shims and set(job.shims) < set(marks.shims):
+    if job and proof and state.shims != job.shims and set(job.shims) < set(state.shims):
         return _record(node, job, proof, nothing)
-    if unlabel := _restore(node, marks, snapshot):
+    if unlabel := _restore(node, state, snapshot):
         return unlabel
     return _failed(node, job, nothing) if job and job.failure and job.node_uid == node.uid else []
 
 
 def _unmark(node: NodeView, *steps: PatchNode | RecordEvent) -> list[Action]:
-    """Return the steps that remove marks of a node, under the circuit breaker if they remove a label of a ready node.
+    """Return the steps that change a node, under the circuit breaker if they remove a label of a ready node.
 
     A patch that changes only the record of installed Shims is not counted: it does not affect scheduling.
     """

@@ -9,7 +9,7 @@ import pytest
 from trellis.config.timings import DeletionTimings
 from trellis.kube.mass_deletions import STANDS, Deletions, deleted_alone
 from trellis.kube.resources import DEFINITIONS, SHIMS
-from trellis.provisioning.shim_marks import ShimMarks
+from trellis.provisioning.shim_references import ShimReferences
 from trellis.provisioning.shims import ShimView
 from trellis.provisioning.views import KWASM
 from trellis_dev.fakes.fake import FakeKube
@@ -90,7 +90,7 @@ async def test_shims_whose_crd_cannot_be_found_are_no_decision_about_one_shim() 
 
 @pytest.mark.parametrize("known", [True, False])
 def test_shims_are_needed_while_a_node_or_a_job_names_one(known: bool) -> None:
-    marks = ShimMarks(lambda: known)
+    marks = ShimReferences(lambda: known)
     assert (marks.unknown, marks.needed()) == (False, None)
     node = a_node(shims=f"{KWASM}=1")
     marks.take_node(node.name, node)

@@ -10,7 +10,7 @@ from node_watcher.restore import published_after
 from trellis.events.node import NodeEventData, NodeGone, NodeOptedIn, NodeOptedOut, NodeReady, NodeReplaced
 from trellis.kube.mass_deletions import Deletions
 from trellis.kube.resources import SHIMS
-from trellis.provisioning.shim_marks import ShimMarks
+from trellis.provisioning.shim_references import ShimReferences
 from trellis_dev.fakes.fake import FakeKube
 
 ABOUT = {"name": "n1", "uid": "u1", "resource_version": "5"}
@@ -51,7 +51,7 @@ def test_what_was_said_after_a_fact(
 
 
 def a_world() -> Cache:
-    return Cache({}, {}, False, Deletions(FakeKube(), SHIMS), ShimMarks(lambda: True))
+    return Cache({}, {}, False, Deletions(FakeKube(), SHIMS), ShimReferences(lambda: True))
 
 
 def test_nothing_is_kept_of_nodes_that_are_gone() -> None:

@@ -16,7 +16,7 @@ from trellis import names
 from trellis.config.timings import DeletionTimings
 from trellis.kube.mass_deletions import Deletions
 from trellis.kube.resources import SHIMS
-from trellis.provisioning.shim_marks import ShimMarks
+from trellis.provisioning.shim_references import ShimReferences
 from trellis.provisioning.shims import ShimView
 from trellis.provisioning.views import Target, encode_digests
 from trellis.telemetry import Metrics, setup
@@ -41,10 +41,10 @@ class Watcher:
         self.known = True
         deletions = Deletions(FakeKube(), SHIMS, DeletionTimings(settle=0.0))
         deletions.seen = {shim.uid: 0.0 for shim in self.shims.values()}
-        marks = ShimMarks(lambda: self.known)
-        marks.take_node(NODE.name, NODE)
+        shim_references = ShimReferences(lambda: self.known)
+        shim_references.take_node(NODE.name, NODE)
         self.breaker = Holding()
-        cache = Cache({NODE.name: NODE}, self.shims, False, deletions, marks)
+        cache = Cache({NODE.name: NODE}, self.shims, False, deletions, shim_references)
         breaker: Any = self.breaker
         effects = Effects(AsyncMock(), AsyncMock(), AsyncMock(), cache, breaker, lambda *_: None)
         self.reconcile = Reconciler(cache, effects, setup("node_watcher", metrics=Metrics()))

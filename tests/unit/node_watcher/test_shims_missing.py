@@ -13,7 +13,7 @@ from trellis import names
 from trellis.config.timings import DeletionTimings
 from trellis.kube.mass_deletions import STANDS, Deletions
 from trellis.kube.resources import SHIMS
-from trellis.provisioning.shim_marks import ShimMarks
+from trellis.provisioning.shim_references import ShimReferences
 from trellis.provisioning.shims import ShimView
 from trellis.provisioning.views import KWASM, JobState, NodeView, Target, encode_digests
 from trellis_dev.fakes.fake import FakeKube
@@ -38,9 +38,9 @@ class Parts:
         self.shims = {shim.name: shim for shim in shims}
         self.deletions = Deletions(FakeKube(), SHIMS, TIMINGS, lambda: self.now)
         self.deletions.definition = STANDS
-        marks = ShimMarks(lambda: self.known)
-        marks.take_node(node.name, node)
-        self.cache = Cache({node.name: node}, self.shims, False, self.deletions, marks)
+        shim_references = ShimReferences(lambda: self.known)
+        shim_references.take_node(node.name, node)
+        self.cache = Cache({node.name: node}, self.shims, False, self.deletions, shim_references)
         self.cache.remember(node.name, PublishedState(node.uid, opted_in=True, ready=node.marked_digest))
 
     def snapshot(self) -> Snapshot:

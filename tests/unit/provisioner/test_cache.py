@@ -189,7 +189,7 @@ def test_the_end_of_a_refusal_lets_the_nodes_be_begun_that_wait_after_one() -> N
 
 WRITER = re.compile(
     r"cache\.(?:\w+ (?:[|&+-]?=) |\w+\[.*\] = |(?:nodes|shims|canaries)\.(?:pop|update|clear|setdefault)\("
-    r"|(?:jobs|fleet|marks|clock|refused|pod_refusals)\.(?:change|refresh|take|take_node|take_job|end)\b)"
+    r"|(?:jobs|fleet|shim_references|clock|refused|pod_refusals)\.(?:change|refresh|take|take_node|take_job|end)\b)"
 )
 """What changes the cache from outside."""
 

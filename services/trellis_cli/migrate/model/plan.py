@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, Final
 
-import node_watcher.domain.marks
+import node_watcher.domain.node_patch
 from provisioner.domain.resources import Installer
 from provisioner.domain.shim_snapshot import RuntimeClassView
 from trellis import names
@@ -183,7 +183,7 @@ def listed(node: NodeView, handler: str | None) -> Listed:
 def take_over(
     world: ClusterSnapshot, node: NodeView, shims: Mapping[str, str], proof: Proof, what: tuple[str, str]
 ) -> Step:
-    """Return the step that marks a node with these Shims in addition to its own; ``what``: description and reason.
+    """Return the step that records on a node these Shims in addition to its own; ``what``: description and reason.
 
     The verification of a node is the best one of its Shims, as after a Job of Trellis. The step has no write if the
     node already has these labels.
@@ -192,7 +192,7 @@ def take_over(
     if had and node.proof and node.proof is not Proof.JOB:
         proof = node.proof
     shims = {**had, **shims}
-    ops = node_watcher.domain.marks.take_over(node, shims, proof, world.wanted(node))
+    ops = node_watcher.domain.node_patch.take_over(node, shims, proof, world.wanted(node))
     marked = replace(
         node,
         digest=Target(tuple(sorted(shims.items()))).digest,

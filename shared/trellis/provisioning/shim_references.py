@@ -16,7 +16,7 @@ _NAMED = 3
 
 
 @dataclass(eq=False)
-class ShimMarks:
+class ShimReferences:
     """The references to Shims. ``known`` returns True if Shims can be listed, so an unlisted Shim does not exist."""
 
     known: Callable[[], bool]

@@ -28,7 +28,7 @@ Changes = Mapping[str, tuple[str | None, str | None]]
 
 
 @dataclass(frozen=True, slots=True)
-class Marks:
+class VerifiedState:
     """Verified state of a node: total digest, kind of verification, digests by Shim name."""
 
     digest: str
@@ -41,23 +41,23 @@ class Marks:
         return frozenset() if self.proof is Proof.JOB else frozenset(proved_of(self.shims))
 
 
-def marks_of(node: NodeView, shims: Mapping[str, str]) -> Marks:
-    """Return marks that name these Shims with the previous verification; they verify nothing new."""
-    return Marks(Target(tuple(sorted(shims.items()))).digest, node.proof or Proof.JOB, shims)
+def verified_state_of(node: NodeView, shims: Mapping[str, str]) -> VerifiedState:
+    """Return the state with these Shims with the previous verification; nothing new is verified."""
+    return VerifiedState(Target(tuple(sorted(shims.items()))).digest, node.proof or Proof.JOB, shims)
 
 
 def take_over(node: NodeView, shims: Mapping[str, str], proof: Proof, wanted: frozenset[str]) -> tuple[PatchOp, ...]:
-    """Return the patch that marks a Node with the Shims that another installer left there, digests by Shim name.
+    """Return the patch that records on a Node the Shims that another installer left there, digests by Shim name.
 
-    () if it is marked so already. For ``trellis migrate``: the marks equal those of a Job of Trellis, so that the
+    () if they are recorded already. For ``trellis migrate``: the result equals that of a Job of Trellis, so that the
     services change nothing.
     """
-    marks = Marks(Target(tuple(sorted(shims.items()))).digest, proof, shims)
-    annotations = {**proof_annotations(node, marks), **no_failure(node)}
-    return patch_of(node, proof_labels(node, marks, wanted), annotations)
+    state = VerifiedState(Target(tuple(sorted(shims.items()))).digest, proof, shims)
+    annotations = {**proof_annotations(node, state), **no_failure(node)}
+    return patch_of(node, proof_labels(node, state, wanted), annotations)
 
 
-def proof_labels(node: NodeView, marks: Marks, wanted: frozenset[str]) -> Changes:
+def proof_labels(node: NodeView, state: VerifiedState, wanted: frozenset[str]) -> Changes:
     """Return the labels of a verified Node.
 
     ``trellis.dev/wasm`` requires more verification than a Job, because a RuntimeClass may select on it. The label of
@@ -65,29 +65,29 @@ def proof_labels(node: NodeView, marks: Marks, wanted: frozenset[str]) -> Change
     that is no longer verified has no label.
     """
     has = dict(node.labels)
-    stays = {name for name in proved_of(marks.shims) if name in wanted or (name == KWASM and wanted)}
-    ready = names.WASM_READY if stays and marks.proof is not Proof.JOB else None
+    stays = {name for name in proved_of(state.shims) if name in wanted or (name == KWASM and wanted)}
+    ready = names.WASM_READY if stays and state.proof is not Proof.JOB else None
     labels: dict[str, tuple[str | None, str | None]] = {
         names.LABEL_PROVISIONED: (node.provisioned, names.provisioned_label_value(node.name) if stays else None),
         names.LABEL_WASM_READY: (node.wasm, ready),
     }
-    for name in {*marks.shims, *node.recorded} - {KWASM}:
+    for name in {*state.shims, *node.recorded} - {KWASM}:
         label = names.shim_label(name)
         labels[label] = (has.get(label), names.SHIM_PROVISIONED if name in stays else None)
     return labels
 
 
-def proof_annotations(node: NodeView, marks: Marks) -> Changes:
+def proof_annotations(node: NodeView, state: VerifiedState) -> Changes:
     """Return the annotations that record the Shims on a Node and their verification."""
-    if not marks.shims:
+    if not state.shims:
         return _nothing_installed(node)
     shortened = names.provisioned_label_value(node.name) != node.name
-    shims = None if tuple(marks.shims) == (KWASM,) else encode_digests(marks.shims)
+    shims = None if tuple(state.shims) == (KWASM,) else encode_digests(state.shims)
     return {
         names.LABEL_PROVISIONED: (node.provisioned_name, node.name if shortened else None),
-        names.ANNOTATION_DIGEST: (node.digest, marks.digest),
+        names.ANNOTATION_DIGEST: (node.digest, state.digest),
         names.ANNOTATION_SHIMS: (node.shims, shims),
-        names.ANNOTATION_VERIFIED: (node.verified, marks.proof.value),
+        names.ANNOTATION_VERIFIED: (node.verified, state.proof.value),
         names.ANNOTATION_NODE_UID: (node.marked_uid, node.uid),
     }
 
@@ -110,8 +110,8 @@ def _nothing_installed(node: NodeView) -> Changes:
     }
 
 
-def remove_marks(node: NodeView) -> tuple[PatchOp, ...]:
-    """Return the patch that removes every mark of Trellis."""
+def remove_metadata(node: NodeView) -> tuple[PatchOp, ...]:
+    """Return the patch that removes every label and annotation of Trellis."""
     has = dict(node.labels)
     of_shims = (names.shim_label(name) for name in node.recorded)
     labels = {
