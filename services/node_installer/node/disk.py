@@ -20,7 +20,7 @@ from typing import BinaryIO, Final
 
 from node_installer.containerd import globs
 from node_installer.node.disk_errors import explained, removed_on_failure
-from node_installer.node.facts import copy_metadata
+from node_installer.node.file_metadata import copy_metadata
 
 _LINKS: Final = 40  # the limit of Linux (path_resolution(7))
 _BLOCK: Final = 1 << 20

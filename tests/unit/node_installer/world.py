@@ -24,7 +24,7 @@ from node_installer.domain.refusal import PATH as REFUSED
 from node_installer.gather import find_preset
 from node_installer.node.commands import Answer
 from node_installer.node.disk import Disk
-from node_installer.node.facts import facts_of
+from node_installer.node.file_metadata import metadata_of
 from node_installer.node.runtime import agrees
 from node_installer.operations import Node, perform
 from node_installer.session import Session
@@ -250,7 +250,7 @@ def snapshot(root: Path) -> dict[str, tuple[Any, ...]]:
             if path.is_symlink():
                 found[key] = ("link", str(path.readlink()))
             elif path.is_dir():
-                found[key] = ("directory", *facts_of(path))
+                found[key] = ("directory", *metadata_of(path))
             elif path.is_file():
-                found[key] = (path.read_bytes(), *facts_of(path))
+                found[key] = (path.read_bytes(), *metadata_of(path))
     return found

@@ -1,6 +1,6 @@
-"""The attributes of a file, which stay when its content is replaced.
+"""The metadata of a file, which stay when its content is replaced.
 
-In: a path. Out: its attributes, or their copy on another file. Called by ``disk``, and by tests that compare trees.
+In: a path. Out: its metadata, or their copy on another file. Called by ``disk``, and by tests that compare trees.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import stat
 from pathlib import Path
 
 
-def facts_of(real: Path) -> tuple[int, int, int, tuple[tuple[str, bytes], ...]]:
+def metadata_of(real: Path) -> tuple[int, int, int, tuple[tuple[str, bytes], ...]]:
     """Return mode, uid, gid and extended attributes of a file."""
     status = real.stat()
     attributes: list[tuple[str, bytes]] = []
@@ -22,7 +22,7 @@ def facts_of(real: Path) -> tuple[int, int, int, tuple[tuple[str, bytes], ...]]:
 
 def copy_metadata(origin: Path, target: Path) -> None:
     """Copy the mode, owner and extended attributes of a file to another one."""
-    mode, uid, gid, attributes = facts_of(origin)
+    mode, uid, gid, attributes = metadata_of(origin)
     present = target.stat()
     if (present.st_uid, present.st_gid) != (uid, gid):
         os.chown(target, uid, gid)
