@@ -13,9 +13,9 @@ from support.suite.naming import lacking
 from trellis.config.settings import ServiceSettings
 from trellis.crds.kinds import BY_DIRECTORY, make_definition
 from trellis.events.subjects import EVENT_SPECS
-from trellis_tools.reference.__main__ import SETTINGS, differences, hears, pages
-from trellis_tools.reference.facts import anchor, example
-from trellis_tools.reference.kinds import kind_page, properties
+from trellis_tools.reference.__main__ import SETTINGS, differences, pages, subscribers
+from trellis_tools.reference.events_page import anchor, example
+from trellis_tools.reference.kind_page import kind_page, properties
 from trellis_tools.reference.markdown import cell
 from trellis_tools.reference.settings_page import settings_page
 
@@ -80,8 +80,8 @@ def test_the_example_of_a_fact_is_one(spec: Any) -> None:
 
 
 def test_whoever_acts_on_a_fact_is_named() -> None:
-    assert hears()["dev.trellis.node.opted_in.v1"] == ["provisioner"]
-    assert hears()["dev.trellis.secret.changed.v1"] == ["host_manager"]
+    assert subscribers()["dev.trellis.node.opted_in.v1"] == ["provisioner"]
+    assert subscribers()["dev.trellis.secret.changed.v1"] == ["host_manager"]
 
 
 def test_every_rule_of_a_role_has_a_row() -> None:

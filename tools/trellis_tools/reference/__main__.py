@@ -17,9 +17,9 @@ from trellis.events.envelope import event_type
 from trellis.services import SERVICES
 from trellis_cli.command_line import all_commands
 from trellis_tools.reference.commands_page import commands_page
-from trellis_tools.reference.facts import events_page
-from trellis_tools.reference.kinds import kind_page
-from trellis_tools.reference.rights import permissions_page
+from trellis_tools.reference.events_page import events_page
+from trellis_tools.reference.kind_page import kind_page
+from trellis_tools.reference.permissions_page import permissions_page
 from trellis_tools.reference.settings_page import settings_page
 
 SETTINGS: Final = {package: SERVICES[package].settings for package in sorted(SERVICES)}
@@ -50,14 +50,14 @@ def pages(rights: Path) -> dict[str, str]:
     found = {f"crds/{definition['spec']['names']['singular']}.md": kind_page(definition) for definition in definitions}
     files = {path.stem: list(yaml.safe_load_all(path.read_text())) for path in sorted(rights.glob("*.yaml"))}
     return found | {
-        "events.md": events_page(hears()),
+        "events.md": events_page(subscribers()),
         "settings.md": settings_page(SETTINGS),
         "commands.md": commands_page(all_commands()),
         "rights.md": permissions_page(files),
     }
 
 
-def hears() -> dict[str, list[str]]:
+def subscribers() -> dict[str, list[str]]:
     """Return the subscribed services by event type."""
     found: dict[str, list[str]] = {}
     for package, service in sorted(SERVICES.items()):

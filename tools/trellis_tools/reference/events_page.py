@@ -14,7 +14,7 @@ from trellis.events.subjects import EVENT_SPECS, EventSpec
 from trellis_tools.events.schemas import address, event_schema, schema_file, summary
 from trellis_tools.reference.markdown import GENERATED, cell, code, table
 
-Hears = Mapping[str, Sequence[str]]
+Subscribers = Mapping[str, Sequence[str]]
 """Subscribed services by event type."""
 
 _TIME: Final = "2026-11-22T12:00:00Z"
@@ -37,19 +37,19 @@ users, audits and automation.
 """
 
 
-def events_page(hears: Hears) -> str:
+def events_page(subscribers: Subscribers) -> str:
     """Return the page."""
     rows = [
         (
             f"[{code(spec.tokens)}](#{anchor(spec)})",
             cell(summary(spec.model)),
             code(spec.owner),
-            _subscribers(spec, hears),
+            _subscribers(spec, subscribers),
         )
         for spec in EVENT_SPECS
     ]
     head = table(("event", "description", "publisher", "subscribers"), rows)
-    return "\n".join([GENERATED, _INTRODUCTION, head, *(_event(spec, hears) for spec in EVENT_SPECS)])
+    return "\n".join([GENERATED, _INTRODUCTION, head, *(_event(spec, subscribers) for spec in EVENT_SPECS)])
 
 
 def anchor(spec: EventSpec) -> str:
@@ -69,7 +69,7 @@ def example(spec: EventSpec) -> dict[str, Any]:
     }
 
 
-def _event(spec: EventSpec, hears: Hears) -> str:
+def _event(spec: EventSpec, subscribers: Subscribers) -> str:
     schema = event_schema(spec)
     required = schema.get("required", ())
     rows = [
@@ -84,7 +84,7 @@ def _event(spec: EventSpec, hears: Hears) -> str:
             ("subject", code(subject)),
             ("type and schema", type_link),
             ("publisher", code(spec.owner)),
-            ("subscribers", _subscribers(spec, hears)),
+            ("subscribers", _subscribers(spec, subscribers)),
         ],
     )
     fields = table(("field", "type", "required", "description"), rows)
@@ -94,8 +94,8 @@ def _event(spec: EventSpec, hears: Hears) -> str:
     )
 
 
-def _subscribers(spec: EventSpec, hears: Hears) -> str:
-    return ", ".join(code(service) for service in hears.get(spec.type, ())) or "none"
+def _subscribers(spec: EventSpec, subscribers: Subscribers) -> str:
+    return ", ".join(code(service) for service in subscribers.get(spec.type, ())) or "none"
 
 
 def _type(schema: Mapping[str, Any]) -> str:
