@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import assert_never
 
-from provisioner.admitted import JobUnusable, create_job, delete_unusable, is_usable
+from provisioner.admission_changes import JobUnusable, create_job, delete_unusable, is_usable
 from provisioner.cache import Cache
 from provisioner.canary_apply import ProofEffects
 from provisioner.domain.actions import (

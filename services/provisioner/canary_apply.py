@@ -10,7 +10,7 @@ import contextlib
 from dataclasses import dataclass
 from typing import assert_never
 
-from provisioner.admitted import create_job
+from provisioner.admission_changes import create_job
 from provisioner.cache import Cache
 from provisioner.domain.actions import CreateCanary, CreateUndo, DeleteCanary, ProveJob
 from provisioner.domain.canary import Canary, class_of

@@ -6,7 +6,7 @@ import http
 
 import pytest
 
-from provisioner.admitted import Changed
+from provisioner.admission_changes import Changed
 from support.cluster.mutating_policies import mutating, put, remove
 from support.nodes.fleet import Fleet, Manifest, eventually
 from support.nodes.kubelets import kubelets

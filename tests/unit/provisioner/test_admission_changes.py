@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from provisioner.admitted import Changed, differences, is_usable
+from provisioner.admission_changes import Changed, differences, is_usable
 from provisioner.domain.resources import Installer, Task, make_installer_job
 from trellis import names
 from trellis.installer_api.spec import InstallSpec
