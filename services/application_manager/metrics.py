@@ -18,7 +18,7 @@ from trellis.crds.application_status import Phase
 from trellis.events.subjects import APPLICATION_MANAGER
 from trellis.installer_api.redaction import redact_url
 from trellis.lattice.connection.address import LatticeAddress
-from trellis.telemetry.followed import FollowedGauges
+from trellis.telemetry.lattice_gauges import FollowedGauges
 from trellis.telemetry.metrics import Forget, KeptReads, Metrics
 
 UNKNOWN: Final = "Unknown"

@@ -30,7 +30,7 @@ from secrets_backend.metrics import SecretMetrics
 from secrets_backend.timings import Timings
 from trellis.events.secrets import SecretDenied, SecretGranted
 from trellis.kube.resources import Manifest
-from trellis.lattice.connection.questions import AnswerLost, Question
+from trellis.lattice.connection.requests import AnswerLost, IncomingRequest
 from trellis.lattice.domain.errors import TooLargeError
 from trellis.telemetry import context_from, get_logger
 
@@ -73,7 +73,7 @@ class Answering:
         self._reported_at = -parts.timings.report
         self._unreported = 0
 
-    async def answer(self, question: Question, grant_of: GrantOf) -> None:
+    async def answer(self, incoming: IncomingRequest, grant_of: GrantOf) -> None:
         """Answer a request; raises only the cancellation of its task."""
         with self._parts.tracer.start_as_current_span(
             "answer secret",
@@ -81,50 +81,50 @@ class Answering:
             record_exception=False,  # its text may contain a value
             set_status_on_exception=False,
         ) as span:
-            outcome = await self._in_time(question, grant_of)
+            outcome = await self._in_time(incoming, grant_of)
             span.set_attribute("trellis.outcome", outcome)
 
-    async def _in_time(self, question: Question, grant_of: GrantOf) -> str:
+    async def _in_time(self, incoming: IncomingRequest, grant_of: GrantOf) -> str:
         """Return the outcome: ``granted``, the protocol's error, ``late``, or why there was no answer."""
-        until = question.at + self._parts.timings.answer
+        until = incoming.at + self._parts.timings.answer
         if (left := until - time.monotonic()) <= 0:
-            return await self._late(question, "expired")
+            return await self._late(incoming, "expired")
         try:
             async with asyncio.timeout(left):
-                outcome = await self._answer(question, grant_of, until)
+                outcome = await self._answer(incoming, grant_of, until)
         except TimeoutError:
-            return await self._late(question, "timeout")
+            return await self._late(incoming, "timeout")
         except AnswerLost as error:
             _log.debug("answer could not be sent", reason=str(error))
             return self._parts.metrics.dropped("lost")
         except Exception as error:  # noqa: BLE001 - a failure affects only its request; its text may contain a value
             _log.error("request failed with an internal error", error=type(error).__name__, where=_where(error))
             return self._parts.metrics.dropped("failed")
-        self._parts.metrics.answered(outcome, time.monotonic() - question.at)
+        self._parts.metrics.answered(outcome, time.monotonic() - incoming.at)
         return outcome
 
-    async def _late(self, question: Question, reason: str) -> str:
+    async def _late(self, incoming: IncomingRequest, reason: str) -> str:
         """Answer that the time limit is exceeded, or count that: hosts wait a little longer than the limit."""
         try:
             async with asyncio.timeout(self._parts.timings.late):
-                await question.answer(_LATE_ANSWER)
+                await incoming.answer(_LATE_ANSWER)
         except (AnswerLost, TooLargeError, TimeoutError):
             return self._parts.metrics.dropped(reason)
-        self._parts.metrics.answered(LATE, time.monotonic() - question.at)
+        self._parts.metrics.answered(LATE, time.monotonic() - incoming.at)
         return LATE
 
-    async def _answer(self, question: Question, grant_of: GrantOf, until: float) -> str:
+    async def _answer(self, incoming: IncomingRequest, grant_of: GrantOf, until: float) -> str:
         opened: Opened | None = None
         identity: Identity | None = None
         try:
-            opened = await self._open(question)
+            opened = await self._open(incoming)
             _describe(opened, grant := grant_of())
             self._limit(opened, grant)
             request = opened.request()
             identity = identify(request.policy, request.entity, grant, self._parts.users)
             # Less than the remaining time, so that a missing answer of the API server can still be reported.
             secret = await self._parts.lookup.read(identity, request.secret, (until - time.monotonic()) * 0.9)
-            await self._give(question, request, secret)
+            await self._give(incoming, request, secret)
         except Refusal as refused:
             # Without its frames: they refer to this one, with the Secret, until the garbage collector runs.
             refusal = refused.with_traceback(None)
@@ -139,22 +139,22 @@ class Answering:
         else:
             self._granted(opened, identity, secret, grant)
             return GRANTED
-        await question.answer(refusal.body())
+        await incoming.answer(refusal.body())
         if opened is None:
             self._unreadable(refusal)
         else:
             self._denied(opened, identity, refusal, grant_of())
         return refusal.error.value
 
-    async def _open(self, question: Question) -> Opened:
+    async def _open(self, incoming: IncomingRequest) -> Opened:
         key = self._parts.key
         try:
-            return open_request(question.headers, question.payload, key.ring, self._parts.now())
+            return open_request(incoming.headers, incoming.payload, key.ring, self._parts.now())
         except Refusal as refusal:
             # Another replica may have returned a newer key.
             if refusal.error is not ErrorName.DECRYPTION or not await key.invalidate():
                 raise
-        return open_request(question.headers, question.payload, key.ring, self._parts.now())
+        return open_request(incoming.headers, incoming.payload, key.ring, self._parts.now())
 
     def _limit(self, opened: Opened, grant: ConnectionGrant) -> None:
         """Refuse requests above the rate, before the policy is checked: invalid ones count, too."""
@@ -166,9 +166,9 @@ class Answering:
                 "(TRELLIS_SECRETS_ENTITY_RATE)",
             )
 
-    async def _give(self, question: Question, request: Request, secret: Manifest) -> None:
+    async def _give(self, incoming: IncomingRequest, request: Request, secret: Manifest) -> None:
         payload, headers = seal_reply(request, success(secret, request.field))
-        await question.answer(payload, headers)
+        await incoming.answer(payload, headers)
 
     def _denied(self, opened: Opened, identity: Identity | None, refusal: Refusal, grant: ConnectionGrant) -> None:
         event = SecretDenied(

@@ -21,7 +21,7 @@ from secrets_backend.domain.limits import Limits
 from secrets_backend.gather import Cache
 from secrets_backend.grant_statuses import GrantStatuses
 from secrets_backend.key import Key
-from secrets_backend.links import GroupConnections
+from secrets_backend.lattice_connections import GroupConnections
 from secrets_backend.lookup import Lookup
 from secrets_backend.metrics import SecretMetrics
 from secrets_backend.permissions import Advice

@@ -1,8 +1,8 @@
 """The cache of secrets_backend: host groups, their lattice connections, shared accounts, SecretGrants.
 
 In: objects of the informers, addresses, connections to the same account. Out: the grant of a connection. Called by
-``watches``, ``links`` and ``serving``. Invariants: connections to one account have one grant, as each may receive
-the requests of all; a connection with an unknown account has its own grant; unknown state grants nothing.
+``watches``, ``lattice_connections`` and ``serving``. Invariants: connections to one account have one grant, as each may
+receive the requests of all; a connection with an unknown account has its own grant; unknown state grants nothing.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Metrics of secrets_backend.
 
 In: outcomes of answers, connections. Out: counters, a histogram, gauges that are read at each scrape. Called by
-``answering`` and ``links``. Invariant: no client can choose the value of a label.
+``answering`` and ``lattice_connections``. Invariant: no client can choose the value of a label.
 """
 
 from __future__ import annotations

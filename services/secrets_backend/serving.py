@@ -1,9 +1,9 @@
 """Serves the requests of one lattice connection.
 
-In: an address. Out: requests for ``answering``, and the state of the connection. Called by ``links``. Invariants: it
-subscribes only after a check that no other backend answers; requests in progress and waiting are limited, and further
-ones are rejected or dropped and counted, so that a flood on one connection affects no other; accepted requests are
-answered before the connection ends.
+In: an address. Out: requests for ``answering``, and the state of the connection. Called by ``lattice_connections``.
+Invariants: it subscribes only after a check that no other backend answers; requests in progress and waiting are
+limited, and further ones are rejected or dropped and counted, so that a flood on one connection affects no other;
+accepted requests are answered before the connection ends.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from secrets_backend import others
+from secrets_backend import backend_probe
 from secrets_backend.accounts import Accounts
 from secrets_backend.answering import Answering
 from secrets_backend.domain.refusals import ErrorName, Refusal
@@ -29,7 +29,7 @@ from trellis.events.subjects import SECRETS_BACKEND
 from trellis.installer_api.redaction import redact_url
 from trellis.lattice.connection.address import NatsAddress
 from trellis.lattice.connection.lattice_connection import LatticeConnection, NatsUnavailableError
-from trellis.lattice.connection.questions import AnswerLost, Question
+from trellis.lattice.connection.requests import AnswerLost, IncomingRequest
 from trellis.lattice.domain.errors import TooLargeError
 from trellis.lattice.domain.subjects import secrets_queue, secrets_subject
 from trellis.telemetry import get_logger
@@ -94,7 +94,7 @@ class Serving:
         self._serving = self._other = False
         self._ending = False
         self._checked_on: float | None = None
-        self._waiting: deque[Question] = deque()
+        self._waiting: deque[IncomingRequest] = deque()
         self._waiting_bytes = 0
         self._working: set[asyncio.Task[None]] = set()
         self._keys: set[asyncio.Task[None]] = set()
@@ -184,7 +184,9 @@ class Serving:
         """Serve unless another backend does; return the seconds until the next check."""
         timings, subject = self._environment.timings, secrets_subject(self._environment.backend, SERVER_XKEY)
         try:
-            other = await others.other_backend(self._connection, subject, self._environment.key, timings.probe_answer)
+            other = await backend_probe.other_backend(
+                self._connection, subject, self._environment.key, timings.probe_answer
+            )
         except NatsUnavailableError:
             return timings.probe
         if other:
@@ -226,51 +228,51 @@ class Serving:
         }
         self._environment.health.note(self._note, texts.get(self.state, ""))
 
-    def _take(self, question: Question) -> None:
+    def _take(self, incoming: IncomingRequest) -> None:
         """Accept a request: answer it at once, start to work on it, or reject it beyond the limit."""
-        operation = question.subject.removeprefix(self._subject.removesuffix(">"))
+        operation = incoming.subject.removeprefix(self._subject.removesuffix(">"))
         if operation == SERVER_XKEY:
             # With its own limit, independent of a flood: a host without the key starts no component.
-            self._answer_aside(self._keys, question, None, SERVER_XKEY)
+            self._answer_aside(self._keys, incoming, None, SERVER_XKEY)
         elif operation != GET:
-            self._answer_aside(self._aside, question, _INVALID, ErrorName.INVALID_REQUEST.value)
+            self._answer_aside(self._aside, incoming, _INVALID, ErrorName.INVALID_REQUEST.value)
         elif len(self._waiting) >= MOST_WAITING or self._waiting_bytes >= MOST_WAITING_BYTES:
-            self._answer_aside(self._aside, question, _BUSY, "busy")
+            self._answer_aside(self._aside, incoming, _BUSY, "busy")
         else:
-            self._waiting.append(question)
-            self._waiting_bytes += len(question.payload)
+            self._waiting.append(incoming)
+            self._waiting_bytes += len(incoming.payload)
             if len(self._working) < AT_ONCE and self._is_sure:
                 self._begin(self._working, self._work())
 
     async def _work(self) -> None:
         """Answer requests until none waits, or until the account of the connection is unknown."""
         while self._waiting and self._is_sure:
-            question = self._waiting.popleft()
-            self._waiting_bytes -= len(question.payload)
+            incoming = self._waiting.popleft()
+            self._waiting_bytes -= len(incoming.payload)
             await self._environment.answering.answer(
-                question, lambda: self._environment.cache.connection_grant(self._address)
+                incoming, lambda: self._environment.cache.connection_grant(self._address)
             )
             await asyncio.sleep(0)  # yield to other connections, as an answer may complete without a wait
 
     def _answer_aside(
-        self, among: set[asyncio.Task[None]], question: Question, body: bytes | None, outcome: str
+        self, among: set[asyncio.Task[None]], incoming: IncomingRequest, body: bytes | None, outcome: str
     ) -> None:
         """Answer with a fixed body, or with the current key."""
         if len(among) >= _ASIDE:
             self._environment.metrics.dropped("flood")
             return
-        self._begin(among, self._answer_small(question, body, outcome))
+        self._begin(among, self._answer_small(incoming, body, outcome))
 
-    async def _answer_small(self, question: Question, body: bytes | None, outcome: str) -> None:
+    async def _answer_small(self, incoming: IncomingRequest, body: bytes | None, outcome: str) -> None:
         try:
             async with asyncio.timeout(self._environment.timings.answer):
                 if body is None:
                     body = (await self._environment.key.newest()).current.public.encode()
-                await question.answer(body)
+                await incoming.answer(body)
         except (AnswerLost, TooLargeError, TimeoutError):
             self._environment.metrics.dropped("lost")
         else:
-            self._environment.metrics.answered(outcome, time.monotonic() - question.at)
+            self._environment.metrics.answered(outcome, time.monotonic() - incoming.at)
 
     def _begin(self, among: set[asyncio.Task[None]], work: Coroutine[None, None, None]) -> None:
         task = asyncio.create_task(work, name=SECRETS_BACKEND)

@@ -13,7 +13,7 @@ from typing import Any
 
 from secrets_backend.domain.decide import Grant, view_grant
 from secrets_backend.gather import Cache
-from secrets_backend.links import GroupConnections
+from secrets_backend.lattice_connections import GroupConnections
 from trellis.kube.client import Kube
 from trellis.kube.informer import Change, Informer
 from trellis.kube.permissions import MissingPermissions

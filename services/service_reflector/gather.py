@@ -24,8 +24,8 @@ from trellis.kube.resources import NAMESPACES
 from trellis.lattice.domain.group_views import GroupView, lattice_name
 from trellis.lattice.domain.kept import read_kept
 from trellis.lattice.domain.manifests import Application
+from trellis.lattice.domain.provider_hosts import ProviderHosts
 from trellis.lattice.domain.reach import read_reach
-from trellis.lattice.domain.running import Running
 from trellis.lattice.domain.service_views import PodView, RouteView, ServiceView, SliceView
 from trellis.provisioning.other_controllers import Controller
 
@@ -267,9 +267,9 @@ class Cache:
                 )
         return claims, refused
 
-    def _running(self, lattice_id: str) -> Running:
+    def _running(self, lattice_id: str) -> ProviderHosts:
         comparison = self.following.comparison(lattice_id)
-        return comparison.running if comparison is not None else Running()
+        return comparison.running if comparison is not None else ProviderHosts()
 
     def _remembered(self, service: ServiceView) -> Claim:
         """Return the claim that a Service records in its annotations."""

@@ -13,7 +13,7 @@ from service_reflector.gather import Cache
 from trellis.events.subjects import SERVICE_REFLECTOR
 from trellis.installer_api.redaction import redact_url
 from trellis.lattice.connection.address import LatticeAddress
-from trellis.telemetry.followed import FollowedGauges
+from trellis.telemetry.lattice_gauges import FollowedGauges
 from trellis.telemetry.metrics import Forget, Metrics
 
 

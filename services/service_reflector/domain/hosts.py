@@ -11,13 +11,13 @@ from collections.abc import Iterable, Mapping
 
 from trellis.lattice.domain.hosts import Sighting
 from trellis.lattice.domain.manifests import Listener
+from trellis.lattice.domain.provider_hosts import ProviderHosts
 from trellis.lattice.domain.reach import meets
-from trellis.lattice.domain.running import Running
 from trellis.lattice.domain.service_views import PodView
 
 
 def hosts_for(
-    listener: Listener, pods: Iterable[PodView], hosts: Mapping[str, Sighting], running: Running
+    listener: Listener, pods: Iterable[PodView], hosts: Mapping[str, Sighting], running: ProviderHosts
 ) -> tuple[PodView, ...]:
     """Return the pods to which a port routes; ``hosts``: the reporting hosts by the names of their pods."""
     fit = [pod for pod in pods if meets(listener, pod, hosts.get(pod.name))]

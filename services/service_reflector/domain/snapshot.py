@@ -12,7 +12,7 @@ from service_reflector.domain.service_options import ServiceOptions
 from trellis.lattice.domain.group_views import GroupView
 from trellis.lattice.domain.hosts import Sighting
 from trellis.lattice.domain.manifests import Application
-from trellis.lattice.domain.running import Running
+from trellis.lattice.domain.provider_hosts import ProviderHosts
 from trellis.lattice.domain.service_views import PodView, RouteView, ServiceView, SliceView
 
 
@@ -30,7 +30,7 @@ class Claim:
     options: ServiceOptions
     pods: tuple[PodView, ...]
     hosts: Mapping[str, Sighting]
-    running: Running
+    running: ProviderHosts
     group: GroupView | None
     remembered: bool = False
     groups: tuple[str, ...] = ()

@@ -149,8 +149,8 @@ class StatusTimings:
 
 
 @dataclass(frozen=True, slots=True)
-class AnsweringTimings:
-    """Timings of the check that wadm answers (``answering``)."""
+class ProbeTimings:
+    """Timings of the check that wadm answers (``probe``)."""
 
     every: float = 5.0
     again: float = 1.0
@@ -217,7 +217,7 @@ class LatticeTimings:
     wadm: WadmTimings = field(default_factory=WadmTimings)
     bucket: BucketTimings = field(default_factory=BucketTimings)
     statuses: StatusTimings = field(default_factory=StatusTimings)
-    answering: AnsweringTimings = field(default_factory=AnsweringTimings)
+    probe: ProbeTimings = field(default_factory=ProbeTimings)
     listing: ListingTimings = field(default_factory=ListingTimings)
     claim: ClaimTimings = field(default_factory=ClaimTimings)
     forwarder: ForwarderTimings = field(default_factory=ForwarderTimings)

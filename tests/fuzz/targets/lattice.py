@@ -15,6 +15,7 @@ from support.lattices.lattice_recordings import everything, replies
 from support.suite.mutations import dumped, mutated_often, spoilt_text, text
 from trellis.lattice.domain import subjects
 from trellis.lattice.domain.addresses import AddressError, Family, read_address
+from trellis.lattice.domain.bucket_entries import BucketEntries, Entry
 from trellis.lattice.domain.hosts import LABELS_KEPT, TEXT_KEPT, UNITS_KEPT, read_host
 from trellis.lattice.domain.manifests import SETTINGS, Protocol, read_application
 from trellis.lattice.domain.models import read_manifest, read_models, read_statuses
@@ -37,7 +38,6 @@ from trellis.lattice.domain.replies import (
     read_versions,
 )
 from trellis.lattice.domain.store import Proof
-from trellis.lattice.domain.stored import Entry, Stored
 from trellis.lattice.domain.subjects import SubjectError
 from trellis.lattice.follow.forwarder import event_in
 from trellis.lattice.wadm.configurations import read_configuration, read_host_configuration
@@ -146,7 +146,7 @@ def _entries(rng: random.Random) -> list[Entry]:
 
 def _judge_entries(entries: list[Entry]) -> str:
     """Fed in order, as a plain reading of the last readable entry of each key has it."""
-    stored = Stored("default")
+    stored = BucketEntries("default")
     stored.begin("b1")
     last: dict[str, tuple[bool, Any]] = {}
     outcome = "accepted"

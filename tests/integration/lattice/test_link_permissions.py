@@ -21,7 +21,7 @@ from support.suite.settling import settle
 from support.suite.tiers import first_of
 from trellis.lattice.connection.address import NatsAddress
 from trellis.lattice.connection.lattice_connection import INBOX, LatticeConnection, NatsUnavailableError
-from trellis.lattice.connection.questions import Question
+from trellis.lattice.connection.requests import IncomingRequest
 from trellis.lattice.timings import ConnectionTimings
 from trellis_dev.localcluster.nats import NatsServer
 
@@ -83,8 +83,8 @@ class Used:
     received: list[bytes] = field(default_factory=list)
     answers: set[asyncio.Task[None]] = field(default_factory=set)
 
-    def take(self, question: Question) -> None:
-        self.answers.add(asyncio.create_task(question.answer(b"answer")))
+    def take(self, incoming: IncomingRequest) -> None:
+        self.answers.add(asyncio.create_task(incoming.answer(b"answer")))
 
     async def echoes(self) -> bool:
         with contextlib.suppress(NatsUnavailableError):

@@ -287,7 +287,7 @@ async def test_what_wadm_does_not_answer_takes_nothing_away(users_server: NatsSe
 async def test_of_a_lattice_with_more_than_is_kept_nothing_is_known_until_it_has_less(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("trellis.lattice.domain.stored.MODELS_MOST", 20)
+    monkeypatch.setattr("trellis.lattice.domain.bucket_entries.MODELS_MOST", 20)
     timings = LatticeTimings(bucket=BucketTimings(too_many=0.2))
     async with followed(world.address, timings=timings) as seen:
         await seen.synced()
@@ -341,7 +341,7 @@ async def test_a_lattice_that_is_not_needed_any_more_takes_nothing_from_the_othe
 async def test_a_lattice_with_more_than_is_kept_takes_nothing_from_the_others(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("trellis.lattice.domain.stored.MODELS_MOST", 3)
+    monkeypatch.setattr("trellis.lattice.domain.bucket_entries.MODELS_MOST", 3)
     async with WadmStandIn(world.url, f"l-{secrets.token_hex(4)}") as other, followed(world.address) as seen:
         beside = await joined(seen, LatticeAddress(NatsAddress(world.url), other.lattice))
         await seen.synced()

@@ -27,12 +27,12 @@ from trellis.events.subjects import APPLICATION_MANAGER
 from trellis.kube.resources import APPLICATIONS, EVENTS
 from trellis.kube.watch_timings import WatchTimings
 from trellis.lattice.timings import (
-    AnsweringTimings,
     BucketTimings,
     ClaimTimings,
     ConnectionTimings,
     LatticeTimings,
     ListingTimings,
+    ProbeTimings,
     StatusTimings,
     WadmTimings,
 )
@@ -54,7 +54,7 @@ QUICK = Timings(
         wadm=WadmTimings(answer=1.0),
         bucket=BucketTimings(fetch=0.5, backoff_most=0.5),
         statuses=StatusTimings(again=0.5),
-        answering=AnsweringTimings(every=0.2, again=0.1),
+        probe=ProbeTimings(every=0.2, again=0.1),
         listing=ListingTimings(every=0.5),
         claim=ClaimTimings(look=0.5),
     ),

@@ -40,7 +40,10 @@ BROKEN: dict[str, tuple[str, Breaking]] = {
     "dead-letters": ("trellis.bus.dead_letters.write:header_bytes", instead(lambda headers: 0)),
     "garbage-in-the-dead-letters": ("trellis.bus.dead_letters.read:is_event_subject", instead(lambda subject: True)),
     "wadm-replies": ("trellis.lattice.domain.replies:_answer", instead(lambda payload, *expected: json.loads(payload))),
-    "wadm-bucket": ("trellis.lattice.domain.stored:Stored.absence", instead(lambda self, name: Proof.DELETED)),
+    "wadm-bucket": (
+        "trellis.lattice.domain.bucket_entries:BucketEntries.absence",
+        instead(lambda self, name: Proof.DELETED),
+    ),
     "lattice-events": (
         "trellis.lattice.follow.forwarder:copied_event",
         instead(lambda subject: subject.split(".")[-1]),

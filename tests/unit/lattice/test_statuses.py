@@ -21,14 +21,14 @@ from trellis.lattice.connection.lattice_connection import (
 from trellis.lattice.domain.reading import LatticeDataError
 from trellis.lattice.domain.replies import Refusal, Status, WadmRefusedError
 from trellis.lattice.domain.store import StoredManifest, StoredModel
-from trellis.lattice.timings import AnsweringTimings, LatticeTimings, StatusTimings
+from trellis.lattice.timings import LatticeTimings, ProbeTimings, StatusTimings
 from trellis.lattice.wadm import statuses
-from trellis.lattice.wadm.answering import Answering
 from trellis.lattice.wadm.client import Wadm
+from trellis.lattice.wadm.probe import WadmProbe
 from trellis.lattice.wadm.statuses import Statuses
 
 ONE, OTHER = {"components": [{"name": "one"}]}, {"components": [{"name": "other"}]}
-HURRIED = AnsweringTimings(every=0.01, again=0.01)
+HURRIED = ProbeTimings(every=0.01, again=0.01)
 DEPLOYED, RECONCILING = Status("deployed"), Status("reconciling", "Scaling component on 1 host(s)")
 
 
@@ -217,9 +217,9 @@ class TestAnswering:
     """Whether anybody answers for wadm."""
 
     @contextlib.asynccontextmanager
-    async def asking(self, lattice: Lattice) -> AsyncIterator[tuple[Answering, list[str]]]:
+    async def asking(self, lattice: Lattice) -> AsyncIterator[tuple[WadmProbe, list[str]]]:
         received_at: list[str] = []
-        made = Answering(
+        made = WadmProbe(
             cast("Wadm", lattice), cast("LatticeConnection", lattice), lambda: received_at.append(made.reason), HURRIED
         )
         running = asyncio.create_task(made.run())

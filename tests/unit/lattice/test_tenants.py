@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trellis.lattice.connection.address import LatticeAddress, NatsAddress
+from trellis.lattice.domain.bucket_entries import BucketEntries, Entry
 from trellis.lattice.domain.models import read_statuses
 from trellis.lattice.domain.reading import LatticeDataError
 from trellis.lattice.domain.replies import UNDEPLOYED, Scaler, Status
 from trellis.lattice.domain.store import Proof
-from trellis.lattice.domain.stored import Entry, Stored
 from trellis.lattice.domain.subjects import (
     account_of,
     configuration_ask_subject,
@@ -133,7 +133,7 @@ def stored(name: str) -> dict[str, object]:
 
 @given(mine=ACCOUNTS, theirs=ACCOUNTS, lattice=NAMES, name=NAMES)
 def test_an_entry_of_another_tenant_is_none_of_ours(mine: str, theirs: str, lattice: str, name: str) -> None:
-    reads = Stored(model_list_key(lattice, mine))
+    reads = BucketEntries(model_list_key(lattice, mine))
     reads.begin("one")
     for sequence, account in enumerate((mine, theirs, ""), 1):
         key = model_list_key(lattice, account)
@@ -148,7 +148,7 @@ def test_an_entry_of_another_tenant_is_none_of_ours(mine: str, theirs: str, latt
 
 @given(mine=ACCOUNTS, theirs=ACCOUNTS, lattice=NAMES, name=NAMES)
 def test_a_deletion_is_proved_by_the_tenants_own_entries(mine: str, theirs: str, lattice: str, name: str) -> None:
-    reads = Stored(model_list_key(lattice, mine))
+    reads = BucketEntries(model_list_key(lattice, mine))
     reads.begin("one")
     ours, other = model_list_key(lattice, mine), model_list_key(lattice, theirs)
     reads.take(entry(f"{ours}-{name}", 1, stored(name)))

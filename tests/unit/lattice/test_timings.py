@@ -46,7 +46,7 @@ def test_the_production_timings_are_these() -> None:
             "backoff_most": 10,
         },
         "statuses": {"every": 300, "doubt": 20, "again": 10, "settle": 0.1},
-        "answering": {"every": 5, "again": 1},
+        "probe": {"every": 5, "again": 1},
         "listing": {"every": 15, "settle": 0.1, "afresh": 600},
         "claim": {"lifetime": 600, "look": 5, "duplicates": 120},
         "forwarder": {

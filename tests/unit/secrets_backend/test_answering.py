@@ -31,7 +31,7 @@ from trellis.bus.bus import Bus
 from trellis.events.secrets import SecretDenied
 from trellis.kube.client import Kube
 from trellis.kube.errors import Call, Forbidden, NotFound, TooManyRequests, Unauthorized, Unavailable
-from trellis.lattice.connection.questions import AnswerLost, Question
+from trellis.lattice.connection.requests import AnswerLost, IncomingRequest
 from trellis.telemetry import Metrics, setup
 
 PLANTED = "planted-value"
@@ -119,7 +119,8 @@ class Bench:
             max_payload = 2**20
 
             async def request(self, _: str, body: bytes, *, headers: dict[str, str], **__: object) -> Message:
-                await answering.answer(Question("s", body, headers, time.monotonic() - age, "r", self), lambda: grant)  # type: ignore[arg-type]
+                incoming = IncomingRequest("s", body, headers, time.monotonic() - age, "r", self)  # type: ignore[arg-type]
+                await answering.answer(incoming, lambda: grant)
                 return answered
 
             async def publish(self, _: str, body: bytes, headers: dict[str, str] | None) -> None:
@@ -406,6 +407,6 @@ async def test_an_answer_lost_is_no_fault() -> None:
         async def publish(self, *_: object, **__: object) -> None:
             raise OSError("gone")
 
-    question = Question("s", b"", None, 0.0, "r", cast("Any", Client()))
+    incoming = IncomingRequest("s", b"", None, 0.0, "r", cast("Any", Client()))
     with pytest.raises(AnswerLost, match="OSError"):
-        await question.answer(b"x")
+        await incoming.answer(b"x")

@@ -10,7 +10,7 @@ from typing import Any, cast
 from secrets_backend.serving import Environment, Serving
 from trellis.bus.connection.user_client import UserClient
 from trellis.lattice.connection.address import NatsAddress
-from trellis.lattice.connection.questions import Question
+from trellis.lattice.connection.requests import IncomingRequest
 
 ADDRESS = NatsAddress("nats://127.0.0.1:4222")
 
@@ -27,13 +27,13 @@ class World:
     async def look(self, *_: object) -> None:
         await self.found.wait()
 
-    async def answer(self, question: Question, _: object) -> None:
-        self.worked.append(question.payload)
+    async def answer(self, incoming: IncomingRequest, _: object) -> None:
+        self.worked.append(incoming.payload)
 
 
 def ask(serving: Serving, payload: bytes) -> None:
     subject = "wasmcloud.secrets.v1alpha1.kube.get"
-    serving._take(Question(subject, payload, None, time.monotonic(), "r", cast("UserClient", SimpleNamespace())))
+    serving._take(IncomingRequest(subject, payload, None, time.monotonic(), "r", cast("UserClient", SimpleNamespace())))
 
 
 async def test_what_is_asked_over_a_new_connection_waits_until_its_account_is_known() -> None:

@@ -33,8 +33,8 @@ from trellis import names
 from trellis.lattice.domain.group_views import GroupView
 from trellis.lattice.domain.hosts import Host, Sighting, Unit
 from trellis.lattice.domain.manifests import Application, read_application
+from trellis.lattice.domain.provider_hosts import ProviderHosts
 from trellis.lattice.domain.reach import read_reach
-from trellis.lattice.domain.running import Running
 from trellis.lattice.domain.service_views import (
     PodView,
     RouteView,
@@ -55,7 +55,7 @@ def app(*components: dict[str, Any], name: str = "shop", version: str = "v1", **
 
 def claim(application: Application | None = None, lattice: str = "east/1", **changes: Any) -> Claim:
     application = application or app()
-    base = Claim(lattice, application, options_of(application), (POD,), {}, Running(), GROUP)
+    base = Claim(lattice, application, options_of(application), (POD,), {}, ProviderHosts(), GROUP)
     return replace(base, **changes)
 
 
@@ -557,7 +557,7 @@ def test_endpoints_are_hosts_that_run_the_provider_where_that_is_told() -> None:
     assert led_to(snapshot(claim(pods=pods, hosts=hosts))) == {"host-1", "host-2", "host-3"}, "nobody runs it"
     hosts = {POD.name: a_host(POD, "shop-httpserver"), second.name: a_host(second)}
     assert led_to(snapshot(claim(pods=pods, hosts=hosts))) == {"host-1", "host-3"}
-    running = Running()
+    running = ProviderHosts()
     running.record("shop-httpserver", "N-host-2", True, 1.0)
     assert led_to(snapshot(claim(pods=pods, hosts=hosts, running=running))) == {"host-1", "host-2", "host-3"}
     running.record("shop-httpserver", "N-host-1", False, 1.0)

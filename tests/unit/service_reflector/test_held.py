@@ -17,7 +17,7 @@ from support.nodes.withdrawals import Holding
 from support.wadm.manifests import manifest
 from trellis.bus.consume.queue import KeyedQueue
 from trellis.lattice.domain.manifests import read_application
-from trellis.lattice.domain.running import Running
+from trellis.lattice.domain.provider_hosts import ProviderHosts
 from trellis.lattice.domain.service_views import ServiceView
 from trellis.telemetry import Metrics, TraceSpans, setup
 from trellis.telemetry.health import Health
@@ -25,7 +25,7 @@ from trellis.telemetry.health import Health
 STORED: dict[str, Any] = {"labels": {}, "annotations": {}, "finalizers": [], "spec": {}}
 SERVICE = ServiceView("g", "shop", "uid-shop", "1", application="shop", lattice="east/1", manifest=STORED)
 APPLICATION = read_application(manifest())
-CLAIM = Claim(SERVICE.lattice, APPLICATION, options_of(APPLICATION), (), {}, Running(), None)
+CLAIM = Claim(SERVICE.lattice, APPLICATION, options_of(APPLICATION), (), {}, ProviderHosts(), None)
 DELETED = Snapshot("g", "shop", services={"shop": SERVICE}, sure=True)
 
 

@@ -19,7 +19,7 @@ from trellis.events.services import ServiceReflected
 from trellis.kube.resources import ENDPOINT_SLICES, SERVICES
 from trellis.lattice.domain.kept import read_kept
 from trellis.lattice.domain.manifests import read_application
-from trellis.lattice.domain.running import Running
+from trellis.lattice.domain.provider_hosts import ProviderHosts
 from trellis.lattice.domain.service_views import PodView, view_service, view_slice
 from trellis.telemetry import Metrics, TraceSpans, setup
 from trellis.telemetry.health import Health
@@ -48,7 +48,7 @@ class World:
 
     async def snapshot(self, _: str) -> Snapshot:
         self.looks += 1
-        claim = Claim("east/1", APPLICATION, options_of(APPLICATION), (POD,), {}, Running(), None)
+        claim = Claim("east/1", APPLICATION, options_of(APPLICATION), (POD,), {}, ProviderHosts(), None)
         services = {service.name: service for service in self.services.values()}
         return Snapshot("default", "shop", (claim,), (), services, {"shop": tuple(self.slices.values())}, sure=True)
 

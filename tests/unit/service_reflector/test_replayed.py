@@ -21,7 +21,7 @@ from trellis.lattice.connection.groups import POD_LABEL
 from trellis.lattice.domain.group_views import GroupView
 from trellis.lattice.domain.hosts import Host, Sighting
 from trellis.lattice.domain.models import Model
-from trellis.lattice.domain.running import Running
+from trellis.lattice.domain.provider_hosts import ProviderHosts
 from trellis.lattice.domain.service_views import PodView
 from trellis.lattice.follow.comparison import Comparison
 from trellis.lattice.follow.host_watch import HostWatch
@@ -126,7 +126,7 @@ def test_with_gaps_heartbeats_and_wadms_answer_end_in_the_same(messages: list[Me
 
 
 def test_a_provider_that_starts_again_is_news_though_nobody_heard_it_stop() -> None:
-    running = Running()
+    running = ProviderHosts()
     assert running.record(PROVIDER, "N1", True, 1.0, "1")
     assert not running.record(PROVIDER, "N1", True, 1.5, "1"), "it came twice"
     assert not running.runs([PROVIDER], Sighting(Host("N1"), 2.0, "2")), "its host says that it is gone"

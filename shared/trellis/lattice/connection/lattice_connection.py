@@ -25,7 +25,7 @@ from trellis.installer_api.redaction import redact_url
 from trellis.lattice.connection.address import NatsAddress
 from trellis.lattice.connection.client import UntrustedNatsClient
 from trellis.lattice.connection.flood import Flood
-from trellis.lattice.connection.questions import Counter, RequestHandler
+from trellis.lattice.connection.requests import RequestHandler, RequestSubscription
 from trellis.lattice.connection.subscriptions import (
     PENDING_BYTES,
     PENDING_MESSAGES,
@@ -82,7 +82,7 @@ class LatticeConnection:
         self._client: UntrustedNatsClient | None = None
         self._flood = Flood(timings.flood)
         self._subscriptions = Subscriptions(self._flood.came)
-        self._counters: dict[str, Counter] = {}
+        self._request_subscriptions: dict[str, RequestSubscription] = {}
         self._outage = Outage("not connected yet", timings.outage)
         self._warned = False
         # Only the last one: a server may send errors forever.
@@ -191,13 +191,13 @@ class LatticeConnection:
 
     async def serve(self, subject: str, queue: str, handler: RequestHandler) -> None:
         """Serve requests on a subject, also after each outage; one member of the queue group ``queue`` gets each."""
-        self._counters[subject] = Counter(subject, queue, handler)
+        self._request_subscriptions[subject] = RequestSubscription(subject, queue, handler)
         if (client := self._client) is not None:
-            await self._counters[subject].open(client)
+            await self._request_subscriptions[subject].open(client)
 
     async def close(self, subject: str, seconds: float) -> None:
         """Stop serving a subject; requests that the server sent before are still delivered."""
-        if (counter := self._counters.pop(subject, None)) is not None:
+        if (counter := self._request_subscriptions.pop(subject, None)) is not None:
             await counter.close(seconds)
 
     async def run(self) -> None:
@@ -235,7 +235,7 @@ class LatticeConnection:
             async with asyncio.timeout(self._timings.connect):
                 await self._connect(client, attempt, closed)
                 await self._subscriptions.open(client)
-                for counter in list(self._counters.values()):
+                for counter in list(self._request_subscriptions.values()):
                     await counter.open(client)
                 await client.flush(self._timings.connect)
             self._found()

@@ -1,6 +1,6 @@
 """Errors of requests over a lattice connection.
 
-Raised by ``lattice_connection`` and ``questions``, caught by their callers. Invariant: the messages are for users, and
+Raised by ``lattice_connection`` and ``requests``, caught by their callers. Invariant: the messages are for users, and
 contain no secret.
 """
 

@@ -25,8 +25,8 @@ from trellis.lattice.domain.applications import Applications
 from trellis.lattice.domain.hosts import APPLICATION
 from trellis.lattice.domain.manifests import Application, read_application
 from trellis.lattice.domain.models import read_manifest, read_models
+from trellis.lattice.domain.provider_hosts import ProviderHosts
 from trellis.lattice.domain.reading import LatticeDataError, event_time, host_data, read_event, text, texts
-from trellis.lattice.domain.running import Running
 from trellis.lattice.domain.subjects import (
     CONFIG_DELETED,
     CONFIG_SET,
@@ -68,7 +68,7 @@ class Comparison:
         timings: LatticeTimings = LatticeTimings(),
     ) -> None:
         self.applications: Final = Applications(timings=timings.comparison)
-        self.running: Final = Running(timings.silence)
+        self.running: Final = ProviderHosts(timings.silence)
         self.reason = "wadm not queried yet"
         self.last_message_at = time.monotonic()
         """Time of the last message of the lattice, monotonic seconds; initially the time of creation."""

@@ -28,7 +28,7 @@ from trellis.bus.connection.connection import describe
 from trellis.bus.connection.user_client import PermissionDenied
 from trellis.bus.consume.pulling import fetch
 from trellis.lattice.connection.lattice_connection import LatticeConnection, NatsUnavailableError
-from trellis.lattice.domain.stored import Entry, TooManyError
+from trellis.lattice.domain.bucket_entries import Entry, TooManyError
 from trellis.lattice.domain.subjects import MODEL_KEYS, STREAM_MODELS
 from trellis.lattice.storage.portion import Portion
 from trellis.lattice.timings import BucketTimings
@@ -251,7 +251,7 @@ class Bucket:
 
 
 def list_keys(key: str) -> Iterator[str]:
-    """Return the list keys of all lattices that an entry may belong to: keys are ambiguous (see ``stored``)."""
+    """Return the list keys of all lattices that an entry may belong to: keys are ambiguous (see ``bucket_entries``)."""
     yield key
     at = key.find("-")
     while at >= 0:

@@ -19,9 +19,9 @@ from trellis.lattice.domain.store import Proof, StoredModel
 from trellis.lattice.storage.bucket import Bucket
 from trellis.lattice.storage.portion import Portion
 from trellis.lattice.timings import LatticeTimings
-from trellis.lattice.wadm.answering import Answering
 from trellis.lattice.wadm.client import Wadm
 from trellis.lattice.wadm.listing import Listing
+from trellis.lattice.wadm.probe import WadmProbe
 from trellis.lattice.wadm.statuses import Statuses
 
 Changed = Callable[[Iterable[str] | None], None]
@@ -47,7 +47,7 @@ class LatticeStore:
         self._portion = Portion(address, connection, self._on_models, timings.report)
         self._statuses = Statuses(self.wadm, connection, self, changed, timings)
         self._listing = Listing(self.wadm, connection, self._statuses, timings.listing)
-        self._answering = Answering(self.wadm, connection, lambda: changed(None), timings.answering)
+        self._probe = WadmProbe(self.wadm, connection, lambda: changed(None), timings.probe)
         self._there = False
 
     @property
@@ -79,7 +79,7 @@ class LatticeStore:
     @property
     def silent(self) -> str:
         """Why wadm does not answer, for users, "" if it does."""
-        return self._answering.reason
+        return self._probe.reason
 
     def find(self, name: str) -> StoredModel | None:
         """Return an application by name, None if it does not exist."""
@@ -118,7 +118,7 @@ class LatticeStore:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._list())
                 tasks.create_task(self._statuses.run(self._lattice))
-                tasks.create_task(self._answering.run())
+                tasks.create_task(self._probe.run())
         finally:
             self._bucket.leave(self._portion)
 

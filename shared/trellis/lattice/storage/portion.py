@@ -15,8 +15,8 @@ from typing import Final
 
 from trellis.lattice.connection.address import LatticeAddress
 from trellis.lattice.connection.lattice_connection import LatticeConnection
+from trellis.lattice.domain.bucket_entries import BucketEntries, Entry
 from trellis.lattice.domain.reading import LatticeDataError
-from trellis.lattice.domain.stored import Entry, Stored
 from trellis.lattice.domain.subjects import model_list_key
 from trellis.lattice.timings import LatticeTimings
 from trellis.telemetry import get_logger
@@ -43,7 +43,7 @@ class Portion:
         self._report = report
         self.key: Final = model_list_key(address.lattice, address.account)
         """Key of the list of names of the lattice; with "-" it is the prefix of its other keys."""
-        self.stored: Final = Stored(self.key)
+        self.stored: Final = BucketEntries(self.key)
         self.unreadable: Final = asyncio.Event()
         self.reason = "wadm storage not read yet"
         """Why it is not read, for users; "" if it is."""

@@ -15,7 +15,7 @@ from trellis.bus.connection import cancellation
 from trellis.lattice.connection.lattice_connection import LatticeConnection, NatsUnavailableError, SilenceError
 from trellis.lattice.domain.reading import LatticeDataError
 from trellis.lattice.domain.replies import WadmRefusedError
-from trellis.lattice.timings import AnsweringTimings
+from trellis.lattice.timings import ProbeTimings
 from trellis.lattice.wadm.client import Wadm
 
 _SILENT: Final = 3
@@ -24,7 +24,7 @@ _PROBE_NAME: Final = "trellis-asks"
 """Name of a nonexistent application: wadm also answers for it, and reads only one stream."""
 
 
-class Answering:
+class WadmProbe:
     """Availability of wadm. ``reason``: why it does not answer, for users; "" if it does, or after too few queries."""
 
     def __init__(
@@ -32,7 +32,7 @@ class Answering:
         wadm: Wadm,
         connection: LatticeConnection,
         changed: Callable[[], None],
-        timings: AnsweringTimings = AnsweringTimings(),
+        timings: ProbeTimings = ProbeTimings(),
     ) -> None:
         self._timings = timings
         self.reason = ""

@@ -17,7 +17,7 @@ from trellis.lattice.timings import LatticeTimings
 _REMEMBERED: Final = 20_000
 
 
-class Running:
+class ProviderHosts:
     """Providers on hosts, by events. ``silence``: seconds without a heartbeat after which a host counts as stopped."""
 
     def __init__(self, silence: float = LatticeTimings().silence) -> None:

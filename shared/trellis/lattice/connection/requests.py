@@ -35,7 +35,7 @@ class AnswerLost(Exception):  # noqa: N818 - names the event
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class IncomingRequest:
     """A request. ``at``: its arrival, in seconds of the monotonic clock."""
 
     subject: str
@@ -63,12 +63,12 @@ class Question:
             raise AnswerLost(type(error).__name__) from None
 
 
-RequestHandler = Callable[[Question], None]
+RequestHandler = Callable[[IncomingRequest], None]
 """Handler of requests. It is called in the event loop and must not raise or block."""
 
 
 @dataclass(slots=True)
-class Counter:
+class RequestSubscription:
     """A subject with a handler of its requests, on the current connection."""
 
     subject: str
@@ -85,7 +85,7 @@ class Counter:
 
         async def take(message: Msg) -> None:
             at = time.monotonic()
-            self.handler(Question(message.subject, message.data, message.headers, at, message.reply, client))
+            self.handler(IncomingRequest(message.subject, message.data, message.headers, at, message.reply, client))
 
         with contextlib.suppress(*_TROUBLE):
             self._subscription = await client.subscribe(

@@ -52,7 +52,7 @@ class _Kept:
     size: int = 0
 
 
-class Stored:
+class BucketEntries:
     """The entries of one lattice. ``bucket``: creation time of the storage, "" before the first pass.
 
     ``key``: key of the list of names of the lattice.

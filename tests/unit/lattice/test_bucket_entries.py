@@ -13,10 +13,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from trellis.lattice.domain.bucket_entries import VERSIONS_KEPT, BucketEntries, Entry, TooManyError
 from trellis.lattice.domain.digests import Digests, digest_of
 from trellis.lattice.domain.reading import LatticeDataError
 from trellis.lattice.domain.store import Proof, StoredManifest, StoredModel
-from trellis.lattice.domain.stored import VERSIONS_KEPT, Entry, Stored, TooManyError
 
 
 def model(name: str, *versions: str, deployed: str | None = None) -> bytes:
@@ -35,7 +35,7 @@ class Bucket:
     """Entries as a stream has them: each with the next sequence."""
 
     def __init__(self, lattice: str = "l") -> None:
-        self.stored = Stored(lattice)
+        self.stored = BucketEntries(lattice)
         self.stored.begin("first")
         self._sequence = itertools.count(1)
 
@@ -64,7 +64,7 @@ def test_an_application_is_read_with_its_versions_the_oldest_first() -> None:
 
 
 def test_an_entry_of_another_bucket_is_another_although_key_and_sequence_are_the_same() -> None:
-    stored = Stored("l")
+    stored = BucketEntries("l")
     for made, version in (("first", "v1"), ("second", "v2")):
         stored.begin(made)
         assert stored.take(Entry("l-web", 1, model("web", version))) == {"web"}
@@ -174,7 +174,7 @@ def test_what_a_new_reading_does_not_have_is_forgotten_at_its_end() -> None:
 
 
 def test_an_entry_that_is_read_again_is_no_news() -> None:
-    stored = Stored("l")
+    stored = BucketEntries("l")
     entries = [Entry("l-web", 1, model("web")), Entry("l", 2, names("web"))]
     for _ in range(2):
         stored.begin("first")
@@ -227,7 +227,7 @@ class Wadm:
     """Writes what wadm writes for each deed, in its order, for lattices whose keys are alike; purges are a person's."""
 
     def __init__(self) -> None:
-        self.reads = {lattice: Stored(lattice) for lattice in ("a", "a-b")}
+        self.reads = {lattice: BucketEntries(lattice) for lattice in ("a", "a-b")}
         self.lists: dict[str, set[str]] = {}
         self._kept: dict[str, Entry] = {}
         self._sequence = itertools.count(1)
@@ -278,7 +278,7 @@ def test_reading_it_all_again_tells_the_same_as_following_it(deeds: list[tuple[s
     for deed, lattice, name in deeds:
         getattr(wadm, deed)(lattice, name)
     followed = {of: [(read.find(name), read.absence(name)) for name in NAMES] for of, read in wadm.reads.items()}
-    wadm.reads = {of: Stored(of) for of in wadm.reads}
+    wadm.reads = {of: BucketEntries(of) for of in wadm.reads}
     wadm.read("", "")
     assert {
         of: [(read.find(name), read.absence(name)) for name in NAMES] for of, read in wadm.reads.items()
@@ -300,7 +300,7 @@ def test_versions_take_the_memory_of_their_text() -> None:
     components = [{"name": f"c{at}", "properties": {"image": f"example.com/c:{at}"}} for at in range(20)]
     spec = json.dumps({"components": components}).encode()
     values = [model(f"app-{at}", *map(str, range(20))).replace(b'{"components": []}', spec) for at in range(50)]
-    stored = Stored("l")
+    stored = BucketEntries("l")
     stored.begin("b")
     gc.collect()
     tracemalloc.start()
@@ -352,7 +352,7 @@ def test_a_digest_is_computed_anew_only_for_other_content(monkeypatch: pytest.Mo
 def test_a_lattice_with_more_than_is_kept_is_not_known_at_every_pass_until_it_has_less(
     monkeypatch: pytest.MonkeyPatch, bound: str, most: int, entries: list[tuple[str, bytes | None]]
 ) -> None:
-    monkeypatch.setattr(f"trellis.lattice.domain.stored.{bound}", most)
+    monkeypatch.setattr(f"trellis.lattice.domain.bucket_entries.{bound}", most)
     bucket = Bucket()
     bucket.again("first", *entries)
     for _ in range(3):
@@ -368,8 +368,8 @@ def test_a_lattice_with_more_than_is_kept_is_not_known_at_every_pass_until_it_ha
 def test_what_is_deleted_or_is_of_another_lattice_takes_no_room_of_applications(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("trellis.lattice.domain.stored.MODELS_MOST", 1)
-    monkeypatch.setattr("trellis.lattice.domain.stored.BYTES_MOST", len(model("kept")))
+    monkeypatch.setattr("trellis.lattice.domain.bucket_entries.MODELS_MOST", 1)
+    monkeypatch.setattr("trellis.lattice.domain.bucket_entries.BYTES_MOST", len(model("kept")))
     bucket = Bucket()
     for number in range(5):
         bucket.take(f"l-{number}", None)

@@ -7,7 +7,7 @@ from typing import cast
 import pytest
 
 from trellis.bus.connection.user_client import UserClient
-from trellis.lattice.connection.questions import AnswerLost, Question
+from trellis.lattice.connection.requests import AnswerLost, IncomingRequest
 
 
 class Client:
@@ -20,26 +20,26 @@ class Client:
         self.published.append(subject)
 
 
-def question(reply: str, client: Client) -> Question:
-    return Question("asked", b"", None, 0.0, reply, cast("UserClient", client))
+def incoming(reply: str, client: Client) -> IncomingRequest:
+    return IncomingRequest("asked", b"", None, 0.0, reply, cast("UserClient", client))
 
 
 @pytest.mark.parametrize("reply", ["$JS.API.STREAM.PURGE.orders", "$SYS.REQ.SERVER.PING", "$KV.bucket.key"])
 async def test_no_answer_goes_to_a_subject_of_nats_own(reply: str) -> None:
     client = Client()
     with pytest.raises(AnswerLost, match="reserved"):
-        await question(reply, client).answer(b"{}")
+        await incoming(reply, client).answer(b"{}")
     assert client.published == []
 
 
 @pytest.mark.parametrize("reply", ["_INBOX.x", "_R_.x", "any.other"])
 async def test_an_answer_goes_where_it_was_asked_for(reply: str) -> None:
     client = Client()
-    await question(reply, client).answer(b"{}")
+    await incoming(reply, client).answer(b"{}")
     assert client.published == [reply]
 
 
 async def test_a_question_without_a_place_for_its_answer_has_none() -> None:
     client = Client()
-    await question("", client).answer(b"{}")
+    await incoming("", client).answer(b"{}")
     assert client.published == []

@@ -16,7 +16,7 @@ from support.nats.raw_nats import raw_publish
 from support.suite.settling import settle
 from trellis.lattice.connection.address import NatsAddress
 from trellis.lattice.connection.lattice_connection import LatticeConnection
-from trellis.lattice.connection.questions import Question
+from trellis.lattice.connection.requests import IncomingRequest
 from trellis.lattice.domain.errors import TooLargeError
 from trellis_dev.localcluster.nats import NatsServer
 
@@ -25,14 +25,14 @@ class Asked:
     """A link at which questions are taken; each is answered with ``name``."""
 
     def __init__(self, url: str, subject: str, name: str) -> None:
-        self.questions: list[Question] = []
+        self.requests: list[IncomingRequest] = []
         self.subject, self.name = subject, name
         self.link = LatticeConnection(NatsAddress(url), "trellis-test", lambda: None)
         self._answers: set[asyncio.Task[None]] = set()
 
-    def take(self, question: Question) -> None:
-        self.questions.append(question)
-        task = asyncio.create_task(question.answer(self.name.encode()))
+    def take(self, incoming: IncomingRequest) -> None:
+        self.requests.append(incoming)
+        task = asyncio.create_task(incoming.answer(self.name.encode()))
         self._answers.add(task)
 
     @contextlib.asynccontextmanager
@@ -61,8 +61,8 @@ async def test_one_of_a_queue_group_is_asked_with_headers_and_its_answer_arrives
             (await client.request(f"{subject}.x", b"?", timeout=5, headers={"Who": "me"})).data for _ in range(50)
         }
         assert answers == {b"a", b"b"}
-        assert len(a.questions) + len(b.questions) == 50
-        assert (a.questions[0].payload, a.questions[0].headers) == (b"?", {"Who": "me"})
+        assert len(a.requests) + len(b.requests) == 50
+        assert (a.requests[0].payload, a.requests[0].headers) == (b"?", {"Who": "me"})
     await client.close()
 
 
@@ -86,7 +86,7 @@ async def test_after_the_end_no_question_is_taken_and_those_before_were(nats_ser
             await client.publish(f"{subject}.x", reply=inbox_name)
         await settle(client)
         await asked.link.close(f"{subject}.>", 5)
-        assert len(asked.questions) == 20
+        assert len(asked.requests) == 20
         for _ in range(20):
             assert (await inbox.next_msg(5)).data == b"a"
         with pytest.raises(nats.errors.NoRespondersError):
@@ -111,7 +111,7 @@ async def test_no_headers_end_the_hearing(nats_server: NatsServer, subject: str,
     async with Asked(nats_server.url, subject, "a").running() as asked:
         await asyncio.to_thread(raw_publish, nats_server.port, f"{subject}.odd".encode(), b"?", headers[1])
         assert (await client.request(f"{subject}.x", timeout=5)).data == b"a"
-        assert [question.payload for question in asked.questions] == [b"?", b""]
+        assert [incoming.payload for incoming in asked.requests] == [b"?", b""]
     await client.close()
 
 
@@ -120,6 +120,6 @@ async def test_an_answer_that_nats_does_not_take_is_told(nats_server: NatsServer
     async with Asked(nats_server.url, subject, "a").running() as asked:
         await client.request(f"{subject}.x", timeout=5)
         with pytest.raises(TooLargeError, match="1,048,576"):
-            await asked.questions[0].answer(b"x" * (2**20 - 5), {"with": "headers"})
+            await asked.requests[0].answer(b"x" * (2**20 - 5), {"with": "headers"})
         assert asked.link.since is not None
     await client.close()
